@@ -1,0 +1,252 @@
+"""A small HTTP client on the standard library: the harness adds no dependency to a user's image."""
+
+import gzip
+import http.client
+import json
+import os
+import ssl
+import threading
+import time
+from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple, Union
+from urllib.parse import urlencode, urlsplit
+
+RETRY_STATUSES = (502, 503, 504)
+QueryValue = Union[str, int, float, bool, None, Sequence[Union[str, int]]]
+
+
+class APIError(Exception):
+    """An answer of 300 or above: status, and the server's own sentence."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+class UnauthenticatedError(APIError):
+    pass
+
+
+class ForbiddenError(APIError):
+    pass
+
+
+class NotFoundError(APIError):
+    pass
+
+
+class ConflictError(APIError):
+    pass
+
+
+class MasterUnreachableError(Exception):
+    """No answer at all, after every retry."""
+
+
+_BY_STATUS = {
+    401: UnauthenticatedError,
+    403: ForbiddenError,
+    404: NotFoundError,
+    409: ConflictError,
+}
+
+
+def error_from(status: int, body: bytes) -> APIError:
+    """Read the message out of the error bodies Determined's servers send."""
+    text = body.decode("utf-8", "replace").strip()
+    try:
+        obj = json.loads(text)
+        inner = obj.get("error", obj) if isinstance(obj, dict) else obj
+        message = inner.get("error") or inner.get("message") if isinstance(inner, dict) else inner
+    except ValueError:
+        message = text
+    return _BY_STATUS.get(status, APIError)(status, str(message or f"HTTP {status}"))
+
+
+def encode_query(params: Optional[Mapping[str, QueryValue]]) -> str:
+    pairs = []
+    for key, value in (params or {}).items():
+        if value is None:
+            continue
+        values = value if isinstance(value, (list, tuple)) else [value]
+        for item in values:
+            pairs.append((key, str(item).lower() if isinstance(item, bool) else str(item)))
+    return urlencode(pairs)
+
+
+class Session:
+    """Keep-alive connections to one server, one per thread, with retries on broken connections and 502/503/504."""
+
+    def __init__(
+        self,
+        base_url: str,
+        headers: Optional[Mapping[str, str]] = None,
+        *,
+        retries: int = 5,
+        timeout_s: Optional[float] = 60.0,
+        cert_file: Optional[str] = None,
+        verify: bool = True,
+        server_hostname: Optional[str] = None,
+    ) -> None:
+        parts = urlsplit(base_url)
+        self.base_url = base_url.rstrip("/")
+        self.headers: Dict[str, str] = {"Accept-Encoding": "gzip", **(headers or {})}
+        self.retries = retries
+        self.timeout_s = timeout_s
+        self._https = parts.scheme == "https"
+        self._host = parts.hostname or "localhost"
+        self._port = parts.port or (443 if self._https else 80)
+        self._prefix = parts.path.rstrip("/")
+        self._cert_file = cert_file
+        self._verify = verify
+        self._server_hostname = server_hostname
+        self._local = threading.local()
+
+    def with_headers(self, headers: Mapping[str, str]) -> "Session":
+        return Session(
+            self.base_url,
+            {**self.headers, **headers},
+            retries=self.retries,
+            timeout_s=self.timeout_s,
+            cert_file=self._cert_file,
+            verify=self._verify,
+            server_hostname=self._server_hostname,
+        )
+
+    def get(self, path: str, params: Optional[Mapping[str, QueryValue]] = None, **kw: Any) -> Any:
+        return self.request("GET", path, params=params, **kw)
+
+    def post(self, path: str, body: Any = None, **kw: Any) -> Any:
+        return self.request("POST", path, body=body, **kw)
+
+    def put(self, path: str, body: Any = None, **kw: Any) -> Any:
+        return self.request("PUT", path, body=body, **kw)
+
+    def patch(self, path: str, body: Any = None, **kw: Any) -> Any:
+        return self.request("PATCH", path, body=body, **kw)
+
+    def delete(self, path: str, body: Any = None, **kw: Any) -> Any:
+        return self.request("DELETE", path, body=body, **kw)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Optional[Mapping[str, QueryValue]] = None,
+        body: Any = None,
+        headers: Optional[Mapping[str, str]] = None,
+        timeout_s: Optional[float] = None,
+    ) -> Any:
+        """Send JSON, return the decoded JSON answer (None when it is empty)."""
+        status, _, payload = self.request_bytes(
+            method, path, params=params, body=body, headers=headers, timeout_s=timeout_s
+        )
+        if status >= 300:
+            raise error_from(status, payload)
+        return json.loads(payload) if payload else None
+
+    def request_bytes(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Optional[Mapping[str, QueryValue]] = None,
+        body: Any = None,
+        headers: Optional[Mapping[str, str]] = None,
+        timeout_s: Optional[float] = None,
+    ) -> Tuple[int, Dict[str, str], bytes]:
+        """Send, retry what may be retried, and return status, lower-case headers and the decoded body."""
+        data = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
+        last = ""
+        for attempt in range(self.retries + 1):
+            try:
+                response = self._send(method, path, params, data, headers, timeout_s)
+                answered = {k.lower(): v for k, v in response.getheaders()}
+                payload = response.read()
+            except (OSError, http.client.HTTPException) as e:
+                self.close()
+                last = f"{type(e).__name__}: {e}"
+            else:
+                if response.status not in RETRY_STATUSES or attempt == self.retries:
+                    if answered.get("content-encoding") == "gzip":
+                        payload = gzip.decompress(payload)
+                    return response.status, answered, payload
+                last = f"HTTP {response.status}"
+            if attempt < self.retries:
+                time.sleep(min(0.5 * 2**attempt, 10))
+        raise MasterUnreachableError(f"cannot reach {self.base_url}: {last}")
+
+    def stream_lines(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Optional[Mapping[str, QueryValue]] = None,
+        body: Any = None,
+    ) -> Iterator[Any]:
+        """Yield the `result` of each line of a newline-delimited JSON answer; raise on an `error` line."""
+        connection = self._connect(None)
+        try:
+            data = json.dumps(body).encode() if body is not None else None
+            headers = {**self.headers, "Accept-Encoding": "identity"}
+            connection.request(method, self._target(path, params), body=data, headers=headers)
+            response = connection.getresponse()
+            if response.status >= 300:
+                raise error_from(response.status, response.read())
+            for raw in response:
+                line = raw.strip()
+                if not line:
+                    continue
+                obj = json.loads(line)
+                if "error" in obj:
+                    detail = obj["error"]
+                    raise APIError(int(detail.get("httpCode") or 500), str(detail.get("message")))
+                yield obj.get("result")
+        except (OSError, http.client.HTTPException) as e:
+            raise MasterUnreachableError(f"lost the stream from {self.base_url}: {e}") from e
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        connection = getattr(self._local, "connection", None)
+        if connection is not None:
+            connection.close()
+            self._local.connection = None
+
+    def _target(self, path: str, params: Optional[Mapping[str, QueryValue]]) -> str:
+        query = encode_query(params)
+        return f"{self._prefix}{path}" + (f"?{query}" if query else "")
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        params: Optional[Mapping[str, QueryValue]],
+        data: Optional[bytes],
+        headers: Optional[Mapping[str, str]],
+        timeout_s: Optional[float],
+    ) -> http.client.HTTPResponse:
+        connection = getattr(self._local, "connection", None)
+        if connection is None or getattr(self._local, "pid", None) != os.getpid():
+            connection = self._local.connection = self._connect(self.timeout_s)
+            self._local.pid = os.getpid()
+        timeout = self.timeout_s if timeout_s is None else timeout_s
+        connection.timeout = timeout
+        if connection.sock is not None:
+            connection.sock.settimeout(timeout)
+        target = self._target(path, params)
+        connection.request(method, target, body=data, headers={**self.headers, **(headers or {})})
+        response: http.client.HTTPResponse = connection.getresponse()
+        return response
+
+    def _connect(self, timeout_s: Optional[float]) -> http.client.HTTPConnection:
+        if not self._https:
+            return http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
+        context = ssl.create_default_context(cafile=self._cert_file)
+        if not self._verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return http.client.HTTPSConnection(
+            self._host, self._port, timeout=timeout_s, context=context
+        )
