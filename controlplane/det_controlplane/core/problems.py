@@ -1,0 +1,22 @@
+"""One vocabulary for bad input: every problem, each with the path of the field it is about."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    path: str  # "searcher.max_trials"; empty for the whole document
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+class InvalidConfig(Exception):
+    """A configuration with all that is wrong with it."""
+
+    def __init__(self, problems: Sequence[Problem], *, what: str = "experiment configuration") -> None:
+        self.problems = tuple(problems)
+        lines = "; ".join(str(p) for p in self.problems)
+        super().__init__(f"invalid {what}: {lines}")
