@@ -1,0 +1,95 @@
+"""From request to answer: route, principal, handler, and one place that turns refusals into statuses."""
+
+import logging
+from collections.abc import Sequence
+
+from det_controlplane.api import errors
+from det_controlplane.api.http import Answer, Request, Response
+from det_controlplane.api.router import Access, Match, Route, Router
+from det_controlplane.core.problems import InvalidConfig
+from det_controlplane.db.engine import DatabaseDown
+from det_controlplane.services import errors as refusals
+from det_controlplane.services import identity
+from det_controlplane.services.context import Context
+from det_controlplane.services.principal import AgentPrincipal, Principal, User
+
+log = logging.getLogger("det.api")
+
+_STATUS: tuple[tuple[type[Exception], type[errors.ApiError]], ...] = (
+    (InvalidConfig, errors.BadRequest),
+    (refusals.Missing, errors.NotFound),
+    (refusals.Invalid, errors.BadRequest),
+    (refusals.WrongState, errors.FailedPrecondition),
+    (refusals.Taken, errors.Conflict),
+    (refusals.Forbidden, errors.PermissionDenied),
+    (refusals.NotSignedIn, errors.Unauthenticated),
+    (refusals.Unready, errors.NotYet),
+    (refusals.Oversized, errors.TooLarge),
+    (DatabaseDown, errors.Unavailable),
+)
+
+
+class App:
+    """The whole API as one function; hosts differ only in how they carry requests to it."""
+
+    def __init__(self, ctx: Context, routes: Sequence[Route]) -> None:
+        self.ctx = ctx
+        self.router = Router(routes)
+
+    def handle(self, request: Request) -> Answer:
+        try:
+            match = self._route(request)
+            request.params = match.params
+            request.principal = self._principal(match.route.access, request)
+            return match.route.handler(self.ctx, request)
+        except errors.ApiError as e:
+            return Response(e.to_json(), e.status)
+        except Exception as e:
+            return self._failed(request, e)
+
+    def _failed(self, request: Request, e: Exception) -> Response:
+        for kind, api_error in _STATUS:
+            if isinstance(e, kind):
+                translated = api_error(str(e))
+                return Response(translated.to_json(), translated.status)
+        reference = self.ctx.new_uuid().hex[:12]
+        log.exception("%s %s failed (reference %s)", request.method, request.path, reference)
+        internal = errors.ApiError(f"internal error; the server's log has it under {reference}")
+        return Response(internal.to_json(), internal.status)
+
+    def _route(self, request: Request) -> Match:
+        match = self.router.match(request.method, request.path)
+        if isinstance(match, Match):
+            return match
+        if match:
+            raise errors.Unimplemented(
+                f"{request.path} does not take {request.method}, only {', '.join(sorted(match))}"
+            )
+        raise errors.NotFound(f"no such path: {request.path}")
+
+    def _principal(self, access: Access, request: Request) -> Principal | None:
+        if access is Access.PUBLIC:
+            return None
+        principal = identity.principal_of(self.ctx, bearer_token(request))
+        if access is Access.AGENT:
+            if not isinstance(principal, AgentPrincipal):
+                raise errors.Unauthenticated("this path is for agents; join first")
+            return principal
+        if not isinstance(principal, User):
+            raise errors.Unauthenticated("this path is for users; sign in first")
+        if access is Access.ADMIN and not principal.admin:
+            raise errors.PermissionDenied(f"user {principal.username} is not an administrator")
+        return principal
+
+
+def bearer_token(request: Request) -> str:
+    """The caller's token, from any of the carriers that Determined's clients use."""
+    for name in ("authorization", "grpc-metadata-x-allocation-token"):
+        value = request.headers.get(name, "")
+        if value.lower().startswith("bearer "):
+            return value[7:].strip()
+    for pair in request.headers.get("cookie", "").split(";"):
+        key, _, value = pair.strip().partition("=")
+        if key == "auth":
+            return value
+    return ""

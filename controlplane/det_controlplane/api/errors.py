@@ -1,0 +1,63 @@
+"""The error vocabulary at the edge: each has an HTTP status and the gRPC code clients of Determined read."""
+
+import json
+
+
+class ApiError(Exception):
+    status = 500
+    code = 13
+    reason = "Internal"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+    def to_json(self) -> bytes:
+        inner = {"code": self.code, "reason": self.reason, "error": self.message}
+        return json.dumps({"error": inner}).encode()
+
+
+class BadRequest(ApiError):
+    status, code, reason = 400, 3, "InvalidArgument"
+
+
+class FailedPrecondition(ApiError):
+    status, code, reason = 400, 9, "FailedPrecondition"
+
+
+class Unauthenticated(ApiError):
+    status, code, reason = 401, 16, "Unauthenticated"
+
+
+class PermissionDenied(ApiError):
+    status, code, reason = 403, 7, "PermissionDenied"
+
+
+class NotFound(ApiError):
+    status, code, reason = 404, 5, "NotFound"
+
+
+class Conflict(ApiError):
+    status, code, reason = 409, 6, "AlreadyExists"
+
+
+class TooLarge(ApiError):
+    status, code, reason = 413, 8, "ResourceExhausted"
+
+
+class TooManyRequests(ApiError):
+    status, code, reason = 429, 8, "ResourceExhausted"
+
+
+class Unimplemented(ApiError):
+    status, code, reason = 501, 12, "Unimplemented"
+
+
+class Unavailable(ApiError):
+    status, code, reason = 503, 14, "Unavailable"
+
+
+class NotYet(ApiError):
+    """Retry: what was asked for depends on something that has not happened yet."""
+
+    status, code, reason = 504, 4, "DeadlineExceeded"

@@ -1,0 +1,137 @@
+"""Requests and responses as the API sees them, whatever host carries them."""
+
+import gzip
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from det_controlplane.api.errors import BadRequest
+from det_controlplane.services.principal import Principal
+
+MAX_BODY = 130 * 1024 * 1024  # what the stock client may send: 95 MiB of files in base64
+
+
+@dataclass(slots=True)
+class Request:
+    """One call. `final` means that the host cannot wait: a long poll answers with what is known now."""
+
+    method: str
+    path: str
+    query: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)  # lower-case names
+    body: bytes = b""
+    client: str = ""
+    final: bool = True
+    params: Mapping[str, str] = field(default_factory=dict)
+    principal: Principal | None = None
+
+    def json(self) -> dict[str, Any]:
+        """The body as an object; an absent body is an empty object."""
+        raw = self.body
+        if self.headers.get("content-encoding") == "gzip":
+            try:
+                raw = gzip.decompress(raw)
+            except (OSError, EOFError) as e:
+                raise BadRequest("the body is not valid gzip") from e
+        if not raw.strip():
+            return {}
+        try:
+            obj = json.loads(raw)
+        except ValueError as e:
+            raise BadRequest(f"the body is not valid JSON: {e}") from e
+        if not isinstance(obj, dict):
+            raise BadRequest("the body must be a JSON object")
+        return obj
+
+    def text(self, *names: str, default: str = "") -> str:
+        """The first value of a query parameter, by any of its spellings."""
+        values = self.texts(*names)
+        return values[0] if values else default
+
+    def texts(self, *names: str) -> list[str]:
+        return [v for name in names for v in self.query.get(name, ())]
+
+    def integer(self, *names: str, default: int = 0) -> int:
+        value = self.text(*names)
+        if not value:
+            return default
+        try:
+            return int(value)
+        except ValueError as e:
+            raise BadRequest(f"query parameter {names[0]} must be an integer, not {value!r}") from e
+
+    def integers(self, *names: str) -> list[int]:
+        try:
+            return [int(v) for v in self.texts(*names) if v]
+        except ValueError as e:
+            raise BadRequest(f"query parameter {names[0]} must be a list of integers") from e
+
+    def flag(self, *names: str) -> bool | None:
+        value = self.text(*names).lower()
+        return None if not value else value in ("true", "1")
+
+    def param(self, name: str) -> str:
+        return self.params[name]
+
+    def id(self, name: str) -> int:
+        """A numeric path parameter."""
+        value = self.params[name]
+        if not value.isdigit() or len(value) > 9:
+            raise BadRequest(f"{name} must be a number, not {value!r}")
+        return int(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    body: bytes = b"{}"
+    status: int = 200
+    media_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to say yet: call the handler again when the topic is notified, or at the latest after `seconds`."""
+
+    topic: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some lines of a stream, where to go on, and whether the stream has ended."""
+
+    lines: Sequence[bytes]
+    cursor: Any
+    done: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Newline-delimited JSON: the host calls `fetch(cursor)` until it is done, waiting for the topic after an empty batch."""
+
+    fetch: Callable[[Any], Batch]
+    cursor: Any = None
+    topic: str = ""
+    media_type: str = "application/json"
+
+
+Answer = Response | Wait | Stream
+
+
+def json_response(obj: Any, status: int = 200) -> Response:
+    return Response(json.dumps(obj, separators=(",", ":"), default=str).encode(), status)
+
+
+def json_text(text: str | None) -> Response:
+    """An answer that PostgreSQL already wrote as JSON."""
+    return Response((text or "{}").encode())
+
+
+def line(obj: Any) -> bytes:
+    """One line of a stream as Determined's gateway writes it."""
+    return json.dumps({"result": obj}, separators=(",", ":"), default=str).encode() + b"\n"
+
+
+EMPTY = Response()

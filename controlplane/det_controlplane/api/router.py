@@ -1,0 +1,130 @@
+"""A route table and the trie that reads it: matching costs one dictionary look-up a path segment."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from det_controlplane.api.http import Answer, Request
+
+if TYPE_CHECKING:
+    from det_controlplane.services.context import Context
+
+Handler = Callable[["Context", Request], Answer]
+
+
+class Access(Enum):
+    PUBLIC = "public"
+    USER = "user"  # a person or a task acting for one
+    ADMIN = "admin"
+    AGENT = "agent"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    method: str
+    path: str  # "/api/v1/trials/{trialId}/logs"; a last segment "{rest...}" takes the remainder
+    handler: Handler
+    access: Access = Access.USER
+    summary: str = ""
+
+
+@dataclass(slots=True)
+class _Node:
+    children: dict[str, "_Node"] = field(default_factory=dict)
+    wildcard: "_Node | None" = None
+    rest: "_Node | None" = None
+    routes: dict[str, tuple[Route, tuple[str, ...]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    route: Route
+    params: dict[str, str]
+
+
+class Router:
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self.routes = tuple(routes)
+        self._root = _Node()
+        for route in self.routes:
+            self._add(route)
+
+    def match(self, method: str, path: str) -> Match | set[str]:
+        """The route and its parameters, or the methods that the path does have (empty: no such path)."""
+        segments = [unquote(s) for s in path.strip("/").split("/")] if path.strip("/") else []
+        found = self._find(self._root, segments, 0, [])
+        if found is None:
+            return set()
+        node, values = found
+        hit = node.routes.get(method) or (node.routes.get("GET") if method == "HEAD" else None)
+        if hit is None:
+            return set(node.routes)
+        route, names = hit
+        return Match(route, dict(zip(names, values, strict=True)))
+
+    def _add(self, route: Route) -> None:
+        node, names = self._root, []
+        for segment in [s for s in route.path.split("/") if s]:
+            if segment.startswith("{"):
+                name = segment.strip("{}")
+                names.append(name.removesuffix("..."))
+                node = _enter_rest(node) if name.endswith("...") else _enter_wildcard(node)
+            else:
+                node = node.children.setdefault(segment, _Node())
+        if route.method in node.routes:
+            raise ValueError(f"two routes for {route.method} {route.path}")
+        node.routes[route.method] = (route, tuple(names))
+
+    def _find(
+        self, node: _Node, segments: list[str], at: int, values: list[str]
+    ) -> tuple[_Node, list[str]] | None:
+        if at == len(segments):
+            return (node, values) if node.routes else None
+        child = node.children.get(segments[at])
+        if child is not None:
+            found = self._find(child, segments, at + 1, values)
+            if found is not None:
+                return found
+        if node.wildcard is not None and segments[at]:
+            found = self._find(node.wildcard, segments, at + 1, [*values, segments[at]])
+            if found is not None:
+                return found
+        if node.rest is not None:
+            return node.rest, [*values, "/".join(segments[at:])]
+        return None
+
+
+def _enter_wildcard(node: _Node) -> _Node:
+    node.wildcard = node.wildcard or _Node()
+    return node.wildcard
+
+
+def _enter_rest(node: _Node) -> _Node:
+    node.rest = node.rest or _Node()
+    return node.rest
+
+
+def routes(*groups: Iterable[Route]) -> tuple[Route, ...]:
+    return tuple(route for group in groups for route in group)
+
+
+def get(path: str, handler: Handler, **kw: Any) -> Route:
+    return Route("GET", path, handler, **kw)
+
+
+def post(path: str, handler: Handler, **kw: Any) -> Route:
+    return Route("POST", path, handler, **kw)
+
+
+def put(path: str, handler: Handler, **kw: Any) -> Route:
+    return Route("PUT", path, handler, **kw)
+
+
+def patch(path: str, handler: Handler, **kw: Any) -> Route:
+    return Route("PATCH", path, handler, **kw)
+
+
+def delete(path: str, handler: Handler, **kw: Any) -> Route:
+    return Route("DELETE", path, handler, **kw)

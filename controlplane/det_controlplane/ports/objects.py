@@ -1,0 +1,19 @@
+"""Large bytes outside the database: experiment contexts."""
+
+from typing import Protocol
+
+
+class ObjectStore(Protocol):
+    def put(self, key: str, content: bytes) -> None: ...
+
+    def get(self, key: str) -> bytes | None:
+        """The object, or None when it does not exist."""
+        ...
+
+    def size(self, key: str) -> int | None: ...
+
+    def delete(self, key: str) -> None: ...
+
+    def upload_url(self, key: str, size: int, expires_s: int) -> str:
+        """A URL that takes one PUT of exactly `size` bytes, without further credentials."""
+        ...

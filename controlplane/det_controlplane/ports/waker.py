@@ -1,0 +1,18 @@
+"""Starts the loops early: the minute tick is only the safety net."""
+
+from typing import Protocol
+
+
+class Waker(Protocol):
+    def wake(self, topic: str) -> None:
+        """Tell whoever waits for the topic (`schedule`, `agent:<id>`, `logs:<task>`, `allocation:<id>`) that it changed.
+
+        Called after commit. Losing a wake must only cost time."""
+        ...
+
+
+class NoWaker:
+    """For hosts and tests where nothing waits."""
+
+    def wake(self, topic: str) -> None:
+        return None

@@ -1,0 +1,36 @@
+"""What every use case is given: the database, the clock, the waker and the cluster's settings."""
+
+import secrets
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+
+from det_controlplane.core.config import ClusterConfig
+from det_controlplane.db.engine import Database
+from det_controlplane.ports.objects import ObjectStore
+from det_controlplane.ports.waker import Waker
+from det_controlplane.services.searchcache import SearchCache
+
+
+def _utc_now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+@dataclass(slots=True)
+class Context:
+    """Built once a process by an entry point; tests and the simulator build their own."""
+
+    db: Database
+    config: ClusterConfig
+    waker: Waker
+    objects: ObjectStore
+    cluster_id: str
+    bootstrap_token: str = ""
+    public_url: str = ""
+    may_wait_s: float = 0.0  # how long this host can hold a request
+    now: Callable[[], datetime] = _utc_now
+    new_uuid: Callable[[], uuid.UUID] = uuid.uuid4
+    new_token: Callable[[], str] = lambda: secrets.token_urlsafe(32)
+    new_seed: Callable[[], int] = lambda: secrets.randbits(31)
+    searches: SearchCache = field(default_factory=SearchCache)
