@@ -1,4 +1,4 @@
-"""Forward-only migrations: numbered SQL files, each applied once, in order, in a transaction of its own."""
+"""Forward-only migrations: numbered SQL files, each applied once in its own transaction."""
 
 import hashlib
 import re
@@ -53,7 +53,7 @@ def read_migrations(folder: Path = FOLDER) -> tuple[Migration, ...]:
 
 
 def migrate(database_url: str, folder: Path = FOLDER) -> tuple[str, ...]:
-    """Bring the database up to date and return the names of what was applied; safe to call from many processes."""
+    """Bring the database up to date, from any number of processes; names what was applied."""
     migrations = read_migrations(folder)
     with _connection(database_url) as connection:
         if not _pending(migrations, _landed(connection)):
@@ -91,7 +91,8 @@ def _pending(every: Sequence[Migration], landed: Mapping[int, str]) -> tuple[Mig
     newest = max(landed, default=0)
     if newest > len(every):
         raise MigrationError(
-            f"the database is at version {newest}, this program knows {len(every)}: install a newer one"
+            f"the database is at version {newest}, this program knows {len(every)}:"
+            " install a newer one"
         )
     for m in every:
         if landed.get(m.version, m.checksum) != m.checksum:

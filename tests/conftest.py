@@ -1,0 +1,35 @@
+"""Fixtures that every area may use."""
+
+from collections.abc import Iterator
+
+import pytest
+from det_controlplane.db.engine import Database
+
+from tests.support.postgres import DatabaseServer, throwaway_server
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[DatabaseServer]:
+    with throwaway_server() as server:
+        yield server
+
+
+@pytest.fixture
+def database_url(postgres_server: DatabaseServer) -> Iterator[str]:
+    """A database of this test's own with the whole schema."""
+    with postgres_server.database() as url:
+        yield url
+
+
+@pytest.fixture
+def empty_database_url(postgres_server: DatabaseServer) -> Iterator[str]:
+    """A database of this test's own without any schema."""
+    with postgres_server.database(template="template1") as url:
+        yield url
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    opened = Database(database_url)
+    yield opened
+    opened.dispose()

@@ -1,0 +1,127 @@
+"""The embedded server keeps its data and never outlives its owner."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pg8000.native
+import pytest
+from det_controlplane.adapters import postgres_binaries
+from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres, PostgresFailed
+from det_controlplane.db.engine import connect_options
+
+
+def run(url: str, sql: str) -> list[list[object]]:
+    connection = pg8000.native.Connection(**connect_options(url))
+    try:
+        return [list(row) for row in connection.run(sql) or []]
+    finally:
+        connection.close()
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 20) -> bool:
+    limit = time.monotonic() + seconds
+    while time.monotonic() < limit:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_data_survives_a_restart_in_a_private_home(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    home = tmp_path / "a home with blanks" / ("deep" * 20)
+    with EmbeddedPostgres(home, throwaway=True) as first:
+        run(first.url(), "create table kept as select 42 as x")
+    with EmbeddedPostgres(home, throwaway=True) as second:
+        assert run(second.url(), "select x from kept") == [[42]]
+    assert tmp_path.stat().st_mode & 0o777 == 0o700
+
+
+def test_tcp_wants_the_password(tmp_path: Path) -> None:
+    with EmbeddedPostgres(tmp_path, throwaway=True) as server:
+        assert run(server.tcp_url(), "select 1") == [[1]]
+        wrong = server.tcp_url().replace("postgres:", "postgres:x", 1).replace("ql:x//", "ql://")
+        with pytest.raises(pg8000.native.DatabaseError, match="password authentication failed"):
+            run(wrong, "select 1")
+
+
+def test_a_lock_file_whose_process_is_now_something_else_is_cleared(tmp_path: Path) -> None:
+    with EmbeddedPostgres(tmp_path, throwaway=True):
+        pass
+    (tmp_path / "postgres" / "postmaster.pid").write_text(f"{os.getpid()}\n")
+    with EmbeddedPostgres(tmp_path, throwaway=True) as server:
+        assert run(server.url(), "select 1") == [[1]]
+
+
+def test_a_killed_owner_takes_the_server_down_and_the_next_one_finds_the_data(
+    tmp_path: Path,
+) -> None:
+    script = (
+        "import sys, time, pathlib\n"
+        "from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres\n"
+        "p = EmbeddedPostgres(pathlib.Path(sys.argv[1])); p.start(); print(p.pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    owner = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    with owner:
+        assert owner.stdout is not None
+        server_pid = int(owner.stdout.readline())
+        owner.send_signal(signal.SIGKILL)
+    with EmbeddedPostgres(tmp_path) as server:
+        assert run(server.url(), "select 1") == [[1]]
+        assert eventually(lambda: not alive(server_pid))
+
+
+def test_a_second_server_on_the_same_data_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("det_controlplane.adapters.embedded_postgres._STOP_S", 0.2)
+    with EmbeddedPostgres(tmp_path, throwaway=True) as server:
+        with pytest.raises(PostgresFailed, match=f"process {server.pid}"):
+            EmbeddedPostgres(tmp_path).start()
+        assert run(server.url(), "select 1") == [[1]]
+
+
+def test_the_users_choice_of_binaries_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("initdb", "postgres"):
+        (tmp_path / name).touch()
+    monkeypatch.setenv("DET_PG_BIN", str(tmp_path))
+    assert postgres_binaries.find_binaries() == tmp_path
+    monkeypatch.setenv("DET_PG_BIN", str(tmp_path / "absent"))
+    assert postgres_binaries.find_binaries() != tmp_path
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has to become somebody else")
+def test_root_without_user_namespaces_runs_the_server_as_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_binaries, "user_namespace", lambda: ())
+    monkeypatch.setattr(postgres_binaries, "home_for", lambda data_dir: data_dir)
+    system = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"))), None)
+    if system is None:
+        pytest.skip("needs a PostgreSQL outside of a private home")
+    monkeypatch.setenv("DET_PG_BIN", str(system))
+    home = Path("/var/tmp") / f"det-test-{os.getpid()}"
+    try:
+        with EmbeddedPostgres(home, throwaway=True) as server:
+            assert run(server.url(), "select 1") == [[1]]
+            assert (home / "postgres").stat().st_uid != 0
+    finally:
+        subprocess.run(["rm", "-rf", str(home)], check=True)

@@ -1,0 +1,51 @@
+"""One throw-away PostgreSQL a test session (a worker of xdist has its own), one database a test."""
+
+import contextlib
+import itertools
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pg8000.native
+from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres
+from det_controlplane.db.engine import connect_options
+from det_controlplane.db.migrate import migrate
+
+TEMPLATE = "template_det"
+
+
+class DatabaseServer:
+    """Hands out databases that hold the migrated schema and nothing else."""
+
+    def __init__(self, postgres: EmbeddedPostgres) -> None:
+        self._postgres = postgres
+        self._names = (f"test_{n}" for n in itertools.count(1))
+        self._admin = pg8000.native.Connection(**connect_options(postgres.url()))
+        self._admin.run(f"create database {TEMPLATE}")
+        migrate(postgres.url(TEMPLATE))
+
+    @contextlib.contextmanager
+    def database(self, template: str = TEMPLATE) -> Iterator[str]:
+        """The URL of a new database, dropped afterwards."""
+        name = next(self._names)
+        self._admin.run(f"create database {name} template {template} strategy file_copy")
+        try:
+            yield self._postgres.url(name)
+        finally:
+            self._admin.run(f"drop database {name} with (force)")
+
+    def close(self) -> None:
+        self._admin.close()
+
+
+@contextlib.contextmanager
+def throwaway_server() -> Iterator[DatabaseServer]:
+    with (
+        tempfile.TemporaryDirectory(prefix="det-test-", ignore_cleanup_errors=True) as folder,
+        EmbeddedPostgres(Path(folder), throwaway=True) as postgres,
+    ):
+        server = DatabaseServer(postgres)
+        try:
+            yield server
+        finally:
+            server.close()
