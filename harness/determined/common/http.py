@@ -1,5 +1,6 @@
 """A small HTTP client on the standard library: the harness adds no dependency to a user's image."""
 
+import contextlib
 import gzip
 import http.client
 import json
@@ -75,7 +76,7 @@ def encode_query(params: Optional[Mapping[str, QueryValue]]) -> str:
 
 
 class Session:
-    """Keep-alive connections to one server, one per thread, with retries on broken connections and 502/503/504."""
+    """Keep-alive connections to one server, one per thread; broken ones and 502/503/504 are retried."""
 
     def __init__(
         self,
@@ -87,9 +88,19 @@ class Session:
         cert_file: Optional[str] = None,
         verify: bool = True,
         server_hostname: Optional[str] = None,
+        patient_at_first: bool = True,
     ) -> None:
+        """`patient_at_first=False`: a server that never answered is reported at once."""
         parts = urlsplit(base_url)
         self.base_url = base_url.rstrip("/")
+        self.options: Dict[str, Any] = {
+            "retries": retries,
+            "timeout_s": timeout_s,
+            "cert_file": cert_file,
+            "verify": verify,
+            "server_hostname": server_hostname,
+            "patient_at_first": patient_at_first,
+        }
         self.headers: Dict[str, str] = {"Accept-Encoding": "gzip", **(headers or {})}
         self.retries = retries
         self.timeout_s = timeout_s
@@ -100,18 +111,11 @@ class Session:
         self._cert_file = cert_file
         self._verify = verify
         self._server_hostname = server_hostname
+        self._patient = patient_at_first
         self._local = threading.local()
 
     def with_headers(self, headers: Mapping[str, str]) -> "Session":
-        return Session(
-            self.base_url,
-            {**self.headers, **headers},
-            retries=self.retries,
-            timeout_s=self.timeout_s,
-            cert_file=self._cert_file,
-            verify=self._verify,
-            server_hostname=self._server_hostname,
-        )
+        return Session(self.base_url, {**self.headers, **headers}, **self.options)
 
     def get(self, path: str, params: Optional[Mapping[str, QueryValue]] = None, **kw: Any) -> Any:
         return self.request("GET", path, params=params, **kw)
@@ -156,7 +160,7 @@ class Session:
         headers: Optional[Mapping[str, str]] = None,
         timeout_s: Optional[float] = None,
     ) -> Tuple[int, Dict[str, str], bytes]:
-        """Send, retry what may be retried, and return status, lower-case headers and the decoded body."""
+        """Send with retries; return status, lower-case headers and the decoded body."""
         data = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
         last = ""
         for attempt in range(self.retries + 1):
@@ -167,7 +171,10 @@ class Session:
             except (OSError, http.client.HTTPException) as e:
                 self.close()
                 last = f"{type(e).__name__}: {e}"
+                if not self._patient:
+                    break
             else:
+                self._patient = True
                 if response.status not in RETRY_STATUSES or attempt == self.retries:
                     if answered.get("content-encoding") == "gzip":
                         payload = gzip.decompress(payload)
@@ -185,28 +192,48 @@ class Session:
         params: Optional[Mapping[str, QueryValue]] = None,
         body: Any = None,
     ) -> Iterator[Any]:
-        """Yield the `result` of each line of a newline-delimited JSON answer; raise on an `error` line."""
-        connection = self._connect(None)
-        try:
-            data = json.dumps(body).encode() if body is not None else None
-            headers = {**self.headers, "Accept-Encoding": "identity"}
-            connection.request(method, self._target(path, params), body=data, headers=headers)
-            response = connection.getresponse()
-            if response.status >= 300:
-                raise error_from(response.status, response.read())
-            for raw in response:
-                line = raw.strip()
-                if not line:
-                    continue
+        """Yield the `result` of each line of an NDJSON answer; raise on an `error` line."""
+        data = json.dumps(body).encode() if body is not None else None
+        with self.response(method, path, params=params, data=data) as response:
+            for line in self._lines(response):
                 obj = json.loads(line)
                 if "error" in obj:
                     detail = obj["error"]
                     raise APIError(int(detail.get("httpCode") or 500), str(detail.get("message")))
                 yield obj.get("result")
+
+    def _lines(self, response: http.client.HTTPResponse) -> Iterator[bytes]:
+        try:
+            for raw in response:
+                if raw.strip():
+                    yield raw
         except (OSError, http.client.HTTPException) as e:
-            raise MasterUnreachableError(f"lost the stream from {self.base_url}: {e}") from e
-        finally:
-            connection.close()
+            raise MasterUnreachableError(f"lost the stream from {self.base_url}: {e!r}") from e
+
+    @contextlib.contextmanager
+    def response(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Optional[Mapping[str, QueryValue]] = None,
+        data: Optional[bytes] = None,
+        headers: Optional[Mapping[str, str]] = None,
+    ) -> Iterator[http.client.HTTPResponse]:
+        """The answer as a file, for what is too long to hold; never retried."""
+        sent = {**self.headers, "Accept-Encoding": "identity", **(headers or {})}
+        with contextlib.closing(self._connect(self.timeout_s)) as connection:
+            try:
+                connection.request(method, self._target(path, params), body=data, headers=sent)
+                response = connection.getresponse()
+                refusal = response.read() if response.status >= 300 else None
+            except (OSError, http.client.HTTPException) as e:
+                raise MasterUnreachableError(f"cannot reach {self.base_url}: {e}") from e
+            if refusal is not None:
+                raise error_from(response.status, refusal)
+            if connection.sock is not None:
+                connection.sock.settimeout(None)
+            yield response
 
     def close(self) -> None:
         connection = getattr(self._local, "connection", None)
@@ -247,6 +274,20 @@ class Session:
         if not self._verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
-        return http.client.HTTPSConnection(
-            self._host, self._port, timeout=timeout_s, context=context
-        )
+        name = self._server_hostname or self._host
+        return _NamedHTTPSConnection(self._host, self._port, timeout_s, context, name)
+
+
+class _NamedHTTPSConnection(http.client.HTTPSConnection):
+    """TLS that expects the certificate of `name`, whatever address was dialled."""
+
+    def __init__(
+        self, host: str, port: int, timeout_s: Optional[float], context: ssl.SSLContext, name: str
+    ) -> None:
+        super().__init__(host, port, timeout=timeout_s, context=context)
+        self._tls = context
+        self._name = name
+
+    def connect(self) -> None:
+        http.client.HTTPConnection.connect(self)
+        self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._name)

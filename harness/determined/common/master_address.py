@@ -1,0 +1,35 @@
+"""Which cluster is meant: the address as people write it, and as it is stored."""
+
+import os
+from typing import Mapping, Optional
+from urllib.parse import urlsplit
+
+from determined.common.failures import Failure
+
+DEFAULT = "http://localhost:8080"
+
+
+def canonical(address: str) -> str:
+    """`host` is `http://host:8080`, `https://host` is `https://host:443` (facts §2.2)."""
+    text = address.strip()
+    explicit = "://" in text
+    parts = urlsplit(text if explicit else f"http://{text}")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise Failure(
+            f"'{address}' is not the address of a cluster",
+            "write HOST, HOST:PORT or https://HOST[:PORT]",
+        )
+    try:
+        port = parts.port
+    except ValueError as e:
+        raise Failure(f"'{address}' has a port that is no number from 1 to 65535") from e
+    if port is None:
+        port = {"https": 443, "http": 80}[parts.scheme] if explicit else 8080
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{parts.scheme}://{host}:{port}{parts.path.rstrip('/')}"
+
+
+def chosen(given: Optional[str] = None, env: Optional[Mapping[str, str]] = None) -> str:
+    """The address given, else the environment's, else this machine's default."""
+    env = os.environ if env is None else env
+    return canonical(given or env.get("DET_MASTER") or env.get("DET_MASTER_ADDR") or DEFAULT)

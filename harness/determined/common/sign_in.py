@@ -1,0 +1,175 @@
+"""From an address to a session that may act: saved tokens, the environment, a prompt."""
+
+import contextlib
+import os
+from http.client import HTTPResponse
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
+
+from determined.common.failures import SignInFailed
+from determined.common.http import ForbiddenError, Session, UnauthenticatedError
+from determined.common.passwords import salted
+from determined.common.token_store import TokenStore
+
+DEFAULT_USER = "determined"
+Ask = Callable[[str], str]
+
+
+def open_session(
+    master: str,
+    headers: Optional[Mapping[str, str]] = None,
+    *,
+    cert_file: Optional[str] = None,
+    cert_name: Optional[str] = None,
+    verify: bool = True,
+) -> Session:
+    """A session without credentials; certificates come from the environment unless given."""
+    cert = cert_file or os.environ.get("DET_MASTER_CERT_FILE") or None
+    return Session(
+        master,
+        headers,
+        cert_file=None if cert == "noverify" else cert,
+        verify=verify and cert != "noverify",
+        server_hostname=cert_name or os.environ.get("DET_MASTER_CERT_NAME") or None,
+        patient_at_first=False,
+    )
+
+
+def login(anonymous: Session, username: str, password: str) -> str:
+    """Exchange a password for a token."""
+    body = {"username": username, "password": salted(password), "isHashed": True}
+    answer = anonymous.post("/api/v1/auth/login", body)
+    return str(answer["token"])
+
+
+def sign_in(
+    anonymous: Session,
+    store: TokenStore,
+    *,
+    username: Optional[str] = None,
+    password: Optional[str] = None,
+    ask: Optional[Ask] = None,
+) -> "SignedIn":
+    """A session for `username`, else for whom the environment or the store names."""
+    token = os.environ.get("DET_USER_TOKEN")
+    if token and password is None and username in (None, os.environ.get("DET_USER")):
+        return SignedIn(anonymous, username or os.environ.get("DET_USER") or "", token)
+    allocation = os.environ.get("DET_SESSION_TOKEN")
+    if allocation and username is None and password is None:
+        return SignedIn(anonymous, os.environ.get("DET_USER") or "", None, allocation)
+    who = username or os.environ.get("DET_USER") or store.active_user() or DEFAULT_USER
+    entry = _Entrance(anonymous, store, who, password, ask)
+    cached = store.token(who) if password is None else None
+    return SignedIn(anonymous, who, cached or entry.fresh_token(), renew=entry.fresh_token)
+
+
+class _Entrance:
+    """How one user gets a new token: what to try, in order."""
+
+    def __init__(
+        self,
+        anonymous: Session,
+        store: TokenStore,
+        username: str,
+        password: Optional[str],
+        ask: Optional[Ask],
+    ) -> None:
+        self._anonymous = anonymous
+        self._store = store
+        self._username = username
+        self._password = password
+        self._ask = ask
+
+    def fresh_token(self) -> str:
+        token = self._from_known_password() or self._from_empty_password() or self._from_person()
+        self._store.keep(self._username, token)
+        return token
+
+    def _from_known_password(self) -> Optional[str]:
+        password = self._password
+        if password is None:
+            password = os.environ.get("DET_PASS")
+        if password is None:
+            return None
+        try:
+            return login(self._anonymous, self._username, password)
+        except (UnauthenticatedError, ForbiddenError) as e:
+            raise _refused(self._username, e) from e
+
+    def _from_empty_password(self) -> Optional[str]:
+        if self._username != DEFAULT_USER:
+            return None
+        try:
+            return login(self._anonymous, self._username, "")
+        except UnauthenticatedError:
+            return None
+
+    def _from_person(self) -> str:
+        if self._ask is None:
+            raise SignInFailed(
+                f"user '{self._username}' is not signed in to {self._anonymous.base_url}",
+                f"run `det user login {self._username}`, or set DET_USER and DET_PASS",
+            )
+        try:
+            return login(self._anonymous, self._username, self._ask(self._username))
+        except (UnauthenticatedError, ForbiddenError) as e:
+            raise _refused(self._username, e) from e
+
+
+def _refused(username: str, error: Exception) -> SignInFailed:
+    return SignInFailed(
+        f"the cluster refused user '{username}': {error}",
+        "check the name and the password; an administrator can set a new one with"
+        f" `det user change-password {username}`",
+    )
+
+
+class SignedIn(Session):
+    """A session with somebody's token, which it renews once when the cluster no longer knows it."""
+
+    def __init__(
+        self,
+        anonymous: Session,
+        username: str,
+        token: Optional[str],
+        allocation_token: Optional[str] = None,
+        renew: Optional[Callable[[], str]] = None,
+    ) -> None:
+        carried = _carried(token, allocation_token)
+        super().__init__(anonymous.base_url, {**anonymous.headers, **carried}, **anonymous.options)
+        self.username = username
+        self.token = token
+        self._renew = renew
+
+    def request_bytes(self, method: str, path: str, **kw: Any) -> Tuple[int, Dict[str, str], bytes]:
+        answer = super().request_bytes(method, path, **kw)
+        if answer[0] == 401 and self._renewed():
+            answer = super().request_bytes(method, path, **kw)
+        return answer
+
+    @contextlib.contextmanager
+    def response(self, method: str, path: str, **kw: Any) -> Iterator[HTTPResponse]:
+        with contextlib.ExitStack() as stack:
+            try:
+                answer = stack.enter_context(super().response(method, path, **kw))
+            except UnauthenticatedError:
+                if not self._renewed():
+                    raise
+                answer = stack.enter_context(super().response(method, path, **kw))
+            yield answer
+
+    def _renewed(self) -> bool:
+        if self._renew is None:
+            return False
+        renew, self._renew = self._renew, None
+        self.token = renew()
+        self.headers.update(_carried(self.token, None))
+        return True
+
+
+def _carried(token: Optional[str], allocation_token: Optional[str]) -> Dict[str, str]:
+    headers = {}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    if allocation_token:
+        headers["Grpc-Metadata-x-allocation-token"] = f"Bearer {allocation_token}"
+    return headers
