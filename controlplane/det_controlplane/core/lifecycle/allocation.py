@@ -1,0 +1,123 @@
+"""An allocation's states, and what its containers' exits mean together (facts §7.3)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+
+class AllocationState(str, Enum):
+    QUEUED = "QUEUED"
+    ASSIGNED = "ASSIGNED"
+    PULLING = "PULLING"
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    WAITING = "WAITING"
+    TERMINATING = "TERMINATING"
+    TERMINATED = "TERMINATED"
+
+
+class ContainerState(str, Enum):
+    ASSIGNED = "ASSIGNED"
+    PULLING = "PULLING"
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    TERMINATED = "TERMINATED"
+
+
+class Failure(str, Enum):
+    """Why a container ended other than by the exit of its own program."""
+
+    CONTAINER_FAILED = "container_failed"  # non-zero exit: the only one that is the user's
+    IMAGE_PULL = "image_pull"
+    AGENT_ERROR = "agent_error"
+    AGENT_LOST = "agent_lost"
+    ABORTED = "aborted"
+
+
+class ExitKind(Enum):
+    NEVER_RAN = "never ran"
+    KILLED = "killed"
+    PREEMPTED = "preempted"
+    CLEAN = "clean"
+    FAILED = "failed"
+    INFRASTRUCTURE = "infrastructure"
+    UNRECOVERABLE = "unrecoverable"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerExit:
+    exit_code: int | None
+    failure: Failure | None
+    message: str = ""
+    daemon: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    kind: ExitKind
+    message: str = ""
+    pull_failed: bool = False
+    exit_code: int | None = None
+
+
+_ORDER = tuple(ContainerState)
+
+
+def state_of(containers: Sequence[ContainerState]) -> AllocationState:
+    """An allocation is as far as its most progressed container; the first exit makes it terminate."""
+    if not containers:
+        return AllocationState.QUEUED
+    if ContainerState.TERMINATED in containers:
+        ended = all(c is ContainerState.TERMINATED for c in containers)
+        return AllocationState.TERMINATED if ended else AllocationState.TERMINATING
+    return AllocationState(max(containers, key=_ORDER.index).value)
+
+
+def classify(
+    exits: Sequence[ContainerExit], *, killed_before_exit: bool, preempt_acked: bool
+) -> Exit:
+    """First match wins. Daemons only matter when nothing else failed to matter."""
+    if not exits:
+        return Exit(ExitKind.NEVER_RAN)
+    infrastructure = _first(exits, _is_infrastructure)
+    if killed_before_exit:
+        return Exit(ExitKind.KILLED, "killed", exit_code=exits[0].exit_code)
+    if preempt_acked:
+        return Exit(ExitKind.PREEMPTED, "stopped after a checkpoint", exit_code=exits[0].exit_code)
+    gating = [e for e in exits if not e.daemon] or list(exits)
+    failed = _first(gating, _is_failure)
+    if failed is not None and infrastructure is None:
+        return Exit(
+            ExitKind.FAILED, failed.message or _sentence(failed), exit_code=failed.exit_code
+        )
+    if infrastructure is not None:
+        pull = infrastructure.failure is Failure.IMAGE_PULL
+        return Exit(
+            ExitKind.INFRASTRUCTURE, _sentence(infrastructure), pull, infrastructure.exit_code
+        )
+    return Exit(ExitKind.CLEAN, "ended", exit_code=0)
+
+
+def _first(
+    exits: Sequence[ContainerExit], test: Callable[[ContainerExit], bool]
+) -> ContainerExit | None:
+    return next((e for e in exits if test(e)), None)
+
+
+def _is_infrastructure(e: ContainerExit) -> bool:
+    return e.failure not in (None, Failure.CONTAINER_FAILED)
+
+
+def _is_failure(e: ContainerExit) -> bool:
+    return e.failure is Failure.CONTAINER_FAILED or (e.failure is None and bool(e.exit_code))
+
+
+def _sentence(e: ContainerExit) -> str:
+    if e.message:
+        return e.message
+    if e.failure is Failure.AGENT_LOST:
+        return "the agent was lost"
+    if e.exit_code:
+        return f"container failed with non-zero exit code: {e.exit_code}"
+    failure: Failure = e.failure or Failure.ABORTED
+    return str(failure.value).replace("_", " ")

@@ -1,0 +1,126 @@
+"""A trial's states (facts §7.2) and what follows when its allocation has ended (facts §7.3)."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from det_controlplane.core.lifecycle.allocation import Exit, ExitKind
+
+# A pull that failed this often in a row is the user's image, not our luck.
+MAX_PULL_FAILURES = 3
+
+
+class TrialState(str, Enum):
+    ACTIVE = "ACTIVE"
+    PAUSED = "PAUSED"
+    STOPPING_COMPLETED = "STOPPING_COMPLETED"
+    STOPPING_CANCELED = "STOPPING_CANCELED"
+    STOPPING_KILLED = "STOPPING_KILLED"
+    STOPPING_ERROR = "STOPPING_ERROR"
+    COMPLETED = "COMPLETED"
+    CANCELED = "CANCELED"
+    ERROR = "ERROR"
+
+    @property
+    def terminal(self) -> bool:
+        return self in (S.COMPLETED, S.CANCELED, S.ERROR)
+
+    @property
+    def stopping(self) -> bool:
+        return self in _SEVERITY
+
+
+S = TrialState
+
+_SEVERITY = {
+    S.STOPPING_COMPLETED: 1,
+    S.STOPPING_CANCELED: 2,
+    S.STOPPING_KILLED: 3,
+    S.STOPPING_ERROR: 4,
+}
+_END_OF = {
+    S.STOPPING_COMPLETED: S.COMPLETED,
+    S.STOPPING_CANCELED: S.CANCELED,
+    S.STOPPING_KILLED: S.CANCELED,
+    S.STOPPING_ERROR: S.ERROR,
+}
+
+
+def end_of(state: S) -> S:
+    return _END_OF[state]
+
+
+def after_patch(state: S, target: S) -> S:
+    """A requested state; what is terminal stays, and stopping only becomes more severe."""
+    if state.terminal or target.terminal:
+        return state
+    if state.stopping and _SEVERITY.get(target, 0) < _SEVERITY[state]:
+        return state
+    return target
+
+
+class Signal(Enum):
+    """What a trial's live allocation is told."""
+
+    NONE = "none"
+    TERMINATE = "terminate"  # checkpoint and stop; killed when that takes too long
+    KILL = "kill"
+
+
+def signal_for(state: S) -> Signal:
+    if state in (S.PAUSED, S.STOPPING_COMPLETED, S.STOPPING_CANCELED):
+        return Signal.TERMINATE
+    return Signal.KILL if state in (S.STOPPING_KILLED, S.STOPPING_ERROR) else Signal.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class TrialView:
+    """What the decision after an exit depends on."""
+
+    state: S
+    restarts: int
+    max_restarts: int
+    stopped_by_searcher: bool
+    invalid_hparams: bool
+    parked: bool  # promotion form: waits at a rung
+    retries_cancelled: bool  # a log policy matched
+    pull_failures: int  # in a row, this one included
+
+
+@dataclass(frozen=True, slots=True)
+class AfterExit:
+    """The trial's next state (ACTIVE: try again) and whether the user's retries are spent by one."""
+
+    state: S
+    counts_as_restart: bool = False
+    reason: str = ""
+
+
+def after_exit(trial: TrialView, exit: Exit) -> AfterExit:
+    """First match wins."""
+    failed = exit.kind is ExitKind.FAILED
+    if trial.state.stopping:
+        return AfterExit(S.ERROR if failed else end_of(trial.state), failed, exit.message)
+    if trial.stopped_by_searcher:
+        return AfterExit(S.ERROR if failed else S.COMPLETED, failed, exit.message)
+    if exit.kind is ExitKind.UNRECOVERABLE:
+        return AfterExit(S.ERROR, False, exit.message)
+    if exit.pull_failed and trial.pull_failures >= MAX_PULL_FAILURES:
+        return AfterExit(S.ERROR, False, f"{exit.message} ({trial.pull_failures} times in a row)")
+    if exit.kind is ExitKind.INFRASTRUCTURE:
+        return AfterExit(trial.state, False, exit.message)
+    if trial.invalid_hparams:
+        return AfterExit(S.COMPLETED, False, "the trial reported invalid hyperparameters")
+    if failed:
+        return _after_failure(trial, exit)
+    if exit.kind is ExitKind.CLEAN and not trial.parked:
+        return AfterExit(S.COMPLETED)
+    return AfterExit(trial.state)
+
+
+def _after_failure(trial: TrialView, exit: Exit) -> AfterExit:
+    if trial.retries_cancelled:
+        return AfterExit(S.ERROR, True, f"{exit.message}; a log policy cancels its retries")
+    if trial.restarts + 1 > trial.max_restarts:
+        limit = f"it has failed {trial.restarts + 1} times and max_restarts is {trial.max_restarts}"
+        return AfterExit(S.ERROR, True, f"{exit.message}; {limit}")
+    return AfterExit(trial.state, True, exit.message)

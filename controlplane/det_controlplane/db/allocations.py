@@ -1,0 +1,206 @@
+"""Rows of allocations and their containers."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+
+from det_controlplane.core.lifecycle.allocation import (
+    AllocationState,
+    ContainerExit,
+    ContainerState,
+    Failure,
+)
+from det_controlplane.db.engine import Tx
+
+
+@dataclass(slots=True)
+class AllocationRow:
+    id: str
+    task_id: str
+    trial_id: int | None
+    experiment_id: int | None
+    job_id: UUID
+    run_id: int
+    pool: str
+    slots: int
+    state: AllocationState
+    epoch: int
+    preemptible: bool
+    ready: bool
+    preempt_at: datetime | None
+    preempt_timeout_s: int
+    preempt_acked: bool
+    killed: bool
+    kill_before_exit: bool
+
+
+_COLUMNS = """a.id, a.task_id, a.trial_id, t.experiment_id, a.job_id, a.run_id, a.pool, a.slots, a.state::text, a.epoch,
+    a.preemptible, a.ready, a.preempt_at, a.preempt_timeout_s, a.preempt_acked, a.killed, a.kill_before_exit"""
+_FROM = "FROM allocations a JOIN tasks t ON t.id = a.task_id"
+_BY_ID = text(f"SELECT {_COLUMNS} {_FROM} WHERE a.id = :id")
+_LOCK = text(f"SELECT {_COLUMNS} {_FROM} WHERE a.id = :id FOR UPDATE OF a")
+_LIVE_OF_TASK = text(
+    f"SELECT {_COLUMNS} {_FROM} WHERE a.task_id = :task_id AND a.state <> 'TERMINATED' FOR UPDATE OF a"
+)
+
+
+def _row(values: Any) -> AllocationRow:
+    fields = dict(values._mapping)
+    fields["state"] = AllocationState(fields["state"])
+    return AllocationRow(**fields)
+
+
+def by_id(tx: Tx, allocation_id: str) -> AllocationRow | None:
+    row = tx.row(_BY_ID, {"id": allocation_id})
+    return None if row is None else _row(row)
+
+
+def lock(tx: Tx, allocation_id: str) -> AllocationRow | None:
+    row = tx.row(_LOCK, {"id": allocation_id})
+    return None if row is None else _row(row)
+
+
+def live_of_task(tx: Tx, task_id: str) -> AllocationRow | None:
+    row = tx.row(_LIVE_OF_TASK, {"task_id": task_id})
+    return None if row is None else _row(row)
+
+
+_INSERT = text("""
+    INSERT INTO allocations (id, task_id, trial_id, job_id, run_id, pool, slots, state, preemptible, single_agent,
+        preempt_timeout_s, requested_at)
+    VALUES (:id, :task_id, :trial_id, :job_id, :run_id, :pool, :slots, 'QUEUED', :preemptible, :single_agent,
+        :preempt_timeout_s, :now)
+""")
+
+
+def insert(
+    tx: Tx,
+    *,
+    id: str,
+    task_id: str,
+    trial_id: int | None,
+    job_id: UUID,
+    run_id: int,
+    pool: str,
+    slots: int,
+    preemptible: bool,
+    single_agent: bool,
+    preempt_timeout_s: int,
+    now: datetime,
+) -> None:
+    tx.run(
+        _INSERT,
+        {
+            "id": id, "task_id": task_id, "trial_id": trial_id, "job_id": job_id, "run_id": run_id,
+            "pool": pool, "slots": slots, "preemptible": preemptible, "single_agent": single_agent,
+            "preempt_timeout_s": preempt_timeout_s, "now": now,
+        },
+    )  # fmt: skip
+
+
+_PREEMPT = text("""
+    UPDATE allocations SET preempt_at = :now, preempt_reason = :reason,
+        kill_at = cast(:now AS timestamptz) + make_interval(secs => preempt_timeout_s)
+    WHERE id = :id AND state <> 'TERMINATED' AND preempt_at IS NULL AND NOT killed
+""")
+_KILL = text("""
+    UPDATE allocations a SET killed = true, kill_at = NULL, preempt_reason = coalesce(preempt_reason, :reason),
+        kill_before_exit = NOT EXISTS (SELECT 1 FROM containers c
+                                       WHERE c.allocation_id = a.id AND c.epoch = a.epoch AND c.state = 'TERMINATED')
+    WHERE a.id = :id AND a.state <> 'TERMINATED' AND NOT a.killed
+""")
+_END = text("""
+    UPDATE allocations SET state = 'TERMINATED', ended_at = :now, exit_reason = :reason, exit_code = :exit_code,
+        kill_at = NULL, token_expires_at = :token_expires_at
+    WHERE id = :id AND state <> 'TERMINATED'
+""")
+
+
+def preempt(tx: Tx, allocation_id: str, reason: str, now: datetime) -> bool:
+    """Ask it to checkpoint and stop, with the kill due when it takes too long."""
+    return tx.run(_PREEMPT, {"id": allocation_id, "reason": reason, "now": now}) == 1
+
+
+def kill(tx: Tx, allocation_id: str, reason: str) -> bool:
+    return tx.run(_KILL, {"id": allocation_id, "reason": reason}) == 1
+
+
+def end(
+    tx: Tx,
+    allocation_id: str,
+    *,
+    reason: str,
+    exit_code: int | None,
+    now: datetime,
+    token_expires_at: datetime,
+) -> bool:
+    params = {
+        "id": allocation_id,
+        "reason": reason,
+        "exit_code": exit_code,
+        "now": now,
+        "token_expires_at": token_expires_at,
+    }
+    return tx.run(_END, params) == 1
+
+
+_CONTAINERS = text("""
+    SELECT id, agent_id, epoch, rank, slot_ids, state::text, daemon, address, host_ports, rendezvous_at, exit_code,
+           failure, message
+    FROM containers WHERE allocation_id = :id AND epoch = :epoch ORDER BY rank
+""")
+_EXITS = text("""
+    SELECT exit_code, failure, coalesce(message, '') AS message, daemon FROM containers
+    WHERE allocation_id = :id AND epoch = :epoch ORDER BY ended_at NULLS LAST, rank
+""")
+
+
+@dataclass(slots=True)
+class ContainerRow:
+    id: UUID
+    agent_id: str
+    epoch: int
+    rank: int
+    slot_ids: list[int]
+    state: ContainerState
+    daemon: bool
+    address: str | None
+    host_ports: dict[str, int]
+    rendezvous_at: datetime | None
+    exit_code: int | None
+    failure: str | None
+    message: str | None
+
+
+def containers(tx: Tx, allocation: AllocationRow) -> list[ContainerRow]:
+    """The containers of its present placement, by rank."""
+    found = []
+    for row in tx.rows(_CONTAINERS, {"id": allocation.id, "epoch": allocation.epoch}):
+        fields = dict(row._mapping)
+        fields["state"] = ContainerState(fields["state"])
+        found.append(ContainerRow(**fields))
+    return found
+
+
+def exits(tx: Tx, allocation: AllocationRow) -> list[ContainerExit]:
+    """How its containers ended, first exit first."""
+    rows = tx.rows(_EXITS, {"id": allocation.id, "epoch": allocation.epoch})
+    return [
+        ContainerExit(r.exit_code, Failure(r.failure) if r.failure else None, r.message, r.daemon)
+        for r in rows
+    ]
+
+
+_PULL_FAILURES = text("""
+    SELECT count(*) FROM (
+        SELECT bool_and(exit_reason LIKE 'image pull%') OVER (ORDER BY run_id DESC) AS failed
+        FROM allocations WHERE task_id = :task_id AND state = 'TERMINATED') x WHERE failed
+""")
+
+
+def pull_failures(tx: Tx, task_id: str) -> int:
+    """How many of the task's newest allocations, in a row, ended because an image could not be pulled."""
+    return int(tx.value(_PULL_FAILURES, {"task_id": task_id}))

@@ -1,0 +1,166 @@
+"""Rows of experiments, jobs and searches."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+
+from det_controlplane.core.lifecycle.experiment import ExperimentState
+from det_controlplane.db.engine import Tx, as_json
+
+
+@dataclass(slots=True)
+class ExperimentRow:
+    """An experiment under its row lock. `config` is read apart: hot paths never need it."""
+
+    id: int
+    job_id: UUID
+    state: ExperimentState
+    pool: str
+    seed: int
+    seq: int
+    snapshot_seq: int
+    smaller_is_better: bool
+    max_restarts: int
+    slots_per_trial: int
+    best_metric: float | None
+    unmanaged: bool
+    user_id: int
+    context_id: UUID | None
+
+
+_LOCK = text("""
+    SELECT e.id, e.job_id, e.state::text, j.pool, e.seed, s.seq, s.snapshot_seq,
+           coalesce((e.config#>>'{searcher,smaller_is_better}')::boolean, true) AS smaller_is_better,
+           coalesce((e.config->>'max_restarts')::integer, 5) AS max_restarts,
+           coalesce((e.config#>>'{resources,slots_per_trial}')::integer, 1) AS slots_per_trial,
+           e.best_metric, e.unmanaged, e.user_id, e.context_id
+    FROM experiments e JOIN jobs j ON j.id = e.job_id JOIN searches s ON s.experiment_id = e.id
+    WHERE e.id = :id FOR UPDATE OF e, s
+""")
+
+
+def lock(tx: Tx, experiment_id: int) -> ExperimentRow | None:
+    row = tx.row(_LOCK, {"id": experiment_id})
+    if row is None:
+        return None
+    values = dict(row._mapping)
+    values["state"] = ExperimentState(values["state"])
+    return ExperimentRow(**values)
+
+
+_CONFIG = text("SELECT config FROM experiments WHERE id = :id")
+
+
+def config(tx: Tx, experiment_id: int) -> dict[str, Any]:
+    found: dict[str, Any] = tx.value(_CONFIG, {"id": experiment_id})
+    return found
+
+
+_INSERT_JOB = text("""
+    INSERT INTO jobs (id, kind, name, pool, priority, weight, max_slots, position, user_id, workspace_id, submitted_at)
+    VALUES (:id, cast(:kind AS job_kind), :name, :pool, :priority, :weight, :max_slots,
+            floor(extract(epoch FROM cast(:now AS timestamptz)) * 1000000), :user_id, :workspace_id, :now)
+""")
+
+
+def insert_job(
+    tx: Tx,
+    *,
+    id: UUID,
+    kind: str,
+    name: str,
+    pool: str,
+    priority: int | None,
+    weight: float,
+    max_slots: int | None,
+    user_id: int,
+    workspace_id: int,
+    now: datetime,
+) -> None:
+    tx.run(
+        _INSERT_JOB,
+        {
+            "id": id, "kind": kind, "name": name, "pool": pool, "priority": priority,
+            "weight": weight, "max_slots": max_slots, "user_id": user_id,
+            "workspace_id": workspace_id, "now": now,
+        },
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class NewExperiment:
+    job_id: UUID
+    config: dict[str, Any]
+    original_config: str
+    name: str
+    description: str
+    labels: list[str]
+    user_id: int
+    project_id: int
+    context_id: UUID | None
+    parent_id: int | None
+    unmanaged: bool
+    external_id: str | None
+    seed: int
+    log_retention_days: int | None
+    idempotency_key: str | None
+
+
+_INSERT = text("""
+    INSERT INTO experiments (job_id, state, config, original_config, name, description, labels, user_id, project_id,
+        context_id, parent_id, unmanaged, external_id, seed, log_retention_days, idempotency_key, created_at, started_at)
+    VALUES (:job_id, :state, cast(:config AS jsonb), :original_config, :name, :description, cast(:labels AS text[]),
+        :user_id, :project_id, :context_id, :parent_id, :unmanaged, :external_id, :seed, :log_retention_days,
+        :idempotency_key, :now, :now)
+    RETURNING id
+""")
+_INSERT_SEARCH = text("INSERT INTO searches (experiment_id) VALUES (:id)")
+
+
+def insert(tx: Tx, new: NewExperiment, state: ExperimentState, now: datetime) -> int:
+    params = {name: getattr(new, name) for name in NewExperiment.__slots__}
+    params |= {"config": as_json(new.config), "state": state.value, "now": now}
+    experiment_id = int(tx.value(_INSERT, params))
+    tx.run(_INSERT_SEARCH, {"id": experiment_id})
+    return experiment_id
+
+
+_SET_STATE = text("""
+    UPDATE experiments SET state = cast(:state AS experiment_state),
+        ended_at = CASE WHEN :terminal THEN coalesce(ended_at, :now) END,
+        progress = CASE WHEN :state = 'COMPLETED' THEN 1 ELSE progress END,
+        error = CASE WHEN :error = '' THEN error ELSE :error END
+    WHERE id = :id
+""")
+
+
+def set_state(tx: Tx, id: int, state: ExperimentState, now: datetime, error: str = "") -> None:
+    tx.run(
+        _SET_STATE,
+        {"id": id, "state": state.value, "terminal": state.terminal, "now": now, "error": error},
+    )
+
+
+_SET_PROGRESS = text("UPDATE experiments SET progress = :progress WHERE id = :id")
+
+
+def set_progress(tx: Tx, id: int, progress: float) -> None:
+    tx.run(_SET_PROGRESS, {"id": id, "progress": progress})
+
+
+_SET_BEST = text("UPDATE experiments SET best_trial_id = :trial_id, best_metric = :metric WHERE id = :id")
+
+
+def set_best(tx: Tx, id: int, trial_id: int, metric: float) -> None:
+    tx.run(_SET_BEST, {"id": id, "trial_id": trial_id, "metric": metric})
+
+
+_CREATED_BY_KEY = text("SELECT id FROM experiments WHERE idempotency_key = :key")
+
+
+def by_idempotency_key(tx: Tx, key: str) -> int | None:
+    found = tx.value(_CREATED_BY_KEY, {"key": key})
+    return None if found is None else int(found)

@@ -1,0 +1,48 @@
+"""The event log of a search, and the snapshots that shorten its replay."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import text
+
+from det_controlplane.db.engine import Tx, as_json
+
+_SNAPSHOT = text("SELECT snapshot FROM searches WHERE experiment_id = :id")
+_EVENTS = text("""
+    SELECT event FROM search_events WHERE experiment_id = :id AND seq > :after AND seq <= :upto ORDER BY seq
+""")
+_APPEND = text("""
+    WITH added AS (
+        INSERT INTO search_events (experiment_id, seq, event)
+        SELECT :id, cast(:seq AS bigint) + n, event
+        FROM jsonb_array_elements(cast(:events AS jsonb)) WITH ORDINALITY AS x (event, n)
+    )
+    UPDATE searches SET seq = seq + :count, closed = closed OR :closed
+    WHERE experiment_id = :id AND seq = :seq
+""")
+_SAVE = text("UPDATE searches SET snapshot = cast(:snapshot AS jsonb), snapshot_seq = :seq WHERE experiment_id = :id")
+
+
+def snapshot(tx: Tx, experiment_id: int) -> Any:
+    return tx.value(_SNAPSHOT, {"id": experiment_id})
+
+
+def events(tx: Tx, experiment_id: int, after: int, upto: int) -> list[dict[str, Any]]:
+    """Events `after` (exclusive) to `upto` (inclusive), oldest first."""
+    return [r[0] for r in tx.rows(_EVENTS, {"id": experiment_id, "after": after, "upto": upto})]
+
+
+def append(tx: Tx, experiment_id: int, seq: int, new: Sequence[dict[str, Any]], closed: bool) -> bool:
+    """Add events after `seq`; False when somebody else was first."""
+    params = {
+        "id": experiment_id,
+        "seq": seq,
+        "events": as_json(list(new)),
+        "count": len(new),
+        "closed": closed,
+    }
+    return tx.run(_APPEND, params) == 1
+
+
+def save_snapshot(tx: Tx, experiment_id: int, seq: int, value: Any) -> None:
+    tx.run(_SAVE, {"id": experiment_id, "seq": seq, "snapshot": as_json(value)})
