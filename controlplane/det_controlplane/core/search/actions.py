@@ -1,0 +1,75 @@
+"""What a search asks for. Every action names its trial by request id."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Start a trial; from the latest checkpoint of `warm_start_from` when that is set."""
+
+    request_id: str
+    seed: int
+    hparams: Mapping[str, Any]
+    warm_start_from: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrainTo:
+    """Train up to this total length (in the search's unit) and validate; resumes a parked trial."""
+
+    request_id: str
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Park:
+    """Checkpoint and give the slots back: a later TrainTo continues, a later Stop ends it."""
+
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Preempt the trial for good; what it reports afterwards is not read."""
+
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """Every trial is closed and no other will come."""
+
+    cancel: bool = False
+    failure: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The search cannot go on; the experiment ends in error with this reason."""
+
+    reason: str
+
+
+Action = Create | TrainTo | Park | Stop | Shutdown | Fail
+
+_TYPES: dict[str, type[Any]] = {
+    "create": Create,
+    "train_to": TrainTo,
+    "park": Park,
+    "stop": Stop,
+    "shutdown": Shutdown,
+    "fail": Fail,
+}
+_NAMES = {kind: name for name, kind in _TYPES.items()}
+
+
+def action_to_json(action: Action) -> dict[str, Any]:
+    return {"type": _NAMES[type(action)], **asdict(action)}
+
+
+def action_from_json(value: Mapping[str, Any]) -> Action:
+    fields = dict(value)
+    action: Action = _TYPES[fields.pop("type")](**fields)
+    return action

@@ -1,0 +1,136 @@
+"""`async_halving`, stopping form: only the best of a rung go on from it (facts §4.4)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .actions import Action, Create, Stop, TrainTo
+from .brackets import initial_trials, rung_units
+from .method import NOTHING, Method
+from .metrics import WORST, as_loss, read_loss, read_time
+from .rung import StoppingRung, pack, unpack
+from .sampling import Sampler
+
+
+@dataclass(frozen=True, slots=True)
+class AshaConfig:
+    metric: str
+    smaller_is_better: bool
+    time_metric: str
+    max_time: float
+    num_rungs: int
+    divisor: float
+    max_trials: int
+    max_concurrent: int
+    # `max_length`: the harness is told how far to train, and answers when it is there.
+    tells_length: bool = False
+
+
+class StoppingAsha(Method):
+    def __init__(self, sampler: Sampler, config: AshaConfig) -> None:
+        self._sampler = sampler
+        self._config = config
+        self._sign = 1.0 if config.smaller_is_better else -1.0
+        self._units = rung_units(config.num_rungs, config.max_time, config.divisor)
+        self._rungs = [StoppingRung(config.divisor) for _ in self._units]
+        # The losses with which each live trial passed its rungs: their number is the rung it is on.
+        self._passed: dict[str, list[float]] = {}
+        self._created = 0
+        self._invalid = 0
+        self._completed = 0
+
+    def started(self) -> Sequence[Action]:
+        config = self._config
+        first = initial_trials(
+            config.num_rungs, config.divisor, config.max_trials, config.max_concurrent
+        )
+        return [action for _ in range(first) for action in self._create()]
+
+    def validated(self, request_id: str, metrics: Mapping[str, Any]) -> Sequence[Action]:
+        config = self._config
+        if config.tells_length and config.time_metric not in metrics:
+            return NOTHING  # a harness that answers TrainTo reports its length by `completed`
+        time = read_time(metrics, config.time_metric, request_id)
+        loss = read_loss(metrics, config.metric, self._sign, request_id)
+        return self._climb(request_id, time, loss)
+
+    def completed(self, request_id: str, length: float, metric: Any) -> Sequence[Action]:
+        loss = as_loss(metric, self._config.metric, self._sign, request_id)
+        return self._climb(request_id, length, loss)
+
+    def invalid(self, request_id: str) -> Sequence[Action]:
+        for rung, loss in zip(self._rungs, self._passed.pop(request_id), strict=False):
+            rung.remove(loss)
+        self._invalid += 1
+        return [Stop(request_id), *self._create()]
+
+    def exited_early(self, request_id: str, reason: str) -> Sequence[Action]:
+        passed = self._passed.pop(request_id)
+        self._rungs[len(passed)].insert(WORST)
+        return self._replace()
+
+    def finished(self, request_id: str) -> Sequence[Action]:
+        del self._passed[request_id]
+        return self._replace()
+
+    def exited(self, request_id: str) -> Sequence[Action]:
+        self._completed += 1
+        return NOTHING
+
+    def progress(self) -> float:
+        max_trials, reported = self._config.max_trials, len(self._rungs[0])
+        # A fifth is kept for the trials that go on after all have reported once.
+        progress = reported / (1.2 * max_trials)
+        if reported >= max_trials:
+            progress = max(progress, (self._completed - self._invalid) / max_trials)
+        return min(progress, 1.0)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "created": self._created,
+            "invalid": self._invalid,
+            "completed": self._completed,
+            "rungs": [rung.snapshot() for rung in self._rungs],
+            "passed": {request_id: pack(losses) for request_id, losses in self._passed.items()},
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._created = state["created"]
+        self._invalid = state["invalid"]
+        self._completed = state["completed"]
+        for rung, entries in zip(self._rungs, state["rungs"], strict=True):
+            rung.restore(entries)
+        self._passed = {request_id: unpack(text) for request_id, text in state["passed"].items()}
+
+    def _climb(self, request_id: str, time: float, loss: float) -> Sequence[Action]:
+        """Decide every rung the trial has reached: one report may pass several."""
+        passed, units = self._passed[request_id], self._units
+        rung, top = len(passed), len(units) - 1
+        if time < units[rung]:
+            return NOTHING
+        while time >= units[rung]:
+            if not self._rungs[rung].insert(loss) or rung == top:
+                return self._stop(request_id)
+            passed.append(loss)
+            rung += 1
+        return [TrainTo(request_id, units[rung])] if self._config.tells_length else NOTHING
+
+    def _stop(self, request_id: str) -> list[Action]:
+        del self._passed[request_id]
+        return [Stop(request_id), *self._replace()]
+
+    def _replace(self) -> Sequence[Action]:
+        if self._created - self._invalid < self._config.max_trials:
+            return self._create()
+        return NOTHING
+
+    def _create(self) -> list[Action]:
+        create = self._sample()
+        self._created += 1
+        self._passed[create.request_id] = []
+        if self._config.tells_length:
+            return [create, TrainTo(create.request_id, self._units[0])]
+        return [create]
+
+    def _sample(self) -> Create:
+        return self._sampler.create()

@@ -1,0 +1,66 @@
+"""The arithmetic of ASHA: rungs, brackets, and what each bracket gets (facts §4.4, §4.5)."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Bracket:
+    rungs: int
+    max_trials: int
+    max_concurrent: int
+
+
+def rung_units(num_rungs: int, max_time: float, divisor: float) -> list[int]:
+    """How far a trial trains to reach each rung, the last being the whole training."""
+    return [
+        max(int(max_time / divisor ** (num_rungs - 1 - i)), 1)  # a rung of 0 would decide untrained
+        for i in range(num_rungs)
+    ]
+
+
+def initial_trials(num_rungs: int, divisor: float, max_trials: int, max_concurrent: int) -> int:
+    if max_concurrent > 0:
+        return min(max_concurrent, max_trials)
+    return min(max(int(divisor ** (num_rungs - 1)), 1), max_trials)
+
+
+def bracket_rungs(
+    mode: str, max_rungs: int, max_time: float, divisor: float, max_trials: int
+) -> list[int]:
+    """The rung count of every bracket, the one that stops earliest first."""
+    highest = min(max_rungs, _levels(max_time, divisor), _levels(max_trials, divisor))
+    lowest = {"aggressive": highest, "standard": (highest - 1) // 2 + 1, "conservative": 1}[mode]
+    return list(range(highest, lowest - 1, -1))
+
+
+def bracket_trials(max_trials: int, divisor: float, rungs: Sequence[int]) -> list[int]:
+    """Trials so that every bracket trains about as long in all; the remainder goes to the first."""
+    rungs = rungs[:max_trials]
+    weights = [divisor ** (count - 1) / count for count in rungs]
+    shares = [max(int(weight / sum(weights) * max_trials), 1) for weight in weights]
+    shares[0] += max(max_trials - sum(shares), 0)
+    while sum(shares) > max_trials:  # the ones forced up to a single trial
+        shares[shares.index(max(shares))] -= 1
+    return shares
+
+
+def bracket_concurrency(max_concurrent: int, divisor: float, trials: Sequence[int]) -> list[int]:
+    if max_concurrent == 0:
+        return [max(trials[-1], int(divisor))] * len(trials)
+    each, extra = divmod(max(max_concurrent, len(trials)), len(trials))
+    return [each + (1 if i < extra else 0) for i in range(len(trials))]
+
+
+def make_brackets(
+    rungs: Sequence[int], max_trials: int, max_concurrent: int, divisor: float
+) -> list[Bracket]:
+    trials = bracket_trials(max_trials, divisor, rungs)
+    concurrency = bracket_concurrency(max_concurrent, divisor, trials)
+    return [Bracket(*bracket) for bracket in zip(rungs, trials, concurrency, strict=False)]
+
+
+def _levels(total: float, divisor: float) -> int:
+    """⌊log_divisor(total)⌋ + 1, exact for powers whose floating logarithm falls just short."""
+    return int(math.log(total) / math.log(divisor) + 1e-9) + 1

@@ -1,0 +1,124 @@
+"""What happened to a search. The fold of these, in order, is its whole state."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+
+class ExitReason(str, Enum):
+    """Why user code ended a trial before the search did."""
+
+    INVALID_HP = "INVALID_HP"
+    INIT_INVALID_HP = "INIT_INVALID_HP"
+    ERRORED = "ERRORED"
+    USER_CANCELED = "USER_CANCELED"
+    USER_REQUESTED_STOP = "USER_REQUESTED_STOP"
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The experiment begins."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": "started"}
+
+
+@dataclass(frozen=True, slots=True)
+class Validated:
+    """A trial reported validation metrics, among them the searcher metric and the time metric."""
+
+    request_id: str
+    metrics: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        metrics = {name: _writable(value) for name, value in self.metrics.items()}
+        return {"type": "validated", "request_id": self.request_id, "metrics": metrics}
+
+
+@dataclass(frozen=True, slots=True)
+class OperationCompleted:
+    """A trial trained to `length` and validated: how harnesses up to 0.37 answer TrainTo."""
+
+    request_id: str
+    length: float
+    metric: Any
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "type": "operation_completed",
+            "request_id": self.request_id,
+            "length": self.length,
+            "metric": _writable(self.metric),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ExitedEarly:
+    """User code ended the trial, or it failed for good. Exited follows when it is closed."""
+
+    request_id: str
+    reason: ExitReason
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "type": "exited_early",
+            "request_id": self.request_id,
+            "reason": ExitReason(self.reason).value,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """The trial is closed: nothing of it runs and nothing will."""
+
+    request_id: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": "exited", "request_id": self.request_id}
+
+
+@dataclass(frozen=True, slots=True)
+class CustomOperations:
+    """What a remote search method posted, in the JSON of the API (facts §3.3, custom)."""
+
+    operations: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+    triggered_by: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "type": "custom_operations",
+            "operations": list(self.operations),
+            "triggered_by": self.triggered_by,
+        }
+
+
+Event = Started | Validated | OperationCompleted | ExitedEarly | Exited | CustomOperations
+
+_TYPES: dict[str, type[Any]] = {
+    "started": Started,
+    "validated": Validated,
+    "operation_completed": OperationCompleted,
+    "exited_early": ExitedEarly,
+    "exited": Exited,
+    "custom_operations": CustomOperations,
+}
+
+
+def event_from_json(value: Mapping[str, Any]) -> Event:
+    fields = dict(value)
+    kind = fields.pop("type")
+    if kind == "exited_early":
+        fields["reason"] = ExitReason(fields["reason"])
+    event: Event = _TYPES[kind](**fields)
+    return event
+
+
+def _writable(value: Any) -> Any:
+    """JSON columns hold no NaN and no infinity: they travel as strings the fold understands."""
+    if isinstance(value, float) and not math.isfinite(value):
+        if math.isnan(value):
+            return "NaN"
+        return "Infinity" if value > 0 else "-Infinity"
+    return value

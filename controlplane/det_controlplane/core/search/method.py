@@ -1,0 +1,60 @@
+"""The contract of a search method: `Search` keeps the books, a method only decides."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from .actions import Action
+
+NOTHING: tuple[Action, ...] = ()
+
+
+class SearchFailed(Exception):
+    """The search cannot go on; the message becomes the reason of a Fail action."""
+
+
+class Method(ABC):
+    """Trials passed in are live, and neither stopped nor exited early before."""
+
+    # True where fewer creations than closings must not end the search (a remote method decides).
+    decides_its_end: ClassVar[bool] = False
+
+    @abstractmethod
+    def started(self) -> Sequence[Action]:
+        """The first trials."""
+
+    def validated(self, request_id: str, metrics: Mapping[str, Any]) -> Sequence[Action]:
+        """Metrics of a live trial."""
+        return NOTHING
+
+    def completed(self, request_id: str, length: float, metric: Any) -> Sequence[Action]:
+        """A live trial answered TrainTo."""
+        return NOTHING
+
+    def invalid(self, request_id: str) -> Sequence[Action]:
+        """A live trial found its hyperparameters invalid; it is about to exit."""
+        return NOTHING
+
+    def exited_early(self, request_id: str, reason: str) -> Sequence[Action]:
+        """A live trial failed, was canceled or asked to stop; it is about to exit."""
+        return NOTHING
+
+    def finished(self, request_id: str) -> Sequence[Action]:
+        """A live trial's own script came to its end."""
+        return NOTHING
+
+    def exited(self, request_id: str) -> Sequence[Action]:
+        """A trial is closed, for whatever reason; called after `finished` where that applies."""
+        return NOTHING
+
+    @abstractmethod
+    def snapshot(self) -> dict[str, Any]:
+        """JSON from which `restore` continues."""
+
+    @abstractmethod
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take up a snapshot of a method built from the same configuration."""
+
+    def progress(self) -> float | None:
+        """Between 0 and 1, or None where the mean over the trials tells it (facts §4.2)."""
+        return None

@@ -1,0 +1,72 @@
+"""Draws hyperparameters from a space, names in sorted order at every level (facts §3.2, §4.1)."""
+
+from collections.abc import Callable
+from typing import Any
+
+from det_controlplane.core.hparams import (
+    Categorical,
+    Const,
+    Double,
+    HParam,
+    Int,
+    Log,
+    Nested,
+    Space,
+)
+
+from .actions import Create
+from .rng import Rng
+
+_SEEDS = 1 << 31
+Draw = Callable[[Rng], Any]
+
+
+class Sampler:
+    """Makes the trials of one search: hyperparameters first, then the request id, then the seed."""
+
+    __slots__ = ("_draws", "rng", "space")
+
+    def __init__(self, space: Space, rng: Rng) -> None:
+        self.space = space
+        self.rng = rng
+        self._draws = _draws_of(space)
+
+    def hparams(self) -> dict[str, Any]:
+        rng = self.rng
+        return {name: draw(rng) for name, draw in self._draws}
+
+    def create(
+        self, hparams: dict[str, Any] | None = None, warm_start_from: str | None = None
+    ) -> Create:
+        values = self.hparams() if hparams is None else hparams
+        request_id = self.rng.uuid4()
+        return Create(request_id, self.rng.below(_SEEDS), values, warm_start_from)
+
+
+def draw_of(hparam: HParam) -> Draw:
+    """A function that samples one hyperparameter."""
+    if isinstance(hparam, Int):
+        low, high = hparam.minval, hparam.maxval + 1
+        return lambda rng: rng.integer(low, high)
+    if isinstance(hparam, Double):
+        start, width = hparam.minval, hparam.maxval - hparam.minval
+        return lambda rng: start + width * rng.uniform()
+    if isinstance(hparam, Log):
+        base, start, width = hparam.base, hparam.minval, hparam.maxval - hparam.minval
+        return lambda rng: base ** (start + width * rng.uniform())
+    if isinstance(hparam, Categorical):
+        vals, count = hparam.vals, len(hparam.vals)
+        return lambda rng: vals[rng.below(count)]
+    if isinstance(hparam, Nested):
+        draws = _draws_of(hparam.members)
+        return lambda rng: {name: draw(rng) for name, draw in draws}
+    return _constant(hparam)
+
+
+def _constant(hparam: Const) -> Draw:
+    value = hparam.val
+    return lambda rng: value
+
+
+def _draws_of(space: Space) -> list[tuple[str, Draw]]:
+    return [(name, draw_of(space[name])) for name in sorted(space)]

@@ -1,0 +1,191 @@
+"""Folds events into actions: the books every method needs, and the method that decides."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .actions import Action, Create, Fail, Shutdown, Stop
+from .events import (
+    Event,
+    Exited,
+    ExitedEarly,
+    ExitReason,
+    OperationCompleted,
+    Started,
+    Validated,
+)
+from .method import NOTHING, Method, SearchFailed
+from .rng import Rng
+
+_VERSION = 1
+_INVALID = (ExitReason.INVALID_HP, ExitReason.INIT_INVALID_HP)
+
+# What a live trial is to the search.
+_RUNNING, _STOPPED, _EXITED_EARLY, _FOUND_INVALID = range(4)
+
+
+class Search:
+    """The state of one experiment's search; `fold` is deterministic and changes it in place."""
+
+    def __init__(
+        self,
+        method: Method,
+        rng: Rng,
+        metric_names: frozenset[str] = frozenset(),
+        invalid_limit: float = math.inf,
+    ) -> None:
+        self.method = method
+        # The metrics the fold reads: a caller may store only these with a Validated event.
+        self.metric_names = metric_names
+        self._rng = rng
+        self._invalid_limit = invalid_limit
+        self._live: dict[str, int] = {}
+        self._requested = 0
+        self._closed = 0
+        self._failures = 0
+        self._cancels = 0
+        self._invalid = 0
+        self._started = False
+        self._over = False
+        self._folds: dict[type[Any], Callable[[Any], Sequence[Action]]] = {
+            Started: self._start,
+            Validated: self._validate,
+            OperationCompleted: self._complete,
+            ExitedEarly: self._exit_early,
+            Exited: self._exit,
+        }
+
+    @property
+    def over(self) -> bool:
+        """True after Shutdown or Fail: nothing that happens later changes anything."""
+        return self._over
+
+    @property
+    def requested(self) -> int:
+        """How many trials were created so far, replacements included."""
+        return self._requested
+
+    def fold(self, event: Event) -> tuple[Action, ...]:
+        """What to do about an event. Repeated events and unknown trials ask for nothing."""
+        if self._over:
+            return NOTHING
+        try:
+            actions = self._folds[type(event)](event)
+        except SearchFailed as failed:
+            self._over = True
+            return (Fail(str(failed)),)
+        return self._booked(actions) if actions else NOTHING
+
+    def progress(self, fractions: Mapping[str, float]) -> float:
+        """Between 0 and 1; `fractions` is what live trials reported, by request id."""
+        progress = self.method.progress()
+        if progress is None:
+            progress = self._mean_progress(fractions)
+        return progress if math.isfinite(progress) else 0.0
+
+    def snapshot(self) -> dict[str, Any]:
+        """JSON; it grows with the live trials and the rung entries, not with events."""
+        return {
+            "version": _VERSION,
+            "rng": self._rng.snapshot(),
+            "live": dict(self._live),
+            "requested": self._requested,
+            "closed": self._closed,
+            "failures": self._failures,
+            "cancels": self._cancels,
+            "invalid": self._invalid,
+            "started": self._started,
+            "over": self._over,
+            "method": self.method.snapshot(),
+        }
+
+    def load(self, snapshot: Mapping[str, Any]) -> None:
+        """Take up a snapshot; the generator is the caller's to wind forward."""
+        self._live = dict(snapshot["live"])
+        self._requested = snapshot["requested"]
+        self._closed = snapshot["closed"]
+        self._failures = snapshot["failures"]
+        self._cancels = snapshot["cancels"]
+        self._invalid = snapshot["invalid"]
+        self._started = snapshot["started"]
+        self._over = snapshot["over"]
+        self.method.restore(snapshot["method"])
+
+    def _start(self, event: Started) -> Sequence[Action]:
+        if self._started:
+            return NOTHING
+        self._started = True
+        return self.method.started()
+
+    def _validate(self, event: Validated) -> Sequence[Action]:
+        if self._live.get(event.request_id) != _RUNNING:
+            return NOTHING
+        return self.method.validated(event.request_id, event.metrics)
+
+    def _complete(self, event: OperationCompleted) -> Sequence[Action]:
+        if self._live.get(event.request_id) != _RUNNING:
+            return NOTHING
+        return self.method.completed(event.request_id, event.length, event.metric)
+
+    def _exit_early(self, event: ExitedEarly) -> Sequence[Action]:
+        # A trial the search stopped has done its part: how it went down does not count against it.
+        if self._live.get(event.request_id) != _RUNNING:
+            return NOTHING
+        if event.reason in _INVALID:
+            return self._found_invalid(event.request_id)
+        self._live[event.request_id] = _EXITED_EARLY
+        self._failures += event.reason == ExitReason.ERRORED
+        self._cancels += event.reason == ExitReason.USER_CANCELED
+        return self.method.exited_early(event.request_id, event.reason)
+
+    def _found_invalid(self, request_id: str) -> Sequence[Action]:
+        self._live[request_id] = _FOUND_INVALID
+        self._invalid += 1
+        if self._invalid > self._invalid_limit:
+            raise SearchFailed(
+                f"{self._invalid} trials reported invalid hyperparameters; each was replaced, and "
+                "replacing more would only cost time: narrow the hyperparameter space"
+            )
+        return self.method.invalid(request_id)
+
+    def _exit(self, event: Exited) -> Sequence[Action]:
+        status = self._live.pop(event.request_id, None)
+        if status is None:
+            return NOTHING
+        self._closed += 1
+        actions: list[Action] = []
+        if status == _RUNNING:
+            actions.extend(self.method.finished(event.request_id))
+        actions.extend(self.method.exited(event.request_id))
+        if self._closed == self._requested and not any(type(a) is Create for a in actions):
+            actions.extend(self._end())
+        return actions
+
+    def _end(self) -> Sequence[Action]:
+        if self.method.decides_its_end:
+            return NOTHING
+        failure = self._failures >= self._requested
+        cancel = self._cancels >= self._requested
+        return [Shutdown(cancel=cancel and not failure, failure=failure)]
+
+    def _booked(self, actions: Sequence[Action]) -> tuple[Action, ...]:
+        for action in actions:
+            if isinstance(action, Create):
+                self._live[action.request_id] = _RUNNING
+                self._requested += 1
+            elif isinstance(action, Stop):
+                self._stopped(action.request_id)
+            elif isinstance(action, (Shutdown, Fail)):
+                self._over = True
+        return tuple(actions)
+
+    def _stopped(self, request_id: str) -> None:
+        if self._live.get(request_id) == _RUNNING:
+            self._live[request_id] = _STOPPED
+
+    def _mean_progress(self, fractions: Mapping[str, float]) -> float:
+        counted = [rid for rid, status in self._live.items() if status != _FOUND_INVALID]
+        live_invalid = len(self._live) - len(counted)
+        closed = self._closed - (self._invalid - live_invalid)
+        done = closed + sum(fractions.get(request_id, 0.0) for request_id in counted)
+        return done / max(closed + len(counted), 1)
