@@ -45,9 +45,10 @@ class App:
         except errors.ApiError as e:
             return Response(e.to_json(), e.status)
         except Exception as e:
-            return self._failed(request, e)
+            return self.failed(request, e)
 
-    def _failed(self, request: Request, e: Exception) -> Response:
+    def failed(self, request: Request, e: Exception) -> Response:
+        """The answer to a refusal; anything else is logged under a reference and not shown."""
         for kind, api_error in _STATUS:
             if isinstance(e, kind):
                 translated = api_error(str(e))

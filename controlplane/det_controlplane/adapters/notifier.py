@@ -1,0 +1,85 @@
+"""Wakes inside one process: request handlers wake topics, long polls and loops wait for them."""
+
+import asyncio
+import contextlib
+import threading
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable
+
+_REMEMBERED = 4096
+
+
+class LocalNotifier:
+    """A waker for hosts where the API and its loops share a process. Safe to call from any thread.
+
+    Each wake has a number. A waiter names the number it had seen before it read the database, so a
+    wake between reading and waiting is not lost."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._count = 0
+        self._last: OrderedDict[str, int] = OrderedDict()
+        self._waiters: defaultdict[str, set[_Waiter]] = defaultdict(set)
+        self._callbacks: defaultdict[str, list[Callable[[], None]]] = defaultdict(list)
+
+    def wake(self, topic: str) -> None:
+        with self._lock:
+            self._count += 1
+            self._last[topic] = self._count
+            self._last.move_to_end(topic)
+            if len(self._last) > _REMEMBERED:
+                self._last.popitem(last=False)
+            waiters = self._waiters.pop(topic, set())
+            callbacks = tuple(self._callbacks.get(topic, ()))
+        for waiter in waiters:
+            waiter.release()
+        for callback in callbacks:
+            callback()
+
+    def on(self, topic: str, callback: Callable[[], None]) -> None:
+        """Call back, in the waking thread, at every wake of the topic."""
+        with self._lock:
+            self._callbacks[topic].append(callback)
+
+    def seen(self) -> int:
+        """The number of the newest wake: take it before reading what the topic is about."""
+        with self._lock:
+            return self._count
+
+    async def wait(self, topic: str, seconds: float, seen: int) -> bool:
+        """Wait until the topic is woken after `seen`; False when the time ran out first."""
+        waiter = _Waiter(asyncio.get_running_loop())
+        with self._lock:
+            if self._last.get(topic, 0) > seen:
+                return True
+            self._waiters[topic].add(waiter)
+        try:
+            await asyncio.wait_for(waiter.event.wait(), max(seconds, 0))
+        except (TimeoutError, asyncio.TimeoutError):
+            return False
+        finally:
+            self._forget(topic, waiter)
+        return True
+
+    def waiting(self, topic: str) -> int:
+        with self._lock:
+            return len(self._waiters.get(topic, ()))
+
+    def _forget(self, topic: str, waiter: "_Waiter") -> None:
+        with self._lock:
+            waiting = self._waiters.get(topic)
+            if waiting is not None:
+                waiting.discard(waiter)
+                if not waiting:
+                    del self._waiters[topic]
+
+
+class _Waiter:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.event = asyncio.Event()
+        self._loop = loop
+
+    def release(self) -> None:
+        # A loop that is closing has nobody left who waits.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self.event.set)

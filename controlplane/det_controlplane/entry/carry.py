@@ -1,0 +1,78 @@
+"""What every host does alike with an answer: headers, compression, failed streams."""
+
+import gzip
+import json
+import logging
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from det_controlplane.api.app import App
+from det_controlplane.api.http import Batch, Request, Response, Stream
+
+log = logging.getLogger("det.entry")
+
+GZIP_FROM = 1024
+_LOOPBACK = ("127.0.0.1", "::1")
+_ALWAYS = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """An answer as it goes over the wire."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+def carried(request: Request, response: Response) -> Carried:
+    headers = {**_ALWAYS, "content-type": response.media_type}
+    headers.update((name.lower(), value) for name, value in response.headers.items())
+    body = response.body
+    if _compresses(request, response, headers):
+        body = gzip.compress(body, compresslevel=1, mtime=0)
+        headers["content-encoding"] = "gzip"
+        headers["vary"] = "Accept-Encoding"
+    if response.status != HTTPStatus.NO_CONTENT:
+        headers["content-length"] = str(len(body))
+    return Carried(response.status, headers, b"" if request.method == "HEAD" else body)
+
+
+def stream_headers(stream: Stream) -> dict[str, str]:
+    return {**_ALWAYS, "content-type": stream.media_type, "x-accel-buffering": "no"}
+
+
+def fetched(app: App, request: Request, stream: Stream, cursor: object) -> Batch:
+    """The next lines; a failure becomes the error line that ends the stream, for its status is sent."""
+    try:
+        return stream.fetch(cursor)
+    except Exception as e:
+        return Batch([_error_line(app.failed(request, e))], cursor, done=True)
+
+
+def _error_line(refused: Response) -> bytes:
+    inner = json.loads(refused.body)["error"]
+    error = {
+        "grpcCode": inner["code"],
+        "httpCode": refused.status,
+        "message": inner["error"],
+        "httpStatus": HTTPStatus(refused.status).phrase,
+        "details": [],
+    }
+    return json.dumps({"error": error}, separators=(",", ":")).encode() + b"\n"
+
+
+def _compresses(request: Request, response: Response, headers: dict[str, str]) -> bool:
+    if len(response.body) <= GZIP_FROM or "content-encoding" in headers:
+        return False
+    if not response.media_type.startswith(("application/json", "text/")):
+        return False
+    # On one machine compression costs more than it saves; a proxy names the true client.
+    if request.client in _LOOPBACK and "x-forwarded-for" not in request.headers:
+        return False
+    return "gzip" in request.headers.get("accept-encoding", "")

@@ -1,0 +1,243 @@
+"""The ASGI host: bodies, headers, long polls and streams around synchronous handlers."""
+
+import asyncio
+import json
+import logging
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pytest
+from det_controlplane.adapters.notifier import LocalNotifier
+from det_controlplane.api.app import App
+from det_controlplane.api.http import Answer, Batch, Request, Response, Stream, Wait, json_response
+from det_controlplane.api.router import Access, Route
+from det_controlplane.entry.asgi import AsgiApp
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Missing
+
+from tests.support.asgi import in_flight, request
+
+
+@dataclass
+class Ctx:
+    """The parts of the context that a host looks at."""
+
+    may_wait_s: float = 30.0
+
+    def new_uuid(self) -> uuid.UUID:
+        return uuid.UUID(int=7)
+
+
+def host(
+    *handlers: tuple[str, Callable[[Context, Request], Answer]],
+    notifier: LocalNotifier | None = None,
+    may_wait_s: float = 30.0,
+    method: str = "GET",
+    max_body: int = 1000,
+) -> AsgiApp:
+    routes = [Route(method, path, handler, Access.PUBLIC) for path, handler in handlers]
+    app = App(cast(Context, Ctx(may_wait_s)), routes)
+    return AsgiApp(app, notifier or LocalNotifier(), max_body=max_body)
+
+
+def echo(_: Context, r: Request) -> Response:
+    return json_response(
+        {
+            "method": r.method,
+            "params": dict(r.params),
+            "query": {k: list(v) for k, v in r.query.items()},
+            "cookie": r.headers.get("cookie"),
+            "body": r.body.decode(),
+            "client": r.client,
+        }
+    )
+
+
+def test_a_request_arrives_with_all_its_parts() -> None:
+    got = request(
+        host(("/things/{id}", echo), method="POST"),
+        "POST",
+        "/things/a%2Fb%20c/?x=1&x=2&empty=&s=%C3%A4",
+        body=b"hello",
+        headers={"Cookie": "auth=t"},
+    )
+    assert got.status == 200
+    assert got.json() == {
+        "method": "POST",
+        "params": {"id": "a/b c"},
+        "query": {"x": ["1", "2"], "empty": [""], "s": ["ä"]},
+        "cookie": "auth=t",
+        "body": "hello",
+        "client": "10.0.0.1",
+    }
+    assert got.headers["content-length"] == str(len(got.raw))
+    assert got.headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_head_answers_like_get_without_the_body() -> None:
+    app = host(("/x", lambda c, r: Response(b'{"a":1}')))
+    got = request(app, "HEAD", "/x")
+    assert (got.status, got.headers["content-length"], got.raw) == (200, "7", b"")
+
+
+def test_a_large_answer_is_compressed_for_those_far_away_who_accept_it() -> None:
+    large = json.dumps(["word"] * 500).encode()
+    app = host(("/x", lambda c, r: Response(large)))
+    gzipped = request(app, "GET", "/x", headers={"accept-encoding": "gzip, br"})
+    assert gzipped.headers["content-encoding"] == "gzip"
+    assert len(gzipped.raw) < len(large) / 5
+    assert gzipped.body == large
+    assert request(app, "GET", "/x").raw == large
+    near = request(app, "GET", "/x", headers={"accept-encoding": "gzip"}, client="127.0.0.1")
+    assert near.raw == large
+
+
+@pytest.mark.parametrize("size", [1001, 3000, 5000])
+def test_a_body_over_the_limit_is_refused_with_the_limit(size: int) -> None:
+    app = host(("/x", echo), method="POST", max_body=1000)
+    got = request(app, "POST", "/x", body=b"x" * size)
+    assert got.status == 413
+    assert "larger than" in got.json()["error"]["error"]
+
+
+def test_a_body_of_exactly_the_limit_is_taken() -> None:
+    app = host(("/x", echo), method="POST", max_body=1000)
+    assert request(app, "POST", "/x", body=b"x" * 1000).status == 200
+
+
+def test_a_long_poll_is_answered_as_soon_as_its_topic_is_woken() -> None:
+    notifier, ready = LocalNotifier(), [False]
+
+    def poll(_: Context, r: Request) -> Answer:
+        return json_response({"final": r.final}) if ready[0] else Wait("news", 60)
+
+    async def scenario() -> None:
+        async with in_flight(host(("/x", poll), notifier=notifier), "/x") as call:
+            await _until(lambda: notifier.waiting("news") == 1)
+            ready[0] = True
+            notifier.wake("news")
+        assert call.got.json() == {"final": False}
+
+    asyncio.run(scenario())
+
+
+def test_a_wake_between_reading_and_waiting_is_not_lost() -> None:
+    notifier, calls = LocalNotifier(), [0]
+
+    def poll(_: Context, r: Request) -> Answer:
+        calls[0] += 1
+        if calls[0] == 1:
+            notifier.wake("news")
+            return Wait("news", 60)
+        return json_response({"calls": calls[0]})
+
+    assert request(host(("/x", poll), notifier=notifier), "GET", "/x").json() == {"calls": 2}
+
+
+def test_a_long_poll_whose_time_is_up_gets_one_last_call() -> None:
+    def poll(_: Context, r: Request) -> Answer:
+        return json_response({"final": True}) if r.final else Wait("silence", 0.01)
+
+    assert request(host(("/x", poll)), "GET", "/x").json() == {"final": True}
+
+
+def test_a_host_that_may_not_wait_says_so_at_the_first_call() -> None:
+    finals: list[bool] = []
+
+    def poll(_: Context, r: Request) -> Answer:
+        finals.append(r.final)
+        return json_response({})
+
+    request(host(("/x", poll), may_wait_s=0), "GET", "/x")
+    assert finals == [True]
+
+
+def test_a_client_that_hangs_up_ends_its_long_poll() -> None:
+    notifier = LocalNotifier()
+
+    async def scenario() -> None:
+        app = host(("/x", lambda c, r: Wait("silence", 60)), notifier=notifier)
+        async with in_flight(app, "/x") as call:
+            await _until(lambda: notifier.waiting("silence") == 1)
+            call.hang_up()
+        assert call.got.status == 0
+        await _until(lambda: notifier.waiting("silence") == 0)
+
+    asyncio.run(scenario())
+
+
+def numbers(batches: Iterable[list[bytes]], *, ends: bool = True) -> Callable[..., Batch]:
+    rest = list(batches)
+
+    def fetch(cursor: Any) -> Batch:
+        at = cursor or 0
+        lines = rest[at] if at < len(rest) else []
+        return Batch(lines, at + 1, done=ends and at + 1 >= len(rest))
+
+    return fetch
+
+
+def test_a_stream_sends_every_batch_and_goes_on_after_silence() -> None:
+    notifier = LocalNotifier()
+    fetch = numbers([[b"1\n", b"2\n"], [], [b"3\n"]])
+
+    async def scenario() -> None:
+        app = host(("/x", lambda c, r: Stream(fetch, topic="logs:1")), notifier=notifier)
+        async with in_flight(app, "/x") as call:
+            assert await asyncio.wait_for(call.parts.get(), 5) == b"1\n2\n"
+            await _until(lambda: notifier.waiting("logs:1") == 1)
+            notifier.wake("logs:1")
+        assert call.got.raw == b"1\n2\n3\n"
+        assert "content-length" not in call.got.headers
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("batches", [[[b"1\n"]], [[b"1\n"]] * 10**6], ids=["silent", "busy"])
+def test_a_client_that_hangs_up_ends_its_stream(batches: list[list[bytes]]) -> None:
+    async def scenario() -> None:
+        app = host(("/x", lambda c, r: Stream(numbers(batches, ends=False), topic="t")))
+        async with in_flight(app, "/x") as call:
+            await asyncio.wait_for(call.parts.get(), 5)
+            call.hang_up()
+        assert 2 <= len(call.got.raw) < 10**6
+
+    asyncio.run(scenario())
+
+
+def test_a_stream_that_fails_ends_with_an_error_line() -> None:
+    def fetch(cursor: Any) -> Batch:
+        if cursor is None:
+            return Batch([b"1\n"], 1, done=False)
+        raise Missing("trial 9 not found")
+
+    got = request(host(("/x", lambda c, r: Stream(fetch))), "GET", "/x")
+    first, second = got.raw.splitlines()
+    assert first == b"1"
+    error = json.loads(second)["error"]
+    assert (error["grpcCode"], error["httpCode"]) == (5, 404)
+    assert error["message"] == "trial 9 not found"
+
+
+def test_an_unexpected_failure_shows_a_reference_and_no_internals(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken(_: Context, r: Request) -> Answer:
+        raise KeyError("secret")
+
+    with caplog.at_level(logging.ERROR):
+        got = request(host(("/x", broken)), "GET", "/x")
+    assert got.status == 500
+    assert b"secret" not in got.raw
+    assert "000000000000" in got.json()["error"]["error"]
+    assert "secret" in caplog.text
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    async def poll() -> None:
+        while not condition():
+            await asyncio.sleep(0.001)
+
+    await asyncio.wait_for(poll(), 10)
