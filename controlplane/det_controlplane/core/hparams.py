@@ -1,8 +1,11 @@
 """The hyperparameter space: what may be sampled, and how it is written down."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Union
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from det_controlplane.core.problems import Problem, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,5 +45,193 @@ class Nested:
     members: Mapping[str, "HParam"]
 
 
-HParam = Union[Const, Int, Double, Log, Categorical, Nested]
+HParam = Const | Int | Double | Log | Categorical | Nested
 Space = Mapping[str, HParam]
+
+_SAMPLED: dict[str, type[Const | Int | Double | Log | Categorical]] = {
+    "const": Const,
+    "int": Int,
+    "double": Double,
+    "log": Log,
+    "categorical": Categorical,
+}
+_OPTIONAL = frozenset({"count"})
+_EXACT_INT = 2**53  # JSON readers keep larger numbers only approximately
+_MAX_DEPTH = 32
+
+
+def parse(raw: Any, path: str = "hyperparameters") -> tuple[Space, list[Problem]]:
+    """Read the user's mapping; members come in alphabetical order, so that drawing is reproducible."""
+    problems: list[Problem] = []
+    if not isinstance(raw, Mapping):
+        problem = Problem(path, f"must be an object of hyperparameters, not {shown(raw)}")
+        return {}, [problem]
+    return _members(raw, path, problems, depth=0), problems
+
+
+def to_json(space: Space) -> dict[str, Any]:
+    """The explicit form: every constant is written as an object with its type."""
+    return {name: _json(param) for name, param in space.items()}
+
+
+def walk(space: Space, path: str = "hyperparameters") -> Iterator[tuple[str, HParam]]:
+    """Every hyperparameter that takes a value, at any depth, with its path."""
+    for name, param in space.items():
+        if isinstance(param, Nested):
+            yield from walk(param.members, f"{path}.{name}")
+        else:
+            yield f"{path}.{name}", param
+
+
+def grid_problems(space: Space, path: str = "hyperparameters") -> list[Problem]:
+    """What keeps the space from being a grid: a range without a number of points (facts §3.2)."""
+    return [
+        Problem(where, "grid search needs 'count', the number of points to try in this range")
+        for where, param in walk(space, path)
+        if isinstance(param, Int | Double | Log) and param.count is None
+    ]
+
+
+def grid_size(space: Space) -> int:
+    """How many points the grid has; ranges without a count are taken as one point."""
+    return math.prod(_points(param) for _, param in walk(space))
+
+
+def _points(param: HParam) -> int:
+    if isinstance(param, Categorical):
+        return len(param.vals)
+    if isinstance(param, Int):
+        return min(param.count or 1, param.maxval - param.minval + 1)
+    if isinstance(param, Double | Log):
+        return param.count or 1
+    return 1
+
+
+def _json(param: HParam) -> Any:
+    if isinstance(param, Nested):
+        return to_json(param.members)
+    if isinstance(param, Const):
+        return {"type": "const", "val": param.val}
+    if isinstance(param, Categorical):
+        return {"type": "categorical", "vals": list(param.vals)}
+    kind = next(name for name, cls in _SAMPLED.items() if type(param) is cls)
+    return {"type": kind} | {f.name: getattr(param, f.name) for f in fields(param)}
+
+
+def _members(
+    raw: Mapping[Any, Any], path: str, problems: list[Problem], depth: int
+) -> dict[str, HParam]:
+    if depth > _MAX_DEPTH:
+        problems.append(Problem(path, f"is nested more than {_MAX_DEPTH} levels deep"))
+        return {}
+    members: dict[str, HParam] = {}
+    for key in sorted(raw, key=str):
+        if not key or not isinstance(key, str):
+            problems.append(Problem(path, f"has the name {key!r}; names are non-empty strings"))
+        else:
+            members[key] = _param(raw[key], f"{path}.{key}", problems, depth)
+    return members
+
+
+def _param(raw: Any, path: str, problems: list[Problem], depth: int) -> HParam:
+    if not isinstance(raw, Mapping):
+        return Const(raw)
+    if "type" not in raw:
+        return Nested(_members(raw, path, problems, depth + 1))
+    kind = raw["type"]
+    if not isinstance(kind, str) or kind not in _SAMPLED:
+        known = ", ".join(_SAMPLED)
+        message = (
+            f"must be one of {known}, not {shown(kind)}; an object with a 'type' key is a range"
+        )
+        problems.append(Problem(f"{path}.type", message))
+        return Const(None)
+    found = list(_wrong_keys(raw, kind, path)) or list(_wrong_values(raw, kind, path))
+    problems.extend(found)
+    return Const(None) if found else _read(raw, kind)
+
+
+def _wrong_keys(raw: Mapping[Any, Any], kind: str, path: str) -> Iterator[Problem]:
+    known = [f.name for f in fields(_SAMPLED[kind])]
+    for key in raw:
+        if key != "type" and key not in known:
+            allowed = ", ".join(known)
+            yield Problem(f"{path}.{key}", f"is unknown; {kind} hyperparameters have {allowed}")
+    for name in known:
+        # A constant may be null; everything else that is null is missing.
+        absent = name not in raw if kind == "const" else raw.get(name) is None
+        if absent and name not in _OPTIONAL:
+            yield Problem(f"{path}.{name}", f"is required for {kind} hyperparameters")
+
+
+def _wrong_values(raw: Mapping[Any, Any], kind: str, path: str) -> Iterator[Problem]:
+    if kind == "categorical":
+        if not isinstance(raw["vals"], list | tuple) or not raw["vals"]:
+            yield Problem(f"{path}.vals", "must be a list of at least one value")
+    elif kind != "const":
+        is_right, wanted = _NUMBERS[kind]
+        numbers = [name for name in ("minval", "maxval", "base") if name in raw]
+        wrong = [name for name in numbers if not is_right(raw[name])]
+        for name in wrong:
+            yield Problem(f"{path}.{name}", f"must be {wanted}, not {shown(raw[name])}")
+        count = raw.get("count")
+        if count is not None and not (_is_whole(count) and count >= 1):
+            yield Problem(
+                f"{path}.count", f"must be a whole number of at least 1, not {shown(count)}"
+            )
+        if not wrong:
+            yield from _wrong_range(raw, kind, path)
+
+
+def _wrong_range(raw: Mapping[Any, Any], kind: str, path: str) -> Iterator[Problem]:
+    low, high = raw["minval"], raw["maxval"]
+    if low >= high:
+        yield Problem(path, f"minval ({low}) must be less than maxval ({high})")
+    elif kind == "double" and math.isinf(float(high) - float(low)):
+        yield Problem(path, f"the range from {low} to {high} is too wide for a number")
+    if kind == "log":
+        if raw["base"] <= 0:
+            yield Problem(f"{path}.base", f"must be greater than 0, not {raw['base']}")
+        elif not (_is_power(raw["base"], low) and _is_power(raw["base"], high)):
+            message = "minval and maxval are exponents of base, and the values overflow"
+            yield Problem(path, f"{message}: {raw['base']}^{low} to {raw['base']}^{high}")
+
+
+def _read(raw: Mapping[Any, Any], kind: str) -> HParam:
+    if kind == "const":
+        return Const(raw["val"])
+    if kind == "categorical":
+        return Categorical(tuple(raw["vals"]))
+    count = None if raw.get("count") is None else int(raw["count"])
+    if kind == "int":
+        return Int(int(raw["minval"]), int(raw["maxval"]), count)
+    if kind == "double":
+        return Double(float(raw["minval"]), float(raw["maxval"]), count)
+    return Log(float(raw["minval"]), float(raw["maxval"]), float(raw["base"]), count)
+
+
+def _is_whole(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= _EXACT_INT and value == int(value)
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) < 1e308
+
+
+def _is_power(base: float, exponent: float) -> bool:
+    try:
+        value: float = float(base) ** float(exponent)
+    except OverflowError:
+        return False
+    return 0 < value < math.inf
+
+
+_NUMBERS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "int": (_is_whole, "a whole number"),
+    "double": (_is_number, "a number"),
+    "log": (_is_number, "a number"),
+}

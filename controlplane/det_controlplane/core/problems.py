@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,15 @@ class Problem:
 class InvalidConfig(Exception):
     """A configuration with all that is wrong with it."""
 
-    def __init__(self, problems: Sequence[Problem], *, what: str = "experiment configuration") -> None:
+    def __init__(
+        self, problems: Sequence[Problem], *, what: str = "experiment configuration"
+    ) -> None:
         self.problems = tuple(problems)
         lines = "; ".join(str(p) for p in self.problems)
         super().__init__(f"invalid {what}: {lines}")
+
+
+def shown(value: Any) -> str:
+    """The value as it is quoted in a message, cut to a readable length."""
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,0 +1,49 @@
+"""The experiment configuration: read, merged, completed and checked.
+
+Names are imported when first used: reading YAML or naming an experiment needs no model.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from det_controlplane.core.problems import InvalidConfig, Problem
+
+if TYPE_CHECKING:
+    from det_controlplane.core.config.experiment import ExperimentConfig
+    from det_controlplane.core.config.layers import merge
+    from det_controlplane.core.config.legacy import shim
+    from det_controlplane.core.config.names import petname
+    from det_controlplane.core.config.resolution import Resolved, Sources, resolve
+    from det_controlplane.core.config.text import load_yaml
+
+_HOMES = {
+    "ExperimentConfig": "experiment",
+    "shim": "legacy",
+    "merge": "layers",
+    "petname": "names",
+    "Resolved": "resolution",
+    "Sources": "resolution",
+    "resolve": "resolution",
+    "load_yaml": "text",
+}
+
+__all__ = [
+    "ExperimentConfig",
+    "InvalidConfig",
+    "Problem",
+    "Resolved",
+    "Sources",
+    "load_yaml",
+    "merge",
+    "petname",
+    "resolve",
+    "shim",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

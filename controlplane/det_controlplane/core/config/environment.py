@@ -1,0 +1,128 @@
+"""Where a task runs: image, variables, mounts, and the machine's share it gets."""
+
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from det_controlplane.core.config.fields import (
+    AbsolutePath,
+    Bytes,
+    Closed,
+    Name,
+    Natural,
+    Port,
+    Priority,
+    Propagation,
+    Weight,
+    refuse,
+)
+from det_controlplane.core.problems import Problem
+
+CPU_IMAGE = "determinedai/pytorch-ngc-dev:0736b6d"
+CUDA_IMAGE = "determinedai/pytorch-ngc-dev:0736b6d"
+ROCM_IMAGE = "determinedai/environments:rocm-5.6-pytorch-1.3-tf-2.10-rocm-mpich-0736b6d"
+
+
+class Image(Closed):
+    cpu: Name = CPU_IMAGE
+    cuda: Name = CUDA_IMAGE
+    rocm: Name = ROCM_IMAGE
+
+
+class EnvironmentVariables(Closed):
+    """`NAME=value`, or a bare `NAME` to pass on the value that the agent has."""
+
+    cpu: tuple[str, ...] = Field((), strict=False)
+    cuda: tuple[str, ...] = Field((), strict=False)
+    rocm: tuple[str, ...] = Field((), strict=False)
+
+    @model_validator(mode="after")
+    def _names_are_given(self) -> "EnvironmentVariables":
+        refuse(
+            Problem(f"{kind}[{index}]", f"must be NAME=value or NAME, not {entry!r}")
+            for kind in ("cpu", "cuda", "rocm")
+            for index, entry in enumerate(getattr(self, kind))
+            if not entry.partition("=")[0].strip()
+        )
+        return self
+
+
+class ProxyPort(Closed):
+    proxy_port: Port
+    proxy_tcp: bool = False
+    unauthenticated: bool = False
+    default_service_id: bool = False
+
+
+class RegistryAuth(Closed):
+    username: str | None = None
+    password: str | None = None
+    auth: str | None = None
+    email: str | None = None
+    serveraddress: str | None = None
+    identitytoken: str | None = None
+    registrytoken: str | None = None
+
+
+class Environment(Closed):
+    image: Image = Image.model_construct()
+    environment_variables: EnvironmentVariables = EnvironmentVariables.model_construct()
+    proxy_ports: tuple[ProxyPort, ...] = Field((), strict=False)
+    ports: dict[str, Port] = Field(default_factory=dict)
+    force_pull_image: bool = False
+    registry_auth: RegistryAuth | None = None
+    add_capabilities: tuple[Name, ...] = Field((), strict=False)
+    drop_capabilities: tuple[Name, ...] = Field((), strict=False)
+    pod_spec: dict[str, Any] | None = None  # for Kubernetes; agents ignore it
+
+
+class BindMount(Closed):
+    host_path: AbsolutePath
+    container_path: Name
+    read_only: bool = False
+    propagation: Propagation = "rprivate"
+
+    @model_validator(mode="after")
+    def _mount_point_is_not_the_work_dir(self) -> "BindMount":
+        if self.container_path == ".":
+            refuse(
+                [Problem("container_path", "must not be '.', which would hide the work directory")]
+            )
+        return self
+
+
+class Device(Closed):
+    host_path: AbsolutePath
+    container_path: AbsolutePath
+    mode: Name = "mrw"
+
+
+class Resources(Closed):
+    devices: tuple[Device, ...] = Field((), strict=False)
+    is_single_node: bool | None = None
+    max_slots: Natural | None = None
+    native_parallel: bool = False
+    priority: Priority | None = None
+    resource_pool: str = ""
+    shm_size: Bytes | None = None
+    slots: Natural | None = None
+    slots_per_trial: Natural = 1
+    weight: Weight = 1
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> "Resources":
+        refuse(_impossible(self))
+        return self
+
+
+def _impossible(resources: Resources) -> list[Problem]:
+    problems = []
+    if resources.slots is not None:
+        problems.append(
+            Problem("slots", "is for notebooks, shells and commands; use slots_per_trial")
+        )
+    if resources.native_parallel:
+        problems.append(
+            Problem("native_parallel", "was removed; set slots_per_trial and use a launcher")
+        )
+    return problems

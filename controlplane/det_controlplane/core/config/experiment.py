@@ -1,0 +1,93 @@
+"""The resolved experiment configuration: every field, typed, with its default (facts §3.1)."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, ValidationError
+
+from det_controlplane.core import hparams
+from det_controlplane.core.config import messages
+from det_controlplane.core.config.environment import BindMount, Environment, Resources
+from det_controlplane.core.config.extras import (
+    Integrations,
+    LogPolicy,
+    Optimizations,
+    Profiling,
+    Reproducibility,
+    RetentionPolicy,
+)
+from det_controlplane.core.config.fields import Closed, Name, Natural, Period, Positive, refuse
+from det_controlplane.core.config.lengths import Length
+from det_controlplane.core.config.searchers import Searcher
+from det_controlplane.core.config.storage import Storage
+from det_controlplane.core.hparams import Space
+from det_controlplane.core.problems import InvalidConfig
+
+
+def _space(raw: Any) -> Space:
+    space, problems = hparams.parse(raw, path="")
+    refuse(problems)
+    return space
+
+
+def _entrypoint(raw: Any) -> Any:
+    words = raw if isinstance(raw, list | tuple) else [raw]
+    if not words or not all(isinstance(word, str) for word in words) or not "".join(words).strip():
+        raise ValueError("must be a shell command or a list of arguments, all text and not empty")
+    return tuple(words) if raw is words else raw
+
+
+Hyperparameters = Annotated[Any, PlainValidator(_space), PlainSerializer(hparams.to_json)]
+Entrypoint = Annotated[str | tuple[str, ...], BeforeValidator(_entrypoint)]
+
+
+class ExperimentConfig(Closed):
+    bind_mounts: tuple[BindMount, ...] = Field((), strict=False)
+    checkpoint_policy: Literal["best", "all", "none"] = "best"
+    checkpoint_storage: Storage
+    data: dict[str, Any] = Field(default_factory=dict)
+    debug: bool = False
+    description: str | None = None
+    entrypoint: Entrypoint | None = None
+    environment: Environment = Environment.model_construct()
+    hyperparameters: Hyperparameters = Field(default_factory=dict)
+    integrations: Integrations | None = None
+    labels: tuple[Name, ...] = Field((), strict=False)
+    log_policies: tuple[LogPolicy, ...] = Field((), strict=False)
+    max_restarts: Natural = 5
+    min_checkpoint_period: Period = Length(0, "batches")
+    min_validation_period: Period = Length(0, "batches")
+    name: Name
+    optimizations: Optimizations = Optimizations.model_construct()
+    pbs: dict[str, Any] = Field(default_factory=dict)
+    perform_initial_validation: bool = False
+    preemption_timeout: Natural | None = None
+    profiling: Profiling = Profiling.model_construct()
+    project: str = ""
+    records_per_epoch: Natural = 0
+    reproducibility: Reproducibility
+    resources: Resources = Resources.model_construct()
+    retention_policy: RetentionPolicy | None = None
+    scheduling_unit: Positive = 100
+    searcher: Searcher
+    slurm: dict[str, Any] = Field(default_factory=dict)
+    workspace: str = ""
+
+    @classmethod
+    def load(cls, resolved: Mapping[str, Any]) -> "ExperimentConfig":
+        """Read back what `to_json` wrote; nothing is merged or defaulted that matters."""
+        try:
+            return cls.model_validate(resolved)
+        except ValidationError as error:
+            raise InvalidConfig(messages.problems_of(error, cls)) from error
+
+    def to_json(self) -> dict[str, Any]:
+        """The complete configuration as `experiment.config` shows it, all defaults present."""
+        return self.model_dump(mode="json")
+
+    def searcher_json(self) -> dict[str, Any]:
+        return self.searcher.model_dump(mode="json")
+
+    def hparam_space(self) -> Space:
+        space: Space = self.hyperparameters
+        return space

@@ -1,0 +1,103 @@
+"""Laying one configuration over another (facts §3.6)."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Path = tuple[str, ...]
+
+_UNION_KEYS: dict[Path, str] = {("checkpoint_storage",): "type", ("searcher",): "name"}
+_OPEN = (("hyperparameters",), ("data",), ("pbs",), ("slurm",), ("environment", "pod_spec"))
+
+
+def merge(high: Mapping[str, Any], low: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration `high`, completed by what only `low` says. Both in the current form."""
+    merged: dict[str, Any] = _object(high, low, ())
+    return merged
+
+
+def without_nulls(raw: Any, path: Path = ()) -> Any:
+    """A null is the same as no value, except where the user's own data begins."""
+    if not isinstance(raw, dict) or path in _OPEN:
+        return raw
+    return {
+        key: without_nulls(value, (*path, key)) for key, value in raw.items() if value is not None
+    }
+
+
+def _object(high: Mapping[str, Any], low: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    own = _is_own_data(path)
+    merged = {key: value for key, value in low.items() if own or value is not None}
+    for key, value in high.items():
+        if value is None and not own:
+            continue
+        merged[key] = _value(value, merged[key], (*path, key)) if key in merged else value
+    return merged
+
+
+def _value(high: Any, low: Any, path: Path) -> Any:
+    if isinstance(high, dict) and isinstance(low, dict):
+        return _object(high, low, path) if _is_one_object(high, low, path) else high
+    if isinstance(high, list | tuple) and isinstance(low, list | tuple):
+        rule = _LISTS.get(path)
+        return rule(list(high), list(low)) if rule else high
+    return high
+
+
+def _is_one_object(high: dict[str, Any], low: dict[str, Any], path: Path) -> bool:
+    if path[0] == "hyperparameters" and len(path) > 1:
+        # A range or constant is replaced whole; only nested groups grow together.
+        return "type" not in high and "type" not in low
+    key = _UNION_KEYS.get(path)
+    if key is None:
+        return True
+    kinds = {repr(side[key]) for side in (high, low) if side.get(key) is not None}
+    return len(kinds) < 2
+
+
+def _is_own_data(path: Path) -> bool:
+    return any(path[: len(start)] == start for start in _OPEN)
+
+
+def _keyed(key: str) -> Callable[[list[Any], list[Any]], list[Any]]:
+    """The high list first, then what the low list has under other keys."""
+
+    def appended(high: list[Any], low: list[Any]) -> list[Any]:
+        taken = [_get(item, key) for item in high]
+        return high + [item for item in low if _get(item, key) not in taken]
+
+    return appended
+
+
+def _variables(high: list[Any], low: list[Any]) -> list[Any]:
+    # Later entries win in a container, so the user's come last.
+    taken = {_variable(entry) for entry in high}
+    return [entry for entry in low if _variable(entry) not in taken] + high
+
+
+def _policies(high: list[Any], low: list[Any]) -> list[Any]:
+    taken = {_policy(item) for item in high}
+    return high + [item for item in low if _policy(item) not in taken]
+
+
+def _get(item: Any, key: str) -> Any:
+    return item.get(key) if isinstance(item, dict) else item
+
+
+def _variable(entry: Any) -> str:
+    return entry.partition("=")[0] if isinstance(entry, str) else repr(entry)
+
+
+def _policy(item: Any) -> str:
+    name = _get(item, "name")
+    return f"named {name}" if isinstance(item, dict) and isinstance(name, str) else repr(item)
+
+
+_LISTS: dict[Path, Callable[[list[Any], list[Any]], list[Any]]] = {
+    ("bind_mounts",): _keyed("container_path"),
+    ("resources", "devices"): _keyed("container_path"),
+    ("environment", "proxy_ports"): _keyed("proxy_port"),
+    ("environment", "environment_variables", "cpu"): _variables,
+    ("environment", "environment_variables", "cuda"): _variables,
+    ("environment", "environment_variables", "rocm"): _variables,
+    ("log_policies",): _policies,
+}

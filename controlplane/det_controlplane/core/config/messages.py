@@ -1,0 +1,142 @@
+"""From pydantic's errors to sentences that name the field, the fault and what is allowed."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from det_controlplane.core.config.fields import Broken
+from det_controlplane.core.config.searchers import NAMES, REMOVED
+from det_controlplane.core.config.storage import KINDS
+from det_controlplane.core.config.unions import bare, is_tag
+from det_controlplane.core.problems import Problem, shown
+
+Location = Sequence[str | int]
+
+_WANTED = {
+    "string": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "tuple": "a list",
+    "list": "a list",
+    "dict": "an object",
+    "model": "an object",
+    "union": "an object",
+}
+_BOUNDS = {
+    "greater_than_equal": ("at least", "ge"),
+    "greater_than": ("greater than", "gt"),
+    "less_than_equal": ("at most", "le"),
+    "less_than": ("less than", "lt"),
+}
+_NEEDED = {
+    "searcher": "is required: how to search, for example {name: single, metric: validation_loss}",
+    "searcher.name": f"is required; choose one of {', '.join(NAMES)}",
+    "searcher.metric": "is required: the validation metric that decides, for example validation_loss",
+    "checkpoint_storage": "is required: neither this configuration nor the cluster says where checkpoints go",
+    "checkpoint_storage.type": f"is required; choose one of {', '.join(KINDS)}",
+}
+_REMOVED_STORAGE = {"hdfs": "was removed; use shared_fs, directory, s3, gcs or azure"}
+
+
+def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
+    """All problems, in the order of the fields."""
+    found: list[Problem] = []
+    for details in error.errors(include_url=False):
+        found.extend(_translated(details, model))
+    return found
+
+
+def path_of(location: Location) -> str:
+    """`("bind_mounts", 0, "host_path")` as `bind_mounts[0].host_path`."""
+    path = ""
+    for part in location:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif not is_tag(part):
+            path += f".{part}" if path else part
+    return path
+
+
+def unknown(key: str, allowed: Sequence[str]) -> str:
+    """What to say about a key that does not exist."""
+    import difflib
+
+    close = difflib.get_close_matches(key, allowed, n=1, cutoff=0.6)
+    guess = f"did you mean '{close[0]}'? " if close else ""
+    return f"is unknown; {guess}allowed here: {', '.join(sorted(allowed))}"
+
+
+def _translated(details: Any, model: type[BaseModel]) -> Iterator[Problem]:
+    path, kind = path_of(details["loc"]), details["type"]
+    cause = details.get("ctx", {}).get("error")
+    if isinstance(cause, Broken):
+        for inner in cause.problems:
+            yield Problem(_joined(path, inner.path), inner.message)
+    elif kind == "wrong_kind" and isinstance(details["input"], dict):
+        yield _wrong_kind(path, details["ctx"]["key"], details["input"])
+    else:
+        yield Problem(path, _sentence(path, kind, details, model))
+
+
+def _joined(path: str, inner: str) -> str:
+    inner = inner.lstrip(".")
+    joint = "." if path and inner and not inner.startswith("[") else ""
+    return path + joint + inner
+
+
+def _wrong_kind(path: str, key: str, given: dict[str, Any]) -> Problem:
+    where, value = f"{path}.{key}", given.get(key)
+    if value is None:
+        return Problem(where, _NEEDED.get(where, "is required"))
+    allowed = NAMES if key == "name" else KINDS
+    removed = REMOVED if key == "name" else _REMOVED_STORAGE
+    if isinstance(value, str) and value in removed:
+        return Problem(where, f"{value} {removed[value]}")
+    return Problem(where, f"must be one of {', '.join(allowed)}, not {shown(value)}")
+
+
+def _sentence(path: str, kind: str, details: Any, model: type[BaseModel]) -> str:
+    context, given = details.get("ctx", {}), shown(details["input"])
+    if kind == "missing":
+        return _NEEDED.get(path, "is required")
+    if kind == "extra_forbidden":
+        return unknown(str(details["loc"][-1]), _keys_at(model, details["loc"][:-1]))
+    if kind in _BOUNDS:
+        words, bound = _BOUNDS[kind]
+        return f"must be {words} {context[bound]:g}, not {given}"
+    if kind == "literal_error":
+        return f"must be one of {context['expected']}, not {given}"
+    if kind == "string_too_short":
+        return "must not be empty"
+    if kind == "string_too_long":
+        return f"must have at most {context['max_length']} characters"
+    if kind == "value_error":
+        return str(context["error"])
+    if kind == "wrong_kind":
+        return f"must be an object, not {given}"
+    wanted = _WANTED.get(kind.split("_")[0])
+    return f"must be {wanted}, not {given}" if wanted else str(details["msg"])
+
+
+def _keys_at(model: type[BaseModel], location: Location) -> list[str]:
+    models = [model]
+    for part in location:
+        if is_tag(part):
+            models = [m for m in models if bare(str(part)) in _kinds_of(m)]
+        elif isinstance(part, str):
+            models = list(_models_in(models[0].model_fields[part].annotation))
+    return list(models[0].model_fields)
+
+
+def _kinds_of(model: type[BaseModel]) -> tuple[Any, ...]:
+    field = model.model_fields.get("name") or model.model_fields.get("type")
+    return get_args(field.annotation) if field else ()
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _models_in(inner)

@@ -1,0 +1,141 @@
+"""From what a user submitted to the configuration that runs (facts §3.6)."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from det_controlplane.core import hparams
+from det_controlplane.core.config.experiment import ExperimentConfig
+from det_controlplane.core.config.extras import BUILT_IN_LOG_POLICIES
+from det_controlplane.core.config.layers import merge
+from det_controlplane.core.config.legacy import shim
+from det_controlplane.core.config.messages import problems_of
+from det_controlplane.core.config.searchers import MAX_TRIALS
+from det_controlplane.core.config.text import json_problems
+from det_controlplane.core.problems import InvalidConfig, Problem, shown
+
+Raw = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What else has a say in a configuration, besides the submitted text. None: it says nothing."""
+
+    template: Raw | None = None
+    # Fragments of an experiment configuration, see TaskContainerDefaults.experiment_fragment().
+    pool_task_defaults: Raw | None = None
+    cluster_task_defaults: Raw | None = None
+    workspace_storage: Raw | None = None
+    cluster_storage: Raw | None = None
+    default_priority: int | None = None
+    # Each overrides what comes before it: the workspace's, then the cluster's.
+    invariant_policies: tuple[Raw, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    config: ExperimentConfig
+    warnings: tuple[str, ...]
+
+
+def resolve(
+    submitted: Raw, sources: Sources, *, name: str, seed: int, managed: bool = True
+) -> Resolved:
+    """Merge, default and check; raises InvalidConfig with every problem there is.
+
+    `name` and `seed` are used where the user gave none. An unmanaged experiment, whose code runs
+    outside the cluster, needs no entrypoint.
+    """
+    _refuse_non_json(submitted, sources)
+    merged, warnings = _merged(submitted, sources, name, seed)
+    problems = list(_problems_between_sections(merged, managed))
+    merged.pop("internal", None)
+    try:
+        config = ExperimentConfig.model_validate(merged)
+    except ValidationError as error:
+        raise InvalidConfig(problems_of(error, ExperimentConfig) + problems) from error
+    if problems:
+        raise InvalidConfig(problems)
+    return Resolved(config, (*warnings, *_doubts(config)))
+
+
+def _refuse_non_json(submitted: Any, sources: Sources) -> None:
+    problems = list(json_problems(submitted))
+    if not isinstance(submitted, Mapping):
+        problems = [Problem("", f"the configuration must be an object, not {shown(submitted)}")]
+    if sources.template is not None:
+        problems.extend(
+            Problem(f"template.{p.path}", p.message) for p in json_problems(sources.template)
+        )
+    if problems:
+        raise InvalidConfig(problems)
+
+
+def _merged(
+    submitted: Raw, sources: Sources, name: str, seed: int
+) -> tuple[dict[str, Any], list[str]]:
+    config, warnings = shim(submitted)
+    if sources.template is not None:
+        template, about_template = shim(sources.template)
+        config = merge(config, template)
+        warnings += [f"template: {warning}" for warning in about_template]
+    defaults = sources.pool_task_defaults
+    for low in (
+        sources.cluster_task_defaults if defaults is None else defaults,
+        _storage(sources.workspace_storage),
+        _storage(sources.cluster_storage),
+        _defaults(sources.default_priority, name, seed),
+    ):
+        config = merge(config, shim(low)[0]) if low else config
+    for policy in sources.invariant_policies:
+        config = merge(shim(policy)[0], config)
+    return config, warnings
+
+
+def _storage(storage: Raw | None) -> Raw | None:
+    return None if storage is None else {"checkpoint_storage": dict(storage)}
+
+
+def _defaults(priority: int | None, name: str, seed: int) -> Raw:
+    return {
+        "name": name,
+        "reproducibility": {"experiment_seed": seed},
+        "resources": {"priority": priority},
+        "log_policies": [dict(policy) for policy in BUILT_IN_LOG_POLICIES],
+    }
+
+
+def _problems_between_sections(config: Raw, managed: bool) -> Iterator[Problem]:
+    if managed and config.get("entrypoint") is None:
+        yield Problem(
+            "entrypoint", "is required: the command that trains, for example 'python3 train.py'"
+        )
+    for one, other in (("workspace", "project"), ("project", "workspace")):
+        if config.get(one) and not config.get(other):
+            yield Problem(other, f"is required when {one} is given")
+    if config.get("internal") is not None:
+        yield Problem("internal", "must not be set; the native API was removed")
+    searcher = config.get("searcher")
+    if isinstance(searcher, dict) and searcher.get("name") == "grid":
+        yield from _problems_of_grid(config.get("hyperparameters"))
+
+
+def _problems_of_grid(raw: Any) -> Iterator[Problem]:
+    space, problems = hparams.parse(raw or {})
+    if problems:
+        return  # told by the section itself
+    yield from hparams.grid_problems(space)
+    if (size := hparams.grid_size(space)) > MAX_TRIALS:
+        message = f"the grid has {size} points, more than the limit of {MAX_TRIALS}; use random or fewer counts"
+        yield Problem("hyperparameters", message)
+
+
+def _doubts(config: ExperimentConfig) -> Iterator[str]:
+    resources = config.resources
+    if resources.max_slots is not None and resources.max_slots < resources.slots_per_trial:
+        yield (
+            f"resources.max_slots ({resources.max_slots}) is less than slots_per_trial "
+            f"({resources.slots_per_trial}): no trial will run until it is raised"
+        )

@@ -1,0 +1,189 @@
+"""The `searcher` section: one closed object for each search method (facts §3.3)."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from det_controlplane.core.config.fields import (
+    Closed,
+    Fraction,
+    Identifier,
+    MaxLength,
+    Name,
+    Natural,
+    Positive,
+    refuse,
+)
+from det_controlplane.core.config.unions import tag, told_by
+from det_controlplane.core.problems import Problem
+
+# Rungs and divisor are capped so that divisor^rungs stays a number.
+Rungs = Annotated[Positive, Field(le=50)]
+Divisor = Annotated[float, Field(gt=1, le=1000)]
+MAX_TRIALS = 1_000_000
+Trials = Annotated[Positive, Field(le=MAX_TRIALS)]
+Mode = Literal["aggressive", "standard", "conservative"]
+Form = Literal["stopping", "promotion"]
+
+
+class _Searcher(Closed):
+    metric: Name
+    smaller_is_better: bool = True
+    source_trial_id: Identifier | None = None
+    source_checkpoint_uuid: Name | None = None
+
+    @property
+    def type(self) -> str:
+        name: str = getattr(self, "name")  # noqa: B009
+        return name
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Any:
+        refuse(self._missing())
+        return self
+
+    def _missing(self) -> Iterator[Problem]:
+        if self.source_trial_id is not None and self.source_checkpoint_uuid is not None:
+            message = (
+                "cannot be given together with source_trial_id; a trial starts from one checkpoint"
+            )
+            yield Problem("source_checkpoint_uuid", message)
+
+
+class Single(_Searcher):
+    name: Literal["single"]
+    max_length: MaxLength | None = None
+
+
+class Random(_Searcher):
+    name: Literal["random"]
+    max_trials: Trials
+    max_concurrent_trials: Natural = 16
+    max_length: MaxLength | None = None
+
+
+class Grid(_Searcher):
+    name: Literal["grid"]
+    max_concurrent_trials: Natural = 16
+    max_length: MaxLength | None = None
+
+
+class _Halving(_Searcher):
+    """Stops trials by what they report (time_metric), or promotes them by length as before 0.38."""
+
+    max_trials: Trials
+    max_concurrent_trials: Natural = 16
+    divisor: Divisor = 4
+    time_metric: Name | None = None
+    max_time: Positive | None = None
+    max_length: MaxLength | None = None
+    stop_once: bool | None = None
+
+    @property
+    def form(self) -> Form:
+        return "stopping" if self.time_metric is not None or self.stop_once else "promotion"
+
+    def _missing(self) -> Iterator[Problem]:
+        yield from super()._missing()
+        if (self.time_metric is None) != (self.max_time is None):
+            absent = "time_metric" if self.time_metric is None else "max_time"
+            yield Problem(absent, "is required: time_metric and max_time go together")
+        elif self.time_metric is None and self.max_length is None:
+            yield Problem(
+                "time_metric",
+                "is required with max_time: the reported metric that measures training, and how much of it "
+                "a full trial gets; or give max_length to promote trials by training length",
+            )
+
+
+class AsyncHalving(_Halving):
+    name: Literal["async_halving"]
+    num_rungs: Rungs
+
+
+class AdaptiveASHA(_Halving):
+    name: Literal["adaptive_asha"]
+    mode: Mode = "standard"
+    max_rungs: Rungs = 5
+    bracket_rungs: tuple[Rungs, ...] = Field((), strict=False)
+
+
+class LocalASHA(_Halving):
+    """ASHA whose new trials are mostly neighbours of the best trials of the highest rung."""
+
+    name: Literal["local_asha"]
+    num_rungs: Rungs | None = None
+    max_rungs: Rungs = 5
+    local_fraction: Fraction = 0.7
+
+    @property
+    def form(self) -> Form:
+        return "stopping"
+
+
+class ReplaceFunction(Closed):
+    truncate_fraction: Annotated[float, Field(ge=0, le=0.5)] = 0.2
+
+
+class ExploreFunction(Closed):
+    resample_probability: Fraction = 0.2
+    perturb_factor: Fraction = 0.2
+
+
+class PBT(_Searcher):
+    """Population-based training: each round the worst become changed copies of the best."""
+
+    name: Literal["pbt"]
+    population_size: Annotated[Positive, Field(ge=2, le=10_000)]
+    num_rounds: Annotated[Positive, Field(le=10_000)]
+    length_per_round: MaxLength | None = None
+    time_metric: Name | None = None
+    time_per_round: Positive | None = None
+    replace_function: ReplaceFunction = ReplaceFunction.model_construct()
+    explore_function: ExploreFunction = ExploreFunction.model_construct()
+
+    def _missing(self) -> Iterator[Problem]:
+        yield from super()._missing()
+        if (self.time_metric is None) != (self.time_per_round is None):
+            absent = "time_metric" if self.time_metric is None else "time_per_round"
+            yield Problem(absent, "is required: time_metric and time_per_round go together")
+        elif (self.length_per_round is None) == (self.time_metric is None):
+            message = "give either this or time_metric with time_per_round: how long a round trains"
+            yield Problem("length_per_round", message)
+
+
+class Custom(_Searcher):
+    """The search method runs outside, driven by events."""
+
+    name: Literal["custom"]
+    unit: Literal["batches", "records", "epochs"] | None = None
+
+
+Searcher = Annotated[
+    Annotated[Single, tag("single")]
+    | Annotated[Random, tag("random")]
+    | Annotated[Grid, tag("grid")]
+    | Annotated[AsyncHalving, tag("async_halving")]
+    | Annotated[AdaptiveASHA, tag("adaptive_asha")]
+    | Annotated[LocalASHA, tag("local_asha")]
+    | Annotated[PBT, tag("pbt")]
+    | Annotated[Custom, tag("custom")],
+    told_by("name"),
+]
+
+NAMES = (
+    "single",
+    "random",
+    "grid",
+    "adaptive_asha",
+    "async_halving",
+    "local_asha",
+    "pbt",
+    "custom",
+)
+REMOVED = {
+    "adaptive": "was removed; use adaptive_asha with max_trials instead of budget (mode, max_rungs, divisor stay)",
+    "adaptive_simple": "was removed; use adaptive_asha (max_trials, mode, max_rungs, divisor stay)",
+    "sync_halving": "was removed; use async_halving with max_trials instead of budget (num_rungs, divisor stay)",
+}

@@ -1,0 +1,108 @@
+"""Where checkpoints go."""
+
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal
+
+from pydantic import model_validator
+
+from det_controlplane.core.config.fields import (
+    AbsolutePath,
+    Closed,
+    Name,
+    Natural,
+    Propagation,
+    refuse,
+)
+from det_controlplane.core.config.unions import tag, told_by
+from det_controlplane.core.problems import Problem
+
+KINDS = ("shared_fs", "directory", "s3", "gcs", "azure")
+
+
+class _Storage(Closed):
+    save_experiment_best: Natural = 0
+    save_trial_best: Natural = 1
+    save_trial_latest: Natural = 1
+
+    @model_validator(mode="after")
+    def _is_usable(self) -> Any:
+        refuse(self._unusable())
+        return self
+
+    def _unusable(self) -> Iterator[Problem]:
+        yield from _climbing("prefix", getattr(self, "prefix", None))
+
+
+class SharedFS(_Storage):
+    type: Literal["shared_fs"]
+    host_path: AbsolutePath
+    storage_path: Name | None = None
+    propagation: Propagation = "rprivate"
+    container_path: str | None = None  # this and the following: accepted, without effect
+    checkpoint_path: str | None = None
+    tensorboard_path: str | None = None
+
+    def _unusable(self) -> Iterator[Problem]:
+        if self.storage_path is None:
+            return
+        yield from _climbing("storage_path", self.storage_path)
+        path = PurePosixPath(self.storage_path)
+        if path.is_absolute() and not path.is_relative_to(self.host_path):
+            message = f"must be relative or lie below host_path ({self.host_path})"
+            yield Problem("storage_path", f"{message}, not {self.storage_path!r}")
+
+
+class Directory(_Storage):
+    type: Literal["directory"]
+    container_path: AbsolutePath
+
+
+class S3(_Storage):
+    type: Literal["s3"]
+    bucket: Name
+    access_key: str | None = None
+    secret_key: str | None = None
+    endpoint_url: str | None = None
+    prefix: str | None = None
+
+    def _unusable(self) -> Iterator[Problem]:
+        yield from super()._unusable()
+        if (self.access_key is None) != (self.secret_key is None):
+            missing = "access_key" if self.access_key is None else "secret_key"
+            yield Problem(missing, "is required: access_key and secret_key go together")
+
+
+class GCS(_Storage):
+    type: Literal["gcs"]
+    bucket: Name
+    prefix: str | None = None
+
+
+class Azure(_Storage):
+    type: Literal["azure"]
+    container: Name
+    connection_string: str | None = None
+    account_url: str | None = None
+    credential: str | None = None
+
+    def _unusable(self) -> Iterator[Problem]:
+        if (self.connection_string is None) == (self.account_url is None):
+            yield Problem("", "needs exactly one of connection_string and account_url")
+        elif self.credential is not None and self.account_url is None:
+            yield Problem("credential", "is only used with account_url")
+
+
+Storage = Annotated[
+    Annotated[SharedFS, tag("shared_fs")]
+    | Annotated[Directory, tag("directory")]
+    | Annotated[S3, tag("s3")]
+    | Annotated[GCS, tag("gcs")]
+    | Annotated[Azure, tag("azure")],
+    told_by("type"),
+]
+
+
+def _climbing(field: str, path: str | None) -> Iterator[Problem]:
+    if path is not None and ".." in PurePosixPath(path).parts:
+        yield Problem(field, f"must not contain '..', but is {path!r}")

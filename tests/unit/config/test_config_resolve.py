@@ -1,0 +1,210 @@
+"""Resolving: what is filled in, what wins, and what is refused."""
+
+import json
+from typing import Any
+
+import pytest
+from det_controlplane.core.config import InvalidConfig, Resolved, Sources, load_yaml, resolve
+from det_controlplane.core.config.experiment import ExperimentConfig
+
+SHARED_FS = {"type": "shared_fs", "host_path": "/checkpoints"}
+SOURCES = Sources(cluster_storage=SHARED_FS, default_priority=42)
+MINIMAL: dict[str, Any] = {
+    "name": "mnist",
+    "entrypoint": "python3 train.py",
+    "searcher": {"name": "single", "metric": "loss"},
+}
+
+
+def resolved(sources: Sources = SOURCES, **changes: Any) -> Resolved:
+    return resolve(MINIMAL | changes, sources, name="Experiment (x)", seed=7)
+
+
+def problems(sources: Sources = SOURCES, **changes: Any) -> dict[str, str]:
+    with pytest.raises(InvalidConfig) as caught:
+        resolved(sources, **changes)
+    return {problem.path: problem.message for problem in caught.value.problems}
+
+
+def test_a_minimal_configuration_shows_every_default() -> None:
+    shown = resolved().config.to_json()
+    assert shown == json.loads(json.dumps(shown))
+    assert shown["bind_mounts"] == []
+    assert shown["checkpoint_policy"] == "best"
+    assert shown["checkpoint_storage"]["save_trial_best"] == 1
+    assert shown["max_restarts"] == 5
+    assert shown["min_validation_period"] == {"batches": 0}
+    assert shown["resources"]["slots_per_trial"] == 1
+    assert shown["resources"]["priority"] == 42
+    assert shown["scheduling_unit"] == 100
+    assert shown["environment"]["image"]["cpu"].startswith("determinedai/")
+    assert [policy["name"] for policy in shown["log_policies"]] == ["CUDA OOM", "ECC Error"]
+
+
+def test_name_and_seed_are_used_only_where_the_user_gave_none() -> None:
+    unnamed = {key: value for key, value in MINIMAL.items() if key != "name"}
+    config = resolve(unnamed, SOURCES, name="Experiment (calm-red-fox)", seed=7).config
+    assert config.name == "Experiment (calm-red-fox)"
+    assert config.reproducibility.experiment_seed == 7
+    given = resolved(reproducibility={"experiment_seed": 3}).config
+    assert (given.name, given.reproducibility.experiment_seed) == ("mnist", 3)
+
+
+def test_a_resolved_configuration_resolves_to_itself() -> None:
+    first = resolved(
+        hyperparameters={"lr": {"type": "log", "base": 10, "minval": -4, "maxval": -1}, "n": 3},
+        environment={"image": "python:3.11", "environment_variables": ["A=1"]},
+        resources={"shm_size": "1.5 GiB"},
+    ).config
+    again = resolve(first.to_json(), Sources(), name="other", seed=1).config
+    assert again == first
+    assert again.to_json() == first.to_json()
+
+
+def test_a_stored_configuration_loads_back() -> None:
+    config = resolved().config
+    assert ExperimentConfig.load(config.to_json()) == config
+
+
+def test_a_broken_stored_configuration_is_refused_with_its_path() -> None:
+    stored = resolved().config.to_json() | {"max_restarts": "many"}
+    with pytest.raises(InvalidConfig, match="max_restarts: must be a whole number, not 'many'"):
+        ExperimentConfig.load(stored)
+
+
+def test_all_problems_are_told_at_once() -> None:
+    found = problems(
+        entrypoint=None,
+        searcher={"name": "random"},
+        resources={"slots_per_trail": 2, "priority": 100},
+        hyperparameters={"lr": {"type": "double", "minval": 1, "maxval": 0}},
+        workspace="vision",
+        enviroment={},
+    )
+    assert set(found) == {
+        "entrypoint",
+        "searcher.metric",
+        "searcher.max_trials",
+        "resources.slots_per_trail",
+        "resources.priority",
+        "hyperparameters.lr",
+        "project",
+        "enviroment",
+    }
+    assert "did you mean 'slots_per_trial'?" in found["resources.slots_per_trail"]
+    assert "did you mean 'environment'?" in found["enviroment"]
+    assert found["resources.priority"] == "must be at most 99, not 100"
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "message"),
+    [
+        ({"searcher": None}, "searcher", "is required"),
+        ({"searcher": "single"}, "searcher", "must be an object"),
+        ({"searcher": {"metric": "loss"}}, "searcher.name", "choose one of single, random"),
+        ({"searcher": {"name": "best", "metric": "x"}}, "searcher.name", "must be one of single"),
+        ({"checkpoint_storage": {"type": "hdfs"}}, "checkpoint_storage.type", "was removed"),
+        ({"checkpoint_policy": "some"}, "checkpoint_policy", "must be one of 'best', 'all' or"),
+        ({"max_restarts": True}, "max_restarts", "must be a whole number, not True"),
+        ({"max_restarts": -1}, "max_restarts", "must be at least 0, not -1"),
+        ({"debug": "yes"}, "debug", "must be true or false, not 'yes'"),
+        ({"labels": "x"}, "labels", "must be a list, not 'x'"),
+        ({"labels": [3]}, "labels[0]", "must be text, not 3"),
+        ({"name": ""}, "name", "must not be empty"),
+        ({"environment": []}, "environment", "must be an object, not []"),
+        ({"entrypoint": []}, "entrypoint", "a shell command or a list of arguments"),
+        ({"entrypoint": " "}, "entrypoint", "not empty"),
+        ({"internal": {"native": {}}}, "internal", "native API was removed"),
+        ({"resources": {"slots": 2}}, "resources.slots", "use slots_per_trial"),
+        ({"resources": {"native_parallel": True}}, "resources.native_parallel", "was removed"),
+        ({"resources": {"shm_size": "4 xx"}}, "resources.shm_size", "a size like 4g"),
+        ({"resources": {"weight": 0}}, "resources.weight", "must be greater than 0"),
+        (
+            {"bind_mounts": [{"host_path": "data", "container_path": "/d"}]},
+            "bind_mounts[0].host_path",
+            "must be an absolute path, not 'data'",
+        ),
+        (
+            {"bind_mounts": [{"host_path": "/data", "container_path": "."}]},
+            "bind_mounts[0].container_path",
+            "must not be '.'",
+        ),
+        (
+            {"profiling": {"begin_on_batch": 5, "end_after_batch": 3}},
+            "profiling.end_after_batch",
+            "before",
+        ),
+        (
+            {"log_policies": [{"name": "x", "pattern": "("}]},
+            "log_policies[0].pattern",
+            "regular expression",
+        ),
+        ({"log_policies": [{"action": "cancel_retries"}]}, "log_policies[0]", "needs a pattern"),
+        (
+            {"retention_policy": {"log_retention_days": -2}},
+            "retention_policy.log_retention_days",
+            "-1",
+        ),
+        (
+            {"min_validation_period": {"hours": 1}},
+            "min_validation_period",
+            "batches, records, epochs",
+        ),
+        (
+            {"environment": {"environment_variables": ["=x"]}},
+            "environment.environment_variables.cpu[0]",
+            "NAME",
+        ),
+        (
+            {"reproducibility": {"experiment_seed": 2**32}},
+            "reproducibility.experiment_seed",
+            "at most",
+        ),
+    ],
+)
+def test_a_wrong_value_is_refused_with_path_and_remedy(
+    changes: dict[str, Any], path: str, message: str
+) -> None:
+    assert message in problems(**changes)[path]
+
+
+def test_without_any_checkpoint_storage_the_experiment_is_refused() -> None:
+    found = problems(Sources())
+    assert "neither this configuration nor the cluster" in found["checkpoint_storage"]
+
+
+def test_an_unmanaged_experiment_needs_no_entrypoint() -> None:
+    submitted = MINIMAL | {"entrypoint": None}
+    assert resolve(submitted, SOURCES, name="x", seed=1, managed=False).config.entrypoint is None
+
+
+def test_an_entrypoint_list_keeps_its_arguments() -> None:
+    assert resolved(entrypoint=["python3", "a b.py"]).config.to_json()["entrypoint"] == [
+        "python3",
+        "a b.py",
+    ]
+
+
+def test_whole_numbers_may_be_written_as_floats() -> None:
+    loaded = load_yaml("searcher: {name: random, metric: x, max_trials: 1e3}")
+    assert resolved(**loaded).config.searcher_json()["max_trials"] == 1000
+
+
+def test_max_slots_below_slots_per_trial_is_a_warning() -> None:
+    result = resolved(resources={"max_slots": 1, "slots_per_trial": 2})
+    assert any("no trial will run" in warning for warning in result.warnings)
+
+
+@pytest.mark.parametrize(
+    "bad", [{"description": "a\0b"}, {"data": {"x": float("nan")}}, {"data": {1: 2}}]
+)
+def test_what_the_database_cannot_hold_is_refused(bad: dict[str, Any]) -> None:
+    assert problems(**bad)
+
+
+def test_unions_are_unknown_to_each_other() -> None:
+    found = problems(
+        checkpoint_storage={"type": "directory", "container_path": "/c", "bucket": "b"}
+    )
+    assert "container_path" in found["checkpoint_storage.bucket"]
+    assert "host_path" not in found["checkpoint_storage.bucket"]
