@@ -3,42 +3,28 @@
 import asyncio
 import json
 import logging
-import uuid
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from det_controlplane.adapters.notifier import LocalNotifier
-from det_controlplane.api.app import App
 from det_controlplane.api.http import Answer, Batch, Request, Response, Stream, Wait, json_response
-from det_controlplane.api.router import Access, Route
 from det_controlplane.entry.asgi import AsgiApp
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 
+from tests.support.apps import Handler, small_app
 from tests.support.asgi import in_flight, request
 
 
-@dataclass
-class Ctx:
-    """The parts of the context that a host looks at."""
-
-    may_wait_s: float = 30.0
-
-    def new_uuid(self) -> uuid.UUID:
-        return uuid.UUID(int=7)
-
-
 def host(
-    *handlers: tuple[str, Callable[[Context, Request], Answer]],
+    *handlers: tuple[str, Handler],
     notifier: LocalNotifier | None = None,
     may_wait_s: float = 30.0,
     method: str = "GET",
     max_body: int = 1000,
 ) -> AsgiApp:
-    routes = [Route(method, path, handler, Access.PUBLIC) for path, handler in handlers]
-    app = App(cast(Context, Ctx(may_wait_s)), routes)
+    app = small_app(*handlers, method=method, may_wait_s=may_wait_s)
     return AsgiApp(app, notifier or LocalNotifier(), max_body=max_body)
 
 

@@ -1,0 +1,138 @@
+"""What every object store promises."""
+
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import boto3
+import pytest
+from det_controlplane.adapters.directory_objects import BadKey, DirectoryObjects
+from det_controlplane.adapters.s3_objects import S3Objects
+from det_controlplane.api.app import App
+from det_controlplane.entry.lambda_events import respond
+from det_controlplane.entry.object_routes import object_routes
+from det_controlplane.ports.objects import ObjectStore
+from det_controlplane.services.context import Context
+from moto.server import ThreadedMotoServer
+
+from tests.support.apps import HostContext
+from tests.support.lambda_events import Http, http_api_event
+
+
+@dataclass
+class Subject:
+    """A store, and a client that PUTs to its upload URLs and reports the status."""
+
+    store: ObjectStore
+    upload: Callable[[str, bytes], int]
+
+
+@pytest.fixture(scope="module")
+def moto_url() -> Iterator[str]:
+    server = ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture(params=["directory", "s3"])
+def subject(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Subject:
+    if request.param == "directory":
+        return directory_subject(tmp_path)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
+    return s3_subject(request.getfixturevalue("moto_url"), tmp_path.name.replace("_", "-").lower())
+
+
+def directory_subject(folder: Path, now: Callable[[], float] = lambda: 1000.0) -> Subject:
+    store = DirectoryObjects(folder, b"secret", "http://api.example:8080/", clock=now)
+    app = App(cast(Context, HostContext(0)), object_routes(store))
+
+    def upload(url: str, body: bytes) -> int:
+        assert url.startswith("http://api.example:8080/objects/")
+        target = url.removeprefix("http://api.example:8080")
+        return int(respond(app, http_api_event(Http("PUT", target, body)))["statusCode"])
+
+    return Subject(store, upload)
+
+
+def s3_subject(endpoint: str, bucket: str) -> Subject:
+    boto3.client("s3", endpoint_url=endpoint).create_bucket(
+        Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": "us-west-2"}
+    )
+
+    def upload(url: str, body: bytes) -> int:
+        put = urllib.request.Request(url, data=body, method="PUT")
+        put.add_header("Content-Type", "")
+        try:
+            with urllib.request.urlopen(put) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as e:
+            with e:
+                return e.code
+
+    return Subject(S3Objects(bucket, prefix="cluster/one", endpoint_url=endpoint), upload)
+
+
+def test_what_is_put_can_be_read_measured_replaced_and_deleted(subject: Subject) -> None:
+    store = subject.store
+    store.put("contexts/a.tgz", b"\x00first")
+    store.put("contexts/a.tgz", b"second")
+    assert store.get("contexts/a.tgz") == b"second"
+    assert store.size("contexts/a.tgz") == 6
+    store.delete("contexts/a.tgz")
+    assert store.get("contexts/a.tgz") is None
+
+
+def test_what_does_not_exist_is_none_and_may_be_deleted(subject: Subject) -> None:
+    assert subject.store.get("contexts/none") is None
+    assert subject.store.size("contexts/none") is None
+    subject.store.delete("contexts/none")
+
+
+def test_an_upload_url_takes_the_object(subject: Subject) -> None:
+    url = subject.store.upload_url("contexts/b.tgz", 5, expires_s=60)
+    assert subject.upload(url, b"bytes") == 200
+    assert subject.store.get("contexts/b.tgz") == b"bytes"
+
+
+def test_an_upload_url_names_the_size_it_is_for(subject: Subject) -> None:
+    url = subject.store.upload_url("contexts/c.tgz", 5, expires_s=60)
+    signed = "content-length" in url or "size=5" in url
+    assert signed, url
+
+
+@pytest.mark.parametrize("body", [b"", b"four", b"sixsix"])
+def test_a_directory_refuses_another_size(tmp_path: Path, body: bytes) -> None:
+    subject = directory_subject(tmp_path)
+    assert subject.upload(subject.store.upload_url("k", 5, expires_s=60), body) == 403
+    assert subject.store.get("k") is None
+
+
+def test_a_directory_refuses_forged_and_expired_urls(tmp_path: Path) -> None:
+    now = [1000.0]
+    subject = directory_subject(tmp_path, lambda: now[0])
+    url = subject.store.upload_url("k", 1, expires_s=60)
+    assert subject.upload(url.replace("/k?", "/other?"), b"x") == 403
+    assert subject.upload(url.replace("size=1", "size=2"), b"xx") == 403
+    assert subject.upload(url.replace("expires=1060", "expires=9999"), b"x") == 403
+    assert subject.upload(url.partition("?")[0], b"x") == 403
+    now[0] = 1061.0
+    assert subject.upload(url, b"x") == 403
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("key", ["../x", "/etc/x", "a/../b", "", "a//b", ".hidden", "a/.b", "a\0b"])
+def test_a_directory_refuses_keys_that_lead_elsewhere(tmp_path: Path, key: str) -> None:
+    store = DirectoryObjects(tmp_path / "inside", b"secret", "http://api")
+    with pytest.raises(BadKey):
+        store.put(key, b"x")
+    with pytest.raises(BadKey):
+        store.get(key)

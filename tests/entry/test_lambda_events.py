@@ -1,0 +1,114 @@
+"""Events of AWS's three front doors become requests, and answers become what each expects."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from det_controlplane.api.http import Answer, Batch, Request, Response, Stream, json_response
+from det_controlplane.entry.lambda_events import MAX_ANSWER, is_http, respond
+from det_controlplane.services.context import Context
+
+from tests.support.apps import small_app
+from tests.support.lambda_events import (
+    Http,
+    answered,
+    function_url_event,
+    http_api_event,
+    rest_event,
+)
+
+Door = Callable[[Http], dict[str, Any]]
+
+
+def staged(http: Http) -> dict[str, Any]:
+    return http_api_event(http, stage="prod")
+
+
+DOORS = [rest_event, http_api_event, staged, function_url_event]
+doors = pytest.mark.parametrize("door", DOORS)
+
+
+@doors
+def test_a_request_arrives_with_all_its_parts(door: Door) -> None:
+    seen: list[Request] = []
+
+    def handler(_: Context, r: Request) -> Answer:
+        seen.append(r)
+        return json_response({"id": r.param("id")})
+
+    http = Http(
+        "POST",
+        "/things/a%2Fb%20c?x=1&x=2&empty=&s=%C3%A4",
+        b"\xff\x00binary",
+        (("Cookie", "auth=t; other=1"), ("X-Many", "a"), ("X-Many", "b")),
+    )
+    event = door(http)
+    assert is_http(event)
+    app = small_app(("/things/{id}", handler), method="POST", may_wait_s=0)
+    status, _, body = answered(respond(app, event))
+    (request,) = seen
+    assert (status, json.loads(body)) == (200, {"id": "a/b c"})
+    assert request.query == {"x": ["1", "2"], "empty": [""], "s": ["ä"]}
+    assert request.headers["cookie"] == "auth=t; other=1"
+    assert request.headers["x-many"].replace(" ", "") == "a,b"
+    assert request.body == b"\xff\x00binary"
+    assert (request.client, request.final) == ("203.0.113.9", True)
+
+
+@doors
+def test_a_request_may_be_bare(door: Door) -> None:
+    app = small_app(("/", lambda c, r: json_response(r.body.decode())))
+    assert answered(respond(app, door(Http("GET", "/"))))[2] == b'""'
+
+
+@doors
+def test_binary_and_cookies_go_out_unharmed(door: Door) -> None:
+    answer = Response(b"\x00\xff", media_type="application/x-tar", headers={"Set-Cookie": "a=b"})
+    app = small_app(("/x", lambda c, r: answer))
+    status, headers, body = answered(respond(app, door(Http("GET", "/x"))))
+    assert (status, body) == (200, b"\x00\xff")
+    assert headers["content-type"] == "application/x-tar"
+    assert headers["set-cookie"] == "a=b"
+
+
+@doors
+def test_an_answer_over_six_megabytes_is_refused_with_the_way_out(door: Door) -> None:
+    noise = bytes(range(256)) * (MAX_ANSWER // 256)
+    app = small_app(("/x", lambda c, r: Response(noise, media_type="application/x-tar")))
+    status, _, body = answered(respond(app, door(Http("GET", "/x"))))
+    assert status == 413
+    assert "/x has 8.0 MiB" in json.loads(body)["error"]["error"]
+
+
+def test_a_large_text_fits_when_the_client_accepts_gzip() -> None:
+    large = json.dumps(["row"] * 1_200_000).encode()
+    app = small_app(("/x", lambda c, r: Response(large)))
+    plain = respond(app, http_api_event(Http("GET", "/x")))
+    zipped = respond(app, http_api_event(Http("GET", "/x", headers=(("accept-encoding", "gzip"),))))
+    assert (plain["statusCode"], zipped["statusCode"]) == (413, 200)
+
+
+@doors
+def test_a_stream_is_drained_to_its_end(door: Door) -> None:
+    def fetch(cursor: Any) -> Batch:
+        at = cursor or 0
+        return Batch([b"%d\n" % at] if at != 1 else [], at + 1, done=at == 3)
+
+    slept: list[float] = []
+    app = small_app(("/x", lambda c, r: Stream(fetch)))
+    _, _, body = answered(respond(app, door(Http("GET", "/x")), sleep=slept.append))
+    assert (body, slept) == (b"0\n2\n3\n", [1.0])
+
+
+def test_an_endless_stream_ends_with_the_invocation() -> None:
+    slept: list[float] = []
+    app = small_app(("/x", lambda c, r: Stream(lambda cursor: Batch([], cursor, done=False))))
+    event = http_api_event(Http("GET", "/x"))
+    assert respond(app, event, remaining_s=10, sleep=slept.append)["statusCode"] == 200
+    assert sum(slept) == pytest.approx(8)
+
+
+def test_other_events_are_not_taken_for_http() -> None:
+    assert not is_http({"source": "aws.events", "detail-type": "Scheduled Event"})
+    assert not is_http({"det": "tick"})

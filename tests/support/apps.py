@@ -1,0 +1,28 @@
+"""Small apps for the tests of hosts: the handlers are the test's, routing and errors are real."""
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+from det_controlplane.api.app import App
+from det_controlplane.api.http import Answer, Request
+from det_controlplane.api.router import Access, Route
+from det_controlplane.services.context import Context
+
+Handler = Callable[[Context, Request], Answer]
+
+
+@dataclass
+class HostContext:
+    """The parts of the context that a host looks at."""
+
+    may_wait_s: float
+
+    def new_uuid(self) -> uuid.UUID:
+        return uuid.UUID(int=7)
+
+
+def small_app(*handlers: tuple[str, Handler], method: str = "GET", may_wait_s: float = 30) -> App:
+    routes = [Route(method, path, handler, Access.PUBLIC) for path, handler in handlers]
+    return App(cast(Context, HostContext(may_wait_s)), routes)
