@@ -17,14 +17,17 @@ from .events import (
     Exited,
     ExitedEarly,
     ExitReason,
+    Inactivated,
     OperationCompleted,
     Started,
     Validated,
     event_from_json,
 )
 from .method import SearchFailed
-from .registry import length_of, new, restore, unit_of
+from .preview import TrialsTo, preview
+from .registry import brackets_of, length_of, new, report_lengths, restore, unit_of
 from .search import Search
+from .simulate import SimulatedTrial, Simulation, simulate
 
 __all__ = [
     "Action",
@@ -35,20 +38,28 @@ __all__ = [
     "Exited",
     "ExitedEarly",
     "Fail",
+    "Inactivated",
     "OperationCompleted",
     "Park",
     "Search",
     "SearchFailed",
     "Shutdown",
+    "SimulatedTrial",
+    "Simulation",
     "Started",
     "Stop",
     "TrainTo",
+    "TrialsTo",
     "Validated",
     "action_from_json",
     "action_to_json",
+    "brackets_of",
     "event_from_json",
     "length_of",
     "new",
+    "preview",
+    "report_lengths",
     "restore",
+    "simulate",
     "unit_of",
 ]

@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Start a trial; from the latest checkpoint of `warm_start_from` when that is set."""
+    """Start a trial; from the checkpoint `warm_start_from` left when it last parked, where set."""
 
     request_id: str
     seed: int

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .actions import Action, Create, Stop, TrainTo
+from .actions import Action, Stop, TrainTo
 from .brackets import initial_trials, rung_units
 from .method import NOTHING, Method
 from .metrics import WORST, as_loss, read_loss, read_time
+from .proposal import Proposal
 from .rung import StoppingRung, pack, unpack
-from .sampling import Sampler
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class AshaConfig:
 
 
 class StoppingAsha(Method):
-    def __init__(self, sampler: Sampler, config: AshaConfig) -> None:
-        self._sampler = sampler
+    def __init__(self, proposal: Proposal, config: AshaConfig) -> None:
+        self._proposal = proposal
         self._config = config
         self._sign = 1.0 if config.smaller_is_better else -1.0
         self._units = rung_units(config.num_rungs, config.max_time, config.divisor)
@@ -61,16 +61,19 @@ class StoppingAsha(Method):
     def invalid(self, request_id: str) -> Sequence[Action]:
         for rung, loss in zip(self._rungs, self._passed.pop(request_id), strict=False):
             rung.remove(loss)
+        self._proposal.forget(request_id)
         self._invalid += 1
         return [Stop(request_id), *self._create()]
 
     def exited_early(self, request_id: str, reason: str) -> Sequence[Action]:
         passed = self._passed.pop(request_id)
         self._rungs[len(passed)].insert(WORST)
+        self._proposal.close(request_id)
         return self._replace()
 
     def finished(self, request_id: str) -> Sequence[Action]:
         del self._passed[request_id]
+        self._proposal.close(request_id)
         return self._replace()
 
     def exited(self, request_id: str) -> Sequence[Action]:
@@ -91,6 +94,7 @@ class StoppingAsha(Method):
             "invalid": self._invalid,
             "completed": self._completed,
             "rungs": [rung.snapshot() for rung in self._rungs],
+            "proposal": self._proposal.snapshot(),
             "passed": {request_id: pack(losses) for request_id, losses in self._passed.items()},
         }
 
@@ -100,6 +104,7 @@ class StoppingAsha(Method):
         self._completed = state["completed"]
         for rung, entries in zip(self._rungs, state["rungs"], strict=True):
             rung.restore(entries)
+        self._proposal.restore(state["proposal"])
         self._passed = {request_id: unpack(text) for request_id, text in state["passed"].items()}
 
     def _climb(self, request_id: str, time: float, loss: float) -> Sequence[Action]:
@@ -109,6 +114,7 @@ class StoppingAsha(Method):
         if time < units[rung]:
             return NOTHING
         while time >= units[rung]:
+            self._proposal.record(request_id, rung, loss)
             if not self._rungs[rung].insert(loss) or rung == top:
                 return self._stop(request_id)
             passed.append(loss)
@@ -117,6 +123,7 @@ class StoppingAsha(Method):
 
     def _stop(self, request_id: str) -> list[Action]:
         del self._passed[request_id]
+        self._proposal.close(request_id)
         return [Stop(request_id), *self._replace()]
 
     def _replace(self) -> Sequence[Action]:
@@ -125,12 +132,9 @@ class StoppingAsha(Method):
         return NOTHING
 
     def _create(self) -> list[Action]:
-        create = self._sample()
+        create = self._proposal.create()
         self._created += 1
         self._passed[create.request_id] = []
         if self._config.tells_length:
             return [create, TrainTo(create.request_id, self._units[0])]
         return [create]
-
-    def _sample(self) -> Create:
-        return self._sampler.create()

@@ -33,7 +33,7 @@ class Validated:
     metrics: Mapping[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        metrics = {name: _writable(value) for name, value in self.metrics.items()}
+        metrics = {name: writable(value) for name, value in self.metrics.items()}
         return {"type": "validated", "request_id": self.request_id, "metrics": metrics}
 
 
@@ -50,7 +50,7 @@ class OperationCompleted:
             "type": "operation_completed",
             "request_id": self.request_id,
             "length": self.length,
-            "metric": _writable(self.metric),
+            "metric": writable(self.metric),
         }
 
 
@@ -94,7 +94,19 @@ class CustomOperations:
         }
 
 
-Event = Started | Validated | OperationCompleted | ExitedEarly | Exited | CustomOperations
+@dataclass(frozen=True, slots=True)
+class Inactivated:
+    """The experiment was paused or is ending: a remote search method is told the state."""
+
+    state: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": "inactivated", "state": self.state}
+
+
+Event = (
+    Started | Validated | OperationCompleted | ExitedEarly | Exited | CustomOperations | Inactivated
+)
 
 _TYPES: dict[str, type[Any]] = {
     "started": Started,
@@ -103,6 +115,7 @@ _TYPES: dict[str, type[Any]] = {
     "exited_early": ExitedEarly,
     "exited": Exited,
     "custom_operations": CustomOperations,
+    "inactivated": Inactivated,
 }
 
 
@@ -115,7 +128,7 @@ def event_from_json(value: Mapping[str, Any]) -> Event:
     return event
 
 
-def _writable(value: Any) -> Any:
+def writable(value: Any) -> Any:
     """JSON columns hold no NaN and no infinity: they travel as strings the fold understands."""
     if isinstance(value, float) and not math.isfinite(value):
         if math.isnan(value):

@@ -47,6 +47,20 @@ class Method(ABC):
         """A trial is closed, for whatever reason; called after `finished` where that applies."""
         return NOTHING
 
+    def operated(
+        self, operations: Sequence[Mapping[str, Any]], triggered_by: int | None
+    ) -> Sequence[Action]:
+        """A remote search method posted operations; other methods have nobody remote."""
+        return NOTHING
+
+    def inactivated(self, state: str) -> Sequence[Action]:
+        """The experiment was paused or is ending."""
+        return NOTHING
+
+    def remote_events(self) -> Sequence[Mapping[str, Any]]:
+        """What a remote search method has not answered yet, in the JSON of the API."""
+        return ()
+
     @abstractmethod
     def snapshot(self) -> dict[str, Any]:
         """JSON from which `restore` continues."""

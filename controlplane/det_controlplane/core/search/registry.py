@@ -1,5 +1,6 @@
 """From the `searcher` of an experiment's configuration to its search."""
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -7,9 +8,14 @@ from det_controlplane.core.hparams import Space
 
 from .adaptive import Tournament
 from .asha import AshaConfig, StoppingAsha
-from .brackets import Bracket, bracket_rungs, make_brackets
+from .asha_promotion import PromotionAsha
+from .brackets import Bracket, bracket_rungs, make_brackets, rung_units
+from .custom import RemoteSearch
+from .explore import Explorer
 from .grid import GridSearch
 from .method import Method, SearchFailed
+from .pbt import PbtConfig, PopulationTraining
+from .proposal import Proposal
 from .random_search import RandomSearch
 from .rng import Rng
 from .sampling import Sampler
@@ -45,8 +51,24 @@ def unit_of(searcher: Searcher) -> str:
     """What the search counts training in: the time metric, or the unit of `max_length`."""
     if searcher.get("time_metric"):
         return str(searcher["time_metric"])
-    max_length = searcher.get("max_length")
-    return str(next(iter(max_length))) if isinstance(max_length, Mapping) else "batches"
+    length = searcher.get("max_length") or searcher.get("length_per_round")
+    if isinstance(length, Mapping):
+        return str(next(iter(length)))
+    return str(searcher.get("unit") or "batches")
+
+
+def report_lengths(searcher: Searcher) -> list[int]:
+    """The lengths at which a search decides, ascending; the last is the whole training of a trial."""
+    name, divisor = searcher.get("name"), searcher.get("divisor") or _DIVISOR
+    if name == "pbt":
+        each = length_of(searcher["length_per_round"]) or 1
+        return [each * (i + 1) for i in range(int(searcher["num_rounds"]))]
+    if "num_rungs" in searcher:
+        return sorted(set(rung_units(int(searcher["num_rungs"]), max_time_of(searcher), divisor)))
+    if name == "adaptive_asha":
+        rungs = max(bracket.rungs for bracket in brackets_of(searcher))
+        return sorted(set(rung_units(rungs, max_time_of(searcher), divisor)))
+    return [length_of(searcher.get("max_length")) or int(searcher.get("max_time") or 1)]
 
 
 def brackets_of(searcher: Searcher) -> list[Bracket]:
@@ -56,7 +78,7 @@ def brackets_of(searcher: Searcher) -> list[Bracket]:
     rungs = sorted(searcher.get("bracket_rungs") or (), reverse=True) or bracket_rungs(
         searcher.get("mode") or "standard",
         searcher.get("max_rungs") or _MAX_RUNGS,
-        _max_time(searcher),
+        max_time_of(searcher),
         divisor,
         max_trials,
     )
@@ -70,7 +92,8 @@ def _build(searcher: Searcher, space: Space, rng: Rng) -> Search:
         raise SearchFailed(f"searcher.name {name!r} is not a search method; use one of {known}")
     method = _METHODS[name](searcher, Sampler(space, rng))
     # A space that is mostly invalid may use ten times its trials; one that is wholly so must end.
-    limit = 100 + 10 * int(searcher.get("max_trials") or 1)
+    trials = searcher.get("max_trials") or searcher.get("population_size") or 1
+    limit = math.inf if name == "custom" else 100 + 10 * int(trials)
     return Search(method, rng, _metric_names(name, searcher), limit)
 
 
@@ -105,8 +128,36 @@ def _adaptive_asha(searcher: Searcher, sampler: Sampler) -> Method:
     return Tournament([_bracket_method(searcher, sampler, bracket) for bracket in brackets])
 
 
+def _pbt(searcher: Searcher, sampler: Sampler) -> Method:
+    explore = searcher.get("explore_function") or {}
+    replace = searcher.get("replace_function") or {}
+    explorer = Explorer(
+        sampler.space,
+        sampler.rng,
+        float(explore.get("resample_probability", 0.25)),
+        float(explore.get("perturb_factor", 0.2)),
+    )
+    config = PbtConfig(
+        metric=str(searcher["metric"]),
+        smaller_is_better=searcher.get("smaller_is_better", True) is not False,
+        time_metric=unit_of(searcher),
+        population_size=int(searcher["population_size"]),
+        num_rounds=int(searcher["num_rounds"]),
+        length_per_round=length_of(searcher["length_per_round"]) or 1,
+        truncate_fraction=float(replace.get("truncate_fraction", 0.2)),
+    )
+    return PopulationTraining(sampler, explorer, config)
+
+
+def _custom(searcher: Searcher, sampler: Sampler) -> Method:
+    return RemoteSearch(sampler.rng, str(searcher["metric"]), unit_of(searcher))
+
+
 def _bracket_method(searcher: Searcher, sampler: Sampler, bracket: Bracket) -> Method:
-    return StoppingAsha(sampler, _asha_config(searcher, bracket))
+    config = _asha_config(searcher, bracket)
+    if config.tells_length and not searcher.get("stop_once"):
+        return PromotionAsha(Proposal(sampler), config)
+    return StoppingAsha(Proposal(sampler), config)
 
 
 def _asha_config(searcher: Searcher, bracket: Bracket) -> AshaConfig:
@@ -114,7 +165,7 @@ def _asha_config(searcher: Searcher, bracket: Bracket) -> AshaConfig:
         metric=str(searcher["metric"]),
         smaller_is_better=searcher.get("smaller_is_better", True) is not False,
         time_metric=unit_of(searcher),
-        max_time=_max_time(searcher),
+        max_time=max_time_of(searcher),
         num_rungs=bracket.rungs,
         divisor=searcher.get("divisor") or _DIVISOR,
         max_trials=bracket.max_trials,
@@ -123,7 +174,7 @@ def _asha_config(searcher: Searcher, bracket: Bracket) -> AshaConfig:
     )
 
 
-def _max_time(searcher: Searcher) -> float:
+def max_time_of(searcher: Searcher) -> float:
     total = searcher.get("max_time") or length_of(searcher.get("max_length"))
     if total is None:
         raise SearchFailed(
@@ -143,4 +194,6 @@ _METHODS: dict[str, Callable[[Searcher, Sampler], Method]] = {
     "grid": _grid,
     "async_halving": _async_halving,
     "adaptive_asha": _adaptive_asha,
+    "pbt": _pbt,
+    "custom": _custom,
 }

@@ -6,10 +6,12 @@ from typing import Any
 
 from .actions import Action, Create, Fail, Shutdown, Stop
 from .events import (
+    CustomOperations,
     Event,
     Exited,
     ExitedEarly,
     ExitReason,
+    Inactivated,
     OperationCompleted,
     Started,
     Validated,
@@ -53,6 +55,8 @@ class Search:
             OperationCompleted: self._complete,
             ExitedEarly: self._exit_early,
             Exited: self._exit,
+            CustomOperations: self._operate,
+            Inactivated: self._inactivate,
         }
 
     @property
@@ -75,6 +79,10 @@ class Search:
             self._over = True
             return (Fail(str(failed)),)
         return self._booked(actions) if actions else NOTHING
+
+    def remote_events(self) -> Sequence[Mapping[str, Any]]:
+        """The events a remote search method has yet to answer (`custom`), oldest first."""
+        return self.method.remote_events()
 
     def progress(self, fractions: Mapping[str, float]) -> float:
         """Between 0 and 1; `fractions` is what live trials reported, by request id."""
@@ -167,6 +175,12 @@ class Search:
         failure = self._failures >= self._requested
         cancel = self._cancels >= self._requested
         return [Shutdown(cancel=cancel and not failure, failure=failure)]
+
+    def _operate(self, event: CustomOperations) -> Sequence[Action]:
+        return self.method.operated(event.operations, event.triggered_by)
+
+    def _inactivate(self, event: Inactivated) -> Sequence[Action]:
+        return self.method.inactivated(event.state)
 
     def _booked(self, actions: Sequence[Action]) -> tuple[Action, ...]:
         for action in actions:

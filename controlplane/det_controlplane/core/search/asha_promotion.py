@@ -1,0 +1,203 @@
+"""ASHA, promotion form: trials wait at a rung with a checkpoint and go on when promoted (facts §4.8)."""
+
+import heapq
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .actions import Action, Park, Stop, TrainTo
+from .asha import AshaConfig
+from .brackets import initial_trials, rung_units
+from .method import NOTHING, Method
+from .metrics import as_loss, read_loss, read_time
+from .proposal import Proposal
+from .rung import pack, unpack
+
+Waiting = tuple[float, int, str]
+
+
+class PromotionRung:
+    """Counts who came and who left upwards; the waiting trials are a heap, best first."""
+
+    __slots__ = ("arrived", "promoted", "waiting")
+
+    def __init__(self) -> None:
+        self.arrived = 0
+        self.promoted = 0
+        self.waiting: list[Waiting] = []
+
+    def snapshot(self, is_waiting: Mapping[str, int]) -> dict[str, Any]:
+        waiting = [entry for entry in sorted(self.waiting) if entry[2] in is_waiting]
+        return {
+            "arrived": self.arrived,
+            "promoted": self.promoted,
+            "losses": pack(loss for loss, _, _ in waiting),
+            "trials": [[order, request_id] for _, order, request_id in waiting],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.arrived = state["arrived"]
+        self.promoted = state["promoted"]
+        losses = unpack(state["losses"])
+        trials = zip(losses, state["trials"], strict=True)
+        self.waiting = [(loss, order, request_id) for loss, (order, request_id) in trials]
+
+
+class PromotionAsha(Method):
+    def __init__(self, proposal: Proposal, config: AshaConfig) -> None:
+        self._proposal = proposal
+        self._config = config
+        self._sign = 1.0 if config.smaller_is_better else -1.0
+        units = rung_units(config.num_rungs, config.max_time, config.divisor)
+        self._units = sorted(set(units))  # a promotion to the same length would promise nothing
+        self._rungs = [PromotionRung() for _ in self._units]
+        self._training: dict[str, int] = {}  # the rung each running trial is on its way to
+        self._waiting: dict[str, int] = {}
+        self._created = 0
+        self._invalid = 0
+        self._completed = 0
+        self._arrivals = 0
+
+    def started(self) -> Sequence[Action]:
+        config = self._config
+        first = initial_trials(
+            len(self._units), config.divisor, config.max_trials, config.max_concurrent
+        )
+        return [action for _ in range(first) for action in self._create()]
+
+    def validated(self, request_id: str, metrics: Mapping[str, Any]) -> Sequence[Action]:
+        config = self._config
+        rung = self._training.get(request_id)
+        if rung is None or config.time_metric not in metrics:
+            return NOTHING
+        if read_time(metrics, config.time_metric, request_id) < self._units[rung]:
+            return NOTHING
+        return self._arrive(
+            request_id, rung, read_loss(metrics, config.metric, self._sign, request_id)
+        )
+
+    def completed(self, request_id: str, length: float, metric: Any) -> Sequence[Action]:
+        rung = self._training.get(request_id)
+        if rung is None or length < self._units[rung]:
+            return NOTHING
+        loss = as_loss(metric, self._config.metric, self._sign, request_id)
+        return self._arrive(request_id, rung, loss)
+
+    def invalid(self, request_id: str) -> Sequence[Action]:
+        reached = self._training.pop(request_id, None)
+        if reached is None:
+            reached = self._waiting.pop(request_id)
+            self._rungs[reached].arrived -= 1
+        for rung in self._rungs[:reached]:
+            rung.arrived -= 1
+            rung.promoted -= 1
+        self._proposal.forget(request_id)
+        self._invalid += 1
+        return [Stop(request_id), *self._create()]
+
+    def exited_early(self, request_id: str, reason: str) -> Sequence[Action]:
+        return self._lose(request_id)
+
+    def finished(self, request_id: str) -> Sequence[Action]:
+        return self._lose(request_id)
+
+    def exited(self, request_id: str) -> Sequence[Action]:
+        self._completed += 1
+        return NOTHING
+
+    def progress(self) -> float:
+        max_trials, reported = self._config.max_trials, self._rungs[0].arrived
+        progress = reported / (1.2 * max_trials)
+        if reported >= max_trials:
+            progress = max(progress, (self._completed - self._invalid) / max_trials)
+        return min(progress, 1.0)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "created": self._created,
+            "invalid": self._invalid,
+            "completed": self._completed,
+            "arrivals": self._arrivals,
+            "training": dict(self._training),
+            "rungs": [rung.snapshot(self._waiting) for rung in self._rungs],
+            "proposal": self._proposal.snapshot(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._created = state["created"]
+        self._invalid = state["invalid"]
+        self._completed = state["completed"]
+        self._arrivals = state["arrivals"]
+        self._training = dict(state["training"])
+        self._waiting = {}
+        for index, (rung, saved) in enumerate(zip(self._rungs, state["rungs"], strict=True)):
+            rung.restore(saved)
+            self._waiting.update((request_id, index) for _, _, request_id in rung.waiting)
+        self._proposal.restore(state["proposal"])
+
+    def _arrive(self, request_id: str, index: int, loss: float) -> list[Action]:
+        rung = self._rungs[index]
+        del self._training[request_id]
+        rung.arrived += 1
+        self._proposal.record(request_id, index, loss)
+        if index == len(self._rungs) - 1:
+            return [Stop(request_id), *self._create_if_due(), *self._close_full_rungs()]
+        self._arrivals += 1
+        heapq.heappush(rung.waiting, (loss, self._arrivals, request_id))
+        self._waiting[request_id] = index
+        onwards = self._promote(index)
+        actions: list[Action] = [] if request_id in self._training else [Park(request_id)]
+        return [*actions, *(onwards or self._create_if_due()), *self._close_full_rungs()]
+
+    def _lose(self, request_id: str) -> Sequence[Action]:
+        """A trial ended outside our plan: it counts as the worst of the rung it was going to."""
+        index = self._training.pop(request_id, None)
+        if index is None:
+            self._waiting.pop(request_id, None)  # it held no slots, so nothing takes its place
+            return NOTHING
+        self._rungs[index].arrived += 1
+        onwards = self._promote(index) if index < len(self._rungs) - 1 else []
+        return [*(onwards or self._create_if_due()), *self._close_full_rungs()]
+
+    def _promote(self, index: int) -> list[Action]:
+        """Send the best waiting trial on where the rung has a place open."""
+        rung = self._rungs[index]
+        if rung.promoted >= int(rung.arrived // self._config.divisor):
+            return []
+        while rung.waiting:
+            _, _, request_id = heapq.heappop(rung.waiting)
+            if self._waiting.pop(request_id, None) is not None:
+                rung.promoted += 1
+                self._training[request_id] = index + 1
+                return [TrainTo(request_id, self._units[index + 1])]
+        return []
+
+    def _close_full_rungs(self) -> list[Action]:
+        """Once nobody else can come to a rung, who still waits there waits for nothing."""
+        actions: list[Action] = []
+        expected = self._config.max_trials
+        for index, rung in enumerate(self._rungs[:-1]):
+            if rung.arrived < expected:
+                break
+            while promotion := self._promote(index):
+                actions.extend(promotion)
+            actions.extend(self._release(rung))
+            expected = rung.promoted
+        return actions
+
+    def _release(self, rung: PromotionRung) -> list[Action]:
+        released = [entry[2] for entry in sorted(rung.waiting) if entry[2] in self._waiting]
+        rung.waiting.clear()
+        for request_id in released:
+            del self._waiting[request_id]
+        return [Stop(request_id) for request_id in released]
+
+    def _create_if_due(self) -> list[Action]:
+        if self._created - self._invalid < self._config.max_trials:
+            return self._create()
+        return []
+
+    def _create(self) -> list[Action]:
+        create = self._proposal.create()
+        self._created += 1
+        self._training[create.request_id] = 0
+        return [create, TrainTo(create.request_id, self._units[0])]
