@@ -1,0 +1,60 @@
+"""What a process of the control plane takes from its environment."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_PREFIX = "DET_"
+
+
+class BadSettings(Exception):
+    """A variable is missing or makes no sense."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    database_url: str
+    cluster_config: str = ""  # the YAML itself, or the path of a file with it
+    objects: str = ""  # "s3://bucket/prefix" or a directory
+    objects_secret: str = ""  # signs upload URLs of a directory
+    public_url: str = ""
+    bootstrap_token: str = ""
+    initial_user_password: str | None = None
+    may_wait_s: float = 0.0
+    pool_size: int = 8
+
+
+def from_environment(environment: Mapping[str, str]) -> Settings:
+    def text(name: str) -> str:
+        return environment.get(_PREFIX + name, "")
+
+    return Settings(
+        database_url=_required(environment, "DB_URL"),
+        cluster_config=text("CLUSTER_CONFIG"),
+        objects=text("OBJECTS"),
+        objects_secret=text("OBJECTS_SECRET"),
+        public_url=text("PUBLIC_URL"),
+        bootstrap_token=text("BOOTSTRAP_TOKEN"),
+        initial_user_password=environment.get(_PREFIX + "INITIAL_USER_PASSWORD"),
+        may_wait_s=_number(environment, "MAY_WAIT_S", 0.0),
+        pool_size=int(_number(environment, "DB_POOL_SIZE", 8)),
+    )
+
+
+def _required(environment: Mapping[str, str], name: str) -> str:
+    value = environment.get(_PREFIX + name, "")
+    if not value:
+        raise BadSettings(
+            f"{_PREFIX}{name} is not set: give the URL of the PostgreSQL database,"
+            " like postgresql://user:password@host:5432/name"
+        )
+    return value
+
+
+def _number(environment: Mapping[str, str], name: str, default: float) -> float:
+    value = environment.get(_PREFIX + name, "")
+    if not value:
+        return default
+    try:
+        return float(value)
+    except ValueError as e:
+        raise BadSettings(f"{_PREFIX}{name} must be a number, not {value!r}") from e

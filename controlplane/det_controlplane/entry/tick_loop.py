@@ -1,0 +1,55 @@
+"""Runs the tick in this process: at once when woken, at its next due time, and rarely otherwise."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+log = logging.getLogger("det.tick")
+
+SAFETY_NET_S = 60.0
+_SPACING_S = 0.02  # a flood of wakes is one tick
+_FIRST_RETRY_S, _LAST_RETRY_S = 0.5, 30.0
+
+
+class TickLoop:
+    """`tick` returns the seconds until something is due, or None when nothing is."""
+
+    def __init__(self, tick: Callable[[], float | None]) -> None:
+        self._tick = tick
+        self._woken = threading.Event()
+        self._stopping = False
+        self._retry_s = _FIRST_RETRY_S
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._run, name="tick", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stopping = True
+            self._woken.set()
+            thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._woken.clear()
+            pause_s = self._once()
+            # Wakes of these few milliseconds share the next tick.
+            time.sleep(_SPACING_S)
+            self._woken.wait(pause_s)
+
+    def _once(self) -> float:
+        try:
+            due_s = self._tick()
+        except Exception:
+            log.exception("the tick failed; again in %.1f s", self._retry_s)
+            pause_s, self._retry_s = self._retry_s, min(self._retry_s * 2, _LAST_RETRY_S)
+            return pause_s
+        self._retry_s = _FIRST_RETRY_S
+        return SAFETY_NET_S if due_s is None else min(max(due_s, 0.0), SAFETY_NET_S)

@@ -1,0 +1,69 @@
+"""The tick runs when woken and when due, never busily, and survives its failures."""
+
+import logging
+import threading
+
+import pytest
+from det_controlplane.entry.tick_loop import TickLoop
+
+
+class Ticks:
+    """Counts ticks and lets a test wait for the n-th."""
+
+    def __init__(self, *results: float | Exception | None) -> None:
+        self._results = list(results)
+        self._changed = threading.Condition()
+        self.count = 0
+
+    def __call__(self) -> float | None:
+        with self._changed:
+            self.count += 1
+            self._changed.notify_all()
+        result = self._results.pop(0) if self._results else None
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def reached(self, count: int, seconds: float = 10) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: self.count >= count, seconds)
+
+
+def test_it_ticks_at_start_and_then_rests() -> None:
+    ticks = Ticks()
+    with TickLoop(ticks).running():
+        assert ticks.reached(1)
+        assert not ticks.reached(2, seconds=0.3)
+
+
+def test_a_wake_ticks_at_once() -> None:
+    ticks = Ticks()
+    loop = TickLoop(ticks)
+    with loop.running():
+        assert ticks.reached(1)
+        loop.wake()
+        assert ticks.reached(2)
+
+
+def test_a_due_time_ticks_again() -> None:
+    ticks = Ticks(0.01, 0.01)
+    with TickLoop(ticks).running():
+        assert ticks.reached(3)
+
+
+def test_a_flood_of_wakes_is_few_ticks() -> None:
+    ticks = Ticks()
+    loop = TickLoop(ticks)
+    with loop.running():
+        assert ticks.reached(1)
+        for _ in range(1000):
+            loop.wake()
+        assert ticks.reached(2)
+    assert ticks.count < 10
+
+
+def test_a_failure_is_logged_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    ticks = Ticks(RuntimeError("database gone"))
+    with caplog.at_level(logging.ERROR), TickLoop(ticks).running():
+        assert ticks.reached(2)
+    assert "database gone" in caplog.text

@@ -1,0 +1,244 @@
+"""The walls of the house: who may import whom, and how large things may grow."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+MAX_FILE_LINES = 500
+MAX_FUNCTION_LINES = 70
+
+HOMES = {
+    "determined": "harness",
+    "det_cli": "cli",
+    "det_controlplane": "controlplane",
+    "det_provisioner_aws": "provisioners/aws",
+    "det_provisioner_gcp": "provisioners/gcp",
+    "det_agent": "agent_ami",
+}
+PORTS_AND_CORE = frozenset({"det_controlplane.ports", "det_controlplane.core"})
+
+# What a package may import of ours besides itself.
+PACKAGES: dict[str, frozenset[str]] = {
+    "determined": frozenset(),
+    "det_cli": frozenset(
+        {"determined", "det_controlplane.entry.local", "det_controlplane.core.config"}
+    ),
+    "det_controlplane": frozenset(),
+    "det_provisioner_aws": PORTS_AND_CORE,
+    "det_provisioner_gcp": PORTS_AND_CORE,
+    "det_agent": frozenset({"determined.common"}),
+}
+# What the command may only import inside a function: `det --help` must stay light.
+LAZY = {"det_cli": "det_controlplane"}
+
+# What a room of the control plane may import of the other rooms. Entry points compose everything.
+ROOMS: dict[str, frozenset[str]] = {
+    "core": frozenset(),
+    "ports": frozenset({"core"}),
+    "db": frozenset({"core"}),
+    "services": frozenset({"core", "ports", "db"}),
+    "api": frozenset({"core", "services"}),
+    "adapters": frozenset({"core", "ports"}),
+    "entry": frozenset({"core", "ports", "db", "services", "api", "adapters"}),
+    "testing": frozenset({"core", "ports", "db", "services", "api", "adapters", "entry"}),
+    "webui": frozenset(),
+}
+# Exceptions, each with its reason.
+ALLOWED = {
+    # One class of errors that the edge has to translate.
+    ("det_controlplane.api.app", "det_controlplane.db.engine"),
+}
+# `core` decides and nothing else: no clock, no database, no cloud.
+PURE = frozenset({"pydantic", "pydantic_core", "yaml"})
+IMPURE_STANDARD = frozenset(
+    {"socket", "subprocess", "secrets", "threading", "asyncio", "os", "time"}
+)
+
+
+@dataclass(frozen=True)
+class Module:
+    name: str
+    path: Path
+    tree: ast.Module
+
+    @property
+    def package(self) -> str:
+        return self.name.partition(".")[0]
+
+    @property
+    def room(self) -> str:
+        return self.name.split(".")[1] if self.name.count(".") else ""
+
+
+@dataclass(frozen=True)
+class Import:
+    module: Module
+    target: str
+    line: int
+    at_top: bool
+
+    def __str__(self) -> str:
+        return f"{self.module.path.relative_to(ROOT)}:{self.line} imports {self.target}"
+
+
+def python_files() -> Iterator[Path]:
+    for package, home in HOMES.items():
+        yield from sorted((ROOT / home / package).rglob("*.py"))
+
+
+def modules() -> list[Module]:
+    found = []
+    for path in python_files():
+        home = next(h for p, h in HOMES.items() if (ROOT / h / p) in path.parents)
+        parts = path.relative_to(ROOT / home).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        found.append(Module(name, path, ast.parse(path.read_text("utf-8"))))
+    return found
+
+
+MODULES = modules()
+
+
+def imports(module: Module) -> Iterator[Import]:
+    typing_only = {
+        id(inner)
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        for inner in ast.walk(node)
+    }
+    top = {id(node) for node in module.tree.body}
+    for node in ast.walk(module.tree):
+        at_top = id(node) in top
+        if id(node) in typing_only:
+            at_top = False
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(module, alias.name, node.lineno, at_top)
+        elif isinstance(node, ast.ImportFrom):
+            base = _absolute(module, node)
+            for alias in node.names:
+                yield Import(module, f"{base}.{alias.name}", node.lineno, at_top)
+
+
+def _absolute(module: Module, node: ast.ImportFrom) -> str:
+    if not node.level:
+        return node.module or ""
+    package = module.path.name == "__init__.py"
+    parts = module.name.split(".")
+    parts = parts[: len(parts) - node.level + (1 if package else 0)]
+    return ".".join([*parts, node.module] if node.module else parts)
+
+
+def _within(target: str, allowed: frozenset[str]) -> bool:
+    return any(target == a or target.startswith(a + ".") for a in allowed)
+
+
+def test_every_package_is_looked_at() -> None:
+    assert {m.package for m in MODULES} == set(HOMES)
+
+
+def test_packages_import_only_what_the_map_allows() -> None:
+    wrong = [
+        str(i)
+        for m in MODULES
+        for i in imports(m)
+        if i.target.partition(".")[0] in HOMES
+        and i.target.partition(".")[0] != m.package
+        and not _within(i.target, PACKAGES[m.package])
+    ]
+    assert wrong == []
+
+
+def test_the_command_loads_the_control_plane_only_when_needed() -> None:
+    wrong = [
+        str(i)
+        for m in MODULES
+        for i in imports(m)
+        if i.at_top and i.target.partition(".")[0] == LAZY.get(m.package)
+    ]
+    assert wrong == []
+
+
+def test_rooms_of_the_control_plane_import_in_one_direction() -> None:
+    wrong = []
+    for m in (m for m in MODULES if m.package == "det_controlplane" and m.room):
+        assert m.room in ROOMS, f"{m.name}: a room that the map does not have"
+        for i in imports(m):
+            parts = i.target.split(".")
+            if parts[0] != "det_controlplane" or len(parts) < 2 or parts[1] == m.room:
+                continue
+            excepted = any(
+                m.name == who and _within(i.target, frozenset({what})) for who, what in ALLOWED
+            )
+            if parts[1] not in ROOMS[m.room] and not excepted:
+                wrong.append(str(i))
+    assert wrong == []
+
+
+def test_core_imports_only_what_decides() -> None:
+    wrong = []
+    for m in (m for m in MODULES if m.name.startswith("det_controlplane.core")):
+        for i in imports(m):
+            top = i.target.partition(".")[0]
+            known = top in sys.stdlib_module_names or top in PURE or top == "det_controlplane"
+            if not known or top in IMPURE_STANDARD:
+                wrong.append(str(i))
+    assert wrong == []
+
+
+def test_core_draws_no_randomness_of_its_own() -> None:
+    """`random.Random(seed)` replays; the module's shared generator does not."""
+    wrong = [
+        f"{m.path.relative_to(ROOT)}:{node.lineno} random.{node.attr}"
+        for m in MODULES
+        if m.name.startswith("det_controlplane.core")
+        for node in ast.walk(m.tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "random"
+        and node.attr != "Random"
+    ]
+    assert wrong == []
+
+
+def test_user_images_need_only_the_standard_library_to_import_the_harness() -> None:
+    wrong = []
+    for m in (m for m in MODULES if m.package == "determined"):
+        for i in imports(m):
+            top = i.target.partition(".")[0]
+            if i.at_top and top not in sys.stdlib_module_names and top != "determined":
+                wrong.append(str(i))
+    framework = ("pytorch", "keras", "transformers", "lightning", "tensorboard")
+    assert [w for w in wrong if not any(f"determined/{f}" in w for f in framework)] == []
+
+
+@pytest.mark.parametrize("path", list(python_files()), ids=lambda p: str(p.relative_to(ROOT)))
+def test_files_stay_small(path: Path) -> None:
+    lines = len(path.read_text("utf-8").splitlines())
+    assert lines <= MAX_FILE_LINES, f"{lines} lines: split it by concept"
+
+
+def test_functions_stay_small() -> None:
+    wrong = []
+    for m in MODULES:
+        for node in ast.walk(m.tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = (node.end_lineno or node.lineno) - node.lineno + 1
+                if length > MAX_FUNCTION_LINES:
+                    where = f"{m.path.relative_to(ROOT)}:{node.lineno}"
+                    wrong.append(f"{where} {node.name} has {length} lines")
+    assert wrong == []
+
+
+def test_the_walls_are_noticed_when_broken() -> None:
+    source = "def f():\n    from det_controlplane.db import engine\n"
+    path = ROOT / "controlplane/det_controlplane/core/search.py"
+    broken = Module("det_controlplane.core.search", path, ast.parse(source))
+    (found,) = imports(broken)
+    assert (found.target, found.at_top) == ("det_controlplane.db.engine", False)
+    assert not _within(found.target, frozenset({"det_controlplane.core"}))
