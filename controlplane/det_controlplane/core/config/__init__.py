@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, Any
 from det_controlplane.core.problems import InvalidConfig, Problem
 
 if TYPE_CHECKING:
+    from det_controlplane.core.config.asked import ResourcesAsked, resources_asked
+    from det_controlplane.core.config.cluster import ClusterConfig, load_cluster
     from det_controlplane.core.config.experiment import ExperimentConfig
     from det_controlplane.core.config.layers import merge
     from det_controlplane.core.config.legacy import shim
     from det_controlplane.core.config.names import petname
-    from det_controlplane.core.config.resolution import Resolved, Sources, resolve
+    from det_controlplane.core.config.resolution import Resolved, Sources, resolve, sources_of
     from det_controlplane.core.config.text import load_yaml
 
 _HOMES = {
+    "ClusterConfig": "cluster",
+    "load_cluster": "cluster",
     "ExperimentConfig": "experiment",
     "shim": "legacy",
     "merge": "layers",
@@ -24,20 +28,28 @@ _HOMES = {
     "Resolved": "resolution",
     "Sources": "resolution",
     "resolve": "resolution",
+    "sources_of": "resolution",
+    "ResourcesAsked": "asked",
+    "resources_asked": "asked",
     "load_yaml": "text",
 }
 
 __all__ = [
+    "ClusterConfig",
     "ExperimentConfig",
     "InvalidConfig",
     "Problem",
     "Resolved",
+    "ResourcesAsked",
     "Sources",
+    "load_cluster",
     "load_yaml",
     "merge",
     "petname",
     "resolve",
+    "resources_asked",
     "shim",
+    "sources_of",
 ]
 
 

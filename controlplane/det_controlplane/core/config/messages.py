@@ -8,6 +8,7 @@ from pydantic import BaseModel, ValidationError
 from det_controlplane.core.config.fields import Broken
 from det_controlplane.core.config.searchers import NAMES, REMOVED
 from det_controlplane.core.config.storage import KINDS
+from det_controlplane.core.config.suggestions import unknown_key
 from det_controlplane.core.config.unions import bare, is_tag
 from det_controlplane.core.problems import Problem, shown
 
@@ -59,15 +60,6 @@ def path_of(location: Location) -> str:
     return path
 
 
-def unknown(key: str, allowed: Sequence[str]) -> str:
-    """What to say about a key that does not exist."""
-    import difflib
-
-    close = difflib.get_close_matches(key, allowed, n=1, cutoff=0.6)
-    guess = f"did you mean '{close[0]}'? " if close else ""
-    return f"is unknown; {guess}allowed here: {', '.join(sorted(allowed))}"
-
-
 def _translated(details: Any, model: type[BaseModel]) -> Iterator[Problem]:
     path, kind = path_of(details["loc"]), details["type"]
     cause = details.get("ctx", {}).get("error")
@@ -102,7 +94,7 @@ def _sentence(path: str, kind: str, details: Any, model: type[BaseModel]) -> str
     if kind == "missing":
         return _NEEDED.get(path, "is required")
     if kind == "extra_forbidden":
-        return unknown(str(details["loc"][-1]), _keys_at(model, details["loc"][:-1]))
+        return unknown_key(str(details["loc"][-1]), _keys_at(model, details["loc"][:-1]))
     if kind in _BOUNDS:
         words, bound = _BOUNDS[kind]
         return f"must be {words} {context[bound]:g}, not {given}"

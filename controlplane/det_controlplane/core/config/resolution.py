@@ -7,11 +7,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from det_controlplane.core import hparams
+from det_controlplane.core.config.cluster import ClusterConfig
 from det_controlplane.core.config.experiment import ExperimentConfig
 from det_controlplane.core.config.extras import BUILT_IN_LOG_POLICIES
 from det_controlplane.core.config.layers import merge
 from det_controlplane.core.config.legacy import shim
 from det_controlplane.core.config.messages import problems_of
+from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.config.searchers import MAX_TRIALS
 from det_controlplane.core.config.text import json_problems
 from det_controlplane.core.problems import InvalidConfig, Problem, shown
@@ -59,6 +61,28 @@ def resolve(
     if problems:
         raise InvalidConfig(problems)
     return Resolved(config, (*warnings, *_doubts(config)))
+
+
+def sources_of(
+    cluster: ClusterConfig,
+    pool: Pool,
+    *,
+    template: Raw | None = None,
+    workspace_storage: Raw | None = None,
+    invariant_policies: tuple[Raw, ...] = (),
+) -> Sources:
+    """What a cluster says about the configurations of the tasks in one of its pools."""
+    defaults = pool.task_container_defaults
+    scheduler = pool.scheduler
+    return Sources(
+        template=template,
+        pool_task_defaults=defaults.experiment_fragment() if defaults else None,
+        cluster_task_defaults=cluster.task_container_defaults.experiment_fragment(),
+        workspace_storage=workspace_storage,
+        cluster_storage=cluster.checkpoint_storage,
+        default_priority=scheduler.default_priority if scheduler.type == "priority" else None,
+        invariant_policies=invariant_policies,
+    )
 
 
 def _refuse_non_json(submitted: Any, sources: Sources) -> None:

@@ -1,0 +1,214 @@
+"""The cluster configuration, with the keys that Determined's administrators know (facts §5.1, §6)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from det_controlplane.core.config.pools import (
+    DEFAULT_POOL,
+    Pool,
+    Scheduler,
+    read_pool,
+    read_scheduler,
+    with_fallback,
+)
+from det_controlplane.core.config.reading import Reader
+from det_controlplane.core.config.task_defaults import TaskContainerDefaults, read_task_defaults
+from det_controlplane.core.config.text import json_problems, load_yaml
+from det_controlplane.core.problems import InvalidConfig, Problem
+
+_TASK_DEFAULTS = TaskContainerDefaults()
+_WHAT = "cluster configuration"
+_LEVELS = ("trace", "debug", "info", "warn", "warning", "error", "fatal")
+_STORAGE_NEEDS = {
+    "shared_fs": "host_path",
+    "directory": "container_path",
+    "s3": "bucket",
+    "gcs": "bucket",
+    "azure": "container",
+}
+# Keys of a resident master that mean nothing here.
+_IGNORED = (
+    "config_file", "db", "root", "cache", "telemetry", "enable_cors", "logging", "observability",
+    "feature_switches", "reserved_ports", "ui_customization", "hyperparameter_importance", "port_range",
+    "tensorboard_storage", "grpc", "scim", "saml", "oidc", "integrations", "__internal", "det_cloud",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    log_retention_days: int = -1  # forever
+    schedule: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Webhooks:
+    signing_key: str = ""
+    base_url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    level: str = "info"
+    color: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConfig:
+    resource_pools: tuple[Pool, ...] = (Pool(task_container_defaults=_TASK_DEFAULTS),)
+    default_compute_resource_pool: str = DEFAULT_POOL
+    default_aux_resource_pool: str = DEFAULT_POOL
+    task_container_defaults: TaskContainerDefaults = _TASK_DEFAULTS
+    checkpoint_storage: Mapping[str, Any] | None = None
+    cluster_name: str = ""
+    port: int = 8080
+    initial_user_password: str = ""
+    launch_error: bool = True
+    notebook_timeout: float | None = None  # seconds; None: never
+    tensorboard_timeout: float = 300.0
+    retention_policy: Retention = Retention()
+    webhooks: Webhooks = Webhooks()
+    log: Log = Log()
+    ignored: tuple[str, ...] = field(default=(), compare=False)  # keys that were given in vain
+
+    def pool(self, name: str) -> Pool | None:
+        return next((pool for pool in self.resource_pools if pool.pool_name == name), None)
+
+    def pool_for(self, requested: str, slots: int) -> Pool | Problem:
+        """The pool asked for by name, or else the default for work with or without slots."""
+        default = self.default_compute_resource_pool if slots else self.default_aux_resource_pool
+        pool = self.pool(requested or default)
+        if pool is None:
+            known = ", ".join(pool.pool_name for pool in self.resource_pools)
+            message = f"{requested!r} does not exist; this cluster has: {known}"
+            return Problem("resources.resource_pool", message)
+        return pool
+
+    def scheduler_of(self, pool_name: str) -> Scheduler:
+        pool = self.pool(pool_name)
+        return pool.scheduler if pool else Scheduler()
+
+
+def load_cluster(source: str | Mapping[str, Any]) -> ClusterConfig:
+    """Read the configuration; raises InvalidConfig with everything that is wrong with it."""
+    raw = (
+        load_yaml(source, what=_WHAT)
+        if isinstance(source, str) and source.strip()
+        else source or {}
+    )
+    problems = list(json_problems(raw))
+    if problems:
+        raise InvalidConfig(problems, what=_WHAT)
+    config = _cluster(Reader(raw, "", problems))
+    if problems:
+        raise InvalidConfig(problems, what=_WHAT)
+    return config
+
+
+def _cluster(reader: Reader) -> ClusterConfig:
+    security, resource_manager = reader.section("security"), reader.section("resource_manager")
+    defaults = read_task_defaults(reader.section("task_container_defaults"))
+    scheduler = _scheduler(reader, resource_manager)
+    pools = _pools(reader, scheduler, defaults)
+    config = ClusterConfig(
+        resource_pools=pools,
+        default_compute_resource_pool=_default_pool(resource_manager, pools, "compute", "gpu"),
+        default_aux_resource_pool=_default_pool(resource_manager, pools, "aux", "cpu"),
+        task_container_defaults=defaults,
+        checkpoint_storage=_storage(reader.section("checkpoint_storage"), reader),
+        cluster_name=reader.text("cluster_name", ""),
+        port=reader.whole("port", 8080, 1, 65535, "http_port"),
+        initial_user_password=security.text("initial_user_password", ""),
+        launch_error=reader.flag("launch_error", True),
+        notebook_timeout=reader.seconds("notebook_timeout", None),
+        tensorboard_timeout=reader.seconds("tensorboard_timeout", 300.0) or 300.0,
+        retention_policy=_retention(reader.section("retention_policy")),
+        webhooks=_webhooks(reader.section("webhooks")),
+        log=_log(reader.section("log")),
+    )
+    ignored = [
+        *reader.ignore(*_IGNORED),
+        *security.ignore("default_task", "tls", "ssh", "authz", "token", "initial_admin_password"),
+        *resource_manager.ignore(
+            "no_default_resource_pools", "require_authentication", "client_ca"
+        ),
+    ]
+    for section in (reader, security, resource_manager):
+        section.close()
+    return replace(config, ignored=tuple(ignored))
+
+
+def _scheduler(reader: Reader, resource_manager: Reader) -> Scheduler:
+    """Of the resource manager; `default_priority` and `preemption` at the top are a short form."""
+    resource_manager.choice("type", ("agent",), "agent")
+    short = Scheduler(
+        preemption=reader.flag("preemption", False),
+        default_priority=reader.whole("default_priority", 42, 1, 99),
+    )
+    # Before 0.15.5 the scheduler stood at the top.
+    for holder in (resource_manager, reader):
+        if holder.gives("scheduler"):
+            return read_scheduler(holder.section("scheduler"), short, given=True)
+    holder.raw("scheduler")
+    return short
+
+
+def _pools(
+    reader: Reader, scheduler: Scheduler, defaults: TaskContainerDefaults
+) -> tuple[Pool, ...]:
+    pools = [read_pool(item, scheduler) for item in reader.items("resource_pools")]
+    names = [pool.pool_name for pool in pools if pool.pool_name]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        reader.refuse("resource_pools", f"has the pool name {name!r} twice; names must differ")
+    if not pools:
+        pools = [Pool(scheduler=scheduler)]
+    return tuple(with_fallback(pool, defaults) for pool in pools)
+
+
+def _default_pool(resource_manager: Reader, pools: tuple[Pool, ...], use: str, old: str) -> str:
+    key = f"default_{use}_resource_pool"
+    names = [pool.pool_name for pool in pools if pool.pool_name]
+    fallback = names[0] if len(names) == 1 else DEFAULT_POOL
+    given = resource_manager.gives(key, old_key := f"default_{old}_resource_pool")
+    name = resource_manager.text(key, fallback, old_key)
+    if name not in names:
+        known = ", ".join(names) or "none"
+        message = (
+            f"{name!r} is not one of the pools: {known}"
+            if given
+            else f"is required; the pools are {known}"
+        )
+        resource_manager.refuse(key, message)
+    return name
+
+
+def _storage(storage: Reader, reader: Reader) -> dict[str, Any] | None:
+    raw = reader.object("checkpoint_storage")
+    if not raw:
+        return None
+    kind = storage.choice("type", tuple(_STORAGE_NEEDS), "")
+    needed = _STORAGE_NEEDS.get(kind)
+    if not storage.gives("type"):
+        storage.refuse("type", f"is required; one of {', '.join(_STORAGE_NEEDS)}")
+    elif needed and not storage.text(needed, ""):
+        storage.refuse(needed, f"is required for {kind}")
+    return raw
+
+
+def _retention(reader: Reader) -> Retention:
+    days = reader.whole("log_retention_days", -1, -1, 32767)
+    schedule = reader.raw("schedule")
+    reader.close()
+    return Retention(days, "" if schedule is None else str(schedule))
+
+
+def _webhooks(reader: Reader) -> Webhooks:
+    webhooks = Webhooks(reader.text("signing_key", ""), reader.text("base_url", ""))
+    reader.close()
+    return webhooks
+
+
+def _log(reader: Reader) -> Log:
+    log = Log(reader.choice("level", _LEVELS, "info"), reader.flag("color", True))
+    reader.close()
+    return log

@@ -1,0 +1,34 @@
+"""Checking the parts of a cluster configuration that only take effect in a task."""
+
+from collections.abc import Iterator
+
+from det_controlplane.core.config.cluster import ClusterConfig
+from det_controlplane.core.config.resolution import resolve, sources_of
+from det_controlplane.core.problems import InvalidConfig, Problem
+
+_PROBE = {
+    "entrypoint": "true",
+    "searcher": {"name": "single", "metric": "loss"},
+    "checkpoint_storage": {},
+}
+_ANY_STORAGE = {"type": "directory", "container_path": "/checkpoints"}
+
+
+def check_cluster(config: ClusterConfig) -> list[Problem]:
+    """What would make every experiment of the cluster fail: bad storage, bad task defaults."""
+    return list(dict.fromkeys(_problems(config)))
+
+
+def _problems(config: ClusterConfig) -> Iterator[Problem]:
+    has_storage = config.checkpoint_storage is not None
+    for pool in config.resource_pools:
+        probe = _PROBE if has_storage else _PROBE | {"checkpoint_storage": _ANY_STORAGE}
+        own = pool.task_container_defaults != config.task_container_defaults
+        where = f"resource_pools.{pool.pool_name}." if own else ""
+        try:
+            resolve(probe, sources_of(config, pool), name="probe", seed=0)
+        except InvalidConfig as error:
+            for problem in error.problems:
+                is_storage = problem.path.startswith("checkpoint_storage")
+                prefix = "" if is_storage else f"{where}task_container_defaults."
+                yield Problem(prefix + problem.path.removeprefix("environment."), problem.message)

@@ -1,0 +1,92 @@
+"""What an administrator demands of every experiment and task (facts §9.11)."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from det_controlplane.core.config.layers import merge
+from det_controlplane.core.config.legacy import shim
+from det_controlplane.core.config.reading import Reader
+from det_controlplane.core.config.text import json_problems
+from det_controlplane.core.problems import InvalidConfig, Problem
+
+_WHAT = "config policies"
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    max_slots: int | None = None
+    priority_limit: int | None = None  # numbers below it are too urgent
+
+    def under(self, cluster: "Constraints") -> "Constraints":
+        """A workspace's constraints below the cluster's: where both say something, the cluster wins."""
+        max_slots, limit = cluster.max_slots, cluster.priority_limit
+        return Constraints(
+            self.max_slots if max_slots is None else max_slots,
+            self.priority_limit if limit is None else limit,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    constraints: Constraints
+    invariant_config: Mapping[str, Any] | None = None
+
+
+def read_policies(raw: Any, workload: str) -> Policies:
+    """Policies for a workload type, `experiment` or `tasks`, as an administrator writes them."""
+    problems = list(json_problems(raw))
+    if problems:
+        raise InvalidConfig(problems, what=_WHAT)
+    reader = Reader(raw, "", problems)
+    constraints = _constraints(reader.section("constraints"))
+    invariant = reader.object("invariant_config") if reader.gives("invariant_config") else None
+    reader.raw("invariant_config")
+    if invariant is not None and workload != "experiment":
+        reader.refuse("invariant_config", "is for experiments; tasks can only have constraints")
+    reader.close()
+    if problems:
+        raise InvalidConfig(problems, what=_WHAT)
+    return Policies(constraints, invariant)
+
+
+def apply_invariant(config: Mapping[str, Any], *invariants: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration with each invariant laid over it: the workspace's first, the cluster's last."""
+    applied = dict(config)
+    for invariant in invariants:
+        applied = merge(shim(invariant)[0], applied)
+    return applied
+
+
+def check(config: Mapping[str, Any], constraints: Constraints) -> list[Problem]:
+    """How a resolved configuration breaks the constraints."""
+    return list(_broken(config.get("resources") or {}, constraints))
+
+
+def check_priority(priority: int | None, constraints: Constraints) -> list[Problem]:
+    limit = constraints.priority_limit
+    if limit is None or priority is None or priority >= limit:
+        return []
+    message = f"({priority}) is more urgent than the limit of your administrator: use {limit} to 99"
+    return [Problem("resources.priority", message)]
+
+
+def _broken(resources: Mapping[str, Any], constraints: Constraints) -> Iterator[Problem]:
+    yield from check_priority(resources.get("priority"), constraints)
+    limit = constraints.max_slots
+    if limit is None:
+        return
+    for key in ("max_slots", "slots_per_trial", "slots"):
+        asked = resources.get(key)
+        if asked is not None and asked > limit:
+            message = f"({asked}) is more than the {limit} slots that your administrator allows"
+            yield Problem(f"resources.{key}", message)
+
+
+def _constraints(reader: Reader) -> Constraints:
+    resources = reader.section("resources")
+    most = resources.whole("max_slots", -1, 0, 2**31 - 1)
+    limit = reader.whole("priority_limit", 0, 1, 99)
+    resources.close()
+    reader.close()
+    return Constraints(most if most >= 0 else None, limit or None)

@@ -1,0 +1,135 @@
+"""Reading a closed object key by key, collecting what is wrong instead of stopping at it.
+
+The cluster configuration is read so: it is on the path of every cold start, where building models
+would cost more than the rest of the request.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from det_controlplane.core.config.sizes import parse_bytes, parse_duration_s
+from det_controlplane.core.config.suggestions import unknown_key
+from det_controlplane.core.problems import Problem, shown
+
+
+class Reader:
+    """One object of a document. Every key that is asked for is known; `close` reports the others."""
+
+    def __init__(self, raw: Any, path: str, problems: list[Problem]) -> None:
+        self.path = path
+        self.problems = problems
+        self._known: set[str] = set()
+        self._raw: Mapping[str, Any] = {}
+        if isinstance(raw, Mapping):
+            self._raw = raw
+        elif raw is not None:
+            self.refuse("", f"must be an object, not {shown(raw)}")
+
+    def refuse(self, key: str, message: str) -> None:
+        path = f"{self.path}.{key}" if self.path and key else self.path or key
+        self.problems.append(Problem(path, message))
+
+    def gives(self, *keys: str) -> bool:
+        return any(self._raw.get(key) is not None for key in keys)
+
+    def raw(self, key: str, *aliases: str) -> Any:
+        """The value as it stands, under its name or an older one; None where there is none."""
+        self._known.update((key, *aliases))
+        return next((self._raw[k] for k in (key, *aliases) if self._raw.get(k) is not None), None)
+
+    def text(self, key: str, default: str, *aliases: str) -> str:
+        value = self.raw(key, *aliases)
+        if value is None or isinstance(value, str):
+            return default if value is None else value
+        self.refuse(key, f"must be text, not {shown(value)}")
+        return default
+
+    def choice(self, key: str, choices: tuple[str, ...], default: str) -> str:
+        value = self.raw(key)
+        if value is None or (isinstance(value, str) and value in choices):
+            return default if value is None else value
+        self.refuse(key, f"must be one of {', '.join(choices)}, not {shown(value)}")
+        return default
+
+    def flag(self, key: str, default: bool) -> bool:
+        value = self.raw(key)
+        if value is None or isinstance(value, bool):
+            return default if value is None else value
+        self.refuse(key, f"must be true or false, not {shown(value)}")
+        return default
+
+    def whole(self, key: str, default: int, least: int, most: int, *aliases: str) -> int:
+        value = self.raw(key, *aliases)
+        if value is None:
+            return default
+        if _is_number(value) and least <= value <= most and value == int(value):
+            return int(value)
+        self.refuse(key, f"must be a whole number from {least} to {most}, not {shown(value)}")
+        return default
+
+    def size(self, key: str, default: int) -> int:
+        """Bytes, as a number or like 4g."""
+        value = self.raw(key)
+        try:
+            amount = parse_bytes(value) if isinstance(value, str) else value
+        except ValueError as error:
+            self.refuse(key, str(error))
+            return default
+        if amount is None:
+            return default
+        if _is_number(amount) and 1 <= amount <= 2**53:
+            return int(amount)
+        self.refuse(key, f"must be a number of bytes or a size like 4g, not {shown(value)}")
+        return default
+
+    def seconds(self, key: str, default: float | None) -> float | None:
+        """A duration: a number of seconds, or text like 25s, 10m, 1h30m."""
+        value = self.raw(key)
+        try:
+            amount = parse_duration_s(value) if isinstance(value, str) else value
+        except ValueError as error:
+            self.refuse(key, str(error))
+            return default
+        if amount is None:
+            return default
+        if _is_number(amount) and 0 <= amount <= 10 * 365 * 86400:
+            return float(amount)
+        self.refuse(
+            key, f"must be a duration like 25s or 10m of up to ten years, not {shown(value)}"
+        )
+        return default
+
+    def section(self, key: str) -> "Reader":
+        return Reader(self.raw(key), f"{self.path}.{key}" if self.path else key, self.problems)
+
+    def items(self, key: str) -> list["Reader"]:
+        value = self.raw(key)
+        if value is None:
+            return []
+        path = f"{self.path}.{key}" if self.path else key
+        if not isinstance(value, list | tuple):
+            self.refuse(key, f"must be a list, not {shown(value)}")
+            return []
+        return [Reader(item, f"{path}[{i}]", self.problems) for i, item in enumerate(value)]
+
+    def object(self, key: str) -> dict[str, Any]:
+        """An object whose keys are not checked here."""
+        value = self.raw(key)
+        if value is None or isinstance(value, Mapping):
+            return dict(value or {})
+        self.refuse(key, f"must be an object, not {shown(value)}")
+        return {}
+
+    def ignore(self, *keys: str) -> list[str]:
+        """Accept keys that mean nothing here; tells those that were given."""
+        self._known.update(keys)
+        return [f"{self.path}.{k}" if self.path else k for k in keys if self.gives(k)]
+
+    def close(self) -> None:
+        for key in self._raw:
+            if key not in self._known:
+                self.refuse(str(key), unknown_key(str(key), self._known))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
