@@ -1,0 +1,43 @@
+"""Scheduling a resource pool: `decide(PoolSnapshot, now) -> SchedulePlan`, pure and deterministic."""
+
+from .decide import decide
+from .model import (
+    DEFAULT_PRIORITY,
+    Agent,
+    FittingPolicy,
+    Job,
+    Placement,
+    PoolSettings,
+    PoolSnapshot,
+    Preempt,
+    PreemptReason,
+    Reason,
+    Request,
+    Running,
+    SchedulePlan,
+    SchedulerType,
+    Start,
+    WaitCode,
+    Waiting,
+)
+
+__all__ = [
+    "DEFAULT_PRIORITY",
+    "Agent",
+    "FittingPolicy",
+    "Job",
+    "Placement",
+    "PoolSettings",
+    "PoolSnapshot",
+    "Preempt",
+    "PreemptReason",
+    "Reason",
+    "Request",
+    "Running",
+    "SchedulePlan",
+    "SchedulerType",
+    "Start",
+    "WaitCode",
+    "Waiting",
+    "decide",
+]

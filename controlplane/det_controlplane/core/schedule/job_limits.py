@@ -1,0 +1,54 @@
+"""`max_slots` of an experiment: how many slots its trials may hold together."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from .model import Job, Request, Running
+from .outcome import OverLimit
+
+
+class JobLimits:
+    def __init__(self, jobs: Mapping[str, Job], running: Sequence[Running]) -> None:
+        self._max = {job.id: job.max_slots for job in jobs.values() if job.max_slots is not None}
+        self._causes = {job_id: OverLimit(job_id) for job_id in self._max}
+        self.held: defaultdict[str, int] = defaultdict(int)
+        for allocation in running:
+            self.held[allocation.job_id] += allocation.slots
+
+    def allow(self, request: Request) -> bool:
+        limit = self._max.get(request.job_id)
+        return (
+            limit is None or self.held[request.job_id] + request.slots <= limit or not request.slots
+        )
+
+    def started(self, request: Request) -> None:
+        self.held[request.job_id] += request.slots
+
+    def cause(self, job_id: str) -> OverLimit:
+        return self._causes[job_id]
+
+    def limit(self, job_id: str) -> int | None:
+        return self._max.get(job_id)
+
+    def surplus(self, running: Sequence[Running]) -> list[Running]:
+        """What has to leave after a limit was lowered, the newest first."""
+        staying: defaultdict[str, int] = defaultdict(int)
+        for allocation in running:
+            if not allocation.releasing:
+                staying[allocation.job_id] += allocation.slots
+        over = {job for job, slots in staying.items() if slots > self._max.get(job, slots)}
+        candidates = [r for r in running if r.job_id in over and _can_be_asked(r)]
+        leaving: list[Running] = []
+        for allocation in sorted(candidates, key=_newest_first, reverse=True):
+            if staying[allocation.job_id] > self._max[allocation.job_id]:
+                staying[allocation.job_id] -= allocation.slots
+                leaving.append(allocation)
+        return leaving
+
+
+def _can_be_asked(running: Running) -> bool:
+    return running.preemptible and not running.releasing and running.slots > 0
+
+
+def _newest_first(running: Running) -> tuple[float, str]:
+    return (running.requested_at, running.allocation_id)

@@ -1,0 +1,66 @@
+"""What a pass has decided so far, and the causes of waiting before they become sentences."""
+
+from dataclasses import dataclass, field
+
+from .fleet import Fit, Fleet
+from .model import Placement, Preempt, Request, Start
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Blocked:
+    """No room: `request` stands for all requests of its shape."""
+
+    request: Request
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Behind:
+    """A request of a more important priority has to start first."""
+
+    blocker: Request
+    priority: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OverLimit:
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Victims:
+    """The room is reserved; allocations on these agents are leaving."""
+
+    agent_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShareUsed:
+    job_id: str
+    offered: int
+
+
+Cause = Blocked | Behind | OverLimit | Victims | ShareUsed
+
+
+@dataclass(slots=True)
+class Outcome:
+    start: list[Start] = field(default_factory=list)
+    preempt: list[Preempt] = field(default_factory=list)
+    # Rows of (allocation, job, cause): ten thousand of them, so no object each.
+    waits: list[tuple[str, str, Cause]] = field(default_factory=list)
+
+    def begin(self, request: Request, fleet: Fleet, fit: Fit, *, backfilled: bool = False) -> None:
+        agents = fleet.agents
+        if len(fit) == 1:
+            placements: tuple[Placement, ...] = (Placement(agents[fit[0][0]].id, fit[0][1]),)
+        else:
+            seats = [Placement(agents[agent].id, slots) for agent, slots in fit]
+            placements = tuple(sorted(seats, key=_largest_first))
+        self.start.append(Start(request.allocation_id, placements, backfilled))
+
+    def wait(self, request: Request, cause: Cause) -> None:
+        self.waits.append((request.allocation_id, request.job_id, cause))
+
+
+def _largest_first(placement: Placement) -> tuple[int, str]:
+    return (-placement.slots, placement.agent_id)

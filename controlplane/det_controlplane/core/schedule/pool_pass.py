@@ -1,0 +1,33 @@
+"""What the schedulers work on: the snapshot, its shadow fleets, the limits, and the outcome so far."""
+
+from dataclasses import replace
+
+from .fleet import AuxFleet, Fleet, SlotFleet
+from .job_limits import JobLimits
+from .model import PoolSnapshot, Preempt, PreemptReason, Request, Running
+from .outcome import Outcome
+from .queue_order import QueueOrder
+
+
+class PoolPass:
+    def __init__(self, snapshot: PoolSnapshot) -> None:
+        self.snapshot = snapshot
+        self.order = QueueOrder(snapshot)
+        self.slots = SlotFleet(snapshot.agents, snapshot.settings)
+        self.aux = AuxFleet(snapshot.agents, snapshot.settings)
+        self.limits = JobLimits(self.order.jobs, snapshot.running)
+        self.outcome = Outcome()
+        self.pending = self.order.requests(snapshot.pending)
+        self.running: list[Running] = list(snapshot.running)
+
+    def fleet_of(self, request: Request) -> Fleet:
+        return self.slots if request.slots else self.aux
+
+    def preempt(self, leaving: list[Running], reason: PreemptReason) -> None:
+        """Ask to leave, and count on it for the rest of the pass."""
+        ids = {running.allocation_id for running in leaving}
+        self.outcome.preempt.extend(Preempt(running.allocation_id, reason) for running in leaving)
+        self.running = [
+            replace(running, releasing=True) if running.allocation_id in ids else running
+            for running in self.running
+        ]

@@ -1,0 +1,216 @@
+"""Sentences for those that wait: what is needed, what is in the way, the next step.
+
+One sentence serves every allocation that waits for the same thing, and it describes the pool as it is at the end of
+the pass.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from functools import cached_property
+
+from .fleet import Fleet
+from .job_limits import JobLimits
+from .model import Agent, PoolSnapshot, Reason, Request, WaitCode
+from .outcome import Behind, Blocked, Cause, OverLimit, ShareUsed, Victims
+
+_NAMES_SHOWN = 3
+
+
+class Explainer:
+    def __init__(self, snapshot: PoolSnapshot, slots: Fleet, aux: Fleet, limits: JobLimits) -> None:
+        self._snapshot = snapshot
+        self._slots = slots
+        self._aux = aux
+        self._limits = limits
+
+    def explain(self, cause: Cause) -> Reason:
+        match cause:
+            case Blocked(request) if request.slots == 0:
+                return self._no_container(request)
+            case Blocked(request):
+                return self._no_room(request)
+            case Behind(blocker, priority):
+                return _behind(blocker, priority)
+            case OverLimit(job_id):
+                return self._over_limit(job_id)
+            case Victims(agent_ids):
+                return _leaving(agent_ids)
+            case ShareUsed(job_id, offered):
+                return self._share_used(job_id, offered)
+
+    @cached_property
+    def _sizes(self) -> Counter[int]:
+        return _sizes_of(a for a in self._snapshot.agents if _is_open(a))
+
+    @cached_property
+    def _sizes_with_closed(self) -> Counter[int]:
+        return _sizes_of(self._snapshot.agents)
+
+    def _no_room(self, request: Request) -> Reason:
+        need = self._need(request)
+        agents = self._snapshot.agents
+        if not any(a.slots for a in agents):
+            return self._no_agents(request, need, "the pool has no agent with slots")
+        blocked = _sizes_of(a for a in agents if a.id in request.blocked_agents and _is_open(a))
+        if self._could_hold(self._sizes - blocked, request):
+            return self._busy(request, need)
+        if blocked and self._could_hold(self._sizes, request):
+            return _only_blocked(request, need)
+        closed = [a for a in agents if not _is_open(a) and a.slots]
+        if closed and self._could_hold(self._sizes_with_closed, request):
+            return _closed(closed, need)
+        return self._no_agents(request, need, self._largest())
+
+    def _need(self, request: Request) -> str:
+        if request.slots == 1:
+            return "needs 1 slot"
+        if request.single_agent:
+            return f"needs {request.slots} slots on one agent"
+        kind = "wholly free agents" if self._mixes else "wholly free agents of one size"
+        return f"needs {request.slots} slots on one agent or on {kind}"
+
+    @property
+    def _mixes(self) -> bool:
+        return self._snapshot.settings.allow_heterogeneous_fits
+
+    def _could_hold(self, sizes: Counter[int], request: Request) -> bool:
+        """Whether agents of these sizes would do if nothing ran on them."""
+        slots = request.slots
+        if any(size >= slots for size in sizes):
+            return True
+        if request.single_agent:
+            return False
+        if self._mixes and sum(size * count for size, count in sizes.items()) >= slots:
+            return True
+        return any(slots % size == 0 and count >= slots // size for size, count in sizes.items())
+
+    def _busy(self, request: Request, need: str) -> Reason:
+        usable = [a for a in self._slots.index if a not in request.blocked_agents]
+        free = {a: self._slots.free[self._slots.index[a]] for a in usable}
+        name = max(sorted(free), key=free.__getitem__)
+        if free[name] >= request.slots:
+            sentence = (
+                f"{need}; those free on {name} are kept for a request ahead, until others leave"
+            )
+            return Reason(WaitCode.WAITING_FOR_PREEMPTION, sentence)
+        if request.single_agent or any(size >= request.slots for size in self._sizes):
+            most = (
+                f"the most any agent has free is {free[name]} ({name})"
+                if free[name]
+                else "none is free"
+            )
+            return Reason(WaitCode.NO_FREE_SLOTS, f"{need}; {most}; it starts when slots are freed")
+        return self._not_enough_whole(need)
+
+    def _not_enough_whole(self, need: str) -> Reason:
+        fleet = self._slots
+        sized = [
+            (f, t) for f, t, o in zip(fleet.free, fleet.total, fleet.open, strict=True) if o and t
+        ]
+        whole = sum(free == total for free, total in sized)
+        sentence = f"{need}; {whole} of {_count(len(sized), 'agent')} {_are(whole)} wholly free"
+        return Reason(WaitCode.NO_WHOLE_AGENTS, f"{sentence}; it starts when enough are")
+
+    def _largest(self) -> str:
+        agent = max(self._snapshot.agents, key=lambda a: (a.slots, a.id))
+        total = sum(a.slots for a in self._snapshot.agents)
+        return f"the largest agent has {agent.slots} ({agent.id}) and the pool {total}"
+
+    def _no_agents(self, request: Request, need: str, lack: str) -> Reason:
+        largest = self._snapshot.max_slots_per_launch
+        fits = largest and (
+            largest >= request.slots
+            or (not request.single_agent and (self._mixes or request.slots % largest == 0))
+        )
+        if fits:
+            sentence = (
+                f"{need}; {lack}; machines with up to {_count(largest or 0, 'slot')} can be added"
+            )
+            return Reason(WaitCode.NO_AGENTS, sentence)
+        if not any(a.slots for a in self._snapshot.agents) and not largest:
+            return Reason(WaitCode.NO_AGENTS, f"{need}; {lack}; start one, or choose another pool")
+        way_out = "ask for fewer slots, choose another pool, or add larger agents"
+        if largest:
+            lack = f"{lack}; the largest machine that can be added has {largest}"
+        return Reason(WaitCode.TOO_LARGE, f"{need}; {lack}; {way_out}")
+
+    def _no_container(self, request: Request) -> Reason:
+        need = "needs an agent, but no slot"
+        agents = self._snapshot.agents
+        usable = [a for a in agents if _is_open(a) and a.id not in request.blocked_agents]
+        if not agents:
+            return Reason(WaitCode.NO_AGENTS, f"{need}; the pool has no agent yet; start one")
+        if usable and any(a.aux_limit for a in usable):
+            limit = max(a.aux_limit for a in usable)
+            sentence = (
+                f"{need}; every agent runs as many such containers as it may (at most {limit})"
+            )
+            return Reason(WaitCode.AUX_LIMIT, f"{sentence}; it starts when one of them ends")
+        if usable:
+            sentence = f"{need}; no agent of the pool takes such containers; choose another pool"
+            return Reason(WaitCode.AUX_LIMIT, sentence)
+        if any(_is_open(a) for a in agents):
+            return _only_blocked(request, need)
+        return _closed(list(agents), need)
+
+    def _over_limit(self, job_id: str) -> Reason:
+        limit, held = self._limits.limit(job_id), self._limits.held[job_id]
+        sentence = f"its job may hold {_count(limit or 0, 'slot')} (max_slots) and holds {held}"
+        return Reason(WaitCode.MAX_SLOTS, f"{sentence}; it starts when one of its trials ends")
+
+    def _share_used(self, job_id: str, offered: int) -> Reason:
+        sentence = f"its job's fair share is {_count(offered, 'slot')} and it holds {self._limits.held[job_id]}"
+        return Reason(
+            WaitCode.FAIR_SHARE, f"{sentence}; it starts when the share grows or a trial ends"
+        )
+
+
+def _is_open(agent: Agent) -> bool:
+    return agent.enabled and not agent.draining
+
+
+def _sizes_of(agents: Iterable[Agent]) -> Counter[int]:
+    return Counter(a.slots for a in agents if a.slots)
+
+
+def _behind(blocker: Request, priority: int) -> Reason:
+    need = _count(blocker.slots, "slot") if blocker.slots else "an agent"
+    sentence = f"priority {priority} goes first: {blocker.allocation_id} waits for {need}"
+    way_out = "a smaller priority number moves it ahead"
+    return Reason(WaitCode.BEHIND_HIGHER_PRIORITY, f"{sentence}; {way_out}")
+
+
+def _leaving(agent_ids: tuple[str, ...]) -> Reason:
+    sentence = f"is next on {_names(agent_ids)}; it starts when allocations that were asked to leave have left"
+    return Reason(WaitCode.WAITING_FOR_PREEMPTION, sentence)
+
+
+def _only_blocked(request: Request, need: str) -> Reason:
+    names = _names(sorted(request.blocked_agents))
+    sentence = f"{need}; all agents that could hold it are excluded after failures ({names})"
+    return Reason(
+        WaitCode.BLOCKED_NODES, f"{sentence}; add an agent, or start it again as a new experiment"
+    )
+
+
+def _closed(agents: list[Agent], need: str) -> Reason:
+    largest = max(agents, key=lambda a: (a.slots, a.id))
+    names = _names(sorted(a.id for a in agents))
+    sentence = f"{need}; the agents that could hold it are disabled or draining ({names})"
+    return Reason(
+        WaitCode.AGENT_DRAINING, f"{sentence}; `det agent enable {largest.id}` lets it start"
+    )
+
+
+def _names(names: Iterable[str]) -> str:
+    shown = list(names)
+    more = len(shown) - _NAMES_SHOWN
+    return ", ".join(shown[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"

@@ -1,0 +1,134 @@
+"""Pools in one line: agents, jobs, requests and running allocations with the defaults that do not matter."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+from det_controlplane.core.schedule import (
+    Agent,
+    Job,
+    Placement,
+    PoolSettings,
+    PoolSnapshot,
+    Request,
+    Running,
+    SchedulePlan,
+    decide,
+)
+
+NOW = 1_000.0
+
+
+def agent(id: str, slots: int, used: int = 0, **more: Any) -> Agent:
+    return replace(Agent(id, slots, used), **more)
+
+
+def agents(*slots: int) -> tuple[Agent, ...]:
+    return tuple(Agent(f"a{n}", size) for n, size in enumerate(slots, start=1))
+
+
+def job(
+    id: str,
+    priority: int | None = None,
+    *,
+    position: Decimal | int = 0,
+    weight: float = 1,
+    max_slots: int | None = None,
+) -> Job:
+    return Job(id, priority, weight, position, max_slots, float(position))
+
+
+def request(id: str, slots: int, job_id: str | None = None, **more: Any) -> Request:
+    made = Request(id, job_id or id, slots, 0.0)
+    return replace(made, **more)
+
+
+def running(id: str, job_id: str | None = None, /, **on: int) -> Running:
+    """`running("t1", a1=4)`: 4 slots of agent a1."""
+    seats = tuple(Placement(agent_id, slots) for agent_id, slots in on.items())
+    return Running(id, job_id or id, sum(on.values()), seats, True, False, 0.0)
+
+
+def pool(
+    agents: Iterable[Agent],
+    *,
+    pending: Iterable[Request] = (),
+    running: Iterable[Running] = (),
+    jobs: Iterable[Job] | None = None,
+    max_slots_per_launch: int | None = None,
+    **settings: Any,
+) -> PoolSnapshot:
+    """Agents are given empty; what runs is added to them. Jobs not given have the default priority."""
+    pending, running, named = tuple(pending), tuple(running), tuple(jobs or ())
+    known = {j.id for j in named}
+    asking = [*(r.job_id for r in running), *(r.job_id for r in pending)]
+    missing = dict.fromkeys(id for id in asking if id not in known)
+    return PoolSnapshot(
+        PoolSettings(**settings),
+        tuple(_loaded(a, running) for a in agents),
+        pending,
+        running,
+        (*named, *(job(id, position=n) for n, id in enumerate(missing, start=1))),
+        max_slots_per_launch,
+    )
+
+
+def starts(plan: SchedulePlan) -> dict[str, dict[str, int]]:
+    return {s.allocation_id: {p.agent_id: p.slots for p in s.placements} for s in plan.start}
+
+
+def started(snapshot: PoolSnapshot) -> set[str]:
+    return {s.allocation_id for s in decide(snapshot, NOW).start}
+
+
+def preempted(snapshot: PoolSnapshot) -> list[str]:
+    return [p.allocation_id for p in decide(snapshot, NOW).preempt]
+
+
+def apply(snapshot: PoolSnapshot, plan: SchedulePlan) -> PoolSnapshot:
+    """The pool after the plan took effect and before anything else happened."""
+    requests = {r.allocation_id: r for r in snapshot.pending}
+    leaving = {p.allocation_id for p in plan.preempt}
+    new = [_began(requests[s.allocation_id], s.placements) for s in plan.start]
+    kept = [
+        replace(r, releasing=True) if r.allocation_id in leaving else r for r in snapshot.running
+    ]
+    gone = {s.allocation_id for s in plan.start}
+    return replace(
+        snapshot,
+        agents=tuple(_loaded(a, new) for a in snapshot.agents),
+        pending=tuple(r for r in snapshot.pending if r.allocation_id not in gone),
+        running=(*kept, *new),
+    )
+
+
+def end(snapshot: PoolSnapshot, *ids: str) -> PoolSnapshot:
+    """The pool after these running allocations have exited."""
+    ended = [r for r in snapshot.running if r.allocation_id in ids]
+    return replace(
+        snapshot,
+        agents=tuple(_loaded(a, ended, sign=-1) for a in snapshot.agents),
+        running=tuple(r for r in snapshot.running if r.allocation_id not in ids),
+    )
+
+
+def _began(request: Request, placements: tuple[Placement, ...]) -> Running:
+    return Running(
+        request.allocation_id,
+        request.job_id,
+        request.slots,
+        placements,
+        request.preemptible,
+        False,
+        request.requested_at,
+    )
+
+
+def _loaded(agent: Agent, running: Iterable[Running], *, sign: int = 1) -> Agent:
+    seats = [p.slots for r in running for p in r.placements if p.agent_id == agent.id]
+    return replace(
+        agent,
+        used=agent.used + sign * sum(seats),
+        aux_used=agent.aux_used + sign * sum(slots == 0 for slots in seats),
+    )
