@@ -1,0 +1,3 @@
+"""The `det` command line."""
+
+__version__ = "0.38.1"

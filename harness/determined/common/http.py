@@ -76,7 +76,7 @@ def encode_query(params: Optional[Mapping[str, QueryValue]]) -> str:
 
 
 class Session:
-    """Keep-alive connections to one server, one per thread; broken ones and 502/503/504 are retried."""
+    """Keep-alive connections to one server, one per thread, with retries where they can help."""
 
     def __init__(
         self,

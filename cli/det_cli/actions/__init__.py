@@ -1,0 +1,1 @@
+"""What the commands do; a module is imported when its command runs."""

@@ -1,0 +1,69 @@
+"""Agents of the cluster."""
+
+import argparse
+from typing import Any
+
+from determined.common.http import Session
+
+from det_cli.connection import V1, connect
+from det_cli.errors import UsageError
+from det_cli.render import Column, say, show
+from det_cli.times import local
+
+_COLUMNS: tuple[Column, ...] = (
+    ("Agent ID", lambda a: a["id"]),
+    ("Version", lambda a: a["version"]),
+    ("Registered Time", lambda a: a["registered_time"]),
+    ("Slots", lambda a: a["num_slots"]),
+    ("Containers", lambda a: a["num_containers"]),
+    ("Resource Pool", lambda a: a["resource_pools"]),
+    ("Enabled", lambda a: a["enabled"]),
+    ("Draining", lambda a: a["draining"]),
+    ("Addresses", lambda a: a["addresses"]),
+)
+
+
+def _row(agent: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": agent["id"],
+        "version": agent.get("version"),
+        "registered_time": local(agent.get("registeredTime")),
+        "num_slots": len(agent.get("slots") or {}),
+        "num_containers": len(agent.get("containers") or {}),
+        "resource_pools": ", ".join(agent.get("resourcePools") or []),
+        "enabled": agent.get("enabled", True),
+        "draining": agent.get("draining", False),
+        "addresses": ", ".join(agent.get("addresses") or []),
+    }
+
+
+def list_(args: argparse.Namespace) -> None:
+    agents = connect(args).get(V1 + "/agents")["agents"]
+    show(args, _COLUMNS, [_row(a) for a in agents])
+
+
+def enable(args: argparse.Namespace) -> None:
+    session = connect(args)
+    for id in _chosen(session, args):
+        session.post(f"{V1}/agents/{id}/enable")
+        say(f"Enabled agent {id}.")
+
+
+def disable(args: argparse.Namespace) -> None:
+    session = connect(args)
+    changed = []
+    for id in _chosen(session, args):
+        body = {"agentId": id, "drain": args.drain}
+        answer = session.post(f"{V1}/agents/{id}/disable", body) or {}
+        changed.append(answer.get("agent"))
+        say(f"{'Draining' if args.drain else 'Disabled'} agent {id}.")
+    if args.format:
+        show(args, _COLUMNS, [_row(a) for a in changed if a])
+
+
+def _chosen(session: Session, args: argparse.Namespace) -> list[str]:
+    if bool(args.agent_id) == args.all:
+        raise UsageError("name one agent, or give --all", "`det agent list` shows them")
+    if args.agent_id:
+        return [args.agent_id]
+    return [a["id"] for a in session.get(V1 + "/agents")["agents"]]

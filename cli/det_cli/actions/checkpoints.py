@@ -1,0 +1,58 @@
+"""Describing and deleting checkpoints."""
+
+import argparse
+
+from det_cli import prompts
+from det_cli.actions.experiments import CHECKPOINTS
+from det_cli.connection import V1, connect, pages
+from det_cli.errors import UsageError
+from det_cli.render import Column, show
+from det_cli.times import local
+
+COLUMNS: tuple[Column, ...] = (
+    ("Experiment ID", lambda c: c["training"].get("experimentId")),
+    ("Trial ID", lambda c: c["training"].get("trialId")),
+    ("Steps Completed", lambda c: (c.get("metadata") or {}).get("steps_completed")),
+    ("Report Time", lambda c: local(c.get("reportTime"))),
+    ("Checkpoint UUID", lambda c: c["uuid"]),
+    ("Validation Metrics", lambda c: c["training"].get("validationMetrics")),
+    ("Metadata", lambda c: c.get("metadata")),
+)
+
+
+def describe(args: argparse.Namespace) -> None:
+    found = connect(args).get(f"{V1}/checkpoints/{args.uuid}")["checkpoint"]
+    show(args, COLUMNS, [found], found)
+
+
+def list_(args: argparse.Namespace) -> None:
+    if (args.experiment_id is None) == (args.trial_id is None):
+        raise UsageError("whose checkpoints?", "give --experiment-id N or --trial-id N")
+    kind, id = "experiments", args.experiment_id
+    if id is None:
+        kind, id = "trials", args.trial_id
+    show(args, CHECKPOINTS, pages(connect(args), f"/{kind}/{id}/checkpoints", "checkpoints"))
+
+
+def delete(args: argparse.Namespace) -> None:
+    uuids = _uuids(args)
+    prompts.confirm(f"Delete {', '.join(uuids)} and all their files?", yes=args.yes)
+    connect(args).delete(V1 + "/checkpoints", {"checkpointUuids": uuids})
+    print(f"Deletion of checkpoints {', '.join(uuids)} is in progress")
+
+
+def remove(args: argparse.Namespace) -> None:
+    uuids = _uuids(args)
+    globs = args.glob or ["**/*"]
+    question = f"Remove {', '.join(globs)} from {', '.join(uuids)}?"
+    prompts.confirm(question, yes=args.yes)
+    body = {"checkpointUuids": uuids, "checkpointGlobs": globs}
+    connect(args).post(V1 + "/checkpoints/rm", body)
+    print(f"Removal of files from checkpoints {', '.join(uuids)} is in progress")
+
+
+def _uuids(args: argparse.Namespace) -> list[str]:
+    uuids = [part.strip() for part in args.checkpoints_uuids.split(",") if part.strip()]
+    if not uuids:
+        raise UsageError("no checkpoint is named", "give their ids, separated by commas")
+    return uuids

@@ -1,0 +1,16 @@
+"""Clusters on this machine: the control plane is imported only here."""
+
+import argparse
+
+from det_cli.errors import CommandError
+
+
+def run(args: argparse.Namespace) -> int:
+    try:
+        from det_controlplane.entry import local
+    except ModuleNotFoundError as e:
+        raise CommandError(
+            f"this installation cannot run a cluster: {e}",
+            "install the whole of determined-serverless: `pip install determined-serverless`",
+        ) from e
+    return int(local.main(args.action, args))

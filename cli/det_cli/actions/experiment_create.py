@@ -1,0 +1,154 @@
+"""Submitting experiments, and following them to their end."""
+
+import argparse
+import sys
+import time
+from typing import Any
+
+from determined.common.context import collect
+from determined.common.http import Session
+
+from det_cli import config_file, context_upload, log_stream
+from det_cli.actions.experiments import TERMINAL, wait_for
+from det_cli.actions.logs import print_line, trial_ended
+from det_cli.connection import V1, connect
+from det_cli.errors import INTERRUPTED, OK, UsageError
+from det_cli.render import print_yaml, say
+
+_POLL_S = 0.5
+
+
+def create(args: argparse.Namespace) -> int:
+    text = config_file.read(args.config_file, args.config)
+    if args.local:
+        return _run_here(args, text)
+    context = collect(args.model_def, args.include)
+    session = connect(args)
+    body: dict[str, Any] = {"config": text, "activate": not args.paused}
+    if args.template:
+        body["template"] = args.template
+    if args.project_id is not None:
+        body["projectId"] = args.project_id
+    if args.dry_run:
+        checked = {**body, "validateOnly": True, "activate": False}
+        answer = session.post(V1 + "/experiments", {**checked, "modelDefinition": []})
+        print_yaml(answer["config"])
+        say("The configuration is valid. Nothing was created.")
+        return OK
+    if args.test_mode:
+        body["config"] = _tiny(session, body)
+    answer = session.post(V1 + "/experiments", {**body, **context_upload.send(session, context)})
+    return _created(session, args, answer)
+
+
+def _created(session: Session, args: argparse.Namespace, answer: dict[str, Any]) -> int:
+    id = int(answer["experiment"]["id"])
+    print(f"Created experiment {id}", flush=True)
+    for warning in answer.get("warnings") or []:
+        if warning == "LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED":
+            say("It asks for more slots than the pool has now, and waits until they exist.")
+    if args.follow_first_trial:
+        return _follow(session, id)
+    return _watch_test(session, id) if args.test_mode else OK
+
+
+def continue_(args: argparse.Namespace) -> int:
+    session = connect(args)
+    text = config_file.read(args.config_file) if args.config_file else ""
+    body = {"id": args.experiment_id, "overrideConfig": config_file.changed(text, args.config)}
+    session.post(V1 + "/experiments/continue", body)
+    print(f"Continued experiment {args.experiment_id}", flush=True)
+    return _follow(session, args.experiment_id) if args.follow_first_trial else OK
+
+
+def _follow(session: Session, id: int) -> int:
+    """The first trial's log, then the rest in silence; Ctrl-C leaves the experiment alone."""
+    try:
+        trial = _first_trial(session, id)
+        if trial is not None:
+            for line in log_stream.follow(
+                session, f"/trials/{trial}", {}, trial_ended(session, trial)
+            ):
+                print_line(line)
+                sys.stdout.flush()
+        return wait_for(session, id, 1.0)
+    except KeyboardInterrupt:
+        say(
+            f"\nStopped following. Experiment {id} goes on:"
+            f" `det experiment logs -f {id}` follows it again, `det experiment kill {id}` stops it."
+        )
+        return INTERRUPTED
+
+
+def _first_trial(session: Session, id: int) -> "int | None":
+    """Wait until there is one, telling what the experiment does meanwhile; None if it ended without."""
+    seen = ""
+    while True:
+        trials = session.get(f"{V1}/experiments/{id}/trials", {"limit": 1})["trials"]
+        if trials:
+            say(f"Following trial {trials[0]['id']} of experiment {id}.")
+            return int(trials[0]["id"])
+        state = session.get(f"{V1}/experiments/{id}")["experiment"]["state"]
+        if state in TERMINAL:
+            return None
+        if state != seen:
+            seen = state
+            say(f"Waiting for the first trial: the experiment is {state.removeprefix('STATE_')}.")
+        time.sleep(_POLL_S)
+
+
+def _tiny(session: Session, body: dict[str, Any]) -> str:
+    """The user's configuration, checked as it is, then cut down to one batch."""
+    checked = {**body, "validateOnly": True, "activate": False, "modelDefinition": []}
+    resolved = session.post(V1 + "/experiments", checked)["config"]
+    metric = (resolved.get("searcher") or {}).get("metric", "loss")
+    smaller = str((resolved.get("searcher") or {}).get("smaller_is_better", True)).lower()
+    searcher = (
+        f"{{name: single, metric: {metric}, smaller_is_better: {smaller},"
+        " max_length: {batches: 1}}"
+    )
+    changes = [
+        f"searcher={searcher}",
+        "scheduling_unit=1",
+        "min_validation_period={batches: 1}",
+        "max_restarts=0",
+        "checkpoint_storage.save_experiment_best=0",
+        "checkpoint_storage.save_trial_best=0",
+        "checkpoint_storage.save_trial_latest=0",
+    ]
+    return config_file.changed(body["config"], changes)
+
+
+def _watch_test(session: Session, id: int) -> int:
+    """Tell the phases of the tiny experiment, archive it, and judge it."""
+    names = {
+        "training": "Training one batch",
+        "validating": "Validating",
+        "checkpointing": "Saving a checkpoint",
+    }
+    told = set()
+    while True:
+        trials = session.get(f"{V1}/experiments/{id}/trials", {"limit": 1})["trials"]
+        phase = trials[0].get("runnerState") if trials else None
+        if phase in names and phase not in told:
+            told.add(phase)
+            say(f"{names[phase]} …")
+        state = session.get(f"{V1}/experiments/{id}")["experiment"]["state"]
+        if state in TERMINAL:
+            break
+        time.sleep(_POLL_S)
+    code = wait_for(session, id, _POLL_S)
+    if code == OK:
+        session.post(f"{V1}/experiments/{id}/archive")
+        say("The test passed: the model trains, validates and saves a checkpoint.")
+    else:
+        say(f"The test failed; `det experiment logs {id}` shows why.")
+    return code
+
+
+def _run_here(args: argparse.Namespace, text: str) -> int:
+    if not args.test_mode:
+        raise UsageError("--local runs a test here and needs --test-mode", "add --test-mode")
+    from det_cli.local_test import run
+
+    return run(text, args.model_def or ".")

@@ -1,0 +1,136 @@
+"""Experiments with their trials and workloads, as tables or as data."""
+
+import argparse
+import csv
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from determined.common.http import Session
+
+from det_cli.connection import V1, connect, pages
+from det_cli.errors import UsageError
+from det_cli.render import Column, cell, percent, print_json, print_rows, print_yaml, state_text
+from det_cli.times import local
+
+_EXPERIMENT: tuple[Column, ...] = (
+    ("Experiment ID", lambda e: e["id"]),
+    ("State", lambda e: state_text(e["state"])),
+    ("Progress", lambda e: percent(e.get("progress"))),
+    ("Started", lambda e: local(e.get("startTime"))),
+    ("Ended", lambda e: local(e.get("endTime"))),
+    ("Name", lambda e: e["name"]),
+    ("Description", lambda e: e.get("description")),
+    ("Archived", lambda e: e["archived"]),
+    ("Resource Pool", lambda e: e.get("resourcePool")),
+    ("Labels", lambda e: ", ".join(sorted(e.get("labels") or []))),
+)
+_TRIAL: tuple[Column, ...] = (
+    ("Trial ID", lambda t: t["id"]),
+    ("Experiment ID", lambda t: t["experimentId"]),
+    ("State", lambda t: state_text(t["state"])),
+    ("Started", lambda t: local(t.get("startTime"))),
+    ("Ended", lambda t: local(t.get("endTime"))),
+    ("H-Params", lambda t: t["hparams"]),
+)
+
+
+def describe(args: argparse.Namespace) -> None:
+    session = connect(args)
+    ids = _ids(args.experiment_ids)
+    answers = [session.get(f"{V1}/experiments/{id}") for id in ids]
+    if args.format in ("json", "yaml"):
+        (print_json if args.format == "json" else print_yaml)(answers)
+        return
+    trials = [t for id in ids for t in pages(session, f"/experiments/{id}/trials", "trials")]
+    rows = [row for t in trials for row in workload_rows(session, t["id"], args.metrics)]
+    columns = _workload_columns(rows) if args.metrics else _WORKLOAD
+    experiments = [a["experiment"] for a in answers]
+    _table(args, "Experiment", "experiments", _EXPERIMENT, experiments)
+    _table(args, "\nTrials", "trials", _TRIAL, trials)
+    _table(args, "\nWorkloads", "workloads", columns, rows)
+
+
+def _ids(words: Iterable[str]) -> list[int]:
+    try:
+        return [int(part) for word in words for part in word.split(",") if part]
+    except ValueError as e:
+        raise UsageError(f"'{' '.join(words)}' is not a list of experiment numbers") from e
+
+
+def _table(
+    args: argparse.Namespace, title: str, name: str, columns: Sequence[Column], items: list[Any]
+) -> None:
+    header = [name for name, _ in columns]
+    rows = [[get(item) for _, get in columns] for item in items]
+    if not args.outdir:
+        print(f"{title}:")
+        print_rows(header, rows, as_csv=args.format == "csv")
+        return
+    os.makedirs(args.outdir, exist_ok=True)
+    path = os.path.join(args.outdir, f"{name}.csv")
+    with open(path, "w", newline="", encoding="utf-8") as f:
+        writer = csv.writer(f, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows([[cell(v) for v in row] for row in rows])
+    print(path)
+
+
+_WORKLOAD: tuple[Column, ...] = (
+    ("Trial ID", lambda r: r["trial"]),
+    ("# of Batches", lambda r: r["batches"]),
+    ("State", lambda r: _of(r, "training", "state")),
+    ("Report Time", lambda r: local(_report_time(r))),
+    ("Checkpoint State", lambda r: _of(r, "checkpoint", "state")),
+    ("Checkpoint Report Time", lambda r: local(_of(r, "checkpoint", "endTime"))),
+    ("Validation State", lambda r: _of(r, "validation", "state")),
+    ("Validation Report Time", lambda r: local(_of(r, "validation", "endTime"))),
+)
+
+
+def _workload_columns(rows: list[dict[str, Any]]) -> tuple[Column, ...]:
+    """With one column for each metric that any workload reported."""
+    columns = list(_WORKLOAD)
+    for kind, title, at in (("training", "Training Metric", 4), ("validation", "Validation", None)):
+        names = sorted({n for r in rows for n in metrics_of(r.get(kind))})
+        added = [(f"{title}: {n}", _metric(kind, n)) for n in names]
+        columns[at or len(columns) : at or len(columns)] = added
+    return tuple(columns)
+
+
+def _metric(kind: str, name: str) -> Any:
+    return lambda row: metrics_of(row.get(kind)).get(name)
+
+
+def metrics_of(workload: "dict[str, Any] | None") -> dict[str, Any]:
+    found = ((workload or {}).get("metrics") or {}).get("avgMetrics") or {}
+    return found if isinstance(found, dict) else {}
+
+
+def _of(row: dict[str, Any], kind: str, field: str) -> Any:
+    workload = row.get(kind)
+    if workload is None:
+        return ""
+    if field != "state":
+        return workload.get(field)
+    default = "STATE_COMPLETED" if workload.get("endTime") else ""
+    return state_text(workload.get("state") or default)
+
+
+def _report_time(row: dict[str, Any]) -> Any:
+    kinds = (row.get(kind) for kind in ("training", "validation", "checkpoint"))
+    return next((w.get("endTime") for w in kinds if w), None)
+
+
+def workload_rows(session: Session, trial_id: int, batch_metrics: bool) -> list[dict[str, Any]]:
+    """One row for each number of batches: training, validation and checkpoint side by side."""
+    params = {"includeBatchMetrics": batch_metrics, "orderBy": "ORDER_BY_ASC"}
+    rows: dict[int, dict[str, Any]] = {}
+    path = f"/trials/{trial_id}/workloads"
+    for item in pages(session, path, "workloads", params, limit=500):
+        for kind in ("training", "validation", "checkpoint"):
+            workload = item.get(kind)
+            if workload:
+                total = int(workload["totalBatches"])
+                rows.setdefault(total, {"trial": trial_id, "batches": total})[kind] = workload
+    return [rows[total] for total in sorted(rows)]

@@ -1,0 +1,119 @@
+"""Changing what can be changed of an experiment or a trial."""
+
+import argparse
+from typing import Any
+
+from determined.common.http import Session
+
+from det_cli import prompts
+from det_cli.connection import V1, connect, pages
+from det_cli.errors import MissingError, UsageError
+from det_cli.render import Column, say, show
+
+_RESOURCES = ("maxSlots", "priority", "weight")
+_FOREVER = -1
+_DOOMED: tuple[Column, ...] = (
+    ("Trial ID", lambda c: c.get("TrialID")),
+    ("# of Batches", lambda c: c.get("StepsCompleted")),
+    ("State", lambda c: c.get("State")),
+    ("Validation Metrics", lambda c: c.get("ValidationMetrics")),
+    ("UUID", lambda c: c.get("UUID")),
+)
+
+
+def set_field(args: argparse.Namespace) -> None:
+    value = _max_slots(args.value) if args.field == "maxSlots" else args.value
+    change: dict[str, Any] = {args.field: value}
+    if args.field in _RESOURCES:
+        change = {"resources": change}
+    path = f"{V1}/experiments/{args.experiment_id}"
+    connect(args).patch(path, {"id": args.experiment_id, **change})
+    name = args.command_path.rpartition(" ")[2].replace("-", "_")
+    print(f"Set `{name}` of experiment {args.experiment_id} to {value}")
+
+
+def _max_slots(text: str) -> "int | None":
+    if text == "none":
+        return None
+    if not text.isdigit():
+        raise UsageError(f"'{text}' is neither a number of slots nor `none`")
+    return int(text)
+
+
+def add_label(args: argparse.Namespace) -> None:
+    connect(args).put(f"{V1}/experiments/{args.experiment_id}/labels/{_quoted(args.label)}")
+    print(f"Added label '{args.label}' to experiment {args.experiment_id}")
+
+
+def remove_label(args: argparse.Namespace) -> None:
+    connect(args).delete(f"{V1}/experiments/{args.experiment_id}/labels/{_quoted(args.label)}")
+    print(f"Removed label '{args.label}' from experiment {args.experiment_id}")
+
+
+def _quoted(text: str) -> str:
+    from urllib.parse import quote
+
+    return quote(text, safe="")
+
+
+def move(args: argparse.Namespace) -> None:
+    session = connect(args)
+    project = project_of(session, args.workspace_name, args.project_name)
+    body = {"destinationProjectId": project["id"], "experimentId": args.experiment_id}
+    session.post(f"{V1}/experiments/{args.experiment_id}/move", body)
+    print(f"Moved experiment {args.experiment_id} to '{args.project_name}'")
+
+
+def workspace_of(session: Session, name: str) -> dict[str, Any]:
+    spaces = pages(session, "/workspaces", "workspaces", {"nameCaseSensitive": name})
+    found = next((w for w in spaces if w["name"] == name), None)
+    if found is None:
+        raise MissingError(
+            f"there is no workspace '{name}'", "`det workspace list` shows what there is"
+        )
+    return dict(found)
+
+
+def project_of(session: Session, workspace: str, name: str) -> dict[str, Any]:
+    space = workspace_of(session, workspace)
+    projects = pages(session, f"/workspaces/{space['id']}/projects", "projects", {"name": name})
+    found = next((p for p in projects if p["name"] == name), None)
+    if found is None:
+        raise MissingError(
+            f"workspace '{workspace}' has no project '{name}'",
+            f"`det project list {workspace}` shows what there is",
+        )
+    return dict(found)
+
+
+def set_gc_policy(args: argparse.Namespace) -> None:
+    session, id = connect(args), args.experiment_id
+    keep = {
+        "save_experiment_best": args.save_experiment_best,
+        "save_trial_best": args.save_trial_best,
+        "save_trial_latest": args.save_trial_latest,
+    }
+    doomed = session.get(f"/experiments/{id}/preview_gc", keep)["checkpoints"] or []
+    if doomed and not args.yes:
+        args.format = "table"
+        show(args, _DOOMED, doomed)
+        prompts.confirm(f"Delete these {len(doomed)} checkpoints?", yes=False)
+    policy = {
+        "saveExperimentBest": args.save_experiment_best,
+        "saveTrialBest": args.save_trial_best,
+        "saveTrialLatest": args.save_trial_latest,
+    }
+    session.patch(f"{V1}/experiments/{id}", {"id": id, "checkpointStorage": policy})
+    print(f"Set GC policy of experiment {id}; {len(doomed)} checkpoints will be deleted")
+
+
+def set_log_retention(args: argparse.Namespace) -> None:
+    if args.days is None and not args.forever:
+        raise UsageError("for how long?", "give --days N or --forever")
+    if args.days is not None and not 0 <= args.days <= 32767:
+        raise UsageError("--days is a number from 0 to 32767")
+    days = _FOREVER if args.forever else args.days
+    id = args.experiment_id if args.kind == "experiment" else args.trial_id
+    path = f"{V1}/{args.kind}s/{id}/retain_logs"
+    connect(args).put(path, {f"{args.kind}Id": id, "numDays": days})
+    say(f"Logs of {args.kind} {id} are kept {'forever' if args.forever else f'{days} days'}.")

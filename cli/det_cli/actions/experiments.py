@@ -1,0 +1,143 @@
+"""Listing and steering experiments."""
+
+import argparse
+import base64
+import os
+import sys
+import time
+from typing import Any
+
+from determined.common.http import Session
+
+from det_cli import prompts
+from det_cli.connection import V1, connect, paged, pages
+from det_cli.errors import FAILED, OK
+from det_cli.render import percent, print_object, say, show, size_text, state_text
+from det_cli.times import local
+
+TERMINAL = ("STATE_COMPLETED", "STATE_CANCELED", "STATE_ERROR", "STATE_DELETED")
+
+_LIST = (
+    ("ID", lambda e: e["id"]),
+    ("Owner", lambda e: e["username"]),
+    ("Name", lambda e: e["name"]),
+    ("Parent ID", lambda e: e.get("forkedFrom")),
+    ("State", lambda e: state_text(e["state"])),
+    ("Progress", lambda e: percent(e.get("progress"))),
+    ("Started", lambda e: local(e.get("startTime"))),
+    ("Ended", lambda e: local(e.get("endTime"))),
+    ("Resource Pool", lambda e: e.get("resourcePool")),
+)
+_PROJECT = (
+    ("Workspace", lambda e: e.get("workspaceName")),
+    ("Project", lambda e: e.get("projectName")),
+)
+_ARCHIVED = (("Archived", lambda e: e["archived"]),)
+_TRIALS = (
+    ("Trial ID", lambda t: t["id"]),
+    ("State", lambda t: state_text(t["state"])),
+    ("H-Params", lambda t: t["hparams"]),
+    ("Started", lambda t: local(t.get("startTime"))),
+    ("Ended", lambda t: local(t.get("endTime"))),
+    ("# of Batches", lambda t: t["totalBatchesProcessed"]),
+)
+CHECKPOINTS = (
+    ("Trial ID", lambda c: c["training"].get("trialId")),
+    ("# of Batches", lambda c: (c.get("metadata") or {}).get("steps_completed")),
+    ("State", lambda c: state_text(c["state"])),
+    ("Validation Metric", lambda c: c["training"].get("searcherMetric")),
+    ("UUID", lambda c: c["uuid"]),
+    ("Resources", lambda c: "\n".join(sorted(c["resources"]))),
+    ("Size", lambda c: size_text(sum(map(int, c["resources"].values())))),
+)
+
+
+def list_(args: argparse.Namespace) -> None:
+    session = connect(args)
+    filters: dict[str, Any] = {"sortBy": "SORT_BY_ID", "orderBy": "ORDER_BY_ASC"}
+    if not args.all:
+        user = session.username or session.get(V1 + "/me")["user"]["username"]
+        filters.update(users=user, archived=False)
+    rows = paged(session, args, "/experiments", "experiments", **filters)
+    columns = _LIST + (_PROJECT if args.show_project else ()) + (_ARCHIVED if args.all else ())
+    show(args, columns, rows)
+
+
+def change_state(args: argparse.Namespace) -> None:
+    connect(args).post(f"{V1}/experiments/{args.experiment_id}/{args.verb}")
+    print(f"{args.done} experiment {args.experiment_id}")
+
+
+def config(args: argparse.Namespace) -> None:
+    answer = connect(args).get(f"{V1}/experiments/{args.experiment_id}")
+    print_object(args, answer["experiment"].get("config") or answer["config"])
+
+
+def list_trials(args: argparse.Namespace) -> None:
+    path = f"/experiments/{args.experiment_id}/trials"
+    show(args, _TRIALS, paged(connect(args), args, path, "trials"))
+
+
+def list_checkpoints(args: argparse.Namespace) -> None:
+    path = f"/experiments/{args.experiment_id}/checkpoints"
+    session = connect(args)
+    if args.best is None:
+        rows = list(pages(session, path, "checkpoints"))
+    else:
+        rows = best_checkpoints(session, args.experiment_id, args.best)
+    show(args, CHECKPOINTS, rows)
+
+
+def best_checkpoints(session: Session, experiment_id: int, count: int) -> list[dict[str, Any]]:
+    """By the searcher's metric, in the direction of the experiment's configuration."""
+    config = session.get(f"{V1}/experiments/{experiment_id}")["experiment"].get("config") or {}
+    smaller = (config.get("searcher") or {}).get("smaller_is_better", True)
+    params = {
+        "sortByAttr": "SORT_BY_SEARCHER_METRIC",
+        "orderBy": "ORDER_BY_ASC" if smaller else "ORDER_BY_DESC",
+        "states": "STATE_COMPLETED",
+    }
+    path = f"/experiments/{experiment_id}/checkpoints"
+    found = pages(session, path, "checkpoints", params, limit=count, one_page=True)
+    return list(found)[:count]
+
+
+def delete(args: argparse.Namespace) -> None:
+    session = connect(args)
+    question = f"Delete experiment {args.experiment_id}, its checkpoints and its logs?"
+    prompts.confirm(question, yes=args.yes)
+    session.delete(f"{V1}/experiments/{args.experiment_id}")
+    print(f"Deletion of experiment {args.experiment_id} is in progress")
+
+
+def delete_tb_files(args: argparse.Namespace) -> None:
+    connect(args).delete(f"{V1}/experiments/{args.experiment_id}/tensorboard-files")
+    print(f"Deletion of TensorBoard files of experiment {args.experiment_id} is in progress")
+
+
+def download_model_def(args: argparse.Namespace) -> None:
+    answer = connect(args).get(f"{V1}/experiments/{args.experiment_id}/model_def")
+    os.makedirs(args.output_dir, exist_ok=True)
+    name = f"experiment_{args.experiment_id}_model_def.tgz"
+    path = os.path.join(args.output_dir, name)
+    with open(path, "wb") as f:
+        f.write(base64.b64decode(answer["b64Tgz"]))
+    print(path)
+
+
+def wait(args: argparse.Namespace) -> int:
+    return wait_for(connect(args), args.experiment_id, args.polling_interval)
+
+
+def wait_for(session: Session, experiment_id: int, interval_s: float) -> int:
+    """Watch until the end, with a remark at each change; 0 only for COMPLETED."""
+    seen = ""
+    while True:
+        found = session.get(f"{V1}/experiments/{experiment_id}")["experiment"]
+        if found["state"] != seen:
+            seen = found["state"]
+            say(f"Experiment {experiment_id} is {state_text(seen)}.")
+        if seen in TERMINAL:
+            return OK if seen == "STATE_COMPLETED" else FAILED
+        sys.stdout.flush()
+        time.sleep(interval_s)

@@ -1,0 +1,102 @@
+"""The queue."""
+
+import argparse
+from typing import Any
+
+from determined.common.http import Session
+
+from det_cli.connection import V1, connect, paged, pages
+from det_cli.errors import MissingError, UsageError
+from det_cli.render import Column, say, show
+from det_cli.times import local
+
+_FIELDS = {
+    "priority": "priority",
+    "weight": "weight",
+    "resource-pool": "resourcePool",
+    "ahead-of": "aheadOf",
+    "behind-of": "behindOf",
+}
+
+
+def list_(args: argparse.Namespace) -> None:
+    session = connect(args)
+    pool = _pool(session, args.resource_pool)
+    order = "ORDER_BY_DESC" if args.reverse else "ORDER_BY_ASC"
+    filters = {"resourcePool": pool["name"], "orderBy": order}
+    found = paged(session, args, "/job-queues-v2", "jobs", **filters)
+    jobs = [j.get("full") or j["limited"] for j in found]
+    show(args, _columns(pool["schedulerType"]), jobs, {"jobs": jobs})
+
+
+def _pool(session: Session, name: "str | None") -> dict[str, Any]:
+    pools = list(pages(session, "/resource-pools", "resourcePools"))
+    for pool in pools:
+        if pool["name"] == name or (name is None and pool["defaultComputePool"]):
+            return dict(pool)
+    known = ", ".join(p["name"] for p in pools) or "none"
+    wanted = f"resource pool '{name}'" if name else "a default resource pool"
+    raise MissingError(f"there is no {wanted}", f"the pools are: {known}")
+
+
+def _columns(scheduler: str) -> tuple[Column, ...]:
+    fair = scheduler == "SCHEDULER_TYPE_FAIR_SHARE"
+    weight: Column = ("Weight", lambda j: j.get("weight"))
+    priority: Column = ("Priority", lambda j: j.get("priority"))
+    return (
+        ("#", lambda j: _ahead(j)),
+        ("ID", lambda j: j["jobId"]),
+        ("Type", lambda j: j["type"]),
+        ("Job Name", lambda j: f"{j.get('name', '')} ({j['entityId']})" if "entityId" in j else ""),
+        weight if fair else priority,
+        ("Submitted", lambda j: local(j.get("submissionTime"))),
+        ("Slots (acquired/needed)", lambda j: f"{j['allocatedSlots']}/{j['requestedSlots']}"),
+        ("State", lambda j: (j.get("summary") or {}).get("state")),
+        ("User", lambda j: j.get("username")),
+    )
+
+
+def _ahead(job: dict[str, Any]) -> Any:
+    ahead = (job.get("summary") or {}).get("jobsAhead", -1)
+    return ahead if ahead > -1 else "N/A"
+
+
+def update(args: argparse.Namespace) -> None:
+    values = {name: getattr(args, name.replace("-", "_")) for name in _FIELDS}
+    given = {_FIELDS[name]: value for name, value in values.items() if value is not None}
+    if not given:
+        raise UsageError("nothing to change", "give one of the options; --help lists them")
+    _send(connect(args), {"jobId": args.job_id, **given})
+    say(f"Updated job {args.job_id}.")
+
+
+def update_batch(args: argparse.Namespace) -> None:
+    """All items are read before the first is sent, so that a typing mistake changes nothing."""
+    changes = [_parsed(item) for item in args.operation]
+    session = connect(args)
+    for change in changes:
+        _send(session, change)
+        say(f"Updated job {change['jobId']}.")
+
+
+def _send(session: Session, change: dict[str, Any]) -> None:
+    session.post(V1 + "/job-queues", {"updates": [change]})
+
+
+def _parsed(item: str) -> dict[str, Any]:
+    target, eq, value = item.partition("=")
+    job, dot, operation = target.rpartition(".")
+    if not (eq and dot and job and value):
+        hint = "write JOB_ID.OPERATION=VALUE, such as job1.priority=10"
+        raise UsageError(f"'{item}' is not an update", hint)
+    if operation not in _FIELDS:
+        raise UsageError(f"'{operation}' of '{item}' is not one of {', '.join(_FIELDS)}")
+    return {"jobId": job, _FIELDS[operation]: _value(operation, value, item)}
+
+
+def _value(operation: str, value: str, item: str) -> Any:
+    kinds = {"priority": int, "weight": float}
+    try:
+        return kinds.get(operation, str)(value)
+    except ValueError as e:
+        raise UsageError(f"'{value}' of '{item}' is not a number") from e

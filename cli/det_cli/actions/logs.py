@@ -1,0 +1,103 @@
+"""Printing logs of experiments, trials and tasks."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from determined.common.http import Session
+
+from det_cli import log_stream
+from det_cli.actions.experiments import TERMINAL
+from det_cli.commands.log_options import LEVELS
+from det_cli.connection import V1, connect
+from det_cli.errors import MissingError
+from det_cli.render import say
+
+
+def of_experiment(args: argparse.Namespace) -> None:
+    session = connect(args)
+    path = f"{V1}/experiments/{args.experiment_id}/trials"
+    trials = session.get(path, {"limit": 1, "sortBy": "SORT_BY_ID"})["trials"]
+    if not trials:
+        raise MissingError(
+            f"experiment {args.experiment_id} has no trial yet",
+            f"`det why experiment {args.experiment_id}` tells what it waits for",
+        )
+    _print_trial(session, int(trials[0]["id"]), args)
+
+
+def of_trial(args: argparse.Namespace) -> None:
+    _print_trial(connect(args), args.trial_id, args)
+
+
+def _print_trial(session: Session, trial_id: int, args: argparse.Namespace) -> None:
+    print_lines(session, f"/trials/{trial_id}", args, trial_ended(session, trial_id))
+    again = f"det trial logs -f {trial_id}"
+    say(f"Trial log stream ended. To reopen log stream, run: {again}")
+
+
+def of_task(args: argparse.Namespace) -> None:
+    session = connect(args)
+
+    def ended() -> bool:
+        return bool(session.get(f"{V1}/tasks/{args.task_id}")["task"].get("endTime"))
+
+    print_lines(session, f"/tasks/{args.task_id}", args, ended)
+    again = f"det task logs -f {args.task_id}"
+    say(f"Task log stream ended. To reopen log stream, run: {again}")
+
+
+def trial_ended(session: Session, trial_id: int) -> Callable[[], bool]:
+    return lambda: session.get(f"{V1}/trials/{trial_id}")["trial"]["state"] in TERMINAL
+
+
+def print_lines(
+    session: Session, path: str, args: argparse.Namespace, ended: Callable[[], bool]
+) -> None:
+    filters = _filters(args)
+    show = print_json if args.json else print_line
+    earlier: list[dict[str, Any]] = []
+    if args.tail is not None:
+        earlier = log_stream.tail(session, path, filters, args.tail)
+    elif args.head is not None:
+        earlier = list(log_stream.fetch(session, path, {**filters, "limit": args.head}))
+    for line in earlier:
+        show(line)
+    if args.follow and args.head is None:
+        lines = log_stream.follow(session, path, filters, ended, earlier)
+    elif args.tail is None and args.head is None:
+        lines = log_stream.fetch(session, path, filters)
+    else:
+        return
+    for line in lines:
+        show(line)
+        sys.stdout.flush()
+
+
+def print_line(line: dict[str, Any]) -> None:
+    message = line["message"]
+    print(message, end="" if message.endswith("\n") else "\n")
+
+
+def print_json(line: dict[str, Any]) -> None:
+    print(json.dumps(line, sort_keys=True))
+
+
+def _filters(args: argparse.Namespace) -> log_stream.Filters:
+    """What the server filters by; absent options are left out."""
+    levels = None
+    if args.level in LEVELS:
+        levels = [f"LOG_LEVEL_{name}" for name in LEVELS[LEVELS.index(args.level) :]]
+    return {
+        "allocationIds": getattr(args, "allocation_ids", None),
+        "agentIds": args.agent_ids,
+        "containerIds": args.container_ids,
+        "rankIds": args.rank_ids,
+        "sources": args.sources,
+        "stdtypes": args.stdtypes,
+        "timestampBefore": args.timestamp_before,
+        "timestampAfter": args.timestamp_after,
+        "levels": levels,
+    }

@@ -1,0 +1,35 @@
+"""What a search would train, before anything runs."""
+
+import argparse
+from typing import Any
+
+from det_cli import config_file
+from det_cli.connection import V1, connect
+from det_cli.errors import CommandError
+from det_cli.render import Column, print_yaml, show
+
+_COLUMNS: tuple[Column, ...] = (
+    ("Trials", lambda t: t["count"]),
+    ("Training Time", lambda t: _length(t["unit"])),
+)
+
+
+def preview(args: argparse.Namespace) -> None:
+    config = config_file.loaded(config_file.read(args.config_file), args.config_file)
+    if "searcher" not in config:
+        raise CommandError(
+            f"{args.config_file} has no searcher", "add `searcher: {name: single, metric: …}`"
+        )
+    answer = connect(args).post(V1 + "/preview-hp-search", {"config": config})
+    summary = answer["summary"]
+    if not args.format:
+        print("Using search configuration:")
+        print_yaml(summary["config"])
+        print()
+    show(args, _COLUMNS, summary["trials"], summary)
+
+
+def _length(unit: dict[str, Any]) -> str:
+    if unit.get("maxLength"):
+        return "train to completion"
+    return f"train for {unit['value']} {unit['name']}"

@@ -1,0 +1,126 @@
+"""Describing and stopping trials."""
+
+import argparse
+import io
+import json
+import os
+import tarfile
+from typing import Any
+
+from determined.common.http import Session
+
+from det_cli.actions.experiment_describe import metrics_of
+from det_cli.connection import V1, connect, pages
+from det_cli.render import Column, print_json, print_rows, print_yaml, show, state_text
+from det_cli.times import local
+
+_TRIAL: tuple[Column, ...] = (
+    ("Experiment ID", lambda t: t["experimentId"]),
+    ("State", lambda t: state_text(t["state"])),
+    ("H-Params", lambda t: t["hparams"]),
+    ("Summary Metrics", lambda t: t.get("summaryMetrics")),
+    ("Started", lambda t: local(t.get("startTime"))),
+    ("Ended", lambda t: local(t.get("endTime"))),
+)
+_ROWS: tuple[Column, ...] = (
+    ("# of Batches", lambda w: _either(w).get("totalBatches")),
+    ("Report Time", lambda w: local(_either(w).get("endTime"))),
+    ("Checkpoint", lambda w: state_text((w.get("checkpoint") or {}).get("state"))),
+    ("Checkpoint UUID", lambda w: (w.get("checkpoint") or {}).get("uuid")),
+    ("Checkpoint Metadata", lambda w: (w.get("checkpoint") or {}).get("metadata")),
+    ("Validation Metrics", lambda w: (w.get("validation") or {}).get("metrics")),
+)
+_KINDS = ("training", "validation", "checkpoint")
+_WORKLOADS: tuple[Column, ...] = (
+    ("Workload", lambda w: _kind(w)),
+    ("# of Batches", lambda w: _either(w).get("totalBatches")),
+    ("State", lambda w: state_text(_either(w).get("state")) or "COMPLETED"),
+    ("Report Time", lambda w: local(_either(w).get("endTime"))),
+    ("Result", lambda w: _result(w)),
+)
+
+
+def describe(args: argparse.Namespace) -> None:
+    session = connect(args)
+    trial = session.get(f"{V1}/trials/{args.trial_id}")["trial"]
+    workloads = _workloads(session, args)
+    if args.format in ("json", "yaml"):
+        data = {"trial": trial, "workloads": workloads}
+        (print_json if args.format == "json" else print_yaml)(data)
+        return
+    if args.workloads:
+        show(args, _WORKLOADS, workloads)
+        return
+    _print(args, _TRIAL, [trial])
+    if args.metrics_summary:
+        print("\nMetrics summary:")
+        print_json(trial.get("summaryMetrics"))
+    print("\nWorkloads:")
+    columns = (*_ROWS, ("Training Metrics", _training)) if args.metrics else _ROWS
+    _print(args, columns, workloads)
+
+
+def _print(args: argparse.Namespace, columns: tuple[Column, ...], items: list[Any]) -> None:
+    rows = [[get(item) for _, get in columns] for item in items]
+    print_rows([name for name, _ in columns], rows, as_csv=args.format == "csv")
+
+
+def _training(workload: dict[str, Any]) -> Any:
+    return (workload.get("training") or {}).get("metrics")
+
+
+def _workloads(session: Session, args: argparse.Namespace) -> list[dict[str, Any]]:
+    found = pages(
+        session,
+        f"/trials/{args.trial_id}/workloads",
+        "workloads",
+        {"includeBatchMetrics": args.metrics},
+        limit=args.limit,
+        offset=args.offset,
+        one_page=args.pages == "1",
+    )
+    return list(found)
+
+
+def _kind(workload: dict[str, Any]) -> str:
+    return next((k for k in _KINDS if workload.get(k)), "")
+
+
+def _either(workload: dict[str, Any]) -> dict[str, Any]:
+    return next((w for w in map(workload.get, _KINDS) if w), {})
+
+
+def _result(workload: dict[str, Any]) -> str:
+    """Metrics of training and validation; where a checkpoint is."""
+    if _kind(workload) == "checkpoint":
+        return str(workload["checkpoint"].get("uuid") or "")
+    return " ".join(f"{k}={v}" for k, v in sorted(metrics_of(_either(workload)).items()))
+
+
+def kill(args: argparse.Namespace) -> None:
+    connect(args).post(f"{V1}/trials/{args.trial_id}/kill")
+    print(f"Killed trial {args.trial_id}")
+
+
+def support_bundle(args: argparse.Namespace) -> None:
+    """Everything somebody needs who is asked why this trial failed."""
+    session, id = connect(args), args.trial_id
+    trial = session.get(f"{V1}/trials/{id}")
+    experiment = session.get(f"{V1}/experiments/{trial['trial']['experimentId']}")
+    logs = session.stream_lines("GET", f"{V1}/trials/{id}/logs")
+    parts = {
+        "trial.json": json.dumps(trial, indent=2),
+        "experiment.json": json.dumps(experiment, indent=2),
+        "workloads.json": json.dumps(list(pages(session, f"/trials/{id}/workloads", "workloads"))),
+        "master.json": json.dumps(session.get(V1 + "/master"), indent=2),
+        "trial_logs.txt": "".join(line["message"] for line in logs),
+    }
+    os.makedirs(args.output_dir, exist_ok=True)
+    path = os.path.join(args.output_dir, f"support-bundle-trial-{id}.tar.gz")
+    with tarfile.open(path, "w:gz") as tar:
+        for name, text in parts.items():
+            content = text.encode()
+            info = tarfile.TarInfo(f"support-bundle-trial-{id}/{name}")
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    print(path)

@@ -1,0 +1,174 @@
+"""Signing in and out, and the users of a cluster."""
+
+import argparse
+import os
+from typing import Any
+
+from determined.common.http import ForbiddenError, Session, UnauthenticatedError
+from determined.common.passwords import salted, weakness
+from determined.common.sign_in import DEFAULT_USER, SignedIn, open_session
+from determined.common.sign_in import login as exchange
+from determined.common.token_store import TokenStore
+
+from det_cli import prompts
+from det_cli.connection import V1, address, anonymous, connect, pages
+from det_cli.errors import CommandError, UsageError
+from det_cli.render import say, show
+
+_COLUMNS = (
+    ("User Id", lambda u: u.get("id")),
+    ("Username", lambda u: u["username"]),
+    ("Display Name", lambda u: u.get("displayName") or ""),
+    ("Admin", lambda u: u["admin"]),
+    ("Active", lambda u: u["active"]),
+    ("Remote", lambda u: u.get("remote", False)),
+    ("Agent Uid", lambda u: _agent(u, "agentUid")),
+    ("Agent Gid", lambda u: _agent(u, "agentGid")),
+    ("Agent User", lambda u: _agent(u, "agentUser")),
+    ("Agent Group", lambda u: _agent(u, "agentGroup")),
+)
+
+
+def _agent(user: dict[str, Any], key: str) -> Any:
+    value = (user.get("agentUserGroup") or {}).get(key)
+    return "N/A" if value is None else value
+
+
+def login(args: argparse.Namespace) -> None:
+    store = TokenStore(address(args))
+    username = args.username or args.user or os.environ.get("DET_USER") or store.active_user()
+    username = username or DEFAULT_USER
+    password = os.environ.get("DET_PASS")
+    if password is None:
+        password = prompts.password(f"Password for user '{username}': ")
+    store.keep(username, _token(args, username, password), activate=True)
+    say(f"Signed in to {store.master} as {username}.")
+
+
+def _token(args: argparse.Namespace, username: str, password: str) -> str:
+    try:
+        return exchange(anonymous(args), username, password)
+    except (UnauthenticatedError, ForbiddenError) as e:
+        e.message = f"the cluster refused user '{username}': {e.message}"
+        raise
+
+
+def logout(args: argparse.Namespace) -> None:
+    store = TokenStore(address(args))
+    active = args.user or store.active_user() or DEFAULT_USER
+    names = store.users() if args.all else [active]
+    for name in names:
+        _end_session(store, name)
+        say(f"Signed {name} out of {store.master}.")
+
+
+def _end_session(store: TokenStore, username: str) -> None:
+    token = store.token(username)
+    store.drop(username)
+    store.deactivate(username)
+    if token is None:
+        return
+    headers = {"Authorization": f"Bearer {token}"}
+    try:
+        open_session(store.master, headers).post(V1 + "/auth/logout")
+    except UnauthenticatedError:
+        say(f"The session of {username} had already ended.")
+
+
+def whoami(args: argparse.Namespace) -> None:
+    user = connect(args).get(V1 + "/me")["user"]
+    print(f"You are logged in as user '{user['username']}'")
+
+
+def list_(args: argparse.Namespace) -> None:
+    users = pages(connect(args), "/users", "users")
+    show(args, _COLUMNS, [u for u in users if args.all or u["active"]])
+
+
+def create(args: argparse.Namespace) -> None:
+    if args.remote and args.password:
+        raise UsageError("a remote user has no password here", "leave --password away")
+    session = connect(args)
+    password = args.password
+    if password is None and not args.remote:
+        password = _new_password(args.username)
+    if password:
+        _refuse_weak(password)
+    new = {"username": args.username, "admin": args.admin, "active": True, "remote": args.remote}
+    body = {"user": new, "password": salted(password or ""), "isHashed": True}
+    session.post(V1 + "/users", body)
+    print(f"Created user '{args.username}'")
+
+
+def change_password(args: argparse.Namespace) -> None:
+    session = connect(args)
+    me = session.get(V1 + "/me")["user"]["username"]
+    target = args.target_user or me
+    id = _id_of(session, target)
+    password = os.environ.get("DET_NEW_PASS") or _new_password(target)
+    _refuse_weak(password)
+    session.patch(f"{V1}/users/{id}", {"password": salted(password), "isHashed": True})
+    if target == me:
+        _renew(args, session, password)
+    print(f"Changed the password of user '{target}'")
+
+
+def _renew(args: argparse.Namespace, session: SignedIn, password: str) -> None:
+    """A new password ends old sessions; the person stays signed in."""
+    store = TokenStore(address(args))
+    username = session.username
+    store.keep(username, exchange(anonymous(args), username, password))
+
+
+def _new_password(username: str) -> str:
+    password = prompts.password(f"New password for user '{username}': ")
+    if prompts.password("Again: ") != password:
+        raise CommandError("the two passwords differ: nothing was changed")
+    return password
+
+
+def _refuse_weak(password: str) -> None:
+    problem = weakness(password)
+    if problem:
+        raise UsageError(problem)
+
+
+def _id_of(session: Session, username: str) -> int:
+    return int(session.get(f"{V1}/users/{username}/by-username")["user"]["id"])
+
+
+def _patch(args: argparse.Namespace, change: dict[str, Any]) -> None:
+    session = connect(args)
+    session.patch(f"{V1}/users/{_id_of(session, args.target_user)}", change)
+
+
+def set_active(args: argparse.Namespace) -> None:
+    _patch(args, {"active": args.active})
+    print(f"{'Activated' if args.active else 'Deactivated'} user '{args.target_user}'")
+
+
+def rename(args: argparse.Namespace) -> None:
+    _patch(args, {"username": args.new_username})
+    print(f"Renamed user '{args.target_user}' to '{args.new_username}'")
+
+
+def edit(args: argparse.Namespace) -> None:
+    change: dict[str, Any] = {}
+    if args.display_name is not None:
+        change["displayName"] = args.display_name
+    if args.username is not None:
+        change["username"] = args.username
+    for flag in ("remote", "active", "admin"):
+        if getattr(args, flag) is not None:
+            change[flag] = getattr(args, flag) == "true"
+    if not change:
+        raise UsageError("nothing to change", "give one of the options; --help lists them")
+    _patch(args, change)
+    print(f"Changed user '{args.target_user}'")
+
+
+def link_with_agent_user(args: argparse.Namespace) -> None:
+    keys = ("uid", "user", "gid", "group")
+    link = {f"agent{key.capitalize()}": getattr(args, f"agent_{key}") for key in keys}
+    _patch(args, {"agentUserGroup": link})
+    print(f"Linked user '{args.target_user}' with {args.agent_user}:{args.agent_group}")

@@ -1,0 +1,82 @@
+"""Why something waits or failed, in the control plane's own sentences."""
+
+import argparse
+
+from det_cli.connection import V1, connect
+from det_cli.errors import UsageError
+from det_cli.render import print_json, print_rows, print_yaml
+from det_cli.times import local
+
+_KINDS = {
+    "experiment": "experiment",
+    "e": "experiment",
+    "trial": "trial",
+    "t": "trial",
+    "job": "job",
+    "j": "job",
+    "task": "task",
+}
+_HEADER = ("Trial ID", "Allocation ID", "State", "Since", "Code", "Reason")
+
+
+def why(args: argparse.Namespace) -> None:
+    kind, id = _subject(args.subject)
+    reasons = connect(args).get(f"{V1}/why/{kind}/{id}")["reasons"]
+    if args.format in ("json", "yaml"):
+        (print_json if args.format == "json" else print_yaml)(reasons)
+    elif args.format:
+        rows = [
+            [
+                r.get("trialId"),
+                r.get("allocationId"),
+                r["state"],
+                r.get("since"),
+                r["code"],
+                r["sentence"],
+            ]
+            for r in reasons
+        ]
+        print_rows(_HEADER, rows, as_csv=args.format == "csv")
+    elif not reasons:
+        print(f"{kind} {id} waits for nothing.")
+    else:
+        _tell(reasons)
+
+
+def _subject(words: list[str]) -> tuple[str, str]:
+    """`3` is an experiment, `trial 7` a trial; a job's or task's id is no number."""
+    if len(words) == 1:
+        word = words[0]
+        if word.isdigit():
+            return "experiment", word
+        return ("task" if "." in word else "job"), word
+    kind = _KINDS.get(words[0].rstrip("s") or words[0])
+    if len(words) > 2 or kind is None:
+        raise UsageError(
+            f"'{' '.join(words)}' names nothing that can wait",
+            "write `det why [experiment|trial|job|task] ID`",
+        )
+    return kind, words[1]
+
+
+def _tell(reasons: "list[dict[str, str]]") -> None:
+    """Equal sentences are told once, with all they are about."""
+    told: dict[tuple[str, str], list[dict[str, str]]] = {}
+    for reason in reasons:
+        told.setdefault((reason["state"], reason["sentence"]), []).append(reason)
+    for (state, sentence), same in told.items():
+        trials = sorted({int(r["trialId"]) for r in same if r.get("trialId")})
+        who = _names(trials)
+        since = min((r["since"] for r in same if r.get("since")), default="")
+        when = f" since {local(since)}" if since else ""
+        print(f"{who}{state.removeprefix('STATE_')}{when}\n  {sentence}")
+
+
+def _names(trials: list[int]) -> str:
+    if not trials:
+        return ""
+    if len(trials) == 1:
+        return f"trial {trials[0]}: "
+    shown = ", ".join(map(str, trials[:8]))
+    more = f" and {len(trials) - 8} more" if len(trials) > 8 else ""
+    return f"trials {shown}{more}: "

@@ -1,0 +1,32 @@
+"""Every group and top-level command: its name, aliases, module and one line of help."""
+
+# (name, aliases, module of det_cli.commands, help)
+ENTRIES: "tuple[tuple[str, tuple[str, ...], str, str], ...]" = (
+    ("agent", ("a",), "agent", "list, enable and disable agents"),
+    ("checkpoint", ("c",), "checkpoint", "describe, download and delete checkpoints"),
+    ("completion", (), "single", "print a script that completes commands in your shell"),
+    ("deploy", ("d",), "deploy", "start and stop clusters"),
+    ("dev", (), "dev", "call the API by hand"),
+    ("experiment", ("e",), "experiment", "create, follow and steer experiments"),
+    ("job", ("j",), "job", "look at the queue and reorder it"),
+    ("master", (), "master", "describe the cluster"),
+    ("model", ("m",), "model", "keep named models and their versions"),
+    ("preview-search", (), "single", "show what a search would train"),
+    ("project", ("p",), "project", "group experiments in projects"),
+    ("resource-pool", ("rp",), "resource_pool", "list resource pools"),
+    ("slot", ("s",), "slot", "list, enable and disable slots"),
+    ("task", (), "task", "list running tasks and read their logs"),
+    ("template", ("tpl",), "template", "keep shared parts of configurations"),
+    ("trial", ("t",), "trial", "describe trials, read their logs, stop them"),
+    ("user", ("u",), "user", "sign in and manage users"),
+    ("version", (), "single", "show the versions of client and cluster"),
+    ("why", (), "single", "tell why something waits or failed"),
+    ("workspace", ("w",), "workspace", "group projects in workspaces"),
+)
+
+# The plural is understood wherever it is an English word.
+PLURALS = {
+    f"{name}s": name
+    for name, *_ in ENTRIES
+    if name not in ("completion", "deploy", "dev", "master", "preview-search", "version", "why")
+}

@@ -1,0 +1,53 @@
+"""det checkpoint"""
+
+from det_cli.commands.experiment import QUIET
+from det_cli.declare import OUTPUT, YES, Arg, Command, Group
+
+UUIDS = Arg("checkpoints_uuids", help="their ids, separated by commas")
+
+MEMBERS = {
+    "checkpoint": Group(
+        "checkpoint",
+        "describe, download and delete checkpoints",
+        Command("delete", "delete checkpoints", "checkpoints:delete", UUIDS, YES),
+        Command("describe", "describe a checkpoint", "checkpoints:describe", Arg("uuid"), OUTPUT),
+        Command(
+            "download",
+            "download a checkpoint",
+            "checkpoint_download:one",
+            Arg("uuid", help="the checkpoint's id"),
+            Arg("-o", "--output-dir", help="where to put it (default: checkpoints/UUID)"),
+            QUIET,
+            Arg(
+                "--mode",
+                choices=["direct", "master", "auto"],
+                default="auto",
+                help="from the storage itself, through the cluster, or whichever works",
+            ),
+        ),
+        Command(
+            "list",
+            "list checkpoints of an experiment or a trial",
+            "checkpoints:list_",
+            Arg("--experiment-id", type=int, help="of this experiment"),
+            Arg("--trial-id", type=int, help="of this trial"),
+            OUTPUT,
+            aliases=["ls"],
+        ),
+        Command(
+            "rm",
+            "remove files from checkpoints",
+            "checkpoints:remove",
+            UUIDS,
+            Arg(
+                "--glob",
+                action="append",
+                default=[],
+                metavar="PATTERN",
+                help="only files that match (may be repeated; default: all)",
+            ),
+            YES,
+        ),
+        aliases=["c"],
+    )
+}

@@ -1,0 +1,18 @@
+"""det deploy"""
+
+from det_cli.commands.deploy_local import LOCAL
+from det_cli.declare import Arg, Group
+
+MEMBERS = {
+    "deploy": Group(
+        "deploy",
+        "start and stop clusters",
+        LOCAL,
+        aliases=["d"],
+        args=[
+            Arg("--no-preflight-checks", action="store_true"),
+            Arg("--no-wait-for-master", action="store_true"),
+            Arg("--image-repo-prefix"),
+        ],
+    )
+}

@@ -1,0 +1,100 @@
+"""det deploy local"""
+
+from det_cli.declare import Arg, Command, Group
+
+CLUSTER = Arg("--cluster-name", default="determined", help="tells several clusters here apart")
+PORT = Arg("--master-port", type=int, default=8080, metavar="PORT", help="where the API listens")
+CONFIG = Arg(
+    "--config",
+    "--master-config-path",
+    dest="master_config_path",
+    metavar="FILE",
+    help="the cluster's configuration, in YAML",
+)
+STORAGE = Arg("--storage-host-path", metavar="DIR", help="where checkpoints are kept")
+PASSWORD = Arg("--initial-user-password", metavar="PASSWORD", help="of the first users")
+DATABASE = Arg(
+    "--db", metavar="URL", help="a PostgreSQL to use; without it one runs in the data directory"
+)
+DATA = Arg("--data-dir", metavar="DIR", help="where the cluster keeps everything")
+SLOTS = Arg("--slots-per-agent", type=int, metavar="N", help="artificial slots instead of devices")
+FOREGROUND = Arg("--foreground", action="store_true", help="stay, and stop it all with Ctrl-C")
+DELETE_DB = Arg("--delete-db", action="store_true", help="forget all experiments first")
+WORK_DIR = Arg("--auto-work-dir", metavar="DIR", help="mount this directory into interactive tasks")
+GPU = (
+    Arg("--gpu", action="store_true", dest="gpu", default=True, help="use GPUs where found"),
+    Arg("--no-gpu", action="store_false", dest="gpu", help="leave GPUs alone"),
+)
+# Accepted so that scripts written for Determined run; this cluster has no use for them.
+IGNORED = (
+    Arg("--det-version", metavar="VERSION", help="accepted and ignored"),
+    Arg("--db-password", metavar="PASSWORD", help="accepted and ignored"),
+    Arg("--no-autorestart", action="store_true", help="accepted and ignored"),
+    Arg("--image-repo-prefix", metavar="PREFIX", help="accepted and ignored"),
+    Arg("--enterprise-edition", action="store_true", help="accepted and ignored"),
+)
+_UP = (
+    CONFIG,
+    STORAGE,
+    PASSWORD,
+    PORT,
+    CLUSTER,
+    DATABASE,
+    DATA,
+    DELETE_DB,
+    WORK_DIR,
+    FOREGROUND,
+    *IGNORED,
+)
+
+
+def _action(name: str, help: str, *args: Arg) -> Command:
+    values = {"action": name.replace("-", "_")}
+    return Command(name, help, "deploy_local:run", *args, values=values)
+
+
+LOCAL = Group(
+    "local",
+    "run a cluster on this machine",
+    _action(
+        "cluster-up",
+        "start a cluster with its agents",
+        Arg("--agents", type=int, default=1, metavar="N", help="how many agents"),
+        SLOTS,
+        *GPU,
+        *_UP,
+    ),
+    _action("cluster-down", "stop a cluster and its agents", CLUSTER, DATA, DELETE_DB),
+    _action("master-up", "start a cluster without agents", *_UP),
+    _action("master-down", "stop a cluster, leave its agents", CLUSTER, DATA, DELETE_DB),
+    _action(
+        "agent-up",
+        "start an agent on this machine",
+        Arg("master_host", nargs="?", default="localhost", help="where the API is"),
+        PORT,
+        Arg("--agent-config-path", metavar="FILE", help="the agent's configuration, in YAML"),
+        Arg("--agent-name", metavar="NAME", help="its id (default: det-agent-HOSTNAME)"),
+        Arg("--agent-resource-pool", metavar="POOL", help="the pool it joins"),
+        SLOTS,
+        *GPU,
+        CLUSTER,
+        DATA,
+        FOREGROUND,
+        *IGNORED,
+    ),
+    _action(
+        "agent-down",
+        "stop agents on this machine",
+        Arg("--agent-name", metavar="NAME", help="its id (default: det-agent-HOSTNAME)"),
+        Arg("--all", action="store_true", help="every agent of the cluster here"),
+        CLUSTER,
+        DATA,
+    ),
+    _action(
+        "logs",
+        "print a cluster's own log",
+        CLUSTER,
+        DATA,
+        Arg("--no-follow", action="store_true", help="print what there is, and stop"),
+    ),
+)

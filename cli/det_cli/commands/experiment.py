@@ -1,0 +1,206 @@
+"""det experiment"""
+
+from det_cli.commands.log_options import log_options
+from det_cli.declare import JSON, OUTPUT, YES, Arg, Command, Group, OneOf, paging
+
+ID = Arg("experiment_id", type=int, help="the experiment's number")
+CONFIG = Arg(
+    "--config",
+    action="append",
+    default=[],
+    metavar="KEY=VALUE",
+    help="change the configuration: a.b=c, lists as x,y, anything else as JSON (may be repeated)",
+)
+FOLLOW = Arg(
+    "-f",
+    "--follow-first-trial",
+    action="store_true",
+    help="print the first trial's logs, wait for the end, and exit with 1 unless it completed",
+)
+INCLUDE = Arg(
+    "-i",
+    "--include",
+    action="append",
+    default=[],
+    metavar="PATH",
+    help="send this file or directory too (may be repeated)",
+)
+QUIET = Arg("-q", "--quiet", action="store_true", help="print only where the files are")
+SORT = (
+    Arg("--sort-by", metavar="METRIC", help="choose by this validation metric"),
+    Arg("--smaller-is-better", type=str, choices=["true", "false"], help="how to read the metric"),
+)
+
+
+def _change(name: str, verb: str, done: str, help: str, *aliases: str) -> Command:
+    values = {"verb": verb, "done": done}
+    return Command(name, help, "experiments:change_state", ID, aliases=aliases, values=values)
+
+
+def _set(name: str, help: str, field: str, *args: Arg) -> Command:
+    return Command(name, help, "experiment_settings:set_field", ID, *args, values={"field": field})
+
+
+CREATE = Command(
+    "create",
+    "submit an experiment",
+    "experiment_create:create",
+    Arg("config_file", help="the experiment's configuration, in YAML"),
+    Arg("model_def", nargs="?", help="the directory (or file) with the code"),
+    INCLUDE,
+    CONFIG,
+    Arg("--template", metavar="NAME", help="lay the configuration over this template"),
+    Arg("--project_id", "--project-id", type=int, dest="project_id", help="put it in this project"),
+    Arg("--local", action="store_true", help="with --test-mode: run here, without a cluster"),
+    OneOf(
+        FOLLOW,
+        Arg("--paused", action="store_true", help="do not start it"),
+        Arg("-t", "--test-mode", action="store_true", help="train and validate only one batch"),
+        Arg(
+            "--dry-run",
+            "--validate-only",
+            action="store_true",
+            help="check it and print the resolved configuration; create nothing",
+        ),
+    ),
+)
+
+EXPERIMENT = Group(
+    "experiment",
+    "create, follow and steer experiments",
+    _change("activate", "activate", "Activated", "let a paused experiment go on", "unpause"),
+    _change("archive", "archive", "Archived", "hide an experiment that has ended"),
+    _change("cancel", "cancel", "Canceled", "stop an experiment after a last checkpoint"),
+    Command("config", "print an experiment's configuration", "experiments:config", ID, JSON),
+    Command(
+        "continue",
+        "go on with an experiment that has ended",
+        "experiment_create:continue_",
+        ID,
+        Arg("--config-file", help="changes to its configuration, in YAML"),
+        CONFIG,
+        FOLLOW,
+    ),
+    CREATE,
+    Command("delete", "delete an experiment and its files", "experiments:delete", ID, YES),
+    Command("delete-tb-files", "delete TensorBoard files", "experiments:delete_tb_files", ID),
+    Command(
+        "describe",
+        "describe experiments, their trials and workloads",
+        "experiment_describe:describe",
+        Arg("experiment_ids", nargs="+", help="their numbers, separated by blanks or commas"),
+        Arg("--metrics", action="store_true", help="with the metrics of every workload"),
+        OUTPUT,
+        Arg("--outdir", metavar="DIR", help="write the tables as CSV files into this directory"),
+    ),
+    Command(
+        "download",
+        "download the best checkpoints of an experiment",
+        "checkpoint_download:of_experiment",
+        ID,
+        Arg("-o", "--output-dir", default="checkpoints", help="where to put them"),
+        Arg("--top-n", type=int, default=1, help="how many"),
+        *SORT,
+        QUIET,
+    ),
+    Command(
+        "download-model-def",
+        "download the code of an experiment",
+        "experiments:download_model_def",
+        ID,
+        Arg("--output-dir", default=".", help="where to put the archive"),
+    ),
+    _change("kill", "kill", "Killed", "stop an experiment at once"),
+    Group(
+        "label",
+        "manage an experiment's labels",
+        Command("add", "add a label", "experiment_settings:add_label", ID, Arg("label")),
+        Command("remove", "remove a label", "experiment_settings:remove_label", ID, Arg("label")),
+    ),
+    Command(
+        "list",
+        "list experiments",
+        "experiments:list_",
+        Arg("-a", "--all", action="store_true", help="of every user, archived ones too"),
+        Arg("--show_project", "--show-project", action="store_true", help="with their projects"),
+        *paging(200),
+        OUTPUT,
+        aliases=["ls"],
+    ),
+    Command(
+        "list-checkpoints",
+        "list an experiment's checkpoints",
+        "experiments:list_checkpoints",
+        ID,
+        Arg("--best", type=int, metavar="N", help="only the best N"),
+        OUTPUT,
+        aliases=["lc"],
+    ),
+    Command(
+        "list-trials",
+        "list an experiment's trials",
+        "experiments:list_trials",
+        ID,
+        *paging(200),
+        OUTPUT,
+        aliases=["lt"],
+    ),
+    Command("logs", "print the first trial's logs", "logs:of_experiment", ID, *log_options()),
+    Command(
+        "move",
+        "move an experiment to another project",
+        "experiment_settings:move",
+        ID,
+        Arg("workspace_name"),
+        Arg("project_name"),
+    ),
+    _change("pause", "pause", "Paused", "stop an experiment for now, after a checkpoint"),
+    Group(
+        "set",
+        "change an experiment",
+        _set("description", "set the description", "description", Arg("value", metavar="TEXT")),
+        _set("name", "set the name", "name", Arg("value", metavar="NAME")),
+        _set(
+            "max-slots",
+            "limit the slots it uses at a time",
+            "maxSlots",
+            Arg("value", metavar="N", help="a number, or none"),
+        ),
+        _set(
+            "priority",
+            "set its place in a priority queue (1 is first)",
+            "priority",
+            Arg("value", metavar="1-99", type=int),
+        ),
+        _set("weight", "set its share", "weight", Arg("value", metavar="WEIGHT", type=float)),
+        Command(
+            "gc-policy",
+            "set which checkpoints are kept",
+            "experiment_settings:set_gc_policy",
+            ID,
+            Arg("--save-experiment-best", type=int, required=True, metavar="N"),
+            Arg("--save-trial-best", type=int, required=True, metavar="N"),
+            Arg("--save-trial-latest", type=int, required=True, metavar="N"),
+            YES,
+        ),
+        Command(
+            "log-retention",
+            "set how long logs are kept",
+            "experiment_settings:set_log_retention",
+            ID,
+            OneOf(Arg("--days", type=int), Arg("--forever", action="store_true")),
+            values={"kind": "experiment"},
+        ),
+    ),
+    _change("unarchive", "unarchive", "Unarchived", "show an archived experiment again"),
+    Command(
+        "wait",
+        "wait for the end; exit with 0 only if it completed",
+        "experiments:wait",
+        ID,
+        Arg("--polling-interval", type=float, default=5, metavar="SECONDS"),
+    ),
+    aliases=["e"],
+    default="list",
+)
+MEMBERS = {"experiment": EXPERIMENT}

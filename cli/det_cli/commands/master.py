@@ -1,0 +1,54 @@
+"""det master"""
+
+from det_cli.declare import JSON, YAML, Arg, Command, Group, OneOf
+
+AS = OneOf(JSON, YAML)
+
+MEMBERS = {
+    "master": Group(
+        "master",
+        "describe the cluster",
+        Group(
+            "config",
+            "show or change the cluster's configuration",
+            Command("show", "print the configuration", "masters:config", AS),
+            Command(
+                "set",
+                "change the log settings",
+                "masters:set_config",
+                Arg(
+                    "--log.level",
+                    dest="log_level",
+                    choices=["TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"],
+                ),
+                Arg("--log.color", dest="log_color", choices=["on", "off"]),
+            ),
+            default="show",
+        ),
+        Group(
+            "cluster-message",
+            "manage the message all users see",
+            Command("clear", "remove the message", "masters:clear_message"),
+            Command("get", "print the message", "masters:get_message", AS),
+            Command(
+                "set",
+                "set the message",
+                "masters:set_message",
+                Arg("-s", "--start", default="now", metavar="TIME", help="RFC 3339 (default: now)"),
+                OneOf(
+                    Arg("-e", "--end", metavar="TIME", help="when it ends, RFC 3339"),
+                    Arg("-d", "--duration", help="how long it is shown, such as 2h"),
+                ),
+                Arg("-m", "--message", required=True, help="the text"),
+            ),
+        ),
+        Command("info", "print the cluster's version and identity", "masters:info", AS),
+        Command(
+            "logs",
+            "print the control plane's log",
+            "masters:logs",
+            Arg("-f", "--follow", action="store_true", help="go on printing"),
+            Arg("--tail", type=int, metavar="N", help="print the last N lines"),
+        ),
+    )
+}

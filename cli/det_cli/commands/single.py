@@ -1,0 +1,34 @@
+"""Commands that are not part of a group."""
+
+from det_cli.declare import JSON, OUTPUT, YAML, Arg, Command, OneOf
+
+MEMBERS = {
+    "completion": Command(
+        "completion",
+        "print a script that completes commands in your shell",
+        "completions:print_script",
+        Arg("shell", choices=["bash", "zsh"]),
+    ),
+    "preview-search": Command(
+        "preview-search",
+        "show what a search would train",
+        "searches:preview",
+        Arg("config_file", help="the experiment's configuration, in YAML"),
+        OUTPUT,
+    ),
+    "version": Command(
+        "version", "show the versions of client and cluster", "masters:version", OneOf(JSON, YAML)
+    ),
+    "why": Command(
+        "why",
+        "tell why something waits or failed",
+        "whys:why",
+        Arg(
+            "subject",
+            nargs="+",
+            metavar="[experiment|trial|job|task] ID",
+            help="a number is an experiment unless the kind is given",
+        ),
+        OUTPUT,
+    ),
+}

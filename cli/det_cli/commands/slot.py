@@ -1,0 +1,18 @@
+"""det slot"""
+
+from det_cli.declare import OUTPUT, Arg, Command, Group
+
+AGENT = Arg("agent_id", help="the agent's id")
+SLOT = Arg("slot_id", help="the slot's number on that agent")
+
+MEMBERS = {
+    "slot": Group(
+        "slot",
+        "list, enable and disable slots",
+        Command("disable", "stop a slot from taking work", "slots:disable", AGENT, SLOT),
+        Command("enable", "let a slot take work again", "slots:enable", AGENT, SLOT),
+        Command("list", "list slots", "slots:list_", OUTPUT, aliases=["ls"]),
+        aliases=["s"],
+        default="list",
+    )
+}

@@ -1,0 +1,80 @@
+"""det user"""
+
+from det_cli.declare import OUTPUT, Arg, Command, Group
+
+_TRUE_FALSE = ["true", "false"]
+WHO = Arg("target_user", help="the user's name")
+
+MEMBERS = {
+    "user": Group(
+        "user",
+        "sign in and manage users",
+        Command(
+            "activate", "let a user sign in again", "users:set_active", WHO, values={"active": True}
+        ),
+        Command(
+            "change-password",
+            "set a new password",
+            "users:change_password",
+            Arg("target_user", nargs="?", help="whose (default: yours)"),
+        ),
+        Command(
+            "create",
+            "create a user",
+            "users:create",
+            Arg("username"),
+            Arg("--admin", action="store_true", help="with all rights"),
+            Arg("--password", help="the first password"),
+            Arg("--remote", action="store_true", help="signs in elsewhere and has no password"),
+        ),
+        Command(
+            "deactivate",
+            "keep a user from signing in",
+            "users:set_active",
+            WHO,
+            values={"active": False},
+        ),
+        Command(
+            "edit",
+            "change a user",
+            "users:edit",
+            WHO,
+            Arg("--display-name"),
+            Arg("--username", help="the new name"),
+            Arg("--remote", choices=_TRUE_FALSE),
+            Arg("--active", choices=_TRUE_FALSE),
+            Arg("--admin", choices=_TRUE_FALSE),
+        ),
+        Command(
+            "link-with-agent-user",
+            "run a user's tasks as this account of the agents",
+            "users:link_with_agent_user",
+            Arg("target_user", metavar="det_username"),
+            Arg("--agent-uid", type=int, required=True),
+            Arg("--agent-user", required=True),
+            Arg("--agent-gid", type=int, required=True),
+            Arg("--agent-group", required=True),
+        ),
+        Command(
+            "list",
+            "list users",
+            "users:list_",
+            Arg("-a", "--all", action="store_true", help="inactive ones too"),
+            OUTPUT,
+            aliases=["ls"],
+        ),
+        Command(
+            "login", "sign in", "users:login", Arg("username", nargs="?", help="default: the last")
+        ),
+        Command(
+            "logout",
+            "sign out",
+            "users:logout",
+            Arg("-a", "--all", action="store_true", help="every user of this machine"),
+        ),
+        Command("rename", "change a user's name", "users:rename", WHO, Arg("new_username")),
+        Command("whoami", "print who is signed in", "users:whoami"),
+        aliases=["u"],
+        default="list",
+    )
+}

@@ -1,0 +1,110 @@
+"""Configuration files: read with positions of mistakes, changed without touching what is not changed."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from det_cli.errors import CommandError, UsageError
+
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.2 numbers: 1e-3 is one, whatever PyYAML says."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, regex) for tag, regex in resolvers if tag != "tag:yaml.org,2002:float"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"([-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))\Z"), list("-+.")
+)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Reads plain scalars as the loader does, so that none gets quotes or a tag."""
+
+
+_Dumper.yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
+
+
+def read(path: str, changes: Sequence[str] = ()) -> str:
+    """The text of a configuration with `--config` changes laid over it."""
+    with open(path, encoding="utf-8") as f:
+        return changed(f.read(), changes, path)
+
+
+def changed(text: str, changes: Sequence[str], name: str = "the configuration") -> str:
+    node = _composed(text, name)
+    if node is not None and not isinstance(node, yaml.MappingNode):
+        raise CommandError(f"{name} is not a mapping of fields", "start it with `name: …`")
+    if not changes:
+        return text
+    # Nodes keep every scalar as it was written; loading and dumping would not.
+    root = node or yaml.MappingNode("tag:yaml.org,2002:map", [])
+    for change in changes:
+        key, eq, value = change.partition("=")
+        if not eq or not key:
+            raise UsageError(f"--config {change!r} is not KEY=VALUE", "write --config a.b=c")
+        _assign(root, key, _value_node(value, change))
+    return yaml.serialize(root, Dumper=_Dumper, width=1000)
+
+
+def loaded(text: str, name: str = "the configuration") -> dict[str, Any]:
+    try:
+        content = yaml.load(text, Loader=_Loader)
+    except yaml.YAMLError as e:
+        raise _mistake(e, name) from e
+    return content if isinstance(content, dict) else {}
+
+
+def _composed(text: str, name: str) -> "yaml.Node | None":
+    try:
+        return yaml.compose(text, Loader=_Loader)
+    except yaml.YAMLError as e:
+        raise _mistake(e, name) from e
+
+
+def _mistake(error: yaml.YAMLError, name: str) -> CommandError:
+    mark = getattr(error, "problem_mark", None)
+    where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    problem = getattr(error, "problem", None) or str(error)
+    return CommandError(f"{name}{where} is not valid YAML: {problem}")
+
+
+def _value_node(value: str, change: str) -> yaml.Node:
+    whole = value.lstrip().startswith(("[", "{", '"', "'"))
+    text = f"[{value}]" if "," in value and not whole else value
+    node = _composed(text, f"the value of --config {change!r}")
+    return node or yaml.ScalarNode("tag:yaml.org,2002:null", "null")
+
+
+def _assign(root: yaml.MappingNode, dotted: str, value: yaml.Node) -> None:
+    node = root
+    *parents, last = dotted.split(".")
+    for i, part in enumerate(parents):
+        child = _get(node, part)
+        if child is None or child.tag == "tag:yaml.org,2002:null":
+            child = yaml.MappingNode("tag:yaml.org,2002:map", [], flow_style=False)
+            _put(node, part, child)
+        if not isinstance(child, yaml.MappingNode):
+            path = ".".join(parents[: i + 1])
+            raise UsageError(f"--config {dotted}: '{path}' is not a mapping of fields")
+        node = child
+    _put(node, last, value)
+
+
+def _get(node: yaml.MappingNode, key: str) -> "yaml.Node | None":
+    return next((v for k, v in node.value if k.value == key), None)
+
+
+def _put(node: yaml.MappingNode, key: str, value: yaml.Node) -> None:
+    for i, (name, _) in enumerate(node.value):
+        if name.value == key:
+            node.value[i] = (name, value)
+            return
+    node.value.append((yaml.ScalarNode("tag:yaml.org,2002:str", key), value))

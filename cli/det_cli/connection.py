@@ -1,0 +1,71 @@
+"""The cluster a command talks to."""
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from determined.common import master_address
+from determined.common.http import Session
+from determined.common.sign_in import SignedIn, open_session, sign_in
+from determined.common.token_store import TokenStore
+
+from det_cli import prompts
+
+V1 = "/api/v1"
+
+
+def address(args: argparse.Namespace) -> str:
+    return master_address.chosen(args.master)
+
+
+def anonymous(args: argparse.Namespace) -> Session:
+    return open_session(address(args))
+
+
+def connect(args: argparse.Namespace) -> SignedIn:
+    """Sign in as the user of this command; ask for a password only at a terminal."""
+    master = address(args)
+    ask = _ask if sys.stdin.isatty() else None
+    return sign_in(open_session(master), TokenStore(master), username=args.user, ask=ask)
+
+
+def _ask(username: str) -> str:
+    return prompts.password(f"Password for user '{username}': ")
+
+
+def pages(
+    session: Session,
+    path: str,
+    key: str,
+    params: Mapping[str, Any] | None = None,
+    *,
+    limit: int = 200,
+    offset: int = 0,
+    one_page: bool = False,
+) -> Iterator[Any]:
+    """Every row of a paginated listing, from `offset` on."""
+    while True:
+        answer = session.get(V1 + path, {**(params or {}), "limit": limit, "offset": offset})
+        yield from answer[key]
+        page = answer.get("pagination") or {}
+        end = int(page.get("endIndex") or 0)
+        if one_page or end <= offset or end >= int(page.get("total") or 0):
+            return
+        offset = end
+
+
+def paged(
+    session: Session, args: argparse.Namespace, path: str, key: str, **params: Any
+) -> list[Any]:
+    """A listing under the command's own --limit, --offset and --pages."""
+    rows = pages(
+        session,
+        path,
+        key,
+        params,
+        limit=args.limit,
+        offset=args.offset,
+        one_page=getattr(args, "pages", "all") == "1",
+    )
+    return list(rows)

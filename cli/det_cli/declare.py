@@ -1,0 +1,84 @@
+"""The words a command line is declared with. Kept free of imports: every command pays for them."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+
+class Arg:
+    """One argument, in argparse's terms; it is built only when its command runs."""
+
+    def __init__(self, *names: str, **options: "Any") -> None:
+        self.names = names
+        self.options = options
+
+
+class OneOf:
+    """Arguments of which at most one may be given."""
+
+    def __init__(self, *args: Arg) -> None:
+        self.args = args
+
+
+class Command:
+    def __init__(
+        self,
+        name: str,
+        help: str,
+        run: str,
+        *args: "Arg | OneOf",
+        aliases: "Sequence[str]" = (),
+        values: "dict[str, Any] | None" = None,
+    ) -> None:
+        self.name = name
+        self.help = help
+        self.run = run  # "module:function" below det_cli.actions
+        self.args = args
+        self.aliases = tuple(aliases)
+        self.values = values or {}  # handed to the action beside what was typed
+
+
+class Group:
+    def __init__(
+        self,
+        name: str,
+        help: str,
+        *members: "Command | Group",
+        aliases: "Sequence[str]" = (),
+        default: str = "",
+        args: "Sequence[Arg]" = (),
+    ) -> None:
+        self.name = name
+        self.help = help
+        self.members = members
+        self.aliases = tuple(aliases)
+        self.default = default  # the command meant when none is named
+        self.args = tuple(args)
+
+    def member(self, word: str) -> "Command | Group | None":
+        return next((m for m in self.members if word == m.name or word in m.aliases), None)
+
+
+JSON = Arg("--json", action="store_const", const="json", dest="format", help="print JSON")
+CSV = Arg("--csv", action="store_const", const="csv", dest="format", help="print CSV")
+YAML = Arg("--yaml", action="store_const", const="yaml", dest="format", help="print YAML")
+TABLE = Arg("--table", action="store_const", const="table", dest="format", help="print a table")
+FORMAT = Arg(
+    "-o",
+    "--output",
+    choices=["table", "json", "yaml", "csv"],
+    dest="format",
+    help="print in this format",
+)
+OUTPUT = OneOf(JSON, CSV, YAML, TABLE, FORMAT)
+YES = Arg("-y", "--yes", action="store_true", help="do not ask for confirmation")
+
+
+def paging(limit: int) -> "tuple[Arg, ...]":
+    return (
+        Arg("--limit", type=int, default=limit, help="rows to fetch at a time"),
+        Arg("--offset", type=int, default=0, help="rows to leave out at the start"),
+        Arg("--pages", choices=["1", "all"], default="all", help="one page, or all of them"),
+    )

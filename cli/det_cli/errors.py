@@ -1,0 +1,105 @@
+"""What a command says when it fails, and the exit code it leaves (docs/reference/cli.md)."""
+
+OK, FAILED, USAGE, NOT_FOUND, DENIED, CONFLICT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+
+
+class CommandError(Exception):
+    """A failure found by the command line itself."""
+
+    code = FAILED
+
+    def __init__(self, cause: str, hint: str = "") -> None:
+        super().__init__(cause)
+        self.cause = cause
+        self.hint = hint
+
+
+class UsageError(CommandError):
+    code = USAGE
+
+
+class MissingError(CommandError):
+    """Something named does not exist."""
+
+    code = NOT_FOUND
+
+
+class Told:
+    """One failure as a person reads it."""
+
+    def __init__(self, code: int, cause: str, hint: str = "") -> None:
+        self.code = code
+        self.cause = cause
+        self.hint = hint
+
+
+_HINTS = {
+    401: "sign in with `det user login`",
+    403: "ask an administrator of the cluster for the right to do this",
+    413: "send less: keep data out of the context directory, or list it in .detignore",
+    501: "this cluster does not offer it",
+}
+_CODES = {401: DENIED, 403: DENIED, 404: NOT_FOUND, 409: CONFLICT}
+
+
+def tell(error: BaseException, path: str = "") -> "Told | None":
+    """The sentence and code for a failure that was foreseen; None for a defect of ours."""
+    if isinstance(error, KeyboardInterrupt):
+        return Told(INTERRUPTED, "interrupted")
+    if isinstance(error, CommandError):
+        return Told(error.code, error.cause, error.hint)
+    return _tell_remote(error, path) or _tell_local(error)
+
+
+def _tell_remote(error: BaseException, path: str) -> "Told | None":
+    import sys
+
+    if "determined.common.http" not in sys.modules:
+        return None
+    from determined.common.failures import Failure, SignInFailed
+    from determined.common.http import APIError, MasterUnreachableError
+
+    if isinstance(error, Failure):
+        code = DENIED if isinstance(error, SignInFailed) else FAILED
+        return Told(code, error.cause, error.hint)
+    if isinstance(error, MasterUnreachableError):
+        hint = (
+            "check the address (-m, or the variable DET_MASTER);"
+            " `det deploy local cluster-up` starts a cluster here"
+        )
+        return Told(FAILED, str(error), hint)
+    if isinstance(error, APIError):
+        code = _CODES.get(error.status, FAILED)
+        hint = _HINTS.get(error.status, "")
+        if error.status == 404:
+            hint = _where_to_look(path)
+        return Told(code, error.message, hint)
+    return None
+
+
+def _where_to_look(path: str) -> str:
+    group = path.split(" ")[0]
+    lists = {
+        "experiment": "det experiment list --all",
+        "trial": "det experiment list-trials EXPERIMENT_ID",
+        "checkpoint": "det experiment list-checkpoints EXPERIMENT_ID",
+        "agent": "det agent list",
+        "slot": "det slot list",
+        "task": "det task list",
+        "job": "det job list",
+        "user": "det user list --all",
+        "template": "det template list",
+        "workspace": "det workspace list",
+        "project": "det project list WORKSPACE",
+        "model": "det model list",
+        "resource-pool": "det resource-pool list",
+    }
+    return f"`{lists[group]}` shows what there is" if group in lists else ""
+
+
+def _tell_local(error: BaseException) -> "Told | None":
+    if isinstance(error, FileNotFoundError):
+        return Told(FAILED, f"'{error.filename}' does not exist")
+    if isinstance(error, OSError) and error.filename is not None:
+        return Told(FAILED, f"cannot use '{error.filename}': {error.strerror}")
+    return None

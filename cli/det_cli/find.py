@@ -1,0 +1,78 @@
+"""From words to the command they name."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from det_cli.catalog import ENTRIES, PLURALS
+from det_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from det_cli.declare import Command, Group
+
+
+class Found:
+    """A command, or a group whose members are to be listed."""
+
+    def __init__(
+        self, path: list[str], node: "Command | Group", rest: list[str], options: list[str]
+    ) -> None:
+        self.path = path
+        self.node = node
+        self.rest = rest
+        self.group_options = options
+
+
+def top_level(word: str) -> "Command | Group | None":
+    word = PLURALS.get(word, word)
+    for name, aliases, module, _ in ENTRIES:
+        if word == name or word in aliases:
+            members = import_module(f"det_cli.commands.{module}").MEMBERS
+            node: Command | Group | None = members.get(name)
+            return node
+    return None
+
+
+def find(words: list[str]) -> Found:
+    """Walk down the groups; `help`, -h and an unknown word end the walk."""
+    from det_cli.declare import Group
+
+    node = top_level(words[0])
+    if node is None:
+        raise unknown(words[0], "", [n for e in ENTRIES for n in (e[0], *e[1])])
+    path, rest, options = [node.name], words[1:], []
+    while isinstance(node, Group):
+        taken, rest = _own_options(node, rest)
+        options += taken
+        if not rest or (rest[0].startswith("-") and rest[0] not in ("-h", "--help")):
+            chosen = node.member(node.default) if node.default else None
+            if chosen is None:
+                return Found(path, node, rest if rest else ["-h"], options)
+            rest = [node.default, *rest]
+        if rest[0] in ("-h", "--help", "help"):
+            return Found(path, node, ["-h"], options)
+        member = node.member(rest[0])
+        if member is None:
+            names = [n for m in node.members for n in (m.name, *m.aliases)]
+            raise unknown(rest[0], " ".join(path), names)
+        node, rest = member, rest[1:]
+        path.append(node.name)
+    return Found(path, node, rest, options)
+
+
+def _own_options(group: "Group", words: list[str]) -> tuple[list[str], list[str]]:
+    """Split off the options that stand before the member's name (`det deploy --x local …`)."""
+    taken: list[str] = []
+    while words and (arg := next((a for a in group.args if words[0] in a.names), None)):
+        count = 1 if arg.options.get("action") else 2
+        taken, words = taken + words[:count], words[count:]
+    return taken, words
+
+
+def unknown(word: str, path: str, names: list[str]) -> UsageError:
+    import difflib
+
+    where = f"det {path}".rstrip()
+    near = difflib.get_close_matches(word, names, 3, 0.6)
+    meant = " or ".join(f"`{where} {n}`" for n in near)
+    hint = f"did you mean {meant}?" if near else f"`{where} --help` lists the commands"
+    return UsageError(f"{where} has no command '{word}'", hint)

@@ -1,0 +1,52 @@
+"""Help for det and for its groups; a single command's help comes from its parser."""
+
+from typing import TYPE_CHECKING
+
+from det_cli.catalog import ENTRIES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from det_cli.find import Found
+
+_TOP = """\
+usage: det [-u NAME] [-m ADDRESS] [-v] COMMAND ...
+
+Train deep-learning models on a cluster.
+
+commands:
+{commands}
+
+options:
+  -u, --user NAME       act as this user
+  -m, --master ADDRESS  the cluster to talk to (default: DET_MASTER, else localhost:8080)
+  -v, --version         print the version of this client
+  -h, --help            print this, or the help of a command
+"""
+
+
+def print_top() -> None:
+    rows = [(name, aliases, text) for name, aliases, _, text in ENTRIES]
+    print(_TOP.format(commands=_listing(rows)), end="")
+
+
+def print_group(found: "Found") -> int:
+    from det_cli.declare import Command, Group
+
+    if isinstance(found.node, Command):
+        from det_cli.parse import parser_for
+
+        print(parser_for(found.path, found.node).format_help(), end="")
+        return 0
+    assert isinstance(found.node, Group)
+    rows = [(m.name, m.aliases, m.help) for m in found.node.members]
+    path = " ".join(["det", *found.path])
+    print(f"usage: {path} COMMAND ...\n\n{found.node.help}\n\ncommands:\n{_listing(rows)}\n")
+    print(f"`{path} COMMAND --help` explains one of them.")
+    return 0
+
+
+def _listing(rows: "Sequence[tuple[str, Sequence[str], str]]") -> str:
+    names = [f"{name} ({', '.join(aliases)})" if aliases else name for name, aliases, _ in rows]
+    width = max(map(len, names)) + 2
+    return "\n".join(f"  {n:<{width}}{text}" for n, (_, _, text) in zip(names, rows, strict=True))

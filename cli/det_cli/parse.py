@@ -1,0 +1,48 @@
+"""One command's arguments, by argparse: built for that command alone."""
+
+import argparse
+from typing import TYPE_CHECKING, NoReturn
+
+from det_cli.declare import Arg, Command, OneOf
+from det_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from det_cli.find import Found
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, f"`{self.prog} --help` shows how it is called")
+
+
+def parse(found: "Found", options: "dict[str, str]") -> argparse.Namespace:
+    assert isinstance(found.node, Command)
+    parser = parser_for(found.path, found.node)
+    args = parser.parse_args(found.rest)
+    args.user = options.get("user")
+    args.master = options.get("master")
+    args.command_path = " ".join(found.path)
+    args.group_options = found.group_options
+    for key, value in found.node.values.items():
+        setattr(args, key, value)
+    return args
+
+
+def parser_for(path: "list[str]", command: Command) -> argparse.ArgumentParser:
+    parser = _Parser(prog="det " + " ".join(path), description=_sentence(command.help))
+    for arg in command.args:
+        if isinstance(arg, OneOf):
+            group = parser.add_mutually_exclusive_group()
+            for one in arg.args:
+                group.add_argument(*one.names, **one.options)
+        else:
+            _add(parser, arg)
+    return parser
+
+
+def _add(parser: argparse.ArgumentParser, arg: Arg) -> None:
+    parser.add_argument(*arg.names, **arg.options)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + "."

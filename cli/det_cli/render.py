@@ -1,0 +1,173 @@
+"""Output: data on stdout as table, JSON, YAML or CSV; talk on stderr."""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import argparse
+
+Column = tuple[str, Callable[[Any], Any]]
+_STATE_COLOURS = {"COMPLETED": "32", "RUNNING": "36", "ERROR": "31", "CANCELED": "33"}
+
+
+def say(text: str) -> None:
+    """A remark for the person, kept out of what is piped."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def show(
+    args: "argparse.Namespace", columns: Sequence[Column], items: Iterable[Any], data: Any = None
+) -> None:
+    """Print in the format that was asked for; `data` replaces the items in JSON and YAML."""
+    items = list(items)
+    wanted = getattr(args, "format", None) or "table"
+    if wanted == "json":
+        print_json(items if data is None else data)
+    elif wanted == "yaml":
+        print_yaml(items if data is None else data)
+    else:
+        rows = [[get(item) for _, get in columns] for item in items]
+        print_rows([name for name, _ in columns], rows, as_csv=wanted == "csv")
+
+
+def print_object(args: "argparse.Namespace", data: Any, default: str = "yaml") -> None:
+    """One object: YAML unless JSON is asked for."""
+    if (getattr(args, "format", None) or default) == "json":
+        print_json(data)
+    else:
+        print_yaml(data)
+
+
+def print_json(data: Any) -> None:
+    import json
+
+    print(json.dumps(data, indent=2, sort_keys=True))
+
+
+def print_yaml(data: Any) -> None:
+    import yaml
+
+    print(yaml.safe_dump(data, default_flow_style=False, sort_keys=True), end="")
+
+
+def print_rows(header: Sequence[str], rows: Sequence[Sequence[Any]], *, as_csv: bool) -> None:
+    if as_csv:
+        import csv
+
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows([[cell(v) for v in row] for row in rows])
+        return
+    width = terminal_width() if sys.stdout.isatty() else None
+    print(table(header, rows, width, colour=colours()))
+
+
+def cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, (dict, list)):
+        import json
+
+        return json.dumps(value, indent=4)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)
+
+
+def table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    width: "int | None" = None,
+    *,
+    colour: bool = False,
+) -> str:
+    """Columns between bars; numbers to the right; cells of several lines; fitted to `width`."""
+    texts = [[cell(v).split("\n") for v in row] for row in rows]
+    numeric = [_is_numeric([row[i] for row in texts]) for i in range(len(header))]
+    sizes = [
+        max([len(h) + 2, *(len(line) for row in texts for line in row[i])])
+        for i, h in enumerate(header)
+    ]
+    if width is not None:
+        sizes = _fitted(sizes, [len(h) for h in header], width)
+    lines = [_line(header, sizes, numeric), "-+-".join("-" * s for s in sizes)]
+    lines[1] = f"-{lines[1]}-"
+    for row in texts:
+        for k in range(max(len(c) for c in row)):
+            parts = [c[k] if k < len(c) else "" for c in row]
+            lines.append(_line(parts, sizes, numeric, colour=colour))
+    return "\n".join(lines)
+
+
+def _line(
+    cells: Sequence[str], sizes: Sequence[int], numeric: Sequence[bool], *, colour: bool = False
+) -> str:
+    out = []
+    for text, size, right in zip(cells, sizes, numeric, strict=True):
+        cut = text if len(text) <= size else text[: size - 1] + "…"
+        padded = cut.rjust(size) if right else cut.ljust(size)
+        code = _STATE_COLOURS.get(text) if colour else None
+        out.append(f"\x1b[{code}m{padded}\x1b[0m" if code else padded)
+    return (" " + " | ".join(out)).rstrip()
+
+
+def _fitted(sizes: list[int], least: list[int], width: int) -> list[int]:
+    """Take from the widest columns until the table fits; headers stay readable."""
+    sizes = list(sizes)
+    while sum(sizes) + 3 * len(sizes) - 1 > width:
+        slack = [(s - max(low, 8), i) for i, (s, low) in enumerate(zip(sizes, least, strict=True))]
+        room, widest = max(slack)
+        if room <= 0:
+            break
+        sizes[widest] -= 1
+    return sizes
+
+
+def _is_numeric(cells: Sequence[list[str]]) -> bool:
+    found = False
+    for lines in cells:
+        if lines == [""]:
+            continue
+        if len(lines) > 1 or not _number(lines[0]):
+            return False
+        found = True
+    return found
+
+
+def _number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def terminal_width() -> int:
+    import shutil
+
+    return shutil.get_terminal_size().columns
+
+
+def colours() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def size_text(count: "int | str | None") -> str:
+    """Bytes in the unit people use."""
+    size = float(count or 0)
+    for unit in ("B", "KB", "MB", "GB", "TB"):
+        if size < 1024 or unit == "TB":
+            break
+        size /= 1024
+    return f"{size:.1f}{unit}"
+
+
+def state_text(state: "str | None") -> str:
+    """`STATE_COMPLETED` is `COMPLETED` to a person."""
+    return (state or "").removeprefix("STATE_")
+
+
+def percent(value: "float | None") -> str:
+    return "" if value is None else f"{value * 100:.1f}%"

@@ -1,0 +1,194 @@
+"""A user's code on its way to the cluster: what is sent, how much it is, and in which form (facts §1.2)."""
+
+import base64
+import gzip
+import io
+import os
+import stat
+import tarfile
+from typing import IO, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from determined.common.failures import BadContext
+from determined.common.ignore import ALWAYS, Ignore
+
+MAX_BYTES = 95 * 2**20
+_REGULAR, _DIRECTORY = 48, 53
+_SHOWN = 5
+
+
+class Entry(NamedTuple):
+    path: str  # in the container, relative to the working directory
+    source: str
+    is_dir: bool
+    size: int
+    mode: int
+    mtime: int
+
+
+class Context(NamedTuple):
+    entries: Tuple[Entry, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(e.size for e in self.entries)
+
+    @property
+    def file_count(self) -> int:
+        return sum(not e.is_dir for e in self.entries)
+
+    def inline(self) -> List[Dict[str, Any]]:
+        """The form that travels inside the request."""
+        return [_as_json(e) for e in self.entries]
+
+    def write_tar_gz(self, out: IO[bytes]) -> None:
+        """The form that is uploaded on its own; equal directories give equal bytes."""
+        with (
+            gzip.GzipFile("", "wb", 3, out, mtime=0) as zipped,
+            tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as tar,
+        ):
+            for entry in self.entries:
+                _add(tar, entry)
+
+
+def collect(root: Optional[str], includes: Sequence[str] = ()) -> Context:
+    """List a directory (or one file) and the extra includes, or say what is wrong with them."""
+    walk = _Walk()
+    if root is not None:
+        walk.start(root, with_name=os.path.isfile(root))
+    top = {e.path for e in walk.entries}
+    for include in includes:
+        name = os.path.basename(os.path.abspath(include))
+        if name in top:
+            raise BadContext(
+                f"'{include}' would replace '{name}' of the context directory",
+                "rename one of them, or leave the include away",
+            )
+        top.add(name)
+        walk.start(include, with_name=True)
+    walk.refuse_unreadable()
+    context = Context(tuple(walk.entries))
+    _refuse_oversized(context)
+    return context
+
+
+class _Walk:
+    def __init__(self) -> None:
+        self.entries: List[Entry] = []
+        self._unreadable: List[str] = []
+
+    def start(self, root: str, *, with_name: bool) -> None:
+        if not os.path.exists(root):
+            raise BadContext(f"'{root}' does not exist", "name a directory or a file to send")
+        name = os.path.basename(os.path.abspath(root)) if with_name else ""
+        ignore = Ignore([*_detignore(root, with_name=with_name), *ALWAYS])
+        if name:
+            self._visit(root, name, ignore, ())
+        else:
+            self._inside(root, "", ignore, (os.path.realpath(root),))
+
+    def _inside(self, folder: str, at: str, ignore: Ignore, above: Tuple[str, ...]) -> None:
+        try:
+            names = sorted(os.listdir(folder))
+        except OSError as e:
+            self._unreadable.append(f"{folder}: {e.strerror}")
+            return
+        for name in names:
+            path = f"{at}/{name}" if at else name
+            source = os.path.join(folder, name)
+            if path == ".detignore" or ignore.matches(path, is_dir=os.path.isdir(source)):
+                continue
+            self._visit(source, path, ignore, above)
+
+    def _visit(self, source: str, path: str, ignore: Ignore, above: Tuple[str, ...]) -> None:
+        problem = _problem(source, path, above)
+        if problem:
+            self._unreadable.append(f"{source!r}: {problem}")
+            return
+        found = os.stat(source)
+        is_dir = stat.S_ISDIR(found.st_mode)
+        mode, mtime = stat.S_IMODE(found.st_mode), int(found.st_mtime)
+        size = 0 if is_dir else found.st_size
+        self.entries.append(Entry(path, source, is_dir, size, mode, mtime))
+        if is_dir:
+            self._inside(source, path, ignore, (*above, os.path.realpath(source)))
+
+    def refuse_unreadable(self) -> None:
+        if self._unreadable:
+            shown = "".join(f"\n  {line}" for line in self._unreadable[:_SHOWN])
+            more = len(self._unreadable) - _SHOWN
+            rest = f"\n  and {more} more" if more > 0 else ""
+            raise BadContext(
+                f"{len(self._unreadable)} files of the context cannot be sent:{shown}{rest}",
+                "make them readable, or list them in .detignore",
+            )
+
+
+def _problem(source: str, path: str, above: Tuple[str, ...]) -> str:
+    """Why this file or directory cannot be sent, or nothing."""
+    try:
+        path.encode()
+        mode = os.stat(source).st_mode
+    except UnicodeEncodeError:
+        return "its name is not valid UTF-8"
+    except OSError as e:
+        return "a link to nothing" if os.path.islink(source) else str(e.strerror)
+    if stat.S_ISDIR(mode):
+        return "a link to a directory that contains it" if os.path.realpath(source) in above else ""
+    if not stat.S_ISREG(mode):
+        return "neither a file nor a directory"
+    return "" if os.access(source, os.R_OK) else "permission denied"
+
+
+def _detignore(root: str, *, with_name: bool) -> List[str]:
+    """Only the root of the context directory has one that counts."""
+    path = os.path.join(root, ".detignore")
+    if with_name or not os.path.isfile(path):
+        return []
+    with open(path, encoding="utf-8", errors="surrogateescape") as f:
+        return f.read().split("\n")
+
+
+def _refuse_oversized(context: Context) -> None:
+    if context.size <= MAX_BYTES:
+        return
+    largest = sorted(context.entries, key=lambda e: -e.size)[:_SHOWN]
+    lines = "".join(f"\n  {e.size / 2**20:8.1f} MiB  {e.path}" for e in largest)
+    raise BadContext(
+        f"the context is {context.size / 2**20:.1f} MiB, more than the 95 MiB that can be sent;"
+        f" its largest files:{lines}",
+        "keep data out of the context directory, or list it in .detignore",
+    )
+
+
+def _read(entry: Entry) -> bytes:
+    try:
+        with open(entry.source, "rb") as f:
+            return f.read()
+    except OSError as e:
+        raise BadContext(f"cannot read '{entry.source}': {e.strerror}") from e
+
+
+def _as_json(entry: Entry) -> Dict[str, Any]:
+    content = b"" if entry.is_dir else _read(entry)
+    return {
+        "path": entry.path,
+        "type": _DIRECTORY if entry.is_dir else _REGULAR,
+        "content": base64.b64encode(content).decode(),
+        "mtime": str(entry.mtime),
+        "mode": entry.mode,
+        "uid": 0,
+        "gid": 0,
+    }
+
+
+def _add(tar: tarfile.TarFile, entry: Entry) -> None:
+
+    info = tarfile.TarInfo(entry.path)
+    info.mode, info.mtime = entry.mode, entry.mtime
+    if entry.is_dir:
+        info.type = tarfile.DIRTYPE
+        tar.addfile(info)
+        return
+    content = _read(entry)
+    info.size = len(content)
+    tar.addfile(info, io.BytesIO(content))

@@ -1,0 +1,273 @@
+"""A small stateful cluster behind FakeApi: enough of /api/v1 for the command line and the SDK to be used for real."""
+
+import base64
+import io
+import tarfile
+from collections.abc import Iterator
+from typing import Any
+
+from tests.support.fake_api import Asked, FakeApi, Raw, Refusal
+
+from determined.common.passwords import salted
+
+START = "2026-11-20T10:00:00.123456Z"
+END = "2026-11-20T11:30:00Z"
+CKPT = "11111111-2222-3333-4444-555555555555"
+TERMINAL = ("STATE_COMPLETED", "STATE_CANCELED", "STATE_ERROR")
+
+
+def page(key: str, items: list[Any], asked: Asked) -> dict[str, Any]:
+    """Slice as the servers do: limit 0 means 100, negative means all."""
+    offset, limit = int(asked.first("offset", "0")), int(asked.first("limit", "0")) or 100
+    end = len(items) if limit < 0 else min(offset + limit, len(items))
+    meta = {"offset": offset, "limit": limit, "startIndex": offset, "endIndex": end}
+    return {key: items[offset:end], "pagination": {**meta, "total": len(items)}}
+
+
+def user(id: int, username: str, **more: Any) -> dict[str, Any]:
+    base = {"id": id, "username": username, "admin": False, "active": True, "displayName": ""}
+    return {**base, "agentUserGroup": None, "remote": False, "modifiedAt": START, **more}
+
+
+def experiment(id: int, **more: Any) -> dict[str, Any]:
+    base = {
+        "id": id, "name": f"mnist-{id}", "description": "digits", "labels": ["nightly", "a"],
+        "state": "STATE_COMPLETED", "archived": False, "username": "ada", "userId": 3,
+        "displayName": "", "startTime": START, "endTime": END, "resourcePool": "default",
+        "numTrials": 1, "trialIds": [id * 10], "progress": 1.0, "projectId": 1, "projectOwnerId": 1,
+        "projectName": "Uncategorized", "workspaceId": 1, "workspaceName": "Uncategorized",
+        "searcherType": "single", "jobId": f"job-{id}", "config": {"name": f"mnist-{id}"},
+        "originalConfig": f"name: mnist-{id}\n", "notes": "", "parentArchived": False,
+        "hyperparameters": {}, "checkpointCount": 1, "checkpointSize": "3000", "unmanaged": False,
+    }  # fmt: skip
+    return {**base, **more}
+
+
+def trial(id: int, experiment_id: int, **more: Any) -> dict[str, Any]:
+    base = {
+        "id": id, "experimentId": experiment_id, "state": "STATE_COMPLETED", "restarts": 0,
+        "hparams": {"lr": 0.1}, "startTime": START, "endTime": END, "totalBatchesProcessed": 200,
+        "taskId": f"{experiment_id}.t{id}", "taskIds": [f"{experiment_id}.t{id}"],
+        "summaryMetrics": {"avg_metrics": {"loss": {"last": 0.5, "type": "number"}}},
+        "checkpointCount": 1, "totalCheckpointSize": "3000", "wallClockTime": 5400.0,
+        "searcherMetricValue": 0.25, "runnerState": "",
+    }  # fmt: skip
+    return {**base, **more}
+
+
+def checkpoint(uuid: str, trial_id: int, experiment_id: int, **more: Any) -> dict[str, Any]:
+    base = {
+        "uuid": uuid, "taskId": f"{experiment_id}.t{trial_id}", "allocationId": "a.1",
+        "reportTime": END, "state": "STATE_COMPLETED", "storageId": 1,
+        "resources": {"model.pt": "2000", "code/": "0", "code/train.py": "1000"},
+        "metadata": {"steps_completed": 200, "framework": "torch"},
+        "training": {
+            "trialId": trial_id, "experimentId": experiment_id, "hparams": {"lr": 0.1},
+            "experimentConfig": {"checkpoint_storage": {"type": "s3", "bucket": "none"}},
+            "searcherMetric": 0.25, "trainingMetrics": None,
+            "validationMetrics": {"avgMetrics": {"val_loss": 0.25}, "batchMetrics": []},
+        },
+    }  # fmt: skip
+    return {**base, **more}
+
+
+def workloads() -> list[dict[str, Any]]:
+    def metrics(total: int, **values: float) -> dict[str, Any]:
+        avg = {"metrics": {"avgMetrics": values, "batchMetrics": []}}
+        return {"totalBatches": total, "numInputs": 0, "endTime": END, **avg}
+
+    saved = {"uuid": CKPT, "state": "STATE_COMPLETED", "totalBatches": 200, "endTime": END}
+    return [
+        {"training": metrics(100, loss=0.75)},
+        {"training": metrics(200, loss=0.5)},
+        {"validation": metrics(200, val_loss=0.25)},
+        {"checkpoint": {**saved, "resources": {"model.pt": "2000"}, "metadata": {"f": "torch"}}},
+    ]
+
+
+def log_line(number: int, text: str, **more: Any) -> dict[str, Any]:
+    head = {"id": str(number), "taskId": "1.t10", "trialId": 10, "timestamp": START}
+    body = {"message": f"[{START}] {text}\n", "log": text + "\n", "level": "LOG_LEVEL_INFO"}
+    return {**head, **body, "source": "task", "stdtype": "stdout", "rankId": 0, **more}
+
+
+def archive(files: dict[str, bytes], mode: str = "w:gz") -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode=mode) as tar:  # type: ignore[call-overload]
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
+class FakeCluster(FakeApi):
+    def __init__(self) -> None:
+        super().__init__()
+        self.passwords = {"determined": "", "admin": salted("Secret123"), "ada": salted("Lovelace1")}
+        self.users = {
+            "admin": user(1, "admin", admin=True),
+            "determined": user(2, "determined"),
+            "ada": user(3, "ada", displayName="Ada L."),
+        }
+        self.tokens: dict[str, str] = {}
+        self.experiments: dict[int, dict[str, Any]] = {}
+        self.trials: dict[int, dict[str, Any]] = {}
+        self.checkpoints: dict[str, dict[str, Any]] = {}
+        self.logs: list[dict[str, Any]] = []
+        self._routes()
+
+    def _routes(self) -> None:
+        v1, self_ = "/api/v1", self
+        info = {"version": "0.38.1", "cluster_id": "c", "master_id": "m", "cluster_name": ""}
+        self.on("GET", "/info", {**info, "telemetry": {"enabled": False}, "sso_providers": None})
+        self.on("POST", f"{v1}/auth/login", self._login)
+        self.on("POST", f"{v1}/auth/logout", self._logout)
+        self.on("GET", f"{v1}/me", lambda a: {"user": self_.users[self_.who(a)]})
+        self.on("GET", f"{v1}/users", lambda a: page("users", list(self_.users.values()), a))
+        self.on("GET", f"{v1}/users/([^/]+)/by-username", self._by_name)
+        self.on("POST", f"{v1}/users", self._create_user)
+        self.on("PATCH", f"{v1}/users/(\\d+)", self._patch_user)
+        self.on("GET", f"{v1}/experiments", self._list)
+        self.on("POST", f"{v1}/experiments", self._create)
+        self.on("GET", f"{v1}/experiments/(\\d+)", self._get)
+        self.on("DELETE", f"{v1}/experiments/(\\d+)", self._get)
+        self.on("PATCH", f"{v1}/experiments/(\\d+)", self._patch)
+        verbs = "(activate|pause|cancel|kill|archive|unarchive)"
+        self.on("POST", f"{v1}/experiments/(\\d+)/{verbs}", self._move)
+        self.on("GET", f"{v1}/experiments/(\\d+)/trials", self._trials)
+        self.on("GET", f"{v1}/experiments/(\\d+)/checkpoints", self._checkpoints)
+        self.on("GET", f"{v1}/experiments/(\\d+)/model_def", self._model_def)
+        self.on("GET", f"{v1}/trials/(\\d+)", lambda a: {"trial": self_.trial(a)})
+        self.on("POST", f"{v1}/trials/(\\d+)/kill", lambda a: self_.trial(a) and {})
+        self.on("GET", f"{v1}/trials/(\\d+)/workloads", lambda a: page("workloads", workloads(), a))
+        self.on("GET", f"{v1}/trials/(\\d+)/checkpoints", self._checkpoints)
+        self.on("GET", f"{v1}/(?:trials|tasks)/([^/]+)/logs", self._logs)
+        self.on("GET", f"{v1}/checkpoints/([^/]+)", self._checkpoint)
+        self.on("GET", "/checkpoints/([^/]+)", self._download)
+
+    def add(self, id: int, **more: Any) -> dict[str, Any]:
+        """An experiment with one trial and one checkpoint."""
+        self.experiments[id] = experiment(id, **more)
+        state = self.experiments[id]["state"]
+        self.trials[id * 10] = trial(id * 10, id, state=state)
+        self.checkpoints.setdefault(CKPT, checkpoint(CKPT, id * 10, id))
+        return self.experiments[id]
+
+    def who(self, asked: Asked) -> str:
+        token = asked.headers.get("authorization", "").removeprefix("Bearer ")
+        if token not in self.tokens:
+            raise Refusal(401, "unauthenticated")
+        return self.tokens[token]
+
+    def trial(self, asked: Asked) -> dict[str, Any]:
+        self.who(asked)
+        return self._find(self.trials, int(asked.found[0]), "trial")
+
+    def _find(self, store: dict[Any, dict[str, Any]], id: Any, kind: str) -> dict[str, Any]:
+        if id not in store:
+            raise Refusal(404, f"{kind} '{id}' not found")
+        return store[id]
+
+    def _login(self, asked: Asked) -> Any:
+        body = asked.body
+        if self.passwords.get(body["username"]) != body["password"] or not body.get("isHashed"):
+            raise Refusal(401, "invalid credentials")
+        token = f"token-{body['username']}-{len(self.tokens)}"
+        self.tokens[token] = body["username"]
+        return {"token": token, "user": self.users[body["username"]]}
+
+    def _logout(self, asked: Asked) -> Any:
+        self.who(asked)
+        del self.tokens[asked.headers["authorization"].removeprefix("Bearer ")]
+        return {}
+
+    def _by_name(self, asked: Asked) -> Any:
+        return {"user": self._find(self.users, asked.found[0], "user")}
+
+    def _create_user(self, asked: Asked) -> Any:
+        new = asked.body["user"]
+        if new["username"] in self.users:
+            raise Refusal(409, f"user '{new['username']}' already exists")
+        self.users[new["username"]] = user(len(self.users) + 1, **new)
+        self.passwords[new["username"]] = asked.body.get("password", "")
+        return {"user": self.users[new["username"]]}
+
+    def _patch_user(self, asked: Asked) -> Any:
+        found = next(u for u in self.users.values() if u["id"] == int(asked.found[0]))
+        body = dict(asked.body)
+        if "password" in body:
+            self.passwords[found["username"]] = body.pop("password")
+        found.update(body)
+        return {"user": found}
+
+    def _list(self, asked: Asked) -> Any:
+        self.who(asked)
+        names, archived = asked.query.get("users"), asked.first("archived")
+        rows = [e for e in self.experiments.values() if not names or e["username"] in names]
+        if archived:
+            rows = [e for e in rows if str(e["archived"]).lower() == archived]
+        return page("experiments", rows, asked)
+
+    def _create(self, asked: Asked) -> Any:
+        owner, id = self.who(asked), len(self.experiments) + 1
+        if "explode" in asked.body["config"]:
+            raise Refusal(400, "invalid experiment configuration: explode: unknown field")
+        new = experiment(id, username=owner, state="STATE_PAUSED")
+        if asked.body.get("activate"):
+            new["state"] = "STATE_RUNNING"
+        if not asked.body.get("validateOnly"):
+            self.add(**new)
+        return {"experiment": new, "config": {"name": new["name"], "resources": {}}, "warnings": []}
+
+    def _get(self, asked: Asked) -> Any:
+        self.who(asked)
+        found = self._find(self.experiments, int(asked.found[0]), "experiment")
+        return {"experiment": found, "config": found["config"], "jobSummary": None}
+
+    def _patch(self, asked: Asked) -> Any:
+        found = self._get(asked)["experiment"]
+        found.update({k: v for k, v in asked.body.items() if k in found})
+        return {"experiment": found}
+
+    def _move(self, asked: Asked) -> Any:
+        found, verb = self._get(asked)["experiment"], asked.found[1]
+        if verb in ("activate", "pause") and found["state"] in TERMINAL:
+            raise Refusal(400, f"experiment {found['id']} is {found['state']}; it cannot {verb}")
+        states = {"activate": "RUNNING", "pause": "PAUSED", "cancel": "CANCELED", "kill": "CANCELED"}
+        if verb in states:
+            found["state"] = f"STATE_{states[verb]}"
+        else:
+            found["archived"] = verb == "archive"
+        return {}
+
+    def _trials(self, asked: Asked) -> Any:
+        id = int(asked.found[0])
+        self._find(self.experiments, id, "experiment")
+        rows = [t for t in self.trials.values() if t["experimentId"] == id]
+        return page("trials", rows, asked)
+
+    def _checkpoints(self, asked: Asked) -> Any:
+        return page("checkpoints", list(self.checkpoints.values()), asked)
+
+    def _checkpoint(self, asked: Asked) -> Any:
+        self.who(asked)
+        return {"checkpoint": self._find(self.checkpoints, asked.found[0], "checkpoint")}
+
+    def _download(self, asked: Asked) -> Any:
+        self.who(asked)
+        self._find(self.checkpoints, asked.found[0], "checkpoint")
+        data = archive({"model.pt": b"w" * 2000, "code/train.py": b"x" * 1000})
+        return Raw(data, {"Content-Type": "application/gzip"})
+
+    def _model_def(self, asked: Asked) -> Any:
+        self._get(asked)
+        return {"b64Tgz": base64.b64encode(archive({"train.py": b"print(1)\n"})).decode()}
+
+    def _logs(self, asked: Asked) -> Iterator[Any]:
+        self.who(asked)
+        rows = [r for r in self.logs]
+        if asked.first("orderBy") == "ORDER_BY_DESC":
+            rows.reverse()
+        limit = int(asked.first("limit", "0"))
+        return iter([{"result": r} for r in (rows[:limit] if limit else rows)])
