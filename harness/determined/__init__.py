@@ -1,0 +1,56 @@
+"""Determined's training library. Importing it is cheap: every part is loaded at its first use."""
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Dict, List
+
+__version__ = "0.38.1"
+
+# Last on the path: the versions that the user's image carries win over those mounted by the agent.
+_deps_dir = os.environ.get("DET_DEPS_DIR")
+if _deps_dir and _deps_dir not in sys.path:
+    sys.path.append(_deps_dir)
+
+if TYPE_CHECKING:
+    from determined import core, errors
+    from determined._experiment_config import ExperimentConfig
+    from determined._import import import_from_path
+    from determined._info import ClusterInfo, TrialInfo, get_cluster_info
+    from determined.errors import InvalidHP
+
+__all__ = [
+    "ClusterInfo",
+    "ExperimentConfig",
+    "InvalidHP",
+    "TrialInfo",
+    "core",
+    "errors",
+    "get_cluster_info",
+    "import_from_path",
+]
+
+_NAMES: Dict[str, str] = {
+    "ClusterInfo": "_info",
+    "TrialInfo": "_info",
+    "get_cluster_info": "_info",
+    "ExperimentConfig": "_experiment_config",
+    "import_from_path": "_import",
+    "InvalidHP": "errors",
+}
+_MODULES = ("core", "errors", "experimental", "launch", "profiler", "tensorboard")
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    if name in _MODULES:
+        return importlib.import_module(f"determined.{name}")
+    if name in _NAMES:
+        module = importlib.import_module(f"determined.{_NAMES[name]}")
+        value = globals()[name] = getattr(module, name)
+        return value
+    raise AttributeError(f"module 'determined' has no attribute {name!r}")
+
+
+def __dir__() -> List[str]:
+    return sorted({*globals(), *_NAMES, *_MODULES})

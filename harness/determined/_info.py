@@ -1,0 +1,163 @@
+"""What a task knows about itself and its cluster: `get_cluster_info()`."""
+
+import json
+import os
+from typing import Any, Dict, List, Mapping, Optional
+
+from determined import _paths
+
+
+class TrialInfo:
+    """The trial that this task runs."""
+
+    def __init__(
+        self,
+        trial_id: int,
+        experiment_id: int,
+        trial_seed: int,
+        hparams: Dict[str, Any],
+        config: Dict[str, Any],
+        steps_completed: int,
+        trial_run_id: int,
+        debug: bool = False,
+        inter_node_network_interface: Optional[str] = None,
+    ) -> None:
+        self.trial_id = trial_id
+        self.experiment_id = experiment_id
+        self.trial_seed = trial_seed
+        self.hparams = hparams
+        self._config = config
+        self._steps_completed = steps_completed
+        self._trial_run_id = trial_run_id
+        self._debug = debug
+        self._inter_node_network_interface = inter_node_network_interface
+
+
+class ClusterInfo:
+    """The task, its allocation and its place among the containers of that allocation."""
+
+    def __init__(
+        self,
+        master_url: str,
+        cluster_id: str,
+        agent_id: str,
+        slot_ids: List[int],
+        task_id: str,
+        allocation_id: str,
+        session_token: str,
+        task_type: str,
+        master_cert_name: Optional[str] = None,
+        master_cert_file: Optional[str] = None,
+        latest_checkpoint: Optional[str] = None,
+        trial: Optional[TrialInfo] = None,
+        rendezvous: Optional[Mapping[str, Any]] = None,
+        gpu_uuids: Optional[List[str]] = None,
+    ) -> None:
+        self.master_url = master_url
+        self.cluster_id = cluster_id
+        self.agent_id = agent_id
+        self.slot_ids = slot_ids
+        self.task_id = task_id
+        self.allocation_id = allocation_id
+        self.session_token = session_token
+        self.task_type = task_type
+        self.master_cert_name = master_cert_name
+        self.master_cert_file = master_cert_file
+        self._latest_checkpoint = latest_checkpoint
+        self._trial = trial
+        self._rendezvous = rendezvous
+        self.gpu_uuids = gpu_uuids or []
+
+    @property
+    def latest_checkpoint(self) -> Optional[str]:
+        """The checkpoint to resume from, or None for a fresh start."""
+        return self._latest_checkpoint
+
+    @property
+    def trial(self) -> TrialInfo:
+        if self._trial is None:
+            raise RuntimeError(f"a task of type {self.task_type} has no trial")
+        return self._trial
+
+    @property
+    def user_data(self) -> Dict[str, Any]:
+        """The `data` section of the experiment configuration."""
+        return dict(self.trial._config.get("data") or {}) if self._trial else {}
+
+    @property
+    def container_addrs(self) -> List[str]:
+        return list(self._peers()["addresses"])
+
+    @property
+    def container_slot_counts(self) -> List[int]:
+        return [int(n) for n in self._peers()["slots"]]
+
+    @property
+    def container_rank(self) -> int:
+        return int(self._peers()["rank"])
+
+    def _peers(self) -> Mapping[str, Any]:
+        # Only trials rendezvous; every other task is alone.
+        alone = {"addresses": ["127.0.0.1"], "slots": [len(self.slot_ids)], "rank": 0}
+        return self._rendezvous if self._rendezvous is not None else alone
+
+
+def get_cluster_info() -> Optional[ClusterInfo]:
+    """Describe the task that this process belongs to; None outside of a cluster."""
+    env = task_environment()
+    if env is None:
+        return None
+    return ClusterInfo(
+        master_url=env.get("DET_MASTER", ""),
+        cluster_id=env.get("DET_CLUSTER_ID", ""),
+        agent_id=env.get("DET_AGENT_ID", ""),
+        slot_ids=_slot_ids(env),
+        task_id=env.get("DET_TASK_ID", ""),
+        allocation_id=env["DET_ALLOCATION_ID"],
+        session_token=env.get("DET_SESSION_TOKEN", ""),
+        task_type=env.get("DET_TASK_TYPE", "TRIAL"),
+        master_cert_name=env.get("DET_MASTER_CERT_NAME") or None,
+        master_cert_file=env.get("DET_MASTER_CERT_FILE") or None,
+        latest_checkpoint=env.get("DET_LATEST_CHECKPOINT") or None,
+        trial=_trial_info(env),
+        rendezvous=read_info_file("rendezvous"),
+        gpu_uuids=(read_info_file("resources") or {}).get("gpu_uuids"),
+    )
+
+
+def task_environment() -> Optional[Mapping[str, str]]:
+    """The DET_* variables; a shell opened by ssh lost them and reads what the entry script wrote."""
+    if os.environ.get("DET_ALLOCATION_ID"):
+        return os.environ
+    saved = read_info_file("cluster")
+    return saved if saved and saved.get("DET_ALLOCATION_ID") else None
+
+
+def read_info_file(name: str) -> Optional[Dict[str, Any]]:
+    try:
+        with open(os.path.join(_paths.info_dir(), f"{name}.json")) as f:
+            content = json.load(f)
+    except FileNotFoundError:
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _slot_ids(env: Mapping[str, str]) -> List[int]:
+    return [int(i) for i in json.loads(env.get("DET_SLOT_IDS") or "[]")]
+
+
+def _trial_info(env: Mapping[str, str]) -> Optional[TrialInfo]:
+    if not env.get("DET_TRIAL_ID"):
+        return None
+    config = json.loads(env.get("DET_EXPERIMENT_CONFIG") or "{}")
+    return TrialInfo(
+        trial_id=int(env["DET_TRIAL_ID"]),
+        experiment_id=int(env.get("DET_EXPERIMENT_ID") or 0),
+        trial_seed=int(env.get("DET_TRIAL_SEED") or 0),
+        hparams=json.loads(env.get("DET_HPARAMS") or "{}"),
+        config=config,
+        steps_completed=int(env.get("DET_STEPS_COMPLETED") or 0),
+        trial_run_id=int(env.get("DET_TRIAL_RUN_ID") or 0),
+        debug=bool(config.get("debug", False)),
+        inter_node_network_interface=env.get("DET_INTER_NODE_NETWORK_INTERFACE") or None,
+    )

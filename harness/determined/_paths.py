@@ -1,0 +1,32 @@
+"""Where a task's files are. A container has them at fixed paths; a process has them elsewhere."""
+
+import json
+import os
+from typing import Dict
+
+
+def run_dir() -> str:
+    return os.environ.get("DET_RUN_DIR") or "/run/determined"
+
+
+def info_dir() -> str:
+    return os.path.join(run_dir(), "info")
+
+
+def _path_map() -> Dict[str, str]:
+    raw = os.environ.get("DET_PATH_MAP")
+    return json.loads(raw) if raw else {}
+
+
+def on_host(container_path: str) -> str:
+    """Translate a container path of a specification to where it lies here (DET_PATH_MAP)."""
+    best = ""
+    mapping = _path_map()
+    for prefix in mapping:
+        inside = container_path == prefix or container_path.startswith(prefix.rstrip("/") + "/")
+        if inside and len(prefix) > len(best):
+            best = prefix
+    if not best:
+        return container_path
+    rest = container_path[len(best) :].lstrip("/")
+    return os.path.join(mapping[best], rest) if rest else mapping[best]

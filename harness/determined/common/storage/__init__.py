@@ -1,0 +1,96 @@
+"""Checkpoint storage: `from_config` for a configuration's section, `from_string` for a path or URL."""
+
+import os
+from typing import Any, Mapping, Optional
+
+from determined._paths import on_host
+from determined.common.storage._base import (
+    Checksums,
+    Selector,
+    StorageManager,
+    check_storage_id,
+    list_directory,
+    select,
+)
+from determined.common.storage._directory import DirectoryStorageManager
+
+__all__ = [
+    "Checksums",
+    "DirectoryStorageManager",
+    "Selector",
+    "StorageManager",
+    "check_storage_id",
+    "from_config",
+    "from_string",
+    "list_directory",
+    "select",
+]
+
+SHARED_FS_CONTAINER_PATH = "/determined_shared_fs"
+
+
+def from_config(config: Mapping[str, Any], *, in_task: bool = False) -> StorageManager:
+    """The storage that `checkpoint_storage` of a configuration describes.
+
+    A task sees a shared_fs at its mount point; everything else sees it at `host_path`.
+    """
+    kind = config.get("type")
+    if kind == "shared_fs":
+        return DirectoryStorageManager(_shared_fs_path(config, in_task))
+    if kind == "directory":
+        return DirectoryStorageManager(on_host(str(config["container_path"])))
+    if kind == "s3":
+        from determined.common.storage._s3 import S3StorageManager
+
+        return S3StorageManager.from_config(config)
+    if kind == "gcs":
+        from determined.common.storage._gcs import GCSStorageManager
+
+        return GCSStorageManager(str(config["bucket"]), config.get("prefix"))
+    if kind == "azure":
+        from determined.common.storage._azure import AzureStorageManager
+
+        return AzureStorageManager.from_config(config)
+    raise ValueError(
+        f"checkpoint_storage.type {kind!r} is not known: use s3, gcs, azure, shared_fs or directory"
+    )
+
+
+def from_string(shortcut: str) -> StorageManager:
+    """`s3://bucket/prefix`, `gs://bucket/prefix`, `ms://account/container` or a path."""
+    scheme, _, rest = shortcut.partition("://")
+    if not rest:
+        return DirectoryStorageManager(os.path.abspath(os.path.expanduser(shortcut)))
+    place, _, prefix = rest.partition("/")
+    if scheme == "file":
+        return DirectoryStorageManager("/" + rest.lstrip("/"))
+    if scheme == "s3":
+        return from_config({"type": "s3", "bucket": place, "prefix": prefix or None})
+    if scheme == "gs":
+        return from_config({"type": "gcs", "bucket": place, "prefix": prefix or None})
+    if scheme == "ms":
+        account = place if "." in place else f"{place}.blob.core.windows.net"
+        config = {"type": "azure", "account_url": f"https://{account}", "container": prefix}
+        return from_config(config)
+    raise ValueError(f"storage {shortcut!r}: use a path, s3://, gs:// or ms://")
+
+
+def _shared_fs_path(config: Mapping[str, Any], in_task: bool) -> str:
+    host_path = str(config["host_path"])
+    base = on_host(SHARED_FS_CONTAINER_PATH) if in_task else host_path
+    return _join_within(base, host_path, config.get("storage_path"))
+
+
+def _join_within(base: str, host_path: str, storage_path: Optional[str]) -> str:
+    """`storage_path` may be relative, or absolute below `host_path`; it may not leave it."""
+    if not storage_path:
+        return base
+    relative = storage_path
+    if os.path.isabs(storage_path):
+        relative = os.path.relpath(storage_path, host_path)
+    relative = os.path.normpath(relative)
+    if relative == ".." or relative.startswith("../"):
+        raise ValueError(
+            f"checkpoint_storage.storage_path {storage_path} lies outside of host_path {host_path}"
+        )
+    return os.path.join(base, relative)

@@ -1,0 +1,100 @@
+"""Who knows which checkpoints exist: the cluster, or off-cluster only the storage itself."""
+
+import json
+import logging
+import os
+from typing import Any, Dict, Mapping, Optional
+
+from determined.common.http import Session
+from determined.common.storage import StorageManager
+from determined.core._json import encode
+from determined.core._outbox import Outbox
+from determined.core._train import utc_now
+
+logger = logging.getLogger("determined.core")
+
+
+class CheckpointRegistry:
+    """Off-cluster: checkpoints are known by their files alone."""
+
+    def check_metadata(self, metadata: Mapping[str, Any]) -> None:
+        """Refuse metadata that could not be reported, before anything is stored."""
+        encode(dict(metadata))
+
+    def completed(
+        self, storage_id: str, resources: Mapping[str, int], metadata: Mapping[str, Any]
+    ) -> None:
+        logger.info("saved checkpoint %s (%d files)", storage_id, len(resources))
+
+    def deleted(self, storage_id: str) -> None:
+        logger.info("deleted checkpoint %s", storage_id)
+
+    def close(self) -> None:
+        """Close this thread's connection, if it has one."""
+
+    def metadata_of(self, storage_id: str, storage: StorageManager) -> Dict[str, Any]:
+        with storage.restore_path(storage_id, lambda path: path == "metadata.json") as folder:
+            path = os.path.join(folder, "metadata.json")
+            with open(path) as f:
+                metadata: Dict[str, Any] = json.load(f)
+        return metadata
+
+
+class ClusterCheckpointRegistry(CheckpointRegistry):
+    """Reports to the cluster. Metrics reported earlier arrive earlier."""
+
+    def __init__(
+        self,
+        session: Session,
+        outbox: Optional[Outbox],
+        task_id: str,
+        allocation_id: str,
+        storage_backend_id: Optional[int] = None,
+        needs_steps: bool = True,
+    ) -> None:
+        self._session = session
+        self._outbox = outbox
+        self._task_id = task_id
+        self._allocation_id = allocation_id
+        self._storage_backend_id = storage_backend_id
+        self._needs_steps = needs_steps
+
+    def check_metadata(self, metadata: Mapping[str, Any]) -> None:
+        super().check_metadata(metadata)
+        if self._needs_steps and not isinstance(metadata.get("steps_completed"), int):
+            raise ValueError(
+                "checkpoint metadata must hold 'steps_completed' (an integer): it orders a "
+                "trial's checkpoints and matches them with validations"
+            )
+
+    def completed(
+        self, storage_id: str, resources: Mapping[str, int], metadata: Mapping[str, Any]
+    ) -> None:
+        if self._outbox is not None:
+            self._outbox.flush()
+        report: Dict[str, Any] = {
+            "uuid": storage_id,
+            "taskId": self._task_id,
+            "allocationId": self._allocation_id,
+            "reportTime": utc_now(),
+            "resources": {path: str(size) for path, size in resources.items()},
+            "metadata": dict(metadata),
+            "state": "STATE_COMPLETED",
+            "training": {},
+        }
+        if self._storage_backend_id is not None:
+            report["storageId"] = self._storage_backend_id
+        self._session.post("/api/v1/checkpoints", encode(report))
+        logger.info("reported checkpoint %s (%d files)", storage_id, len(resources))
+
+    def deleted(self, storage_id: str) -> None:
+        patch = {"uuid": storage_id, "resources": {"resources": {}}}
+        self._session.patch("/api/v1/checkpoints", {"checkpoints": [patch]})
+
+    def close(self) -> None:
+        self._session.close()
+
+    def metadata_of(self, storage_id: str, storage: StorageManager) -> Dict[str, Any]:
+        answer = self._session.get(f"/api/v1/checkpoints/{storage_id}")
+        metadata: Dict[str, Any] = answer["checkpoint"].get("metadata") or {}
+        return metadata

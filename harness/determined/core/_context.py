@@ -1,0 +1,273 @@
+"""`core.init()`: everything that user code needs to run as a trial, on a cluster or off it."""
+
+import enum
+import logging
+import os
+import pathlib
+import sys
+from types import TracebackType
+from typing import Any, Dict, Mapping, Optional, Type, Union
+
+from determined._info import ClusterInfo, get_cluster_info
+from determined._task_session import task_session
+from determined.common import storage
+from determined.common.http import APIError, NotFoundError, Session
+from determined.core._checkpoint import CheckpointContext
+from determined.core._checkpoint_registry import CheckpointRegistry, ClusterCheckpointRegistry
+from determined.core._distributed import DistributedContext, DummyDistributedContext
+from determined.core._outbox import Outbox
+from determined.core._preempt import DummyPreemptContext, PreemptContext, PreemptMode
+from determined.core._profiler import DummyProfilerContext, ProfilerContext
+from determined.core._searcher import (
+    LocalOperations,
+    SearcherContext,
+    ServerOperations,
+    length_number,
+    max_length_of,
+)
+from determined.core._train import EarlyExitReason, TrainContext
+from determined.core._train_offline import DummyTrainContext
+from determined.errors import InvalidHP
+from determined.tensorboard._sync import TensorboardSync
+
+logger = logging.getLogger("determined.core")
+
+StorageChoice = Union[str, Mapping[str, Any], None]
+
+
+class TensorboardMode(enum.Enum):
+    """AUTO uploads TensorBoard files while training; MANUAL leaves it to the code."""
+
+    AUTO = "AUTO"
+    MANUAL = "MANUAL"
+
+
+class Context:
+    """The parts of the Core API. Use it as a context manager."""
+
+    def __init__(
+        self,
+        checkpoint: CheckpointContext,
+        distributed: Optional[DistributedContext] = None,
+        preempt: Optional[PreemptContext] = None,
+        train: Optional[TrainContext] = None,
+        searcher: Optional[SearcherContext] = None,
+        info: Optional[ClusterInfo] = None,
+        profiler: Optional[ProfilerContext] = None,
+        _session: Optional[Session] = None,
+        _outbox: Optional[Outbox] = None,
+        _tensorboard: Optional[TensorboardSync] = None,
+    ) -> None:
+        self.checkpoint = checkpoint
+        self.distributed = distributed or DummyDistributedContext()
+        self.preempt = preempt or DummyPreemptContext(self.distributed)
+        self.train = train or DummyTrainContext(self.distributed, offline_dir() / "tensorboard")
+        self.searcher = searcher or SearcherContext(LocalOperations(1), self.distributed)
+        self.info = info
+        self.profiler = profiler or DummyProfilerContext()
+        self._session = _session
+        self._outbox = _outbox
+        self._tensorboard = _tensorboard
+
+    def start(self) -> None:
+        self.preempt.start()
+
+    def alert(
+        self,
+        title: Optional[str] = None,
+        description: Optional[str] = None,
+        level: Optional[str] = "info",
+    ) -> None:
+        """Send an event to the webhooks that listen to custom triggers."""
+        if self._session is None or self.info is None or self.info._trial is None:
+            logger.info("alert (%s): %s: %s", level, title, description)
+            return
+        data = {
+            "title": title or "",
+            "description": description or "",
+            "level": f"LOG_LEVEL_{(level or 'info').upper()}",
+        }
+        trial = self.info.trial
+        body = {"data": data, "experimentId": trial.experiment_id, "trialId": trial.trial_id}
+        self._session.post("/api/v1/webhooks/custom", body)
+
+    def close(
+        self,
+        exc_type: Optional[Type[BaseException]] = None,
+        exc_val: Optional[BaseException] = None,
+        exc_tb: Optional[TracebackType] = None,
+    ) -> None:
+        """Deliver everything that is still on its way. A second failure does not hide the first."""
+        self.preempt.close()
+        self.profiler.off()
+        failures = []
+        for part in (self.checkpoint, self._tensorboard, self._outbox, self.distributed):
+            try:
+                if part is not None:
+                    part.close()
+            except Exception as e:
+                failures.append(e)
+        if self._session is not None:
+            self._session.close()
+        if failures and exc_val is None:
+            raise failures[0]
+        for failure in failures:
+            logger.error("while closing after another error: %s", failure)
+
+    def __enter__(self) -> "Context":
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: Optional[Type[BaseException]],
+        exc_val: Optional[BaseException],
+        exc_tb: Optional[TracebackType],
+    ) -> None:
+        ends_early = isinstance(exc_val, InvalidHP) and self._outbox is not None
+        if ends_early and self.distributed.rank == 0:
+            logger.info("invalid hyperparameters, the trial ends early: %s", exc_val)
+            self.train.report_early_exit(EarlyExitReason.INVALID_HP)
+        self.close(exc_type, exc_val, exc_tb)
+        if ends_early:
+            # The searcher was told; an exit status other than 0 would count as a failure.
+            sys.exit(0)
+
+
+def init(
+    *,
+    distributed: Optional[DistributedContext] = None,
+    checkpoint_storage: StorageChoice = None,
+    preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
+    tensorboard_mode: TensorboardMode = TensorboardMode.AUTO,
+) -> Context:
+    """Build the context of this trial; off-cluster, one that logs and saves to local files."""
+    info = get_cluster_info()
+    if info is None or info.task_type != "TRIAL":
+        return _init_offline(info, distributed, checkpoint_storage, preempt_mode)
+    return _init_trial(info, distributed, checkpoint_storage, preempt_mode, tensorboard_mode)
+
+
+def _init_trial(
+    info: ClusterInfo,
+    distributed: Optional[DistributedContext],
+    checkpoint_storage: StorageChoice,
+    preempt_mode: PreemptMode,
+    tensorboard_mode: TensorboardMode,
+) -> Context:
+    distributed = distributed or _alone_or_explain(info)
+    session = task_session()
+    trial = info.trial
+    chosen = checkpoint_storage or trial._config.get("checkpoint_storage") or {}
+    manager = resolve_storage(chosen, in_task=True)
+    backend_id = None
+    if distributed.rank == 0:
+        backend_id = prepare_run(session, trial.trial_id, checkpoint_storage)
+    outbox = Outbox(session)
+    tensorboard = TensorboardSync(
+        manager,
+        pathlib.Path(f"/tmp/tensorboard-{info.allocation_id}-{distributed.rank}"),
+        f"{info.cluster_id}/tensorboard/experiment/{trial.experiment_id}/trial/{trial.trial_id}",
+        distributed.rank,
+        automatic=tensorboard_mode is TensorboardMode.AUTO,
+    )
+    train = TrainContext(
+        session,
+        trial.trial_id,
+        trial.experiment_id,
+        trial._trial_run_id,
+        distributed,
+        outbox,
+        tensorboard,
+    )
+    configured = max_length_of(trial._config)
+    operations = ServerOperations(session, trial.trial_id, outbox, length_number(configured))
+    registry = ClusterCheckpointRegistry(
+        session, outbox, info.task_id, info.allocation_id, backend_id
+    )
+    return Context(
+        checkpoint=CheckpointContext(distributed, manager, registry),
+        distributed=distributed,
+        preempt=PreemptContext(session, info.allocation_id, distributed, preempt_mode, outbox),
+        train=train,
+        searcher=SearcherContext(operations, distributed, configured),
+        info=info,
+        profiler=ProfilerContext(info.agent_id, train, distributed),
+        _session=session,
+        _outbox=outbox,
+        _tensorboard=tensorboard,
+    )
+
+
+def _init_offline(
+    info: Optional[ClusterInfo],
+    distributed: Optional[DistributedContext],
+    checkpoint_storage: StorageChoice,
+    preempt_mode: PreemptMode,
+) -> Context:
+    distributed = distributed or DummyDistributedContext()
+    manager = resolve_storage(checkpoint_storage, in_task=info is not None)
+    return Context(
+        checkpoint=CheckpointContext(distributed, manager, CheckpointRegistry()),
+        distributed=distributed,
+        preempt=DummyPreemptContext(distributed, preempt_mode),
+        train=DummyTrainContext(distributed, offline_dir() / "tensorboard"),
+        searcher=SearcherContext(LocalOperations(1), distributed),
+        info=info,
+    )
+
+
+def resolve_storage(choice: StorageChoice, *, in_task: bool) -> storage.StorageManager:
+    """A path, a URL or a configuration; off-cluster, nothing means the user's data directory."""
+    if isinstance(choice, str):
+        return storage.from_string(choice)
+    if choice:
+        if choice.get("type") == "shared_fs" and not in_task:
+            raise ValueError(
+                "checkpoint_storage of type shared_fs exists on a cluster only: "
+                "give a path or use type directory"
+            )
+        return storage.from_config(choice, in_task=in_task)
+    return storage.DirectoryStorageManager(str(offline_dir() / "checkpoints"))
+
+
+def offline_dir() -> pathlib.Path:
+    data_home = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
+    return pathlib.Path(data_home) / "determined"
+
+
+def prepare_run(session: Session, run_id: int, checkpoint_storage: StorageChoice) -> Optional[int]:
+    """Announce the run and, if the code chose another storage, where its checkpoints will be."""
+    body: Dict[str, Any] = {"runId": run_id}
+    if isinstance(checkpoint_storage, Mapping):
+        body["checkpointStorage"] = dict(checkpoint_storage)
+    elif checkpoint_storage:
+        body["checkpointStorage"] = _as_config(checkpoint_storage)
+    try:
+        answer = session.post("/api/v1/runs/start", body) or {}
+    except NotFoundError:
+        return None
+    except APIError as e:
+        raise RuntimeError(f"the cluster refused to start run {run_id}: {e}") from e
+    backend_id = answer.get("storageId")
+    return None if backend_id is None else int(backend_id)
+
+
+def _as_config(shortcut: str) -> Dict[str, Any]:
+    scheme, _, rest = shortcut.partition("://")
+    place, _, prefix = rest.partition("/")
+    if rest and scheme in ("s3", "gs"):
+        kind = "s3" if scheme == "s3" else "gcs"
+        return {"type": kind, "bucket": place, **({"prefix": prefix} if prefix else {})}
+    if rest and scheme == "ms":
+        return {"type": "azure", "account_url": f"https://{place}", "container": prefix}
+    return {"type": "directory", "container_path": os.path.abspath(shortcut)}
+
+
+def _alone_or_explain(info: ClusterInfo) -> DistributedContext:
+    if len(info.container_addrs) > 1 or len(info.slot_ids) > 1:
+        raise ValueError(
+            "this trial has more than one slot or container: start workers with a launcher and "
+            "pass core.init(distributed=DistributedContext.from_torch_distributed(), or another)"
+        )
+    return DummyDistributedContext()

@@ -1,0 +1,235 @@
+"""Where this worker stands among the workers of its trial, and how they talk."""
+
+import json
+import os
+from typing import Any, List, Optional
+
+from determined._info import task_environment
+from determined.core._star import Alone, Centre, Spoke, Star
+
+
+def _port(name: str, fallback: int) -> int:
+    return int(os.environ.get(name) or fallback)
+
+
+class DistributedContext:
+    """Rank and size of this worker, and gather/broadcast of Python values.
+
+    `rank` counts over all workers, `local_rank` within the container, `cross_rank` over containers.
+    Creating it blocks until every worker has created theirs.
+    """
+
+    def __init__(
+        self,
+        *,
+        rank: int,
+        size: int,
+        local_rank: int,
+        local_size: int,
+        cross_rank: int,
+        cross_size: int,
+        chief_ip: Optional[str] = None,
+        pub_port: Optional[int] = None,
+        pull_port: Optional[int] = None,
+        port_offset: int = 0,
+        force_tcp: bool = False,
+    ) -> None:
+        _check_shape(rank, size, local_rank, local_size, cross_rank, cross_size)
+        self.rank = rank
+        self.size = size
+        self.local_rank = local_rank
+        self.local_size = local_size
+        self.cross_rank = cross_rank
+        self.cross_size = cross_size
+        self._is_chief = rank == 0
+        self._is_local_chief = local_rank == 0
+        self._chief_ip = chief_ip or ("127.0.0.1" if cross_size == 1 else None)
+        pub = _port("INTER_TRAIN_PROCESS_COMM_PORT_1", 12360) if pub_port is None else pub_port
+        pull = _port("INTER_TRAIN_PROCESS_COMM_PORT_2", 12365) if pull_port is None else pull_port
+        self._pub_port = pub + port_offset
+        self._pull_port = pull + port_offset
+        self._force_tcp = force_tcp
+        self._closed = False
+        self._global: Star = self._join_global()
+        self._local: Star = self._join_local()
+
+    @classmethod
+    def from_horovod(cls, hvd: Any, chief_ip: Optional[str] = None) -> "DistributedContext":
+        """`hvd` is the horovod module of your framework, after `hvd.init()`."""
+        return cls(
+            rank=hvd.rank(),
+            size=hvd.size(),
+            local_rank=hvd.local_rank(),
+            local_size=hvd.local_size(),
+            cross_rank=hvd.cross_rank(),
+            cross_size=hvd.cross_size(),
+            chief_ip=chief_ip or os.environ.get("DET_CHIEF_IP"),
+        )
+
+    @classmethod
+    def from_torch_distributed(cls, chief_ip: Optional[str] = None) -> "DistributedContext":
+        """For workers started by `torch.distributed.run` (torchrun)."""
+        _require("RANK", "WORLD_SIZE", "LOCAL_RANK", by="torch.distributed.run")
+        size, local_size = _env_int("WORLD_SIZE"), _env_int("LOCAL_WORLD_SIZE", 1)
+        return cls(
+            rank=_env_int("RANK"),
+            size=size,
+            local_rank=_env_int("LOCAL_RANK"),
+            local_size=local_size,
+            cross_rank=_env_int("GROUP_RANK", _env_int("RANK") // local_size),
+            cross_size=_env_int("GROUP_WORLD_SIZE", size // local_size),
+            chief_ip=chief_ip or os.environ.get("DET_CHIEF_IP") or os.environ.get("MASTER_ADDR"),
+        )
+
+    @classmethod
+    def from_deepspeed(cls, chief_ip: Optional[str] = None) -> "DistributedContext":
+        """For workers started by the deepspeed launcher."""
+        _require("RANK", "WORLD_SIZE", "LOCAL_RANK", by="the deepspeed launcher")
+        size = _env_int("WORLD_SIZE")
+        local_size = _env_int("LOCAL_SIZE", _env_int("LOCAL_WORLD_SIZE", size))
+        return cls(
+            rank=_env_int("RANK"),
+            size=size,
+            local_rank=_env_int("LOCAL_RANK"),
+            local_size=local_size,
+            cross_rank=_env_int("CROSS_RANK", _env_int("RANK") // local_size),
+            cross_size=_env_int("CROSS_SIZE", size // local_size),
+            chief_ip=chief_ip or os.environ.get("DET_CHIEF_IP") or os.environ.get("MASTER_ADDR"),
+        )
+
+    @classmethod
+    def from_tf_config(cls) -> "DistributedContext":
+        """For one process per container with TensorFlow's TF_CONFIG."""
+        _require("TF_CONFIG", by="the tensorflow launcher")
+        config = json.loads(os.environ["TF_CONFIG"])
+        workers = config["cluster"]["worker"]
+        rank = int(config["task"]["index"])
+        return cls(
+            rank=rank,
+            size=len(workers),
+            local_rank=0,
+            local_size=1,
+            cross_rank=rank,
+            cross_size=len(workers),
+            chief_ip=os.environ.get("DET_CHIEF_IP") or workers[0].rsplit(":", 1)[0].strip("[]"),
+        )
+
+    def get_rank(self) -> int:
+        return self.rank
+
+    def get_local_rank(self) -> int:
+        return self.local_rank
+
+    def get_size(self) -> int:
+        return self.size
+
+    def get_num_agents(self) -> int:
+        return self.cross_size
+
+    def gather(self, stuff: Any) -> Optional[List[Any]]:
+        """Give one value per worker; the chief gets them by rank, everybody else None."""
+        return self._global.gather(stuff)
+
+    def gather_local(self, stuff: Any) -> Optional[List[Any]]:
+        return self._local.gather(stuff)
+
+    def allgather(self, stuff: Any) -> List[Any]:
+        values: List[Any] = self._global.broadcast(self._global.gather(stuff))
+        return values
+
+    def allgather_local(self, stuff: Any) -> List[Any]:
+        values: List[Any] = self._local.broadcast(self._local.gather(stuff))
+        return values
+
+    def broadcast(self, stuff: Any) -> Any:
+        """Every worker gets the chief's value."""
+        return self._global.broadcast(stuff)
+
+    def broadcast_local(self, stuff: Any = None) -> Any:
+        """Every worker of this container gets its local chief's value."""
+        return self._local.broadcast(stuff)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._local.close()
+            self._global.close()
+
+    def __enter__(self) -> "DistributedContext":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _join_global(self) -> Star:
+        if self.size == 1:
+            return Alone()
+        if self._chief_ip is None:
+            raise ValueError(
+                "chief_ip is missing: with more than one container, name the address of rank 0 "
+                "(get_cluster_info().container_addrs[0], or DET_CHIEF_IP)"
+            )
+        if self._is_chief:
+            host = "127.0.0.1" if self.cross_size == 1 else ""
+            centre = Centre(self.size, peer_key(), (host, self._pub_port))
+            centre.accept_all()
+            return centre
+        return Spoke(self.rank, peer_key(), (self._chief_ip, self._pub_port))
+
+    def _join_local(self) -> Star:
+        """A star within the container; its addresses travel over the global one."""
+        if self.cross_size == 1 or self.size == 1:
+            return self._global
+        centre = None
+        if self._is_local_chief and self.local_size > 1:
+            tcp = ("127.0.0.1", self._pull_port)
+            centre = Centre(self.local_size, peer_key(), tcp if self._force_tcp else None)
+        mine = (self.cross_rank, centre.path) if centre and not self._force_tcp else None
+        paths = dict(pair for pair in self.allgather(mine) if pair)
+        if self.local_size == 1:
+            return Alone()
+        if centre is not None:
+            centre.accept_all()
+            return centre
+        address = ("127.0.0.1", self._pull_port) if self._force_tcp else paths[self.cross_rank]
+        return Spoke(self.local_rank, peer_key(), address)
+
+
+class DummyDistributedContext(DistributedContext):
+    """A worker alone."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            rank=0, size=1, local_rank=0, local_size=1, cross_rank=0, cross_size=1, chief_ip=None
+        )
+
+
+def peer_key() -> bytes:
+    """What workers prove to each other: the allocation token, or off-cluster DET_PEER_KEY."""
+    env = task_environment() or os.environ
+    return (env.get("DET_SESSION_TOKEN") or env.get("DET_PEER_KEY") or "off-cluster").encode()
+
+
+def _check_shape(
+    rank: int, size: int, local_rank: int, local_size: int, cross_rank: int, cross_size: int
+) -> None:
+    for name, value, limit in (
+        ("rank", rank, size),
+        ("local_rank", local_rank, local_size),
+        ("cross_rank", cross_rank, cross_size),
+    ):
+        if not 0 <= value < limit:
+            raise ValueError(f"{name} {value} must be at least 0 and below its size {limit}")
+
+
+def _require(*names: str, by: str) -> None:
+    missing = [name for name in names if not os.environ.get(name)]
+    if missing:
+        raise RuntimeError(
+            f"{', '.join(missing)} not set: this process was not started by {by}; check entrypoint"
+        )
+
+
+def _env_int(name: str, fallback: int = 0) -> int:
+    value = os.environ.get(name)
+    return int(value) if value else fallback

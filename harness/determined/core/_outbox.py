@@ -1,0 +1,119 @@
+"""Reports leave in order from a background thread, so that reporting never blocks a batch."""
+
+import collections
+import logging
+import threading
+import time
+from typing import Deque, Optional, Tuple
+
+from determined.common.http import APIError, MasterUnreachableError, Session
+
+logger = logging.getLogger("determined.core")
+
+MAX_WAITING_BYTES = 256 * 1024 * 1024
+GIVE_UP_AFTER_S = 3600.0
+
+Report = Tuple[str, bytes]
+
+
+class ReportRefused(RuntimeError):
+    """The server refused an earlier report; it is raised at the next call, or at close."""
+
+
+class Outbox:
+    """An ordered queue of POSTs, plus one slot for the newest progress, which replaces older ones.
+
+    A caller waits only if MAX_WAITING_BYTES of reports are undelivered: an outage must not cost
+    the machine its memory.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._changed = threading.Condition()
+        self._reports: Deque[Report] = collections.deque()
+        self._latest: Optional[Report] = None
+        self._waiting_bytes = 0
+        self._sending = False
+        self._closed = False
+        self._refusal: Optional[BaseException] = None
+        self._thread = threading.Thread(target=self._run, name="determined-reports", daemon=True)
+        self._thread.start()
+
+    def put(self, path: str, body: bytes) -> None:
+        with self._changed:
+            self._raise_refusal()
+            if self._closed:
+                raise RuntimeError("cannot report after the core context was closed")
+            while self._waiting_bytes > MAX_WAITING_BYTES:
+                self._changed.wait()
+            self._reports.append((path, body))
+            self._waiting_bytes += len(body)
+            self._changed.notify_all()
+
+    def put_latest(self, path: str, body: bytes) -> None:
+        with self._changed:
+            self._raise_refusal()
+            if not self._closed:
+                self._latest = (path, body)
+                self._changed.notify_all()
+
+    def flush(self, timeout_s: Optional[float] = None) -> None:
+        """Wait until everything that was reported is stored; raise if something was refused."""
+        with self._changed:
+            self._changed.wait_for(self._is_idle, timeout_s)
+            self._raise_refusal()
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._thread.join()
+        with self._changed:
+            self._raise_refusal()
+
+    def _is_idle(self) -> bool:
+        return not self._reports and self._latest is None and not self._sending
+
+    def _raise_refusal(self) -> None:
+        if self._refusal is not None:
+            refusal, self._refusal = self._refusal, None
+            raise ReportRefused(str(refusal)) from refusal
+
+    def _run(self) -> None:
+        while True:
+            report = self._next()
+            if report is None:
+                self._session.close()
+                return
+            refusal = self._deliver(*report)
+            with self._changed:
+                self._sending = False
+                self._refusal = self._refusal or refusal
+                self._changed.notify_all()
+
+    def _next(self) -> Optional[Report]:
+        """Metrics go before progress: progress is worth nothing once a newer one exists."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._reports or self._latest or self._closed)
+            report: Optional[Report] = None
+            if self._reports:
+                report = self._reports.popleft()
+                self._waiting_bytes -= len(report[1])
+            elif self._latest:
+                report, self._latest = self._latest, None
+            self._sending = report is not None
+            return report
+
+    def _deliver(self, path: str, body: bytes) -> Optional[BaseException]:
+        deadline = time.monotonic() + GIVE_UP_AFTER_S
+        while True:
+            try:
+                self._session.post(path, body)
+                return None
+            except APIError as e:
+                logger.error("the server refused a report to %s: %s", path, e)
+                return e
+            except MasterUnreachableError as e:
+                if time.monotonic() > deadline:
+                    return e
+                logger.warning("reports are waiting: %s", e)

@@ -1,0 +1,158 @@
+"""Learn in time that the scheduler wants the slots back."""
+
+import enum
+import logging
+import threading
+from typing import Optional
+
+from determined.common.http import APIError, MasterUnreachableError, Session
+from determined.core._distributed import DistributedContext
+from determined.core._outbox import Outbox
+
+logger = logging.getLogger("determined.core")
+
+POLL_S = 60
+READ_TIMEOUT_S = 70.0
+RETRY_S = 5.0
+
+
+class PreemptMode(enum.Enum):
+    """Who asks: every worker through the chief (they agree), the chief alone, or each for itself."""
+
+    WorkersAskChief = "WORKERS_ASK_CHIEF"
+    ChiefOnly = "CHIEF_ONLY"
+    WorkersAskMaster = "WORKERS_ASK_MASTER"
+
+
+class PreemptionWatcher:
+    """A thread that holds one long poll at the agent's gateway until it answers `preempt: true`."""
+
+    def __init__(self, session: Session, allocation_id: str) -> None:
+        self._session = session
+        self._path = f"/api/v1/allocations/{allocation_id}/signals/preemption"
+        self._preempted = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="determined-preemption", daemon=True)
+
+    def start(self) -> None:
+        # One immediate question first: a task that is preempted while it starts learns it at once.
+        self._ask(0)
+        self._thread.start()
+
+    def stop(self) -> None:
+        # The thread may sit in a long poll; it is a daemon and ends with the process.
+        self._stopping.set()
+
+    def is_preempted(self) -> bool:
+        return self._preempted.is_set()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set() and not self._preempted.is_set():
+            if not self._ask(POLL_S):
+                self._stopping.wait(RETRY_S)
+        self._session.close()
+
+    def _ask(self, seconds: int) -> bool:
+        try:
+            answer = self._session.get(
+                self._path, params={"timeoutSeconds": seconds}, timeout_s=READ_TIMEOUT_S
+            )
+        except (APIError, MasterUnreachableError) as e:
+            if not self._stopping.is_set():
+                logger.warning("cannot ask whether this task is preempted: %s", e)
+            return False
+        if (answer or {}).get("preempt"):
+            self._preempted.set()
+        return True
+
+
+class PreemptContext:
+    """`should_preempt()` is true once the trial must save a checkpoint and exit with status 0."""
+
+    def __init__(
+        self,
+        session: Session,
+        allocation_id: str,
+        distributed: DistributedContext,
+        preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
+        outbox: Optional[Outbox] = None,
+    ) -> None:
+        self._session = session
+        self._allocation_id = allocation_id
+        self._distributed = distributed
+        self._mode = preempt_mode
+        self._outbox = outbox
+        self._ack_sent = False
+        watches = distributed.rank == 0 or preempt_mode is PreemptMode.WorkersAskMaster
+        self._watcher = PreemptionWatcher(session, allocation_id) if watches else None
+        self._started = False
+
+    def start(self) -> "PreemptContext":
+        if self._watcher is not None and not self._started:
+            self._started = True
+            self._watcher.start()
+        return self
+
+    def close(self) -> None:
+        if self._watcher is not None:
+            self._watcher.stop()
+
+    def __enter__(self) -> "PreemptContext":
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def should_preempt(self, auto_ack: bool = True) -> bool:
+        """Ask between batches. With `auto_ack`, the first true answer is acknowledged at once."""
+        preempted = self._decide()
+        if preempted and auto_ack and self._distributed.rank == 0:
+            self.acknowledge_preemption_signal()
+        return preempted
+
+    def acknowledge_preemption_signal(self) -> None:
+        """Promise to save and exit: a later exit with status 0 means "run me again from there"."""
+        if self._ack_sent:
+            return
+        if self._outbox is not None:
+            self._outbox.flush(timeout_s=60)
+        path = f"/api/v1/allocations/{self._allocation_id}/signals/ack_preemption"
+        self._session.post(path, {"allocationId": self._allocation_id})
+        self._ack_sent = True
+
+    def _decide(self) -> bool:
+        if self._mode is PreemptMode.WorkersAskChief:
+            mine = self._watcher.is_preempted() if self._watcher else None
+            return bool(self._distributed.broadcast(mine))
+        if self._watcher is None:
+            raise RuntimeError(
+                f"should_preempt() was called on rank {self._distributed.rank}, but with "
+                "PreemptMode.ChiefOnly only the chief (rank 0) may ask"
+            )
+        return self._watcher.is_preempted()
+
+
+class DummyPreemptContext(PreemptContext):
+    """Nothing preempts a script that runs off-cluster."""
+
+    def __init__(
+        self,
+        distributed: DistributedContext,
+        preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
+    ) -> None:
+        self._distributed = distributed
+        self._mode = preempt_mode
+
+    def start(self) -> "PreemptContext":
+        return self
+
+    def close(self) -> None:
+        pass
+
+    def should_preempt(self, auto_ack: bool = True) -> bool:
+        if self._mode is PreemptMode.ChiefOnly and self._distributed.rank != 0:
+            raise RuntimeError("with PreemptMode.ChiefOnly only the chief (rank 0) may ask")
+        return False
+
+    def acknowledge_preemption_signal(self) -> None:
+        pass

@@ -1,0 +1,166 @@
+"""A star of workers: the centre gathers from all and broadcasts to all."""
+
+import os
+import socket
+import tempfile
+import time
+from typing import Any, Dict, List, Optional, Protocol, Tuple, Union
+
+from determined.core._wire import Channel, PeerLost, encode_value
+
+CONNECT_TIMEOUT_S = 600.0
+_HELLO_TIMEOUT_S = 20.0
+_HELLO_BYTES = 256
+
+Address = Union[Tuple[str, int], str]
+
+
+class Star(Protocol):
+    """What both ends offer; every worker must call the same methods in the same order."""
+
+    def gather(self, value: Any) -> Optional[List[Any]]: ...
+
+    def broadcast(self, value: Any) -> Any: ...
+
+    def close(self) -> None: ...
+
+
+class Alone:
+    def gather(self, value: Any) -> Optional[List[Any]]:
+        return [value]
+
+    def broadcast(self, value: Any) -> Any:
+        return value
+
+    def close(self) -> None:
+        pass
+
+
+class Centre:
+    """Rank 0 of the star. Binds at once, and waits for the others with `accept_all`."""
+
+    def __init__(self, size: int, key: bytes, address: Optional[Address] = None) -> None:
+        self._size = size
+        self._key = key
+        self._channels: Dict[int, Channel] = {}
+        self._directory: Optional[str] = None
+        self._listener = self._listen(address)
+
+    @property
+    def path(self) -> str:
+        """The address of a centre that listens on a local socket."""
+        return str(self._listener.getsockname())
+
+    def accept_all(self, timeout_s: float = CONNECT_TIMEOUT_S) -> None:
+        deadline = time.monotonic() + timeout_s
+        while len(self._channels) < self._size - 1:
+            self._listener.settimeout(max(deadline - time.monotonic(), 0.01))
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                missing = sorted(set(range(1, self._size)) - set(self._channels))
+                raise TimeoutError(
+                    f"workers {missing} did not connect within {timeout_s:.0f} s; were all "
+                    f"{self._size} of them started, and can they reach this container?"
+                ) from None
+            self._greet(connection)
+        self._listener.close()
+
+    def gather(self, value: Any) -> Optional[List[Any]]:
+        values = [value]
+        for rank in range(1, self._size):
+            values.append(self._channels[rank].receive())
+        return values
+
+    def broadcast(self, value: Any) -> Any:
+        kind, payload = encode_value(value)
+        for channel in self._channels.values():
+            channel.send_encoded(kind, payload)
+        return value
+
+    def close(self) -> None:
+        self._listener.close()
+        for channel in self._channels.values():
+            channel.close()
+        if self._directory:
+            for name in os.listdir(self._directory):
+                os.unlink(os.path.join(self._directory, name))
+            os.rmdir(self._directory)
+            self._directory = None
+
+    def _listen(self, address: Optional[Address]) -> socket.socket:
+        if isinstance(address, tuple):
+            return socket.create_server(address, backlog=self._size, reuse_port=False)
+        self._directory = tempfile.mkdtemp(prefix="determined-ipc-")
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(os.path.join(self._directory, "local"))
+        listener.listen(self._size)
+        return listener
+
+    def _greet(self, connection: socket.socket) -> None:
+        """Admit a worker that proves to hold the token; a stranger is turned away."""
+        connection.settimeout(_HELLO_TIMEOUT_S)
+        try:
+            channel = Channel(_tuned(connection), self._key, is_server=True)
+            rank = channel.receive(_HELLO_BYTES)
+        except (PeerLost, OSError):
+            connection.close()
+            return
+        if not isinstance(rank, int) or not 0 < rank < self._size or rank in self._channels:
+            channel.close()
+            return
+        connection.settimeout(None)
+        self._channels[rank] = channel
+
+
+class Spoke:
+    """Any other rank of the star."""
+
+    def __init__(
+        self, rank: int, key: bytes, address: Address, timeout_s: float = CONNECT_TIMEOUT_S
+    ) -> None:
+        self._channel = Channel(_tuned(_dial(address, timeout_s)), key, is_server=False)
+        self._channel.send(rank)
+
+    def gather(self, value: Any) -> Optional[List[Any]]:
+        self._channel.send(value)
+        return None
+
+    def broadcast(self, value: Any) -> Any:
+        return self._channel.receive()
+
+    def close(self) -> None:
+        self._channel.close()
+
+
+def _dial(address: Address, timeout_s: float) -> socket.socket:
+    """Connect as soon as the centre listens; it may start later than its workers."""
+    deadline = time.monotonic() + timeout_s
+    pause = 0.01
+    while True:
+        sock = _socket_for(address)
+        try:
+            sock.settimeout(10)
+            sock.connect(address)
+            sock.settimeout(None)
+            return sock
+        except OSError as e:
+            sock.close()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"cannot reach the chief worker at {address}: {e}") from e
+            time.sleep(pause)
+            pause = min(pause * 1.5, 1.0)
+
+
+def _socket_for(address: Address) -> socket.socket:
+    if isinstance(address, str):
+        return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    return socket.socket(family, socket.SOCK_STREAM)
+
+
+def _tuned(sock: socket.socket) -> socket.socket:
+    if sock.family != socket.AF_UNIX:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return sock

@@ -1,0 +1,160 @@
+"""Report what training does: metrics, progress, status, metadata, early exits, TensorBoard files."""
+
+import datetime
+import enum
+import logging
+import pathlib
+from typing import Any, Callable, Dict, List, Optional
+
+from determined.common.http import NotFoundError, Session
+from determined.core._distributed import DistributedContext
+from determined.core._json import encode
+from determined.core._outbox import Outbox
+from determined.tensorboard._sync import TensorboardSync
+
+logger = logging.getLogger("determined.core")
+
+
+class EarlyExitReason(enum.Enum):
+    INVALID_HP = "EXITED_REASON_INVALID_HP"
+    USER_REQUESTED_STOP = "EXITED_REASON_USER_REQUESTED_STOP"
+
+
+def check_group(group: str) -> None:
+    if not group or "." in group:
+        raise ValueError(f"metric group {group!r} is not valid: use a name without '.'")
+
+
+class TrainContext:
+    """Gives a trial the means to report. Reports are sent in order in the background."""
+
+    def __init__(
+        self,
+        session: Session,
+        trial_id: int,
+        experiment_id: int,
+        trial_run_id: int,
+        distributed: DistributedContext,
+        outbox: Outbox,
+        tensorboard: TensorboardSync,
+    ) -> None:
+        self._session = session
+        self._trial_id = trial_id
+        self._experiment_id = experiment_id
+        self._run_id = trial_run_id
+        self._distributed = distributed
+        self._outbox = outbox
+        self._tensorboard = tensorboard
+
+    def set_status(self, status: str) -> None:
+        """Show in the trial what it is doing now, for instance "validating"."""
+        path = f"/api/v1/trials/{self._trial_id}/runner/metadata"
+        self._outbox.put(path, encode({"state": status}))
+
+    def set_metadata(self, metadata: Dict[str, Any]) -> None:
+        """Replace the metadata of the run; nested dictionaries of JSON values are fine."""
+        self._chief_only("set_metadata")
+        path = f"/api/v1/runs/{self._trial_id}/metadata"
+        self._session.post(path, encode({"runId": self._trial_id, "metadata": metadata}))
+
+    def get_metadata(self) -> Optional[Dict[str, Any]]:
+        self._chief_only("get_metadata")
+        answer = self._session.get(f"/api/v1/runs/{self._trial_id}/metadata")
+        metadata: Optional[Dict[str, Any]] = (answer or {}).get("metadata")
+        return metadata
+
+    def report_training_metrics(
+        self,
+        steps_completed: int,
+        metrics: Dict[str, Any],
+        batch_metrics: Optional[List[Dict[str, Any]]] = None,
+    ) -> None:
+        self._report("training", steps_completed, metrics, batch_metrics)
+
+    def report_validation_metrics(self, steps_completed: int, metrics: Dict[str, Any]) -> None:
+        self._report("validation", steps_completed, metrics)
+
+    def report_metrics(self, group: str, steps_completed: int, metrics: Dict[str, Any]) -> None:
+        """Report metrics of any group; the same group and steps may repeat with other keys."""
+        self._report(group, steps_completed, metrics)
+
+    def get_tensorboard_path(self) -> pathlib.Path:
+        """The directory whose TensorBoard files are uploaded while the trial runs."""
+        return self._tensorboard.path()
+
+    def upload_tensorboard_files(
+        self,
+        selector: Callable[[pathlib.Path], bool] = lambda _: True,
+        mangler: Callable[[pathlib.Path, int], pathlib.Path] = lambda path, _: path,
+    ) -> None:
+        """Upload new files now; `mangler(path, rank)` renames those that ranks share."""
+        self._tensorboard.upload(selector, mangler)
+
+    def report_early_exit(self, reason: EarlyExitReason) -> None:
+        """Tell the searcher that this trial ends before its time."""
+        self._chief_only("report_early_exit")
+        self._outbox.flush()
+        path = f"/api/v1/trials/{self._trial_id}/early_exit"
+        self._session.post(path, {"reason": reason.value})
+
+    def report_progress(self, progress: float) -> None:
+        """Report the completed fraction, between 0 and 1."""
+        self._chief_only("report_progress")
+        if not 0 <= progress <= 1:
+            raise ValueError(f"progress must lie between 0 and 1, got {progress}")
+        path = f"/api/v1/trials/{self._trial_id}/progress"
+        body = {"trialId": self._trial_id, "progress": float(progress), "isRaw": True}
+        self._outbox.put_latest(path, encode(body))
+
+    def get_experiment_best_validation(self) -> Optional[float]:
+        """The best searcher metric of the experiment so far; None before the first validation."""
+        self._outbox.flush()
+        path = f"/api/v1/experiments/{self._experiment_id}/searcher/best_searcher_validation_metric"
+        try:
+            metric = (self._session.get(path) or {}).get("metric")
+        except NotFoundError:
+            return None
+        return None if metric is None else float(metric)
+
+    def _report(
+        self,
+        group: str,
+        steps_completed: Optional[int],
+        metrics: Dict[str, Any],
+        batch_metrics: Optional[List[Dict[str, Any]]] = None,
+    ) -> None:
+        self._chief_only("report_metrics")
+        check_group(group)
+        self._send(group, steps_completed, metrics, batch_metrics)
+
+    def _send(
+        self,
+        group: str,
+        steps_completed: Optional[int],
+        metrics: Dict[str, Any],
+        batch_metrics: Optional[List[Dict[str, Any]]] = None,
+    ) -> None:
+        values: Dict[str, Any] = {"avgMetrics": metrics}
+        if batch_metrics is not None:
+            values["batchMetrics"] = batch_metrics
+        report = {
+            "trialId": self._trial_id,
+            "trialRunId": self._run_id,
+            "reportTime": utc_now(),
+            "metrics": values,
+        }
+        if steps_completed is not None:
+            report["stepsCompleted"] = int(steps_completed)
+        path = f"/api/v1/trials/{self._trial_id}/metrics"
+        self._outbox.put(path, encode({"group": group, "metrics": report}))
+
+    def _chief_only(self, call: str) -> None:
+        if self._distributed.rank != 0:
+            raise RuntimeError(
+                f"train.{call}() was called on rank {self._distributed.rank}: only the chief "
+                "(rank 0) reports; guard the call with `if core_context.distributed.rank == 0`"
+            )
+
+
+def utc_now() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

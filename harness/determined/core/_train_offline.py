@@ -1,0 +1,75 @@
+"""Reporting without a cluster: calls are checked and logged, nothing is sent."""
+
+import logging
+import pathlib
+from typing import Any, Callable, Dict, List, Optional
+
+from determined.core._distributed import DistributedContext
+from determined.core._json import encode
+from determined.core._train import EarlyExitReason, TrainContext, check_group
+
+logger = logging.getLogger("determined.core")
+
+
+class DummyTrainContext(TrainContext):
+    """What `core.init()` gives off-cluster."""
+
+    def __init__(self, distributed: DistributedContext, tensorboard_path: pathlib.Path) -> None:
+        self._distributed = distributed
+        self._tensorboard_path = tensorboard_path
+        self._metadata: Optional[Dict[str, Any]] = None
+
+    def set_status(self, status: str) -> None:
+        logger.info("status: %s", status)
+
+    def set_metadata(self, metadata: Dict[str, Any]) -> None:
+        self._chief_only("set_metadata")
+        logger.info("metadata: %s", encode(metadata).decode())
+        self._metadata = metadata
+
+    def get_metadata(self) -> Optional[Dict[str, Any]]:
+        self._chief_only("get_metadata")
+        return self._metadata
+
+    def get_tensorboard_path(self) -> pathlib.Path:
+        self._tensorboard_path.mkdir(parents=True, exist_ok=True)
+        return self._tensorboard_path
+
+    def upload_tensorboard_files(
+        self,
+        selector: Callable[[pathlib.Path], bool] = lambda _: True,
+        mangler: Callable[[pathlib.Path, int], pathlib.Path] = lambda path, _: path,
+    ) -> None:
+        logger.info("TensorBoard files stay in %s", self._tensorboard_path)
+
+    def report_early_exit(self, reason: EarlyExitReason) -> None:
+        self._chief_only("report_early_exit")
+        logger.info("early exit: %s", reason.name)
+
+    def report_progress(self, progress: float) -> None:
+        self._chief_only("report_progress")
+        logger.info("progress: %.1f %%", 100 * progress)
+
+    def get_experiment_best_validation(self) -> Optional[float]:
+        return None
+
+    def _report(
+        self,
+        group: str,
+        steps_completed: Optional[int],
+        metrics: Dict[str, Any],
+        batch_metrics: Optional[List[Dict[str, Any]]] = None,
+    ) -> None:
+        self._chief_only("report_metrics")
+        check_group(group)
+        values = encode(metrics).decode()
+        logger.info("%s metrics at step %s: %s", group, steps_completed, values)
+
+    def _send(
+        self,
+        group: str,
+        steps_completed: Optional[int],
+        metrics: Dict[str, Any],
+        batch_metrics: Optional[List[Dict[str, Any]]] = None,
+    ) -> None:
+        logger.debug("%s metrics: %s", group, encode(metrics).decode())

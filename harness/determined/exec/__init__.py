@@ -1,0 +1,1 @@
+"""What runs in a task's container before, around and instead of user code."""

@@ -1,0 +1,146 @@
+"""Start user code, pass signals on to it, copy its output, and collect its exit status."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import IO, Callable, List, Mapping, Optional, Sequence
+
+from determined.exec._lines import LineSplitter
+from determined.exec._ship import LogShipper
+
+FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGWINCH")
+QUIET_AFTER_EXIT_S = 2.0
+_POLL_S = 0.05
+
+
+class OutputCopier(threading.Thread):
+    """Copies one stream to this process's own, and its lines to the shipper."""
+
+    def __init__(self, source: IO[bytes], target_fd: int, stdtype: str, logs: LogShipper) -> None:
+        super().__init__(name=f"copy-{stdtype}", daemon=True)
+        self._source = source
+        self._target_fd = target_fd
+        self._stdtype = stdtype
+        self._logs = logs
+        self.last_read = time.monotonic()
+
+    def run(self) -> None:
+        splitter = LineSplitter()
+        while True:
+            chunk = os.read(self._source.fileno(), 65536)
+            self.last_read = time.monotonic()
+            for line in splitter.feed(chunk) if chunk else splitter.end():
+                self._logs.add(line, self._stdtype)
+            if not chunk:
+                return
+            _write_all(self._target_fd, chunk)
+
+
+class Child:
+    """A running command whose output is shipped."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str,
+        logs: LogShipper,
+        pass_fds: Sequence[int] = (),
+    ) -> None:
+        self._process = subprocess.Popen(
+            list(command),
+            env=dict(env),
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=tuple(pass_fds),
+        )
+        self._copiers = self._start_copiers(logs)
+
+    def send_signal(self, number: int) -> None:
+        try:
+            os.kill(self._process.pid, number)
+        except ProcessLookupError:
+            pass
+
+    def wait(self) -> int:
+        """The exit status as a shell gives it: 128 + n after signal n."""
+        code = _reap(self._process)
+        self._drain()
+        return code if code >= 0 else 128 - code
+
+    def _start_copiers(self, logs: LogShipper) -> List[OutputCopier]:
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        copiers = [
+            OutputCopier(self._process.stdout, 1, "stdout", logs),
+            OutputCopier(self._process.stderr, 2, "stderr", logs),
+        ]
+        for copier in copiers:
+            copier.start()
+        return copiers
+
+    def _drain(self) -> None:
+        """Read what is left; a daemon that keeps the pipe open does not keep the task alive."""
+        exited = time.monotonic()
+        for copier in self._copiers:
+            while copier.is_alive():
+                quiet_since = max(copier.last_read, exited)
+                if time.monotonic() - quiet_since > QUIET_AFTER_EXIT_S:
+                    break
+                copier.join(_POLL_S)
+
+
+class SignalForwarder:
+    """Passes signals on to the child; before one is being started, they end this process."""
+
+    def __init__(self) -> None:
+        self._child: Optional[Child] = None
+        self._early: Optional[List[int]] = None
+        for name in FORWARDED:
+            signal.signal(getattr(signal, name), self._on_signal)
+
+    def start(self, build: Callable[[], Child]) -> Child:
+        """Start a child without losing a signal that comes while it starts."""
+        self._early = []
+        self._child = build()
+        for number in self._early:
+            self._child.send_signal(number)
+        return self._child
+
+    def _on_signal(self, number: int, _frame: object) -> None:
+        if self._child is not None:
+            self._child.send_signal(number)
+        elif self._early is not None:
+            self._early.append(number)
+        elif number != signal.SIGWINCH:
+            sys.exit(128 + number)
+
+
+def _reap(process: "subprocess.Popen[bytes]") -> int:
+    """Wait for the child; as a container's first process, also bury orphans meanwhile."""
+    if os.getpid() != 1:
+        return process.wait()
+    while True:
+        pid, status = os.waitpid(-1, 0)
+        if pid == process.pid:
+            process.returncode = _exit_code(status)
+            return process.returncode
+
+
+def _exit_code(status: int) -> int:
+    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def _write_all(fd: int, chunk: bytes) -> None:
+    view = memoryview(chunk)
+    try:
+        while view:
+            view = view[os.write(fd, view) :]
+    except OSError:
+        # Nobody listens to this process any more; the shipped copy matters.
+        pass

@@ -1,0 +1,118 @@
+"""Put the task's files in place: its context, and what it may know about itself."""
+
+import base64
+import io
+import json
+import os
+import tarfile
+import urllib.request
+from typing import Any, Dict, Iterator, List, Mapping
+
+from determined import _paths, profiler
+from determined.common.http import APIError, Session
+
+
+class UnsafeArchive(ValueError):
+    """A member of the context would leave the directory it is extracted to."""
+
+
+def extract_context(session: Session, task_id: str, targets: List[str]) -> None:
+    """Extract the context into each target: the work directory and the pristine copy."""
+    for target in targets:
+        os.makedirs(target, exist_ok=True)
+    archive = _fetch_context(session, task_id)
+    if not archive:
+        return
+    for target in targets:
+        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
+            extract_safely(tar, target)
+
+
+def extract_safely(tar: tarfile.TarFile, target: str) -> None:
+    root = os.path.realpath(target)
+    for member in _safe_members(tar, root):
+        # Files belong to whoever runs the task, whatever their owner was at the user's machine.
+        member.uid, member.gid, member.uname, member.gname = os.getuid(), os.getgid(), "", ""
+        tar.extract(member, root, set_attrs=not member.issym())
+
+
+def write_info_files(env: Mapping[str, str]) -> None:
+    """For shells opened by ssh, which do not inherit the container's environment."""
+    kept = {k: v for k, v in env.items() if k.startswith(("DET_", "DTRAIN_", "INTER_TRAIN_"))}
+    write_info("cluster", kept)
+    if env.get("DET_TRIAL_ID"):
+        write_info(
+            "trial",
+            {
+                "trial_id": int(env["DET_TRIAL_ID"]),
+                "experiment_id": int(env.get("DET_EXPERIMENT_ID") or 0),
+                "trial_seed": int(env.get("DET_TRIAL_SEED") or 0),
+                "hparams": json.loads(env.get("DET_HPARAMS") or "{}"),
+                "config": json.loads(env.get("DET_EXPERIMENT_CONFIG") or "{}"),
+                "steps_completed": int(env.get("DET_STEPS_COMPLETED") or 0),
+                "trial_run_id": int(env.get("DET_TRIAL_RUN_ID") or 0),
+            },
+        )
+
+
+def write_info(name: str, content: Dict[str, Any]) -> None:
+    os.makedirs(_paths.info_dir(), exist_ok=True)
+    path = os.path.join(_paths.info_dir(), f"{name}.json")
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as f:
+        json.dump(content, f)
+
+
+def report_accelerators(session: Session, env: Mapping[str, str]) -> None:
+    uuids = profiler.gpu_uuids() if json.loads(env.get("DET_SLOT_IDS") or "[]") else []
+    write_info("resources", {"gpu_uuids": uuids})
+    if not uuids:
+        return
+    allocation_id = env["DET_ALLOCATION_ID"]
+    data = {
+        "containerId": env.get("DET_CONTAINER_ID", ""),
+        "allocationId": allocation_id,
+        "nodeName": env.get("DET_AGENT_ID", ""),
+        "taskId": env.get("DET_TASK_ID", ""),
+        "acceleratorType": "cuda",
+        "acceleratorUuids": uuids,
+    }
+    try:
+        path = f"/api/v1/allocations/{allocation_id}/acceleratorData"
+        session.post(path, {"allocationId": allocation_id, "acceleratorData": data})
+    except APIError:
+        # It is shown to people; a task does not fail for it.
+        pass
+
+
+def _fetch_context(session: Session, task_id: str) -> bytes:
+    """The archive, inline or (where answers are limited in size) behind a presigned URL."""
+    answer = session.get(f"/api/v1/tasks/{task_id}/context_directory", timeout_s=600) or {}
+    if answer.get("b64Tgz"):
+        return base64.b64decode(answer["b64Tgz"])
+    url = answer.get("url") or ""
+    if not url.startswith(("https://", "http://")):
+        return b""
+    with urllib.request.urlopen(url, timeout=600) as response:
+        archive: bytes = response.read()
+    return archive
+
+
+def _safe_members(tar: tarfile.TarFile, root: str) -> Iterator[tarfile.TarInfo]:
+    for member in tar:
+        target = os.path.realpath(os.path.join(root, member.name))
+        if not _is_within(target, root) or os.path.isabs(member.name):
+            raise UnsafeArchive(f"the context holds {member.name!r}, outside of its own directory")
+        if member.issym() or member.islnk():
+            base = root if member.islnk() else os.path.dirname(target)
+            if not _is_within(os.path.realpath(os.path.join(base, member.linkname)), root):
+                raise UnsafeArchive(
+                    f"the context links {member.name!r} to {member.linkname!r}, "
+                    "outside of its own directory"
+                )
+        elif not (member.isfile() or member.isdir()):
+            raise UnsafeArchive(f"the context holds {member.name!r}, which is a device or pipe")
+        yield member
+
+
+def _is_within(path: str, root: str) -> bool:
+    return path == root or path.startswith(root + os.sep)

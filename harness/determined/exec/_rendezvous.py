@@ -1,0 +1,34 @@
+"""Learn where the other containers of this allocation are."""
+
+import time
+from typing import Any, Dict, Mapping
+
+from determined._task_session import task_session
+from determined.common.http import APIError, MasterUnreachableError
+from determined.exec._prepare import write_info
+
+RETRY_S = 0.5
+READ_TIMEOUT_S = 120.0
+STILL_WAITING = (502, 503, 504)
+
+
+def rendezvous(env: Mapping[str, str]) -> Dict[str, Any]:
+    """Block until every container runs; 504 means that some are still missing."""
+    session = task_session(env, retries=0)
+    path = (
+        f"/api/v1/allocations/{env['DET_ALLOCATION_ID']}"
+        f"/resources/{env.get('DET_RESOURCES_ID', '')}/rendezvous"
+    )
+    while True:
+        try:
+            answer = session.get(path, timeout_s=READ_TIMEOUT_S)
+        except MasterUnreachableError:
+            time.sleep(RETRY_S)
+        except APIError as e:
+            if e.status not in STILL_WAITING:
+                raise
+            time.sleep(RETRY_S)
+        else:
+            info: Dict[str, Any] = answer["rendezvousInfo"]
+            write_info("rendezvous", info)
+            return info

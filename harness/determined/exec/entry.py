@@ -1,0 +1,150 @@
+"""`python3 -m determined.exec.entry`: a container's command, for every kind of task.
+
+One process ships the logs, puts the files in place, sources the startup hooks, meets the other containers and
+starts the user's command, whose exit status becomes its own.
+"""
+
+import json
+import os
+import sys
+from typing import Dict, List, Mapping, Optional, Sequence
+
+from determined import _paths
+from determined.common.http import APIError, MasterUnreachableError, Session
+from determined.exec import _prepare
+from determined.exec._child import Child, SignalForwarder
+from determined.exec._command import NoEntrypoint, child_environment, task_command
+from determined.exec._hooks import HookedShell, NoBash, find_hooks
+from determined.exec._probe import StorageProbe
+from determined.exec._rendezvous import rendezvous
+from determined.exec._ship import LogShipper, start_shipping
+
+INVALID_CONTAINER = 80
+NOT_EXECUTABLE = 126
+NOT_FOUND = 127
+ERROR = "LOG_LEVEL_ERROR"
+
+
+class Failed(Exception):
+    """The task cannot start: the reason, and the status to exit with."""
+
+    def __init__(self, reason: str, code: int = 1) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+def main(args: Sequence[str]) -> int:
+    env = dict(os.environ)
+    signals = SignalForwarder()
+    logs = start_shipping(env)
+    try:
+        return run_task(args, env, logs, signals)
+    except Failed as e:
+        logs.say(str(e), ERROR)
+        return e.code
+    except (APIError, MasterUnreachableError, NoEntrypoint, _prepare.UnsafeArchive) as e:
+        logs.say(f"the task could not be prepared: {e}", ERROR)
+        return 1
+    except NoBash as e:
+        logs.say(str(e), ERROR)
+        return INVALID_CONTAINER
+    finally:
+        logs.close(float(env.get("DET_LOG_WAIT_TIME") or 30))
+
+
+def run_task(
+    args: Sequence[str], env: Dict[str, str], logs: LogShipper, signals: SignalForwarder
+) -> int:
+    workdir = prepare(env, logs.session)
+    env = child_environment(env)
+    hooks = find_hooks(env, workdir)
+    if not hooks:
+        meet_and_probe(env)
+        command = task_command(args, env, total_slots(env))
+        return start(command, env, workdir, logs, signals).wait()
+    return run_hooked(HookedShell(hooks), args, env, workdir, logs, signals)
+
+
+def prepare(env: Mapping[str, str], session: Session) -> str:
+    workdir = env.get("DET_WORKDIR") or os.path.join(_paths.run_dir(), "workdir")
+    pristine = os.path.join(_paths.run_dir(), "train", "model")
+    _prepare.write_info_files(env)
+    _prepare.extract_context(session, env["DET_TASK_ID"], [workdir, pristine])
+    _prepare.report_accelerators(session, env)
+    return workdir
+
+
+def run_hooked(
+    shell: HookedShell,
+    args: Sequence[str],
+    env: Dict[str, str],
+    workdir: str,
+    logs: LogShipper,
+    signals: SignalForwarder,
+) -> int:
+    # The command does not depend on the other containers, only what it finds when it starts does.
+    command = shell.command(task_command(args, env, expected_slots(env)))
+    child = start(command, shell.environment(env), workdir, logs, signals, shell.child_fds)
+    shell.started()
+    hooked_env = shell.wait_for_environment()
+    if hooked_env is None:
+        code = child.wait()
+        raise Failed(
+            f"a startup hook failed with exit status {code}; the task was not started", code or 1
+        )
+    try:
+        meet_and_probe(hooked_env)
+    except BaseException:
+        shell.abandon()
+        child.wait()
+        raise
+    shell.go()
+    return child.wait()
+
+
+def meet_and_probe(env: Mapping[str, str]) -> None:
+    """Trials meet their peers, and make sure that they will be able to save."""
+    if env.get("DET_TASK_TYPE", "TRIAL") != "TRIAL":
+        return
+    probe = StorageProbe(env)
+    rendezvous(env)
+    reason = probe.failure()
+    if reason is not None:
+        raise Failed(
+            f"checkpoints cannot be saved: {reason}. Check checkpoint_storage and its credentials"
+        )
+
+
+def start(
+    command: List[str],
+    env: Mapping[str, str],
+    workdir: str,
+    logs: LogShipper,
+    signals: SignalForwarder,
+    fds: Sequence[int] = (),
+) -> Child:
+    try:
+        return signals.start(lambda: Child(command, env, workdir, logs, fds))
+    except FileNotFoundError as e:
+        raise Failed(f"cannot start {command[0]!r}: {e.strerror}", NOT_FOUND) from e
+    except PermissionError as e:
+        raise Failed(f"cannot start {command[0]!r}: {e.strerror}", NOT_EXECUTABLE) from e
+
+
+def total_slots(env: Mapping[str, str]) -> int:
+    try:
+        with open(os.path.join(_paths.info_dir(), "rendezvous.json")) as f:
+            return sum(int(n) for n in json.load(f)["slots"])
+    except FileNotFoundError:
+        return expected_slots(env)
+
+
+def expected_slots(env: Mapping[str, str]) -> int:
+    """What the configuration asks for; an environment without one has what this container has."""
+    config = json.loads(env.get("DET_EXPERIMENT_CONFIG") or "{}")
+    asked: Optional[int] = (config.get("resources") or {}).get("slots_per_trial")
+    return len(json.loads(env.get("DET_SLOT_IDS") or "[]")) if asked is None else int(asked)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

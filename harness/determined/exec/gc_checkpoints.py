@@ -1,0 +1,106 @@
+"""`python3 -m determined.exec.gc_checkpoints`: delete checkpoints from storage and report it.
+
+The work is one JSON object, in the environment variable DET_GC_SPEC or in the file given by --spec:
+{"storage": {...}, "checkpoints": ["uuid", ...], "globs": ["**/*"], "delete_tensorboards": false,
+"experiment_id": 1, "dry_run": false}
+"""
+
+import argparse
+import json
+import logging
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from determined._paths import on_host
+from determined._task_session import task_session
+from determined.common import storage
+from determined.common.http import Session
+
+logger = logging.getLogger("determined.gc")
+
+EVERYTHING = ["**/*"]
+PARALLEL = 4
+REPORT_BATCH = 50
+
+
+class CollectionFailed(RuntimeError):
+    """Some checkpoints could not be deleted; the others were, and were reported."""
+
+
+def collect(spec: Mapping[str, Any], session: Optional[Session]) -> None:
+    """Delete what the specification names. Repeating it is harmless."""
+    manager = storage.from_config(spec["storage"], in_task=True)
+    globs = list(spec.get("globs") or EVERYTHING)
+    ids = list(spec.get("checkpoints") or [])
+    if spec.get("dry_run"):
+        for storage_id in ids:
+            logger.info("would delete %s from checkpoint %s", ", ".join(globs), storage_id)
+        return
+    failed = []
+    for start in range(0, len(ids), REPORT_BATCH):
+        failed += _delete_batch(manager, ids[start : start + REPORT_BATCH], globs, session)
+    if spec.get("delete_tensorboards"):
+        _delete_tensorboards(manager, spec)
+    if failed:
+        raise CollectionFailed("; ".join(f"checkpoint {i}: {e}" for i, e in failed))
+
+
+def _delete_batch(
+    manager: storage.StorageManager, ids: List[str], globs: List[str], session: Optional[Session]
+) -> List[Tuple[str, Exception]]:
+    def delete(storage_id: str) -> Any:
+        try:
+            return storage_id, manager.delete(storage_id, globs)
+        except Exception as e:  # any SDK's error; the other checkpoints go on, the task fails
+            return storage_id, e
+
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        outcomes = list(pool.map(delete, ids))
+    deleted = [(i, left) for i, left in outcomes if not isinstance(left, Exception)]
+    if deleted and session is not None:
+        session.patch("/api/v1/checkpoints", {"checkpoints": [_patch(*d) for d in deleted]})
+    for storage_id, left in deleted:
+        logger.info("checkpoint %s: %d files remain", storage_id, len(left))
+    return [(i, left) for i, left in outcomes if isinstance(left, Exception)]
+
+
+def _patch(storage_id: str, left: Mapping[str, int]) -> Dict[str, Any]:
+    resources = {path: str(size) for path, size in left.items()}
+    return {"uuid": storage_id, "resources": {"resources": resources}}
+
+
+def _delete_tensorboards(manager: storage.StorageManager, spec: Mapping[str, Any]) -> None:
+    cluster_id = spec.get("cluster_id") or os.environ.get("DET_CLUSTER_ID", "")
+    path = f"{cluster_id}/tensorboard/experiment/{spec['experiment_id']}"
+    manager.delete(path)
+    logger.info("deleted the TensorBoard files of experiment %s", spec["experiment_id"])
+
+
+def _read_spec(path: Optional[str]) -> Dict[str, Any]:
+    raw = os.environ.get("DET_GC_SPEC", "")
+    if path is not None:
+        with open(on_host(path)) as f:
+            raw = f.read()
+    if not raw:
+        raise SystemExit("nothing to collect: set DET_GC_SPEC or give --spec FILE")
+    spec: Dict[str, Any] = json.loads(raw)
+    return spec
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s: %(message)s")
+    parser = argparse.ArgumentParser(prog="python3 -m determined.exec.gc_checkpoints")
+    parser.add_argument("--spec", metavar="FILE")
+    spec = _read_spec(parser.parse_args(argv).spec)
+    try:
+        collect(spec, task_session() if os.environ.get("DET_MASTER") else None)
+    except CollectionFailed as e:
+        logger.error("%s", e)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""`python3 -m determined.exec.harness --trial module:Class`: run a trial class in this process."""
+
+import argparse
+import importlib
+import os
+import sys
+from typing import Any, List, Optional
+
+from determined.errors import InvalidHP
+
+
+def load_trial_class(location: str) -> type:
+    """Import `module:Class` from the work directory."""
+    module_name, _, class_name = location.partition(":")
+    if not class_name:
+        raise ValueError(f"--trial {location!r} must look like module:Class")
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    found: Any = importlib.import_module(module_name)
+    for part in class_name.split("."):
+        found = getattr(found, part, None)
+    if not isinstance(found, type):
+        raise ValueError(f"module {module_name} has no class {class_name}")
+    return found
+
+
+def run(trial_class: type) -> int:
+    """Hand the class to the framework that it is written for."""
+    bases = {f"{base.__module__}.{base.__qualname__}" for base in trial_class.__mro__}
+    if any(name.startswith("determined.keras.") for name in bases):
+        runner = importlib.import_module("determined.keras._trial_runner")
+    else:
+        runner = importlib.import_module("determined.pytorch._trial_runner")
+    return int(runner.run(trial_class))
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    parser = argparse.ArgumentParser(prog="python3 -m determined.exec.harness")
+    parser.add_argument("--trial", required=True, metavar="MODULE:CLASS")
+    args = parser.parse_args(argv)
+    try:
+        return run(load_trial_class(args.trial))
+    except InvalidHP as e:
+        _report_invalid_hp()
+        print(f"invalid hyperparameters, the trial ends early: {e}", file=sys.stderr)
+        return 0
+
+
+def _report_invalid_hp() -> None:
+    """For InvalidHP raised before the framework had a context of its own."""
+    from determined._info import get_cluster_info
+    from determined._task_session import task_session
+
+    info = get_cluster_info()
+    is_chief = int(os.environ.get("RANK") or 0) == 0
+    if info is not None and info._trial is not None and is_chief:
+        path = f"/api/v1/trials/{info.trial.trial_id}/early_exit"
+        task_session().post(path, {"reason": "EXITED_REASON_INVALID_HP"})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

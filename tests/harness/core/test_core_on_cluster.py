@@ -1,0 +1,260 @@
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from determined import core
+from determined.errors import InvalidHP
+
+from tests.support.fake_master import FakeMaster
+
+Enter = Callable[..., dict[str, str]]
+METRICS = r"/api/v1/trials/7/metrics"
+STEPS = {"steps_completed": 4}
+
+
+def test_reports_arrive_in_order_with_the_fields_of_the_trial(
+    master: FakeMaster, on_cluster: Enter
+) -> None:
+    on_cluster()
+    with core.init() as context:
+        for step in range(50):
+            context.train.report_training_metrics(step, {"loss": step / 2})
+        context.train.report_validation_metrics(50, {"loss": 1.5})
+    bodies = [r.body for r in master.received("POST", METRICS)]
+    assert [b["metrics"]["stepsCompleted"] for b in bodies] == list(range(51))
+    assert bodies[-1]["group"] == "validation"
+    assert bodies[-1]["metrics"]["trialRunId"] == 2
+    assert bodies[-1]["metrics"]["metrics"] == {"avgMetrics": {"loss": 1.5}}
+    token = master.received("POST", METRICS)[0].headers["Grpc-Metadata-x-allocation-token"]
+    assert token == "Bearer token-1"
+
+
+def test_numbers_that_json_lacks_travel_as_strings(master: FakeMaster, on_cluster: Enter) -> None:
+    on_cluster()
+    with core.init() as context:
+        context.train.report_metrics("custom", 1, {"a": math.nan, "b": [math.inf, -math.inf]})
+    sent = master.received("POST", METRICS)[0].body["metrics"]["metrics"]["avgMetrics"]
+    assert sent == {"a": "NaN", "b": ["Infinity", "-Infinity"]}
+
+
+def test_a_metric_is_the_value_it_had_when_reported(master: FakeMaster, on_cluster: Enter) -> None:
+    on_cluster()
+    metrics = {"loss": 1.0}
+    with core.init() as context:
+        context.train.report_training_metrics(1, metrics)
+        metrics["loss"] = 2.0
+    assert (
+        master.received("POST", METRICS)[0].body["metrics"]["metrics"]["avgMetrics"]["loss"] == 1.0
+    )
+
+
+def test_a_refused_report_is_raised_at_the_end(master: FakeMaster, on_cluster: Enter) -> None:
+    on_cluster()
+    master.on("POST", METRICS, (400, {"message": "key 'loss' was reported before"}))
+    with pytest.raises(core.ReportRefused, match="reported before"), core.init() as context:
+        context.train.report_training_metrics(1, {"loss": 1.0})
+
+
+def test_a_report_is_tried_again_when_the_server_is_busy(
+    master: FakeMaster, on_cluster: Enter
+) -> None:
+    on_cluster()
+    answers = iter([(503, {"message": "busy"})])
+    master.on("POST", METRICS, lambda _: next(answers, (200, {})))
+    with core.init() as context:
+        context.train.report_training_metrics(1, {"loss": 1.0})
+    assert len(master.received("POST", METRICS)) == 2
+
+
+@pytest.mark.parametrize("group", ["a.b", ""])
+def test_a_group_with_a_dot_is_refused(master: FakeMaster, on_cluster: Enter, group: str) -> None:
+    on_cluster()
+    with core.init() as context, pytest.raises(ValueError, match="metric group"):
+        context.train.report_metrics(group, 1, {"x": 1})
+
+
+def test_a_checkpoint_is_reported_after_its_files_and_earlier_metrics(
+    master: FakeMaster, on_cluster: Enter, tmp_path: Path
+) -> None:
+    on_cluster()
+    with core.init() as context:
+        context.train.report_training_metrics(4, {"loss": 1.0})
+        with context.checkpoint.store_path(dict(STEPS)) as (path, storage_id):
+            (path / "weights").mkdir()
+            (path / "weights" / "a.bin").write_bytes(b"12345")
+            assert not master.received("POST", "/api/v1/checkpoints")
+    paths = [r.path for r in master.requests if r.method == "POST"]
+    assert paths.index("/api/v1/trials/7/metrics") < paths.index("/api/v1/checkpoints")
+    report = master.received("POST", "/api/v1/checkpoints")[0].body
+    stored = tmp_path / "shared" / storage_id
+    size = str((stored / "metadata.json").stat().st_size)
+    assert report["resources"] == {"weights/": "0", "weights/a.bin": "5", "metadata.json": size}
+    assert report["uuid"] == storage_id
+    assert report["state"] == "STATE_COMPLETED"
+    assert json.loads((stored / "metadata.json").read_text()) == STEPS
+
+
+def test_a_failed_block_leaves_neither_report_nor_files(
+    master: FakeMaster, on_cluster: Enter, tmp_path: Path
+) -> None:
+    on_cluster()
+
+    def save(context: core.Context) -> None:
+        with context.checkpoint.store_path(dict(STEPS)) as (path, _):
+            (path / "half").write_text("x")
+            raise KeyError("no such layer")
+
+    with core.init() as context, pytest.raises(KeyError):
+        save(context)
+    assert not master.received("POST", "/api/v1/checkpoints")
+    assert not list((tmp_path / "shared").iterdir())
+
+
+def test_metadata_without_steps_completed_is_refused(
+    master: FakeMaster, on_cluster: Enter, tmp_path: Path
+) -> None:
+    on_cluster()
+    with core.init() as context, pytest.raises(ValueError, match="steps_completed"):
+        context.checkpoint.upload(tmp_path, {"epoch": 1})
+
+
+def test_an_asynchronous_upload_is_finished_when_the_context_closes(
+    master: FakeMaster, on_cluster: Enter, tmp_path: Path
+) -> None:
+    on_cluster()
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "w").write_text("weights")
+    with core.init() as context:
+        pending = context.checkpoint.upload_async(source, dict(STEPS), delete_after=True)
+    assert pending.done
+    assert not source.exists()
+    assert (tmp_path / "shared" / pending.storage_id / "w").read_text() == "weights"
+
+
+def test_a_checkpoint_is_restored_and_deleted(
+    master: FakeMaster, on_cluster: Enter, tmp_path: Path
+) -> None:
+    on_cluster()
+    with core.init() as context:
+        with context.checkpoint.store_path(dict(STEPS)) as (path, storage_id):
+            (path / "w").write_text("weights")
+        with context.checkpoint.restore_path(storage_id) as path:
+            assert (path / "w").read_text() == "weights"
+        context.checkpoint.download(storage_id, tmp_path / "out", selector=lambda p: p == "w")
+        context.checkpoint.delete(storage_id)
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["w"]
+    patch = master.received("PATCH", "/api/v1/checkpoints")[0].body["checkpoints"]
+    assert patch == [{"uuid": storage_id, "resources": {"resources": {}}}]
+    assert not (tmp_path / "shared" / storage_id).exists()
+
+
+def test_preemption_is_seen_and_acknowledged_once(master: FakeMaster, on_cluster: Enter) -> None:
+    on_cluster()
+    with core.init() as context:
+        assert not context.preempt.should_preempt()
+        master.preempt.set()
+        while not context.preempt.should_preempt():
+            pass
+        assert context.preempt.should_preempt()
+    assert len(master.received("POST", r".*/signals/ack_preemption")) == 1
+
+
+def test_an_unacknowledged_preemption_is_not_acknowledged_for_the_user(
+    master: FakeMaster, on_cluster: Enter
+) -> None:
+    on_cluster()
+    master.preempt.set()
+    with core.init() as context:
+        assert context.preempt.should_preempt(auto_ack=False)
+        assert not master.received("POST", r".*/signals/ack_preemption")
+        context.preempt.acknowledge_preemption_signal()
+    assert master.received("POST", r".*/signals/ack_preemption")
+
+
+def test_operations_come_from_max_length_where_the_server_hands_out_none(
+    master: FakeMaster, on_cluster: Enter
+) -> None:
+    on_cluster()
+    with core.init() as context:
+        lengths = []
+        for operation in context.searcher.operations():
+            lengths.append(operation.length)
+            operation.report_progress(4)
+            operation.report_completed(0.5)
+        assert context.searcher.get_configured_units() is core.Unit.BATCHES
+    assert lengths == [8]
+
+
+def test_operations_of_the_server_are_completed_there(
+    master: FakeMaster, on_cluster: Enter
+) -> None:
+    on_cluster()
+    ops = [{"op": {"validateAfter": {"length": str(n)}}, "completed": False} for n in (10, 30)]
+    answers = iter([*ops, {"op": ops[1]["op"], "completed": True}])
+    master.on("GET", r".*/searcher/operation", lambda _: (200, next(answers)))
+    with core.init() as context:
+        for operation in context.searcher.operations():
+            operation.report_completed(operation.length / 10)
+    done = [r.body["completedOperation"] for r in master.received("POST", r".*completed_operation")]
+    assert done == [
+        {"op": {"length": "10"}, "searcherMetric": 1.0},
+        {"op": {"length": "30"}, "searcherMetric": 3.0},
+    ]
+
+
+def test_invalid_hyperparameters_end_the_trial_with_status_zero(
+    master: FakeMaster, on_cluster: Enter
+) -> None:
+    on_cluster()
+    with pytest.raises(SystemExit) as exited, core.init():
+        raise InvalidHP("lr is negative")
+    assert exited.value.code == 0
+    body = master.received("POST", "/api/v1/trials/7/early_exit")[0].body
+    assert body == {"reason": "EXITED_REASON_INVALID_HP"}
+
+
+def test_progress_outside_of_zero_to_one_is_refused(master: FakeMaster, on_cluster: Enter) -> None:
+    on_cluster()
+    with core.init() as context:
+        with pytest.raises(ValueError, match="between 0 and 1"):
+            context.train.report_progress(1.5)
+        context.train.report_progress(0.5)
+    assert master.received("POST", r".*/progress")[-1].body["progress"] == 0.5
+
+
+def test_the_best_validation_is_asked_after_earlier_reports_arrived(
+    master: FakeMaster, on_cluster: Enter
+) -> None:
+    on_cluster()
+    with core.init() as context:
+        assert context.train.get_experiment_best_validation() is None
+        master.on("GET", r".*/best_searcher_validation_metric", (200, {"metric": 0.25}))
+        context.train.report_validation_metrics(1, {"loss": 0.25})
+        assert context.train.get_experiment_best_validation() == 0.25
+    paths = [r.path for r in master.requests]
+    assert paths.index("/api/v1/trials/7/metrics") < len(paths) - paths[::-1].index(
+        "/api/v1/experiments/3/searcher/best_searcher_validation_metric"
+    )
+
+
+def test_several_slots_need_a_distributed_context(master: FakeMaster, on_cluster: Enter) -> None:
+    on_cluster(DET_SLOT_IDS="[0, 1]")
+    with pytest.raises(ValueError, match="launcher"):
+        core.init()
+
+
+def test_cluster_info_describes_the_trial(master: FakeMaster, on_cluster: Enter) -> None:
+    import determined
+
+    on_cluster({"data": {"url": "x"}}, DET_LATEST_CHECKPOINT="ckpt-1")
+    info = determined.get_cluster_info()
+    assert info is not None
+    trial: Any = info.trial
+    assert (trial.trial_id, trial.experiment_id, trial.hparams) == (7, 3, {"lr": 0.1})
+    assert info.latest_checkpoint == "ckpt-1"
+    assert info.user_data == {"url": "x"}
+    assert info.container_slot_counts == [1]

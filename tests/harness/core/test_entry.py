@@ -1,0 +1,176 @@
+import base64
+import io
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.fake_master import FakeMaster
+
+HARNESS = str(Path(__file__).parents[3] / "harness")
+TrialEnv = Callable[..., dict[str, str]]
+
+
+def context_of(files: dict[str, str]) -> str:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content.encode())
+            tar.addfile(member, io.BytesIO(content.encode()))
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+def serve(master: FakeMaster, files: dict[str, str]) -> None:
+    answer = {"b64Tgz": context_of(files)}
+    master.on("GET", r"/api/v1/tasks/.*/context_directory", (200, answer))
+    peers = {"rendezvousInfo": {"addresses": ["127.0.0.1"], "rank": 0, "slots": [1]}}
+    master.on("GET", r".*/rendezvous", (200, peers))
+
+
+def run_entry(env: dict[str, str], *args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "determined.exec.entry", *args],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": HARNESS, **env},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_the_entrypoint_runs_in_the_context_and_its_lines_are_shipped(
+    master: FakeMaster, trial_env: TrialEnv
+) -> None:
+    serve(master, {"train.py": "print('hello from the context')"})
+    done = run_entry(trial_env({"entrypoint": "python3 train.py"}))
+    assert done.returncode == 0, done.stderr
+    assert "hello from the context" in done.stdout
+    assert "hello from the context" in master.log_lines()
+
+
+def test_the_exit_status_is_the_entrypoints(master: FakeMaster, trial_env: TrialEnv) -> None:
+    serve(master, {})
+    assert run_entry(trial_env({"entrypoint": ["sh", "-c", "exit 7"]})).returncode == 7
+
+
+def test_a_signal_that_ends_the_entrypoint_shows_as_128_plus_its_number(
+    master: FakeMaster, trial_env: TrialEnv
+) -> None:
+    serve(master, {})
+    assert run_entry(trial_env({"entrypoint": "kill -9 $$"})).returncode == 137
+
+
+def test_an_unknown_command_exits_127(master: FakeMaster, trial_env: TrialEnv) -> None:
+    serve(master, {})
+    done = run_entry(trial_env({"entrypoint": ["no-such-command"]}))
+    assert done.returncode == 127
+    assert any("no-such-command" in line for line in master.log_lines())
+
+
+def test_rank_and_level_prefixes_become_fields(master: FakeMaster, trial_env: TrialEnv) -> None:
+    serve(master, {})
+    run_entry(trial_env({"entrypoint": "echo '[rank=3] WARNING: careful' >&2"}))
+    lines = [
+        line
+        for batch in master.received("POST", "/api/v1/task/logs")
+        for line in batch.body["logs"]
+    ]
+    found = next(line for line in lines if line["log"] == "careful\n")
+    assert (found["rank_id"], found["level"], found["stdtype"]) == (
+        3,
+        "LOG_LEVEL_WARNING",
+        "stderr",
+    )
+    assert found["task_id"] == "1.task"
+
+
+def test_what_startup_hooks_export_reaches_the_entrypoint(
+    master: FakeMaster, trial_env: TrialEnv
+) -> None:
+    serve(master, {"startup-hook.sh": "export FROM_CONTEXT=$FROM_POOL-and-context\nulimit -n 77\n"})
+    pool_hook = base64.b64encode(b"export FROM_POOL='a b'").decode()
+    env = trial_env(
+        {"entrypoint": 'echo "$FROM_CONTEXT $(ulimit -n)"'}, DET_TASK_STARTUP_HOOK_B64=pool_hook
+    )
+    assert "a b-and-context 77" in run_entry(env).stdout
+
+
+def test_a_failing_startup_hook_keeps_the_entrypoint_from_running(
+    master: FakeMaster, trial_env: TrialEnv
+) -> None:
+    serve(master, {"startup-hook.sh": "echo in the hook\nfalse\n"})
+    done = run_entry(trial_env({"entrypoint": "echo never"}))
+    assert done.returncode == 1
+    assert "in the hook" in done.stdout
+    assert "never" not in done.stdout
+
+
+def test_a_context_that_climbs_out_of_its_directory_is_refused(
+    master: FakeMaster, trial_env: TrialEnv, tmp_path: Path
+) -> None:
+    serve(master, {"../../evil.txt": "x"})
+    done = run_entry(trial_env({"entrypoint": "echo never"}))
+    assert done.returncode == 1
+    assert any("evil.txt" in line for line in master.log_lines())
+    assert not list(tmp_path.rglob("evil.txt"))
+
+
+def test_storage_that_cannot_be_written_is_told_before_training(
+    master: FakeMaster, trial_env: TrialEnv, tmp_path: Path
+) -> None:
+    serve(master, {})
+    (tmp_path / "a-file").write_text("")
+    storage = {"type": "directory", "container_path": str(tmp_path / "a-file")}
+    done = run_entry(trial_env({"entrypoint": "echo never", "checkpoint_storage": storage}))
+    assert done.returncode == 1
+    assert "never" not in done.stdout
+    assert any("checkpoints cannot be saved" in line for line in master.log_lines())
+
+
+def test_rendezvous_waits_while_peers_are_missing(master: FakeMaster, trial_env: TrialEnv) -> None:
+    serve(master, {})
+    peers = {"rendezvousInfo": {"addresses": ["10.0.0.1"], "rank": 0, "slots": [1]}}
+    answers = iter([(504, {"message": "waiting"})])
+    master.on("GET", r".*/rendezvous", lambda _: next(answers, (200, peers)))
+    script = "import determined as d; print(d.get_cluster_info().container_addrs)"
+    done = run_entry(trial_env({"entrypoint": [sys.executable, "-c", script]}))
+    assert "['10.0.0.1']" in done.stdout
+
+
+def test_a_trial_class_is_run_by_the_trial_runner(master: FakeMaster, trial_env: TrialEnv) -> None:
+    serve(master, {"model_def.py": "class MyTrial: pass\nprint('imported', MyTrial.__name__)"})
+    done = run_entry(trial_env({"entrypoint": "model_def:MyTrial"}))
+    assert "imported MyTrial" in done.stdout
+
+
+def test_a_task_without_a_trial_runs_the_given_command(
+    master: FakeMaster, trial_env: TrialEnv
+) -> None:
+    serve(master, {})
+    env = {k: v for k, v in trial_env(DET_TASK_TYPE="COMMAND").items() if "TRIAL_" not in k}
+    assert "ran" in run_entry(env, "--", "echo", "ran").stdout
+    assert not master.received("GET", r".*/rendezvous")
+
+
+@pytest.mark.parametrize("name", ["TERM", "USR1"])
+def test_signals_are_passed_on(master: FakeMaster, trial_env: TrialEnv, name: str) -> None:
+    serve(master, {})
+    script = f"trap 'echo caught; exit 5' {name}; echo ready; while :; do sleep 0.05; done"
+    env = trial_env({"entrypoint": script})
+    process = subprocess.Popen(
+        [sys.executable, "-m", "determined.exec.entry"],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": HARNESS, **env},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.Signals[f"SIG{name}"])
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 5
+    assert "caught" in out
