@@ -16,12 +16,16 @@ if TYPE_CHECKING:
     from determined._experiment_config import ExperimentConfig
     from determined._import import import_from_path
     from determined._info import ClusterInfo, TrialInfo, get_cluster_info
+    from determined._trial import LegacyTrial, TrialContext, TrialController
     from determined.errors import InvalidHP
 
 __all__ = [
     "ClusterInfo",
     "ExperimentConfig",
     "InvalidHP",
+    "LegacyTrial",
+    "TrialContext",
+    "TrialController",
     "TrialInfo",
     "core",
     "errors",
@@ -36,6 +40,9 @@ _NAMES: Dict[str, str] = {
     "ExperimentConfig": "_experiment_config",
     "import_from_path": "_import",
     "InvalidHP": "errors",
+    "LegacyTrial": "_trial",
+    "TrialContext": "_trial",
+    "TrialController": "_trial",
 }
 _MODULES = ("core", "errors", "experimental", "launch", "profiler", "tensorboard")
 

@@ -1,0 +1,122 @@
+"""How gradients meet: on one slot not at all, by torch's DistributedDataParallel, or by Horovod."""
+
+import os
+from typing import Any, List
+
+import torch
+from torch import nn
+
+
+class Backend:
+    """One slot: nothing to exchange."""
+
+    # Whether the backend divides gradients by the number of aggregated passes itself.
+    averages_passes = False
+
+    def wrap_model(self, model: nn.Module, device: torch.device) -> nn.Module:
+        return model
+
+    def wrap_optimizer(
+        self, optimizer: Any, models: List[nn.Module], passes: int, fp16: bool, average: bool
+    ) -> Any:
+        return optimizer
+
+    def set_gradient_sync(self, models: List[nn.Module], wanted: bool) -> None:
+        """Exchange gradients in the next backward pass, or keep aggregating them here."""
+
+    def synchronize(self, optimizer: Any) -> None:
+        """Wait until the gradients are exchanged."""
+
+    def step(self, optimizer: Any) -> None:
+        optimizer.step()
+
+    def broadcast_state(self, models: List[nn.Module], optimizers: List[Any]) -> None:
+        """Start everybody from the chief's weights."""
+
+    def close(self) -> None:
+        pass
+
+
+class DDP(Backend):
+    """torch.distributed: NCCL on CUDA, gloo elsewhere."""
+
+    def __init__(self) -> None:
+        self._owns_group = not torch.distributed.is_initialized()
+        if self._owns_group:
+            torch.distributed.init_process_group(
+                "nccl" if torch.cuda.is_available() else "gloo", init_method="env://"
+            )
+
+    def wrap_model(self, model: nn.Module, device: torch.device) -> nn.Module:
+        if not any(parameter.requires_grad for parameter in model.parameters()):
+            return model
+        ids = [device.index] if device.type == "cuda" else None
+        return nn.parallel.DistributedDataParallel(model, device_ids=ids)
+
+    def set_gradient_sync(self, models: List[nn.Module], wanted: bool) -> None:
+        for model in models:
+            if isinstance(model, nn.parallel.DistributedDataParallel):
+                model.require_backward_grad_sync = wanted
+
+    def close(self) -> None:
+        if self._owns_group and torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
+
+
+class Horovod(Backend):
+    """Horovod, for trials started by its launcher."""
+
+    averages_passes = True
+
+    def __init__(self, hvd: Any) -> None:
+        self._hvd = hvd
+
+    def wrap_optimizer(
+        self, optimizer: Any, models: List[nn.Module], passes: int, fp16: bool, average: bool
+    ) -> Any:
+        # Names tell Horovod which gradients belong together on different ranks.
+        owned = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        named = [
+            (f"{i}.{name}", p)
+            for i, model in enumerate(models)
+            for name, p in model.named_parameters()
+            if id(p) in owned
+        ]
+        compression = self._hvd.Compression.fp16 if fp16 else self._hvd.Compression.none
+        return self._hvd.DistributedOptimizer(
+            optimizer,
+            named_parameters=named,
+            backward_passes_per_step=passes,
+            compression=compression,
+            gradient_predivide_factor=1.0 if average else 1.0 / passes,
+        )
+
+    def synchronize(self, optimizer: Any) -> None:
+        optimizer.synchronize()
+
+    def step(self, optimizer: Any) -> None:
+        with optimizer.skip_synchronize():
+            optimizer.step()
+
+    def broadcast_state(self, models: List[nn.Module], optimizers: List[Any]) -> None:
+        for model in models:
+            self._hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        for optimizer in optimizers:
+            self._hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+
+
+def unwrapped(model: Any) -> Any:
+    """The user's model, out of its DistributedDataParallel."""
+    wrapper = nn.parallel.DistributedDataParallel
+    return model.module if isinstance(model, (wrapper, nn.DataParallel)) else model
+
+
+def started_by_torch_distributed() -> bool:
+    """Whether this process is one of several workers that torchrun (or our launcher on it) started."""
+    named = os.environ.get("USE_TORCH_DISTRIBUTED", "").lower() in ("1", "true")
+    launched = "TORCHELASTIC_RUN_ID" in os.environ
+    return (named or launched) and "RANK" in os.environ and "WORLD_SIZE" in os.environ
+
+
+def started_by_horovod() -> bool:
+    return "HOROVOD_RANK" in os.environ or "HOROVOD_SIZE" in os.environ

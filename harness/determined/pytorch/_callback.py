@@ -1,0 +1,95 @@
+"""Callbacks, and their dispatch: which of them override a hook is found out once, not per batch."""
+
+from typing import Any, Callable, Dict, List, Mapping, Optional
+
+
+class PyTorchCallback:
+    """Override the hooks you need; every rank calls them, in the order of `build_callbacks`."""
+
+    def state_dict(self) -> Dict[str, Any]:
+        """State to keep in checkpoints."""
+        return {}
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        """Take back what `state_dict` returned."""
+
+    def on_trial_startup(self, first_batch_idx: int, checkpoint_uuid: Optional[str]) -> None:
+        """Before training, after a checkpoint (if any) was loaded."""
+
+    def on_trial_shutdown(self) -> None:
+        """Last of all, also after a failure."""
+
+    def on_training_start(self) -> None:
+        """Before the first batch of this run."""
+
+    def on_training_epoch_start(self, epoch_idx: int) -> None:
+        """Before the first batch of an epoch."""
+
+    def on_training_epoch_end(self, epoch_idx: int) -> None:
+        """After the last batch of an epoch."""
+
+    def on_training_workload_end(
+        self, avg_metrics: Dict[str, Any], batch_metrics: List[Dict[str, Any]]
+    ) -> None:
+        """After each reporting period, with the metrics about to be reported."""
+
+    def on_validation_start(self) -> None:
+        """Before a validation."""
+
+    def on_validation_end(self, metrics: Dict[str, Any]) -> None:
+        """After a validation, with its reduced metrics."""
+
+    def on_validation_epoch_start(self) -> None:
+        """Before the first validation batch."""
+
+    def on_validation_epoch_end(self, outputs: List[Any]) -> None:
+        """After the last validation batch, with what each `evaluate_batch` of this rank returned."""
+
+    def on_checkpoint_load_start(self, checkpoint: Dict[str, Any]) -> None:
+        """Before the state of a checkpoint is applied; may change it."""
+
+    def on_checkpoint_save_start(self, checkpoint: Dict[str, Any]) -> None:
+        """Before the state of a checkpoint is written; may change it."""
+
+    def on_checkpoint_write_end(self, checkpoint_dir: str) -> None:
+        """After the files of a checkpoint were written; may add files."""
+
+    def on_checkpoint_upload_end(self, uuid: str) -> None:
+        """After a checkpoint was stored and reported."""
+
+    def on_checkpoint_end(self, checkpoint_dir: str) -> None:
+        """Deprecated: use on_checkpoint_write_end."""
+
+
+class Hooks:
+    """The hooks that some callback overrides, each as a ready list of bound methods."""
+
+    def __init__(self, callbacks: Mapping[str, Any]) -> None:
+        for name, callback in callbacks.items():
+            if not isinstance(callback, PyTorchCallback):
+                raise TypeError(
+                    f"build_callbacks() must return PyTorchCallback objects; {name!r} is {callback!r}"
+                )
+        self.callbacks = dict(callbacks)
+        names = [name for name in vars(PyTorchCallback) if name.startswith("on_")]
+        self._hooks = {name: self._overriders(name) for name in names}
+
+    def overridden(self, name: str) -> bool:
+        return bool(self._hooks[name])
+
+    def call(self, name: str, *args: Any) -> None:
+        for hook in self._hooks[name]:
+            hook(*args)
+
+    def state_dict(self) -> Dict[str, Any]:
+        return {name: callback.state_dict() for name, callback in self.callbacks.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        for name, callback in self.callbacks.items():
+            if name in state:
+                callback.load_state_dict(state[name])
+
+    def _overriders(self, name: str) -> List[Callable[..., None]]:
+        default = getattr(PyTorchCallback, name)
+        methods = (getattr(callback, name) for callback in self.callbacks.values())
+        return [method for method in methods if getattr(method, "__func__", None) is not default]

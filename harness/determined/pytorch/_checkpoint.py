@@ -1,0 +1,136 @@
+"""The state of a PyTorchTrial: everything that the next batch depends on, so that resuming changes nothing."""
+
+import os
+import pathlib
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any, Callable, Dict, List, Optional
+
+from determined.pytorch import _files, _rng, _state
+from determined.pytorch._backends import unwrapped
+from determined.pytorch._callback import Hooks
+
+
+def capture(context: Any, hooks: Hooks, rng_states: List[Any]) -> Dict[str, Any]:
+    """The state of the chief (weights are equal on all ranks), with everybody's random numbers."""
+    state: Dict[str, Any] = {
+        "models_state_dict": [unwrapped(model).state_dict() for model in context.models],
+        "optimizers_state_dict": [optimizer.state_dict() for optimizer in context.optimizers],
+        "lr_schedulers_state_dict": [s.state_dict() for s in context.lr_schedulers],
+        "callbacks": hooks.state_dict(),
+        "rng_state": rng_states[0],
+        "rank_rng_states": rng_states,
+        "optimizer_steps": [context._optimizer_steps[id(o)] for o in context.optimizers],
+    }
+    if context._scaler is not None:
+        state["scaler_state_dict"] = context._scaler.state_dict()
+    if context._apex is not None:
+        state["amp_state"] = context._apex.state_dict()
+    return state
+
+
+def restore(context: Any, hooks: Hooks, state: Dict[str, Any]) -> None:
+    """Apply all but the random numbers: these come last, just before training goes on."""
+    _load_each("models", [unwrapped(m) for m in context.models], state["models_state_dict"])
+    _load_each("optimizers", context.optimizers, state["optimizers_state_dict"])
+    _load_each("lr_schedulers", context.lr_schedulers, state["lr_schedulers_state_dict"])
+    hooks.load_state_dict(state.get("callbacks") or {})
+    for optimizer, steps in zip(context.optimizers, state.get("optimizer_steps") or []):
+        context._optimizer_steps[id(optimizer)] = steps
+    if context._scaler is not None and "scaler_state_dict" in state:
+        context._scaler.load_state_dict(state["scaler_state_dict"])
+    if context._apex is not None and "amp_state" in state:
+        context._apex.load_state_dict(state["amp_state"])
+
+
+def restore_rng(state: Dict[str, Any], rank: int) -> None:
+    ranks = state.get("rank_rng_states") or []
+    mine = ranks[rank] if rank < len(ranks) else state.get("rng_state")
+    if mine:
+        _rng.restore(mine)
+
+
+def _load_each(kind: str, targets: List[Any], states: List[Any]) -> None:
+    if len(targets) != len(states):
+        raise RuntimeError(
+            f"the checkpoint holds {len(states)} {kind}, but this trial wrapped {len(targets)}: "
+            "the trial must wrap what it wrapped when the checkpoint was saved"
+        )
+    for target, state in zip(targets, states):
+        target.load_state_dict(state)
+
+
+class CheckpointSaver:
+    """Stores checkpoints while training goes on; one at a time, on the chief.
+
+    The caller hands over copies. A failure surfaces at the next save or at the end, never silently.
+    """
+
+    def __init__(self, checkpoints: Any, hooks: Hooks) -> None:
+        self._checkpoints = checkpoints
+        self._hooks = hooks
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._running: Optional[Future[str]] = None
+        self._write_in_turn = hooks.overridden("on_checkpoint_write_end") or hooks.overridden(
+            "on_checkpoint_end"
+        )
+
+    def save(self, write: Callable[[pathlib.Path], None], metadata: Dict[str, Any]) -> None:
+        self.finish()
+        stored = ExitStack()
+        path, uuid = stored.enter_context(self._checkpoints.store_path(metadata))
+        if self._write_in_turn:
+            self._write_for_callbacks(stored, write, path)
+            write = _nothing_more
+        self._running = self._pool.submit(_complete, stored, write, path, uuid)
+
+    def finish(self) -> None:
+        """Wait for the checkpoint that is being stored, if any."""
+        running, self._running = self._running, None
+        if running is not None:
+            self._hooks.call("on_checkpoint_upload_end", running.result())
+
+    def collect(self) -> None:
+        """Report a checkpoint that was stored meanwhile; does not wait."""
+        if self._running is not None and self._running.done():
+            self.finish()
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True)
+
+    def _write_for_callbacks(
+        self, stored: ExitStack, write: Callable[[pathlib.Path], None], path: pathlib.Path
+    ) -> None:
+        """Callbacks may add files, so they see the directory in the training thread before it is stored."""
+        with ExitStack() as on_failure:
+            on_failure.push(stored)
+            write(path)
+            self._hooks.call("on_checkpoint_end", str(path))
+            self._hooks.call("on_checkpoint_write_end", str(path))
+            on_failure.pop_all()
+
+
+def _complete(
+    stored: ExitStack, write: Callable[[pathlib.Path], None], path: pathlib.Path, uuid: str
+) -> str:
+    with stored:
+        write(path)
+    return uuid
+
+
+def _nothing_more(path: pathlib.Path) -> None:
+    pass
+
+
+def state_of(context: Any, hooks: Hooks, state: Dict[str, Any]) -> Dict[str, Any]:
+    """`state` as the callbacks leave it, copied to the host in the form that is written."""
+    hooks.call("on_checkpoint_save_start", state)
+    encoded: Dict[str, Any] = _state.encode(state, _state.host_copy())
+    return encoded
+
+
+def read_state(path: pathlib.Path, **torch_load_kwargs: Any) -> Dict[str, Any]:
+    file = os.fspath(path / _files.STATE_FILE)
+    trusted = _state.trusted_by_environment()
+    state: Dict[str, Any] = _state.read(file, trusted, **torch_load_kwargs)
+    return state

@@ -1,0 +1,191 @@
+"""PyTorchTrialContext: wraps models, optimizers and schedulers, and steps them."""
+
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+import torch
+from torch import nn
+
+from determined.pytorch import _backends
+from determined.pytorch._experimental import PyTorchExperimentalContext
+from determined.pytorch._lr_scheduler import LRScheduler
+from determined.pytorch._trial_context import BaseTrialContext, TrialSettings
+
+
+class PyTorchTrialContext(BaseTrialContext):
+    """Given to a PyTorchTrial's constructor, which wraps in it what it trains.
+
+    Model code stays the same on one slot, many slots and many machines.
+    """
+
+    def __init__(
+        self,
+        core_context: Any,
+        settings: TrialSettings,
+        device: torch.device,
+        backend: _backends.Backend,
+    ) -> None:
+        super().__init__(core_context, settings, device)
+        self.models: List[nn.Module] = []
+        self.optimizers: List[Any] = []
+        self.lr_schedulers: List[LRScheduler] = []
+        self.experimental = PyTorchExperimentalContext(self)
+        self._backend = backend
+        self._scaler: Optional[Any] = None
+        self._auto_amp = False
+        self._auto_to_device = True
+        self._apex: Optional[Any] = None
+        self._averages: Dict[int, bool] = {}
+        self._optimizer_steps: Dict[int, int] = {}
+
+    def wrap_model(self, model: nn.Module) -> Any:
+        """Move a model to the device and make it train on all slots."""
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"wrap_model() takes a torch.nn.Module, not {type(model).__name__}")
+        self._before_training("wrap_model")
+        wrapped = self._backend.wrap_model(model.to(self.device), self.device)
+        self.models.append(wrapped)
+        return wrapped
+
+    def wrap_optimizer(
+        self,
+        optimizer: Any,
+        backward_passes_per_step: int = 1,
+        fp16_compression: Optional[bool] = None,
+        average_aggregated_gradients: Optional[bool] = None,
+    ) -> Any:
+        """Register an optimizer. `backward_passes_per_step` is for batches with several backward passes."""
+        self._before_training("wrap_optimizer")
+        if backward_passes_per_step < 1:
+            raise ValueError(
+                f"backward_passes_per_step must be at least 1, not {backward_passes_per_step}"
+            )
+        average = self._settings.average_aggregated_gradients
+        if average_aggregated_gradients is not None:
+            average = average_aggregated_gradients
+        passes = backward_passes_per_step * self._settings.aggregation_frequency
+        wrapped = self._backend.wrap_optimizer(
+            optimizer, self.models, passes, bool(fp16_compression), average
+        )
+        self.optimizers.append(wrapped)
+        self._averages[id(wrapped)] = average
+        self._optimizer_steps[id(wrapped)] = 0
+        return wrapped
+
+    def wrap_lr_scheduler(
+        self, lr_scheduler: Any, step_mode: LRScheduler.StepMode, frequency: int = 1
+    ) -> Any:
+        """Register a scheduler and say when the Trainer steps it; returns the scheduler itself."""
+        self._before_training("wrap_lr_scheduler")
+        optimizer = getattr(lr_scheduler, "optimizer", None)
+        if optimizer is not None and all(optimizer is not o for o in self.optimizers):
+            raise ValueError(
+                "wrap_lr_scheduler() was given a scheduler of an optimizer that is not wrapped: "
+                "call wrap_optimizer() first and construct the scheduler with what it returns"
+            )
+        self.lr_schedulers.append(LRScheduler(lr_scheduler, step_mode, frequency))
+        return lr_scheduler
+
+    def wrap_scaler(self, scaler: Any) -> Any:
+        """Register a gradient scaler, so that checkpoints keep its state."""
+        if self._scaler is not None and self._scaler is not scaler:
+            raise RuntimeError("there can be one gradient scaler; wrap_scaler() was called twice")
+        self._scaler = scaler
+        return scaler
+
+    def configure_apex_amp(self, models: Any, optimizers: Any, **options: Any) -> Any:
+        """Initialise NVIDIA Apex mixed precision. Deprecated: use torch.amp, or `experimental.use_amp()`."""
+        try:
+            from apex import amp  # type: ignore[import-not-found]
+        except ImportError as e:
+            raise RuntimeError(
+                "configure_apex_amp() needs the package NVIDIA apex, which is not installed; "
+                "torch.amp does the same: call context.experimental.use_amp()"
+            ) from e
+        before = [models] if isinstance(models, nn.Module) else list(models)
+        initialised = amp.initialize(models, optimizers, **options)
+        after = initialised[0] if isinstance(initialised[0], list) else [initialised[0]]
+        for old, new in zip(before, after):
+            self.models = [new if model is old else model for model in self.models]
+        self._apex = amp
+        return initialised
+
+    def autocast_forward_pass(self, to_wrap: nn.Module) -> nn.Module:
+        """Run a model's forward pass under autocast."""
+        to_wrap.forward = torch.autocast(self.device.type)(to_wrap.forward)
+        return to_wrap
+
+    def backward(
+        self,
+        loss: torch.Tensor,
+        gradient: Optional[torch.Tensor] = None,
+        retain_graph: bool = False,
+        create_graph: bool = False,
+    ) -> None:
+        """Compute gradients, scaled where `use_amp()` or Apex ask for it."""
+        if self._auto_amp and self._scaler is not None:
+            loss = self._scaler.scale(loss)
+        if self._apex is None:
+            loss.backward(gradient, retain_graph, create_graph)
+            return
+        with self._apex.scale_loss(loss, self.optimizers) as scaled:
+            scaled.backward(gradient, retain_graph, create_graph)
+
+    def step_optimizer(
+        self,
+        optimizer: Any,
+        clip_grads: Optional[Callable[[Iterator[Any]], Any]] = None,
+        auto_zero_grads: bool = True,
+        scaler: Optional[Any] = None,
+    ) -> None:
+        """Step, unless gradients are still to be aggregated over further batches.
+
+        Clip in `clip_grads(parameters)`: it sees unscaled gradients, averaged over slots and batches.
+        """
+        if not self._ends_aggregation():
+            return
+        scaler = self._scaler if self._auto_amp else scaler
+        self._backend.synchronize(optimizer)
+        self._average_gradients(optimizer)
+        if clip_grads is not None:
+            if scaler is not None:
+                scaler.unscale_(optimizer)
+            parameters = (p for group in optimizer.param_groups for p in group["params"])
+            clip_grads(self._apex.master_params(optimizer) if self._apex else parameters)
+        if scaler is not None:
+            scaler.step(optimizer)
+        else:
+            self._backend.step(optimizer)
+        if self._auto_amp and scaler is not None:
+            scaler.update()
+        if auto_zero_grads:
+            optimizer.zero_grad()
+        if self.lr_schedulers:
+            self._step_schedulers_of(optimizer)
+
+    def _ends_aggregation(self) -> bool:
+        frequency = self._settings.aggregation_frequency
+        return frequency == 1 or (self._position.batch + 1) % frequency == 0
+
+    def _average_gradients(self, optimizer: Any) -> None:
+        frequency = self._settings.aggregation_frequency
+        wanted = self._averages.get(id(optimizer), True) and not self._backend.averages_passes
+        if frequency == 1 or not wanted:
+            return
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    parameter.grad.div_(frequency)
+
+    def _step_schedulers_of(self, optimizer: Any) -> None:
+        steps = self._optimizer_steps[id(optimizer)] = (
+            self._optimizer_steps.get(id(optimizer), 0) + 1
+        )
+        for scheduler in self.lr_schedulers:
+            if scheduler._step_mode is not LRScheduler.StepMode.STEP_EVERY_OPTIMIZER_STEP:
+                continue
+            if getattr(scheduler._scheduler, "optimizer", optimizer) is optimizer:
+                scheduler.step_if_due(steps)
+
+    def _before_training(self, call: str) -> None:
+        if self._position.training:
+            raise RuntimeError(f"{call}() belongs into the trial's constructor, before training")

@@ -1,0 +1,177 @@
+"""The DataLoader, and moving batches to a device."""
+
+import warnings
+from typing import Any, Callable, Dict, Iterator, Optional, Set, Type, Union
+
+import torch
+from torch.utils.data import BatchSampler, Dataset, SequentialSampler
+from torch.utils.data import DataLoader as TorchDataLoader
+
+from determined.pytorch import _rng
+from determined.pytorch.samplers import ReproducibleShuffleSampler, adapt_batch_sampler
+
+TorchData = Any
+
+
+class DataLoader:
+    """Takes what torch's DataLoader takes, and can shard, repeat and skip: give it to the Trainer.
+
+    It wants a map-style dataset: only one that is indexed can be resumed in the middle of an epoch.
+    """
+
+    def __init__(
+        self,
+        dataset: "Dataset[Any]",
+        batch_size: Optional[int] = 1,
+        shuffle: bool = False,
+        sampler: Optional[Any] = None,
+        batch_sampler: Optional[Any] = None,
+        num_workers: int = 0,
+        collate_fn: Optional[Callable[[Any], Any]] = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Optional[Callable[[int], None]] = None,
+        multiprocessing_context: Any = None,
+        generator: Any = None,
+        *,
+        prefetch_factor: Optional[int] = None,
+        persistent_workers: bool = False,
+    ) -> None:
+        _check_map_style(dataset)
+        _check_samplers(batch_size, shuffle, sampler, batch_sampler, drop_last)
+        self.dataset = dataset
+        self.batch_size = batch_size
+        self.collate_fn = collate_fn
+        self._shuffle = shuffle
+        self._sampler = sampler
+        self._batch_sampler = batch_sampler
+        self._drop_last = drop_last
+        self._generator = generator
+        self._options: Dict[str, Any] = {
+            "num_workers": num_workers,
+            "pin_memory": pin_memory,
+            "timeout": timeout,
+            "worker_init_fn": worker_init_fn,
+            "multiprocessing_context": multiprocessing_context,
+            "generator": generator,
+            "persistent_workers": persistent_workers,
+        }
+        if prefetch_factor is not None:
+            self._options["prefetch_factor"] = prefetch_factor
+
+    def get_data_loader(
+        self, repeat: bool = False, skip: int = 0, num_replicas: int = 1, rank: int = 0
+    ) -> "TorchDataLoader[Any]":
+        """A torch DataLoader over one rank's shard, from the `skip`-th batch on."""
+        adapted = adapt_batch_sampler(self._batches(), repeat, skip, num_replicas, rank)
+        return TorchDataLoader(
+            self.dataset, batch_sampler=adapted, collate_fn=self.collate_fn, **self._options
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.get_data_loader())
+
+    def __len__(self) -> int:
+        return len(self._batches())
+
+    def _batches(self) -> Any:
+        if self._batch_sampler is not None:
+            return self._batch_sampler
+        sampler = self._sampler if self._sampler is not None else SequentialSampler(self.dataset)
+        if self._shuffle:
+            sampler = ReproducibleShuffleSampler(sampler, self._seed())
+        return BatchSampler(sampler, self.batch_size or 1, self._drop_last)
+
+    def _seed(self) -> int:
+        if self._generator is not None:
+            return int(self._generator.initial_seed())
+        return _rng.trial_seed()
+
+
+def _check_map_style(dataset: Any) -> None:
+    if isinstance(dataset, torch.utils.data.IterableDataset):
+        raise ValueError(
+            "determined.pytorch.DataLoader needs a map-style dataset to shard and resume it. For an "
+            "IterableDataset call context.experimental.disable_dataset_reproducibility_checks() and return "
+            "a torch.utils.data.DataLoader that shards by itself."
+        )
+
+
+def _check_samplers(
+    batch_size: Optional[int], shuffle: bool, sampler: Any, batch_sampler: Any, drop_last: bool
+) -> None:
+    if batch_sampler is not None and (
+        batch_size != 1 or shuffle or sampler is not None or drop_last
+    ):
+        raise ValueError("batch_sampler excludes batch_size, shuffle, sampler and drop_last")
+    if sampler is not None and shuffle:
+        raise ValueError("sampler excludes shuffle")
+    if batch_sampler is None and batch_size is None:
+        raise ValueError(
+            "batch_size=None (no batching) is not supported: a trial trains on batches"
+        )
+
+
+def data_length(data: TorchData) -> int:
+    """The number of records in a batch: the first dimension of the first tensor found in it."""
+    if isinstance(data, dict):
+        return data_length(next(iter(data.values())))
+    if isinstance(data, (list, tuple)):
+        return data_length(data[0]) if not isinstance(data[0], (str, int, float)) else len(data)
+    try:
+        return len(data)
+    except TypeError:
+        raise TypeError(
+            f"cannot tell how many records a {type(data).__name__} holds: override get_batch_length()"
+        ) from None
+
+
+def to_device(
+    data: TorchData,
+    device: Union[torch.device, str],
+    warned_types: Optional[Set[Type[Any]]] = None,
+) -> TorchData:
+    """Move the tensors of a batch; what is neither a container nor movable stays, with one warning a type."""
+    if isinstance(data, torch.Tensor):
+        return data.to(device, non_blocking=True)
+    if isinstance(data, dict):
+        moved = {name: to_device(value, device, warned_types) for name, value in data.items()}
+        return moved if type(data) is dict else _like_mapping(data, moved)
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*(to_device(item, device, warned_types) for item in data))
+    if isinstance(data, (list, tuple)):
+        return type(data)([to_device(item, device, warned_types) for item in data])
+    if type(data).__module__ == "numpy" and getattr(data, "dtype", None) is not None:
+        return _array_to_device(data, device)
+    if hasattr(data, "to"):
+        return data.to(device)
+    _warn_once(type(data), warned_types)
+    return data
+
+
+def _array_to_device(array: Any, device: Union[torch.device, str]) -> Any:
+    if array.dtype.kind in "biufc":
+        return torch.as_tensor(array).to(device, non_blocking=True)
+    return array
+
+
+def _like_mapping(original: Any, moved: Dict[Any, Any]) -> Any:
+    if hasattr(original, "to"):
+        # transformers.BatchEncoding is such a dict; its subclasses have no common constructor.
+        original.data = moved
+        return original
+    try:
+        return type(original)(moved)
+    except TypeError:
+        return moved
+
+
+def _warn_once(kind: Type[Any], warned_types: Optional[Set[Type[Any]]]) -> None:
+    if kind in (str, bytes, int, float, bool, type(None)):
+        return
+    if warned_types is not None:
+        if kind in warned_types:
+            return
+        warned_types.add(kind)
+    warnings.warn(f"a {kind.__name__} was not moved to the device", stacklevel=3)

@@ -1,0 +1,77 @@
+"""Load a trial, with its trained models, from a checkpoint directory."""
+
+import contextlib
+import importlib
+import json
+import pathlib
+from typing import Any, Dict, Optional, Type
+
+from determined.pytorch import _checkpoint, _files
+from determined.pytorch._callback import Hooks
+from determined.pytorch._init import init
+from determined.pytorch._trial import PyTorchTrial
+
+
+class CheckpointLoadContext:
+    """Give `trial_kwargs` to trials whose constructor takes more than the context."""
+
+    def __init__(
+        self, trial_class: Type[Any], trial_kwargs: Optional[Dict[str, Any]] = None
+    ) -> None:
+        self.trial_class = trial_class
+        self.trial_kwargs = trial_kwargs or {}
+
+
+def load_trial_from_checkpoint_path(
+    path: str,
+    trial_class: Optional[Type[PyTorchTrial]] = None,
+    trial_kwargs: Optional[Dict[str, Any]] = None,
+    torch_load_kwargs: Optional[Dict[str, Any]] = None,
+    **kwargs: Any,
+) -> PyTorchTrial:
+    """Construct the trial a checkpoint came from, with its weights, on any machine.
+
+    Without `trial_class` the code in the checkpoint is imported: that runs it, so trust where it came from.
+    `torch_load_kwargs` are torch.load's; `{"weights_only": False}` allows pickled objects.
+    """
+    directory = pathlib.Path(path)
+    try:
+        load = json.loads((directory / _files.LOAD_FILE).read_text())
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"{path} has no {_files.LOAD_FILE}: it is not a downloaded checkpoint of a PyTorchTrial"
+        ) from None
+    if load.get("trial_type") != "PyTorchTrial":
+        raise ValueError(f"{path} is a checkpoint of a {load.get('trial_type')}")
+    state = _checkpoint.read_state(directory, **{**(torch_load_kwargs or {}), **kwargs})
+    with contextlib.ExitStack() as stack:
+        found = trial_class or stack.enter_context(_imported(directory, load["trial_cls_spec"]))
+        context = stack.enter_context(
+            init(hparams=load.get("hparams") or {}, exp_conf=load.get("experiment_config") or {})
+        )
+        trial: PyTorchTrial = found(context, **(trial_kwargs or {}))
+        hooks = Hooks({})
+        hooks.call("on_checkpoint_load_start", state)
+        _checkpoint.restore(context, hooks, state)
+    return trial
+
+
+@contextlib.contextmanager
+def _imported(directory: pathlib.Path, spec: str) -> Any:
+    """The class `module:Class` out of the checkpoint's own copy of the code."""
+    from determined import import_from_path
+
+    module_name, _, class_name = spec.partition(":")
+    code = directory / _files.CODE_DIR
+    if module_name == "__main__":
+        scripts = sorted(p.stem for p in code.glob("*.py"))
+        if len(scripts) != 1:
+            raise ValueError(
+                f"the trial class {class_name} was defined in a script: import it yourself and give it as trial_class"
+            )
+        module_name = scripts[0]
+    with import_from_path(code):
+        found: Any = importlib.import_module(module_name)
+        for part in class_name.split("."):
+            found = getattr(found, part)
+        yield found

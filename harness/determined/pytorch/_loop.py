@@ -1,0 +1,314 @@
+"""The training loop: asks what comes next and does it, until there is nothing left to do."""
+
+import dataclasses
+import inspect
+import logging
+import math
+import time
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+
+import torch
+
+from determined.pytorch import _metrics
+from determined.pytorch._callback import Hooks
+from determined.pytorch._reducer import Reducer, add_metric
+from determined.pytorch._scalars import ScalarLog
+from determined.workloads import Kind, Progress, Workload, WorkloadSource
+
+logger = logging.getLogger("determined.pytorch")
+
+# A preemption is noticed after about this many seconds of batches, however long the reporting period.
+_POLL_SECONDS = 5.0
+_MAX_POLL_BATCHES = 10_000
+
+
+class Loop:
+    """Trains one trial. What differs between PyTorch and DeepSpeed comes from `Steps`."""
+
+    def __init__(
+        self, steps: "Steps", source: WorkloadSource, max_batches: int, hooks: Hooks
+    ) -> None:
+        self.steps = steps
+        self.context = steps.context
+        self.core = self.context._core
+        self.distributed = self.context.distributed
+        self.is_chief = self.distributed.rank == 0
+        self.source = source
+        self.max_batches = max_batches
+        self.hooks = hooks
+        self.rows = _metrics.MetricRows()
+        self.scalars = ScalarLog(self.context)
+        self.progress = steps.progress
+        self.best_validation = steps.best_validation
+        self.poll_batches = 1
+
+    def run(self) -> None:
+        self.hooks.call("on_training_start")
+        self.steps.restore_rng()
+        while True:
+            workload = self._next_workload()
+            if workload.kind is Kind.RUN_STEP:
+                self._train(workload.num_batches)
+            elif workload.kind is Kind.VALIDATE:
+                self._validate()
+            elif workload.kind is Kind.CHECKPOINT:
+                self._checkpoint()
+            else:
+                return
+
+    def _next_workload(self) -> Workload:
+        """The chief asks; everybody does the same."""
+        self.steps.collect()
+        stops = self.distributed.gather(self.context.get_stop_requested())
+        decided: Optional[Workload] = None
+        if stops is not None:
+            stopping = any(stops) or bool(self.core.preempt.should_preempt())
+            decided = self.source.next(dataclasses.replace(self.progress, stopping=stopping))
+            if any(stops) and decided.kind is Kind.TERMINATE:
+                self.steps.report_stop_requested()
+        workload: Workload = self.distributed.broadcast(decided)
+        return workload
+
+    def _train(self, batches: int) -> None:
+        """Train, looking up for a preemption every few seconds, and report once."""
+        self._status("training")
+        self.context.reset_reducers()
+        self.steps.train_mode()
+        started = time.monotonic()
+        first, end = self.progress.batches, self.progress.batches + batches
+        while True:
+            done = self._train_until(min(end, self.progress.batches + self.poll_batches))
+            self.progress = dataclasses.replace(self.progress, batches=done)
+            if done >= end or self._is_interrupted(
+                (time.monotonic() - started) / max(1, done - first)
+            ):
+                break
+        self._report_training()
+        self.steps.log_throughput("trained", done - first, time.monotonic() - started)
+
+    def _train_until(self, stop: int) -> int:
+        """Train batches up to `stop` or the end of the epoch; return how many are done."""
+        at = self.context._position
+        done = self.progress.batches
+        if done == at.epoch_start:
+            self.hooks.call("on_training_epoch_start", at.epoch)
+        if at.epoch_len is not None:
+            stop = min(stop, at.epoch_start + at.epoch_len)
+        at.training = True
+        done = self.steps.train_batches(done, stop, self.rows)
+        at.training = False
+        ended_early = done < stop
+        at.batch = done
+        if ended_early or (at.epoch_len is not None and done == at.epoch_start + at.epoch_len):
+            self._end_epoch(done)
+        return done
+
+    def _end_epoch(self, done: int) -> None:
+        at = self.context._position
+        if done == at.epoch_start:
+            raise RuntimeError("the training data loader has no batches")
+        self.steps.end_epoch(at.epoch)
+        self.hooks.call("on_training_epoch_end", at.epoch)
+        at.epoch += 1
+        at.epoch_start = done
+
+    def _is_interrupted(self, batch_seconds: float) -> bool:
+        """Whether the trial is preempted; the answer and the time to ask again are everybody's."""
+        answer: Optional[Tuple[bool, int]] = None
+        if self.is_chief:
+            poll = int(_POLL_SECONDS / max(batch_seconds, 1e-9))
+            answer = (
+                bool(self.core.preempt.should_preempt()),
+                max(1, min(poll, _MAX_POLL_BATCHES)),
+            )
+        interrupted, self.poll_batches = self.distributed.broadcast(answer)
+        return bool(interrupted)
+
+    def _report_training(self) -> None:
+        rows = self.rows.take()
+        gathered = self.distributed.gather([rows, self.context._per_slot(training=True)])
+        report: Optional[Tuple[Dict[str, Any], List[Dict[str, Any]]]] = None
+        if gathered is not None:
+            shards = [shard for shard, _ in gathered] if self.steps.averages_training else [rows]
+            shards = [shard for shard in shards if shard]
+            metrics = _metrics.reduce_columns([_metrics.columns(shard) for shard in shards])
+            self._add_reduced(metrics, training=True, per_slot=[slot for _, slot in gathered])
+            self._add_position(metrics)
+            report = (metrics, _metrics.average_rows(shards))
+            self.core.train.report_training_metrics(self.progress.batches, *report)
+            self.scalars.write(metrics, self.progress.batches)
+            self.core.train.report_progress(min(1.0, self.progress.batches / self.max_batches))
+        if self.hooks.overridden("on_training_workload_end"):
+            self.hooks.call("on_training_workload_end", *self.distributed.broadcast(report))
+
+    def _validate(self) -> None:
+        self._status("validating")
+        self.context.reset_reducers()
+        self.hooks.call("on_validation_start")
+        started = time.monotonic()
+        with torch.no_grad():
+            self.steps.eval_mode()
+            shards, batches = self._evaluate()
+            gathered = self.distributed.gather([shards, self.context._per_slot(training=False)])
+        self.steps.log_throughput("validated", batches, time.monotonic() - started)
+        metrics: Optional[Dict[str, Any]] = None
+        if gathered is not None:
+            metrics = self.steps.reduce_validation([shard for shard, _ in gathered])
+            self._add_reduced(metrics, training=False, per_slot=[slot for _, slot in gathered])
+        if self.hooks.overridden("on_validation_end"):
+            metrics = self.distributed.broadcast(metrics)
+            self.hooks.call("on_validation_end", metrics)
+        improved = (
+            self._report_validation(metrics) if self.is_chief and metrics is not None else None
+        )
+        self.progress = dataclasses.replace(
+            self.progress, validated_at=self.progress.batches, improved=improved
+        )
+
+    def _evaluate(self) -> Tuple[Any, int]:
+        if self.steps.evaluates_full_dataset:
+            return self.steps.evaluate_full_dataset() if self.is_chief else {}, 1
+        self.hooks.call("on_validation_epoch_start")
+        rows = _metrics.MetricRows()
+        self.steps.evaluate_batches(rows)
+        outputs = rows.take()
+        self.hooks.call("on_validation_epoch_end", outputs)
+        return _metrics.columns(outputs), len(outputs)
+
+    def _report_validation(self, metrics: Dict[str, Any]) -> Optional[bool]:
+        """Report, and say whether the searcher's metric is the best so far (None: there is none)."""
+        improved = self._compare(metrics)
+        report = dict(metrics)
+        self._add_position(report)
+        self.core.train.report_validation_metrics(self.progress.batches, report)
+        self.scalars.write(metrics, self.progress.batches)
+        return improved
+
+    def _compare(self, metrics: Dict[str, Any]) -> Optional[bool]:
+        name = self.context._settings.searcher_metric
+        if name is None:
+            return None
+        if name not in metrics:
+            raise RuntimeError(
+                f"the searcher needs the validation metric {name!r} (searcher.metric), but the trial "
+                f"reports only: {', '.join(sorted(metrics)) or 'nothing'}"
+            )
+        value = float(metrics[name])
+        sign = 1 if self.context._settings.smaller_is_better else -1
+        known = [self.core.train.get_experiment_best_validation(), self.best_validation]
+        improved = not math.isnan(value) and all(
+            sign * value < sign * best for best in known if best is not None
+        )
+        if improved:
+            self.best_validation = value
+        return improved
+
+    def _checkpoint(self) -> None:
+        self._status("checkpointing")
+        self.progress = dataclasses.replace(self.progress, checkpointed_at=self.progress.batches)
+        self.steps.checkpoint(self.progress, self.best_validation)
+
+    def _add_reduced(
+        self, metrics: Dict[str, Any], training: bool, per_slot: Sequence[Any]
+    ) -> None:
+        for name, value in self.context._cross_slot(training, per_slot).items():
+            add_metric(metrics, name, _metrics.plain(value))
+
+    def _add_position(self, metrics: Dict[str, Any]) -> None:
+        """The keys by which a searcher can measure time (`time_metric`)."""
+        metrics["batches"] = self.progress.batches
+        metrics["epochs"] = self.context._position.epoch
+
+    def _status(self, status: str) -> None:
+        if self.is_chief:
+            self.core.train.set_status(status)
+
+
+class Steps:
+    """What the loop does with a trial, batch by batch. One subclass a framework."""
+
+    context: Any
+    progress: Progress
+    best_validation: Optional[float] = None
+    averages_training = True
+    evaluates_full_dataset = False
+
+    def restore_rng(self) -> None:
+        """Restore random numbers last: preparing to train draws from them."""
+
+    def train_mode(self) -> None: ...
+
+    def eval_mode(self) -> None: ...
+
+    def train_batches(self, start: int, stop: int, rows: _metrics.MetricRows) -> int:
+        """Train batches `start` to `stop`; fewer if the data ends before. Return where it stopped."""
+        raise NotImplementedError
+
+    def end_epoch(self, epoch_idx: int) -> None: ...
+
+    def evaluate_batches(self, rows: _metrics.MetricRows) -> None:
+        raise NotImplementedError
+
+    def evaluate_full_dataset(self) -> Dict[str, Any]:
+        raise NotImplementedError
+
+    def reduce_validation(self, shards: Sequence[Any]) -> Dict[str, Any]:
+        """One dictionary of metrics from what each rank evaluated."""
+        raise NotImplementedError
+
+    def checkpoint(self, progress: Progress, best_validation: Optional[float]) -> None:
+        raise NotImplementedError
+
+    def collect(self) -> None:
+        """Between workloads: look after what runs in the background."""
+
+    def report_stop_requested(self) -> None: ...
+
+    def log_throughput(self, verb: str, batches: int, seconds: float) -> None:
+        logger.info(
+            "%s %d batches in %.3f s (%.1f batches/s)",
+            verb,
+            batches,
+            seconds,
+            batches / max(seconds, 1e-9),
+        )
+
+
+def check_reducer(reducer: Any) -> Any:
+    named = isinstance(reducer, dict) and all(isinstance(r, Reducer) for r in reducer.values())
+    if not (isinstance(reducer, Reducer) or named):
+        raise TypeError(
+            f"evaluation_reducer() must return a Reducer or a dictionary of them, not {reducer!r}"
+        )
+    return reducer
+
+
+def takes_batch_idx(method: Callable[..., Any]) -> bool:
+    """Older trials define evaluate_batch(batch) without an index."""
+    try:
+        parameters = inspect.signature(method).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len(positional) > 1 or any(p.kind is p.VAR_POSITIONAL for p in parameters)
+
+
+class Passes:
+    """An iterator over a loader that begins a new pass after each StopIteration it raised."""
+
+    def __init__(self, loader: Any, endless: bool) -> None:
+        self._loader = loader
+        self._endless = endless
+        self._batches: Iterator[Any] = iter(loader)
+
+    def __iter__(self) -> "Passes":
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return next(self._batches)
+        except StopIteration:
+            self._batches = iter(self._loader)
+            if self._endless:
+                return next(self._batches)
+            raise

@@ -1,0 +1,180 @@
+"""Metrics of batches. They stay tensors on their device until a report needs numbers.
+
+Reading a number off a GPU waits for everything queued on it; one such read a batch would stop training from running
+ahead. So rows are kept as they come, and each column is moved at once.
+"""
+
+import logging
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+import torch
+
+from determined.pytorch._reducer import Reducer
+
+logger = logging.getLogger("determined.pytorch")
+
+# Batches whose tensors are kept one by one before they are packed into one tensor a metric.
+_PACK_ROWS = 2_000
+
+Columns = Dict[str, List[Any]]
+
+
+class MetricRows:
+    """What the batches of one workload returned, in order."""
+
+    def __init__(self) -> None:
+        self._rows: List[Dict[str, Any]] = []
+        self._packed: List[List[Dict[str, Any]]] = []
+        self._first: Dict[str, torch.Tensor] = {}
+        self._reused: Tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self._rows) + sum(len(rows) for rows in self._packed)
+
+    def add(self, returned: Any) -> None:
+        """Keep one batch's metrics, without waiting for the device."""
+        if type(returned) is not dict:
+            returned = _as_metrics(returned)
+        rows = self._rows
+        row = {
+            name: value.detach() if isinstance(value, torch.Tensor) else value
+            for name, value in returned.items()
+        }
+        if len(rows) < 2 or self._reused:
+            self._keep_from_reuse(row)
+        rows.append(row)
+        if len(rows) >= _PACK_ROWS:
+            self._packed.append(_to_host(rows))
+            self._rows = []
+
+    def take(self) -> List[Dict[str, Any]]:
+        """All rows as Python numbers; leaves none behind."""
+        rows = [row for packed in self._packed for row in packed] + _to_host(self._rows)
+        self._rows, self._packed, self._first = [], [], {}
+        return rows
+
+    def _keep_from_reuse(self, row: Dict[str, Any]) -> None:
+        """A trial may return one buffer again and again; then each of its values must be copied."""
+        for name, value in row.items():
+            if not isinstance(value, torch.Tensor):
+                continue
+            first = self._first.setdefault(name, value)
+            if first is not value and first.data_ptr() == value.data_ptr() and first.numel():
+                self._reused += () if name in self._reused else (name,)
+            if not self._rows or name in self._reused:
+                row[name] = value.clone()
+
+
+def _as_metrics(returned: Any) -> Mapping[str, Any]:
+    if isinstance(returned, Mapping):
+        return returned
+    if isinstance(returned, (torch.Tensor, float, int)):
+        return {"loss": returned}
+    raise TypeError(
+        f"a batch must return a tensor (the loss) or a dictionary of metrics, not {type(returned).__name__}"
+    )
+
+
+def _to_host(rows: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """Rows of tensors to rows of numbers: one transfer a metric, whatever the number of rows."""
+    host: List[Dict[str, Any]] = [{} for _ in rows]
+    names = {name: None for row in rows for name in row}
+    for name in names:
+        holders = [i for i, row in enumerate(rows) if name in row]
+        for i, value in zip(holders, _column_to_host([rows[i][name] for i in holders])):
+            host[i][name] = value
+    return host
+
+
+def _column_to_host(values: List[Any]) -> List[Any]:
+    scalars = all(isinstance(v, torch.Tensor) and v.numel() == 1 for v in values)
+    if scalars and len({(v.dtype, v.device) for v in values}) == 1:
+        numbers: List[Any] = torch.stack([v.reshape(()) for v in values]).tolist()
+        return numbers
+    return [plain(value) for value in values]
+
+
+def plain(value: Any) -> Any:
+    """A metric as Python numbers and lists."""
+    if isinstance(value, torch.Tensor):
+        return value.item() if value.numel() == 1 else value.tolist()
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return value
+
+
+def columns(rows: Sequence[Mapping[str, Any]]) -> Columns:
+    found: Columns = {}
+    for row in rows:
+        for name, value in row.items():
+            found.setdefault(name, []).append(value)
+    return found
+
+
+def reduce_columns(
+    shards: Sequence[Columns], reducer: Union[Reducer, Mapping[str, Reducer]] = Reducer.AVG
+) -> Dict[str, Any]:
+    """One value a metric from the columns of every rank. What is no number has none."""
+    metrics: Dict[str, Any] = {}
+    for name in {name: None for shard in shards for name in shard}:
+        values = [value for shard in shards for value in shard.get(name, [])]
+        chosen = reducer if isinstance(reducer, Reducer) else _chosen(reducer, name)
+        reduced = _reduce(chosen, values)
+        if reduced is None:
+            _say_once_left_out(name, values[0])
+        else:
+            metrics[name] = reduced
+    return metrics
+
+
+def average_rows(shards: Sequence[Sequence[Mapping[str, Any]]]) -> List[Dict[str, Any]]:
+    """The rows of all ranks as one: the n-th holds the averages of everyone's n-th batch."""
+    if len(shards) == 1:
+        return [dict(row) for row in shards[0]]
+    averaged = []
+    for batch in zip(*shards):
+        row = reduce_columns([columns(batch)])
+        averaged.append({name: row.get(name, batch[0][name]) for name in batch[0]})
+    return averaged
+
+
+def _chosen(reducers: Mapping[str, Reducer], name: str) -> Reducer:
+    if name not in reducers:
+        raise ValueError(f"evaluation_reducer() names no reducer for the metric {name!r}")
+    return reducers[name]
+
+
+def _reduce(reducer: Reducer, values: List[Any]) -> Optional[Any]:
+    if isinstance(values[0], list):
+        try:
+            stacked = torch.tensor(values, dtype=torch.float64)
+        except (TypeError, ValueError):
+            return None
+        return _REDUCE_TENSOR[reducer](stacked).tolist()
+    if not all(isinstance(value, (int, float)) for value in values):
+        return None
+    return _REDUCE_NUMBERS[reducer](values)
+
+
+_REDUCE_NUMBERS: Dict[Reducer, Callable[[List[Any]], Any]] = {
+    Reducer.AVG: lambda values: sum(values) / len(values),
+    Reducer.SUM: sum,
+    Reducer.MAX: max,
+    Reducer.MIN: min,
+}
+_REDUCE_TENSOR: Dict[Reducer, Callable[[torch.Tensor], Any]] = {
+    Reducer.AVG: lambda stacked: stacked.mean(0),
+    Reducer.SUM: lambda stacked: stacked.sum(0),
+    Reducer.MAX: lambda stacked: stacked.amax(0),
+    Reducer.MIN: lambda stacked: stacked.amin(0),
+}
+
+_left_out: Dict[str, bool] = {}
+
+
+def _say_once_left_out(name: str, value: Any) -> None:
+    if not _left_out.setdefault(name, False):
+        _left_out[name] = True
+        logger.warning(
+            "the metric %r is not reduced: a %s is not a number", name, type(value).__name__
+        )

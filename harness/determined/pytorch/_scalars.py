@@ -1,0 +1,29 @@
+"""Metrics as TensorBoard scalars, if the tensorboard package is there."""
+
+import importlib.util
+import logging
+from typing import Any, Dict
+
+logger = logging.getLogger("determined.pytorch")
+
+
+class ScalarLog:
+    """Writes one point a report: a point a batch would cost more than many a batch itself."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        wanted = context.get_enable_tensorboard_logging() and context.distributed.rank == 0
+        self._available = wanted and importlib.util.find_spec("tensorboard") is not None
+        if wanted and not self._available:
+            logger.info(
+                "the package tensorboard is not installed: no TensorBoard files are written"
+            )
+
+    def write(self, metrics: Dict[str, Any], steps_completed: int) -> None:
+        if not (self._available and self._context.get_enable_tensorboard_logging()):
+            return
+        writer = self._context.get_tensorboard_writer()
+        for name, value in metrics.items():
+            if isinstance(value, (int, float)) and name not in ("batches", "epochs"):
+                writer.add_scalar(f"Determined/{name}", value, steps_completed)
+        writer.flush()

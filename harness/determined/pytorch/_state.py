@@ -1,0 +1,249 @@
+"""Checkpoint state without pickled objects.
+
+`torch.load` has restored nothing but tensors and plain values by default since 2.6, and every torch from 1.13 on can be
+asked to. So state is written as just these; the few other types that schedulers and callbacks use are spelled out.
+What cannot be spelled out is pickled apart, and unpickled only if the user says that the checkpoint is trusted.
+"""
+
+import collections
+import logging
+import os
+import pickle
+import types
+from typing import Any, Callable, Dict, List, Optional
+
+import torch
+
+logger = logging.getLogger("determined.pytorch")
+
+TRUST_VARIABLE = "DET_TRUST_PICKLED_CHECKPOINTS"
+_TAG = "__determined_type__"
+_PLAIN = (type(None), bool, int, float, str, torch.dtype)
+_TensorMap = Callable[[torch.Tensor], torch.Tensor]
+
+
+class UntrustedCheckpointError(RuntimeError):
+    """A checkpoint holds pickled Python objects, and nobody said that it may be trusted."""
+
+
+def host_copy() -> _TensorMap:
+    """Copy tensors to the host, those that share memory once: training goes on and changes the originals."""
+    copies: Dict[Any, torch.Tensor] = {}
+
+    def copy(tensor: torch.Tensor) -> torch.Tensor:
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout != torch.strided:
+            return tensor.detach().clone()
+        key = (tensor.device, tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
+        if key not in copies or not tensor.numel():
+            copies[key] = tensor.detach().to("cpu", copy=True)
+        return copies[key]
+
+    return copy
+
+
+def encode(value: Any, on_tensor: _TensorMap, where: str = "checkpoint") -> Any:
+    """`value` as tensors and plain values."""
+    if isinstance(value, torch.Tensor):
+        return on_tensor(value)
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is list or kind is tuple:
+        items = [encode(item, on_tensor, f"{where}[{i}]") for i, item in enumerate(value)]
+        return items if kind is list else tuple(items)
+    if kind is dict and _TAG not in value:
+        return {k: encode(v, on_tensor, f"{where}[{k!r}]") for k, v in value.items()}
+    if kind is collections.OrderedDict:
+        return _encode_ordered(value, on_tensor, where)
+    for name, (known, parts, _) in _TYPES.items():
+        if kind is known:
+            return {_TAG: name, "parts": encode(parts(value), on_tensor, where)}
+    return _encode_numpy(value, where) or _encode_pickled(value, where)
+
+
+def decode(value: Any, trusted: bool) -> Any:
+    kind = type(value)
+    if kind is list or kind is tuple:
+        return kind(decode(item, trusted) for item in value)
+    if kind is collections.OrderedDict:
+        for key in value:
+            value[key] = decode(value[key], trusted)
+        return value
+    if kind is not dict:
+        return value
+    if _TAG not in value:
+        return {k: decode(v, trusted) for k, v in value.items()}
+    name = value[_TAG]
+    if name == "numpy":
+        return _decode_numpy(value)
+    if name == "pickle":
+        return _decode_pickled(value, trusted)
+    return _TYPES[name][2](decode(value["parts"], trusted))
+
+
+def _as_tensor(content: bytes) -> torch.Tensor:
+    if not content:
+        return torch.empty(0, dtype=torch.uint8)
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8)
+
+
+def _as_bytes(tensor: torch.Tensor) -> bytes:
+    try:
+        content: bytes = tensor.numpy().tobytes()
+    except RuntimeError:
+        # This torch was built for another numpy, or there is none.
+        content = bytes(tensor.tolist())
+    return content
+
+
+def _defaultdict_parts(value: Any) -> List[Any]:
+    factory = value.default_factory
+    return [getattr(factory, "__name__", None), dict(value)]
+
+
+_FACTORIES = {f.__name__: f for f in (int, float, list, dict, set, str)}
+_TYPES: Dict[str, Any] = {
+    "Counter": (collections.Counter, dict, collections.Counter),
+    "deque": (
+        collections.deque,
+        lambda d: [list(d), d.maxlen],
+        lambda p: collections.deque(*p),
+    ),
+    "defaultdict": (
+        collections.defaultdict,
+        _defaultdict_parts,
+        lambda p: collections.defaultdict(_FACTORIES.get(p[0]), p[1]),
+    ),
+    "set": (set, list, set),
+    "frozenset": (frozenset, list, frozenset),
+    "dict": (dict, lambda d: list(d.items()), lambda items: dict(tuple(i) for i in items)),
+    "complex": (complex, lambda c: [c.real, c.imag], lambda p: complex(*p)),
+    "bytes": (bytes, lambda b: _as_tensor(b), lambda t: _as_bytes(t)),
+    "Size": (torch.Size, list, torch.Size),
+    "device": (torch.device, str, torch.device),
+    "namespace": (
+        types.SimpleNamespace,
+        lambda n: dict(vars(n)),
+        lambda d: types.SimpleNamespace(**d),
+    ),
+}
+
+
+def _encode_ordered(value: Any, on_tensor: _TensorMap, where: str) -> Any:
+    encoded: Any = collections.OrderedDict(
+        (k, encode(v, on_tensor, f"{where}[{k!r}]")) for k, v in value.items()
+    )
+    if hasattr(value, "_metadata"):
+        # Modules keep the versions of their state here, as an attribute of the dictionary.
+        encoded._metadata = value._metadata
+    return encoded
+
+
+def _encode_numpy(value: Any, where: str) -> Optional[Dict[str, Any]]:
+    dtype = getattr(value, "dtype", None)
+    if type(value).__module__ != "numpy" or dtype is None or dtype.kind not in "biuf":
+        return None
+    raw = _as_tensor(value.tobytes())
+    return {_TAG: "numpy", "dtype": dtype.str, "shape": list(value.shape), "raw": raw}
+
+
+def _decode_numpy(tagged: Dict[str, Any]) -> Any:
+    import numpy
+
+    raw = _as_bytes(tagged["raw"])
+    array = numpy.frombuffer(raw, dtype=tagged["dtype"]).reshape(tagged["shape"]).copy()
+    return array if tagged["shape"] else array[()]
+
+
+_warned: Dict[str, bool] = {}
+
+
+def _encode_pickled(value: Any, where: str) -> Dict[str, Any]:
+    name = f"{type(value).__module__}.{type(value).__qualname__}"
+    try:
+        pickled = pickle.dumps(value, protocol=4)
+    except Exception as e:
+        raise TypeError(
+            f"{where} is a {name}, which cannot be saved ({e}): return plain values from state_dict()"
+        ) from e
+    if not _warned.setdefault(name, False):
+        _warned[name] = True
+        logger.warning(
+            "%s is a %s. It is saved as a pickled object, and resuming needs %s=1 in the environment; "
+            "return plain values and tensors from state_dict() to resume without.",
+            where,
+            name,
+            TRUST_VARIABLE,
+        )
+    return {_TAG: "pickle", "type": name, "where": where, "raw": _as_tensor(pickled)}
+
+
+def _decode_pickled(tagged: Dict[str, Any], trusted: bool) -> Any:
+    if not trusted:
+        raise UntrustedCheckpointError(
+            f"{tagged['where']} of this checkpoint is a pickled {tagged['type']}, and unpickling can run any code. "
+            f"If you trust who wrote the checkpoint, set {TRUST_VARIABLE}=1 in the environment "
+            "(environment.environment_variables) or pass torch_load_kwargs={'weights_only': False}."
+        )
+    return pickle.loads(_as_bytes(tagged["raw"]))
+
+
+def trusted_by_environment() -> bool:
+    return os.environ.get(TRUST_VARIABLE, "").lower() in ("1", "true", "yes")
+
+
+# What checkpoints of other tools hold besides tensors. None of these runs code that its arguments choose.
+_HARMLESS = {
+    *(("collections", n) for n in ("OrderedDict", "Counter", "deque", "defaultdict")),
+    *(
+        (f"numpy.{core}.multiarray", n)
+        for core in ("core", "_core")
+        for n in ("_reconstruct", "scalar")
+    ),
+    *(("numpy", n) for n in ("ndarray", "dtype")),
+    *(("builtins", n) for n in ("set", "frozenset", "complex", "bytearray", "slice", "range")),
+    *(("torch._utils", n) for n in ("_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_parameter")),
+    ("_codecs", "encode"),
+    ("torch", "Size"),
+    ("torch", "device"),
+    ("torch.serialization", "_get_layout"),
+}
+
+
+class _HarmlessUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        is_dtype_or_storage = module == "torch" and (
+            name.endswith("Storage") or isinstance(getattr(torch, name, None), torch.dtype)
+        )
+        if (module, name) in _HARMLESS or is_dtype_or_storage:
+            return super().find_class(module, name)
+        raise UntrustedCheckpointError(
+            f"it refers to {module}.{name}, and unpickling that can run any code"
+        )
+
+
+_harmless_pickle = types.SimpleNamespace(
+    Unpickler=_HarmlessUnpickler, load=lambda f, **kw: _HarmlessUnpickler(f, **kw).load()
+)
+
+
+def read(path: str, trusted: bool, **torch_load_kwargs: Any) -> Any:
+    """Load a state file: ours, stock Determined's, or (if trusted) anything that torch.save wrote."""
+    options = {"map_location": "cpu", **torch_load_kwargs}
+    if options.pop("weights_only", True) is False or trusted:
+        return decode(torch.load(path, weights_only=False, **options), trusted=True)
+    try:
+        loaded = torch.load(path, weights_only=True, **options)
+    except pickle.UnpicklingError:
+        loaded = _read_harmless(path, options)
+    return decode(loaded, trusted=False)
+
+
+def _read_harmless(path: str, options: Dict[str, Any]) -> Any:
+    try:
+        return torch.load(path, weights_only=False, pickle_module=_harmless_pickle, **options)
+    except UntrustedCheckpointError as e:
+        raise UntrustedCheckpointError(
+            f"{path} was not loaded: {e}. If you trust who wrote it, set {TRUST_VARIABLE}=1 in the environment "
+            "(environment.environment_variables) or pass torch_load_kwargs={'weights_only': False}."
+        ) from None

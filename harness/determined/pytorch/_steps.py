@@ -1,0 +1,247 @@
+"""How a PyTorchTrial trains, validates and is saved."""
+
+import dataclasses
+import functools
+import pathlib
+from typing import Any, Callable, Dict, Optional, Sequence
+
+import torch
+
+from determined.errors import InvalidConfigurationException
+from determined.pytorch import _checkpoint, _files, _metrics, _rng
+from determined.pytorch._callback import Hooks
+from determined.pytorch._data import DataLoader
+from determined.pytorch._loop import Passes, Steps, check_reducer, takes_batch_idx
+from determined.pytorch._lr_scheduler import LRScheduler
+from determined.pytorch._trial import PyTorchTrial, overrides
+from determined.pytorch.samplers import length_of
+from determined.workloads import Progress
+
+_NO_BATCH = object()
+_StepMode = LRScheduler.StepMode
+
+
+class PyTorchSteps(Steps):
+    def __init__(self, trial: PyTorchTrial, context: Any, hooks: Hooks, *, test_mode: bool) -> None:
+        self.trial = trial
+        self.context = context
+        self.hooks = hooks
+        self.progress = Progress()
+        self.averages_training = context._settings.average_training_metrics
+        self.evaluates_full_dataset = overrides(trial, PyTorchTrial, "evaluate_full_dataset")
+        self._check_evaluation()
+        self._test_mode = test_mode
+        self._saver = _checkpoint.CheckpointSaver(context._core.checkpoint, hooks)
+        self._restored: Dict[str, Any] = {}
+        self._validation_loader = self._build_validation_loader()
+        self._training = trial.build_training_data_loader()
+        self._check_loader(self._training)
+
+    def restore(self, path: pathlib.Path) -> None:
+        """Take over the state of a checkpoint; one of another trial gives its weights, not its progress."""
+        state = _checkpoint.read_state(path)
+        self.hooks.call("on_checkpoint_load_start", state)
+        _checkpoint.restore(self.context, self.hooks, state)
+        progress = state.get("progress") or {"batches": _files.steps_completed(path)}
+        if (
+            progress.get("trial_id") == self.context._settings.trial_id
+            or "trial_id" not in progress
+        ):
+            self._restored = {**state, "progress": progress}
+            self.progress = Progress(
+                batches=progress["batches"],
+                validated_at=progress.get("validated_at"),
+                checkpointed_at=progress["batches"],
+                improved=progress.get("improved"),
+            )
+            self.best_validation = progress.get("best_validation")
+
+    def prepare(self) -> None:
+        """Everything between the state and the first batch."""
+        context, at = self.context, self.context._position
+        context._backend.broadcast_state(context.models, context.optimizers)
+        at.batch = at.first_batch = self.progress.batches
+        loader = self._shard(self._training)
+        at.epoch_len = length_of(loader)
+        if at.epoch_len == 0:
+            raise RuntimeError("the training data loader has no batches")
+        if at.epoch_len is not None:
+            at.epoch = at.batch // at.epoch_len
+            at.epoch_start = at.epoch * at.epoch_len
+        else:
+            saved = self._restored.get("progress", {})
+            at.epoch = saved.get("epoch", 0)
+            at.epoch_start = saved.get("epoch_start", at.batch)
+        self._batches = Passes(loader, endless=at.epoch_len is not None)
+
+    def restore_rng(self) -> None:
+        if self._restored:
+            _checkpoint.restore_rng(self._restored, self.context.distributed.rank)
+            self._restored = {}
+
+    def close(self) -> None:
+        self._saver.close()
+
+    def collect(self) -> None:
+        self._saver.collect()
+
+    def finish(self) -> None:
+        self._saver.finish()
+
+    def train_mode(self) -> None:
+        for model in self.context.models:
+            model.train()
+        self._each = self._compose_train_batch()
+
+    def eval_mode(self) -> None:
+        for model in self.context.models:
+            model.eval()
+
+    def train_batches(self, start: int, stop: int, rows: _metrics.MetricRows) -> int:
+        at, batches, train_batch, add = self.context._position, self._batches, self._each, rows.add
+        epoch = at.epoch
+        for index in range(start, stop):
+            batch = next(batches, _NO_BATCH)
+            if batch is _NO_BATCH:
+                return index
+            at.batch = index
+            add(train_batch(batch, epoch, index))
+        return stop
+
+    def end_epoch(self, epoch_idx: int) -> None:
+        for scheduler in self.context.lr_schedulers:
+            if scheduler._step_mode is _StepMode.STEP_EVERY_EPOCH:
+                scheduler.step_if_due(epoch_idx + 1)
+
+    def evaluate_batches(self, rows: _metrics.MetricRows) -> None:
+        evaluate = self._under_autocast(self.trial.evaluate_batch)
+        indexed = takes_batch_idx(self.trial.evaluate_batch)
+        move = self._mover()
+        for index, batch in enumerate(self._validation_loader):
+            batch = move(batch) if move else batch
+            returned = evaluate(batch, index) if indexed else evaluate(batch)
+            if not isinstance(returned, dict):
+                raise TypeError(
+                    "evaluate_batch() must return a dictionary of metrics, not a "
+                    f"{type(returned).__name__}"
+                )
+            rows.add(returned)
+            if self._test_mode:
+                break
+
+    def evaluate_full_dataset(self) -> Dict[str, Any]:
+        metrics = self.trial.evaluate_full_dataset(self._validation_loader)
+        if not isinstance(metrics, dict):
+            raise TypeError("evaluate_full_dataset() must return a dictionary of metrics")
+        return {name: _metrics.plain(value) for name, value in metrics.items()}
+
+    def reduce_validation(self, shards: Sequence[Any]) -> Dict[str, Any]:
+        if self.evaluates_full_dataset:
+            return dict(shards[0])
+        reducer = check_reducer(self.trial.evaluation_reducer())
+        return _metrics.reduce_columns(shards, reducer)
+
+    def checkpoint(self, progress: Progress, best_validation: Optional[float]) -> None:
+        context, at = self.context, self.context._position
+        rng_states = context.distributed.gather(_rng.capture())
+        if rng_states is None:
+            return
+        state = _checkpoint.capture(context, self.hooks, rng_states)
+        state["progress"] = {
+            **dataclasses.asdict(progress),
+            "epoch": at.epoch,
+            "epoch_start": at.epoch_start,
+            "best_validation": best_validation,
+            "trial_id": context._settings.trial_id,
+        }
+        trial_class = type(self.trial)
+        write = functools.partial(
+            _files.write,
+            state=_checkpoint.state_of(context, self.hooks, state),
+            load=_files.load_data(trial_class, "PyTorchTrial", context),
+            trial_class=trial_class,
+        )
+        self._saver.save(write, _files.metadata(progress.batches))
+
+    def report_stop_requested(self) -> None:
+        from determined.core import EarlyExitReason
+
+        self.context._core.train.report_early_exit(EarlyExitReason.USER_REQUESTED_STOP)
+
+    def _compose_train_batch(self) -> Callable[[Any, int, int], Any]:
+        """train_batch with just those wrappings that this trial asked for, found out once."""
+        context = self.context
+        train_batch = self._under_autocast(self.trial.train_batch)
+        schedulers = [
+            s for s in context.lr_schedulers if s._step_mode is _StepMode.STEP_EVERY_BATCH
+        ]
+        frequency = context._settings.aggregation_frequency
+        move = self._mover()
+        if not schedulers and frequency == 1:
+            if move is None:
+                return train_batch
+            return lambda batch, epoch, index: train_batch(move(batch), epoch, index)
+
+        def train(batch: Any, epoch: int, index: int) -> Any:
+            if frequency > 1:
+                context._backend.set_gradient_sync(context.models, (index + 1) % frequency == 0)
+            metrics = train_batch(move(batch) if move else batch, epoch, index)
+            for scheduler in schedulers:
+                scheduler.step_if_due(index + 1)
+            return metrics
+
+        return train
+
+    def _under_autocast(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        if not self.context._auto_amp:
+            return function
+        device_type = self.context.device.type
+
+        def autocasted(*args: Any) -> Any:
+            with torch.autocast(device_type):
+                return function(*args)
+
+        return autocasted
+
+    def _mover(self) -> Optional[Callable[[Any], Any]]:
+        """A subclass may redefine to_device; on a CPU the default would only look for arrays."""
+        return self.context.to_device if self.context._auto_to_device else None
+
+    def _check_evaluation(self) -> None:
+        has_batch = overrides(self.trial, PyTorchTrial, "evaluate_batch")
+        if has_batch == self.evaluates_full_dataset:
+            raise InvalidConfigurationException(
+                f"{type(self.trial).__name__} must define either evaluate_batch() or evaluate_full_dataset()"
+            )
+
+    def _build_validation_loader(self) -> Any:
+        if self.evaluates_full_dataset and self.context.distributed.rank != 0:
+            return None
+        loader = self.trial.build_validation_data_loader()
+        self._check_loader(loader)
+        if not isinstance(loader, DataLoader):
+            return loader
+        if self.evaluates_full_dataset:
+            return loader.get_data_loader()
+        distributed = self.context.distributed
+        return loader.get_data_loader(num_replicas=distributed.size, rank=distributed.rank)
+
+    def _shard(self, loader: Any) -> Any:
+        if not isinstance(loader, DataLoader):
+            return loader
+        distributed = self.context.distributed
+        return loader.get_data_loader(
+            repeat=True,
+            skip=self.progress.batches,
+            num_replicas=distributed.size,
+            rank=distributed.rank,
+        )
+
+    def _check_loader(self, loader: Any) -> None:
+        if isinstance(loader, DataLoader) or not self.context._reproducibility_checks:
+            return
+        raise InvalidConfigurationException(
+            f"the data loaders of a PyTorchTrial are determined.pytorch.DataLoader, not {type(loader).__name__}: "
+            "only these are sharded over slots and resumed in the middle of an epoch. To do that yourself, call "
+            "context.experimental.disable_dataset_reproducibility_checks() in the constructor."
+        )

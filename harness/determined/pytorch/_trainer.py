@@ -1,0 +1,167 @@
+"""The Trainer: turns lengths and periods into a plan and runs the training loop."""
+
+import contextlib
+import logging
+import os
+import pathlib
+from typing import Any, Iterator, Optional
+
+from determined.errors import InvalidHP
+from determined.pytorch._callback import Hooks
+from determined.pytorch._context import PyTorchTrialContext
+from determined.pytorch._loop import Loop
+from determined.pytorch._steps import PyTorchSteps
+from determined.pytorch._trial import PyTorchTrial
+from determined.pytorch._units import Batch, TrainUnit, unit_from_config
+from determined.workloads import LocalSource, Plan, WorkloadSource
+
+logger = logging.getLogger("determined.pytorch")
+
+_POLICIES = ("best", "all", "none")
+
+
+class Trainer:
+    """Trains a PyTorchTrial: `Trainer(trial, context).fit(max_length=Epoch(10))`."""
+
+    def __init__(self, trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
+        if not isinstance(trial, PyTorchTrial):
+            raise TypeError(f"the Trainer takes a PyTorchTrial, not {type(trial).__name__}")
+        self._trial = trial
+        self._context = context
+
+    def configure_profiler(
+        self,
+        sync_timings: bool = True,
+        enabled: bool = False,
+        begin_on_batch: int = 0,
+        end_after_batch: Optional[int] = None,
+    ) -> None:
+        """Does nothing. Deprecated: use `fit(profiling_enabled=True)`."""
+        logger.warning("configure_profiler() does nothing: use fit(profiling_enabled=True)")
+
+    def fit(
+        self,
+        checkpoint_period: Optional[TrainUnit] = None,
+        validation_period: Optional[TrainUnit] = None,
+        max_length: Optional[TrainUnit] = None,
+        reporting_period: TrainUnit = Batch(100),
+        checkpoint_policy: str = "best",
+        latest_checkpoint: Optional[str] = None,
+        step_zero_validation: bool = False,
+        test_mode: bool = False,
+        profiling_enabled: bool = False,
+    ) -> None:
+        """Train up to `max_length`; validate and save at the given periods and at the end.
+
+        `checkpoint_policy` says which validations are followed by a checkpoint: those that improve on the
+        searcher's metric ("best"), all, or none. `latest_checkpoint` is where to go on from; on a cluster
+        give `det.get_cluster_info().latest_checkpoint`. `test_mode` trains, validates and saves once.
+        """
+        if checkpoint_policy not in _POLICIES:
+            raise ValueError(
+                f"checkpoint_policy must be best, all or none, not {checkpoint_policy!r}"
+            )
+        length = max_length or self._configured_length(test_mode)
+        hooks = Hooks(self._trial.build_callbacks())
+        steps = PyTorchSteps(self._trial, self._context, hooks, test_mode=test_mode)
+        with _shutdown(hooks, steps), _profiling(self._context, profiling_enabled):
+            restore(steps, latest_checkpoint)
+            steps.prepare()
+            plan = make_plan(
+                self._context._position.epoch_len,
+                length,
+                reporting_period,
+                validation_period,
+                checkpoint_period,
+                checkpoint_policy,
+                step_zero_validation,
+                test_mode,
+            )
+            hooks.call("on_trial_startup", steps.progress.batches, latest_checkpoint)
+            with _early_exit(self._context):
+                Loop(steps, self._source(plan), plan.max_batches, hooks).run()
+            steps.finish()
+
+    def _source(self, plan: Plan) -> WorkloadSource:
+        return LocalSource(plan)
+
+    def _configured_length(self, test_mode: bool) -> TrainUnit:
+        """`searcher.max_length`, for configurations that still have one."""
+        config = self._context.get_experiment_config()
+        length = unit_from_config(
+            (config.get("searcher") or {}).get("max_length"),
+            global_batch_size=int(self._context.get_hparams().get("global_batch_size") or 0),
+        )
+        if length is None and not test_mode:
+            raise ValueError("fit() needs max_length, for example max_length=pytorch.Epoch(10)")
+        return length or Batch(1)
+
+
+def make_plan(
+    epoch_len: Optional[int],
+    max_length: TrainUnit,
+    reporting_period: TrainUnit,
+    validation_period: Optional[TrainUnit],
+    checkpoint_period: Optional[TrainUnit],
+    checkpoint_policy: str,
+    initial_validation: bool,
+    test_mode: bool,
+) -> Plan:
+    """Everything in batches, now that the length of an epoch is known."""
+    if test_mode:
+        return Plan(max_batches=1)
+    for unit in (max_length, reporting_period, validation_period, checkpoint_period):
+        if unit is not None and not isinstance(unit, TrainUnit):
+            raise TypeError(f"lengths and periods are Batch(...) or Epoch(...), not {unit!r}")
+    return Plan(
+        max_batches=max_length.batches(epoch_len),
+        reporting=reporting_period.period(epoch_len),
+        validation=validation_period.period(epoch_len) if validation_period else None,
+        checkpoint=checkpoint_period.period(epoch_len) if checkpoint_period else None,
+        checkpoint_policy=checkpoint_policy,
+        initial_validation=initial_validation,
+    )
+
+
+def restore(steps: Any, latest_checkpoint: Optional[str]) -> None:
+    """Load a stored checkpoint, or a checkpoint directory."""
+    if latest_checkpoint is None:
+        return
+    if os.path.isdir(latest_checkpoint):
+        steps.restore(pathlib.Path(latest_checkpoint))
+        return
+    with steps.context._core.checkpoint.restore_path(latest_checkpoint) as path:
+        steps.restore(pathlib.Path(path))
+
+
+@contextlib.contextmanager
+def _shutdown(hooks: Hooks, steps: Any) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        steps.close()
+        hooks.call("on_trial_shutdown")
+
+
+@contextlib.contextmanager
+def _profiling(context: Any, enabled: bool) -> Iterator[None]:
+    if enabled:
+        context._core.profiler.on()
+    try:
+        yield
+    finally:
+        if enabled:
+            context._core.profiler.off()
+
+
+@contextlib.contextmanager
+def _early_exit(context: Any) -> Iterator[None]:
+    """Tell the searcher about hyperparameters that the trial found invalid."""
+    try:
+        yield
+    except InvalidHP:
+        if context.distributed.rank == 0:
+            from determined.core import EarlyExitReason
+
+            context._core.train.report_early_exit(EarlyExitReason.INVALID_HP)
+        raise
