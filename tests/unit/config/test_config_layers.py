@@ -1,0 +1,172 @@
+"""Merging and the order of the sources (facts §3.6)."""
+
+from typing import Any
+
+from det_controlplane.core.config import Sources, merge, resolve
+
+STORAGE = {"type": "shared_fs", "host_path": "/c"}
+MINIMAL: dict[str, Any] = {"entrypoint": "x", "searcher": {"name": "single", "metric": "loss"}}
+
+
+def merged(high: dict[str, Any], low: dict[str, Any]) -> dict[str, Any]:
+    return merge(high, low)
+
+
+def test_objects_merge_key_by_key_and_the_high_side_wins() -> None:
+    high = {"resources": {"slots_per_trial": 2}}
+    low = {"resources": {"slots_per_trial": 1, "priority": 3}, "debug": True}
+    assert merged(high, low) == {"resources": {"slots_per_trial": 2, "priority": 3}, "debug": True}
+
+
+def test_null_counts_as_nothing() -> None:
+    assert merged({"name": None}, {"name": "x"}) == {"name": "x"}
+
+
+def test_a_null_constant_is_a_value_of_the_users_own_data() -> None:
+    high = {"hyperparameters": {"a": None}, "data": {"b": None}}
+    low = {"hyperparameters": {"a": 1, "c": None}, "data": {"b": 2}}
+    assert merged(high, low) == {"hyperparameters": {"a": None, "c": None}, "data": {"b": None}}
+
+
+def test_unions_merge_only_when_both_are_the_same_member() -> None:
+    s3 = {"checkpoint_storage": {"type": "s3", "bucket": "b"}}
+    assert merged(s3, {"checkpoint_storage": STORAGE}) == s3
+    same = {"checkpoint_storage": {"type": "shared_fs", "save_trial_best": 3}}
+    assert merged(same, {"checkpoint_storage": STORAGE})["checkpoint_storage"]["host_path"] == "/c"
+
+
+def test_a_union_without_its_kind_takes_the_kind_from_below() -> None:
+    high = {"checkpoint_storage": {"save_trial_best": 3}}
+    storage = merged(high, {"checkpoint_storage": STORAGE})["checkpoint_storage"]
+    assert storage == STORAGE | {"save_trial_best": 3}
+
+
+def test_a_searcher_of_another_kind_replaces_the_one_below() -> None:
+    high = {"searcher": {"name": "single", "metric": "a"}}
+    low = {"searcher": {"name": "random", "metric": "b", "max_trials": 2}}
+    assert merged(high, low) == high
+
+
+def test_hyperparameters_merge_per_name_but_never_inside_one() -> None:
+    high = {"hyperparameters": {"lr": {"type": "int", "minval": 1, "maxval": 2}, "g": {"a": 1}}}
+    low = {
+        "hyperparameters": {
+            "lr": {"type": "int", "minval": 1, "maxval": 9, "count": 3},
+            "g": {"a": 2, "b": 3},
+            "n": 1,
+        }
+    }
+    assert merged(high, low)["hyperparameters"] == {
+        "lr": {"type": "int", "minval": 1, "maxval": 2},
+        "g": {"a": 1, "b": 3},
+        "n": 1,
+    }
+
+
+def test_mounts_and_devices_are_appended_by_container_path() -> None:
+    def mount(host: str, container: str) -> dict[str, str]:
+        return {"host_path": host, "container_path": container}
+
+    high = {"bind_mounts": [mount("/a", "/x")], "resources": {"devices": [mount("/d", "/e")]}}
+    low = {
+        "bind_mounts": [mount("/b", "/x"), mount("/c", "/y")],
+        "resources": {"devices": [mount("/f", "/g")]},
+    }
+    result = merged(high, low)
+    assert result["bind_mounts"] == [mount("/a", "/x"), mount("/c", "/y")]
+    assert result["resources"]["devices"] == [mount("/d", "/e"), mount("/f", "/g")]
+
+
+def test_proxy_ports_are_appended_by_port() -> None:
+    high = {"environment": {"proxy_ports": [{"proxy_port": 1, "proxy_tcp": True}]}}
+    low = {"environment": {"proxy_ports": [{"proxy_port": 1}, {"proxy_port": 2}]}}
+    assert merged(high, low)["environment"]["proxy_ports"] == [
+        {"proxy_port": 1, "proxy_tcp": True},
+        {"proxy_port": 2},
+    ]
+
+
+def test_environment_variables_come_low_first_so_that_the_user_overrides() -> None:
+    high = {"environment": {"environment_variables": {"cpu": ["A=user", "B=1"]}}}
+    low = {"environment": {"environment_variables": {"cpu": ["A=admin", "C=2"]}}}
+    assert merged(high, low)["environment"]["environment_variables"]["cpu"] == [
+        "C=2",
+        "A=user",
+        "B=1",
+    ]
+
+
+def test_log_policies_are_joined_by_name() -> None:
+    high = {"log_policies": [{"name": "oom", "pattern": "mine"}]}
+    low = {"log_policies": [{"name": "oom", "pattern": "theirs"}, {"name": "ecc", "pattern": "e"}]}
+    names = [(p["name"], p["pattern"]) for p in merged(high, low)["log_policies"]]
+    assert names == [("oom", "mine"), ("ecc", "e")]
+
+
+def test_other_lists_are_taken_whole() -> None:
+    assert merged({"labels": ["a"]}, {"labels": ["b", "c"]}) == {"labels": ["a"]}
+
+
+def test_the_first_source_that_says_something_wins() -> None:
+    def environment(image: str) -> dict[str, Any]:
+        return {"environment": {"image": image}}
+
+    def image(submitted: dict[str, Any], **sources: Any) -> str:
+        every = Sources(cluster_storage=STORAGE, **sources)
+        return resolve(MINIMAL | submitted, every, name="n", seed=1).config.environment.image.cpu
+
+    layers: dict[str, Any] = {
+        "template": environment("template"),
+        "pool_task_defaults": environment("pool"),
+        "cluster_task_defaults": environment("cluster"),
+    }
+    assert image(environment("user"), **layers) == "user"
+    assert image({}, **layers) == "template"
+    del layers["template"]
+    assert image({}, **layers) == "pool"
+    del layers["pool_task_defaults"]
+    assert image({}, **layers) == "cluster"
+    assert image({}).startswith("determinedai/")
+
+
+def test_pool_defaults_stand_in_for_the_cluster_defaults_as_a_whole() -> None:
+    sources = Sources(
+        cluster_storage=STORAGE,
+        pool_task_defaults={"preemption_timeout": 5},
+        cluster_task_defaults={"environment": {"image": "cluster"}},
+    )
+    config = resolve(MINIMAL, sources, name="n", seed=1).config
+    assert config.preemption_timeout == 5
+    assert config.environment.image.cpu != "cluster"
+
+
+def test_workspace_storage_goes_before_cluster_storage() -> None:
+    workspace = {"type": "s3", "bucket": "team"}
+    sources = Sources(workspace_storage=workspace, cluster_storage=STORAGE)
+    assert resolve(MINIMAL, sources, name="n", seed=1).config.checkpoint_storage.type == "s3"
+
+
+def test_invariant_policies_override_the_user_the_cluster_last() -> None:
+    sources = Sources(
+        cluster_storage=STORAGE,
+        invariant_policies=(
+            {"resources": {"priority": 60}, "description": "workspace"},
+            {"description": "cluster"},
+        ),
+    )
+    submitted = MINIMAL | {
+        "resources": {"priority": 1, "slots_per_trial": 4},
+        "description": "user",
+    }
+    config = resolve(submitted, sources, name="n", seed=1).config
+    assert (config.resources.priority, config.resources.slots_per_trial) == (60, 4)
+    assert config.description == "cluster"
+
+
+def test_a_users_default_environment_survives_old_spellings_in_a_template() -> None:
+    template = {"environment": {"image": {"gpu": "cuda-image"}}, "batches_per_step": 7}
+    sources = Sources(template=template, cluster_storage=STORAGE)
+    result = resolve(MINIMAL, sources, name="n", seed=1)
+    assert result.config.environment.image.cuda == "cuda-image"
+    assert result.config.scheduling_unit == 7
+    assert "template: batches_per_step is now called scheduling_unit" in result.warnings
