@@ -17,7 +17,7 @@ from det_cli.times import local
 
 TERMINAL = ("STATE_COMPLETED", "STATE_CANCELED", "STATE_ERROR", "STATE_DELETED")
 
-_LIST = (
+LIST = (
     ("ID", lambda e: e["id"]),
     ("Owner", lambda e: e["username"]),
     ("Name", lambda e: e["name"]),
@@ -59,7 +59,7 @@ def list_(args: argparse.Namespace) -> None:
         user = session.username or session.get(V1 + "/me")["user"]["username"]
         filters.update(users=user, archived=False)
     rows = paged(session, args, "/experiments", "experiments", **filters)
-    columns = _LIST + (_PROJECT if args.show_project else ()) + (_ARCHIVED if args.all else ())
+    columns = LIST + (_PROJECT if args.show_project else ()) + (_ARCHIVED if args.all else ())
     show(args, columns, rows)
 
 

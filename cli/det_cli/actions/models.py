@@ -1,0 +1,85 @@
+"""Named models, each a series of checkpoints."""
+
+import argparse
+from typing import Any
+from urllib.parse import quote
+
+from det_cli.connection import V1, connect, pages
+from det_cli.errors import MissingError
+from det_cli.render import Column, show
+from det_cli.times import local
+
+_MODEL: tuple[Column, ...] = (
+    ("ID", lambda m: m["id"]),
+    ("Name", lambda m: m["name"]),
+    ("Workspace ID", lambda m: m.get("workspaceId")),
+    ("Creation Time", lambda m: local(m["creationTime"])),
+    ("Last Updated Time", lambda m: local(m["lastUpdatedTime"])),
+    ("Metadata", lambda m: m.get("metadata")),
+)
+_VERSION: tuple[Column, ...] = (
+    ("Version #", lambda v: v["version"]),
+    ("Trial ID", lambda v: v["checkpoint"]["training"].get("trialId")),
+    ("Batch #", lambda v: (v["checkpoint"].get("metadata") or {}).get("steps_completed")),
+    ("Checkpoint UUID", lambda v: v["checkpoint"]["uuid"]),
+    ("Validation Metrics", lambda v: v["checkpoint"]["training"].get("validationMetrics")),
+    ("Metadata", lambda v: v["checkpoint"].get("metadata")),
+)
+
+
+def _path(args: argparse.Namespace) -> str:
+    return f"/models/{quote(args.name, safe='')}"
+
+
+def list_(args: argparse.Namespace) -> None:
+    params: dict[str, Any] = {
+        "sortBy": f"SORT_BY_{args.sort_by.upper()}",
+        "orderBy": f"ORDER_BY_{args.order_by.upper()}",
+    }
+    if args.workspace_names:
+        params["workspaceNames"] = args.workspace_names.split(",")
+    show(args, _MODEL, pages(connect(args), "/models", "models", params))
+
+
+def create(args: argparse.Namespace) -> None:
+    given = {"description": args.description, "workspaceName": args.workspace_name}
+    body = {"name": args.name, **{k: v for k, v in given.items() if v}}
+    model = connect(args).post(V1 + "/models", body)["model"]
+    show(args, _MODEL, [model], model)
+
+
+def describe(args: argparse.Namespace) -> None:
+    session = connect(args)
+    model = session.get(V1 + _path(args))["model"]
+    params = {"orderBy": "ORDER_BY_DESC", "sortBy": "SORT_BY_VERSION"}
+    versions = list(pages(session, _path(args) + "/versions", "modelVersions", params))
+    wanted = [v for v in versions if args.version in (-1, v["version"])][:1]
+    if args.version != -1 and not wanted:
+        raise MissingError(f"model '{args.name}' has no version {args.version}")
+    if args.format:
+        show(args, _MODEL, [model], {"model": model, "version": wanted[0] if wanted else None})
+        return
+    show(args, _MODEL, [model])
+    if wanted:
+        print()
+        show(args, _VERSION, wanted)
+
+
+def list_versions(args: argparse.Namespace) -> None:
+    show(args, _VERSION, pages(connect(args), _path(args) + "/versions", "modelVersions"))
+
+
+def register_version(args: argparse.Namespace) -> None:
+    body = {"modelName": args.name, "checkpointUuid": args.uuid}
+    version = connect(args).post(f"{V1}{_path(args)}/versions", body)["modelVersion"]
+    show(args, _VERSION, [version], version)
+
+
+def move(args: argparse.Namespace) -> None:
+    connect(args).patch(V1 + _path(args), {"workspaceName": args.workspace_name})
+    print(f"Moved model '{args.name}' to workspace '{args.workspace_name}'")
+
+
+def delete(args: argparse.Namespace) -> None:
+    connect(args).delete(V1 + _path(args))
+    print(f"Deleted model '{args.name}'")

@@ -1,0 +1,97 @@
+"""Projects."""
+
+import argparse
+from typing import Any
+
+from det_cli import prompts
+from det_cli.actions.experiment_settings import project_of, workspace_of
+from det_cli.actions.experiments import LIST
+from det_cli.actions.workspaces import sorting
+from det_cli.connection import V1, connect, paged, pages
+from det_cli.errors import UsageError
+from det_cli.render import Column, print_json, show
+
+_COLUMNS: tuple[Column, ...] = (
+    ("ID", lambda p: p["id"]),
+    ("Key", lambda p: p.get("key")),
+    ("Name", lambda p: p["name"]),
+    ("Description", lambda p: p.get("description")),
+    ("# Experiments", lambda p: p["numExperiments"]),
+    ("# Active Experiments", lambda p: p["numActiveExperiments"]),
+)
+
+
+def list_(args: argparse.Namespace) -> None:
+    session = connect(args)
+    path = f"/workspaces/{workspace_of(session, args.workspace_name)['id']}/projects"
+    show(args, _COLUMNS, paged(session, args, path, "projects", **sorting(args)))
+
+
+def describe(args: argparse.Namespace) -> None:
+    session = connect(args)
+    project = project_of(session, args.workspace_name, args.project_name)
+    if args.format:
+        show(args, _COLUMNS, [project], project)
+        return
+    show(args, _COLUMNS, [project])
+    print("\nAssociated experiments:")
+    show(args, LIST, _experiments(session, project, args))
+
+
+def list_experiments(args: argparse.Namespace) -> None:
+    session = connect(args)
+    project = project_of(session, args.workspace_name, args.project_name)
+    show(args, LIST, _experiments(session, project, args))
+
+
+def _experiments(session: Any, project: dict[str, Any], args: argparse.Namespace) -> list[Any]:
+    filters: dict[str, Any] = {"projectId": project["id"], "sortBy": "SORT_BY_ID"}
+    if not args.all:
+        filters["archived"] = False
+    return list(pages(session, "/experiments", "experiments", filters))
+
+
+def _fields(args: argparse.Namespace) -> dict[str, Any]:
+    given = {"description": args.description, "key": args.key}
+    return {k: v for k, v in given.items() if v is not None}
+
+
+def create(args: argparse.Namespace) -> None:
+    session = connect(args)
+    space = workspace_of(session, args.workspace_name)["id"]
+    body = {"name": args.name, "workspaceId": space, **_fields(args)}
+    answer = session.post(f"{V1}/workspaces/{space}/projects", body)
+    _report(args, "Created", answer["project"])
+
+
+def edit(args: argparse.Namespace) -> None:
+    change = _fields(args)
+    if args.new_name:
+        change["name"] = args.new_name
+    if not change:
+        raise UsageError("nothing to change", "give one of the options; --help lists them")
+    session = connect(args)
+    project = project_of(session, args.workspace_name, args.project_name)
+    _report(args, "Changed", session.patch(f"{V1}/projects/{project['id']}", change)["project"])
+
+
+def _report(args: argparse.Namespace, done: str, project: dict[str, Any]) -> None:
+    if args.format == "json":
+        print_json(project)
+    else:
+        print(f"{done} project '{project['name']}' with id {project['id']}")
+
+
+def change(args: argparse.Namespace) -> None:
+    session = connect(args)
+    project = project_of(session, args.workspace_name, args.project_name)
+    session.post(f"{V1}/projects/{project['id']}/{args.verb}")
+    print(f"{args.done} project '{args.project_name}'")
+
+
+def delete(args: argparse.Namespace) -> None:
+    session = connect(args)
+    project = project_of(session, args.workspace_name, args.project_name)
+    prompts.confirm(f"Delete project '{args.project_name}' with all its experiments?", yes=args.yes)
+    answer = session.delete(f"{V1}/projects/{project['id']}")
+    print(f"{'Deleted' if answer['completed'] else 'Deleting'} project '{args.project_name}'")

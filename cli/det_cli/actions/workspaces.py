@@ -1,0 +1,103 @@
+"""Workspaces."""
+
+import argparse
+from typing import Any
+
+from det_cli import config_file, prompts
+from det_cli.actions.experiment_settings import workspace_of
+from det_cli.connection import V1, connect, paged, pages
+from det_cli.errors import UsageError
+from det_cli.render import Column, print_json, show
+
+_COLUMNS: tuple[Column, ...] = (
+    ("ID", lambda w: w["id"]),
+    ("Name", lambda w: w["name"]),
+    ("# Projects", lambda w: w["numProjects"]),
+    ("Agent Uid", lambda w: (w.get("agentUserGroup") or {}).get("agentUid")),
+    ("Agent Gid", lambda w: (w.get("agentUserGroup") or {}).get("agentGid")),
+    ("Agent User", lambda w: (w.get("agentUserGroup") or {}).get("agentUser")),
+    ("Agent Group", lambda w: (w.get("agentUserGroup") or {}).get("agentGroup")),
+    ("Default Compute Pool", lambda w: w.get("defaultComputePool")),
+    ("Default Aux Pool", lambda w: w.get("defaultAuxPool")),
+)
+
+
+def sorting(args: argparse.Namespace) -> dict[str, str]:
+    return {
+        "sortBy": f"SORT_BY_{args.sort_by.upper()}",
+        "orderBy": f"ORDER_BY_{args.order_by.upper()}",
+    }
+
+
+def list_(args: argparse.Namespace) -> None:
+    show(args, _COLUMNS, paged(connect(args), args, "/workspaces", "workspaces", **sorting(args)))
+
+
+def describe(args: argparse.Namespace) -> None:
+    space = workspace_of(connect(args), args.workspace_name)
+    show(args, _COLUMNS, [space], space)
+
+
+def change(args: argparse.Namespace) -> None:
+    session = connect(args)
+    space = workspace_of(session, args.workspace_name)
+    session.post(f"{V1}/workspaces/{space['id']}/{args.verb}")
+    print(f"{args.done} workspace '{args.workspace_name}'")
+
+
+def create(args: argparse.Namespace) -> None:
+    answer = connect(args).post(V1 + "/workspaces", {"name": args.name, **_fields(args)})
+    _report(args, "Created", answer["workspace"])
+
+
+def edit(args: argparse.Namespace) -> None:
+    change = _fields(args)
+    if args.name:
+        change["name"] = args.name
+    if not change:
+        raise UsageError("nothing to change", "give one of the options; --help lists them")
+    session = connect(args)
+    space = workspace_of(session, args.workspace_name)
+    _report(args, "Changed", session.patch(f"{V1}/workspaces/{space['id']}", change)["workspace"])
+
+
+def _report(args: argparse.Namespace, done: str, space: dict[str, Any]) -> None:
+    if args.format == "json":
+        print_json(space)
+    else:
+        print(f"{done} workspace '{space['name']}' with id {space['id']}")
+
+
+def _fields(args: argparse.Namespace) -> dict[str, Any]:
+    keys = ("uid", "user", "gid", "group")
+    link = {f"agent{k.capitalize()}": getattr(args, f"agent_{k}") for k in keys}
+    link = {k: v for k, v in link.items() if v is not None}
+    fields: dict[str, Any] = {"agentUserGroup": link} if link else {}
+    if args.checkpoint_storage_config_file:
+        text = config_file.read(args.checkpoint_storage_config_file)
+        fields["checkpointStorageConfig"] = config_file.loaded(text)
+    if args.checkpoint_storage_config:
+        fields["checkpointStorageConfig"] = config_file.loaded(args.checkpoint_storage_config)
+    if args.default_compute_pool:
+        fields["defaultComputePool"] = args.default_compute_pool
+    if args.default_aux_pool:
+        fields["defaultAuxPool"] = args.default_aux_pool
+    return fields
+
+
+def delete(args: argparse.Namespace) -> None:
+    session = connect(args)
+    space = workspace_of(session, args.workspace_name)
+    prompts.confirm(
+        f"Delete workspace '{args.workspace_name}' with all its projects?", yes=args.yes
+    )
+    answer = session.delete(f"{V1}/workspaces/{space['id']}")
+    state = "Deleted" if answer["completed"] else "Deleting"
+    print(f"{state} workspace '{args.workspace_name}'")
+
+
+def list_pools(args: argparse.Namespace) -> None:
+    session = connect(args)
+    space = workspace_of(session, args.workspace_name)
+    path = f"/workspaces/{space['id']}/available-resource-pools"
+    show(args, (("Resource Pool", lambda p: p),), pages(session, path, "resourcePools"))

@@ -1,0 +1,54 @@
+"""det workspace"""
+
+from det_cli.declare import JSON, OUTPUT, YES, Arg, Command, Group, OneOf
+
+NAME = Arg("workspace_name")
+SORT_PAGE = (
+    Arg("--sort-by", choices=["id", "name"], default="id"),
+    Arg("--order-by", choices=["asc", "desc"], default="asc"),
+    Arg("--limit", type=int, default=200, help="rows to fetch at a time"),
+    Arg("--offset", type=int, default=0, help="rows to leave out at the start"),
+)
+_FIELDS = (
+    Arg("--agent-uid", type=int, help="run its tasks as this user of the agents"),
+    Arg("--agent-user"),
+    Arg("--agent-gid", type=int),
+    Arg("--agent-group"),
+    OneOf(
+        Arg("--checkpoint-storage-config", metavar="JSON", help="where its checkpoints are kept"),
+        Arg("--checkpoint-storage-config-file", metavar="FILE", help="the same, in a YAML file"),
+    ),
+    Arg("--default-compute-pool", metavar="POOL"),
+    Arg("--default-aux-pool", metavar="POOL"),
+    JSON,
+)
+
+
+def _change(verb: str, done: str, help: str) -> Command:
+    return Command(verb, help, "workspaces:change", NAME, values={"verb": verb, "done": done})
+
+
+MEMBERS = {
+    "workspace": Group(
+        "workspace",
+        "group projects in workspaces",
+        _change("archive", "Archived", "hide a workspace"),
+        Command("create", "create a workspace", "workspaces:create", Arg("name"), *_FIELDS),
+        Command("delete", "delete a workspace", "workspaces:delete", NAME, YES),
+        Command("describe", "describe a workspace", "workspaces:describe", NAME, OUTPUT),
+        Command(
+            "edit",
+            "change a workspace",
+            "workspaces:edit",
+            NAME,
+            Arg("--name", help="the new name"),
+            *_FIELDS,
+        ),
+        Command("list", "list workspaces", "workspaces:list_", *SORT_PAGE, OUTPUT, aliases=["ls"]),
+        Command("list-pools", "list the pools it may use", "workspaces:list_pools", NAME, OUTPUT),
+        Command("list-projects", "list its projects", "projects:list_", NAME, *SORT_PAGE, OUTPUT),
+        _change("unarchive", "Unarchived", "show an archived workspace again"),
+        aliases=["w"],
+        default="list",
+    )
+}

@@ -1,0 +1,53 @@
+"""`det experiment create --local --test-mode`: one batch, one validation, one checkpoint, here."""
+
+import os
+import shlex
+import subprocess
+import sys
+from typing import Any
+
+from det_cli import config_file
+from det_cli.errors import FAILED, OK, CommandError
+from det_cli.render import say
+
+# The child reads the configuration from here: there is no cluster to ask for it.
+_CONFIG_VARIABLE = "DET_LOCAL_TEST_CONFIG"
+
+
+def run(text: str, model_dir: str) -> int:
+    config = config_file.loaded(text)
+    command = _command(config.get("entrypoint"))
+    if not os.path.isdir(model_dir):
+        raise CommandError(f"'{model_dir}' is not a directory", "name the directory of the code")
+    say("Running one batch, one validation and one checkpoint on this machine.")
+    import json
+
+    env = {**os.environ, _CONFIG_VARIABLE: json.dumps(config)}
+    paths = [os.path.abspath(model_dir), env.get("PYTHONPATH", "")]
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    code = subprocess.run(command, cwd=model_dir, env=env, check=False).returncode
+    if code == 0:
+        say("The test passed: the model trains, validates and saves a checkpoint.")
+        return OK
+    say(f"The test failed: {shlex.join(command)} ended with {code}.")
+    return FAILED
+
+
+def _command(entrypoint: Any) -> list[str]:
+    """A trial class runs in the harness's test mode; a script runs as it is, outside of a cluster."""
+    if isinstance(entrypoint, list) and entrypoint:
+        return [str(part) for part in entrypoint]
+    if not isinstance(entrypoint, str) or not entrypoint.strip():
+        raise CommandError("the configuration has no entrypoint", "add `entrypoint: module:Class`")
+    words = shlex.split(entrypoint)
+    module, colon, name = entrypoint.partition(":")
+    if len(words) == 1 and colon and module and name:
+        return [
+            sys.executable,
+            "-m",
+            "determined.exec.harness",
+            "--local-test",
+            "--trial",
+            words[0],
+        ]
+    return words
