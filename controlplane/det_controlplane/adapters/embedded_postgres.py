@@ -64,12 +64,16 @@ class EmbeddedPostgres:
     def running(self) -> bool:
         return self._server is not None and self._server.poll() is None
 
+    def choose_port(self) -> None:
+        """So that the URL is known before the start."""
+        self.port = self.port or _free_port()
+
     def start(self) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
         if not (self.data / "PG_VERSION").exists():
             self._initialise()
         self._clear_stale_lock()
-        self.port = self.port or _free_port()
+        self.choose_port()
         self._watchdog = subprocess.Popen(
             ["/bin/sh", "-c", _WATCHDOG], stdin=subprocess.PIPE, start_new_session=True, cwd="/"
         )

@@ -1,0 +1,67 @@
+"""Puts the control plane together from its settings."""
+
+from pathlib import Path
+
+from det_controlplane.adapters.directory_objects import DirectoryObjects
+from det_controlplane.adapters.s3_objects import S3Objects
+from det_controlplane.api import routes
+from det_controlplane.api.app import App
+from det_controlplane.api.router import Route
+from det_controlplane.core.config.cluster import ClusterConfig, load_cluster
+from det_controlplane.db.engine import Database
+from det_controlplane.entry.object_routes import object_routes
+from det_controlplane.entry.settings import BadSettings, Settings
+from det_controlplane.ports.objects import ObjectStore
+from det_controlplane.ports.waker import Waker
+from det_controlplane.services.context import Context
+from det_controlplane.services.first_start import cluster_identity, give_first_password
+
+
+def build_context(settings: Settings, waker: Waker) -> Context:
+    """The database must be migrated. A first password is given where one is set."""
+    config = _cluster_config(settings.cluster_config)
+    db = Database(settings.database_url, pool_size=settings.pool_size)
+    password = settings.initial_user_password
+    if password is None:
+        password = config.initial_user_password or None
+    if password is not None:
+        give_first_password(db, password)
+    return Context(
+        db=db,
+        config=config,
+        waker=waker,
+        objects=_objects(settings),
+        cluster_id=cluster_identity(db),
+        bootstrap_token=settings.bootstrap_token,
+        public_url=settings.public_url,
+        may_wait_s=settings.may_wait_s,
+    )
+
+
+def build_app(ctx: Context, *more: Route) -> App:
+    own = object_routes(ctx.objects) if isinstance(ctx.objects, DirectoryObjects) else ()
+    return App(ctx, (*routes.ALL, *own, *more))
+
+
+def _cluster_config(given: str) -> ClusterConfig:
+    inline = "\n" in given or given.lstrip().startswith("{")
+    if not given or inline:
+        return load_cluster(given)
+    try:
+        return load_cluster(Path(given).read_text("utf-8"))
+    except OSError as e:
+        raise BadSettings(f"DET_CLUSTER_CONFIG: cannot read {given}: {e.strerror}") from e
+
+
+def _objects(settings: Settings) -> ObjectStore:
+    where = settings.objects
+    if where.startswith("s3://"):
+        bucket, _, prefix = where.removeprefix("s3://").partition("/")
+        return S3Objects(bucket, prefix=prefix)
+    if not where or "://" in where:
+        raise BadSettings(
+            f"DET_OBJECTS is {where!r}: give s3://bucket/prefix, or a directory for local use"
+        )
+    if not settings.objects_secret:
+        raise BadSettings("DET_OBJECTS_SECRET is not set: it signs the upload URLs of a directory")
+    return DirectoryObjects(Path(where), settings.objects_secret.encode(), settings.public_url)

@@ -1,0 +1,158 @@
+"""What a local cluster keeps in its directory, and who holds it."""
+
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import IO, Any
+
+_LARGE_LOG = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LocalAgent:
+    name: str
+    pool: str = "default"
+    slots: str = "auto"  # as `det-agent run --slots` takes them
+    runtime: str = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """What should run. With a `master_url`, only agents that work for a cluster elsewhere."""
+
+    cluster_name: str
+    host: str
+    port: int
+    database_url: str = ""  # empty: our own server
+    master_url: str = ""
+    agents: tuple[LocalAgent, ...] = field(default_factory=tuple)
+
+    @property
+    def url(self) -> str:
+        return self.master_url or f"http://{_reachable(self.host)}:{self.port}"
+
+    def with_agent(self, agent: LocalAgent) -> "Desired":
+        others = tuple(a for a in self.agents if a.name != agent.name)
+        return replace(self, agents=(*others, agent))
+
+    def without_agent(self, name: str) -> "Desired":
+        return replace(self, agents=tuple(a for a in self.agents if a.name != name))
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    bootstrap_token: str
+    objects_secret: str
+
+
+class LocalFiles:
+    """Every path of a local cluster. Only this user may look into the directory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.expanduser().absolute()
+        self.database = self.folder / "database"
+        self.objects = self.folder / "objects"
+        self.checkpoints = self.folder / "checkpoints"
+        self.logs = self.folder / "logs"
+        self.cluster_config = self.folder / "cluster.yaml"
+        self.token = self.folder / "bootstrap.token"
+        self._desired = self.folder / "cluster.json"
+        self._report = self.folder / "processes.json"
+        self._secrets = self.folder / "secrets.json"
+        self._lock = self.folder / "supervisor.lock"
+
+    def make(self) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (self.objects, self.checkpoints, self.logs):
+            folder.mkdir(exist_ok=True)
+
+    def agent_state(self, name: str) -> Path:
+        return self.folder / "agents" / name
+
+    def log(self, name: str) -> Path:
+        """The log of a process, set aside when it has grown large."""
+        path = self.logs / f"{name}.log"
+        if path.exists() and path.stat().st_size > _LARGE_LOG:
+            path.replace(path.with_suffix(".log.1"))
+        return path
+
+    def has_cluster(self) -> bool:
+        return self._desired.exists()
+
+    def desired(self) -> Desired:
+        raw = json.loads(self._desired.read_text())
+        agents = tuple(LocalAgent(**a) for a in raw.pop("agents"))
+        return Desired(**raw, agents=agents)
+
+    def write_desired(self, desired: Desired) -> None:
+        _write(self._desired, asdict(desired))
+
+    def report(self) -> dict[str, Any]:
+        """What the supervisor last wrote about its processes."""
+        try:
+            return dict(json.loads(self._report.read_text()))
+        except (FileNotFoundError, ValueError):
+            return {}
+
+    def write_report(self, report: Mapping[str, Any]) -> None:
+        _write(self._report, report)
+
+    def secrets(self, bootstrap_token: str = "") -> Secrets:
+        """Made once. A token that was given (of a cluster elsewhere) replaces the old one."""
+        if self._secrets.exists():
+            kept = Secrets(**json.loads(self._secrets.read_text()))
+        else:
+            kept = Secrets(secrets.token_urlsafe(32), secrets.token_urlsafe(32))
+        if bootstrap_token:
+            kept = replace(kept, bootstrap_token=bootstrap_token)
+        _write(self._secrets, asdict(kept))
+        _write_text(self.token, kept.bootstrap_token + "\n")
+        return kept
+
+    def hold(self) -> IO[str] | None:
+        """Become the one supervisor of this directory, until the file is closed or we die."""
+        holder = self._lock.open("a+")
+        try:
+            fcntl.flock(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder.close()
+            return None
+        holder.truncate(0)
+        holder.write(str(os.getpid()))
+        holder.flush()
+        return holder
+
+    def supervisor_pid(self) -> int | None:
+        """The process that holds the directory; a lock, unlike a number in a file, cannot be stale."""
+        if not self._lock.exists():
+            return None
+        with self._lock.open("r") as holder:
+            try:
+                fcntl.flock(holder, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return int(holder.read() or 0) or None
+        return None
+
+
+def default_folder(cluster_name: str) -> Path:
+    base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(base).expanduser() / "determined-serverless" / cluster_name
+
+
+def _reachable(host: str) -> str:
+    return "127.0.0.1" if host in ("", "0.0.0.0") else host
+
+
+def _write(path: Path, content: Mapping[str, Any]) -> None:
+    _write_text(path, json.dumps(content, indent=2) + "\n")
+
+
+def _write_text(path: Path, text: str) -> None:
+    fresh = path.with_suffix(path.suffix + ".new")
+    fresh.touch(mode=0o600)
+    fresh.write_text(text)
+    fresh.replace(path)
