@@ -1,0 +1,131 @@
+"""Configurations of 0.12 to 0.38 and the searchers that were removed."""
+
+from typing import Any
+
+import pytest
+from det_controlplane.core.config import InvalidConfig, Sources, resolve, shim
+
+STORAGE = {"type": "shared_fs", "host_path": "/c"}
+BASE: dict[str, Any] = {
+    "entrypoint": "model_def:MyTrial",
+    "searcher": {"name": "single", "metric": "loss"},
+}
+
+
+def current(raw: dict[str, Any]) -> dict[str, Any]:
+    return shim(raw)[0]
+
+
+def test_steps_become_batches_of_the_given_step_size() -> None:
+    raw = {"batches_per_step": 50, "min_validation_period": 2, "searcher": {"max_steps": 10}}
+    assert current(raw) == {
+        "scheduling_unit": 50,
+        "min_validation_period": {"batches": 100},
+        "searcher": {"max_length": {"batches": 500}},
+    }
+
+
+def test_without_a_step_size_a_step_is_a_hundred_batches() -> None:
+    raw = {"min_checkpoint_period": 1, "searcher": {"name": "pbt", "steps_per_round": 3}}
+    assert current(raw) == {
+        "min_checkpoint_period": {"batches": 100},
+        "searcher": {"name": "pbt", "length_per_round": {"batches": 300}},
+    }
+
+
+def test_one_image_is_meant_for_every_kind_of_slot() -> None:
+    assert current({"environment": {"image": "i"}})["environment"]["image"] == {
+        "cpu": "i",
+        "cuda": "i",
+        "rocm": "i",
+    }
+
+
+def test_gpu_is_the_old_name_of_cuda() -> None:
+    raw = {"environment": {"image": {"gpu": "i"}, "environment_variables": {"gpu": ["A=1"]}}}
+    assert current(raw)["environment"] == {
+        "image": {"cuda": "i"},
+        "environment_variables": {"cuda": ["A=1"]},
+    }
+
+
+def test_a_list_of_variables_is_meant_for_every_kind_of_slot() -> None:
+    variables = current({"environment": {"environment_variables": ["A=1"]}})["environment"]
+    assert variables["environment_variables"] == {"cpu": ["A=1"], "cuda": ["A=1"], "rocm": ["A=1"]}
+
+
+def test_an_action_object_of_a_log_policy_becomes_its_type() -> None:
+    raw = {"log_policies": [{"pattern": "x", "action": {"type": "cancel_retries"}}]}
+    assert current(raw)["log_policies"] == [{"pattern": "x", "action": "cancel_retries"}]
+
+
+def test_the_submitted_document_is_left_alone() -> None:
+    raw = {
+        "environment": {"image": {"gpu": "i"}},
+        "searcher": {"max_steps": 1},
+        "resources": {"agent_label": "a"},
+    }
+    before = repr(raw)
+    shim(raw)
+    assert repr(raw) == before
+
+
+@pytest.mark.parametrize(
+    ("raw", "warning"),
+    [
+        ({"batches_per_step": 1}, "batches_per_step is now called scheduling_unit"),
+        ({"data_layer": {"type": "s3"}}, "data_layer is ignored"),
+        ({"security": {}}, "security is ignored"),
+        ({"tensorboard_storage": {"type": "shared_fs"}}, "tensorboard_storage is ignored"),
+        ({"resources": {"agent_label": "x"}}, "use resources.resource_pool"),
+        ({"optimizations": {"mixed_precision": "O1"}}, "optimizations is deprecated"),
+        ({"checkpoint_storage": {**STORAGE, "container_path": "/x"}}, "container_path is ignored"),
+        ({"searcher": {"max_length": 3, "max_time": 3}}, "searcher.max_length does not decide"),
+    ],
+)
+def test_what_is_deprecated_is_warned_about(raw: dict[str, Any], warning: str) -> None:
+    assert any(warning in told for told in shim(raw)[1])
+
+
+def test_a_current_configuration_is_not_warned_about() -> None:
+    assert shim(BASE)[1] == []
+
+
+def test_a_0_12_configuration_runs_today() -> None:
+    old = {
+        "description": "mnist",
+        "batches_per_step": 50,
+        "data_layer": {"type": "shared_fs"},
+        "checkpoint_storage": {**STORAGE, "tensorboard_path": "tb"},
+        "hyperparameters": {"global_batch_size": 32},
+        "resources": {"slots_per_trial": 2, "agent_label": ""},
+        "min_validation_period": 4,
+        "optimizations": {"aggregation_frequency": 2},
+        "searcher": {"name": "single", "metric": "loss", "max_steps": 20},
+        "entrypoint": "model_def:MyTrial",
+    }
+    config = resolve(old, Sources(), name="n", seed=1).config
+    shown = config.to_json()
+    assert shown["searcher"]["max_length"] == {"batches": 1000}
+    assert shown["min_validation_period"] == {"batches": 200}
+    assert shown["scheduling_unit"] == 50
+    assert shown["optimizations"]["aggregation_frequency"] == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "replacement"),
+    [
+        ("adaptive", "adaptive_asha"),
+        ("adaptive_simple", "adaptive_asha"),
+        ("sync_halving", "async_halving"),
+    ],
+)
+def test_a_removed_searcher_names_its_replacement(name: str, replacement: str) -> None:
+    raw = BASE | {
+        "searcher": {"name": name, "metric": "loss", "target_trial_steps": 3, "step_budget": 9}
+    }
+    with pytest.raises(InvalidConfig) as caught:
+        resolve(raw, Sources(cluster_storage=STORAGE), name="n", seed=1)
+    (problem,) = caught.value.problems
+    assert problem.path == "searcher.name"
+    assert problem.message.startswith(f"{name} was removed; use {replacement}")

@@ -1,0 +1,70 @@
+"""Config policies: what an administrator demands (facts §9.11)."""
+
+from typing import Any
+
+import pytest
+from det_controlplane.core.config import InvalidConfig
+from det_controlplane.core.config.policies import (
+    Constraints,
+    apply_invariant,
+    check,
+    check_priority,
+    read_policies,
+)
+
+
+def test_policies_are_read_from_what_an_administrator_writes() -> None:
+    raw = {
+        "invariant_config": {"resources": {"priority": 50}},
+        "constraints": {"resources": {"max_slots": 8}, "priority_limit": 40},
+    }
+    policies = read_policies(raw, "experiment")
+    assert policies.constraints == Constraints(8, 40)
+    assert policies.invariant_config == {"resources": {"priority": 50}}
+
+
+@pytest.mark.parametrize(
+    ("raw", "workload", "path"),
+    [
+        ({"constraint": {}}, "experiment", "constraint"),
+        ({"constraints": {"priority_limit": 100}}, "experiment", "constraints.priority_limit"),
+        (
+            {"constraints": {"resources": {"max_slots": "x"}}},
+            "tasks",
+            "constraints.resources.max_slots",
+        ),
+        ({"invariant_config": {"debug": True}}, "tasks", "invariant_config"),
+        ([], "tasks", ""),
+    ],
+)
+def test_wrong_policies_are_refused(raw: Any, workload: str, path: str) -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        read_policies(raw, workload)
+    assert path in {problem.path for problem in caught.value.problems}
+
+
+def test_the_clusters_constraints_win_over_the_workspaces() -> None:
+    assert Constraints(8, 20).under(Constraints(4, None)) == Constraints(4, 20)
+    assert Constraints(None, None).under(Constraints(None, 9)) == Constraints(None, 9)
+
+
+def test_slots_beyond_the_limit_are_told() -> None:
+    config = {"resources": {"slots_per_trial": 9, "max_slots": 20, "priority": 42}}
+    found = check(config, Constraints(max_slots=8))
+    assert [p.path for p in found] == ["resources.max_slots", "resources.slots_per_trial"]
+    assert check({"resources": {"slots_per_trial": 8}}, Constraints(max_slots=8)) == []
+
+
+def test_a_priority_more_urgent_than_the_limit_is_told() -> None:
+    (problem,) = check_priority(39, Constraints(priority_limit=40))
+    assert "use 40 to 99" in problem.message
+    assert check_priority(40, Constraints(priority_limit=40)) == []
+    assert check_priority(1, Constraints()) == []
+
+
+def test_invariants_override_and_the_last_wins() -> None:
+    config = {"debug": True, "resources": {"priority": 1}, "labels": ["mine"]}
+    applied = apply_invariant(
+        config, {"resources": {"priority": 50}}, {"resources": {"priority": 60}}
+    )
+    assert applied == {"debug": True, "resources": {"priority": 60}, "labels": ["mine"]}
