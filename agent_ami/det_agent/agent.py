@@ -1,0 +1,229 @@
+"""Puts one agent together and runs it until it is told to stop."""
+
+import logging
+import queue
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from determined.common.http import Session
+
+from det_agent.client import ControlPlane, Introduction
+from det_agent.containers import AgentRooms, Containers
+from det_agent.environment import Surroundings
+from det_agent.gateway import Gateway, GatewayRooms
+from det_agent.identity import StateDirectory, address_towards
+from det_agent.loop import Loop, LoopRooms, Replaced, Silent
+from det_agent.messages import ContainerSpec, JoinAnswer, Slot
+from det_agent.payload import find_payload, link_payload
+from det_agent.process_runtime import ProcessRuntime
+from det_agent.runtime import Runtime
+from det_agent.settings import Settings
+from det_agent.shipper import LogShipper
+from det_agent.signals import Signals, SignalSource
+from det_agent.slots import discover
+from det_agent.spool import Spool
+from det_agent.tenants import Tenants
+from det_agent.upstream import Tls, Upstream
+
+LOOPBACK = "127.0.0.1"
+FLUSH_S = 2.0
+STOP_S = 10.0
+
+_log = logging.getLogger(__name__)
+
+
+class Agent:
+    def __init__(self, settings: Settings, sources: tuple[SignalSource, ...] = ()) -> None:
+        self._settings = settings
+        self._state = StateDirectory(settings.state_dir)
+        self._slots = tuple(discover(settings.slots, settings.visible_gpus))
+        self._cluster = (self._state.read("cluster_id"), self._state.read("master_id"))
+        self._changed = threading.Event()
+        self._ends: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        session = Session(
+            settings.master_url,
+            retries=0,
+            cert_file=settings.cert_file,
+            verify=settings.verify,
+        )
+        self._control_plane = ControlPlane(session)
+        self._tenants = Tenants()
+        self._spool = Spool(self._state.folder("spool"))
+        self._shipper = LogShipper(self._spool, self._control_plane)
+        self._signals = Signals(sources, self._changed.set)
+        self._runtime = self._make_runtime()
+        self._gateway = self._make_gateway()
+        self._address = self._find_address()
+        self._containers = Containers(self._rooms(), settings.agent_id, self._changed.set)
+        self._loop = Loop(self._loop_rooms(), self._changed)
+
+    def run(self) -> None:
+        """Until `stop`. Raises Replaced when another process took over, Silent at the dead-man switch."""
+        self._gateway.start()
+        self._shipper.start()
+        self._adopt()
+        self._signals.start()
+        threading.Thread(target=self._converse, name="loop", daemon=True).start()
+        ended = self._ends.get()
+        if isinstance(ended, Silent):
+            self._connection_lost()
+        elif not isinstance(ended, Replaced):
+            self._leave()
+        self._loop.stop()
+        self._gateway.stop()
+        if ended is not None:
+            raise ended
+
+    def stop(self) -> None:
+        """From a signal handler or another thread."""
+        self._ends.put(None)
+
+    def _converse(self) -> None:
+        try:
+            self._loop.run()
+        except BaseException as e:
+            self._ends.put(e)
+
+    def _leave(self) -> None:
+        if self._settings.on_stop == "kill":
+            self._signals.raise_shutdown(within_s=STOP_S)
+            self._containers.kill_all("the agent is being stopped")
+            self._containers.wait_until_ended(STOP_S)
+            self._loop.last_report()
+        self._signals.stop()
+        self._shipper.stop(FLUSH_S)
+
+    def _connection_lost(self) -> None:
+        command = self._settings.on_connection_lost
+        if command:
+            _log.error("the cluster is silent: running %s", command[0])
+            subprocess.run(command, check=False)
+
+    def _adopt(self) -> None:
+        cluster_id = self._cluster[0]
+        if cluster_id:
+            for started in self._runtime.adoptable(cluster_id):
+                self._containers.adopt(started)
+
+    def _on_joined(self, answer: JoinAnswer) -> None:
+        self._cluster = (answer.cluster_id, answer.master_id)
+        self._state.write("cluster_id", answer.cluster_id)
+        self._state.write("master_id", answer.master_id)
+
+    def _make_runtime(self) -> Runtime:
+        from det_agent.docker_runtime import connect_docker
+
+        if self._settings.runtime != "process":
+            docker = connect_docker(
+                self._settings.agent_id,
+                lambda: self._cluster[0],
+                self._slots,
+                required=self._settings.runtime == "docker",
+            )
+            if docker is not None:
+                return docker
+        links = link_payload(find_payload(), self._state.folder("payload", 0o755))
+        containers = self._state.folder("containers", 0o711)
+        return ProcessRuntime(containers, lambda: self._cluster[0], self._slots, *links)
+
+    def _make_gateway(self) -> Gateway:
+        upstream = Upstream(
+            self._settings.master_url, Tls(self._settings.cert_file, self._settings.verify)
+        )
+        rooms = GatewayRooms(self._settings.agent_id, self._tenants, self._spool, upstream)
+        bind_ip = self._settings.bind_ip or (
+            LOOPBACK if self._runtime.kind == "process" else "0.0.0.0"
+        )
+        # Running containers know the port of the process before this one.
+        kept = int(self._state.read("gateway_port") or 0)
+        gateway = _listen(rooms, bind_ip, self._settings.bind_port, kept)
+        self._state.write("gateway_port", str(gateway.port))
+        return gateway
+
+    def _find_address(self) -> str:
+        towards_master = address_towards(urlsplit(self._settings.master_url).hostname or LOOPBACK)
+        if self._runtime.kind == "docker" and towards_master.startswith("127."):
+            # A container cannot reach its host's loopback: name the address other machines would use.
+            return address_towards("8.8.8.8")
+        return towards_master
+
+    def _surroundings(self, spec: ContainerSpec) -> Surroundings:
+        host = self._settings.container_master_host or self._runtime.host_address(spec.network)
+        return Surroundings(
+            agent_id=self._settings.agent_id,
+            runtime=self._runtime.kind,
+            master_host=host,
+            master_port=self._settings.container_master_port or self._gateway.port,
+            slots=self._slots,
+            cluster_id=self._cluster[0],
+            master_id=self._cluster[1],
+            proxies=self._settings.proxies,
+        )
+
+    def _rooms(self) -> AgentRooms:
+        return AgentRooms(
+            runtime=self._runtime,
+            tenants=self._tenants,
+            spool=self._spool,
+            cursors=self._state.folder("cursors"),
+            address=self._address,
+            surroundings=self._surroundings,
+            flush_logs=lambda: self._shipper.flush(FLUSH_S),
+            keep_exited=self._settings.keep_exited,
+        )
+
+    def _loop_rooms(self) -> LoopRooms:
+        return LoopRooms(
+            control_plane=self._control_plane,
+            containers=self._containers,
+            tenants=self._tenants,
+            signals=self._signals,
+            introduction=self._introduction(self._slots),
+            proof=lambda: bootstrap_proof(self._settings.token_file),
+            on_joined=self._on_joined,
+            silence_limit_s=self._settings.shutdown_after_silence,
+        )
+
+    def _introduction(self, slots: tuple[Slot, ...]) -> Introduction:
+        return Introduction(
+            agent_id=self._settings.agent_id,
+            agent_key=self._state.agent_key(),
+            pool=self._settings.resource_pool,
+            version=_agent_version(),
+            hostname=socket.gethostname(),
+            addresses=(self._address,),
+            runtime=self._runtime.kind,
+            slots=slots,
+        )
+
+
+def bootstrap_proof(token_file: str) -> Mapping[str, str]:
+    """Read at every join: tokens are replaced while agents run."""
+    token = Path(token_file).read_text().strip() if token_file else ""
+    return {"kind": "bootstrap_token", "token": token}
+
+
+def _listen(rooms: GatewayRooms, bind_ip: str, wanted: int, kept: int) -> Gateway:
+    if wanted or not kept:
+        return Gateway(rooms, bind_ip, wanted)
+    for _ in range(20):
+        try:
+            return Gateway(rooms, bind_ip, kept)
+        except OSError:
+            # A process that is being replaced lets go of it in a moment.
+            time.sleep(0.1)
+    _log.warning("port %d is taken: containers that know it lose their way to the cluster", kept)
+    return Gateway(rooms, bind_ip, 0)
+
+
+def _agent_version() -> str:
+    try:
+        return version("determined-serverless")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,246 @@
+"""The containers of this agent: one thread lives through each one's life and reports every step."""
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from det_agent.environment import Surroundings, container_env
+from det_agent.identity import write_atomically
+from det_agent.messages import (
+    KILLED_EXIT_CODE,
+    ContainerKey,
+    ContainerReport,
+    ContainerSpec,
+    ContainerState,
+    Directive,
+    Failure,
+)
+from det_agent.runtime import Exit, Runtime, Started, StartFailed, Stream
+from det_agent.spool import Spool, SpoolFull
+from det_agent.task_logs import agent_line, output_line
+from det_agent.tenants import Tenants
+
+KILL_AGAIN_AFTER_S = 15.0
+LAST_OUTPUT_S = 5.0
+STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Container:
+    key: ContainerKey
+    report: ContainerReport
+    spec: ContainerSpec | None = None
+    started: Started | None = None
+    kill_asked: threading.Event = field(default_factory=threading.Event)
+    killed_at: float = -KILL_AGAIN_AFTER_S
+
+
+@dataclass(frozen=True)
+class AgentRooms:
+    """What the life of a container touches."""
+
+    runtime: Runtime
+    tenants: Tenants
+    spool: Spool
+    cursors: Path
+    address: str
+    surroundings: Callable[[ContainerSpec], Surroundings]
+    flush_logs: Callable[[], object]
+    keep_exited: bool = False
+
+
+class Containers:
+    def __init__(self, rooms: AgentRooms, agent_id: str, on_change: Callable[[], None]) -> None:
+        self._rooms = rooms
+        self._agent_id = agent_id
+        self._on_change = on_change
+        self._lock = threading.RLock()
+        self._ended = threading.Condition(self._lock)
+        self._all: dict[str, _Container] = {}
+
+    def reports(self) -> dict[str, ContainerReport]:
+        with self._lock:
+            return {c.key.id: c.report for c in self._all.values()}
+
+    def start(self, spec: ContainerSpec) -> None:
+        key = spec.key
+        container = _Container(key, ContainerReport(key.id, key.epoch, "assigned"), spec)
+        if self._enter(container):
+            self._in_thread(self._live, container)
+
+    def adopt(self, started: Started) -> None:
+        """Take over a container that an earlier process of this agent started."""
+        key = started.key
+        report = self._running(ContainerReport(key.id, key.epoch, "running"), started)
+        container = _Container(key, report, started=started)
+        if self._enter(container):
+            _log.info("re-adopted container %s of allocation %s", key.id, key.allocation_id)
+            self._in_thread(self._watch, container)
+
+    def refuse(self, directive: Directive) -> None:
+        report = ContainerReport(
+            directive.id,
+            directive.epoch,
+            "terminated",
+            failure="aborted",
+            message="the container was killed before it started",
+        )
+        key = ContainerKey(directive.id, directive.epoch, directive.allocation_id, "")
+        self._enter(_Container(key, report))
+
+    def kill(self, container_id: str, reason: str) -> None:
+        container = self._all.get(container_id)
+        if container is None or time.monotonic() - container.killed_at < KILL_AGAIN_AFTER_S:
+            return
+        container.killed_at = time.monotonic()
+        container.kill_asked.set()
+        if container.started is not None:
+            _log.info("killing container %s: %s", container_id, reason)
+            self._in_thread(self._kill_now, container)
+
+    def kill_all(self, reason: str) -> None:
+        for report in self.reports().values():
+            if report.state != "terminated":
+                self.kill(report.id, reason)
+
+    def wait_until_ended(self, timeout_s: float) -> bool:
+        """False when some containers would not end in time."""
+        with self._ended:
+            return self._ended.wait_for(
+                lambda: all(c.report.state == "terminated" for c in self._all.values()), timeout_s
+            )
+
+    def forget(self, container_id: str) -> None:
+        with self._lock:
+            container = self._all.pop(container_id, None)
+        if container is not None and container.started is not None and not self._rooms.keep_exited:
+            self._in_thread(self._clean_up, container)
+
+    def _enter(self, container: _Container) -> bool:
+        with self._lock:
+            if container.key.id in self._all:
+                return False
+            self._all[container.key.id] = container
+        if container.report.state != "terminated":
+            self._rooms.tenants.admit(container.key)
+        self._on_change()
+        return True
+
+    def _live(self, container: _Container) -> None:
+        try:
+            assert container.spec is not None
+            self._begin(container, container.spec)
+        except StartFailed as e:
+            self._say(container, str(e), level="ERROR")
+            self._end(container, _failed(container.report, e.failure, str(e)))
+        except Exception as e:
+            _log.exception("container %s could not be started", container.key.id)
+            self._end(container, _failed(container.report, "agent_error", f"agent error: {e}"))
+        else:
+            self._watch(container)
+
+    def _begin(self, container: _Container, spec: ContainerSpec) -> None:
+        self._move(container, "pulling")
+        self._rooms.runtime.prepare(
+            spec, lambda text: self._say(container, text), container.kill_asked.is_set
+        )
+        if container.kill_asked.is_set():
+            raise StartFailed("aborted", "the container was killed before it started")
+        self._move(container, "starting")
+        env = container_env(spec, self._rooms.surroundings(spec))
+        started = self._rooms.runtime.start(spec, env)
+        container.started = started
+        if container.kill_asked.is_set():
+            self._rooms.runtime.kill(container.key.id)
+        self._say(container, f"Started {spec.name or 'container'} on agent {self._agent_id}")
+        self._set(container, self._running(container.report, started))
+
+    def _watch(self, container: _Container) -> None:
+        started = container.started
+        assert started is not None
+        readers = [
+            self._in_thread(self._ship_output, container, started, stream) for stream in STREAMS
+        ]
+        ended = self._rooms.runtime.wait(started)
+        for reader in readers:
+            reader.join(LAST_OUTPUT_S)
+        self._end(container, _exit_report(container, ended))
+
+    def _ship_output(self, container: _Container, started: Started, stream: Stream) -> None:
+        place = self._cursor(container.key, stream)
+        cursor = place.read_text() if place.exists() else ""
+        for line in self._rooms.runtime.output(started, stream, cursor):
+            entry = output_line(container.key, self._agent_id, line.text, stream, line.timestamp)
+            self._append(entry)
+            write_atomically(place, line.cursor)
+
+    def _end(self, container: _Container, report: ContainerReport) -> None:
+        # The last lines go first: who follows the log must not see the task end before its last words.
+        self._rooms.flush_logs()
+        self._rooms.tenants.leave(container.key.id)
+        self._set(container, report)
+
+    def _clean_up(self, container: _Container) -> None:
+        self._rooms.runtime.remove(container.key.id)
+        for stream in STREAMS:
+            self._cursor(container.key, stream).unlink(missing_ok=True)
+
+    def _kill_now(self, container: _Container) -> None:
+        self._rooms.runtime.kill(container.key.id)
+
+    def _running(self, report: ContainerReport, started: Started) -> ContainerReport:
+        return report.moved(
+            "running",
+            address=self._rooms.address,
+            host_ports=started.host_ports,
+            runtime_id=started.runtime_id,
+        )
+
+    def _move(self, container: _Container, state: ContainerState) -> None:
+        self._set(container, container.report.moved(state))
+
+    def _set(self, container: _Container, report: ContainerReport) -> None:
+        with self._lock:
+            container.report = report
+            self._ended.notify_all()
+        _log.info("container %s is %s", report.id, report.state)
+        self._on_change()
+
+    def _say(self, container: _Container, text: str, level: str = "INFO") -> None:
+        self._append(agent_line(container.key, self._agent_id, text, level))
+
+    def _append(self, entry: bytes) -> None:
+        with contextlib.suppress(SpoolFull):
+            self._rooms.spool.append([entry])
+
+    def _cursor(self, key: ContainerKey, stream: Stream) -> Path:
+        return self._rooms.cursors / f"{key.id}.{stream}"
+
+    def _in_thread(self, target: Callable[..., None], *args: object) -> threading.Thread:
+        thread = threading.Thread(target=target, args=args, daemon=True)
+        thread.start()
+        return thread
+
+
+def _failed(report: ContainerReport, failure: Failure, message: str) -> ContainerReport:
+    return report.moved("terminated", failure=failure, message=message)
+
+
+def _exit_report(container: _Container, ended: Exit) -> ContainerReport:
+    report = container.report.moved("terminated", exit_code=ended.exit_code, message=ended.message)
+    if ended.exit_code is None:
+        return report.moved("terminated", failure="agent_error")
+    if ended.exit_code == 0:
+        return report
+    if container.kill_asked.is_set() and ended.exit_code == KILLED_EXIT_CODE:
+        return report.moved("terminated", failure="aborted", message="the container was killed")
+    message = f"container failed with non-zero exit code: {ended.exit_code}"
+    if ended.message:
+        message += f" ({ended.message})"
+    return report.moved("terminated", failure="container_failed", message=message)

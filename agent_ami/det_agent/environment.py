@@ -1,0 +1,62 @@
+"""The part of a container's environment that only its agent knows."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from det_agent.messages import ContainerSpec, Slot
+
+RUN_DIR = "/run/determined"
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    agent_id: str
+    runtime: str
+    master_host: str
+    master_port: int
+    slots: tuple[Slot, ...] = ()
+    cluster_id: str = ""
+    master_id: str = ""
+    proxies: Mapping[str, str] = field(default_factory=dict)
+
+
+def container_env(spec: ContainerSpec, here: Surroundings) -> dict[str, str]:
+    """The specification's variables, completed."""
+    return {
+        **here.proxies,
+        "DET_CLUSTER_ID": here.cluster_id,
+        "DET_MASTER_ID": here.master_id,
+        **spec.env,
+        "DET_SESSION_TOKEN": spec.session_token,
+        "DET_MASTER": f"http://{here.master_host}:{here.master_port}",
+        "DET_MASTER_ADDR": here.master_host,
+        "DET_MASTER_HOST": here.master_host,
+        "DET_MASTER_PORT": str(here.master_port),
+        "DET_USE_TLS": "false",
+        "DET_AGENT_ID": here.agent_id,
+        "DET_CONTAINER_ID": spec.container_id,
+        "DET_RESOURCES_ID": spec.container_id,
+        "DET_SLOT_IDS": json.dumps(list(spec.slot_ids)),
+        "DET_RUNTIME": here.runtime,
+    }
+
+
+def assigned(spec: ContainerSpec, slots: Sequence[Slot]) -> list[Slot]:
+    return [slot for slot in slots if slot.id in spec.slot_ids]
+
+
+def device_env(spec: ContainerSpec, slots: Sequence[Slot]) -> dict[str, str]:
+    """Which GPUs a process may use; none for a task without slots on a GPU machine."""
+    mine = assigned(spec, slots)
+    if any(slot.type == "cuda" for slot in slots):
+        return {"CUDA_VISIBLE_DEVICES": ",".join(slot.uuid for slot in mine)}
+    if any(slot.type == "rocm" for slot in slots):
+        visible = ",".join(str(slot.id) for slot in mine)
+        return {"ROCR_VISIBLE_DEVICES": visible}
+    return {}
+
+
+def python_path(harness: str, theirs: str) -> str:
+    """The harness first: an older one baked into the image must not win."""
+    return f"{harness}:{theirs}" if theirs else harness

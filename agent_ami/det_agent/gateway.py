@@ -1,0 +1,246 @@
+"""The HTTP server that the containers of this agent know as their master."""
+
+import gzip
+import http.client
+import json
+import logging
+import socket
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import IO, Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from det_agent.spool import Spool, SpoolFull
+from det_agent.task_logs import BadTaskLogs, posted_lines
+from det_agent.tenants import Tenants
+from det_agent.upstream import HOP_BY_HOP, CallerGone, ForwardedRequest, Upstream
+
+MEMORY_BODY_BYTES = 1024 * 1024
+MAX_LOG_BODY_BYTES = 64 * 1024 * 1024
+# Shorter than the 60 s read time-outs that proxies and clients are fond of.
+LONGEST_PREEMPTION_WAIT_S = 60.0
+_REASONS = {400: (3, "InvalidArgument"), 401: (16, "Unauthenticated"), 403: (7, "PermissionDenied")}
+_UNAVAILABLE = (14, "Unavailable")
+_LOG_PATHS = frozenset({"/api/v1/task/logs", "/task-logs"})
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class GatewayRooms:
+    """What the gateway needs of the agent."""
+
+    agent_id: str
+    tenants: Tenants
+    spool: Spool
+    upstream: Upstream
+
+
+class Gateway:
+    def __init__(self, rooms: GatewayRooms, bind_ip: str, port: int) -> None:
+        handler = type("BoundHandler", (_Handler,), {"rooms": rooms})
+        self._tenants = rooms.tenants
+        self._server = _Server((bind_ip, port), handler)
+        self.port: int = self._server.server_address[1]
+
+    def start(self) -> None:
+        threading.Thread(target=self._server.serve_forever, name="gateway", daemon=True).start()
+
+    def stop(self) -> None:
+        self._tenants.close()
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 256
+    allow_reuse_address = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        _log.debug("a container's request ended early", exc_info=True)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    rooms: GatewayRooms
+    connection: socket.socket
+    protocol_version = "HTTP/1.1"
+    server_version = "det-agent"
+    disable_nagle_algorithm = True
+    wbufsize = -1
+    timeout = 600
+
+    def do_GET(self) -> None:
+        path = urlsplit(self.path).path.rstrip("/")
+        allocation_id = _preemption_target(path)
+        if self.command == "GET" and allocation_id:
+            self._answer_preemption(allocation_id)
+        elif self.command == "POST" and path in _LOG_PATHS:
+            self._take_logs()
+        else:
+            with self._body() as body:
+                self._forward(path, body)
+
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = do_OPTIONS = do_GET
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: request lines may carry signed URLs."""
+
+    def _answer_preemption(self, allocation_id: str) -> None:
+        key = self.rooms.tenants.holder(self._tokens())
+        if key is None:
+            return self._refuse(401, "the session token belongs to no container of this agent")
+        if key.allocation_id != allocation_id:
+            return self._refuse(403, f"this container belongs to allocation {key.allocation_id}")
+        query = parse_qs(urlsplit(self.path).query)
+        asked = (query.get("timeoutSeconds") or query.get("timeout_seconds") or ["60"])[0]
+        wait_s = min(float(asked) if asked.isdigit() else 60.0, LONGEST_PREEMPTION_WAIT_S)
+        preempt = self.rooms.tenants.wait_for_preemption(key, wait_s)
+        return self._answer(200, {"preempt": preempt})
+
+    def _take_logs(self) -> None:
+        key = self.rooms.tenants.holder(self._tokens())
+        with self._body() as body:
+            if key is None:
+                # A user's own token, as unmanaged training inside a notebook has: not this agent's to judge.
+                return self._forward(urlsplit(self.path).path, body)
+            try:
+                lines = posted_lines(self._decoded(body.read()), key, self.rooms.agent_id)
+                self.rooms.spool.append(lines)
+            except BadTaskLogs as e:
+                return self._refuse(e.status, str(e))
+            except SpoolFull as e:
+                return self._refuse(503, f"{e}; they are sent when the control plane answers again")
+        return self._answer(200, {})
+
+    def _forward(self, path: str, body: "_Body") -> None:
+        request = ForwardedRequest(
+            method=self.command,
+            target=self.path,
+            headers=dict(self.headers.items()),
+            body=body.file,
+            length=body.length,
+            retried=path.startswith("/api/") or path in _LOG_PATHS,
+            longest_backoff_s=1.0 if path.endswith("/rendezvous") else 5.0,
+        )
+        try:
+            connection, response = self.rooms.upstream.send(request, self.connection)
+        except CallerGone:
+            self.close_connection = True
+        except (OSError, http.client.HTTPException) as e:
+            self._refuse(502, f"the control plane does not answer: {e}")
+        else:
+            self._pass_on(connection, response)
+
+    def _pass_on(
+        self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse
+    ) -> None:
+        self.send_response_only(response.status, response.reason)
+        for name, value in response.getheaders():
+            if name.lower() not in HOP_BY_HOP:
+                self.send_header(name, value)
+        bodiless = self.command == "HEAD" or response.status in (204, 304)
+        chunked = not bodiless and response.getheader("Content-Length") is None
+        if chunked:
+            self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.wfile.flush()
+        try:
+            while block := response.read1(256 * 1024):
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(block), block) if chunked else block)
+                self.wfile.flush()
+            if chunked:
+                self.wfile.write(b"0\r\n\r\n")
+        except (OSError, http.client.HTTPException):
+            # Half an answer: closing is the only way to tell the container.
+            self.close_connection = True
+            connection.close()
+            return
+        self.rooms.upstream.give_back(connection)
+
+    def _tokens(self) -> list[str]:
+        carriers = ("Authorization", "Grpc-Metadata-x-allocation-token")
+        return [(self.headers.get(name) or "").removeprefix("Bearer ").strip() for name in carriers]
+
+    def _body(self) -> "_Body":
+        file: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=MEMORY_BODY_BYTES)  # noqa: SIM115
+        if "chunked" in (self.headers.get("Transfer-Encoding") or "").lower():
+            length = _copy_chunks(self.rfile.readline, self.rfile.read, file)
+        else:
+            length = _copy(self.rfile.read, file, int(self.headers.get("Content-Length") or 0))
+        file.seek(0)
+        return _Body(file, length)
+
+    def _decoded(self, raw: bytes) -> bytes:
+        if (self.headers.get("Content-Encoding") or "").lower() != "gzip":
+            return raw
+        try:
+            return gzip.decompress(raw)
+        except (OSError, EOFError):
+            raise BadTaskLogs(400, "the body says gzip and is not") from None
+
+    def _refuse(self, status: int, message: str) -> None:
+        code, reason = _REASONS.get(status, _UNAVAILABLE)
+        self._answer(status, {"error": {"code": code, "reason": reason, "error": message}})
+
+    def _answer(self, status: int, body: dict[str, Any]) -> None:
+        payload = json.dumps(body).encode()
+        self.send_response_only(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(payload)))
+        self.end_headers()
+        self.wfile.write(payload)
+
+
+@dataclass(frozen=True)
+class _Body:
+    """A request body that can be sent again, in memory while it is small."""
+
+    file: IO[bytes]
+    length: int
+
+    def read(self) -> bytes:
+        if self.length > MAX_LOG_BODY_BYTES:
+            raise BadTaskLogs(400, f"more than {MAX_LOG_BODY_BYTES} bytes of logs in one request")
+        return self.file.read()
+
+    def __enter__(self) -> "_Body":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.file.close()
+
+
+def _preemption_target(path: str) -> str:
+    """The allocation in /api/v1/allocations/{id}/signals/preemption."""
+    head, tail = "/api/v1/allocations/", "/signals/preemption"
+    if not (path.startswith(head) and path.endswith(tail)):
+        return ""
+    return unquote(path[len(head) : -len(tail)])
+
+
+def _copy(read: Callable[[int], bytes], file: IO[bytes], length: int) -> int:
+    left = length
+    while left:
+        block = read(min(left, 256 * 1024))
+        if not block:
+            raise ConnectionError("the container closed the connection inside its request")
+        file.write(block)
+        left -= len(block)
+    return length
+
+
+def _copy_chunks(
+    readline: Callable[[], bytes], read: Callable[[int], bytes], file: IO[bytes]
+) -> int:
+    total = 0
+    while size := int(readline().split(b";")[0].strip() or b"0", 16):
+        total += _copy(read, file, size)
+        readline()
+    while readline().strip():
+        pass
+    return total

@@ -1,0 +1,54 @@
+"""What makes an agent the same agent after a restart, kept in its state directory."""
+
+import os
+import secrets
+import socket
+from pathlib import Path
+
+
+class StateDirectory:
+    """Small values that outlive the process. Others may pass through (0711) but read nothing (0600)."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.root.chmod(0o711)
+
+    def folder(self, name: str, mode: int = 0o700) -> Path:
+        path = self.root / name
+        path.mkdir(exist_ok=True)
+        path.chmod(mode)
+        return path
+
+    def read(self, name: str) -> str:
+        try:
+            return (self.root / name).read_text().strip()
+        except FileNotFoundError:
+            return ""
+
+    def write(self, name: str, value: str) -> None:
+        write_atomically(self.root / name, value)
+
+    def agent_key(self) -> str:
+        """The secret by which the control plane knows that a restarted agent is the one it knew."""
+        if not self.read("agent_key"):
+            self.write("agent_key", secrets.token_urlsafe(32))
+        return self.read("agent_key")
+
+
+def write_atomically(path: Path, value: str, mode: int = 0o600) -> None:
+    partial = path.with_name(f".{path.name}.partial")
+    fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(fd, "w") as f:
+        f.write(value)
+    os.replace(partial, path)
+
+
+def address_towards(host: str) -> str:
+    """This machine's address on the way to `host`: no packet is sent, the kernel only picks a route."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((host, 9))
+            return str(probe.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"

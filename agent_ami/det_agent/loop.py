@@ -1,0 +1,225 @@
+"""The conversation with the control plane: join, poll, apply what it says, for ever."""
+
+import enum
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from determined.common.http import (
+    APIError,
+    ConflictError,
+    MasterUnreachableError,
+    UnauthenticatedError,
+)
+
+from det_agent.client import ControlPlane, Introduction
+from det_agent.containers import Containers
+from det_agent.messages import JoinAnswer, PollAnswer
+from det_agent.reconcile import Action, Forget, Kill, Refuse, Start, preempting, reconcile
+from det_agent.signals import Signals
+from det_agent.tenants import Tenants
+
+LONGEST_BACKOFF_S = 10.0
+EARLY_ANSWER_S = 0.5
+SHORTEST_PAUSE_S = 0.1
+
+_log = logging.getLogger(__name__)
+
+
+class Replaced(Exception):
+    """Another process took this agent's identity over: stop at once and leave the containers to it."""
+
+
+class Silent(Exception):
+    """The control plane was silent for longer than the dead-man switch allows."""
+
+
+@dataclass(frozen=True)
+class LoopRooms:
+    control_plane: ControlPlane
+    containers: Containers
+    tenants: Tenants
+    signals: Signals
+    introduction: Introduction
+    proof: Callable[[], Mapping[str, str]]
+    on_joined: Callable[[JoinAnswer], None]
+    silence_limit_s: float = 0.0
+
+
+@dataclass
+class _Contact:
+    """Which answer was applied last, so that one which was overtaken is not."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    applied: int = 0
+    seen: str = ""
+    silent_since: float | None = None
+
+
+class _Outcome(enum.Enum):
+    NEWS = "news"
+    NOTHING_NEW = "nothing new"
+    OVERTAKEN = "overtaken"
+
+
+class Loop:
+    """`run` holds a long poll where the host allows it; beside it, `_report` tells of changes at once."""
+
+    def __init__(self, rooms: LoopRooms, changed: threading.Event) -> None:
+        self._rooms = rooms
+        self._changed = changed
+        self._stop = threading.Event()
+        self._contact = _Contact()
+        self._may_wait_s = 0.0
+        self._due = 0.0
+        self._due_moved = threading.Event()
+        self._replaced: Replaced | None = None
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._changed.set()
+        self._due_moved.set()
+
+    def run(self) -> None:
+        """Until `stop`. Raises Replaced or Silent."""
+        self._join_until_accepted()
+        threading.Thread(target=self._report, name="report", daemon=True).start()
+        backoff_s = 0.0
+        while not self._stop.is_set():
+            try:
+                self._poll_once()
+                backoff_s = 0.0
+            except UnauthenticatedError as e:
+                backoff_s = self._back_off(backoff_s, e)
+                self._join_until_accepted()
+            except (APIError, MasterUnreachableError) as e:
+                backoff_s = self._back_off(backoff_s, e)
+            else:
+                self._pause()
+        if self._replaced is not None:
+            raise self._replaced
+
+    def last_report(self) -> None:
+        """Tell the control plane once more how everything stands, before the process ends."""
+        try:
+            self._exchange(0.0)
+        except (APIError, MasterUnreachableError, Replaced) as e:
+            _log.info("could not say goodbye: %s", e)
+
+    def _join_until_accepted(self) -> None:
+        backoff_s = 0.0
+        while not self._stop.is_set():
+            try:
+                answer = self._rooms.control_plane.join(
+                    self._rooms.introduction, self._rooms.proof()
+                )
+            except ConflictError as e:
+                _log.warning("cannot join yet: %s", e)
+                backoff_s = self._back_off(backoff_s, e)
+            except (APIError, MasterUnreachableError, OSError) as e:
+                backoff_s = self._back_off(backoff_s, e)
+            else:
+                self._contact.silent_since = None
+                self._may_wait_s = answer.may_wait_s
+                self._rooms.on_joined(answer)
+                _log.info("joined the cluster %s", answer.cluster_id)
+                return
+
+    def _poll_once(self) -> None:
+        begun = time.monotonic()
+        outcome = self._exchange(self._may_wait_s)
+        if outcome is _Outcome.OVERTAKEN:
+            outcome = self._exchange(0.0)
+        if self._may_wait_s > 0:
+            early = time.monotonic() - begun < min(EARLY_ANSWER_S, self._may_wait_s)
+            # A server that answers at once although asked to wait would be asked in a tight circle.
+            idle = early and outcome is _Outcome.NOTHING_NEW
+            self._due = time.monotonic() + (EARLY_ANSWER_S if idle else 0.0)
+
+    def _pause(self) -> None:
+        """Wait until the next poll is due; an exchange of `_report` may move that."""
+        while not self._stop.is_set():
+            left_s = self._due - time.monotonic()
+            if left_s <= 0:
+                return
+            self._due_moved.wait(left_s)
+            self._due_moved.clear()
+
+    def _report(self) -> None:
+        """Send changes without waiting for the poll that is under way."""
+        while not self._stop.is_set():
+            self._changed.wait()
+            self._changed.clear()
+            try:
+                if self._stop.is_set():
+                    return
+                if self._exchange(0.0) is _Outcome.OVERTAKEN:
+                    self._changed.set()
+            except Replaced as e:
+                self._replaced = e
+                self.stop()
+            except (APIError, MasterUnreachableError) as e:
+                _log.debug("the change is told at the next poll: %s", e)
+
+    def _exchange(self, wait_s: float) -> "_Outcome":
+        """Poll and apply the answer."""
+        seen = self._contact.applied
+        reports = self._rooms.containers.reports()
+        try:
+            answer = self._rooms.control_plane.poll(
+                self._rooms.introduction.incarnation,
+                reports.values(),
+                self._rooms.signals.standing(),
+                self._contact.seen,
+                wait_s,
+            )
+        except ConflictError as e:
+            raise Replaced(e.message) from e
+        with self._contact.lock:
+            self._contact.silent_since = None
+            if self._contact.applied != seen:
+                # Two requests were under way: this answer may be older than what was applied meanwhile.
+                return _Outcome.OVERTAKEN
+            self._contact.applied += 1
+            return self._apply(answer)
+
+    def _apply(self, answer: PollAnswer) -> "_Outcome":
+        pause_s = max(answer.next_poll_s, SHORTEST_PAUSE_S) * random.uniform(0.8, 1.2)
+        self._due = time.monotonic() + pause_s
+        self._due_moved.set()
+        self._rooms.tenants.set_preempting(preempting(answer.containers))
+        actions = reconcile(answer.containers, answer.forget, self._rooms.containers.reports())
+        for action in actions:
+            self._perform(action)
+        listed = {directive.id for directive in answer.containers}
+        if any(isinstance(action, Forget) and action.id in listed for action in actions):
+            # Its next life is due: the control plane sends the specification once the old one is not reported.
+            self._changed.set()
+        news = bool(actions) or answer.version != self._contact.seen
+        self._contact.seen = answer.version
+        return _Outcome.NEWS if news else _Outcome.NOTHING_NEW
+
+    def _perform(self, action: Action) -> None:
+        containers = self._rooms.containers
+        if isinstance(action, Start):
+            containers.start(action.spec)
+        elif isinstance(action, Kill):
+            containers.kill(action.id, action.reason)
+        elif isinstance(action, Refuse):
+            containers.refuse(action.directive)
+        elif isinstance(action, Forget):
+            containers.forget(action.id)
+
+    def _back_off(self, backoff_s: float, reason: Exception) -> float:
+        now = time.monotonic()
+        self._contact.silent_since = self._contact.silent_since or now
+        silent_s = now - self._contact.silent_since
+        limit_s = self._rooms.silence_limit_s
+        if limit_s and silent_s >= limit_s:
+            raise Silent(f"no answer from the control plane for {silent_s:.0f} s: {reason}")
+        _log.warning("the control plane does not answer as it should, trying again: %s", reason)
+        self._stop.wait(backoff_s * random.uniform(0.7, 1.0))
+        return min(max(0.25, backoff_s * 2), LONGEST_BACKOFF_S)

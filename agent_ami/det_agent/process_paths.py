@@ -1,0 +1,63 @@
+"""Where the paths of a container lie on a machine without containers."""
+
+import base64
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from det_agent.environment import RUN_DIR
+from det_agent.messages import ContainerSpec, TaskUser
+
+
+@dataclass(frozen=True)
+class PathMap:
+    """Container paths to host paths; the longest match wins."""
+
+    entries: Mapping[str, str]
+
+    def host(self, path: str) -> str:
+        for known in sorted(self.entries, key=len, reverse=True):
+            if path == known or path.startswith(known.rstrip("/") + "/"):
+                return self.entries[known] + path[len(known.rstrip("/")) :]
+        return path
+
+
+def lay_out(spec: ContainerSpec, folder: Path) -> PathMap:
+    """Make the container's own directory tree with its files, and say what lies where."""
+    run_dir = folder / "run"
+    entries = {RUN_DIR: str(run_dir)}
+    entries.update((m.container_path.rstrip("/") or "/", m.host_path) for m in spec.mounts)
+    for file in spec.files:
+        if PathMap(entries).host(file.path) == file.path:
+            entries[file.path] = f"{folder}/files/{file.path.lstrip('/')}"
+    paths = PathMap(entries)
+    (run_dir / "workdir").mkdir(parents=True)
+    for file in spec.files:
+        _write_file(Path(paths.host(file.path)), base64.b64decode(file.content_b64), file.mode)
+    work_dir = Path(paths.host(spec.work_dir))
+    if folder in work_dir.parents:
+        work_dir.mkdir(parents=True, exist_ok=True)
+    _hand_over(folder, spec.user)
+    return paths
+
+
+def may_switch_user(user: TaskUser) -> bool:
+    return os.geteuid() == 0 and user.uid != 0
+
+
+def _write_file(path: Path, content: bytes, mode: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(fd, "wb") as f:
+        f.write(content)
+    path.chmod(mode)
+
+
+def _hand_over(folder: Path, user: TaskUser) -> None:
+    if not may_switch_user(user):
+        return
+    for name in ("run", "files"):
+        for root, _, files in os.walk(folder / name):
+            for path in (root, *(os.path.join(root, f) for f in files)):
+                os.chown(path, user.uid, user.gid)

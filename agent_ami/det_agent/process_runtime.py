@@ -1,0 +1,232 @@
+"""Containers as plain processes: for machines without an engine, and for trying things out."""
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from det_agent import shim
+from det_agent.environment import RUN_DIR, device_env, python_path
+from det_agent.identity import write_atomically
+from det_agent.messages import ContainerKey, ContainerSpec, Slot
+from det_agent.process_paths import PathMap, lay_out, may_switch_user
+from det_agent.runtime import Exit, OutputLine, Say, Started, StartFailed, Stream
+from det_agent.task_logs import now_rfc3339
+
+OUTPUT_LOOK_S = 0.25
+_SAFE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class ProcessRuntime:
+    kind: Literal["docker", "process"] = "process"
+
+    def __init__(
+        self,
+        root: Path,
+        cluster_id: Callable[[], str],
+        slots: Sequence[Slot],
+        harness: Path,
+        deps: Path,
+    ) -> None:
+        self._root = root
+        self._cluster_id = cluster_id
+        self._slots = slots
+        self._harness = harness
+        self._deps = deps
+        self._shims: dict[str, subprocess.Popen[bytes]] = {}
+
+    def host_address(self, network: str) -> str:
+        return "127.0.0.1"
+
+    def prepare(self, spec: ContainerSpec, say: Say, cancelled: Callable[[], bool]) -> None:
+        """Processes use what is installed here; the image is only a name."""
+
+    def start(self, spec: ContainerSpec, env: Mapping[str, str]) -> Started:
+        folder = self._new_folder(spec.container_id)
+        try:
+            paths = lay_out(spec, folder)
+            command = self._command(spec, env, paths)
+            started = Started(spec.key, "", {port: port for port in spec.ports})
+            self._write_down(folder, started, command)
+            pid = self._spawn(spec.container_id, folder)
+        except (OSError, ValueError) as e:
+            self.remove(spec.container_id)
+            raise StartFailed("agent_error", f"cannot start the container's process: {e}") from e
+        return dataclasses.replace(started, runtime_id=str(pid))
+
+    def kill(self, container_id: str) -> None:
+        pids = _read(self._root / container_id / "pids.json")
+        if pids and self._alive(container_id):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pids["shim"], signal.SIGTERM)
+
+    def wait(self, started: Started) -> Exit:
+        folder = self._root / started.key.id
+        try:
+            lock = os.open(folder / "alive", os.O_RDWR | os.O_CREAT, 0o600)
+        except FileNotFoundError:
+            return Exit(None, "the container's folder was deleted by somebody else")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return self._exit_of(folder)
+        finally:
+            os.close(lock)
+            child = self._shims.pop(started.key.id, None)
+            if child is not None:
+                child.wait()
+
+    def output(self, started: Started, stream: Stream, cursor: str) -> Iterator[OutputLine]:
+        position = int(cursor or 0)
+        path = self._root / started.key.id / stream
+        while True:
+            # Asked before reading: what was written before the end is then certainly read.
+            ended = not self._alive(started.key.id)
+            for line in _lines_from(path, position, whole=not ended):
+                position += len(line)
+                text = line.decode("utf-8", "replace").rstrip("\r\n")
+                yield OutputLine(text, now_rfc3339(), str(position))
+            if ended:
+                return
+            time.sleep(OUTPUT_LOOK_S)
+
+    def adoptable(self, cluster_id: str) -> Sequence[Started]:
+        found = []
+        for path in sorted(self._root.glob("*/container.json")):
+            body = _read(path)
+            if body and body["cluster_id"] == cluster_id:
+                key = ContainerKey(**body["key"])
+                ports = {int(k): v for k, v in body["host_ports"].items()}
+                pids = _read(path.parent / "pids.json") or {}
+                found.append(Started(key, str(pids.get("pid") or ""), ports))
+        return found
+
+    def remove(self, container_id: str) -> None:
+        shutil.rmtree(self._root / container_id, ignore_errors=True)
+
+    def _new_folder(self, container_id: str) -> Path:
+        if not _SAFE_ID.fullmatch(container_id):
+            raise StartFailed("agent_error", f"container id {container_id!r} is no file name")
+        folder = self._root / container_id
+        if folder.exists():
+            if self._alive(container_id):
+                raise StartFailed("agent_error", f"container {container_id} is still running here")
+            self.remove(container_id)
+        folder.mkdir(parents=True)
+        folder.chmod(0o711)
+        return folder
+
+    def _command(
+        self, spec: ContainerSpec, env: Mapping[str, str], paths: PathMap
+    ) -> dict[str, Any]:
+        work_dir = paths.host(spec.work_dir)
+        if not os.path.isdir(work_dir):
+            raise StartFailed(
+                "container_failed",
+                f"the working directory {work_dir} does not exist on this machine: create it, or leave work_dir out",
+            )
+        credentials: dict[str, Any] = {}
+        if may_switch_user(spec.user):
+            credentials = {"user": spec.user.uid, "group": spec.user.gid, "extra_groups": []}
+        full_env = self._env(spec, env, paths) | {"DET_WORKDIR": work_dir}
+        argv = [paths.host(part) for part in spec.command]
+        return {"argv": argv, "env": full_env, "cwd": work_dir, "credentials": credentials}
+
+    def _env(self, spec: ContainerSpec, env: Mapping[str, str], paths: PathMap) -> dict[str, str]:
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("DET_")}
+        inherited["PATH"] = f"{Path(sys.executable).parent}:{inherited.get('PATH', os.defpath)}"
+        mapped = {k: paths.host(v) if v.startswith(RUN_DIR) else v for k, v in env.items()}
+        return {
+            **inherited,
+            **mapped,
+            **device_env(spec, self._slots),
+            "DET_RUN_DIR": paths.host(RUN_DIR),
+            "DET_PATH_MAP": json.dumps(dict(paths.entries)),
+            "PYTHONPATH": python_path(str(self._harness), env.get("PYTHONPATH", "")),
+            "DET_DEPS_DIR": str(self._deps),
+        }
+
+    def _write_down(self, folder: Path, started: Started, command: dict[str, Any]) -> None:
+        record = {
+            "cluster_id": self._cluster_id(),
+            "key": dataclasses.asdict(started.key),
+            "host_ports": dict(started.host_ports),
+        }
+        write_atomically(folder / "command.json", json.dumps(command))
+        write_atomically(folder / "container.json", json.dumps(record))
+
+    def _spawn(self, container_id: str, folder: Path) -> int:
+        child = subprocess.Popen(
+            [sys.executable, "-I", "-S", shim.__file__, str(folder)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=open(folder / "shim.log", "ab"),  # noqa: SIM115
+            start_new_session=True,
+        )
+        self._shims[container_id] = child
+        assert child.stdout is not None
+        with child.stdout:
+            announced = child.stdout.readline()
+        if announced != b"started\n":
+            reason = (folder / "shim.log").read_text(errors="replace").strip().splitlines()
+            raise OSError(reason[-1] if reason else "its watcher ended at once")
+        pids = _read(folder / "pids.json") or {}
+        return int(pids["pid"])
+
+    def _alive(self, container_id: str) -> bool:
+        """The shim holds its lock for life, so neither reused pids nor zombies can deceive us."""
+        try:
+            lock = os.open(self._root / container_id / "alive", os.O_RDONLY)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(lock)
+
+    def _exit_of(self, folder: Path) -> Exit:
+        ended = _read(folder / "exit.json")
+        if ended is not None:
+            return Exit(ended["exit_code"], ended.get("message", ""))
+        pids = _read(folder / "pids.json")
+        if pids and pids["pid"] and shim.start_time(pids["pid"]) == pids["started"]:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pids["pid"], signal.SIGKILL)
+        message = "the process that watches over the container was killed" if pids else ""
+        message = message or "the agent was restarted before the container's process began"
+        # On record before the lock is let go: a shim that comes late must find it and not start.
+        write_atomically(folder / "exit.json", json.dumps({"exit_code": None, "message": message}))
+        return Exit(None, message)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        body = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return body if isinstance(body, dict) else None
+
+
+def _lines_from(path: Path, position: int, whole: bool) -> list[bytes]:
+    """The lines after `position`; an unfinished last one only when no more can come."""
+    try:
+        with open(path, "rb") as f:
+            f.seek(position)
+            lines = f.read(4 * 1024 * 1024).splitlines(keepends=True)
+    except FileNotFoundError:
+        return []
+    if whole and lines and not lines[-1].endswith(b"\n"):
+        lines.pop()
+    return lines

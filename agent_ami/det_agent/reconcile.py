@@ -1,0 +1,80 @@
+"""What to do so that the containers here become the containers the control plane wants."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from det_agent.messages import ContainerReport, ContainerSpec, Directive
+
+
+@dataclass(frozen=True)
+class Start:
+    spec: ContainerSpec
+
+
+@dataclass(frozen=True)
+class Kill:
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Refuse:
+    """Report a container that was called off before this agent ever had it, so its end is on record."""
+
+    directive: Directive
+
+
+@dataclass(frozen=True)
+class Forget:
+    id: str
+
+
+Action = Start | Kill | Refuse | Forget
+
+
+def reconcile(
+    desired: Sequence[Directive], forget: Sequence[str], actual: Mapping[str, ContainerReport]
+) -> list[Action]:
+    """Compare an answer of the control plane with the containers of this agent; applying it twice is harmless."""
+    forgotten = [i for i in dict.fromkeys(forget) if i in actual and _ended(actual[i])]
+    known = {i: report for i, report in actual.items() if i not in forgotten}
+    wanted = {d.id: d for d in desired}
+    actions: list[Action] = [Forget(i) for i in forgotten]
+    for report in known.values():
+        reason = _reason_to_kill(report, wanted.get(report.id))
+        if reason and not _ended(report):
+            actions.append(Kill(report.id, reason))
+    for directive in wanted.values():
+        if directive.id in known:
+            continue
+        if directive.desired == "killed":
+            if directive.id not in forgotten:
+                actions.append(Refuse(directive))
+        elif directive.spec is not None and _is_new(directive, actual.get(directive.id)):
+            actions.append(Start(directive.spec))
+    return actions
+
+
+def preempting(desired: Sequence[Directive]) -> frozenset[str]:
+    """The allocations that were asked to checkpoint and leave."""
+    return frozenset(d.allocation_id for d in desired if d.preempt)
+
+
+def _ended(report: ContainerReport) -> bool:
+    return report.state == "terminated"
+
+
+def _is_new(directive: Directive, ended: ContainerReport | None) -> bool:
+    """A lease is good for one life: an epoch that ended here never starts again."""
+    same_epoch = directive.spec is not None and directive.spec.epoch == directive.epoch
+    return same_epoch and (ended is None or ended.epoch < directive.epoch)
+
+
+def _reason_to_kill(report: ContainerReport, wanted: Directive | None) -> str:
+    if wanted is None:
+        return "the control plane does not list it"
+    if wanted.epoch != report.epoch:
+        return f"its lease epoch {report.epoch} was replaced by {wanted.epoch}"
+    if wanted.desired == "killed":
+        return "the control plane asked for it"
+    return ""

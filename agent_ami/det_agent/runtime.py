@@ -1,0 +1,70 @@
+"""The one contract of everything that can run a container: Docker, or plain processes."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from det_agent.messages import ContainerKey, ContainerSpec, Failure
+
+Say = Callable[[str], None]
+Stream = Literal["stdout", "stderr"]
+
+
+@dataclass(frozen=True)
+class Started:
+    """A container that has a life of its own from now on; `runtime_id` finds it again after a restart."""
+
+    key: ContainerKey
+    runtime_id: str
+    host_ports: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a container ended. `exit_code` is None when nobody can know it any more."""
+
+    exit_code: int | None
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class OutputLine:
+    text: str
+    timestamp: str
+    cursor: str
+
+
+class StartFailed(Exception):
+    """A container that never ran: the kind of failure decides whether the user's retries pay for it."""
+
+    def __init__(self, failure: Failure, message: str) -> None:
+        super().__init__(message)
+        self.failure: Failure = failure
+
+
+class Runtime(Protocol):
+    kind: Literal["docker", "process"]
+
+    def host_address(self, network: str) -> str:
+        """How a container on `network` reaches a server of this machine."""
+
+    def prepare(self, spec: ContainerSpec, say: Say, cancelled: Callable[[], bool]) -> None:
+        """Make the image available. Raises StartFailed."""
+
+    def start(self, spec: ContainerSpec, env: Mapping[str, str]) -> Started:
+        """Start a container whose environment is `spec.env` under `env`. Raises StartFailed."""
+
+    def kill(self, container_id: str) -> None:
+        """SIGKILL everything in the container; nothing to do when it is gone."""
+
+    def wait(self, started: Started) -> Exit:
+        """Block until the container has exited, also when that happened long ago."""
+
+    def output(self, started: Started, stream: Stream, cursor: str) -> Iterator[OutputLine]:
+        """The container's own output after `cursor` ("" is the beginning), until it exits."""
+
+    def adoptable(self, cluster_id: str) -> Sequence[Started]:
+        """The containers an earlier process of this agent started, running or not."""
+
+    def remove(self, container_id: str) -> None:
+        """Delete what is left of an exited container."""

@@ -1,0 +1,131 @@
+"""Watches over one container of the process runtime, and outlives the agent: it writes the exit code down.
+
+Run as a script with the container's folder as its argument; imports nothing but the standard library. It holds a lock
+on `alive` for as long as it lives, so that an agent of any incarnation can wait for its end without polling or guessing
+at pids.
+"""
+
+import ctypes
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+PR_SET_CHILD_SUBREAPER = 36
+COMMAND_NOT_FOUND = 127
+COMMAND_NOT_EXECUTABLE = 126
+
+
+def main(folder: Path) -> int:
+    lock = os.open(folder / "alive", os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    if (folder / "exit.json").exists():
+        # An agent gave this container up before we got the lock: it is on record as never started.
+        return 1
+    _adopt_orphans()
+    command = json.loads((folder / "command.json").read_text())
+    exit_code = _run(folder, command)
+    _kill_leftovers()
+    _write(folder / "exit.json", json.dumps({"exit_code": exit_code}))
+    return 0
+
+
+def _run(folder: Path, command: dict[str, Any]) -> int:
+    with open(folder / "stdout", "ab") as out, open(folder / "stderr", "ab") as err:
+        try:
+            child = subprocess.Popen(
+                command["argv"],
+                env=command["env"],
+                cwd=command["cwd"],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+                **command["credentials"],
+            )
+        except OSError as e:
+            err.write(f"cannot run {command['argv'][0]}: {e.strerror}\n".encode())
+            _announce(folder, 0)
+            missing = isinstance(e, FileNotFoundError)
+            return COMMAND_NOT_FOUND if missing else COMMAND_NOT_EXECUTABLE
+    # SIGTERM is the agent's order to end the container; it may come before this line only as a kill of nothing.
+    signal.signal(signal.SIGTERM, lambda *_: _kill_group(child.pid))
+    _announce(folder, child.pid)
+    status = child.wait()
+    _kill_group(child.pid)
+    return 128 - status if status < 0 else status
+
+
+def _announce(folder: Path, pid: int) -> None:
+    """Leave the pids for later agents, and tell the one that waits at the other end of stdout."""
+    pids = {"shim": os.getpid(), "pid": pid, "started": start_time(pid)}
+    _write(folder / "pids.json", json.dumps(pids))
+    os.write(1, b"started\n")
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+
+
+def start_time(pid: int) -> str:
+    """Tells a process from a later one with the same pid; "" where the system does not say."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    return stat.rpartition(")")[2].split()[19]
+
+
+def _adopt_orphans() -> None:
+    """Make this process the parent of what the container leaves behind, so that nothing escapes (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _kill_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def _kill_leftovers() -> None:
+    """Kill what changed its session to stay alive; killing a parent hands its children to us, hence the loop."""
+    while True:
+        try:
+            os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        for pid in _children():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+def _children() -> list[int]:
+    me, found = os.getpid(), []
+    for entry in os.listdir("/proc") if os.path.isdir("/proc/self") else []:
+        try:
+            stat = Path(f"/proc/{int(entry)}/stat").read_text()
+        except (OSError, ValueError):
+            continue
+        if int(stat.rpartition(")")[2].split()[1]) == me:
+            found.append(int(entry))
+    return found
+
+
+def _write(path: Path, text: str) -> None:
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(text)
+    os.replace(partial, path)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

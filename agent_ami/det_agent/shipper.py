@@ -1,0 +1,78 @@
+"""Sends the spooled logs in compressed batches: quickly after a silence, rarely under a flood."""
+
+import logging
+import threading
+import time
+
+from determined.common.http import APIError, MasterUnreachableError
+
+from det_agent.client import ControlPlane
+from det_agent.spool import MAX_BATCH_BYTES, MAX_BATCH_LINES, Batch, Spool
+
+FIRST_LINGER_S = 0.1
+STEADY_INTERVAL_S = 1.0
+LONGEST_BACKOFF_S = 15.0
+# The answers that another try may change; any other refusal would block all later lines for ever.
+TRY_AGAIN = frozenset({401, 408, 409, 425, 429})
+
+_log = logging.getLogger(__name__)
+
+
+class LogShipper:
+    def __init__(self, spool: Spool, control_plane: ControlPlane) -> None:
+        self._spool = spool
+        self._control_plane = control_plane
+        self._hurry = threading.Event()
+        self._stop = threading.Event()
+        self._max_lines = MAX_BATCH_LINES
+        self._thread = threading.Thread(target=self._run, name="log-shipper", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def flush(self, timeout_s: float) -> bool:
+        """Send what is there without waiting for more; False when the control plane did not take it in time."""
+        self._hurry.set()
+        return self._spool.wait_until_empty(timeout_s)
+
+    def stop(self, timeout_s: float) -> None:
+        self.flush(timeout_s)
+        self._stop.set()
+        self._hurry.set()
+
+    def _run(self) -> None:
+        last_sent = -STEADY_INTERVAL_S
+        while not self._stop.is_set():
+            if not self._spool.wait_for_lines(timeout_s=10.0):
+                continue
+            quiet_s = time.monotonic() - last_sent
+            self._hurry.wait(max(FIRST_LINGER_S, STEADY_INTERVAL_S - quiet_s))
+            self._send_full_batches()
+            self._hurry.clear()
+            last_sent = time.monotonic()
+
+    def _send_full_batches(self) -> None:
+        while not self._stop.is_set():
+            batch = self._spool.next_batch(self._max_lines, MAX_BATCH_BYTES)
+            if batch is None or not self._send(batch):
+                return
+            if len(batch.lines) < self._max_lines and not self._hurry.is_set():
+                return
+
+    def _send(self, batch: Batch) -> bool:
+        """Deliver one batch, however long it takes; False when the agent stops first."""
+        backoff_s = 0.5
+        while not self._stop.is_set():
+            try:
+                self._control_plane.ship_logs(batch.id, batch.lines)
+            except (APIError, MasterUnreachableError) as e:
+                if isinstance(e, APIError) and 400 <= e.status < 500 and e.status not in TRY_AGAIN:
+                    _log.warning("%d log lines were refused and dropped: %s", len(batch.lines), e)
+                else:
+                    _log.debug("log lines wait in the spool: %s", e)
+                    self._stop.wait(backoff_s)
+                    backoff_s = min(backoff_s * 2, LONGEST_BACKOFF_S)
+                    continue
+            self._spool.acknowledge(batch)
+            return True
+        return False

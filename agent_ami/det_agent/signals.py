@@ -1,0 +1,61 @@
+"""What tells this machine that its time is up. Clouds add their sources behind the same Protocol."""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Protocol
+
+from det_agent.messages import Signal
+
+_log = logging.getLogger(__name__)
+
+
+class SignalSource(Protocol):
+    interval_s: float
+
+    def look(self) -> Sequence[Signal]:
+        """The notices that stand now; empty while all is well. Raises OSError when it cannot tell."""
+
+
+class Signals:
+    """The notices of all sources, for the next poll."""
+
+    def __init__(self, sources: Sequence[SignalSource], on_change: Callable[[], None]) -> None:
+        self._sources = sources
+        self._on_change = on_change
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._standing: dict[str, Signal] = {}
+
+    def start(self) -> None:
+        for source in self._sources:
+            threading.Thread(target=self._watch, args=(source,), daemon=True).start()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def raise_shutdown(self, within_s: float) -> None:
+        """This machine or this agent is about to stop for good."""
+        deadline = datetime.now(timezone.utc) + timedelta(seconds=within_s)
+        self._add(Signal("shutdown", deadline.isoformat().replace("+00:00", "Z")))
+
+    def standing(self) -> list[Signal]:
+        with self._lock:
+            return list(self._standing.values())
+
+    def _watch(self, source: SignalSource) -> None:
+        while not self._stop.wait(source.interval_s):
+            try:
+                for signal in source.look():
+                    self._add(signal)
+            except OSError as e:
+                _log.debug("%s cannot tell: %s", type(source).__name__, e)
+
+    def _add(self, signal: Signal) -> None:
+        with self._lock:
+            if self._standing.get(signal.kind) == signal:
+                return
+            self._standing[signal.kind] = signal
+        _log.warning("this machine is going away: %s %s", signal.kind, signal.deadline)
+        self._on_change()

@@ -1,0 +1,120 @@
+"""The slots of this machine: GPUs by their vendor's own tool, the CPU, or artificial ones for trying things out."""
+
+import json
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Callable, Sequence
+
+from det_agent.messages import Slot, SlotType
+
+QueryTool = Callable[[Sequence[str]], str]
+TOOL_TIMEOUT_S = 60
+
+
+class SlotsUnavailable(Exception):
+    """The asked-for slots are not on this machine."""
+
+
+def discover(wanted: str, visible_gpus: str = "", query: QueryTool | None = None) -> list[Slot]:
+    """`wanted`: auto, none, cpu, cuda (or gpu), rocm, artificial:N."""
+    run = query or _run_tool
+    kind, _, count = wanted.partition(":")
+    if kind == "artificial":
+        return artificial(count)
+    if kind == "none":
+        return []
+    if kind == "cpu":
+        return [_cpu()]
+    if kind in ("cuda", "gpu"):
+        return _required(kind, "nvidia-smi", _visible(nvidia(run), visible_gpus))
+    if kind == "rocm":
+        return _required(kind, "rocm-smi", _visible(rocm(run), visible_gpus))
+    if kind == "auto":
+        found = nvidia(run) or rocm(run)
+        return _visible(found, visible_gpus) if found else [_cpu()]
+    raise SlotsUnavailable(
+        f"slots {wanted!r} is not one of auto, none, cpu, cuda, rocm, artificial:N"
+    )
+
+
+def artificial(count: str) -> list[Slot]:
+    if not count.isdigit() or int(count) < 1:
+        raise SlotsUnavailable(
+            f"artificial:{count} needs a number of slots, for example artificial:4"
+        )
+    return [Slot(i, "cpu", f"artificial-{i}", "Artificial") for i in range(int(count))]
+
+
+def nvidia(query: QueryTool) -> list[Slot]:
+    table = query(["nvidia-smi", "--query-gpu=index,uuid,name", "--format=csv,noheader"])
+    rows = [[cell.strip() for cell in line.split(",", 2)] for line in table.splitlines()]
+    return [
+        Slot(int(row[0]), "cuda", row[1], row[2])
+        for row in rows
+        if len(row) == 3 and row[0].isdigit()
+    ]
+
+
+def rocm(query: QueryTool) -> list[Slot]:
+    answer = query(["rocm-smi", "--showuniqueid", "--showproductname", "--json"])
+    try:
+        cards = json.loads(answer or "{}")
+    except ValueError:
+        return []
+    slots = []
+    for name, card in sorted(cards.items(), key=lambda item: _card_number(item[0])):
+        if name.startswith("card") and isinstance(card, dict):
+            fields = {key.lower(): str(value) for key, value in card.items()}
+            brand = fields.get("card series") or fields.get("card model") or "AMD GPU"
+            number = _card_number(name)
+            slots.append(Slot(number, "rocm", fields.get("unique id", f"rocm-{number}"), brand))
+    return slots
+
+
+def _card_number(name: str) -> int:
+    digits = re.sub(r"\D", "", name)
+    return int(digits) if digits else -1
+
+
+def _visible(slots: list[Slot], visible_gpus: str) -> list[Slot]:
+    names = [name.strip() for name in visible_gpus.split(",") if name.strip()]
+    if not names:
+        return slots
+    unknown = [n for n in names if not any(n in (str(s.id), s.uuid) for s in slots)]
+    if unknown:
+        raise SlotsUnavailable(f"visible_gpus names {', '.join(unknown)}, which this machine lacks")
+    return [s for s in slots if str(s.id) in names or s.uuid in names]
+
+
+def _required(kind: SlotType | str, tool: str, slots: list[Slot]) -> list[Slot]:
+    if not slots:
+        raise SlotsUnavailable(
+            f"slots {kind}: {tool} shows no GPU here; install the driver, or use --slots auto"
+        )
+    return slots
+
+
+def _cpu() -> Slot:
+    cores = os.cpu_count() or 1
+    return Slot(0, "cpu", "cpu", f"{_cpu_model()} x {cores} cores")
+
+
+def _cpu_model() -> str:
+    try:
+        with open("/proc/cpuinfo") as f:
+            named = re.search(r"^model name\s*:\s*(.+)$", f.read(), re.MULTILINE)
+    except OSError:
+        named = None
+    return named.group(1) if named else platform.processor() or platform.machine()
+
+
+def _run_tool(command: Sequence[str]) -> str:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout if done.returncode == 0 else ""

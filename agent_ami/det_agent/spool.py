@@ -1,0 +1,170 @@
+"""Task logs on disk between the containers and the control plane: an outage or a crash loses none.
+
+Lines are appended to numbered segment files. `position.json` names the batch on its way, written before it is sent, so
+a batch is sent again after a crash under the same id and with the same lines, and the control plane stores it once.
+"""
+
+import json
+import threading
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from det_agent.identity import write_atomically
+
+SEGMENT_BYTES = 4 * 1024 * 1024
+MAX_BATCH_LINES = 1000
+MAX_BATCH_BYTES = 2 * 1024 * 1024
+
+
+class SpoolFull(Exception):
+    """The disk budget for unsent logs is used up; whoever produces them must wait."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    id: str
+    segment: int
+    start: int
+    end: int
+    lines: tuple[bytes, ...]
+
+
+class Spool:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        max_bytes: int = 2 * 1024**3,
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> None:
+        self._folder = folder
+        self._max_bytes = max_bytes
+        self._segment_bytes = segment_bytes
+        self._changed = threading.Condition()
+        self._pending: Batch | None = None
+        segments = self._segments()
+        self._write_segment = (segments[-1] if segments else 0) + 1
+        self._read_segment, self._read_at = (segments or [self._write_segment])[0], 0
+        self._stored_bytes = sum(self._path(s).stat().st_size for s in segments)
+        self._restore_pending()
+        self._out = open(self._path(self._write_segment), "ab", buffering=0)  # noqa: SIM115
+        self._written = 0
+
+    def append(self, lines: Sequence[bytes]) -> None:
+        """Add JSON lines (without their newline)."""
+        block = b"".join(line + b"\n" for line in lines)
+        with self._changed:
+            if self._stored_bytes + len(block) > self._max_bytes:
+                raise SpoolFull(f"{self._folder} holds {self._stored_bytes} bytes of unsent logs")
+            if self._written >= self._segment_bytes:
+                self._rotate()
+            self._out.write(block)
+            self._written += len(block)
+            self._stored_bytes += len(block)
+            self._changed.notify_all()
+
+    def next_batch(
+        self, max_lines: int = MAX_BATCH_LINES, max_bytes: int = MAX_BATCH_BYTES
+    ) -> Batch | None:
+        """The oldest unacknowledged lines; the same batch again until it is acknowledged."""
+        with self._changed:
+            if self._pending is None:
+                self._skip_finished_segments()
+                lines, end = self._read(self._read_segment, self._read_at, max_lines, max_bytes)
+                if not lines:
+                    return None
+                batch_id = str(uuid.uuid4())
+                self._pending = Batch(
+                    batch_id, self._read_segment, self._read_at, end, tuple(lines)
+                )
+                self._save_pending(self._pending)
+            return self._pending
+
+    def acknowledge(self, batch: Batch) -> None:
+        with self._changed:
+            if self._pending is None or self._pending.id != batch.id:
+                return
+            self._pending = None
+            self._read_at = batch.end
+            self._skip_finished_segments()
+            self._changed.notify_all()
+
+    def unsent_bytes(self) -> int:
+        """Bytes in the newest segments that no acknowledged batch covers."""
+        with self._changed:
+            return self._stored_bytes - self._read_at
+
+    def wait_for_lines(self, timeout_s: float | None) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: self._stored_bytes > self._read_at, timeout_s)
+
+    def wait_until_empty(self, timeout_s: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: self._stored_bytes <= self._read_at, timeout_s)
+
+    def close(self) -> None:
+        with self._changed:
+            self._out.close()
+
+    def _path(self, segment: int) -> Path:
+        return self._folder / f"{segment:08d}.ndjson"
+
+    def _segments(self) -> list[int]:
+        return sorted(int(p.stem) for p in self._folder.glob("*.ndjson"))
+
+    def _rotate(self) -> None:
+        self._out.close()
+        self._write_segment += 1
+        self._out = open(self._path(self._write_segment), "ab", buffering=0)  # noqa: SIM115
+        self._written = 0
+
+    def _skip_finished_segments(self) -> None:
+        while self._read_segment < self._write_segment:
+            path = self._path(self._read_segment)
+            size = path.stat().st_size if path.exists() else 0
+            if self._read_at < size:
+                return
+            path.unlink(missing_ok=True)
+            self._stored_bytes -= size
+            self._read_segment, self._read_at = self._read_segment + 1, 0
+
+    def _read(
+        self, segment: int, start: int, max_lines: int, max_bytes: int
+    ) -> tuple[list[bytes], int]:
+        lines: list[bytes] = []
+        end = start
+        with open(self._path(segment), "rb") as f:
+            f.seek(start)
+            while len(lines) < max_lines and end - start < max_bytes:
+                line = f.readline()
+                if not line:
+                    break
+                end += len(line)
+                # A line without its end was being written when the agent died: its sender was never answered.
+                if line.endswith(b"\n"):
+                    lines.append(line[:-1])
+        return lines, end
+
+    def _save_pending(self, batch: Batch) -> None:
+        place = {
+            "id": batch.id,
+            "segment": batch.segment,
+            "start": batch.start,
+            "end": batch.end,
+        }
+        write_atomically(self._folder / "position.json", json.dumps(place))
+
+    def _restore_pending(self) -> None:
+        try:
+            place = json.loads((self._folder / "position.json").read_text())
+        except (FileNotFoundError, ValueError):
+            return
+        if not self._path(place["segment"]).exists():
+            return
+        size = place["end"] - place["start"]
+        lines, end = self._read(place["segment"], place["start"], MAX_BATCH_LINES, size)
+        self._read_segment, self._read_at = place["segment"], place["start"]
+        if lines:
+            self._pending = Batch(place["id"], place["segment"], place["start"], end, tuple(lines))

@@ -1,0 +1,104 @@
+"""Task logs: from what containers and the agent say to the lines the control plane stores."""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from det_agent.messages import ContainerKey
+
+# Containers write the public API's camelCase or snake_case (facts §2.1); the agent protocol is snake_case.
+_FIELDS = {
+    "taskId": "task_id",
+    "allocationId": "allocation_id",
+    "agentId": "agent_id",
+    "containerId": "container_id",
+    "rankId": "rank_id",
+    "timestamp": "timestamp",
+    "level": "level",
+    "log": "log",
+    "source": "source",
+    "stdtype": "stdtype",
+}
+_SNAKE = frozenset(_FIELDS.values())
+_LEVELS = frozenset({"TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", "UNSPECIFIED"})
+
+
+class BadTaskLogs(Exception):
+    """A body that is no list of task logs, or lines of somebody else's task."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def now_rfc3339() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def posted_lines(body: bytes, key: ContainerKey, agent_id: str) -> list[bytes]:
+    """Read a body of `POST /api/v1/task/logs` (an object) or `POST /task-logs` (an array)."""
+    try:
+        parsed = json.loads(body)
+    except ValueError:
+        raise BadTaskLogs(400, "the body is not JSON") from None
+    entries = parsed.get("logs") if isinstance(parsed, dict) else parsed
+    if not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
+        raise BadTaskLogs(400, 'the body must be {"logs": [...]} or a list of task logs')
+    return [_encode(_completed(entry, key, agent_id)) for entry in entries]
+
+
+def agent_line(key: ContainerKey, agent_id: str, text: str, level: str = "INFO") -> bytes:
+    """A line of the agent's own about a container: pulling, starting, failing."""
+    return _encode(
+        {
+            **_identity(key, agent_id),
+            "timestamp": now_rfc3339(),
+            "level": f"LOG_LEVEL_{level}",
+            "log": text,
+            "source": "agent",
+        }
+    )
+
+
+def output_line(key: ContainerKey, agent_id: str, text: str, stdtype: str, timestamp: str) -> bytes:
+    """A line the container wrote to its own stdout or stderr."""
+    return _encode(
+        {
+            **_identity(key, agent_id),
+            "timestamp": timestamp,
+            "log": text,
+            "source": "task",
+            "stdtype": stdtype,
+        }
+    )
+
+
+def _identity(key: ContainerKey, agent_id: str) -> dict[str, str]:
+    return {
+        "task_id": key.task_id,
+        "allocation_id": key.allocation_id,
+        "agent_id": agent_id,
+        "container_id": key.id,
+    }
+
+
+def _completed(entry: Mapping[str, Any], key: ContainerKey, agent_id: str) -> dict[str, Any]:
+    line = {
+        _FIELDS.get(name, name): value
+        for name, value in entry.items()
+        if value is not None and (name in _FIELDS or name in _SNAKE)
+    }
+    if line.get("task_id", key.task_id) != key.task_id:
+        raise BadTaskLogs(403, f"this container may only write logs of task {key.task_id}")
+    line = {**_identity(key, agent_id), "timestamp": now_rfc3339(), **line}
+    level = str(line.get("level", "")).upper().removeprefix("LOG_LEVEL_")
+    if level in _LEVELS:
+        line["level"] = f"LOG_LEVEL_{level}"
+    else:
+        line.pop("level", None)
+    return line
+
+
+def _encode(line: Mapping[str, Any]) -> bytes:
+    return json.dumps(line, separators=(",", ":")).encode()

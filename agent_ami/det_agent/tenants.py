@@ -1,0 +1,54 @@
+"""Who may use the gateway, and which allocations are asked to leave."""
+
+import threading
+from collections.abc import Iterable
+
+from det_agent.messages import ContainerKey
+
+
+class Tenants:
+    """The containers of this agent by their session token."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._by_id: dict[str, ContainerKey] = {}
+        self._preempting: frozenset[str] = frozenset()
+        self._closed = False
+
+    def admit(self, key: ContainerKey) -> None:
+        with self._changed:
+            self._by_id[key.id] = key
+
+    def leave(self, container_id: str) -> None:
+        with self._changed:
+            self._by_id.pop(container_id, None)
+            self._changed.notify_all()
+
+    def holder(self, tokens: Iterable[str]) -> ContainerKey | None:
+        presented = {token for token in tokens if token}
+        with self._changed:
+            return next((k for k in self._by_id.values() if k.session_token in presented), None)
+
+    def set_preempting(self, allocation_ids: frozenset[str]) -> None:
+        with self._changed:
+            if allocation_ids != self._preempting:
+                self._preempting = allocation_ids
+                self._changed.notify_all()
+
+    def wait_for_preemption(self, key: ContainerKey, timeout_s: float) -> bool:
+        """True as soon as the allocation is asked to leave; False at the time-out or when its container is gone."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: (
+                    key.allocation_id in self._preempting
+                    or key.id not in self._by_id
+                    or self._closed
+                ),
+                timeout_s,
+            )
+            return key.allocation_id in self._preempting
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()

@@ -1,0 +1,353 @@
+"""A real agent with the process runtime against a control plane that can fail."""
+
+import json
+import os
+import signal
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from tests.agent.conftest import StartAgent
+from tests.support.agents import make_spec
+from tests.support.fake_controlplane import FakeControlPlane
+
+WAITS_FOR_A_FILE = "while [ ! -e {path} ]; do sleep 0.05; done; exit {code}"
+
+
+def test_a_container_runs_and_its_exit_is_reported_until_it_is_acknowledged(
+    plane: FakeControlPlane, start_agent: StartAgent
+) -> None:
+    plane.acknowledging = False
+    start_agent()
+    spec = make_spec("exit 3")
+    plane.want(spec)
+    ended = plane.until_state(spec["container_id"], "terminated")
+    assert (ended["exit_code"], ended["failure"]) == (3, "container_failed")
+    polls = plane.polls
+    plane.change(
+        lambda: plane.desired.update(unrelated={"spec": make_spec("true"), "desired": "killed"})
+    )
+    plane.until(lambda: plane.polls > polls)
+    assert plane.reported[spec["container_id"]]["state"] == "terminated"
+
+
+def test_states_go_forward_and_a_clean_exit_has_no_failure(
+    plane: FakeControlPlane, start_agent: StartAgent
+) -> None:
+    start_agent()
+    spec = make_spec("exit 0")
+    plane.want(spec)
+    ended = plane.until_state(spec["container_id"], "terminated")
+    assert ended["exit_code"] == 0
+    assert "failure" not in ended
+    assert plane.history[f"{spec['container_id']}@1"][-1] == "terminated"
+
+
+def test_the_containers_own_output_reaches_the_task_log(
+    plane: FakeControlPlane, start_agent: StartAgent
+) -> None:
+    start_agent()
+    spec = make_spec("echo out; echo err >&2; printf unfinished")
+    plane.want(spec)
+    plane.until_state(spec["container_id"], "terminated")
+    plane.until(lambda: {"out", "err", "unfinished"} <= set(plane.texts("task")))
+    by_text = {line["log"]: line for line in plane.logs()}
+    assert by_text["err"]["stdtype"] == "stderr"
+    assert by_text["out"]["task_id"] == spec["task_id"]
+    assert by_text["out"]["container_id"] == spec["container_id"]
+
+
+def test_a_kill_ends_every_process_of_the_container(
+    plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
+) -> None:
+    start_agent()
+    pid_file = tmp_path / "escaped.pid"
+    spec = make_spec(
+        f"setsid bash -c 'echo $$ > {pid_file}.new; mv {pid_file}.new {pid_file}; sleep 600' & sleep 600"
+    )
+    plane.want(spec)
+    plane.until(pid_file.exists)
+    plane.until_state(spec["container_id"], "running")
+    plane.kill(spec["container_id"])
+    ended = plane.until_state(spec["container_id"], "terminated")
+    assert (ended["exit_code"], ended["failure"]) == (137, "aborted")
+    assert not _runs(int(pid_file.read_text()))
+
+
+def test_a_container_that_is_no_longer_listed_is_killed(
+    plane: FakeControlPlane, start_agent: StartAgent
+) -> None:
+    start_agent()
+    spec = make_spec("sleep 600")
+    plane.want(spec)
+    plane.until_state(spec["container_id"], "running")
+    plane.unlist(spec["container_id"])
+    assert plane.until_state(spec["container_id"], "terminated")["exit_code"] == 137
+
+
+def test_a_stale_epoch_is_killed_and_the_new_one_runs(
+    plane: FakeControlPlane, start_agent: StartAgent
+) -> None:
+    start_agent()
+    spec = make_spec("sleep 600")
+    plane.want(spec)
+    plane.until_state(spec["container_id"], "running")
+    plane.want(spec | {"epoch": 2, "command": ["bash", "-c", "exit 7"]})
+    container = spec["container_id"]
+    plane.until(lambda: "terminated" in plane.history.get(f"{container}@2", []))
+    assert plane.reported[container]["exit_code"] == 7
+    assert "terminated" in plane.history[f"{container}@1"]
+
+
+def test_a_container_that_was_called_off_before_it_came_is_reported_ended(
+    plane: FakeControlPlane, start_agent: StartAgent
+) -> None:
+    spec = make_spec("sleep 600")
+    plane.want(spec)
+    plane.kill(spec["container_id"])
+    start_agent()
+    ended = plane.until_state(spec["container_id"], "terminated")
+    assert ended["failure"] == "aborted"
+    assert "exit_code" not in ended
+
+
+def test_a_killed_agent_readopts_its_containers(
+    plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
+) -> None:
+    agent = start_agent()
+    done = tmp_path / "done"
+    spec = make_spec(WAITS_FOR_A_FILE.format(path=done, code=4))
+    plane.want(spec)
+    running = plane.until_state(spec["container_id"], "running")
+    agent.kill()
+    agent.restart()
+    plane.until(lambda: len(plane.joins) == 2)
+    polls = plane.polls
+    plane.until(lambda: plane.polls > polls)
+    assert plane.reported[spec["container_id"]]["runtime_id"] == running["runtime_id"]
+    done.touch()
+    assert plane.until_state(spec["container_id"], "terminated")["exit_code"] == 4
+    assert plane.joins[0]["agent_key"] == plane.joins[1]["agent_key"]
+    assert plane.joins[0]["incarnation"] != plane.joins[1]["incarnation"]
+
+
+def test_an_exit_while_the_agent_was_dead_is_reported_with_its_code_and_output(
+    plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
+) -> None:
+    agent = start_agent()
+    done = tmp_path / "done"
+    spec = make_spec(f"echo before; while [ ! -e {done} ]; do sleep 0.05; done; echo after; exit 9")
+    plane.want(spec)
+    running = plane.until_state(spec["container_id"], "running")
+    plane.until(lambda: "before" in plane.texts("task"))
+    agent.kill()
+    done.touch()
+    plane.until(lambda: not _runs(int(running["runtime_id"])))
+    agent.restart()
+    assert plane.until_state(spec["container_id"], "terminated")["exit_code"] == 9
+    plane.until(lambda: "after" in plane.texts("task"))
+    assert plane.texts("task").count("before") == 1
+
+
+def test_an_outage_of_the_control_plane_does_not_stop_containers(
+    plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
+) -> None:
+    start_agent()
+    done = tmp_path / "done"
+    spec = make_spec(f"while [ ! -e {done} ]; do sleep 0.05; done; echo survived; exit 0")
+    plane.want(spec)
+    running = plane.until_state(spec["container_id"], "running")
+    plane.change(lambda: setattr(plane, "outage", True))
+    done.touch()
+    plane.until(lambda: not _runs(int(running["runtime_id"])))
+    plane.change(lambda: setattr(plane, "outage", False))
+    assert plane.until_state(spec["container_id"], "terminated")["exit_code"] == 0
+    plane.until(lambda: "survived" in plane.texts("task"))
+
+
+def test_lost_answers_start_nothing_twice(
+    plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
+) -> None:
+    start_agent()
+    plane.until(lambda: plane.polls)
+    plane.lost_answers = 4
+    marks = tmp_path / "marks"
+    spec = make_spec(f"echo once >> {marks}; exit 0")
+    plane.want(spec)
+    plane.until_state(spec["container_id"], "terminated")
+    plane.until(lambda: plane.lost_answers == 0)
+    assert marks.read_text() == "once\n"
+
+
+def test_an_unknown_token_makes_the_agent_join_again(
+    plane: FakeControlPlane, start_agent: StartAgent
+) -> None:
+    start_agent()
+    plane.until(lambda: plane.polls)
+    plane.forget_agent()
+    plane.change(
+        lambda: plane.desired.update(wake={"spec": make_spec("true"), "desired": "killed"})
+    )
+    plane.until(lambda: len(plane.joins) == 2)
+
+
+def test_a_replaced_agent_stops_and_leaves_its_containers_running(
+    plane: FakeControlPlane, start_agent: StartAgent
+) -> None:
+    agent = start_agent()
+    spec = make_spec("sleep 600")
+    plane.want(spec)
+    running = plane.until_state(spec["container_id"], "running")
+    plane.change(lambda: setattr(plane, "_incarnation", "somebody else"))
+    plane.preempt(spec["container_id"])
+    assert agent.process.wait(20) == 5
+    assert _runs(int(running["runtime_id"]))
+
+
+def test_sigterm_leaves_containers_running(
+    plane: FakeControlPlane, start_agent: StartAgent
+) -> None:
+    agent = start_agent()
+    spec = make_spec("sleep 600")
+    plane.want(spec)
+    running = plane.until_state(spec["container_id"], "running")
+    assert agent.stop() == 0
+    assert _runs(int(running["runtime_id"]))
+    assert plane.signals == []
+
+
+def test_sigterm_with_on_stop_kill_ends_them_and_says_so(
+    plane: FakeControlPlane, start_agent: StartAgent
+) -> None:
+    agent = start_agent(**{"on-stop": "kill"})
+    spec = make_spec("sleep 600")
+    plane.want(spec)
+    running = plane.until_state(spec["container_id"], "running")
+    assert agent.stop() == 0
+    assert not _runs(int(running["runtime_id"]))
+    assert plane.reported[spec["container_id"]]["failure"] == "aborted"
+    assert [s["kind"] for s in plane.signals] == ["shutdown"]
+
+
+def test_silence_runs_the_hook_and_ends_the_agent(
+    plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
+) -> None:
+    hook = tmp_path / "hook"
+    agent = start_agent(
+        **{"shutdown-after-silence": "1", "hooks-on-connection-lost": f"touch {hook}"},
+    )
+    plane.until(lambda: plane.polls)
+    plane.change(lambda: setattr(plane, "outage", True))
+    assert agent.process.wait(30) == 1
+    assert hook.exists()
+
+
+def test_the_environment_is_complete_and_the_agents_own_secrets_are_not_in_it(
+    plane: FakeControlPlane, start_agent: StartAgent
+) -> None:
+    start_agent()
+    spec = make_spec(
+        [sys.executable, "-c", "import json, os; print('ENV=' + json.dumps(dict(os.environ)))"],
+        env={"DET_TASK_ID": "7", "MINE": "yes", "PYTHONUSERBASE": "/run/determined/pythonuserbase"},
+        slot_ids=[1],
+        mounts=[
+            {"host_path": "/data/a", "container_path": "/determined_shared_fs", "read_only": False}
+        ],
+    )
+    plane.want(spec)
+    line = plane.until(lambda: next((t for t in plane.texts("task") if t.startswith("ENV=")), ""))
+    env: dict[str, Any] = json.loads(line.removeprefix("ENV="))
+    paths = json.loads(env["DET_PATH_MAP"])
+    assert env["DET_SLOT_IDS"] == "[1]"
+    assert env["MINE"] == "yes"
+    assert env["DET_AGENT_ID"] == "agent-1"
+    assert env["DET_SESSION_TOKEN"] == spec["session_token"]
+    assert env["DET_CLUSTER_ID"] == "cluster-1"
+    assert env["DET_RUNTIME"] == "process"
+    assert env["DET_MASTER"] == f"http://{env['DET_MASTER_HOST']}:{env['DET_MASTER_PORT']}"
+    assert env["DET_RUN_DIR"] == paths["/run/determined"]
+    assert env["PYTHONUSERBASE"] == f"{env['DET_RUN_DIR']}/pythonuserbase"
+    assert paths["/determined_shared_fs"] == "/data/a"
+    assert Path(env["PYTHONPATH"].split(":")[0], "determined").is_dir()
+    assert "DET_TOKEN_FILE" not in env
+
+
+def test_preemption_reaches_the_container_through_the_gateway(
+    plane: FakeControlPlane, start_agent: StartAgent
+) -> None:
+    start_agent()
+    spec = make_spec([sys.executable, "-c", ASKS_FOR_PREEMPTION])
+    plane.want(spec)
+    plane.until(lambda: "asking" in plane.texts("task"))
+    plane.preempt(spec["container_id"])
+    assert plane.until_state(spec["container_id"], "terminated")["exit_code"] == 0
+    plane.until(lambda: '{"preempt": true}' in plane.texts("task"))
+    assert all("preemption" not in path for _, path, _, _ in plane.forwarded)
+
+
+ASKS_FOR_PREEMPTION = """
+import os, urllib.request
+url = f"{os.environ['DET_MASTER']}/api/v1/allocations/{os.environ['DET_RESOURCES_ID']}.1/signals/preemption"
+token = "Bearer " + os.environ["DET_SESSION_TOKEN"]
+print("asking", flush=True)
+request = urllib.request.Request(url + "?timeoutSeconds=60", headers={"Grpc-Metadata-x-allocation-token": token})
+print(urllib.request.urlopen(request).read().decode(), flush=True)
+"""
+
+
+def test_a_container_finds_the_gateway_again_after_its_agent_was_killed(
+    plane: FakeControlPlane, start_agent: StartAgent
+) -> None:
+    agent = start_agent()
+    spec = make_spec('echo "at $DET_MASTER"; sleep 600')
+    plane.want(spec)
+    line = plane.until(lambda: next((t for t in plane.texts("task") if t.startswith("at ")), ""))
+    agent.kill()
+    agent.restart()
+    plane.until(lambda: len(plane.joins) == 2)
+    with urllib.request.urlopen(line.removeprefix("at ") + "/api/v1/master") as answer:
+        assert json.load(answer) == {"path": "/api/v1/master"}
+
+
+def test_a_missing_command_is_told_in_a_sentence(
+    plane: FakeControlPlane, start_agent: StartAgent
+) -> None:
+    start_agent()
+    spec = make_spec(["no-such-program"])
+    plane.want(spec)
+    assert plane.until_state(spec["container_id"], "terminated")["exit_code"] == 127
+    plane.until(lambda: any("cannot run no-such-program" in text for text in plane.texts()))
+
+
+def test_a_killed_watcher_is_the_agents_failure_and_takes_the_container_with_it(
+    plane: FakeControlPlane, start_agent: StartAgent
+) -> None:
+    agent = start_agent()
+    spec = make_spec("sleep 600")
+    plane.want(spec)
+    running = plane.until_state(spec["container_id"], "running")
+    pids = json.loads(
+        (agent.state_dir / "containers" / spec["container_id"] / "pids.json").read_text()
+    )
+    os.kill(pids["shim"], signal.SIGKILL)
+    assert plane.until_state(spec["container_id"], "terminated")["failure"] == "agent_error"
+    plane.until(lambda: not _runs(int(running["runtime_id"])))
+
+
+def test_a_host_that_cannot_wait_is_polled_when_it_says(
+    start_agent: StartAgent, plane: FakeControlPlane
+) -> None:
+    plane.may_wait_s = 0.0
+    start_agent()
+    spec = make_spec("exit 0")
+    plane.want(spec)
+    assert plane.until_state(spec["container_id"], "terminated")["exit_code"] == 0
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"

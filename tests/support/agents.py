@@ -1,0 +1,103 @@
+"""Real agents in processes of their own, for tests that kill them."""
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+from tests.support.fake_controlplane import JOIN_TOKEN
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+class AgentProcess:
+    """`det-agent run` against a control plane; `restart` gives it the same state directory."""
+
+    def __init__(self, url: str, folder: Path, **options: str) -> None:
+        self.folder = folder
+        self.state_dir = folder / "state"
+        token_file = folder / "token"
+        token_file.write_text(JOIN_TOKEN + "\n")
+        self._options = {
+            "master-url": url,
+            "agent-id": "agent-1",
+            "slots": "artificial:2",
+            "runtime": "process",
+            "state-dir": str(self.state_dir),
+            "token-file": str(token_file),
+            **options,
+        }
+        self.log_path = folder / "agent.log"
+        self.process = self._spawn()
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        flags = [part for name, value in self._options.items() for part in (f"--{name}", value)]
+        environ = {k: v for k, v in os.environ.items() if not k.startswith("DET_")}
+        with open(self.log_path, "ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "det_agent.main", "run", *flags], stderr=log, env=environ
+            )
+
+    def restart(self) -> None:
+        assert self.process.poll() is not None, "stop or kill the agent first"
+        self.process = self._spawn()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(10)
+
+    def stop(self, timeout_s: float = 20.0) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout_s)
+
+    def close(self) -> None:
+        """Nothing of a test stays behind: neither the agent nor its processes."""
+        if self.process.poll() is None:
+            self.kill()
+        for pids in self.state_dir.glob("containers/*/pids.json"):
+            _kill_session(pids)
+
+
+def _kill_session(pids: Path) -> None:
+    import json
+
+    for pid in (json.loads(pids.read_text()).get(name) for name in ("pid", "shim")):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except (ProcessLookupError, TypeError):
+            pass
+
+
+def make_spec(command: list[str] | str, **changes: Any) -> dict[str, Any]:
+    """The specification of a container that runs a shell line or an argument list."""
+    container_id = changes.pop("container_id", f"c-{uuid.uuid4().hex[:12]}")
+    spec = {
+        "container_id": container_id,
+        "resources_id": container_id,
+        "allocation_id": f"{container_id}.1",
+        "task_id": f"task-{container_id}",
+        "task_type": "COMMAND",
+        "epoch": 1,
+        "name": "a-test",
+        "image": "det-test:latest",
+        "force_pull": False,
+        "registry_auth": None,
+        "command": ["bash", "-c", command] if isinstance(command, str) else command,
+        "work_dir": "/run/determined/workdir",
+        "env": {},
+        "files": [],
+        "mounts": [],
+        "devices": [],
+        "shm_size_bytes": 64 * 1024 * 1024,
+        "cap_add": [],
+        "cap_drop": [],
+        "network": "bridge",
+        "ports": [1734],
+        "slot_ids": [],
+        "user": {"uid": 0, "gid": 0, "user": "root", "group": "root"},
+        "session_token": f"token-of-{container_id}",
+    }
+    return spec | changes
