@@ -109,7 +109,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Newline-delimited JSON: the host calls `fetch(cursor)` until it is done, waiting for the topic after an empty batch."""
+    """Newline-delimited JSON: the host calls `fetch(cursor)` until it is done; empty batches wait for the topic."""
 
     fetch: Callable[[Any], Batch]
     cursor: Any = None

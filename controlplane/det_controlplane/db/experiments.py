@@ -22,6 +22,7 @@ class ExperimentRow:
     seed: int
     seq: int
     snapshot_seq: int
+    metric: str
     smaller_is_better: bool
     max_restarts: int
     slots_per_trial: int
@@ -33,6 +34,7 @@ class ExperimentRow:
 
 _LOCK = text("""
     SELECT e.id, e.job_id, e.state::text, j.pool, e.seed, s.seq, s.snapshot_seq,
+           coalesce(e.config#>>'{searcher,metric}', '') AS metric,
            coalesce((e.config#>>'{searcher,smaller_is_better}')::boolean, true) AS smaller_is_better,
            coalesce((e.config->>'max_restarts')::integer, 5) AS max_restarts,
            coalesce((e.config#>>'{resources,slots_per_trial}')::integer, 1) AS slots_per_trial,
@@ -151,7 +153,9 @@ def set_progress(tx: Tx, id: int, progress: float) -> None:
     tx.run(_SET_PROGRESS, {"id": id, "progress": progress})
 
 
-_SET_BEST = text("UPDATE experiments SET best_trial_id = :trial_id, best_metric = :metric WHERE id = :id")
+_SET_BEST = text(
+    "UPDATE experiments SET best_trial_id = :trial_id, best_metric = :metric WHERE id = :id"
+)
 
 
 def set_best(tx: Tx, id: int, trial_id: int, metric: float) -> None:

@@ -20,7 +20,9 @@ _APPEND = text("""
     UPDATE searches SET seq = seq + :count, closed = closed OR :closed
     WHERE experiment_id = :id AND seq = :seq
 """)
-_SAVE = text("UPDATE searches SET snapshot = cast(:snapshot AS jsonb), snapshot_seq = :seq WHERE experiment_id = :id")
+_SAVE = text(
+    "UPDATE searches SET snapshot = cast(:snapshot AS jsonb), snapshot_seq = :seq WHERE experiment_id = :id"
+)
 
 
 def snapshot(tx: Tx, experiment_id: int) -> Any:
@@ -32,7 +34,9 @@ def events(tx: Tx, experiment_id: int, after: int, upto: int) -> list[dict[str, 
     return [r[0] for r in tx.rows(_EVENTS, {"id": experiment_id, "after": after, "upto": upto})]
 
 
-def append(tx: Tx, experiment_id: int, seq: int, new: Sequence[dict[str, Any]], closed: bool) -> bool:
+def append(
+    tx: Tx, experiment_id: int, seq: int, new: Sequence[dict[str, Any]], closed: bool
+) -> bool:
     """Add events after `seq`; False when somebody else was first."""
     params = {
         "id": experiment_id,

@@ -1,6 +1,5 @@
 """Rows of trials and tasks."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -32,8 +31,12 @@ class TrialRow:
 _COLUMNS = """id, experiment_id, request_id, state::text, task_id, run_id, restarts, early_exit, parked,
     stop_requested, seed, blocked_agents, log_policy_matched"""
 _BY_ID = text(f"SELECT {_COLUMNS} FROM trials WHERE id = :id")
-_BY_REQUEST = text(f"SELECT {_COLUMNS} FROM trials WHERE experiment_id = :experiment_id AND request_id = :request_id")
-_LIVE = text(f"SELECT {_COLUMNS} FROM trials WHERE experiment_id = :experiment_id AND ended_at IS NULL ORDER BY id")
+_BY_REQUEST = text(
+    f"SELECT {_COLUMNS} FROM trials WHERE experiment_id = :experiment_id AND request_id = :request_id"
+)
+_LIVE = text(
+    f"SELECT {_COLUMNS} FROM trials WHERE experiment_id = :experiment_id AND ended_at IS NULL ORDER BY id"
+)
 
 
 def _row(values: Any) -> TrialRow:
@@ -116,14 +119,17 @@ def insert_task(
 
 
 _SET_STATE = text("""
-    UPDATE trials SET state = cast(:state AS trial_state), ended_at = CASE WHEN :terminal THEN cast(:now AS timestamptz) END
+    UPDATE trials SET state = cast(:state AS trial_state),
+        ended_at = CASE WHEN :terminal THEN cast(:now AS timestamptz) END
     WHERE id = :id AND ended_at IS NULL
 """)
 _END_TASK = text("UPDATE tasks SET ended_at = :now WHERE id = :task_id AND ended_at IS NULL")
 
 
 def set_state(tx: Tx, trial: TrialRow, state: TrialState, now: datetime) -> None:
-    tx.run(_SET_STATE, {"id": trial.id, "state": state.value, "terminal": state.terminal, "now": now})
+    tx.run(
+        _SET_STATE, {"id": trial.id, "state": state.value, "terminal": state.terminal, "now": now}
+    )
     if state.terminal:
         end_task(tx, trial.task_id, now)
     trial.state = state
@@ -133,7 +139,7 @@ def end_task(tx: Tx, task_id: str, now: datetime) -> None:
     tx.run(_END_TASK, {"task_id": task_id, "now": now})
 
 
-_UPDATE: dict[Sequence[str], Any] = {}
+_UPDATE: dict[tuple[str, ...], Any] = {}
 
 
 def update(tx: Tx, trial_id: int, **values: Any) -> None:
@@ -152,4 +158,4 @@ _PROGRESS = text("""
 
 
 def progress_of(tx: Tx, experiment_id: int) -> dict[str, float]:
-    return {str(r[0]): float(r[1]) for r in tx.rows(_PROGRESS, {"id": experiment_id})}
+    return {str(r.request_id): float(r.fraction) for r in tx.rows(_PROGRESS, {"id": experiment_id})}

@@ -275,6 +275,7 @@ CREATE UNIQUE INDEX one_live_allocation ON allocations (task_id) WHERE state <> 
 CREATE INDEX allocations_live ON allocations (pool, state) WHERE state <> 'TERMINATED';
 CREATE INDEX allocations_due ON allocations (kill_at) WHERE state <> 'TERMINATED' AND kill_at IS NOT NULL;
 CREATE INDEX allocations_by_trial ON allocations (trial_id);
+CREATE INDEX allocations_by_job ON allocations (job_id) WHERE state <> 'TERMINATED';
 
 -- JOINED: its lease lives. SUSPECT: the lease ended, its containers may still run. LOST: given up; its allocations were ended.
 CREATE TYPE agent_state AS ENUM ('JOINED', 'SUSPECT', 'LOST');

@@ -1,0 +1,112 @@
+"""The agent protocol (docs/reference/agent-protocol.md)."""
+
+from uuid import UUID
+
+from det_controlplane.api.body import Body
+from det_controlplane.api.errors import BadRequest
+from det_controlplane.api.http import Answer, Request, Wait, json_response
+from det_controlplane.api.router import Access, post
+from det_controlplane.core.lifecycle.allocation import ContainerState, Failure
+from det_controlplane.services import agents
+from det_controlplane.services.agents import Joining, Poll
+from det_controlplane.services.containers import Report
+from det_controlplane.services.context import Context
+from det_controlplane.services.principal import AgentPrincipal
+
+_DEVICES = ("cpu", "cuda", "rocm")
+
+
+def join(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    joined = agents.join(ctx, _joining(body))
+    return json_response(
+        {
+            "agent_token": joined.agent_token,
+            "cluster_id": ctx.cluster_id,
+            "master_id": ctx.cluster_id,
+            "lease_s": joined.lease_s,
+            "next_poll_s": joined.next_poll_s,
+            "may_wait_s": ctx.may_wait_s,
+        }
+    )
+
+
+def _joining(body: Body) -> Joining:
+    slots = [
+        {
+            "id": s.integer("id"),
+            "type": s.text("type"),
+            "uuid": s.text("uuid"),
+            "brand": s.text("brand"),
+        }
+        for s in body.bodies("slots")
+    ]
+    for slot in slots:
+        if slot["type"] not in _DEVICES:
+            raise BadRequest(
+                f"slots: type must be one of {', '.join(_DEVICES)}, not {slot['type']!r}"
+            )
+    proof = body.body("proof")
+    return Joining(
+        agent_id=body.required_text("agentId"),
+        agent_key=body.required_text("agentKey"),
+        incarnation=_uuid(body.required_text("incarnation"), "incarnation"),
+        pool=body.text("pool") or "default",
+        version=body.text("version"),
+        hostname=body.text("hostname"),
+        runtime=body.text("runtime"),
+        addresses=[str(a) for a in body.items("addresses")],
+        slots=slots,
+        proof_kind=proof.text("kind"),
+        proof_token=proof.text("token"),
+    )
+
+
+def poll(ctx: Context, request: Request) -> Answer:
+    assert isinstance(request.principal, AgentPrincipal)
+    body = Body(request.json())
+    asked = Poll(
+        agent=request.principal,
+        incarnation=body.required_text("incarnation"),
+        reports=[_report(c) for c in body.bodies("containers")],
+    )
+    _uuid(asked.incarnation, "incarnation")
+    answer, news = agents.poll(ctx, asked)
+    wait_s = min(body.number("waitS") or 0.0, ctx.may_wait_s)
+    if news or request.final or wait_s <= 0:
+        return json_response(answer)
+    return Wait(f"agent:{request.principal.id}", wait_s)
+
+
+def _report(body: Body) -> Report:
+    state, failure = body.text("state").upper(), body.optional_text("failure")
+    if state not in ContainerState.__members__:
+        raise BadRequest(f"containers: state {body.text('state')!r} is unknown")
+    if failure is not None and failure not in {f.value for f in Failure}:
+        raise BadRequest(f"containers: failure {failure!r} is unknown")
+    container_id = body.required_text("id")
+    _uuid(container_id, "containers: id")
+    return Report(
+        id=container_id,
+        epoch=body.integer("epoch"),
+        state=ContainerState(state),
+        exit_code=body.optional_integer("exitCode"),
+        failure=failure,
+        message=body.optional_text("message"),
+        address=body.optional_text("address"),
+        host_ports=body.object("hostPorts") if body.raw("hostPorts") is not None else None,
+        runtime_id=body.optional_text("runtimeId"),
+    )
+
+
+def _uuid(value: str, what: str) -> UUID:
+    try:
+        return UUID(value)
+    except ValueError as e:
+        raise BadRequest(f"{what} must be a UUID, not {value!r}") from e
+
+
+ROUTES = (
+    post("/agents/v1/join", join, access=Access.PUBLIC),
+    post("/agents/v1/poll", poll, access=Access.AGENT),
+)

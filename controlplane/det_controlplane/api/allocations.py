@@ -1,0 +1,99 @@
+"""What containers ask about their allocation."""
+
+from det_controlplane.api.auth import user_of
+from det_controlplane.api.body import Body
+from det_controlplane.api.http import EMPTY, Answer, Request, Wait, json_response
+from det_controlplane.api.router import get, post
+from det_controlplane.services import allocations, reading_tasks
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Unready
+
+_LONG_POLL_S = 60.0
+_GATHER_WAIT_S = 25.0
+
+
+def preemption(ctx: Context, request: Request) -> Answer:
+    """Long poll. Answering false early is fine: the client asks again at once."""
+    allocation_id = request.param("allocationId")
+    preempt = allocations.preempted(ctx, user_of(request), allocation_id)
+    timeout = request.integer("timeoutSeconds", "timeout_seconds")
+    if not preempt and timeout > 0 and not request.final:
+        return Wait(f"allocation:{allocation_id}", min(timeout, _LONG_POLL_S))
+    return json_response({"preempt": preempt})
+
+
+def acknowledge(ctx: Context, request: Request) -> Answer:
+    allocations.acknowledge_preemption(ctx, user_of(request), request.param("allocationId"))
+    return EMPTY
+
+
+def rendezvous(ctx: Context, request: Request) -> Answer:
+    allocation_id = request.param("allocationId")
+    try:
+        info = allocations.rendezvous(
+            ctx, user_of(request), allocation_id, request.param("resourcesId")
+        )
+    except Unready:
+        if request.final:
+            raise
+        return Wait(f"allocation:{allocation_id}", _GATHER_WAIT_S)
+    return json_response({"rendezvousInfo": info})
+
+
+def all_gather(ctx: Context, request: Request) -> Answer:
+    allocation_id, body = request.param("allocationId"), Body(request.json())
+    try:
+        gathered = allocations.all_gather(
+            ctx, user_of(request), allocation_id,
+            body.text("requestUuid"), body.integer("numPeers", 1), body.raw("data"),
+        )  # fmt: skip
+    except Unready:
+        if request.final:
+            raise
+        return Wait(f"allocation:{allocation_id}", _GATHER_WAIT_S)
+    return json_response({"data": gathered})
+
+
+def ready(ctx: Context, request: Request) -> Answer:
+    allocations.ready(ctx, user_of(request), request.param("allocationId"))
+    return EMPTY
+
+
+def waiting(ctx: Context, request: Request) -> Answer:
+    allocations.waiting(ctx, user_of(request), request.param("allocationId"))
+    return EMPTY
+
+
+def daemon(ctx: Context, request: Request) -> Answer:
+    allocations.mark_daemon(
+        ctx, user_of(request), request.param("allocationId"), request.param("resourcesId")
+    )
+    return EMPTY
+
+
+def accepted(ctx: Context, request: Request) -> Answer:
+    """Reports that this platform has no use for: agents already know addresses and devices."""
+    allocations.find(ctx, user_of(request), request.param("allocationId"))
+    return EMPTY
+
+
+def show(ctx: Context, request: Request) -> Answer:
+    found = reading_tasks.allocation(ctx, request.param("allocationId"))
+    return json_response({"allocation": found})
+
+
+_A = "/api/v1/allocations/{allocationId}"
+ROUTES = (
+    get(_A, show),
+    get(f"{_A}/signals/preemption", preemption),
+    post(f"{_A}/signals/ack_preemption", acknowledge),
+    post(f"{_A}/signals/pending_preemption", accepted),
+    get(f"{_A}/resources/{{resourcesId}}/rendezvous", rendezvous),
+    post(f"{_A}/resources/{{resourcesId}}/daemon", daemon),
+    post(f"{_A}/all_gather", all_gather),
+    post(f"{_A}/notify_container_running", all_gather),
+    post(f"{_A}/ready", ready),
+    post(f"{_A}/waiting", waiting),
+    post(f"{_A}/proxy_address", accepted),
+    post(f"{_A}/acceleratorData", accepted),
+)

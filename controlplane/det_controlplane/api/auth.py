@@ -1,0 +1,40 @@
+"""Signing in and out."""
+
+from det_controlplane.api.body import Body
+from det_controlplane.api.http import EMPTY, Answer, Request, Response, json_response
+from det_controlplane.api.router import Access, get, post
+from det_controlplane.services import identity, users
+from det_controlplane.services.context import Context
+from det_controlplane.services.principal import User
+
+
+def login(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    token, user_id = identity.login(
+        ctx, body.text("username"), body.text("password"), body.flag("isHashed")
+    )
+    answer = json_response({"token": token, "user": users.get(ctx, user_id)})
+    cookie = f"auth={token}; Path=/; HttpOnly; SameSite=Lax"
+    return Response(answer.body, headers={"set-cookie": cookie})
+
+
+def logout(ctx: Context, request: Request) -> Answer:
+    identity.logout(ctx, user_of(request))
+    return EMPTY
+
+
+def me(ctx: Context, request: Request) -> Answer:
+    return json_response({"user": users.get(ctx, user_of(request).id)})
+
+
+def user_of(request: Request) -> User:
+    assert isinstance(request.principal, User)
+    return request.principal
+
+
+ROUTES = (
+    post("/api/v1/auth/login", login, access=Access.PUBLIC, summary="Sign in"),
+    post("/api/v1/auth/logout", logout, summary="End this session"),
+    get("/api/v1/auth/user", me),
+    get("/api/v1/me", me, summary="The user of this session"),
+)

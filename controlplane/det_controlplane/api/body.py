@@ -1,0 +1,114 @@
+"""Reading request bodies: clients write names in camelCase or snake_case (facts §2.1)."""
+
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from det_controlplane.api.errors import BadRequest
+
+
+class Body:
+    """A JSON object whose fields are read by their camelCase name, with the type each must have."""
+
+    def __init__(self, values: Mapping[str, Any], path: str = "") -> None:
+        self._values = values
+        self._path = path
+
+    def raw(self, name: str) -> Any:
+        value = self._values.get(name)
+        return self._values.get(_snake(name)) if value is None else value
+
+    def has(self, name: str) -> bool:
+        return name in self._values or _snake(name) in self._values
+
+    def text(self, name: str, default: str | None = "") -> str:
+        value = self.raw(name)
+        if value is None:
+            return default  # type: ignore[return-value]
+        return str(self._typed(name, value, str, "a string"))
+
+    def optional_text(self, name: str) -> str | None:
+        return None if self.raw(name) is None else self.text(name)
+
+    def integer(self, name: str, default: int | None = 0) -> int:
+        value = self.raw(name)
+        if value is None:
+            return default  # type: ignore[return-value]
+        if isinstance(value, str) and value.lstrip("-").isdigit():
+            return int(value)  # 64-bit numbers travel as strings
+        if isinstance(value, float) and value.is_integer():
+            return int(value)
+        if isinstance(value, bool):
+            raise self._wrong(name, "an integer", value)
+        return int(self._typed(name, value, int, "an integer"))
+
+    def optional_integer(self, name: str) -> int | None:
+        return None if self.raw(name) is None else self.integer(name)
+
+    def number(self, name: str) -> float | None:
+        value = self.raw(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise self._wrong(name, "a number", value)
+        return float(value)
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        value = self.raw(name)
+        return default if value is None else bool(self._typed(name, value, bool, "true or false"))
+
+    def object(self, name: str) -> dict[str, Any]:
+        value = self.raw(name)
+        return {} if value is None else dict(self._typed(name, value, dict, "an object"))
+
+    def body(self, name: str) -> "Body":
+        return Body(self.object(name), f"{self._path}{name}.")
+
+    def items(self, name: str) -> list[Any]:
+        value = self.raw(name)
+        return [] if value is None else list(self._typed(name, value, list, "a list"))
+
+    def bodies(self, name: str) -> "list[Body]":
+        items = self.items(name)
+        for item in items:
+            if not isinstance(item, dict):
+                raise self._wrong(name, "a list of objects", item)
+        return [Body(item, f"{self._path}{name}[{i}].") for i, item in enumerate(items)]
+
+    def time(self, name: str) -> datetime | None:
+        value = self.optional_text(name)
+        if not value:
+            return None
+        return parse_time(value, f"{self._path}{name}")
+
+    def required_text(self, name: str) -> str:
+        value = self.text(name)
+        if not value:
+            raise BadRequest(f"{self._path}{name} is required")
+        return value
+
+    def _typed(self, name: str, value: Any, kind: type, what: str) -> Any:
+        if not isinstance(value, kind):
+            raise self._wrong(name, what, value)
+        return value
+
+    def _wrong(self, name: str, what: str, value: Any) -> BadRequest:
+        return BadRequest(f"{self._path}{name} must be {what}, not {value!r:.80}")
+
+
+def parse_time(value: str, what: str) -> datetime:
+    """RFC 3339, with more digits than Python keeps."""
+    text = value.replace("Z", "+00:00").replace("z", "+00:00")
+    if "." in text:
+        head, _, tail = text.partition(".")
+        digits = len(tail) - len(tail.lstrip("0123456789"))
+        text = f"{head}.{tail[:digits][:6].ljust(6, '0')}{tail[digits:]}"
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as e:
+        raise BadRequest(f"{what} must be an RFC 3339 time, not {value!r}") from e
+    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name)

@@ -1,0 +1,65 @@
+"""Who answers: /info, /health, /master."""
+
+from det_controlplane.api.http import EMPTY, Answer, Request, Response, json_response
+from det_controlplane.api.router import Access, get
+from det_controlplane.db.engine import DatabaseDown
+from det_controlplane.services import cluster
+from det_controlplane.services.context import Context
+from det_controlplane.services.specification import VERSION
+
+
+def info(ctx: Context, request: Request) -> Answer:
+    telemetry = {"enabled": False, "otel_enabled": False, "otel_endpoint": ""}
+    return json_response(
+        {
+            "cluster_id": ctx.cluster_id,
+            "master_id": ctx.cluster_id,
+            "version": VERSION,
+            "cluster_name": ctx.config.cluster_name,
+            "telemetry": telemetry,
+            "sso_providers": [],
+        }
+    )
+
+
+def health(ctx: Context, request: Request) -> Answer:
+    try:
+        cluster.ping(ctx)
+    except DatabaseDown:
+        return json_response({"status": "down", "database": "down", "resource_managers": []}, 503)
+    managers = [{"name": "agents", "status": "up"}]
+    return json_response({"status": "up", "database": "up", "resource_managers": managers})
+
+
+def master(ctx: Context, request: Request) -> Answer:
+    return json_response(
+        {
+            "version": VERSION, "masterId": ctx.cluster_id, "clusterId": ctx.cluster_id,
+            "clusterName": ctx.config.cluster_name, "telemetryEnabled": False, "ssoProviders": [],
+            "externalLoginUri": "", "externalLogoutUri": "", "branding": "determined",
+            "rbacEnabled": False, "product": "PRODUCT_UNSPECIFIED", "featureSwitches": [],
+            "userManagementEnabled": True, "strictJobQueueControl": False, "hasCustomLogo": False,
+            "clusterMessage": cluster.message(ctx),
+        }
+    )  # fmt: skip
+
+
+def telemetry(ctx: Context, request: Request) -> Answer:
+    return json_response({"enabled": False, "segmentKey": ""})
+
+
+def root(ctx: Context, request: Request) -> Answer:
+    return Response(b"", 301, headers={"location": "/det/"})
+
+
+def nothing(ctx: Context, request: Request) -> Answer:
+    return EMPTY
+
+
+ROUTES = (
+    get("/info", info, access=Access.PUBLIC, summary="Version and identity of the cluster"),
+    get("/health", health, access=Access.PUBLIC, summary="Whether the API and its database answer"),
+    get("/", root, access=Access.PUBLIC),
+    get("/api/v1/master", master, access=Access.PUBLIC, summary="Version and features"),
+    get("/api/v1/master/telemetry", telemetry, access=Access.PUBLIC),
+)

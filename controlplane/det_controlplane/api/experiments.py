@@ -1,0 +1,249 @@
+"""Experiments: create, look at, command."""
+
+from typing import Any
+from uuid import UUID
+
+from det_controlplane.api.auth import user_of
+from det_controlplane.api.body import Body
+from det_controlplane.api.errors import BadRequest
+from det_controlplane.api.http import (
+    EMPTY,
+    Answer,
+    Request,
+    json_response,
+    json_text,
+)
+from det_controlplane.api.listing import order_of, page_of, states_of
+from det_controlplane.api.router import Handler, delete, get, patch, post, put
+from det_controlplane.core.lifecycle.experiment import Command
+from det_controlplane.db import listings
+from det_controlplane.services import contexts, creation, editing, experiments, reading
+from det_controlplane.services.context import Context
+from det_controlplane.services.contexts import File
+from det_controlplane.services.creation import Submission
+from det_controlplane.services.editing import Changes
+
+_POLICY = {
+    "saveExperimentBest": "save_experiment_best",
+    "saveTrialBest": "save_trial_best",
+    "saveTrialLatest": "save_trial_latest",
+}
+_ID_FILTERS = {"lt": "id_lt", "lte": "id_lte", "gt": "id_gt", "gte": "id_gte"}
+
+
+def create(ctx: Context, request: Request) -> Answer:
+    return _created(ctx, creation.create(ctx, user_of(request), _submission(request)))
+
+
+def put_external(ctx: Context, request: Request) -> Answer:
+    """Unmanaged: the same external id always is the same experiment."""
+    submission = _submission(request, request.param("externalExperimentId"))
+    return _created(ctx, creation.put(ctx, user_of(request), submission))
+
+
+def _created(ctx: Context, created: creation.Created) -> Answer:
+    if created.experiment_id is None:
+        shown = reading.blank_experiment(created.config)
+    else:
+        shown = reading.experiment(ctx, created.experiment_id)
+    warnings = ["LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"] if created.exceeds_slots else []
+    return json_response(
+        {
+            "experiment": shown,
+            "config": created.config,
+            "warnings": warnings,
+            "configWarnings": list(created.warnings),
+        }
+    )
+
+
+def _submission(request: Request, external_id: str | None = None) -> Submission:
+    body = Body(request.json())
+    context_id = body.optional_text("contextId")
+    return Submission(
+        config=body.required_text("config"),
+        files=files_of(body, "modelDefinition"),
+        context_id=_uuid(context_id) if context_id else None,
+        activate=body.flag("activate"),
+        template=body.text("template"),
+        project_id=body.integer("projectId"),
+        parent_id=body.optional_integer("parentId") or None,
+        unmanaged=body.flag("unmanaged") or external_id is not None,
+        validate_only=body.flag("validateOnly"),
+        external_id=external_id,
+        idempotency_key=request.headers.get("idempotency-key"),
+    )
+
+
+def files_of(body: Body, name: str) -> list[File]:
+    return [
+        File(
+            path=f.required_text("path"),
+            type=f.integer("type", 48),
+            content=f.text("content"),
+            mtime=f.integer("mtime"),
+            mode=f.integer("mode", 0o644),
+        )
+        for f in body.bodies(name)
+    ]
+
+
+def _uuid(value: str) -> UUID:
+    try:
+        return UUID(value)
+    except ValueError as e:
+        raise BadRequest(f"contextId must be a UUID, not {value!r}") from e
+
+
+def begin_upload(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    size, digest = body.integer("size"), body.text("sha256")
+    upload = contexts.begin_upload(ctx, user_of(request).id, size, digest)
+    return json_response(
+        {"contextId": str(upload.context_id), "uploadUrl": upload.url, "headers": {}}
+    )
+
+
+def list_experiments(ctx: Context, request: Request) -> Answer:
+    order = order_of(request, listings.EXPERIMENT_ORDER, "SORT_BY_ID")
+    return json_text(reading.experiments(ctx, page_of(request), order, _filters(request)))
+
+
+def _filters(request: Request) -> dict[str, Any]:
+    archived = request.flag("archived")
+    project_id = request.integer("projectId", "project_id")
+    given: dict[str, Any] = {
+        "description": request.text("description"),
+        "name": request.text("name"),
+        "labels": request.texts("labels"),
+        "states": states_of(request),
+        "users": request.texts("users"),
+        "user_ids": request.integers("userIds", "user_ids"),
+        "project_id": project_id,
+        "id_in": request.integers("experimentIdFilter.incl"),
+        "id_not_in": request.integers("experimentIdFilter.notIn"),
+    }
+    for key, name in _ID_FILTERS.items():
+        given[name] = request.integer(f"experimentIdFilter.{key}")
+    filters = {name: value for name, value in given.items() if value}
+    if archived is not None:
+        filters["archived"] = archived
+        if not archived and not project_id:
+            filters["visible"] = True
+    return filters
+
+
+def get_experiment(ctx: Context, request: Request) -> Answer:
+    found = reading.experiment(ctx, request.id("experimentId"))
+    return json_response(
+        {
+            "experiment": found,
+            "config": found["config"],
+            "jobSummary": reading.job_summary(ctx, found),
+        }
+    )
+
+
+def list_trials(ctx: Context, request: Request) -> Answer:
+    order = order_of(request, listings.TRIAL_ORDER, "SORT_BY_ID")
+    page, states = page_of(request), states_of(request)
+    return json_text(reading.trials(ctx, page, order, request.id("experimentId"), states))
+
+
+def list_checkpoints(ctx: Context, request: Request) -> Answer:
+    order = order_of(request, listings.CHECKPOINT_ORDER, "SORT_BY_UUID")
+    found = reading.checkpoints(
+        ctx, page_of(request), order, "experiment_id", request.id("id"), states_of(request)
+    )
+    return json_text(found)
+
+
+def model_definition(ctx: Context, request: Request) -> Answer:
+    content = contexts.of_experiment(ctx, request.id("experimentId"))
+    return json_response({"b64Tgz": reading.base64_text(content)})
+
+
+def _command(command: Command) -> Handler:
+    def handler(ctx: Context, request: Request) -> Answer:
+        experiments.command(ctx, request.id("id"), command)
+        return EMPTY
+
+    return handler
+
+
+def archive(ctx: Context, request: Request) -> Answer:
+    editing.set_archived(ctx, request.id("id"), True)
+    return EMPTY
+
+
+def unarchive(ctx: Context, request: Request) -> Answer:
+    editing.set_archived(ctx, request.id("id"), False)
+    return EMPTY
+
+
+def edit(ctx: Context, request: Request) -> Answer:
+    experiment_id = request.id("experimentId")
+    editing.patch(ctx, experiment_id, _changes(Body(request.json())))
+    return json_response({"experiment": reading.experiment(ctx, experiment_id)})
+
+
+def _changes(body: Body) -> Changes:
+    texts = {n: body.text(n) for n in ("name", "description", "notes") if body.raw(n) is not None}
+    asked, storage = body.body("resources"), body.body("checkpointStorage")
+    resources: dict[str, Any] = {
+        column: asked.integer(name)
+        for name, column in (("priority", "priority"), ("maxSlots", "max_slots"))
+        if asked.raw(name) is not None
+    }
+    if asked.raw("weight") is not None:
+        resources["weight"] = asked.number("weight")
+    policy = {c: storage.integer(n) for n, c in _POLICY.items() if storage.raw(n) is not None}
+    labels = [str(x) for x in body.items("labels")] if body.has("labels") else None
+    return Changes(texts, labels, resources, policy)
+
+
+def remove(ctx: Context, request: Request) -> Answer:
+    editing.delete(ctx, user_of(request), request.id("experimentId"))
+    return EMPTY
+
+
+def add_label(ctx: Context, request: Request) -> Answer:
+    labels = editing.add_label(ctx, request.id("experimentId"), request.param("label"))
+    return json_response({"labels": labels})
+
+
+def remove_label(ctx: Context, request: Request) -> Answer:
+    labels = editing.remove_label(ctx, request.id("experimentId"), request.param("label"))
+    return json_response({"labels": labels})
+
+
+def best_validation(ctx: Context, request: Request) -> Answer:
+    metric = reading.best_searcher_metric(ctx, request.id("experimentId"))
+    return json_response({"metric": metric})
+
+
+_E = "/api/v1/experiments"
+ROUTES = (
+    post("/api/v1/contexts", begin_upload, summary="Announce a large model definition"),
+    post(_E, create, summary="Create an experiment"),
+    get(_E, list_experiments, summary="List experiments"),
+    put(f"{_E}/by-external-id/{{externalExperimentId}}", put_external),
+    get(f"{_E}/{{experimentId}}", get_experiment, summary="One experiment"),
+    patch(f"{_E}/{{experimentId}}", edit, summary="Edit name, notes, labels, resources, GC policy"),
+    delete(f"{_E}/{{experimentId}}", remove, summary="Delete an ended experiment"),
+    get(f"{_E}/{{experimentId}}/trials", list_trials, summary="Trials of an experiment"),
+    get(f"{_E}/{{id}}/checkpoints", list_checkpoints, summary="Checkpoints of an experiment"),
+    get(f"{_E}/{{experimentId}}/model_def", model_definition),
+    get(
+        f"{_E}/{{experimentId}}/searcher/best_searcher_validation_metric",
+        best_validation,
+    ),
+    post(f"{_E}/{{id}}/activate", _command(Command.ACTIVATE), summary="Run, or run again"),
+    post(f"{_E}/{{id}}/pause", _command(Command.PAUSE), summary="Checkpoint and stop for now"),
+    post(f"{_E}/{{id}}/cancel", _command(Command.CANCEL), summary="Checkpoint and end"),
+    post(f"{_E}/{{id}}/kill", _command(Command.KILL), summary="End at once"),
+    post(f"{_E}/{{id}}/archive", archive),
+    post(f"{_E}/{{id}}/unarchive", unarchive),
+    put(f"{_E}/{{experimentId}}/labels/{{label}}", add_label),
+    delete(f"{_E}/{{experimentId}}/labels/{{label}}", remove_label),
+)

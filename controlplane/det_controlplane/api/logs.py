@@ -1,0 +1,159 @@
+"""Task and trial logs: NDJSON streams, and the routes that containers and agents ship to."""
+
+import json
+from typing import Any
+from uuid import UUID
+
+from det_controlplane.api.auth import user_of
+from det_controlplane.api.body import Body, parse_time
+from det_controlplane.api.errors import BadRequest, PermissionDenied
+from det_controlplane.api.http import EMPTY, Answer, Batch, Request, Stream, line
+from det_controlplane.api.listing import direction_of
+from det_controlplane.api.router import Access, get, post
+from det_controlplane.services import tasklogs
+from det_controlplane.services.context import Context
+from det_controlplane.services.principal import AgentPrincipal
+from det_controlplane.services.tasklogs import Filters, Line
+
+
+def trial_logs(ctx: Context, request: Request) -> Answer:
+    trial_id = request.id("trialId")
+    return _stream(ctx, request, tasklogs.tasks_of_trial(ctx, trial_id), {"trialId": trial_id})
+
+
+def task_logs(ctx: Context, request: Request) -> Answer:
+    task_id = request.param("taskId")
+    tasklogs.ended_at(ctx, task_id)
+    return _stream(ctx, request, [task_id], {})
+
+
+def _stream(ctx: Context, request: Request, tasks: list[str], extra: dict[str, Any]) -> Stream:
+    """Tasks one after another; only the last one is followed. The cursor is (task index, last id, lines left)."""
+    filters, limit = _filters(request), request.integer("limit")
+    descending = direction_of(request) == "DESC"
+    follow = bool(request.flag("follow"))
+    if follow and descending:
+        raise BadRequest("follow cannot be combined with ORDER_BY_DESC")
+    order = list(reversed(tasks)) if descending else tasks
+
+    def fetch(cursor: tuple[int, int, int]) -> Batch:
+        index, after_id, left = cursor
+        task_id = order[index]
+        # Before the page: what was written before the end is in the page then.
+        over = (
+            not (follow and index == len(order) - 1) or tasklogs.ended_at(ctx, task_id) is not None
+        )
+        size = min(tasklogs.BATCH, left) if limit else tasklogs.BATCH
+        found = tasklogs.page(
+            ctx, task_id, filters, after_id=after_id, descending=descending, limit=size
+        )
+        left -= len(found)
+        exhausted = len(found) < size or (limit > 0 and left <= 0)
+        last = found[-1].id if found else after_id
+        if exhausted and over:
+            index, last = index + 1, 0
+        done = index >= len(order) or (limit > 0 and left <= 0 and not follow)
+        return Batch(
+            [_line(x, extra) for x in found], (min(index, len(order) - 1), last, left), done
+        )
+
+    return Stream(fetch, (0, 0, limit), topic=f"logs:{order[-1]}")
+
+
+def _line(found: Line, extra: dict[str, Any]) -> bytes:
+    return line({**found.values, **extra})
+
+
+def _filters(request: Request) -> Filters:
+    before = request.text("timestampBefore", "timestamp_before")
+    after = request.text("timestampAfter", "timestamp_after")
+    return Filters(
+        allocation_ids=request.texts("allocationIds", "allocation_ids"),
+        agent_ids=request.texts("agentIds", "agent_ids"),
+        container_ids=request.texts("containerIds", "container_ids"),
+        rank_ids=request.integers("rankIds", "rank_ids"),
+        levels=request.texts("levels"),
+        stdtypes=request.texts("stdtypes"),
+        sources=request.texts("sources"),
+        before=parse_time(before, "timestampBefore") if before else None,
+        after=parse_time(after, "timestampAfter") if after else None,
+        search=request.text("searchText", "search_text"),
+        regex=bool(request.flag("enableRegex", "enable_regex")),
+    )
+
+
+def fields(ctx: Context, request: Request) -> Answer:
+    if "trialId" in request.params:
+        task_id = tasklogs.tasks_of_trial(ctx, request.id("trialId"))[-1]
+    else:
+        task_id = request.param("taskId")
+    found = line(tasklogs.fields(ctx, task_id))
+    return Stream(lambda cursor: Batch([found], cursor, True))
+
+
+def post_logs(ctx: Context, request: Request) -> Answer:
+    _store(ctx, request, Body(request.json()).bodies("logs"))
+    return EMPTY
+
+
+def post_bare_logs(ctx: Context, request: Request) -> Answer:
+    """`/task-logs` takes a bare list."""
+    try:
+        items = json.loads(request.body or b"[]")
+    except ValueError as e:
+        raise BadRequest(f"the body is not valid JSON: {e}") from e
+    if not isinstance(items, list):
+        raise BadRequest("the body must be a list of log lines")
+    _store(ctx, request, Body({"logs": items}).bodies("logs"))
+    return EMPTY
+
+
+def _store(ctx: Context, request: Request, logs: list[Body]) -> None:
+    user = user_of(request)
+    lines = [row(entry) for entry in logs]
+    if user.allocation_id is not None:
+        own = user.allocation_id.rpartition(".")[0]
+        foreign = next((x["task_id"] for x in lines if x["task_id"] != own), None)
+        if foreign is not None:
+            raise PermissionDenied(f"a token of task {own} cannot write logs of task {foreign}")
+    tasklogs.store(ctx, lines, batch_id=None, agent_id=None)
+
+
+def row(entry: Body) -> dict[str, Any]:
+    timestamp = entry.time("timestamp")
+    return {
+        "task_id": entry.text("taskId"),
+        "allocation_id": entry.optional_text("allocationId"),
+        "agent_id": entry.optional_text("agentId"),
+        "container_id": entry.optional_text("containerId"),
+        "rank_id": entry.optional_integer("rankId"),
+        "timestamp": None if timestamp is None else timestamp.isoformat(),
+        "level": entry.optional_text("level"),
+        "source": entry.optional_text("source"),
+        "stdtype": entry.optional_text("stdtype"),
+        "log": entry.text("log"),
+    }
+
+
+def ship(ctx: Context, request: Request) -> Answer:
+    """Agents ship batches for all their containers."""
+    assert isinstance(request.principal, AgentPrincipal)
+    body = Body(request.json())
+    try:
+        batch_id = UUID(body.required_text("batchId"))
+    except ValueError as e:
+        raise BadRequest("batch_id must be a UUID") from e
+    lines = [row(entry) for entry in body.bodies("logs")]
+    tasklogs.store(ctx, lines, batch_id=batch_id, agent_id=request.principal.id)
+    return EMPTY
+
+
+ROUTES = (
+    get("/api/v1/trials/{trialId}/logs", trial_logs, summary="Logs of a trial (stream)"),
+    get("/api/v1/trials/{trialId}/logs/fields", fields),
+    get("/api/v1/tasks/{taskId}/logs", task_logs, summary="Logs of a task (stream)"),
+    get("/api/v1/tasks/{taskId}/logs/fields", fields),
+    post("/api/v1/task/logs", post_logs),
+    post("/task-logs", post_bare_logs),
+    post("/agents/v1/logs", ship, access=Access.AGENT),
+)

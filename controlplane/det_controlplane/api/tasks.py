@@ -1,0 +1,94 @@
+"""Tasks: lists, their context, and checkpoints that containers report."""
+
+from det_controlplane.api.body import Body
+from det_controlplane.api.http import EMPTY, Answer, Request, Response, json_response
+from det_controlplane.api.router import delete, get, patch, post
+from det_controlplane.services import checkpoints, collection, contexts, reading, reading_tasks
+from det_controlplane.services.checkpoints import CheckpointReport, parse_uuid
+from det_controlplane.services.context import Context
+
+
+def list_tasks(ctx: Context, request: Request) -> Answer:
+    found = reading_tasks.live_allocations(ctx)
+    return Response(b'{"allocationIdToSummary":' + found.encode() + b"}")
+
+
+def legacy_tasks(ctx: Context, request: Request) -> Answer:
+    return Response(reading_tasks.live_allocations(ctx).encode())
+
+
+def get_task(ctx: Context, request: Request) -> Answer:
+    return json_response({"task": reading_tasks.task(ctx, request.param("taskId"))})
+
+
+def context_directory(ctx: Context, request: Request) -> Answer:
+    content = contexts.of_task(ctx, request.param("taskId"))
+    return json_response({"b64Tgz": reading.base64_text(content)})
+
+
+def report_checkpoint(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    checkpoints.report(
+        ctx,
+        CheckpointReport(
+            uuid=body.required_text("uuid"),
+            task_id=body.required_text("taskId"),
+            allocation_id=body.optional_text("allocationId"),
+            resources={k: str(v) for k, v in body.object("resources").items()},
+            metadata=body.object("metadata"),
+            state=(body.text("state") or "STATE_COMPLETED").removeprefix("STATE_"),
+            storage_id=body.optional_integer("storageId"),
+            reported_at=body.time("reportTime"),
+        ),
+    )
+    return EMPTY
+
+
+def patch_checkpoints(ctx: Context, request: Request) -> Answer:
+    changes = []
+    for item in Body(request.json()).bodies("checkpoints"):
+        left = item.body("resources")
+        given = item.raw("resources") is not None
+        resources = {k: str(v) for k, v in left.object("resources").items()}
+        changes.append((item.required_text("uuid"), resources if given else None))
+    checkpoints.patch(ctx, changes)
+    return EMPTY
+
+
+def get_checkpoint(ctx: Context, request: Request) -> Answer:
+    found = reading.checkpoint(ctx, request.param("checkpointUuid"))
+    return Response(b'{"checkpoint":' + found.encode() + b"}")
+
+
+def set_metadata(ctx: Context, request: Request) -> Answer:
+    uuid = request.param("checkpointUuid")
+    checkpoints.set_metadata(ctx, uuid, Body(request.json()).body("checkpoint").object("metadata"))
+    return get_checkpoint(ctx, request)
+
+
+def delete_checkpoints(ctx: Context, request: Request) -> Answer:
+    uuids = [parse_uuid(str(u)) for u in Body(request.json()).items("checkpointUuids")]
+    collection.delete(ctx, uuids)
+    return EMPTY
+
+
+def remove_files(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    uuids = [parse_uuid(str(u)) for u in body.items("checkpointUuids")]
+    collection.delete(ctx, uuids, [str(g) for g in body.items("checkpointGlobs")])
+    return EMPTY
+
+
+_C = "/api/v1/checkpoints"
+ROUTES = (
+    get("/api/v1/tasks", list_tasks, summary="Live allocations"),
+    get("/tasks", legacy_tasks),
+    get("/api/v1/tasks/{taskId}", get_task, summary="One task with its allocations"),
+    get("/api/v1/tasks/{taskId}/context_directory", context_directory),
+    post(_C, report_checkpoint),
+    patch(_C, patch_checkpoints),
+    delete(_C, delete_checkpoints, summary="Delete checkpoints"),
+    post(f"{_C}/rm", remove_files, summary="Delete files of checkpoints"),
+    get(f"{_C}/{{checkpointUuid}}", get_checkpoint, summary="One checkpoint"),
+    post(f"{_C}/{{checkpointUuid}}/metadata", set_metadata),
+)

@@ -1,0 +1,211 @@
+"""Trials: what people look at, and what the harness reports."""
+
+from det_controlplane.api.auth import user_of
+from det_controlplane.api.body import Body
+from det_controlplane.api.errors import BadRequest
+from det_controlplane.api.http import EMPTY, Answer, Request, Response, json_response, json_text
+from det_controlplane.api.listing import order_of, page_of, states_of
+from det_controlplane.api.router import get, patch, post, put
+from det_controlplane.core.metrics import storable
+from det_controlplane.core.search import ExitReason
+from det_controlplane.db import listings
+from det_controlplane.services import (
+    checkpoints,
+    experiments,
+    metrics,
+    reading,
+    runs,
+    unmanaged,
+    workloads,
+)
+from det_controlplane.services.context import Context
+from det_controlplane.services.metrics import MetricsReport
+
+
+def get_trial(ctx: Context, request: Request) -> Answer:
+    trial = reading.trial(ctx, request.id("trialId"))
+    return Response(b'{"trial":' + trial.encode() + b"}")
+
+
+def list_checkpoints(ctx: Context, request: Request) -> Answer:
+    order = order_of(request, listings.CHECKPOINT_ORDER, "SORT_BY_UUID")
+    found = reading.checkpoints(
+        ctx, page_of(request), order, "trial_id", request.id("trialId"), states_of(request)
+    )
+    return json_text(found)
+
+
+def list_workloads(ctx: Context, request: Request) -> Answer:
+    options = workloads.Options(
+        descending=request.text("orderBy") == "ORDER_BY_DESC",
+        batch_metrics=bool(request.flag("includeBatchMetrics", "include_batch_metrics")),
+        skip_deleted=bool(request.flag("removeDeletedCheckpoints")),
+        filter=request.text("filter"),
+        group=request.text("group"),
+    )
+    return json_text(workloads.of_trial(ctx, request.id("trialId"), page_of(request), options))
+
+
+def kill(ctx: Context, request: Request) -> Answer:
+    experiments.kill_trial(ctx, request.id("trialId"))
+    return EMPTY
+
+
+def report_metrics(ctx: Context, request: Request) -> Answer:
+    trial_id, body = request.id("trialId"), Body(request.json())
+    trial_metrics = body.body("metrics")
+    values = trial_metrics.body("metrics")
+    _report(ctx, trial_id, body.text("group"), trial_metrics, values)
+    return EMPTY
+
+
+def _report(ctx: Context, trial_id: int, group: str, body: Body, values: Body) -> None:
+    batch = values.raw("batchMetrics")
+    metrics.report(
+        ctx,
+        MetricsReport(
+            trial_id=trial_id,
+            run_id=body.integer("trialRunId"),
+            group=group,
+            total_batches=body.optional_integer("stepsCompleted"),
+            metrics=storable(values.object("avgMetrics")),
+            batch_metrics=storable(batch) if batch else None,
+            reported_at=body.time("reportTime"),
+        ),
+    )
+
+
+def report_training(ctx: Context, request: Request) -> Answer:
+    """The route of older harnesses."""
+    body = Body(request.json())
+    _report(ctx, request.id("trialId"), "training", body, body.body("metrics"))
+    return EMPTY
+
+
+def report_validation(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    _report(ctx, request.id("trialId"), "validation", body, body.body("metrics"))
+    return EMPTY
+
+
+def report_progress(ctx: Context, request: Request) -> Answer:
+    progress = Body(request.json()).number("progress")
+    runs.report_progress(ctx, request.id("trialId"), progress or 0.0)
+    return EMPTY
+
+
+def early_exit(ctx: Context, request: Request) -> Answer:
+    reason = Body(request.json()).required_text("reason").removeprefix("EXITED_REASON_")
+    if reason not in ExitReason.__members__:
+        raise BadRequest(
+            f"reason must be EXITED_REASON_INVALID_HP or ..._INIT_INVALID_HP, not {reason!r}"
+        )
+    experiments.report_early_exit(ctx, request.id("trialId"), ExitReason[reason])
+    return EMPTY
+
+
+def runner_metadata(ctx: Context, request: Request) -> Answer:
+    runs.set_runner_state(ctx, request.id("trialId"), Body(request.json()).text("state"))
+    return EMPTY
+
+
+def patch_trial(ctx: Context, request: Request) -> Answer:
+    trial_id = request.id("trialId")
+    state = Body(request.json()).optional_text("state")
+    unmanaged.heartbeat(ctx, trial_id, state.removeprefix("STATE_") if state else None)
+    return get_trial(ctx, request)
+
+
+def create_trial(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    trial_id = unmanaged.create_trial(
+        ctx, body.integer("experimentId"), storable(body.object("hparams")), None
+    )
+    return Response(b'{"trial":' + reading.trial(ctx, trial_id).encode() + b"}")
+
+
+def put_trial(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    inner = body.body("createTrialRequest")
+    trial_id = unmanaged.create_trial(
+        ctx,
+        inner.integer("experimentId"),
+        storable(inner.object("hparams")),
+        body.required_text("externalTrialId"),
+    )
+    return Response(b'{"trial":' + reading.trial(ctx, trial_id).encode() + b"}")
+
+
+def start_trial(ctx: Context, request: Request) -> Answer:
+    resume = Body(request.json()).flag("resume")
+    return json_response(unmanaged.start_trial(ctx, request.id("trialId"), resume))
+
+
+def start_run(ctx: Context, request: Request) -> Answer:
+    storage = Body(request.json()).object("checkpointStorage")
+    return json_response({"storageId": checkpoints.remember_storage(ctx, storage)})
+
+
+def get_run_metadata(ctx: Context, request: Request) -> Answer:
+    return json_response({"metadata": runs.metadata(ctx, request.id("runId"))})
+
+
+def set_run_metadata(ctx: Context, request: Request) -> Answer:
+    values = Body(request.json()).object("metadata")
+    return json_response({"metadata": runs.set_metadata(ctx, request.id("runId"), values)})
+
+
+def report_source(ctx: Context, request: Request) -> Answer:
+    source = Body(request.json()).body("trialSourceInfo")
+    runs.report_source(
+        ctx,
+        source.integer("trialId"),
+        source.required_text("checkpointUuid"),
+        source.optional_integer("modelId"),
+        source.optional_integer("modelVersion"),
+        source.text("trialSourceInfoType"),
+    )
+    user_of(request)
+    return json_response(
+        {"trialId": source.integer("trialId"), "checkpointUuid": source.text("checkpointUuid")}
+    )
+
+
+def searcher_operation(ctx: Context, request: Request) -> Answer:
+    return json_response(runs.searcher_operation(ctx, request.id("trialId")))
+
+
+def completed_operation(ctx: Context, request: Request) -> Answer:
+    done = Body(request.json()).body("completedOperation")
+    length = done.body("op").number("length")
+    runs.complete_operation(ctx, request.id("trialId"), length or 0.0, done.raw("searcherMetric"))
+    return EMPTY
+
+
+_T = "/api/v1/trials"
+ROUTES = (
+    post(_T, create_trial),
+    put(_T, put_trial),
+    patch(f"{_T}/{{trialId}}", patch_trial),
+    get(f"{_T}/{{trialId}}", get_trial, summary="One trial"),
+    get(f"{_T}/{{trialId}}/checkpoints", list_checkpoints),
+    get(
+        f"{_T}/{{trialId}}/workloads",
+        list_workloads,
+        summary="What the trial has done, step by step",
+    ),
+    post(f"{_T}/{{trialId}}/kill", kill, summary="End a trial at once"),
+    post(f"{_T}/{{trialId}}/metrics", report_metrics),
+    post(f"{_T}/{{trialId}}/training_metrics", report_training),
+    post(f"{_T}/{{trialId}}/validation_metrics", report_validation),
+    post(f"{_T}/{{trialId}}/progress", report_progress),
+    post(f"{_T}/{{trialId}}/early_exit", early_exit),
+    post(f"{_T}/{{trialId}}/runner/metadata", runner_metadata),
+    post(f"{_T}/{{trialId}}/start", start_trial),
+    get(f"{_T}/{{trialId}}/searcher/operation", searcher_operation),
+    post(f"{_T}/{{trialId}}/searcher/completed_operation", completed_operation),
+    post("/api/v1/runs/start", start_run),
+    get("/api/v1/runs/{runId}/metadata", get_run_metadata),
+    post("/api/v1/runs/{runId}/metadata", set_run_metadata),
+    post("/api/v1/trial-source-info", report_source),
+)

@@ -1,0 +1,54 @@
+"""Which checkpoints an ended experiment keeps (facts §7.9)."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    save_experiment_best: int = 0
+    save_trial_best: int = 1
+    save_trial_latest: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """`metric` is the searcher metric of a validation at exactly this step; None: there was none."""
+
+    uuid: str
+    trial_id: int
+    steps_completed: int
+    metric: float | None
+    registered: bool = False  # a model version, or what another trial starts from
+
+
+def to_delete(
+    checkpoints: Sequence[Checkpoint], policy: Policy, *, smaller_is_better: bool
+) -> list[str]:
+    """Everything that no clause keeps, in the order given."""
+    kept = {c.uuid for c in checkpoints if c.registered}
+    ranked = _best_first(checkpoints, smaller_is_better)
+    kept |= {c.uuid for c in ranked[: policy.save_experiment_best]}
+    for of_trial in _by_trial(ranked).values():
+        kept |= {c.uuid for c in of_trial[: policy.save_trial_best]}
+    newest = sorted(checkpoints, key=lambda c: -c.steps_completed)
+    for of_trial in _by_trial(newest).values():
+        kept |= {c.uuid for c in of_trial[: policy.save_trial_latest]}
+    return [c.uuid for c in checkpoints if c.uuid not in kept]
+
+
+def _best_first(checkpoints: Iterable[Checkpoint], smaller_is_better: bool) -> list[Checkpoint]:
+    sign = 1.0 if smaller_is_better else -1.0
+    validated = [
+        (sign * c.metric, c.steps_completed, c) for c in checkpoints if c.metric is not None
+    ]
+    comparable = [entry for entry in validated if entry[0] == entry[0]]  # NaN is never best
+    return [c for _, _, c in sorted(comparable, key=lambda entry: entry[:2])]
+
+
+def _by_trial(checkpoints: Iterable[Checkpoint]) -> dict[int, list[Checkpoint]]:
+    groups: dict[int, list[Checkpoint]] = defaultdict(list)
+    for checkpoint in checkpoints:
+        groups[checkpoint.trial_id].append(checkpoint)
+    return groups

@@ -1,0 +1,105 @@
+"""Metrics as numbers: what a report may contain, how reports of one step merge, what a summary keeps (facts §7.10)."""
+
+import math
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+Metrics = Mapping[str, Any]
+_NOT_FINITE = {"NaN": math.nan, "Nan": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+class Conflict(Exception):
+    """Two reports of one step disagree."""
+
+
+def storable(value: Any) -> Any:
+    """JSON has no NaN and no infinity: they are kept as the strings that clients send."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    if value == "Nan":
+        return "NaN"
+    if isinstance(value, Mapping):
+        return {k: storable(v) for k, v in value.items()}
+    return [storable(v) for v in value] if isinstance(value, list) else value
+
+
+def number(value: Any) -> float | None:
+    """The metric as a number, non-finite ones included; None when it is none."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, (int, float)):
+        return float(value)
+    return _NOT_FINITE.get(value) if isinstance(value, str) else None
+
+
+def merged(present: Metrics, added: Metrics, what: str) -> dict[str, Any]:
+    """Both reports of a step; a metric that both have must be the same in both."""
+    for name in present.keys() & added.keys():
+        if present[name] != added[name]:
+            raise Conflict(
+                f"{what}: metric {name!r} was already reported as {present[name]!r}, not {added[name]!r};"
+                " report each metric once a step"
+            )
+    return {**present, **added}
+
+
+def is_better(metric: float, best: float | None, smaller_is_better: bool) -> bool:
+    if math.isnan(metric):
+        return False
+    if best is None or math.isnan(best):
+        return True
+    return metric < best if smaller_is_better else metric > best
+
+
+def summarise(summary: Metrics, reports: Iterable[Metrics]) -> dict[str, Any]:
+    """Fold reports, oldest first, into a group's summary."""
+    result = {name: dict(entry) for name, entry in summary.items()}
+    for report in reports:
+        for name, value in report.items():
+            result[name] = _folded(result.get(name), value)
+    return result
+
+
+def _folded(entry: dict[str, Any] | None, value: Any) -> dict[str, Any]:
+    kind = _kind(value)
+    if entry is None:
+        entry = {"type": kind, "count": 0}
+    if entry["type"] != kind:
+        return {"type": "string", "count": entry["count"] + 1, "last": value}
+    entry["count"] += 1
+    entry["last"] = value
+    if kind == "number":
+        _fold_number(entry, number(value) or 0.0)
+    return entry
+
+
+def _fold_number(entry: dict[str, Any], value: float) -> None:
+    total = value + (number(entry.get("sum", 0.0)) or 0.0)
+    low, high = number(entry.get("min", value)), number(entry.get("max", value))
+    entry["sum"] = storable(total)
+    entry["min"] = storable(min(value, value if low is None else low))
+    entry["max"] = storable(max(value, value if high is None else high))
+    entry["mean"] = storable(total / entry["count"])
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "bool"
+    if number(value) is not None:
+        return "number"
+    if isinstance(value, str):
+        return "date" if _is_date(value) else "string"
+    return "array" if isinstance(value, list) else "object"
+
+
+def _is_date(value: str) -> bool:
+    if len(value) < 10 or value[4:5] != "-":
+        return False
+    try:
+        datetime.fromisoformat(value.replace("Z", "+00:00"))
+    except ValueError:
+        return False
+    return True

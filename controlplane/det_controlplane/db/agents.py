@@ -1,0 +1,131 @@
+"""Rows of agents and what they should run."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+
+from det_controlplane.db.engine import Tx, as_json
+
+_HOLDER = text(
+    "SELECT agent_key_hash, lease_until, state::text AS state FROM agents WHERE id = :id FOR UPDATE"
+)
+_UPSERT = text("""
+    INSERT INTO agents (id, pool, state, agent_key_hash, incarnation, token_hash, version, hostname, runtime, addresses,
+        joined_at, last_seen_at, lease_until, lost_after)
+    VALUES (:id, :pool, 'JOINED', :key_hash, :incarnation, :token_hash, :version, :hostname, :runtime,
+        cast(:addresses AS text[]), :now, :now, :lease_until, :lost_after)
+    ON CONFLICT (id) DO UPDATE SET pool = excluded.pool, state = 'JOINED', agent_key_hash = excluded.agent_key_hash,
+        incarnation = excluded.incarnation, token_hash = excluded.token_hash, version = excluded.version,
+        hostname = excluded.hostname, runtime = excluded.runtime, addresses = excluded.addresses,
+        joined_at = excluded.joined_at, last_seen_at = excluded.last_seen_at, lease_until = excluded.lease_until,
+        lost_after = excluded.lost_after
+""")
+_DROP_SLOTS = text("""
+    DELETE FROM slots WHERE agent_id = :id AND container_id IS NULL AND NOT slot_id = ANY(cast(:kept AS integer[]))
+""")
+_UPSERT_SLOTS = text("""
+    INSERT INTO slots (agent_id, slot_id, device_type, device_uuid, device_brand)
+    SELECT :id, x.id, x.type, coalesce(x.uuid, ''), coalesce(x.brand, '')
+    FROM jsonb_to_recordset(cast(:slots AS jsonb)) AS x (id integer, type text, uuid text, brand text)
+    ON CONFLICT (agent_id, slot_id) DO UPDATE SET device_type = excluded.device_type,
+        device_uuid = excluded.device_uuid, device_brand = excluded.device_brand
+""")
+_TOUCH = text("""
+    UPDATE agents SET last_seen_at = :now, lease_until = :lease_until, lost_after = :lost_after, state = 'JOINED'
+    WHERE id = :id AND incarnation = cast(:incarnation AS uuid) AND state <> 'LOST'
+    RETURNING draining
+""")
+_DUTIES = text("""
+    SELECT c.id::text AS id, c.allocation_id, c.epoch, c.state::text AS state, a.killed,
+           (a.preempt_at IS NOT NULL) AS preempt
+    FROM containers c JOIN allocations a ON a.id = c.allocation_id
+    WHERE c.agent_id = :id AND c.state <> 'TERMINATED' ORDER BY c.assigned_at, c.id
+""")
+_OVERDUE = text("""
+    UPDATE agents SET state = CASE WHEN lost_after <= :now THEN 'LOST'::agent_state ELSE 'SUSPECT' END
+    WHERE (state = 'JOINED' AND lease_until <= :now) OR (state = 'SUSPECT' AND lost_after <= :now)
+    RETURNING id, pool, state::text AS state
+""")
+_LIVE_CONTAINERS = text("SELECT id FROM containers WHERE agent_id = :id AND state <> 'TERMINATED'")
+_NEXT_DUE = text("""
+    SELECT min(CASE WHEN state = 'JOINED' THEN lease_until ELSE lost_after END) FROM agents WHERE state <> 'LOST'
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Duty:
+    """A container the agent should have."""
+
+    id: str
+    allocation_id: str
+    epoch: int
+    state: str
+    killed: bool
+    preempt: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    agent_key_hash: bytes
+    lease_until: datetime
+    state: str
+
+
+def holder(tx: Tx, agent_id: str) -> Holder | None:
+    row = tx.row(_HOLDER, {"id": agent_id})
+    return None if row is None else Holder(**row._mapping)
+
+
+def upsert(tx: Tx, agent: dict[str, Any], slots: list[dict[str, Any]]) -> None:
+    tx.run(_UPSERT, agent)
+    tx.run(_DROP_SLOTS, {"id": agent["id"], "kept": [s["id"] for s in slots]})
+    tx.run(_UPSERT_SLOTS, {"id": agent["id"], "slots": as_json(slots)})
+
+
+def touch(
+    tx: Tx,
+    agent_id: str,
+    incarnation: str,
+    *,
+    now: datetime,
+    lease_until: datetime,
+    lost_after: datetime,
+) -> bool | None:
+    """Extend the lease; whether the agent drains, or None when this incarnation was replaced."""
+    params = {
+        "id": agent_id,
+        "incarnation": incarnation,
+        "now": now,
+        "lease_until": lease_until,
+        "lost_after": lost_after,
+    }
+    draining: bool | None = tx.value(_TOUCH, params)
+    return draining
+
+
+def duties(tx: Tx, agent_id: str) -> list[Duty]:
+    return [Duty(**r._mapping) for r in tx.rows(_DUTIES, {"id": agent_id})]
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    id: str
+    pool: str
+    state: str
+
+
+def expire_leases(tx: Tx, now: datetime) -> list[Overdue]:
+    """Agents whose lease ended become suspect, those silent for too long lost; returns who changed."""
+    return [Overdue(**r._mapping) for r in tx.rows(_OVERDUE, {"now": now})]
+
+
+def live_containers(tx: Tx, agent_id: str) -> list[UUID]:
+    return [r[0] for r in tx.rows(_LIVE_CONTAINERS, {"id": agent_id})]
+
+
+def next_due(tx: Tx) -> datetime | None:
+    due: datetime | None = tx.value(_NEXT_DUE)
+    return due

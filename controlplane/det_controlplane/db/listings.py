@@ -1,0 +1,99 @@
+"""The listings of experiments, trials and checkpoints, and single ones, as JSON text."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import text
+
+from det_controlplane.db import pages, views
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.pages import Listing, Page
+
+EXPERIMENT_ORDER = {
+    "SORT_BY_ID": "e.id", "SORT_BY_DESCRIPTION": "e.description", "SORT_BY_START_TIME": "e.started_at",
+    "SORT_BY_END_TIME": "e.ended_at", "SORT_BY_STATE": "e.state", "SORT_BY_PROGRESS": "e.progress",
+    "SORT_BY_USER": "u.username", "SORT_BY_NAME": "e.name", "SORT_BY_FORKED_FROM": "e.parent_id",
+    "SORT_BY_RESOURCE_POOL": "j.pool", "SORT_BY_PROJECT_ID": "e.project_id",
+    "SORT_BY_SEARCHER_METRIC_VAL": "e.best_metric",
+    "SORT_BY_NUM_TRIALS": "(SELECT count(*) FROM trials t WHERE t.experiment_id = e.id)",
+    "SORT_BY_CHECKPOINT_COUNT":
+        "(SELECT count(*) FROM checkpoints c WHERE c.experiment_id = e.id AND c.state = 'COMPLETED')",
+    "SORT_BY_CHECKPOINT_SIZE": "(SELECT sum(c.size) FROM checkpoints c WHERE c.experiment_id = e.id)",
+}  # fmt: skip
+TRIAL_ORDER = {
+    "SORT_BY_ID": "t.id", "SORT_BY_START_TIME": "t.started_at", "SORT_BY_END_TIME": "t.ended_at",
+    "SORT_BY_STATE": "t.state", "SORT_BY_BEST_VALIDATION_METRIC": "t.searcher_metric",
+    "SORT_BY_LATEST_VALIDATION_METRIC": "t.latest_validation_id",
+    "SORT_BY_BATCHES_PROCESSED": "t.total_batches",
+    "SORT_BY_DURATION": "coalesce(t.ended_at, now()) - t.started_at",
+    "SORT_BY_RESTARTS": "t.restarts", "SORT_BY_LOG_RETENTION_DAYS": "t.log_retention_days",
+    "SORT_BY_CHECKPOINT_SIZE": "(SELECT sum(c.size) FROM checkpoints c WHERE c.trial_id = t.id)",
+}  # fmt: skip
+CHECKPOINT_ORDER = {
+    "SORT_BY_UUID": "c.uuid", "SORT_BY_TRIAL_ID": "c.trial_id", "SORT_BY_BATCH_NUMBER": "c.steps_completed",
+    "SORT_BY_END_TIME": "c.reported_at", "SORT_BY_STATE": "c.state",
+    "SORT_BY_SEARCHER_METRIC": f"CASE WHEN {views.CHECKPOINT_METRIC} ~ '^-?[0-9.]'"
+        f" THEN {views.CHECKPOINT_METRIC}::double precision END",
+}  # fmt: skip
+
+# Each filter with the parameter that feeds it; only those that are given become part of the statement.
+EXPERIMENT_FILTERS = {
+    "description": "e.description ILIKE '%' || :description || '%'",
+    "name": "e.name ILIKE '%' || :name || '%'",
+    "labels": "e.labels @> cast(:labels AS text[])",
+    "archived": "e.archived = :archived",
+    "states": "e.state::text = ANY(cast(:states AS text[]))",
+    "users": "u.username = ANY(cast(:users AS text[]))",
+    "user_ids": "e.user_id = ANY(cast(:user_ids AS integer[]))",
+    "project_id": "e.project_id = :project_id",
+    "visible": "cast(:visible AS boolean) AND NOT p.archived AND NOT w.archived",
+    "id_lt": "e.id < :id_lt", "id_lte": "e.id <= :id_lte", "id_gt": "e.id > :id_gt", "id_gte": "e.id >= :id_gte",
+    "id_in": "e.id = ANY(cast(:id_in AS integer[]))",
+    "id_not_in": "NOT e.id = ANY(cast(:id_not_in AS integer[]))",
+}  # fmt: skip
+
+_EXPERIMENT = text(f"SELECT {views.EXPERIMENT} FROM {views.EXPERIMENT_FROM} WHERE e.id = :id")
+_TRIAL = text(f"SELECT {views.TRIAL}::text FROM trials t WHERE t.id = :id")
+_CHECKPOINT = text(
+    f"SELECT {views.CHECKPOINT}::text FROM {views.CHECKPOINT_FROM} WHERE c.uuid = :uuid"
+)
+
+
+def experiments(tx: Tx, page: Page, order: str, filters: dict[str, Any]) -> str:
+    where = [EXPERIMENT_FILTERS[name] for name in filters]
+    listing = Listing("experiments", views.EXPERIMENT, views.EXPERIMENT_FROM, where, order)
+    return pages.fetch(tx, listing, page, filters)
+
+
+def experiment(tx: Tx, experiment_id: int) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = tx.value(_EXPERIMENT, {"id": experiment_id})
+    return found
+
+
+def trials(tx: Tx, page: Page, order: str, experiment_id: int, states: Sequence[str]) -> str:
+    where = ["t.experiment_id = :experiment_id"]
+    if states:
+        where.append("t.state::text = ANY(cast(:states AS text[]))")
+    listing = Listing("trials", views.TRIAL, "trials t", where, order)
+    return pages.fetch(tx, listing, page, {"experiment_id": experiment_id, "states": list(states)})
+
+
+def trial(tx: Tx, trial_id: int) -> str | None:
+    found: str | None = tx.value(_TRIAL, {"id": trial_id})
+    return found
+
+
+def checkpoints(
+    tx: Tx, page: Page, order: str, owner: str, owner_id: int, states: Sequence[str]
+) -> str:
+    """`owner` is one of our two columns."""
+    where = [f"c.{owner} = :owner_id"]
+    if states:
+        where.append("c.state::text = ANY(cast(:states AS text[]))")
+    listing = Listing("checkpoints", views.CHECKPOINT, views.CHECKPOINT_FROM, where, order)
+    return pages.fetch(tx, listing, page, {"owner_id": owner_id, "states": list(states)})
+
+
+def checkpoint(tx: Tx, uuid: object) -> str | None:
+    found: str | None = tx.value(_CHECKPOINT, {"uuid": uuid})
+    return found

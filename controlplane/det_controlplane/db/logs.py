@@ -1,0 +1,44 @@
+"""Task logs: stored in batches, read by cursor."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+
+from det_controlplane.db.engine import Tx
+
+_INSERT = text("""
+    INSERT INTO task_logs (task_id, allocation_id, agent_id, container_id, rank_id, logged_at, level, source, stdtype, log)
+    SELECT x.task_id, x.allocation_id, x.agent_id, x.container_id, x.rank_id, coalesce(x.timestamp, :now), x.level,
+           x.source, x.stdtype, x.log
+    FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS x (task_id text, allocation_id text, agent_id text,
+         container_id text, rank_id integer, timestamp timestamptz, level text, source text, stdtype text, log text)
+""")
+_REMEMBER = text("""
+    INSERT INTO log_batches (batch_id, stored_at) VALUES (:id, :now) ON CONFLICT DO NOTHING
+""")
+_FORGET = text("DELETE FROM log_batches WHERE stored_at < :before")
+_LINE = text("""
+    INSERT INTO task_logs (task_id, logged_at, level, source, log) VALUES (:task_id, :now, 'LOG_LEVEL_INFO', 'master', :log)
+""")
+
+
+def insert(tx: Tx, rows: Sequence[dict[str, Any]], now: datetime) -> None:
+    tx.run(_INSERT, {"rows": json.dumps(rows).replace("\\u0000", "\\ufffd"), "now": now})
+
+
+def remember_batch(tx: Tx, batch_id: UUID, now: datetime) -> bool:
+    """False when this batch was stored before."""
+    return tx.run(_REMEMBER, {"id": batch_id, "now": now}) == 1
+
+
+def forget_batches(tx: Tx, before: datetime) -> int:
+    return tx.run(_FORGET, {"before": before})
+
+
+def add_line(tx: Tx, task_id: str, line: str, now: datetime) -> None:
+    """A line of the control plane's own."""
+    tx.run(_LINE, {"task_id": task_id, "log": line, "now": now})

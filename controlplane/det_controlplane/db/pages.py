@@ -1,0 +1,60 @@
+"""Listings: filter, order, page, and let PostgreSQL write the JSON in one statement."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import TextClause, text
+
+from det_controlplane.db.engine import Tx
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Facts §2.1: limit 0 is the default, -1 all, -2 none; a negative offset counts from the end."""
+
+    offset: int = 0
+    limit: int = 0
+    default_limit: int = 100
+
+    def sql(self) -> tuple[int, int | None]:
+        limit = self.limit or self.default_limit
+        return self.offset, None if limit == -1 else max(limit, 0) if limit != -2 else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """`name` is the field of the answer that holds the rows. `order` and `where` are ours, never a caller's text."""
+
+    name: str
+    item: str
+    source: str
+    where: Sequence[str]
+    order: str
+
+
+@lru_cache(maxsize=512)
+def _statement(name: str, item: str, source: str, where: str, order: str) -> TextClause:
+    return text(f"""
+        WITH matching AS MATERIALIZED (SELECT count(*) AS total FROM {source} WHERE {where}),
+        page AS (SELECT total, CASE WHEN :offset < 0 THEN greatest(total + :offset, 0) ELSE least(:offset, total) END AS first
+                 FROM matching)
+        SELECT json_build_object('{name}', coalesce((SELECT json_agg(x.item) FROM (
+                   SELECT {item} AS item FROM {source} WHERE {where} ORDER BY {order}
+                   OFFSET (SELECT first FROM page) LIMIT :limit) x), '[]'::json),
+               'pagination', json_build_object('offset', :offset, 'limit', :asked,
+                   'startIndex', first, 'endIndex', least(first + coalesce(:limit, total), total), 'total', total))::text
+        FROM page
+    """)
+
+
+def fetch(tx: Tx, listing: Listing, page: Page, params: Mapping[str, Any]) -> str:
+    """The whole answer as JSON text."""
+    where = " AND ".join(listing.where) or "true"
+    statement = _statement(listing.name, listing.item, listing.source, where, listing.order)
+    offset, limit = page.sql()
+    answer: str = tx.value(
+        statement, {**params, "offset": offset, "limit": limit, "asked": page.limit}
+    )
+    return answer

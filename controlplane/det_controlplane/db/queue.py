@@ -1,0 +1,65 @@
+"""Pools that need a scheduling pass, and effects that are due."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import text
+
+from det_controlplane.db.engine import Tx, as_json
+
+_MARK_DIRTY = text(
+    "INSERT INTO pools (name) VALUES (:name) ON CONFLICT (name) DO UPDATE SET dirty = true"
+)
+_DIRTY = text("SELECT name FROM pools WHERE dirty ORDER BY name")
+_CLEAN = text("UPDATE pools SET dirty = false, scheduled_at = :now WHERE name = :name")
+_ADD = text("""
+    INSERT INTO outbox (kind, payload, due_at, created_at) VALUES (:kind, cast(:payload AS jsonb), :now, :now)
+""")
+_CLAIM = text("""
+    UPDATE outbox SET attempts = attempts + 1, due_at = :now + make_interval(secs => least(15 * 2 ^ attempts, 900))
+    WHERE id = (SELECT id FROM outbox WHERE due_at <= :now ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED)
+    RETURNING id, kind, payload, attempts
+""")
+_DONE = text("DELETE FROM outbox WHERE id = :id")
+_NEXT_DUE = text("SELECT min(due_at) FROM outbox")
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    id: int
+    kind: str
+    payload: dict[str, Any]
+    attempts: int
+
+
+def mark_dirty(tx: Tx, pool: str) -> None:
+    tx.run(_MARK_DIRTY, {"name": pool})
+
+
+def dirty_pools(tx: Tx) -> list[str]:
+    return [r[0] for r in tx.rows(_DIRTY)]
+
+
+def clean(tx: Tx, pool: str, now: datetime) -> None:
+    tx.run(_CLEAN, {"name": pool, "now": now})
+
+
+def add_to_outbox(tx: Tx, kind: str, payload: Mapping[str, object], now: datetime) -> None:
+    tx.run(_ADD, {"kind": kind, "payload": as_json(payload), "now": now})
+
+
+def claim_effect(tx: Tx, now: datetime) -> Effect | None:
+    """The next due effect; until it is marked done it comes back, later each time."""
+    row = tx.row(_CLAIM, {"now": now})
+    return None if row is None else Effect(**row._mapping)
+
+
+def effect_done(tx: Tx, effect_id: int) -> None:
+    tx.run(_DONE, {"id": effect_id})
+
+
+def next_effect_due(tx: Tx) -> datetime | None:
+    due: datetime | None = tx.value(_NEXT_DUE)
+    return due

@@ -1,0 +1,169 @@
+"""The snapshot of a pool that a scheduling decision looks at, and the guarded writes that apply it."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+
+from det_controlplane.core import schedule
+from det_controlplane.core.schedule import Agent, Job, Placement, Request, Running
+from det_controlplane.db.engine import Tx, as_json
+
+_TRY_LOCK = text("SELECT pg_try_advisory_xact_lock(hashtextextended('pool:' || :pool, 0))")
+_AGENTS = text("""
+    SELECT a.id, a.enabled, a.draining, a.state::text AS state,
+           coalesce(array_agg(s.slot_id ORDER BY s.slot_id) FILTER (WHERE s.enabled AND NOT s.draining
+                    AND s.container_id IS NULL), '{}') AS free,
+           count(*) FILTER (WHERE s.enabled AND NOT s.draining) AS slots,
+           count(*) FILTER (WHERE s.enabled AND NOT s.draining AND s.container_id IS NOT NULL) AS used,
+           (SELECT count(*) FROM containers c WHERE c.agent_id = a.id AND c.state <> 'TERMINATED'
+            AND cardinality(c.slot_ids) = 0) AS aux_used
+    FROM agents a LEFT JOIN slots s ON s.agent_id = a.id
+    WHERE a.pool = :pool AND a.state = 'JOINED' GROUP BY a.id ORDER BY a.id
+""")
+_PENDING = text("""
+    SELECT a.id, a.job_id, a.slots, a.requested_at, a.single_agent, a.preemptible, t.blocked_agents,
+           a.wait_code, a.wait_reason
+    FROM allocations a LEFT JOIN trials t ON t.id = a.trial_id
+    WHERE a.pool = :pool AND a.state = 'QUEUED' ORDER BY a.requested_at, a.id
+""")
+_RUNNING = text("""
+    SELECT a.id, a.job_id, a.slots, a.requested_at, a.preemptible, (a.killed OR a.preempt_at IS NOT NULL) AS releasing,
+           array_agg(c.agent_id ORDER BY c.rank) AS agents,
+           array_agg(cardinality(c.slot_ids) ORDER BY c.rank) AS held
+    FROM allocations a JOIN containers c ON c.allocation_id = a.id AND c.epoch = a.epoch AND c.state <> 'TERMINATED'
+    WHERE a.pool = :pool AND a.state NOT IN ('QUEUED', 'TERMINATED') GROUP BY a.id ORDER BY a.requested_at, a.id
+""")
+_JOBS = text("""
+    SELECT j.id, j.priority, j.weight, j.position, j.max_slots, j.submitted_at FROM jobs j
+    WHERE j.id IN (SELECT job_id FROM allocations WHERE pool = :pool AND state <> 'TERMINATED')
+""")
+_ASSIGN = text("""
+    UPDATE allocations SET state = 'ASSIGNED', epoch = epoch + 1, assigned_at = :now, backfilled = :backfilled,
+        ports = cast(:ports AS jsonb), wait_code = NULL, wait_reason = NULL, wait_since = NULL
+    WHERE id = :id AND state = 'QUEUED' RETURNING epoch, task_id
+""")
+_INSERT_CONTAINER = text("""
+    INSERT INTO containers (id, allocation_id, agent_id, epoch, rank, slot_ids, state, assigned_at)
+    VALUES (:id, :allocation_id, :agent_id, :epoch, :rank, cast(:slot_ids AS integer[]), 'ASSIGNED', :now)
+""")
+_WAITING = text("""
+    UPDATE allocations a SET wait_code = x.code, wait_reason = x.reason, wait_since = coalesce(a.wait_since, :now)
+    FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS x (id text, code text, reason text)
+    WHERE a.id = x.id AND a.state = 'QUEUED'
+""")
+_PORTS = text(
+    "SELECT ports FROM allocations WHERE state NOT IN ('QUEUED', 'TERMINATED') AND ports <> '{}'"
+)
+
+
+@dataclass(slots=True)
+class PoolRows:
+    """A pool as stored: what decides, and which slots are free."""
+
+    agents: tuple[Agent, ...]
+    pending: tuple[Request, ...]
+    running: tuple[Running, ...]
+    jobs: tuple[Job, ...]
+    free: dict[str, list[int]] = field(default_factory=dict)
+    reasons: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
+
+
+def try_lock(tx: Tx, pool: str) -> bool:
+    """One pass a pool at a time."""
+    return bool(tx.value(_TRY_LOCK, {"pool": pool}))
+
+
+def load(tx: Tx, pool: str, aux_limit: int) -> PoolRows:
+    params = {"pool": pool}
+    agent_rows = tx.rows(_AGENTS, params)
+    pending_rows = tx.rows(_PENDING, params)
+    return PoolRows(
+        agents=tuple(
+            Agent(r.id, r.slots, r.used, aux_limit, r.aux_used, r.enabled, r.draining)
+            for r in agent_rows
+        ),
+        pending=tuple(
+            Request(
+                r.id, str(r.job_id), r.slots, r.requested_at.timestamp(), r.single_agent,
+                r.preemptible, frozenset(r.blocked_agents or ()),
+            )
+            for r in pending_rows
+        ),
+        running=tuple(_running(r) for r in tx.rows(_RUNNING, params)),
+        jobs=tuple(
+            Job(str(r.id), r.priority, r.weight, r.position, r.max_slots, r.submitted_at.timestamp())
+            for r in tx.rows(_JOBS, params)
+        ),
+        free={r.id: list(r.free) for r in agent_rows},
+        reasons={r.id: (r.wait_code, r.wait_reason) for r in pending_rows},
+    )  # fmt: skip
+
+
+def _running(r: Any) -> Running:
+    placements = tuple(Placement(a, n) for a, n in zip(r.agents, r.held, strict=True))
+    return Running(
+        r.id,
+        str(r.job_id),
+        r.slots,
+        placements,
+        r.preemptible,
+        r.releasing,
+        r.requested_at.timestamp(),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    epoch: int
+    task_id: str
+
+
+def assign(
+    tx: Tx, allocation_id: str, *, backfilled: bool, ports: dict[str, int], now: datetime
+) -> Assigned | None:
+    """Give a queued allocation its next epoch; None when it no longer waits."""
+    row = tx.row(
+        _ASSIGN,
+        {"id": allocation_id, "backfilled": backfilled, "ports": as_json(ports), "now": now},
+    )
+    return None if row is None else Assigned(row.epoch, row.task_id)
+
+
+def insert_container(
+    tx: Tx,
+    container_id: UUID,
+    allocation_id: str,
+    *,
+    agent_id: str,
+    epoch: int,
+    rank: int,
+    slot_ids: list[int],
+    now: datetime,
+) -> None:
+    tx.run(
+        _INSERT_CONTAINER,
+        {
+            "id": container_id, "allocation_id": allocation_id, "agent_id": agent_id,
+            "epoch": epoch, "rank": rank, "slot_ids": slot_ids, "now": now,
+        },
+    )  # fmt: skip
+
+
+def record_waiting(
+    tx: Tx, rows: PoolRows, waiting: tuple[schedule.Waiting, ...], now: datetime
+) -> None:
+    """Write the reasons that changed."""
+    changed = [
+        {"id": w.allocation_id, "code": w.reason.code.value, "reason": w.reason.sentence}
+        for w in waiting
+        if rows.reasons.get(w.allocation_id) != (w.reason.code.value, w.reason.sentence)
+    ]
+    if changed:
+        tx.run(_WAITING, {"rows": as_json(changed), "now": now})
+
+
+def ports_in_use(tx: Tx) -> set[int]:
+    return {int(p) for r in tx.rows(_PORTS) for p in r[0].values()}

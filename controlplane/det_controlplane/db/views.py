@@ -1,0 +1,85 @@
+"""Expressions that PostgreSQL turns into the public API's JSON (facts §2.8). Every field is always present."""
+
+
+def time(column: str) -> str:
+    """RFC 3339 in UTC."""
+    return f"""to_char({column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
+
+
+# How far the most progressed live allocation of a job or trial is; NULL when it has none.
+_FURTHEST = """(SELECT CASE max(CASE a.state WHEN 'RUNNING' THEN 4 WHEN 'TERMINATING' THEN 4 WHEN 'WAITING' THEN 4
+    WHEN 'STARTING' THEN 3 WHEN 'PULLING' THEN 2 ELSE 1 END)
+    WHEN 4 THEN 'RUNNING' WHEN 3 THEN 'STARTING' WHEN 2 THEN 'PULLING' ELSE 'QUEUED' END
+    FROM allocations a WHERE a.{key} AND a.state <> 'TERMINATED')"""
+
+EXPERIMENT_STATE = f"""'STATE_' || CASE WHEN e.state = 'ACTIVE' AND NOT e.unmanaged
+    THEN {_FURTHEST.format(key="job_id = e.job_id")} ELSE e.state::text END"""
+
+TRIAL_STATE = f"""'STATE_' || CASE WHEN t.state = 'ACTIVE' AND t.external_id IS NULL
+    THEN {_FURTHEST.format(key="trial_id = t.id")} ELSE t.state::text END"""
+
+EXPERIMENT = f"""json_build_object(
+    'id', e.id, 'name', e.name, 'description', e.description, 'labels', to_json(e.labels), 'notes', e.notes,
+    'state', {EXPERIMENT_STATE}, 'jobId', e.job_id, 'archived', e.archived, 'unmanaged', e.unmanaged,
+    'startTime', {time("e.started_at")}, 'endTime', {time("e.ended_at")},
+    'duration', floor(extract(epoch FROM coalesce(e.ended_at, now()) - e.started_at))::integer,
+    'numTrials', (SELECT count(*) FROM trials t WHERE t.experiment_id = e.id), 'trialIds', '[]'::json,
+    'username', u.username, 'displayName', coalesce(u.display_name, ''), 'userId', e.user_id,
+    'resourcePool', j.pool, 'searcherType', e.config#>>'{{searcher,name}}',
+    'searcherMetric', coalesce(e.config#>>'{{searcher,metric}}', ''), 'hyperparameters', e.config->'hyperparameters',
+    'config', e.config, 'originalConfig', e.original_config, 'forkedFrom', e.parent_id, 'progress', e.progress,
+    'projectId', e.project_id, 'projectName', p.name, 'projectOwnerId', p.user_id, 'parentArchived', p.archived OR w.archived,
+    'workspaceId', w.id, 'workspaceName', w.name, 'bestTrialId', e.best_trial_id,
+    'bestTrialSearcherMetric', e.best_metric, 'externalExperimentId', e.external_id,
+    'checkpointCount', (SELECT count(*) FROM checkpoints c WHERE c.experiment_id = e.id AND c.state = 'COMPLETED'),
+    'checkpointSize', (SELECT coalesce(sum(c.size), 0)::bigint::text FROM checkpoints c
+                       WHERE c.experiment_id = e.id AND c.state IN ('COMPLETED', 'PARTIALLY_DELETED')),
+    'modelDefinitionSize', coalesce((SELECT x.size FROM contexts x WHERE x.id = e.context_id), 0))"""
+
+EXPERIMENT_FROM = """experiments e JOIN jobs j ON j.id = e.job_id JOIN users u ON u.id = e.user_id
+    JOIN projects p ON p.id = e.project_id JOIN workspaces w ON w.id = p.workspace_id"""
+
+VALIDATION = f"""json_build_object('totalBatches', coalesce(m.total_batches, 0), 'endTime', {time("m.reported_at")},
+    'numInputs', 0, 'metrics', json_build_object('avgMetrics', m.metrics, 'batchMetrics', coalesce(m.batch_metrics, '[]')))"""
+
+CHECKPOINT_WORKLOAD = f"""json_build_object('uuid', c.uuid, 'endTime', {time("c.reported_at")},
+    'state', 'STATE_' || c.state, 'resources', c.resources, 'totalBatches', c.steps_completed, 'metadata', c.metadata)"""
+
+TRIAL = f"""json_build_object(
+    'id', t.id, 'experimentId', t.experiment_id, 'state', {TRIAL_STATE}, 'hparams', t.hparams,
+    'startTime', {time("t.started_at")}, 'endTime', {time("t.ended_at")}, 'restarts', t.restarts,
+    'totalBatchesProcessed', t.total_batches, 'runnerState', t.runner_state, 'taskId', t.task_id,
+    'taskIds', (SELECT json_agg(k.id ORDER BY k.started_at, k.id) FROM tasks k WHERE k.trial_id = t.id),
+    'searcherMetricValue', t.searcher_metric, 'summaryMetrics', t.summary_metrics, 'metadata', t.metadata,
+    'warmStartCheckpointUuid', t.warm_start_uuid, 'logRetentionDays', t.log_retention_days,
+    'logPolicyMatched', t.log_policy_matched,
+    'wallClockTime', (SELECT coalesce(sum(extract(epoch FROM coalesce(a.ended_at, now()) - a.started_at)), 0)
+                      FROM allocations a WHERE a.trial_id = t.id AND a.started_at IS NOT NULL),
+    'checkpointCount', (SELECT count(*) FROM checkpoints c WHERE c.trial_id = t.id AND c.state = 'COMPLETED'),
+    'totalCheckpointSize', (SELECT coalesce(sum(c.size), 0)::bigint::text FROM checkpoints c
+                            WHERE c.trial_id = t.id AND c.state IN ('COMPLETED', 'PARTIALLY_DELETED')),
+    'bestValidation', (SELECT {VALIDATION} FROM metrics m WHERE m.id = t.best_validation_id),
+    'latestValidation', (SELECT {VALIDATION} FROM metrics m WHERE m.id = t.latest_validation_id),
+    'bestCheckpoint', (SELECT {CHECKPOINT_WORKLOAD} FROM checkpoints c JOIN metrics m ON m.id = t.best_validation_id
+                       WHERE c.trial_id = t.id AND c.steps_completed = m.total_batches AND c.state = 'COMPLETED'
+                       ORDER BY c.reported_at DESC LIMIT 1))"""
+
+# The validation that belongs to a checkpoint: the one of exactly its step.
+_AT_STEP = """(SELECT m.metrics FROM metrics m WHERE m.trial_id = c.trial_id AND m.metric_group = '{group}'
+    AND m.total_batches = c.steps_completed AND NOT m.archived LIMIT 1)"""
+CHECKPOINT_METRIC = (
+    f"""({_AT_STEP.format(group="validation")}->>(e.config#>>'{{searcher,metric}}'))"""
+)
+CHECKPOINT = f"""json_build_object(
+    'uuid', c.uuid, 'taskId', c.task_id, 'allocationId', c.allocation_id, 'reportTime', {time("c.reported_at")},
+    'state', 'STATE_' || c.state, 'resources', c.resources, 'metadata', c.metadata, 'storageId', c.storage_id,
+    'training', json_build_object('trialId', c.trial_id, 'experimentId', c.experiment_id, 'experimentConfig', e.config,
+        'hparams', t.hparams,
+        'trainingMetrics', json_build_object('avgMetrics', coalesce({_AT_STEP.format(group="training")}, '{{}}'), 'batchMetrics', '[]'::json),
+        'validationMetrics', json_build_object('avgMetrics', coalesce({_AT_STEP.format(group="validation")}, '{{}}'), 'batchMetrics', '[]'::json),
+        'searcherMetric', CASE WHEN {CHECKPOINT_METRIC} ~ '^-?[0-9.]' THEN {CHECKPOINT_METRIC}::double precision END))"""
+CHECKPOINT_FROM = "checkpoints c LEFT JOIN trials t ON t.id = c.trial_id LEFT JOIN experiments e ON e.id = c.experiment_id"
+
+USER = f"""json_build_object('id', u.id, 'username', u.username, 'admin', u.admin, 'active', u.active, 'remote', u.remote,
+    'displayName', coalesce(u.display_name, ''), 'agentUserGroup', u.agent_user,
+    'modifiedAt', {time("u.modified_at")}, 'lastAuthAt', {time("u.last_auth_at")})"""

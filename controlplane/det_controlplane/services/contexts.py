@@ -1,0 +1,182 @@
+"""Model definitions: the file list that stock clients send, or an archive uploaded beside the API."""
+
+import base64
+import binascii
+import gzip
+import hashlib
+import io
+import tarfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+
+from det_controlplane.db.engine import Tx
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Invalid, Missing, Oversized, WrongState
+
+MAX_CONTEXT = 95 * 1024 * 1024
+# Larger archives go to the object store instead of a row.
+INLINE_LIMIT = 8 * 1024 * 1024
+UPLOAD_LIFE = timedelta(hours=1)
+_DIRECTORY = 53  # the tar type flag '5'; files are 48, '0'
+
+_INSERT = text("""
+    INSERT INTO contexts (id, size, sha256, content, object_key, uploaded, user_id, created_at)
+    VALUES (:id, :size, :sha256, :content, :object_key, :uploaded, :user_id, :now)
+""")
+_FIND = text("SELECT id, size, sha256, content, object_key, uploaded FROM contexts WHERE id = :id")
+_UPLOADED = text("UPDATE contexts SET uploaded = true WHERE id = :id")
+_OF_TASK = text("SELECT context_id FROM tasks WHERE id = :id")
+_OF_EXPERIMENT = text("SELECT context_id FROM experiments WHERE id = :id")
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    path: str
+    type: int
+    content: str  # base64
+    mtime: int
+    mode: int
+    uid: int = 0
+    gid: int = 0
+
+
+def archive(files: Sequence[File]) -> bytes:
+    """A tar.gz of the files; paths that leave the archive are refused."""
+    buffer, total = io.BytesIO(), 0
+    # Level 1: contexts are small text, and this runs in the request.
+    with (
+        gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=1, mtime=0) as zipped,
+        tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        for file in files:
+            content = _content(file)
+            total += len(content)
+            if total > MAX_CONTEXT:
+                raise Oversized(
+                    f"the model definition has more than {MAX_CONTEXT >> 20} MiB; exclude files by .detignore"
+                )
+            tar.addfile(_member(file, len(content)), io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def _content(file: File) -> bytes:
+    if file.type == _DIRECTORY:
+        return b""
+    try:
+        return base64.b64decode(file.content, validate=True)
+    except (binascii.Error, ValueError) as e:
+        raise Invalid(f"model definition: the content of {file.path!r} is not base64") from e
+
+
+def _member(file: File, size: int) -> tarfile.TarInfo:
+    parts = file.path.replace("\\", "/").split("/")
+    if not file.path or file.path.startswith("/") or ".." in parts or "\0" in file.path:
+        raise Invalid(
+            f"model definition: path {file.path!r} must be relative and stay inside the archive"
+        )
+    member = tarfile.TarInfo(file.path.rstrip("/"))
+    member.type = tarfile.DIRTYPE if file.type == _DIRECTORY else tarfile.REGTYPE
+    member.size, member.mtime, member.mode = size, file.mtime, file.mode & 0o777
+    member.uid, member.gid = file.uid, file.gid
+    return member
+
+
+def prepare(ctx: Context, content: bytes) -> dict[str, Any]:
+    """Parameters of the row; a large archive goes to the object store first, outside any transaction."""
+    context_id = ctx.new_uuid()
+    inline = len(content) <= INLINE_LIMIT
+    key = None if inline else f"contexts/{context_id}.tar.gz"
+    if key is not None:
+        ctx.objects.put(key, content)
+    return {
+        "id": context_id, "size": len(content), "sha256": hashlib.sha256(content).hexdigest(),
+        "content": content if inline else None, "object_key": key, "uploaded": True,
+    }  # fmt: skip
+
+
+def insert(ctx: Context, tx: Tx, row: dict[str, Any], user_id: int) -> UUID:
+    tx.run(_INSERT, {**row, "user_id": user_id, "now": ctx.now()})
+    context_id: UUID = row["id"]
+    return context_id
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    context_id: UUID
+    url: str
+
+
+def begin_upload(ctx: Context, user_id: int, size: int, sha256: str) -> Upload:
+    """A place for a large archive: the client puts it there and names it when it creates the experiment."""
+    if not 0 < size <= MAX_CONTEXT:
+        raise Oversized(
+            f"a context of {size} bytes; the limit is {MAX_CONTEXT} bytes. Exclude files by .detignore"
+        )
+    if len(sha256) != 64:
+        raise Invalid("sha256 must be the archive's SHA-256 in hex")
+    context_id = ctx.new_uuid()
+    key = f"contexts/{context_id}.tar.gz"
+    row = {
+        "id": context_id, "size": size, "sha256": sha256, "content": None, "object_key": key, "uploaded": False,
+    }  # fmt: skip
+    with ctx.db.begin() as tx:
+        insert(ctx, tx, row, user_id)
+    return Upload(context_id, ctx.objects.upload_url(key, size, int(UPLOAD_LIFE.total_seconds())))
+
+
+def check_uploaded(ctx: Context, context_id: UUID) -> None:
+    """An uploaded archive must be there, whole and as announced."""
+    row = _find(ctx, context_id)
+    if row.uploaded:
+        return
+    content = ctx.objects.get(row.object_key)
+    if content is None:
+        raise WrongState(f"context {context_id} was never uploaded: PUT it to its upload URL first")
+    if len(content) != row.size or hashlib.sha256(content).hexdigest() != row.sha256:
+        raise Invalid(
+            f"context {context_id}: what was uploaded is not what was announced; upload it again"
+        )
+    with ctx.db.begin() as tx:
+        tx.run(_UPLOADED, {"id": context_id})
+
+
+def content_of(ctx: Context, context_id: UUID | None) -> bytes:
+    """The archive; empty when there is none."""
+    if context_id is None:
+        return b""
+    row = _find(ctx, context_id)
+    if row.content is not None:
+        return bytes(row.content)
+    content = ctx.objects.get(row.object_key)
+    if content is None:
+        raise Missing(f"context {context_id}: its object {row.object_key} is gone from the store")
+    return content
+
+
+def of_task(ctx: Context, task_id: str) -> bytes:
+    with ctx.db.begin() as tx:
+        row = tx.row(_OF_TASK, {"id": task_id})
+    if row is None:
+        raise Missing(f"task {task_id} not found")
+    return content_of(ctx, row[0])
+
+
+def of_experiment(ctx: Context, experiment_id: int) -> bytes:
+    with ctx.db.begin() as tx:
+        row = tx.row(_OF_EXPERIMENT, {"id": experiment_id})
+    if row is None:
+        raise Missing(f"experiment {experiment_id} not found")
+    return content_of(ctx, row[0])
+
+
+def _find(ctx: Context, context_id: UUID) -> Any:
+    with ctx.db.begin() as tx:
+        row = tx.row(_FIND, {"id": context_id})
+    if row is None:
+        raise Missing(f"context {context_id} not found")
+    return row

@@ -1,0 +1,236 @@
+"""A live experiment under its row lock: every change to it, its trials and their allocations goes through here."""
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from uuid import UUID
+
+from det_controlplane.core import search
+from det_controlplane.core.lifecycle import experiment as experiment_states
+from det_controlplane.core.lifecycle import trial as trial_states
+from det_controlplane.core.lifecycle.allocation import Exit
+from det_controlplane.core.lifecycle.experiment import ExperimentState
+from det_controlplane.core.lifecycle.trial import Signal, TrialState
+from det_controlplane.core.search import ExitReason
+from det_controlplane.db import allocations, experiments, trials
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.experiments import ExperimentRow
+from det_controlplane.db.trials import NewTrial, TrialRow
+from det_controlplane.services import placement
+from det_controlplane.services.context import Context
+from det_controlplane.services.effects import Effects
+from det_controlplane.services.errors import Missing
+from det_controlplane.services.journal import Journal
+
+
+class LiveExperiment:
+    """Holds the lock for one transaction. `feed` lets the searcher decide; its decisions are applied at once."""
+
+    def __init__(self, ctx: Context, tx: Tx, row: ExperimentRow, effects: Effects) -> None:
+        self.ctx = ctx
+        self.tx = tx
+        self.row = row
+        self.effects = effects
+        self.now: datetime = ctx.now()
+        self.journal = Journal(ctx, tx, row)
+        self._events: deque[search.Event] = deque()
+
+    def feed(self, *events: search.Event) -> None:
+        """Give the searcher events and apply what it decides, until it has nothing more to say."""
+        self._events.extend(events)
+        while self._events:
+            event = self._events.popleft()
+            if not self.row.state.live:
+                self._events.clear()
+                break
+            for action in self.journal.record(event):
+                self._apply(action)
+        self._finish_if_done()
+
+    def _apply(self, action: search.Action) -> None:
+        if isinstance(action, search.Create):
+            self._create_trial(action)
+        elif isinstance(action, search.Stop):
+            self._stop_trial(action.request_id)
+        elif isinstance(action, search.TrainTo):
+            self._train_to(action)
+        elif isinstance(action, search.Park):
+            self._park(action.request_id)
+        elif isinstance(action, search.Shutdown):
+            self._shutdown(action)
+        elif isinstance(action, search.Fail):
+            self.set_state(ExperimentState.STOPPING_ERROR, error=action.reason)
+
+    def _create_trial(self, action: search.Create) -> None:
+        warm = placement.warm_start(self.tx, self.row.id, action.warm_start_from)
+        new = NewTrial(
+            experiment_id=self.row.id,
+            request_id=UUID(action.request_id),
+            state=TrialState(self.row.state.value),
+            hparams=dict(action.hparams),
+            seed=action.seed,
+            task_id=f"{self.row.id}.{action.request_id}",
+            warm_start_uuid=warm,
+            job_id=self.row.job_id,
+            context_id=self.row.context_id,
+        )
+        trial_id = trials.insert(self.tx, new, self.now)
+        if self.row.state is ExperimentState.ACTIVE:
+            trial = trials.by_id(self.tx, trial_id)
+            assert trial is not None
+            self._allocate(trial)
+
+    def _stop_trial(self, request_id: str) -> None:
+        trial = self._by_request(request_id)
+        if trial is None or trial.state.terminal:
+            return
+        trials.update(self.tx, trial.id, stop_requested=True)
+        trial.stop_requested = True
+        self.patch_trial(trial, TrialState.STOPPING_COMPLETED)
+
+    def _train_to(self, action: search.TrainTo) -> None:
+        trial = self._by_request(action.request_id)
+        if trial is None or trial.state.terminal:
+            return
+        values = {"train_to": action.length, "op_completed": False, "parked": False}
+        trials.update(self.tx, trial.id, **values)
+        was_parked, trial.parked = trial.parked, False
+        if was_parked and trial.state is TrialState.ACTIVE:
+            self._allocate(trial)
+
+    def _park(self, request_id: str) -> None:
+        trial = self._by_request(request_id)
+        if trial is None or trial.state.terminal:
+            return
+        trials.update(self.tx, trial.id, parked=True)
+        trial.parked = True
+        self._signal(trial, Signal.TERMINATE, "the searcher parked the trial until it is promoted")
+
+    def _shutdown(self, action: search.Shutdown) -> None:
+        if action.failure:
+            self.set_state(ExperimentState.STOPPING_ERROR, error="every trial failed")
+        elif action.cancel:
+            self.set_state(ExperimentState.STOPPING_CANCELED)
+        else:
+            self.set_state(ExperimentState.STOPPING_COMPLETED)
+
+    def set_state(self, state: ExperimentState, error: str = "") -> None:
+        """Move the experiment and bring its live trials along."""
+        if state is self.row.state or not experiment_states.allowed(self.row.state, state):
+            return
+        experiments.set_state(self.tx, self.row.id, state, self.now, error)
+        self.row.state = state
+        if not state.terminal:
+            for trial in trials.live(self.tx, self.row.id):
+                self.patch_trial(trial, TrialState(state.value))
+        self._finish_if_done()
+
+    def patch_trial(self, trial: TrialRow, target: TrialState) -> None:
+        """Move one trial; tell its allocation, or end it when there is none."""
+        state = trial_states.after_patch(trial.state, target)
+        if state is not trial.state:
+            trials.set_state(self.tx, trial, state, self.now)
+        if state is TrialState.ACTIVE:
+            self._allocate(trial)
+        elif not state.terminal:
+            self._signal(trial, trial_states.signal_for(state), _why(state))
+
+    def _signal(self, trial: TrialRow, signal: Signal, reason: str) -> None:
+        live = allocations.live_of_task(self.tx, trial.task_id)
+        if live is not None:
+            ended = placement.signal(self, live, signal, reason)
+            if ended is not None:
+                self.allocation_ended(trial, ended)
+        elif trial.state.stopping:
+            self._end_trial(trial, trial_states.end_of(trial.state))
+
+    def _allocate(self, trial: TrialRow) -> None:
+        if trial.stop_requested or trial.early_exit or trial.parked:
+            return
+        if allocations.live_of_task(self.tx, trial.task_id) is None:
+            placement.request_for_trial(self, trial)
+
+    def allocation_ended(self, trial: TrialRow, exit: Exit) -> None:
+        """What follows for the trial now that its allocation has ended."""
+        view = trial_states.TrialView(
+            state=trial.state,
+            restarts=trial.restarts,
+            max_restarts=self.row.max_restarts,
+            stopped_by_searcher=trial.stop_requested,
+            invalid_hparams=trial.early_exit is not None,
+            parked=trial.parked,
+            retries_cancelled=trial.log_policy_matched is not None,
+            pull_failures=allocations.pull_failures(self.tx, trial.task_id)
+            if exit.pull_failed
+            else 0,
+        )
+        after = trial_states.after_exit(view, exit)
+        if after.counts_as_restart:
+            trial.restarts += 1
+            trials.update(self.tx, trial.id, restarts=trial.restarts)
+        if after.state.terminal:
+            self._end_trial(trial, after.state)
+        elif after.state is TrialState.ACTIVE:
+            self._allocate(trial)
+
+    def _end_trial(self, trial: TrialRow, state: TrialState) -> None:
+        if trial.state.terminal:
+            return
+        trials.set_state(self.tx, trial, state, self.now)
+        request = str(trial.request_id)
+        if state is TrialState.ERROR:
+            self._events.append(search.ExitedEarly(request, ExitReason.ERRORED))
+        elif state is TrialState.CANCELED:
+            self._events.append(search.ExitedEarly(request, ExitReason.USER_CANCELED))
+        self._events.append(search.Exited(request))
+        self.effects.trial_ended(trial.task_id)
+
+    def _finish_if_done(self) -> None:
+        if self._events and self.row.state.live:
+            self.feed()
+            return
+        if self.row.state.stopping and not trials.live(self.tx, self.row.id):
+            state = experiment_states.end_of(self.row.state)
+            experiments.set_state(self.tx, self.row.id, state, self.now)
+            self.row.state = state
+            self.effects.experiment_ended(self.row.id)
+
+    def _by_request(self, request_id: str) -> TrialRow | None:
+        return trials.by_request(self.tx, self.row.id, request_id)
+
+
+def _why(state: TrialState) -> str:
+    return {
+        TrialState.PAUSED: "the experiment was paused",
+        TrialState.STOPPING_COMPLETED: "the searcher stopped the trial",
+        TrialState.STOPPING_CANCELED: "the experiment was canceled",
+        TrialState.STOPPING_KILLED: "the experiment or trial was killed",
+        TrialState.STOPPING_ERROR: "the experiment failed",
+    }.get(state, "")
+
+
+@contextmanager
+def opened(ctx: Context, experiment_id: int) -> Iterator[LiveExperiment]:
+    """Lock an experiment, let the caller change it, write its journal, commit, then wake whoever waits."""
+    effects = Effects(ctx)
+    with ctx.db.begin() as tx:
+        live = lock(ctx, tx, experiment_id, effects)
+        yield live
+        close(live)
+    live.journal.keep()
+    effects.announce()
+
+
+def lock(ctx: Context, tx: Tx, experiment_id: int, effects: Effects) -> LiveExperiment:
+    row = experiments.lock(tx, experiment_id)
+    if row is None:
+        raise Missing(f"experiment {experiment_id} not found")
+    return LiveExperiment(ctx, tx, row, effects)
+
+
+def close(live: LiveExperiment) -> None:
+    """The last writes before the commit."""
+    live.feed()
+    live.journal.write()
+    live.effects.write(live.tx, live.now)

@@ -1,0 +1,38 @@
+"""Effects that were promised in a transaction happen here, at least once; each handler may be repeated."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from det_controlplane.db import queue
+from det_controlplane.services import collection
+from det_controlplane.services.context import Context
+
+log = logging.getLogger("det.outbox")
+
+_HANDLERS: dict[str, Callable[[Context, dict[str, Any]], None]] = {
+    "checkpoint_gc": collection.after_experiment,
+    "delete_experiment": collection.delete_experiment,
+}
+_AT_MOST = 100
+
+
+def run_due(ctx: Context) -> int:
+    """How many effects were done. One that fails comes back later, later each time."""
+    done = 0
+    for _ in range(_AT_MOST):
+        with ctx.db.begin() as tx:
+            effect = queue.claim_effect(tx, ctx.now())
+        if effect is None:
+            break
+        try:
+            _HANDLERS[effect.kind](ctx, effect.payload)
+        except Exception:
+            log.exception(
+                "effect %d (%s) failed at attempt %d", effect.id, effect.kind, effect.attempts
+            )
+            continue
+        with ctx.db.begin() as tx:
+            queue.effect_done(tx, effect.id)
+        done += 1
+    return done

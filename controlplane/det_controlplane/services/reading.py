@@ -1,0 +1,94 @@
+"""Looking at experiments, trials and checkpoints."""
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import text
+
+from det_controlplane.db import listings
+from det_controlplane.db.pages import Page
+from det_controlplane.services.checkpoints import parse_uuid
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Missing
+
+_EXISTS = text("SELECT 1 FROM experiments WHERE id = :id")
+_TRIAL_EXISTS = text("SELECT 1 FROM trials WHERE id = :id")
+_BEST = text("SELECT best_metric FROM experiments WHERE id = :id")
+
+
+def experiments(ctx: Context, page: Page, order: str, filters: dict[str, Any]) -> str:
+    with ctx.db.begin() as tx:
+        return listings.experiments(tx, page, order, filters)
+
+
+def experiment(ctx: Context, experiment_id: int) -> dict[str, Any]:
+    with ctx.db.begin() as tx:
+        found = listings.experiment(tx, experiment_id)
+    if found is None:
+        raise Missing(f"experiment {experiment_id} not found")
+    return found
+
+
+def blank_experiment(config: dict[str, Any]) -> dict[str, Any]:
+    """What validation answers: no experiment was made."""
+    return {
+        "id": 0, "name": config.get("name") or "", "state": "STATE_UNSPECIFIED", "archived": False,
+        "config": config, "jobId": "", "numTrials": 0, "originalConfig": "", "projectId": 0,
+        "projectOwnerId": 0, "searcherType": "", "startTime": "1970-01-01T00:00:00Z", "username": "",
+        "labels": [], "trialIds": [], "description": "", "notes": "",
+    }  # fmt: skip
+
+
+def trials(ctx: Context, page: Page, order: str, experiment_id: int, states: Sequence[str]) -> str:
+    with ctx.db.begin() as tx:
+        if tx.value(_EXISTS, {"id": experiment_id}) is None:
+            raise Missing(f"experiment {experiment_id} not found")
+        return listings.trials(tx, page, order, experiment_id, states)
+
+
+def trial(ctx: Context, trial_id: int) -> str:
+    with ctx.db.begin() as tx:
+        found = listings.trial(tx, trial_id)
+    if found is None:
+        raise Missing(f"trial {trial_id} not found")
+    return found
+
+
+def checkpoints(
+    ctx: Context, page: Page, order: str, owner: str, owner_id: int, states: Sequence[str]
+) -> str:
+    exists = _EXISTS if owner == "experiment_id" else _TRIAL_EXISTS
+    with ctx.db.begin() as tx:
+        if tx.value(exists, {"id": owner_id}) is None:
+            raise Missing(f"{owner.removesuffix('_id')} {owner_id} not found")
+        return listings.checkpoints(tx, page, order, owner, owner_id, states)
+
+
+def checkpoint(ctx: Context, uuid: str) -> str:
+    with ctx.db.begin() as tx:
+        found = listings.checkpoint(tx, parse_uuid(uuid))
+    if found is None:
+        raise Missing(f"checkpoint {uuid} not found")
+    return found
+
+
+def best_searcher_metric(ctx: Context, experiment_id: int) -> float:
+    with ctx.db.begin() as tx:
+        row = tx.row(_BEST, {"id": experiment_id})
+    if row is None:
+        raise Missing(f"experiment {experiment_id} not found")
+    if row[0] is None:
+        raise Missing(f"experiment {experiment_id} has no validation yet")
+    return float(row[0])
+
+
+def job_summary(ctx: Context, experiment: dict[str, Any]) -> dict[str, Any] | None:
+    """Only while the experiment waits in the queue."""
+    if experiment["state"] != "STATE_QUEUED":
+        return None
+    return {"state": "STATE_QUEUED", "jobsAhead": 0}
+
+
+def base64_text(content: bytes) -> str:
+    return base64.b64encode(content).decode()

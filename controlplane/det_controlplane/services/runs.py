@@ -1,0 +1,103 @@
+"""What a running trial tells besides metrics and checkpoints."""
+
+from typing import Any
+
+from sqlalchemy import text
+
+from det_controlplane.core import search
+from det_controlplane.db import trials
+from det_controlplane.db.engine import as_json
+from det_controlplane.services.checkpoints import parse_uuid
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Invalid, Missing
+from det_controlplane.services.experiments import opened_trial
+
+_PROGRESS = text("UPDATE trials SET progress = :progress WHERE id = :id AND ended_at IS NULL")
+_RUNNER_STATE = text("UPDATE trials SET runner_state = :state WHERE id = :id")
+_METADATA = text("SELECT id, metadata FROM trials WHERE id = :id")
+_SET_METADATA = text(
+    "UPDATE trials SET metadata = cast(:metadata AS jsonb) WHERE id = :id RETURNING id"
+)
+_SOURCE = text("""
+    INSERT INTO trial_sources (trial_id, checkpoint_uuid, model_id, model_version, kind)
+    VALUES (:trial_id, :uuid, :model_id, :model_version, :kind)
+    ON CONFLICT (trial_id, checkpoint_uuid) DO UPDATE SET model_id = excluded.model_id,
+        model_version = excluded.model_version, kind = excluded.kind
+""")
+_OPERATION = text("""
+    SELECT t.train_to, t.op_completed, t.stop_requested, t.parked, t.ended_at, e.config->'searcher' AS searcher
+    FROM trials t JOIN experiments e ON e.id = t.experiment_id WHERE t.id = :id
+""")
+
+
+def report_progress(ctx: Context, trial_id: int, progress: float) -> None:
+    """A fraction of the trial's work; the experiment's progress follows with the next validation."""
+    if not 0 <= progress <= 1:
+        raise Invalid(f"trial {trial_id}: progress must be between 0 and 1, not {progress}")
+    with ctx.db.begin() as tx:
+        if not tx.run(_PROGRESS, {"id": trial_id, "progress": progress}):
+            _must_exist(tx.row(_METADATA, {"id": trial_id}), trial_id)
+
+
+def set_runner_state(ctx: Context, trial_id: int, state: str) -> None:
+    with ctx.db.begin() as tx:
+        if not tx.run(_RUNNER_STATE, {"id": trial_id, "state": state}):
+            raise Missing(f"trial {trial_id} not found")
+
+
+def metadata(ctx: Context, trial_id: int) -> dict[str, Any] | None:
+    with ctx.db.begin() as tx:
+        row = _must_exist(tx.row(_METADATA, {"id": trial_id}), trial_id)
+    found: dict[str, Any] | None = row.metadata
+    return found
+
+
+def set_metadata(ctx: Context, trial_id: int, values: dict[str, Any]) -> dict[str, Any]:
+    with ctx.db.begin() as tx:
+        _must_exist(tx.row(_SET_METADATA, {"id": trial_id, "metadata": as_json(values)}), trial_id)
+    return values
+
+
+def report_source(
+    ctx: Context,
+    trial_id: int,
+    checkpoint_uuid: str,
+    model_id: int | None,
+    model_version: int | None,
+    kind: str,
+) -> None:
+    """Which checkpoint or model version a trial worked with."""
+    params = {
+        "trial_id": trial_id, "uuid": parse_uuid(checkpoint_uuid), "model_id": model_id,
+        "model_version": model_version, "kind": kind,
+    }  # fmt: skip
+    with ctx.db.begin() as tx:
+        tx.run(_SOURCE, params)
+
+
+def searcher_operation(ctx: Context, trial_id: int) -> dict[str, Any]:
+    """What harnesses up to 0.37 ask: how far to train. In the stopping form that is the whole length."""
+    with ctx.db.begin() as tx:
+        row = _must_exist(tx.row(_OPERATION, {"id": trial_id}), trial_id)
+    length = row.train_to
+    if length is None:
+        length = search.length_of(row.searcher.get("max_length"))
+    if length is None:
+        raise Missing(f"trial {trial_id}: its searcher sets no length; the training code decides")
+    done = bool(row.op_completed or row.stop_requested or row.parked or row.ended_at is not None)
+    return {"op": {"validateAfter": {"length": str(int(length))}}, "completed": done}
+
+
+def complete_operation(ctx: Context, trial_id: int, length: float, metric: Any) -> None:
+    with opened_trial(ctx, trial_id) as (experiment, trial):
+        if trial.state.terminal:
+            return
+        trials.update(experiment.tx, trial.id, op_completed=True)
+        event = search.OperationCompleted(str(trial.request_id), float(length), metric)
+        experiment.feed(event)
+
+
+def _must_exist(row: Any, trial_id: int) -> Any:
+    if row is None:
+        raise Missing(f"trial {trial_id} not found")
+    return row

@@ -1,0 +1,72 @@
+"""Tasks that are not trials: checkpoint collection, and later commands, notebooks and shells."""
+
+from typing import Any
+from uuid import UUID
+
+from det_controlplane.core.lifecycle.allocation import Exit, ExitKind
+from det_controlplane.db import allocations, experiments, trials
+from det_controlplane.db.allocations import AllocationRow
+from det_controlplane.db.engine import Tx
+from det_controlplane.services.context import Context
+from det_controlplane.services.effects import Effects
+
+MAX_ATTEMPTS = 5
+
+
+def allocation_ended(
+    ctx: Context, tx: Tx, effects: Effects, allocation: AllocationRow, exit: Exit
+) -> None:
+    """Infrastructure failures are tried again; anything else ends the task."""
+    if exit.kind is ExitKind.INFRASTRUCTURE and allocation.run_id < MAX_ATTEMPTS:
+        _request(ctx, tx, effects, allocation.task_id, allocation.job_id, allocation.pool,
+                 allocation.slots, allocation.run_id + 1)  # fmt: skip
+        return
+    trials.end_task(tx, allocation.task_id, ctx.now())
+    effects.trial_ended(allocation.task_id)
+
+
+def launch(
+    ctx: Context,
+    tx: Tx,
+    effects: Effects,
+    *,
+    kind: str,
+    name: str,
+    config: dict[str, Any],
+    pool: str,
+    slots: int,
+    user_id: int,
+    workspace_id: int,
+    experiment_id: int | None = None,
+    context_id: UUID | None = None,
+) -> str:
+    """Queue a task of its own job; returns the task id."""
+    task_id, job_id, now = str(ctx.new_uuid()), ctx.new_uuid(), ctx.now()
+    experiments.insert_job(
+        tx, id=job_id, kind=kind, name=name, pool=pool, priority=None, weight=1.0,
+        max_slots=None, user_id=user_id, workspace_id=workspace_id, now=now,
+    )  # fmt: skip
+    trials.insert_task(
+        tx, id=task_id, kind=kind, job_id=job_id, trial_id=None, experiment_id=experiment_id,
+        context_id=context_id, config=config, now=now,
+    )  # fmt: skip
+    _request(ctx, tx, effects, task_id, job_id, pool, slots, 1)
+    return task_id
+
+
+def _request(
+    ctx: Context,
+    tx: Tx,
+    effects: Effects,
+    task_id: str,
+    job_id: UUID,
+    pool: str,
+    slots: int,
+    run_id: int,
+) -> None:
+    allocations.insert(
+        tx, id=f"{task_id}.{run_id}", task_id=task_id, trial_id=None, job_id=job_id, run_id=run_id,
+        pool=pool, slots=slots, preemptible=False, single_agent=True, preempt_timeout_s=3600,
+        now=ctx.now(),
+    )  # fmt: skip
+    effects.queue_changed(pool)
