@@ -3,6 +3,7 @@
 import asyncio
 import threading
 
+from det_controlplane.adapters.inline_waker import InlineWaker
 from det_controlplane.adapters.notifier import LocalNotifier
 from det_controlplane.ports.waker import Waker
 
@@ -56,3 +57,12 @@ def test_a_million_topics_do_not_fill_the_memory() -> None:
 
 def test_nobody_waiting_is_no_problem() -> None:
     LocalNotifier().wake("silence")
+
+
+def test_an_inline_waker_hands_over_each_topic_once() -> None:
+    inline = InlineWaker()
+    waker: Waker = inline
+    for topic in ("schedule", "agent:1", "schedule"):
+        waker.wake(topic)
+    assert inline.take() == {"schedule", "agent:1"}
+    assert inline.take() == set()

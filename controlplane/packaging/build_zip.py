@@ -1,0 +1,164 @@
+"""Builds the zip for AWS Lambda: packaged by Chalice, trimmed, with byte-code.
+
+    python controlplane/packaging/build_zip.py OUT_DIR
+
+leaves `deployment.zip` and Chalice's own `chalice.tf.json` in OUT_DIR. Lambda's task directory is
+read-only, so code without byte-code would be compiled at every cold start: half of its CPU time.
+"""
+
+import argparse
+import compileall
+import importlib.metadata
+import json
+import os
+import py_compile
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1] / "det_controlplane"
+# What the API needs at run time; boto3 comes with Lambda, Chalice adds its own run time.
+ROOTS = ("pydantic", "sqlalchemy", "pg8000", "pyyaml")
+APP = '''"""The functions of the zip, where Chalice looks for them."""
+
+from det_controlplane.entry.chalice_app import app, tick
+
+__all__ = ["app", "tick"]
+'''
+UNUSED = (
+    "*.dist-info",
+    "det_controlplane/testing",
+    "pydantic/v1",
+    "pydantic/mypy.py",
+    "sqlalchemy/testing",
+    "sqlalchemy/dialects/mssql",
+    "sqlalchemy/dialects/mysql",
+    "sqlalchemy/dialects/oracle",
+    "sqlalchemy/dialects/sqlite",
+    "sqlalchemy/ext",
+)
+# Same bytes for the same sources, so that a deployment sees no change where there is none.
+EPOCH = (2020, 1, 1, 0, 0, 0)
+
+
+class PackagingFailed(Exception):
+    """Chalice refused; the message is what it said."""
+
+
+def build(out: Path) -> Path:
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        project, packaged, task = (Path(folder) / n for n in ("project", "packaged", "task"))
+        write_project(project)
+        run_chalice(project, packaged)
+        with zipfile.ZipFile(packaged / "deployment.zip") as made:
+            made.extractall(task)
+        trim(task)
+        add_bytecode(task)
+        write_zip(task, out / "deployment.zip")
+        shutil.copy(packaged / "chalice.tf.json", out)
+    return out / "deployment.zip"
+
+
+def write_project(project: Path) -> None:
+    (project / ".chalice").mkdir(parents=True)
+    config = {"version": "2.0", "app_name": "determined-serverless", "stages": {"api": {}}}
+    (project / ".chalice/config.json").write_text(json.dumps(config))
+    (project / "app.py").write_text(APP)
+    (project / "requirements.txt").write_text("\n".join(pinned(ROOTS)) + "\n")
+    ignored = shutil.ignore_patterns("__pycache__", "testing")
+    shutil.copytree(PACKAGE, project / "vendor/det_controlplane", ignore=ignored)
+
+
+def pinned(roots: tuple[str, ...]) -> list[str]:
+    """The roots and all they require, in the versions that are installed here."""
+    found: dict[str, str] = {}
+    waiting = list(roots)
+    while waiting:
+        name = _normal(waiting.pop())
+        if name in found:
+            continue
+        distribution = importlib.metadata.distribution(name)
+        found[name] = distribution.version
+        for requirement in distribution.requires or []:
+            if "extra ==" not in requirement and _applies(requirement):
+                waiting.append(re.split(r"[ ;\[<>=!~(]", requirement, maxsplit=1)[0])
+    return [f"{name}=={version}" for name, version in sorted(found.items())]
+
+
+def _applies(requirement: str) -> bool:
+    """Markers of what we ship speak of old interpreters and of other platforms only."""
+    try:
+        importlib.metadata.distribution(re.split(r"[ ;\[<>=!~(]", requirement, maxsplit=1)[0])
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def run_chalice(project: Path, out: Path) -> None:
+    command = [sys.executable, "-c", "from chalice.cli import main; main()"]
+    command += ["package", "--pkg-format", "terraform", "--stage", "api", str(out)]
+    # Chalice asks for a region, though packaging talks to none.
+    environment = {**os.environ, "AWS_DEFAULT_REGION": "us-west-2"}
+    done = subprocess.run(
+        command, cwd=project, env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise PackagingFailed(f"chalice package failed:\n{done.stdout}{done.stderr}")
+
+
+def trim(task: Path) -> None:
+    for pattern in UNUSED:
+        for path in task.glob(pattern):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+
+def add_bytecode(task: Path) -> None:
+    """Unchecked: Lambda changes the files' times, and nobody edits them there."""
+    compiled = compileall.compile_dir(
+        task,
+        quiet=1,
+        stripdir=str(task),
+        prependdir="/var/task",
+        invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+        workers=1,
+    )
+    if not compiled:
+        raise PackagingFailed("some file in the zip does not compile")
+
+
+def write_zip(task: Path, target: Path) -> None:
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as made:
+        for path in sorted(p for p in task.rglob("*") if p.is_file()):
+            entry = zipfile.ZipInfo(str(path.relative_to(task)), EPOCH)
+            entry.external_attr = 0o644 << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            made.writestr(entry, path.read_bytes())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Build the zip for AWS Lambda.")
+    parser.add_argument("out", type=Path, help="folder for deployment.zip and chalice.tf.json")
+    out = parser.parse_args().out
+    try:
+        made = build(out)
+    except PackagingFailed as e:
+        print(e, file=sys.stderr)
+        return 1
+    print(f"{made}: {made.stat().st_size / 1024**2:.1f} MiB")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
