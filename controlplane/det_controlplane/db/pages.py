@@ -38,13 +38,13 @@ class Listing:
 def _statement(name: str, item: str, source: str, where: str, order: str) -> TextClause:
     return text(f"""
         WITH matching AS MATERIALIZED (SELECT count(*) AS total FROM {source} WHERE {where}),
-        page AS (SELECT total, CASE WHEN :offset < 0 THEN greatest(total + :offset, 0) ELSE least(:offset, total) END AS first
+        page AS (SELECT total, CASE WHEN cast(:offset AS integer) < 0 THEN greatest(total + cast(:offset AS integer), 0) ELSE least(cast(:offset AS integer), total) END AS first
                  FROM matching)
         SELECT json_build_object('{name}', coalesce((SELECT json_agg(x.item) FROM (
                    SELECT {item} AS item FROM {source} WHERE {where} ORDER BY {order}
-                   OFFSET (SELECT first FROM page) LIMIT :limit) x), '[]'::json),
-               'pagination', json_build_object('offset', :offset, 'limit', :asked,
-                   'startIndex', first, 'endIndex', least(first + coalesce(:limit, total), total), 'total', total))::text
+                   OFFSET (SELECT first FROM page) LIMIT cast(:limit AS integer)) x), '[]'::json),
+               'pagination', json_build_object('offset', cast(:offset AS integer), 'limit', cast(:asked AS integer),
+                   'startIndex', first, 'endIndex', least(first + coalesce(cast(:limit AS integer), total), total), 'total', total))::text
         FROM page
     """)
 
