@@ -1,0 +1,97 @@
+"""Google Cloud Storage."""
+
+import uuid
+from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple, TypeVar
+
+from determined.common.storage._objects import ObjectStorageManager
+
+MAX_COMPOSED = 32
+T = TypeVar("T")
+
+
+class GCSStore:
+    """Large files are sent as objects of their own, then composed into one by the store."""
+
+    def __init__(self, client: Any, bucket: str) -> None:
+        self._bucket_name = bucket
+        self._client = client
+        self._bucket = client.bucket(bucket)
+
+    def put(self, key: str, body: bytes) -> None:
+        blob = self._bucket.blob(key)
+        self._call(key, lambda: blob.upload_from_string(body, "application/octet-stream"))
+
+    def begin_parts(self, key: str) -> str:
+        return uuid.uuid4().hex
+
+    def put_part(self, key: str, upload_id: str, number: int, body: bytes) -> str:
+        name = f"{key}.part-{upload_id}-{number:05d}"
+        self.put(name, body)
+        return name
+
+    def end_parts(self, key: str, upload_id: str, tags: Sequence[str]) -> None:
+        names = list(tags)
+        scratch = list(tags)
+        while len(names) > MAX_COMPOSED:
+            groups = [names[i : i + MAX_COMPOSED] for i in range(0, len(names), MAX_COMPOSED)]
+            names = [self._compose(group, f"{group[0]}-{len(groups)}") for group in groups]
+            scratch += names
+        self._compose(names, key)
+        self.delete(scratch)
+
+    def abort_parts(self, key: str, upload_id: str, tags: Sequence[str]) -> None:
+        self.delete([tag for tag in tags if tag])
+
+    def get(self, key: str) -> bytes:
+        return bytes(self._call(key, self._bucket.blob(key).download_as_bytes))
+
+    def get_range(self, key: str, start: int, length: int) -> Iterator[bytes]:
+        blob = self._bucket.blob(key)
+        yield self._call(
+            key, lambda: blob.download_as_bytes(start=start, end=start + length - 1, checksum=None)
+        )
+
+    def list(self, prefix: str) -> Iterator[Tuple[str, int]]:
+        for blob in self._client.list_blobs(self._bucket_name, prefix=prefix):
+            yield str(blob.name), int(blob.size)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            try:
+                self._call(key, self._bucket.blob(key).delete)
+            except FileNotFoundError:
+                continue
+
+    def _compose(self, names: List[str], target: str) -> str:
+        sources = [self._bucket.blob(name) for name in names]
+        self._call(target, lambda: self._bucket.blob(target).compose(sources))
+        return target
+
+    def _call(self, key: str, work: Callable[[], T]) -> T:
+        from google.api_core import exceptions
+
+        where = f"gs://{self._bucket_name}/{key}"
+        try:
+            return work()
+        except exceptions.NotFound as e:
+            raise FileNotFoundError(f"{where} does not exist") from e
+        except (exceptions.Forbidden, exceptions.Unauthorized) as e:
+            raise PermissionError(f"{where} may not be used with these credentials: {e}") from e
+
+
+class GCSStorageManager(ObjectStorageManager):
+    """`checkpoint_storage` of type gcs."""
+
+    def __init__(self, bucket: str, prefix: Optional[str], client: Any = None) -> None:
+        super().__init__(GCSStore(client or _client(), bucket), prefix, f"gs://{bucket}")
+
+
+def _client() -> Any:
+    try:
+        from google.cloud import storage
+    except ImportError as e:
+        raise RuntimeError(
+            "checkpoint_storage of type gcs needs google-cloud-storage: "
+            "run `pip install google-cloud-storage`, or add it to the image"
+        ) from e
+    return storage.Client()

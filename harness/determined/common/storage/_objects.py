@@ -1,0 +1,141 @@
+"""Checkpoints in an object store: one object per file, below a prefix per checkpoint."""
+
+import os
+from typing import Dict, Iterator, List, Optional, Protocol, Sequence, Tuple
+
+from determined.common.storage import _base
+from determined.common.storage._globs import matches_any
+from determined.common.storage._transfer import Transfer, read_checksums, write_checksum_object
+
+CHECKSUMS = ".checksums.json"
+
+
+class ObjectStore(Protocol):
+    """The few calls that a cloud's SDK must give. All may be called from many threads at once.
+
+    A missing object raises FileNotFoundError, denied access PermissionError; what raises anything
+    else is tried again.
+    """
+
+    def put(self, key: str, body: bytes) -> None: ...
+
+    def begin_parts(self, key: str) -> str: ...
+
+    def put_part(self, key: str, upload_id: str, number: int, body: bytes) -> str: ...
+
+    def end_parts(self, key: str, upload_id: str, tags: Sequence[str]) -> None: ...
+
+    def abort_parts(self, key: str, upload_id: str, tags: Sequence[str]) -> None: ...
+
+    def get(self, key: str) -> bytes: ...
+
+    def get_range(self, key: str, start: int, length: int) -> Iterator[bytes]: ...
+
+    def list(self, prefix: str) -> Iterator[Tuple[str, int]]: ...
+
+    def delete(self, keys: Sequence[str]) -> None: ...
+
+
+class ObjectStorageManager(_base.StorageManager):
+    """Everything but the SDK: which objects to move, in parallel, checked, within bounded memory."""
+
+    def __init__(self, store: ObjectStore, prefix: Optional[str], root_url: str) -> None:
+        self._store = store
+        self._prefix = _clean_prefix(prefix)
+        self._root_url = root_url
+
+    def upload(
+        self, src: _base.StrPath, dst: str, paths: Optional[Sequence[str]] = None
+    ) -> _base.Checksums:
+        found = list(_base.list_directory(src)) if paths is None else list(paths)
+        base = self._key_base(dst)
+        files = [p for p in found if not p.endswith("/")]
+        with Transfer(self._store) as transfer:
+            for folder in _empty_directories(found):
+                transfer.put_empty(base + folder)
+            return transfer.upload(os.fspath(src), base, files)
+
+    def download(
+        self, src: str, dst: _base.StrPath, selector: Optional[_base.Selector] = None
+    ) -> None:
+        base = self._key_base(src)
+        stored = dict(self._stored(base))
+        if not stored:
+            raise FileNotFoundError(f"checkpoint {src} is not in {self._root_url}; was it deleted?")
+        checksums = read_checksums(self._store, base + CHECKSUMS) if CHECKSUMS in stored else {}
+        chosen = _base.select(_with_directories(stored), selector)
+        root = os.path.realpath(os.fspath(dst))
+        os.makedirs(root, exist_ok=True)
+        for path in chosen:
+            _make_folder(root, path)
+        files = {p: size for p, size in chosen.items() if not p.endswith("/")}
+        with Transfer(self._store) as transfer:
+            transfer.download(base, root, files, checksums)
+
+    def list(self, storage_id: str) -> Dict[str, int]:
+        return _with_directories(dict(self._stored(self._key_base(storage_id))))
+
+    def delete(self, storage_id: str, globs: Sequence[str] = ("**/*",)) -> Dict[str, int]:
+        base = self._key_base(storage_id)
+        stored = dict(self._stored(base))
+        doomed = [p for p in stored if p != CHECKSUMS and matches_any(p.rstrip("/"), globs)]
+        remaining = {p: size for p, size in stored.items() if p not in doomed}
+        if set(remaining) <= {CHECKSUMS}:
+            doomed += list(remaining)
+            remaining = {}
+        with Transfer(self._store) as transfer:
+            transfer.delete([base + p for p in doomed])
+        return _with_directories(remaining)
+
+    def write_checksums(self, storage_id: str, checksums: _base.Checksums) -> None:
+        if checksums:
+            write_checksum_object(self._store, self._key_base(storage_id) + CHECKSUMS, checksums)
+
+    def url(self, storage_id: str) -> str:
+        return f"{self._root_url}/{self._key_base(storage_id)}".rstrip("/")
+
+    def _key_base(self, storage_id: str) -> str:
+        return f"{self._prefix}{_base.check_storage_id(storage_id)}/"
+
+    def _stored(self, base: str) -> Iterator[Tuple[str, int]]:
+        for key, size in self._store.list(base):
+            if key != base:
+                yield key[len(base) :], size
+
+
+def _clean_prefix(prefix: Optional[str]) -> str:
+    cleaned = os.path.normpath(prefix).strip("/") if prefix else ""
+    if cleaned.startswith(".."):
+        raise ValueError(f"checkpoint_storage.prefix {prefix!r} may not contain '..'")
+    return "" if cleaned in ("", ".") else cleaned + "/"
+
+
+def _empty_directories(paths: Sequence[str]) -> List[str]:
+    """Directories that no file implies; they are kept as empty objects."""
+    ordered = sorted(paths)
+    following = [*ordered[1:], ""]
+    return [
+        path
+        for path, next_path in zip(ordered, following)
+        if path.endswith("/") and not next_path.startswith(path)
+    ]
+
+
+def _with_directories(stored: Dict[str, int]) -> Dict[str, int]:
+    found: Dict[str, int] = {}
+    for path, size in stored.items():
+        if path == CHECKSUMS:
+            continue
+        found[path] = size
+        parts = path.rstrip("/").split("/")[:-1]
+        for depth in range(1, len(parts) + 1):
+            found["/".join(parts[:depth]) + "/"] = 0
+    return dict(sorted(found.items()))
+
+
+def _make_folder(root: str, path: str) -> None:
+    """Keys come from a bucket that others write to: none may lead out of the target."""
+    folder = os.path.realpath(os.path.join(root, path if path.endswith("/") else "./" + path))
+    if folder != root and not folder.startswith(root + os.sep):
+        raise ValueError(f"stored path {path!r} leads out of the checkpoint")
+    os.makedirs(folder if path.endswith("/") else os.path.dirname(folder), exist_ok=True)

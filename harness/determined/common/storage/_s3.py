@@ -1,0 +1,141 @@
+"""Amazon S3 and what speaks its protocol, through boto3."""
+
+from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple
+
+from determined.common.storage._objects import ObjectStorageManager
+from determined.common.storage._s3_small import SmallObjects, open_small_objects
+
+MAX_CONNECTIONS = 64
+READ_CHUNK = 1024 * 1024
+_MISSING = ("NoSuchKey", "NoSuchBucket", "404", "NotFound")
+_DENIED = ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken")
+
+
+class S3Store:
+    """Large objects by boto3; small ones by a lighter client, where that is possible."""
+
+    def __init__(self, client: Any, bucket: str, small: Optional[SmallObjects]) -> None:
+        self._client = client
+        self._bucket = bucket
+        self._small = small
+
+    def put(self, key: str, body: bytes) -> None:
+        if self._small is not None and self._small.put(key, body):
+            return
+        self._call("put_object", Key=key, Body=body)
+
+    def begin_parts(self, key: str) -> str:
+        return str(self._call("create_multipart_upload", Key=key)["UploadId"])
+
+    def put_part(self, key: str, upload_id: str, number: int, body: bytes) -> str:
+        answer = self._call(
+            "upload_part", Key=key, UploadId=upload_id, PartNumber=number, Body=body
+        )
+        return str(answer["ETag"])
+
+    def end_parts(self, key: str, upload_id: str, tags: Sequence[str]) -> None:
+        parts = [{"PartNumber": n + 1, "ETag": tag} for n, tag in enumerate(tags)]
+        upload = {"Parts": parts}
+        self._call("complete_multipart_upload", Key=key, UploadId=upload_id, MultipartUpload=upload)
+
+    def abort_parts(self, key: str, upload_id: str, tags: Sequence[str]) -> None:
+        self._call("abort_multipart_upload", Key=key, UploadId=upload_id)
+
+    def get(self, key: str) -> bytes:
+        body = self._small.get(key) if self._small is not None else None
+        if body is None:
+            body = self._call("get_object", Key=key)["Body"].read()
+        return bytes(body)
+
+    def get_range(self, key: str, start: int, length: int) -> Iterator[bytes]:
+        wanted = f"bytes={start}-{start + length - 1}"
+        body = self._call("get_object", Key=key, Range=wanted)["Body"]
+        try:
+            yield from iter(lambda: body.read(READ_CHUNK), b"")
+        finally:
+            body.close()
+
+    def list(self, prefix: str) -> Iterator[Tuple[str, int]]:
+        token: Dict[str, str] = {}
+        while True:
+            page = self._call("list_objects_v2", Prefix=prefix, **token)
+            for item in page.get("Contents", []):
+                yield str(item["Key"]), int(item["Size"])
+            if not page.get("IsTruncated"):
+                return
+            token = {"ContinuationToken": page["NextContinuationToken"]}
+
+    def delete(self, keys: Sequence[str]) -> None:
+        doomed = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+        errors = self._call("delete_objects", Delete=doomed).get("Errors") or []
+        if errors:
+            first = errors[0]
+            raise OSError(
+                f"{len(errors)} of {len(keys)} objects of s3://{self._bucket} could not be "
+                f"deleted, the first is {first.get('Key')}: {first.get('Message')}"
+            )
+
+    def _call(self, operation: str, **arguments: Any) -> Any:
+        from botocore.exceptions import ClientError
+
+        try:
+            return getattr(self._client, operation)(Bucket=self._bucket, **arguments)
+        except ClientError as e:
+            raise _translated(
+                e, operation, f"s3://{self._bucket}/{arguments.get('Key', '')}"
+            ) from e
+
+
+class S3StorageManager(ObjectStorageManager):
+    """`checkpoint_storage` of type s3."""
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "S3StorageManager":
+        bucket = str(config["bucket"])
+        client = open_client(config)
+        store = S3Store(client, bucket, open_small_objects(client, bucket, config))
+        return cls(store, config.get("prefix"), f"s3://{bucket}")
+
+
+def open_client(config: Mapping[str, Any]) -> Any:
+    try:
+        import boto3
+    except ImportError as e:
+        raise RuntimeError(
+            "checkpoint_storage of type s3 needs boto3: run `pip install boto3`, or add it to the image"
+        ) from e
+    return boto3.session.Session().client(
+        "s3",
+        endpoint_url=config.get("endpoint_url"),
+        aws_access_key_id=config.get("access_key"),
+        aws_secret_access_key=config.get("secret_key"),
+        config=_client_config(),
+    )
+
+
+def _client_config() -> Any:
+    from botocore.config import Config
+
+    common: Dict[str, Any] = {
+        "max_pool_connections": MAX_CONNECTIONS,
+        "retries": {"mode": "standard", "max_attempts": 6},
+        "tcp_keepalive": True,
+    }
+    try:
+        # We keep checksums of our own, end to end; a second one per request costs time for nothing.
+        return Config(
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+            **common,
+        )
+    except TypeError:  # botocore before 1.36 computes none by default and does not know the options
+        return Config(**common)
+
+
+def _translated(error: Any, operation: str, where: str) -> Exception:
+    code = str(error.response.get("Error", {}).get("Code"))
+    if code in _MISSING:
+        return FileNotFoundError(f"{where} does not exist ({operation}: {code})")
+    if code in _DENIED:
+        return PermissionError(f"{where} may not be used with these credentials ({code})")
+    return OSError(f"{operation} of {where} failed: {error}")

@@ -1,0 +1,280 @@
+"""Move many objects at once: parts in parallel, memory bounded, every part checked and retried."""
+
+import contextlib
+import json
+import os
+import threading
+import time
+import zlib
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, Sequence, TypeVar
+
+from determined.common.storage._base import Checksums, FileChecksum
+from determined.errors import CheckpointCorrupt
+
+if TYPE_CHECKING:
+    from determined.common.storage._objects import ObjectStore
+
+PART_BYTES = 8 * 1024 * 1024
+MAX_PARTS = 10_000
+IN_FLIGHT_BYTES = 48 * 1024 * 1024
+THREADS = 32
+DELETE_BATCH = 1000
+ATTEMPTS = 4
+
+T = TypeVar("T")
+
+
+class MemoryBudget:
+    """Bytes that may be held at once. A part larger than the whole budget goes alone."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._free = size
+        self._changed = threading.Condition()
+
+    @contextlib.contextmanager
+    def take(self, size: int) -> Iterator[None]:
+        amount = min(max(size, 1), self._size)
+        with self._changed:
+            self._changed.wait_for(lambda: self._free >= amount)
+            self._free -= amount
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._free += amount
+                self._changed.notify_all()
+
+
+class Transfer:
+    """A pool of threads for one upload, download or deletion."""
+
+    def __init__(self, store: "ObjectStore") -> None:
+        self._store = store
+        self._pool = ThreadPoolExecutor(THREADS, "determined-transfer")
+        self._memory = MemoryBudget(IN_FLIGHT_BYTES)
+
+    def __enter__(self) -> "Transfer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(wait=True)
+
+    def put_empty(self, key: str) -> None:
+        retried(lambda: self._store.put(key, b""))
+
+    def upload(self, root: str, base: str, files: Sequence[str]) -> Checksums:
+        """Store `root`/f as `base`f for each file; return their checksums."""
+        sizes = {path: os.path.getsize(os.path.join(root, path)) for path in files}
+        large = [path for path in files if sizes[path] > PART_BYTES]
+        uploads = {p: _PartedUpload(self, os.path.join(root, p), base + p, sizes[p]) for p in large}
+        jobs: Dict[str, Future[Any]] = {}
+        for path in files:
+            if path not in uploads:
+                source, key = os.path.join(root, path), base + path
+                jobs[path] = self._pool.submit(self._put_small, source, key, sizes[path])
+        try:
+            for upload in uploads.values():
+                upload.start(self._pool)
+            _gather([*jobs.values(), *(j for u in uploads.values() for j in u.jobs)])
+        except BaseException:
+            for upload in uploads.values():
+                upload.abort()
+            raise
+        checksums: Checksums = {path: job.result() for path, job in jobs.items()}
+        for path, upload in uploads.items():
+            checksums[path] = upload.finish()
+        return checksums
+
+    def download(
+        self, base: str, root: str, files: Mapping[str, int], checksums: Checksums
+    ) -> None:
+        jobs: List[Future[Any]] = []
+        parted = []
+        for path, size in files.items():
+            target = os.path.join(root, path)
+            known = checksums.get(path)
+            if known is not None and known.size != size:
+                raise CheckpointCorrupt(
+                    f"{path} has {size} bytes in storage, but {known.size} were saved"
+                )
+            if size <= PART_BYTES:
+                jobs.append(self._pool.submit(self._get_small, base + path, target, size, known))
+            else:
+                parts = _PartedDownload(self, base + path, target, size, known)
+                parts.start(self._pool)
+                parted.append(parts)
+        _gather([*jobs, *(j for p in parted for j in p.jobs)])
+        for parts in parted:
+            parts.finish()
+
+    def delete(self, keys: Sequence[str]) -> None:
+        batches = [keys[i : i + DELETE_BATCH] for i in range(0, len(keys), DELETE_BATCH)]
+        jobs = [self._pool.submit(self._delete_batch, batch) for batch in batches]
+        _gather(jobs)
+
+    def _delete_batch(self, keys: Sequence[str]) -> None:
+        retried(lambda: self._store.delete(keys))
+
+    def _put_small(self, source: str, key: str, size: int) -> FileChecksum:
+        with self._memory.take(size):
+            with open(source, "rb") as f:
+                body = f.read()
+            retried(lambda: self._store.put(key, body))
+            return FileChecksum(len(body), PART_BYTES, [zlib.crc32(body)])
+
+    def _get_small(self, key: str, target: str, size: int, known: "FileChecksum | None") -> None:
+        def fetch() -> None:
+            body = self._store.get(key)
+            if len(body) != size or (known and [zlib.crc32(body)] != known.crcs):
+                raise CheckpointCorrupt(f"{key}: size or checksum differ from what was saved")
+            scratch = target + ".partial"
+            with open(scratch, "wb") as f:
+                f.write(body)
+            os.replace(scratch, target)
+
+        with self._memory.take(size):
+            retried(fetch)
+
+
+class _PartedUpload:
+    """One large file. A part that fails is sent again by itself."""
+
+    def __init__(self, transfer: Transfer, source: str, key: str, size: int) -> None:
+        self._transfer = transfer
+        self._source = source
+        self._key = key
+        self._size = size
+        self._part_size = part_size_for(size)
+        self._upload_id = ""
+        self._crcs = [0] * len(part_offsets(size, self._part_size))
+        self._tags = [""] * len(self._crcs)
+        self.jobs: List[Future[None]] = []
+
+    def start(self, pool: ThreadPoolExecutor) -> None:
+        self._upload_id = retried(lambda: self._transfer._store.begin_parts(self._key))
+        self.jobs = [pool.submit(self._put, number) for number in range(len(self._crcs))]
+
+    def finish(self) -> FileChecksum:
+        store = self._transfer._store
+        retried(lambda: store.end_parts(self._key, self._upload_id, self._tags))
+        return FileChecksum(self._size, self._part_size, self._crcs)
+
+    def abort(self) -> None:
+        for job in self.jobs:
+            job.cancel()
+        wait([job for job in self.jobs if not job.cancelled()])
+        if self._upload_id:
+            with contextlib.suppress(Exception):  # the first error is the one to show
+                self._transfer._store.abort_parts(self._key, self._upload_id, self._tags)
+
+    def _put(self, number: int) -> None:
+        with self._transfer._memory.take(self._part_size):
+            with open(self._source, "rb") as f:
+                f.seek(number * self._part_size)
+                body = f.read(self._part_size)
+            self._crcs[number] = zlib.crc32(body)
+            store = self._transfer._store
+            self._tags[number] = retried(
+                lambda: store.put_part(self._key, self._upload_id, number + 1, body)
+            )
+
+
+class _PartedDownload:
+    """One large file, written in place by ranges; what an earlier try left and checks is kept."""
+
+    def __init__(
+        self, transfer: Transfer, key: str, target: str, size: int, known: "FileChecksum | None"
+    ) -> None:
+        self._store = transfer._store
+        self._key = key
+        self._target = target
+        self._scratch = target + ".partial"
+        self._size = size
+        self._known = known
+        self._part_size = known.part_size if known else part_size_for(size)
+        self.jobs: List[Future[None]] = []
+
+    def start(self, pool: ThreadPoolExecutor) -> None:
+        self._left_over = os.path.exists(self._scratch)
+        with open(self._scratch, "ab") as f:
+            f.truncate(self._size)
+        offsets = part_offsets(self._size, self._part_size)
+        self.jobs = [pool.submit(self._get, n, start) for n, start in enumerate(offsets)]
+
+    def finish(self) -> None:
+        os.replace(self._scratch, self._target)
+
+    def _get(self, number: int, start: int) -> None:
+        length = min(self._part_size, self._size - start)
+        fd = os.open(self._scratch, os.O_RDWR)
+        try:
+            if not self._already_there(fd, number, start, length):
+                retried(lambda: self._fetch(fd, number, start, length))
+        finally:
+            os.close(fd)
+
+    def _fetch(self, fd: int, number: int, start: int, length: int) -> None:
+        crc = 0
+        at = start
+        for chunk in self._store.get_range(self._key, start, length):
+            os.pwrite(fd, chunk, at)
+            crc = zlib.crc32(chunk, crc)
+            at += len(chunk)
+        if at - start != length or (self._known and crc != self._known.crcs[number]):
+            raise CheckpointCorrupt(
+                f"{self._key}: bytes {start} to {start + length} differ from what was saved"
+            )
+
+    def _already_there(self, fd: int, number: int, start: int, length: int) -> bool:
+        if not self._left_over or self._known is None:
+            return False
+        return zlib.crc32(os.pread(fd, length, start)) == self._known.crcs[number]
+
+
+def part_size_for(size: int) -> int:
+    """8 MiB, more where a file would have more parts than stores allow."""
+    part = PART_BYTES
+    while part * MAX_PARTS < size:
+        part *= 2
+    return part
+
+
+def part_offsets(size: int, part_size: int) -> List[int]:
+    return list(range(0, size, part_size))
+
+
+def retried(work: Callable[[], T]) -> T:
+    """SDKs retry requests; this also retries what breaks while a body streams."""
+    for attempt in range(ATTEMPTS):
+        try:
+            return work()
+        except (FileNotFoundError, PermissionError):
+            raise
+        except Exception:
+            if attempt == ATTEMPTS - 1:
+                raise
+            time.sleep(0.2 * 2**attempt)
+    raise AssertionError("unreachable")
+
+
+def read_checksums(store: "ObjectStore", key: str) -> Checksums:
+    stored = json.loads(retried(lambda: store.get(key)))
+    return {path: FileChecksum.from_json(entry) for path, entry in stored.items()}
+
+
+def write_checksum_object(store: "ObjectStore", key: str, checksums: Checksums) -> None:
+    body = json.dumps({path: c.to_json() for path, c in checksums.items()}).encode()
+    retried(lambda: store.put(key, body))
+
+
+def _gather(jobs: Sequence["Future[Any]"]) -> None:
+    """Wait for all; at the first failure cancel what has not begun, and raise it."""
+    try:
+        for job in jobs:
+            job.result()
+    except BaseException:
+        for job in jobs:
+            job.cancel()
+        raise

@@ -1,0 +1,230 @@
+"""Object storage, with a real S3 protocol between the client and a server in this process."""
+
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from determined.common import storage
+from determined.common.storage import _transfer
+from determined.common.storage._objects import ObjectStorageManager
+from determined.common.storage._s3 import S3StorageManager, S3Store, open_client
+from determined.errors import CheckpointCorrupt
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from moto.server import ThreadedMotoServer
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    server = ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def config(endpoint: str, request: pytest.FixtureRequest) -> dict[str, Any]:
+    bucket = f"bucket-{abs(hash(request.node.name)) % 10**9}"
+    found = {
+        "type": "s3",
+        "bucket": bucket,
+        "prefix": "team/runs",
+        "endpoint_url": endpoint,
+        "access_key": "key",
+        "secret_key": "secret",
+    }
+    open_client(found).create_bucket(Bucket=bucket)
+    return found
+
+
+@pytest.fixture
+def s3(config: dict[str, Any]) -> S3StorageManager:
+    manager = storage.from_config(config)
+    assert isinstance(manager, S3StorageManager)
+    return manager
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The protocol's smallest part, so that tests need not move much."""
+    monkeypatch.setattr(_transfer, "PART_BYTES", 5 * MIB)
+
+
+def checkpoint_in(folder: Path) -> Path:
+    source = folder / "source"
+    (source / "code" / "empty").mkdir(parents=True)
+    (source / "weights.bin").write_bytes(os.urandom(12 * MIB + 17))
+    (source / "code" / "model.py").write_text("x = 1")
+    (source / "ünï code+&=.txt").write_text("odd name")
+    (source / "nothing").write_bytes(b"")
+    return source
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def save(s3: ObjectStorageManager, source: Path, storage_id: str = "uuid-1") -> None:
+    s3.write_checksums(storage_id, s3.upload(source, storage_id))
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_what_is_uploaded_comes_back(s3: S3StorageManager, tmp_path: Path) -> None:
+    source = checkpoint_in(tmp_path)
+    save(s3, source)
+    s3.download("uuid-1", tmp_path / "out")
+    assert contents(tmp_path / "out") == contents(source)
+    assert (tmp_path / "out" / "code" / "empty").is_dir()
+    assert s3.list("uuid-1") == storage.list_directory(source)
+
+
+def test_objects_lie_below_prefix_and_id(
+    s3: S3StorageManager, config: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "a").write_text("1")
+    s3.upload(tmp_path, "uuid-1", ["a"])
+    listed = open_client(config).list_objects_v2(Bucket=config["bucket"])["Contents"]
+    assert [item["Key"] for item in listed] == ["team/runs/uuid-1/a"]
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_the_selector_decides_before_anything_is_fetched(
+    s3: S3StorageManager, tmp_path: Path
+) -> None:
+    save(s3, checkpoint_in(tmp_path))
+    s3.download("uuid-1", tmp_path / "out", lambda path: path.endswith(".py"))
+    assert list(contents(tmp_path / "out")) == ["code/model.py"]
+
+
+def test_a_changed_object_is_not_accepted(
+    s3: S3StorageManager, config: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("determined.common.storage._transfer.time.sleep", lambda _: None)
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "w").write_text("good")
+    save(s3, tmp_path / "source")
+    key = "team/runs/uuid-1/w"
+    open_client(config).put_object(Bucket=config["bucket"], Key=key, Body=b"evil")
+    with pytest.raises(CheckpointCorrupt, match="w"):
+        s3.download("uuid-1", tmp_path / "out")
+    assert not (tmp_path / "out" / "w").exists()
+
+
+def test_a_checkpoint_of_another_client_needs_no_checksums(
+    s3: S3StorageManager, tmp_path: Path
+) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "w").write_text("theirs")
+    s3.upload(tmp_path / "source", "uuid-1")
+    s3.download("uuid-1", tmp_path / "out")
+    assert (tmp_path / "out" / "w").read_text() == "theirs"
+
+
+def test_globs_delete_some_and_the_rest_is_told(s3: S3StorageManager, tmp_path: Path) -> None:
+    (tmp_path / "s" / "d").mkdir(parents=True)
+    for name in ("a.pt", "b.json", "d/c.pt"):
+        (tmp_path / "s" / name).write_text(name)
+    save(s3, tmp_path / "s")
+    assert s3.delete("uuid-1", ["**/*.pt"]) == {"b.json": 6}
+    assert s3.delete("uuid-1") == {}
+    assert s3.list("uuid-1") == {}
+
+
+def test_more_than_a_page_of_objects_is_deleted(s3: S3StorageManager, tmp_path: Path) -> None:
+    for n in range(1003):
+        (tmp_path / f"{n}").write_text("x")
+    s3.upload(tmp_path, "uuid-1")
+    assert len(s3.list("uuid-1")) == 1003
+    assert s3.delete("uuid-1") == {}
+    assert s3.list("uuid-1") == {}
+
+
+def test_a_missing_checkpoint_is_named(s3: S3StorageManager, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="uuid-9"):
+        s3.download("uuid-9", tmp_path / "out")
+
+
+def test_the_probe_leaves_nothing_behind(s3: S3StorageManager, config: dict[str, Any]) -> None:
+    s3.validate()
+    assert "Contents" not in open_client(config).list_objects_v2(Bucket=config["bucket"])
+
+
+def test_a_missing_bucket_fails_the_probe(config: dict[str, Any]) -> None:
+    with pytest.raises(FileNotFoundError):
+        storage.from_config({**config, "bucket": "no-such-bucket"}).validate()
+
+
+class FlakyStore(S3Store):
+    """Breaks off every range once, after its first bytes, and every second part."""
+
+    def __init__(self, good: S3Store) -> None:
+        self.__dict__.update(good.__dict__)
+        self.ranges: list[int] = []
+        self.parts: list[int] = []
+
+    def get_range(self, key: str, start: int, length: int) -> Iterator[bytes]:
+        first = start not in self.ranges
+        self.ranges.append(start)
+        for chunk in super().get_range(key, start, length):
+            yield chunk[:100] if first else chunk
+            if first:
+                raise ConnectionResetError("cut")
+
+    def put_part(self, key: str, upload_id: str, number: int, body: bytes) -> str:
+        self.parts.append(number)
+        if self.parts.count(number) == 1 and number % 2:
+            raise ConnectionResetError("cut")
+        return super().put_part(key, upload_id, number, body)
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_broken_connections_cost_only_the_part_they_broke(
+    s3: S3StorageManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("determined.common.storage._transfer.time.sleep", lambda _: None)
+    flaky = FlakyStore(s3._store)  # type: ignore[arg-type]
+    manager = ObjectStorageManager(flaky, None, "s3://flaky")
+    source = checkpoint_in(tmp_path)
+    save(manager, source)
+    manager.download("uuid-1", tmp_path / "out")
+    assert contents(tmp_path / "out") == contents(source)
+    assert sorted(flaky.parts) == [1, 1, 2, 3, 3]
+    assert len(flaky.ranges) == 6
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_a_download_goes_on_where_an_earlier_one_broke_off(
+    s3: S3StorageManager, tmp_path: Path
+) -> None:
+    source = checkpoint_in(tmp_path)
+    save(s3, source)
+    (tmp_path / "out").mkdir()
+    half = (source / "weights.bin").read_bytes()[: 10 * MIB]
+    (tmp_path / "out" / "weights.bin.partial").write_bytes(half)
+    counting = FlakyStore(s3._store)  # type: ignore[arg-type]
+    counting.ranges = [0, 5 * MIB, 10 * MIB]
+    ObjectStorageManager(counting, "team/runs", "s3://x").download("uuid-1", tmp_path / "out")
+    assert contents(tmp_path / "out") == contents(source)
+    assert counting.ranges[3:] == [10 * MIB]
+
+
+def test_keys_that_lead_out_of_the_target_are_refused(
+    s3: S3StorageManager, config: dict[str, Any], tmp_path: Path
+) -> None:
+    key = "team/runs/uuid-1/../../evil"
+    open_client(config).put_object(Bucket=config["bucket"], Key=key, Body=b"x")
+    with pytest.raises(ValueError, match="leads out"):
+        s3.download("uuid-1", tmp_path / "out")
+
+
+@pytest.mark.parametrize("bad", ["", "../x", "a//b", "/a", "a\\b"])
+def test_ids_that_are_no_ids_are_refused(s3: S3StorageManager, bad: str) -> None:
+    with pytest.raises(ValueError, match="not valid"):
+        s3.list(bad)
