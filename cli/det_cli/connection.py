@@ -2,17 +2,17 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 from determined.common import master_address
 from determined.common.http import Session
+from determined.common.pages import V1, pages
 from determined.common.sign_in import SignedIn, open_session, sign_in
 from determined.common.token_store import TokenStore
 
 from det_cli import prompts
 
-V1 = "/api/v1"
+__all__ = ["V1", "address", "anonymous", "connect", "paged", "pages"]
 
 
 def address(args: argparse.Namespace) -> str:
@@ -32,27 +32,6 @@ def connect(args: argparse.Namespace) -> SignedIn:
 
 def _ask(username: str) -> str:
     return prompts.password(f"Password for user '{username}': ")
-
-
-def pages(
-    session: Session,
-    path: str,
-    key: str,
-    params: Mapping[str, Any] | None = None,
-    *,
-    limit: int = 200,
-    offset: int = 0,
-    one_page: bool = False,
-) -> Iterator[Any]:
-    """Every row of a paginated listing, from `offset` on."""
-    while True:
-        answer = session.get(V1 + path, {**(params or {}), "limit": limit, "offset": offset})
-        yield from answer[key]
-        page = answer.get("pagination") or {}
-        end = int(page.get("endIndex") or 0)
-        if one_page or end <= offset or end >= int(page.get("total") or 0):
-            return
-        offset = end
 
 
 def paged(

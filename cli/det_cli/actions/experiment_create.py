@@ -3,14 +3,17 @@
 import argparse
 import sys
 import time
+import uuid
 from typing import Any
 
+from determined.common import log_stream
 from determined.common.context import collect
 from determined.common.http import Session
+from determined.common.log_stream import TERMINAL, trial_ended
 
-from det_cli import config_file, context_upload, log_stream
-from det_cli.actions.experiments import TERMINAL, wait_for
-from det_cli.actions.logs import print_line, trial_ended
+from det_cli import config_file, context_upload
+from det_cli.actions.experiments import wait_for
+from det_cli.actions.logs import print_line
 from det_cli.connection import V1, connect
 from det_cli.errors import INTERRUPTED, OK, UsageError
 from det_cli.render import print_yaml, say
@@ -37,7 +40,10 @@ def create(args: argparse.Namespace) -> int:
         return OK
     if args.test_mode:
         body["config"] = _tiny(session, body)
-    answer = session.post(V1 + "/experiments", {**body, **context_upload.send(session, context)})
+    body.update(context_upload.send(session, context))
+    # A repeated request, after an answer was lost, finds the experiment that the first one made.
+    once = {"Idempotency-Key": str(uuid.uuid4())}
+    answer = session.post(V1 + "/experiments", body, headers=once)
     return _created(session, args, answer)
 
 

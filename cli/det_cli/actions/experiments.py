@@ -8,14 +8,13 @@ import time
 from typing import Any
 
 from determined.common.http import Session
+from determined.common.log_stream import TERMINAL
 
 from det_cli import prompts
 from det_cli.connection import V1, connect, paged, pages
 from det_cli.errors import FAILED, OK
 from det_cli.render import percent, print_object, say, show, size_text, state_text
 from det_cli.times import local
-
-TERMINAL = ("STATE_COMPLETED", "STATE_CANCELED", "STATE_ERROR", "STATE_DELETED")
 
 LIST = (
     ("ID", lambda e: e["id"]),

@@ -6,11 +6,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from determined.common import log_stream
 from determined.common.http import Session
+from determined.common.log_stream import trial_ended
 
-from det_cli import log_stream
-from det_cli.actions.experiments import TERMINAL
-from det_cli.commands.log_options import LEVELS
 from det_cli.connection import V1, connect
 from det_cli.errors import MissingError
 from det_cli.render import say
@@ -49,10 +48,6 @@ def of_task(args: argparse.Namespace) -> None:
     say(f"Task log stream ended. To reopen log stream, run: {again}")
 
 
-def trial_ended(session: Session, trial_id: int) -> Callable[[], bool]:
-    return lambda: session.get(f"{V1}/trials/{trial_id}")["trial"]["state"] in TERMINAL
-
-
 def print_lines(
     session: Session, path: str, args: argparse.Namespace, ended: Callable[[], bool]
 ) -> None:
@@ -87,9 +82,6 @@ def print_json(line: dict[str, Any]) -> None:
 
 def _filters(args: argparse.Namespace) -> log_stream.Filters:
     """What the server filters by; absent options are left out."""
-    levels = None
-    if args.level in LEVELS:
-        levels = [f"LOG_LEVEL_{name}" for name in LEVELS[LEVELS.index(args.level) :]]
     return {
         "allocationIds": getattr(args, "allocation_ids", None),
         "agentIds": args.agent_ids,
@@ -99,5 +91,5 @@ def _filters(args: argparse.Namespace) -> log_stream.Filters:
         "stdtypes": args.stdtypes,
         "timestampBefore": args.timestamp_before,
         "timestampAfter": args.timestamp_after,
-        "levels": levels,
+        "levels": log_stream.from_level(args.level),
     }

@@ -3,7 +3,7 @@
 from det_cli.declare import Arg, Command, Group
 
 CLUSTER = Arg("--cluster-name", default="determined", help="tells several clusters here apart")
-PORT = Arg("--master-port", type=int, default=8080, metavar="PORT", help="where the API listens")
+PORT = Arg("--master-port", type=int, metavar="PORT", help="where the API listens (8080)")
 CONFIG = Arg(
     "--config",
     "--master-config-path",
@@ -19,6 +19,8 @@ DATABASE = Arg(
 DATA = Arg("--data-dir", metavar="DIR", help="where the cluster keeps everything")
 SLOTS = Arg("--slots-per-agent", type=int, metavar="N", help="artificial slots instead of devices")
 FOREGROUND = Arg("--foreground", action="store_true", help="stay, and stop it all with Ctrl-C")
+HOST = Arg("--host", metavar="ADDRESS", help="address the API listens on")
+RUNTIME = Arg("--container-runtime", metavar="KIND", help="auto, docker or process")
 DELETE_DB = Arg("--delete-db", action="store_true", help="forget all experiments first")
 WORK_DIR = Arg("--auto-work-dir", metavar="DIR", help="mount this directory into interactive tasks")
 GPU = (
@@ -38,6 +40,7 @@ _UP = (
     STORAGE,
     PASSWORD,
     PORT,
+    HOST,
     CLUSTER,
     DATABASE,
     DATA,
@@ -59,8 +62,9 @@ LOCAL = Group(
     _action(
         "cluster-up",
         "start a cluster with its agents",
-        Arg("--agents", type=int, default=1, metavar="N", help="how many agents"),
+        Arg("--agents", type=int, metavar="N", help="how many agents (1, or as before)"),
         SLOTS,
+        RUNTIME,
         *GPU,
         *_UP,
     ),
@@ -76,6 +80,7 @@ LOCAL = Group(
         Arg("--agent-name", metavar="NAME", help="its id (default: det-agent-HOSTNAME)"),
         Arg("--agent-resource-pool", metavar="POOL", help="the pool it joins"),
         SLOTS,
+        RUNTIME,
         *GPU,
         CLUSTER,
         DATA,
@@ -90,6 +95,7 @@ LOCAL = Group(
         CLUSTER,
         DATA,
     ),
+    _action("status", "tell what runs and where", CLUSTER, DATA),
     _action(
         "logs",
         "print a cluster's own log",

@@ -269,13 +269,20 @@ class Session:
 
     def _connect(self, timeout_s: Optional[float]) -> http.client.HTTPConnection:
         if not self._https:
-            return http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
+            return _HTTPConnection(self._host, self._port, timeout=timeout_s)
         context = ssl.create_default_context(cafile=self._cert_file)
         if not self._verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         name = self._server_hostname or self._host
         return _NamedHTTPSConnection(self._host, self._port, timeout_s, context, name)
+
+
+class _HTTPConnection(http.client.HTTPConnection):
+    """Closed with the session that nobody holds any longer."""
+
+    def __del__(self) -> None:
+        self.close()
 
 
 class _NamedHTTPSConnection(http.client.HTTPSConnection):
@@ -291,3 +298,6 @@ class _NamedHTTPSConnection(http.client.HTTPSConnection):
     def connect(self) -> None:
         http.client.HTTPConnection.connect(self)
         self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._name)
+
+    def __del__(self) -> None:
+        self.close()

@@ -1,0 +1,104 @@
+"""Write docs/reference/cli.md from the tables: python -m det_cli.reference > docs/reference/cli.md"""
+
+from collections.abc import Iterator
+from importlib import import_module
+
+from det_cli.catalog import ENTRIES
+from det_cli.declare import OUTPUT, Arg, Command, Group, OneOf
+
+_HEAD = """\
+# Command line
+
+Written by `python -m det_cli.reference`; change the tables in `cli/det_cli/commands`, not this page.
+
+`det [-u NAME] [-m ADDRESS] [-v] COMMAND …`
+
+Data goes to standard output, talk to standard error. Lists are tables; `--json`, `--csv`, `--yaml` and `-o FORMAT` choose another
+form; of the arguments marked * at most one is given. `NO_COLOR` turns colours off. A group without a command runs its `list`, or prints its commands.
+
+| exit code | meaning |
+|---|---|
+| 0 | done |
+| 1 | failed |
+| 2 | the command was called wrongly |
+| 3 | something named does not exist |
+| 4 | not signed in, or not allowed |
+| 5 | conflicts with what exists |
+| 130 | interrupted |
+
+| variable | meaning |
+|---|---|
+| `DET_MASTER` | the cluster's address (default `localhost:8080`) |
+| `DET_USER`, `DET_PASS` | who signs in |
+| `DET_USER_TOKEN` | a token to use instead |
+| `DET_MASTER_CERT_FILE`, `DET_MASTER_CERT_NAME` | the certificate to trust (`noverify` trusts any), and the name it carries |
+| `DET_DEBUG` | `1` shows where an unexpected failure happened |
+
+`det completion bash` and `det completion zsh` print a script that completes commands: `source <(det completion bash)`.
+"""
+
+
+def page() -> str:
+    parts = [_HEAD]
+    for name, _, module, _ in ENTRIES:
+        node = import_module(f"det_cli.commands.{module}").MEMBERS[name]
+        parts.append(f"\n## det {_titled(node)}\n")
+        parts.extend(_described([node.name], node))
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _titled(node: "Command | Group") -> str:
+    return " / ".join((node.name, *node.aliases))
+
+
+def _described(path: list[str], node: "Command | Group") -> Iterator[str]:
+    if isinstance(node, Command):
+        yield from _command(path, node)
+        return
+    yield f"{_sentence(node.help)}\n"
+    for member in node.members:
+        inner = [*path, member.name]
+        if isinstance(member, Group):
+            yield from _described(inner, member)
+        else:
+            yield f"### det {' '.join(path)} {_titled(member)}\n"
+            yield from _command(inner, member)
+
+
+def _command(path: list[str], command: Command) -> Iterator[str]:
+    yield f"{_sentence(command.help)}\n"
+    rows = [row for arg in command.args for row in _rows(arg)]
+    if rows:
+        yield "| argument | meaning |\n|---|---|\n" + "\n".join(rows) + "\n"
+
+
+def _rows(arg: "Arg | OneOf") -> list[str]:
+    if isinstance(arg, Arg):
+        return [_row(arg, alone=True)]
+    if arg is OUTPUT:
+        return ["| `--json`, `--csv`, `--yaml`, `--table`, `-o`, `--output` FORMAT | the form * |"]
+    return [_row(one, alone=False) for one in arg.args]
+
+
+def _row(arg: Arg, *, alone: bool) -> str:
+    options = arg.options
+    names = ", ".join(f"`{name}`" for name in arg.names)
+    value = options.get("metavar") or "\\|".join(options.get("choices") or [])
+    if arg.names[0].startswith("-") and "action" not in options and not value:
+        value = arg.names[-1].lstrip("-").upper().replace("-", "_")
+    shown = f"{names} {value}" if value and arg.names[0].startswith("-") else names
+    meaning = str(options.get("help") or "")
+    default = options.get("default")
+    if default not in (None, [], False, True, ""):
+        meaning += f" (default: {default})" if "default" not in meaning else ""
+    if not alone:
+        meaning += " *"
+    return f"| {shown} | {meaning.strip()} |"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + "."
+
+
+if __name__ == "__main__":
+    print(page(), end="")

@@ -1,0 +1,95 @@
+"""Following a task's log: to its end, through servers and proxies that hang up early."""
+
+import time
+from collections import deque
+from datetime import timedelta
+from typing import Any, Callable, Deque, Dict, Iterator, List, Optional
+
+from determined.common.http import MasterUnreachableError, Session
+from determined.common.times import parsed, written
+
+_REOPEN_AFTER_S = 1.0
+_GIVE_UP_AFTER = 30  # reconnections in a row that nobody answered
+_REMEMBERED = 5000
+_OVERLAP = timedelta(seconds=10)
+
+LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+TERMINAL = ("STATE_COMPLETED", "STATE_CANCELED", "STATE_ERROR", "STATE_DELETED")
+Filters = Dict[str, Any]
+Line = Dict[str, Any]
+
+
+def from_level(level: Optional[str]) -> Optional[List[str]]:
+    """The levels at and above one; the server filters by a list."""
+    if level not in LEVELS:
+        return None
+    return [f"LOG_LEVEL_{name}" for name in LEVELS[LEVELS.index(level) :]]
+
+
+def fetch(session: Session, path: str, filters: Filters) -> Iterator[Line]:
+    yield from session.stream_lines("GET", f"/api/v1{path}/logs", params=filters)
+
+
+def tail(session: Session, path: str, filters: Filters, count: int) -> List[Line]:
+    """The last lines, oldest first."""
+    params = {**filters, "limit": count, "orderBy": "ORDER_BY_DESC"}
+    return list(fetch(session, path, params))[::-1]
+
+
+def trial_ended(session: Session, trial_id: int) -> Callable[[], bool]:
+    return lambda: session.get(f"/api/v1/trials/{trial_id}")["trial"]["state"] in TERMINAL
+
+
+def follow(
+    session: Session,
+    path: str,
+    filters: Filters,
+    ended: Callable[[], bool],
+    seen: Optional[List[Line]] = None,
+) -> Iterator[Line]:
+    """Lines as they come, until the task has ended and its last line was given."""
+    cursor = _Cursor(seen or [])
+    silent = 0
+    while True:
+        finished = ended()
+        try:
+            for line in fetch(session, path, {**filters, **cursor.position(), "follow": True}):
+                silent = 0
+                if cursor.is_new(line):
+                    yield line
+        except MasterUnreachableError:
+            silent += 1
+            if silent > _GIVE_UP_AFTER:
+                raise
+            finished = False
+        if finished:
+            return
+        time.sleep(_REOPEN_AFTER_S)
+
+
+class _Cursor:
+    """Where to take up again.
+
+    A server that knows `afterId` sends just what is new. Others get a time a little before the last
+    line, and what was given already is left out here.
+    """
+
+    def __init__(self, lines: List[Line]) -> None:
+        self._ids: Deque[str] = deque(maxlen=_REMEMBERED)
+        self._latest = ""
+        for line in lines:
+            self.is_new(line)
+
+    def is_new(self, line: Line) -> bool:
+        id = str(line["id"])
+        if id in self._ids:
+            return False
+        self._ids.append(id)
+        self._latest = max(self._latest, str(line.get("timestamp") or ""))
+        return True
+
+    def position(self) -> Filters:
+        if not self._latest:
+            return {}
+        start = written(parsed(self._latest) - _OVERLAP)
+        return {"timestampAfter": start, "afterId": self._ids[-1]}

@@ -1,0 +1,26 @@
+"""The Python SDK (`client`) and unmanaged experiments (`core_v2`), loaded when they are used."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from determined.experimental import client
+    from determined.experimental.client import (
+        Checkpoint,
+        Determined,
+        Experiment,
+        Model,
+        ModelVersion,
+        Trial,
+    )
+
+__all__ = ["Checkpoint", "Determined", "Experiment", "Model", "ModelVersion", "Trial", "client"]
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    if name in ("client", "core_v2"):
+        return importlib.import_module(f"determined.experimental.{name}")
+    if name in __all__:
+        return getattr(importlib.import_module("determined.experimental.client"), name)
+    raise AttributeError(f"module 'determined.experimental' has no attribute {name!r}")

@@ -1,0 +1,58 @@
+"""Choosing checkpoints, of an experiment or of a trial."""
+
+from itertools import islice
+from typing import Any, Dict, Iterable, List, Optional, Union
+
+from determined.common.http import Session
+from determined.common.pages import pages
+from determined.experimental.client._checkpoint import Checkpoint
+from determined.experimental.client._enums import CheckpointSortBy, OrderBy
+
+SortBy = Union[str, CheckpointSortBy, None]
+_USABLE = ["STATE_COMPLETED", "STATE_PARTIALLY_DELETED"]
+
+
+def listed(
+    session: Session,
+    path: str,
+    sort_by: SortBy,
+    order_by: Optional[OrderBy],
+    max_results: Optional[int] = None,
+    states: Optional[List[str]] = None,
+) -> List[Checkpoint]:
+    """A string sorts by that validation metric; nothing at all by the searcher's, best first."""
+    if (sort_by is None) != (order_by is None):
+        raise ValueError("sort_by and order_by go together: give both, or neither")
+    params: Dict[str, Any] = {"states": states or None}
+    if isinstance(sort_by, str):
+        params["sortByMetric"] = sort_by
+    else:
+        params["sortByAttr"] = (sort_by or CheckpointSortBy.SEARCHER_METRIC).value
+    if order_by is not None:
+        params["orderBy"] = order_by.value
+    rows: Iterable[Any] = pages(session, path, "checkpoints", params)
+    return [Checkpoint._from_json(session, row) for row in islice(rows, max_results)]
+
+
+def best(
+    session: Session,
+    path: str,
+    count: int,
+    sort_by: Optional[str],
+    smaller_is_better: Optional[bool],
+    config: Dict[str, Any],
+) -> List[Checkpoint]:
+    """The best by a metric; by default the searcher's, in its direction."""
+    if (sort_by is None) != (smaller_is_better is None):
+        raise ValueError("sort_by and smaller_is_better go together: give both, or neither")
+    smaller = smaller_is_better
+    if smaller is None:
+        smaller = (config.get("searcher") or {}).get("smaller_is_better", True)
+    order = OrderBy.ASCENDING if smaller else OrderBy.DESCENDING
+    key: SortBy = sort_by or CheckpointSortBy.SEARCHER_METRIC
+    return listed(session, path, key, order, count, _USABLE)
+
+
+def newest(session: Session, path: str) -> List[Checkpoint]:
+    by, order = CheckpointSortBy.BATCH_NUMBER, OrderBy.DESCENDING
+    return listed(session, path, by, order, 1, _USABLE)

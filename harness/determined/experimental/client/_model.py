@@ -1,0 +1,174 @@
+"""Named models and their versions."""
+
+from typing import Any, Dict, Iterator, List, Optional
+from urllib.parse import quote
+
+from determined.common.http import Session
+from determined.common.pages import V1, pages
+from determined.experimental.client._checkpoint import Checkpoint
+from determined.experimental.client._enums import OrderBy
+from determined.experimental.client._metrics import TrialMetrics
+
+
+def model_path(identifier: str) -> str:
+    return f"/models/{quote(identifier, safe='')}"
+
+
+class ModelVersion:
+    """One checkpoint in the series of a model."""
+
+    def __init__(self, session: Session, model_version: int, model_name: str) -> None:
+        self._session = session
+        self.model_version = model_version
+        self.model_name = model_name
+        self.model_id: Optional[int] = None
+        self.checkpoint: Optional[Checkpoint] = None
+        self.metadata: Optional[Dict[str, Any]] = None
+        self.name: Optional[str] = None
+        self.comment: Optional[str] = None
+        self.notes: Optional[str] = None
+
+    def __repr__(self) -> str:
+        return f"ModelVersion(model_name={self.model_name!r}, model_version={self.model_version})"
+
+    @classmethod
+    def _from_json(cls, session: Session, raw: Dict[str, Any]) -> "ModelVersion":
+        version = cls(session, raw["version"], raw["model"]["name"])
+        version._fill(raw)
+        return version
+
+    def _fill(self, raw: Dict[str, Any]) -> None:
+        self.model_id = raw["model"]["id"]
+        self.checkpoint = Checkpoint._from_json(self._session, raw["checkpoint"])
+        self.metadata = raw.get("metadata") or {}
+        self.name = raw.get("name")
+        self.comment = raw.get("comment")
+        self.notes = raw.get("notes")
+
+    @property
+    def _path(self) -> str:
+        return f"{V1}{model_path(self.model_name)}/versions/{self.model_version}"
+
+    def reload(self) -> None:
+        """Read the description again."""
+        self._fill(self._session.get(self._path)["modelVersion"])
+
+    def set_name(self, name: str) -> None:
+        self._session.patch(self._path, {"name": name})
+        self.name = name
+
+    def set_notes(self, notes: str) -> None:
+        self._session.patch(self._path, {"notes": notes})
+        self.notes = notes
+
+    def delete(self) -> None:
+        """Delete the version; its checkpoint stays."""
+        self._session.delete(self._path)
+
+    def iter_metrics(self, group: Optional[str] = None) -> Iterator[TrialMetrics]:
+        """Metrics of trials that used this version."""
+        for report in self._session.get(f"{self._path}/metrics", {"metricGroup": group})["metrics"]:
+            yield TrialMetrics.from_report(report)
+
+    get_metrics = iter_metrics
+
+
+class Model:
+    """A name for a series of checkpoints."""
+
+    def __init__(self, session: Session, name: str) -> None:
+        self._session = session
+        self.name = name
+        self.model_id: Optional[int] = None
+        self.description: Optional[str] = None
+        self.creation_time: Optional[str] = None
+        self.last_updated_time: Optional[str] = None
+        self.metadata: Optional[Dict[str, Any]] = None
+        self.labels: Optional[List[str]] = None
+        self.username: Optional[str] = None
+        self.workspace_id: Optional[int] = None
+        self.archived: Optional[bool] = None
+
+    def __repr__(self) -> str:
+        return f"Model(name={self.name!r}, metadata={self.metadata})"
+
+    @classmethod
+    def _from_json(cls, session: Session, raw: Dict[str, Any]) -> "Model":
+        model = cls(session, raw["name"])
+        model._fill(raw)
+        return model
+
+    def _fill(self, raw: Dict[str, Any]) -> None:
+        self.name = raw["name"]
+        self.model_id = raw["id"]
+        self.description = raw.get("description")
+        self.creation_time = raw["creationTime"]
+        self.last_updated_time = raw["lastUpdatedTime"]
+        self.metadata = raw.get("metadata") or {}
+        self.labels = list(raw.get("labels") or [])
+        self.username = raw["username"]
+        self.workspace_id = raw.get("workspaceId")
+        self.archived = raw["archived"]
+
+    @property
+    def _path(self) -> str:
+        return V1 + model_path(self.name)
+
+    def reload(self) -> None:
+        """Read the description again."""
+        self._fill(self._session.get(self._path)["model"])
+
+    def get_version(self, version: int = -1) -> Optional[ModelVersion]:
+        """One version, by default the newest; None when the model has none yet."""
+        if version != -1:
+            raw = self._session.get(f"{self._path}/versions/{version}")["modelVersion"]
+            return ModelVersion._from_json(self._session, raw)
+        return next(iter(self.list_versions()), None)
+
+    def list_versions(self, order_by: OrderBy = OrderBy.DESCENDING) -> List[ModelVersion]:
+        """All versions, newest first unless told otherwise."""
+        params = {"orderBy": order_by.value, "sortBy": "SORT_BY_VERSION"}
+        path = f"{model_path(self.name)}/versions"
+        rows = pages(self._session, path, "modelVersions", params)
+        return [ModelVersion._from_json(self._session, row) for row in rows]
+
+    get_versions = list_versions
+
+    def register_version(self, checkpoint_uuid: str) -> ModelVersion:
+        """Make a checkpoint the newest version."""
+        body = {"modelName": self.name, "checkpointUuid": checkpoint_uuid}
+        raw = self._session.post(f"{self._path}/versions", body)["modelVersion"]
+        return ModelVersion._from_json(self._session, raw)
+
+    def add_metadata(self, metadata: Dict[str, Any]) -> None:
+        """Add these keys, replacing those that exist."""
+        self._patch(metadata={**(self.metadata or {}), **metadata})
+
+    def remove_metadata(self, keys: List[str]) -> None:
+        """Remove these keys; those that do not exist are passed over."""
+        self._patch(metadata={k: v for k, v in (self.metadata or {}).items() if k not in keys})
+
+    def set_labels(self, labels: List[str]) -> None:
+        """Replace all labels."""
+        self._patch(labels=list(labels))
+
+    def set_description(self, description: str) -> None:
+        self._patch(description=description)
+
+    def move_to_workspace(self, workspace_name: str) -> None:
+        self._patch(workspaceName=workspace_name)
+
+    def _patch(self, **change: Any) -> None:
+        self._fill(self._session.patch(self._path, change)["model"])
+
+    def archive(self) -> None:
+        self._session.post(f"{self._path}/archive")
+        self.archived = True
+
+    def unarchive(self) -> None:
+        self._session.post(f"{self._path}/unarchive")
+        self.archived = False
+
+    def delete(self) -> None:
+        """Delete the name and its versions; the checkpoints stay."""
+        self._session.delete(self._path)

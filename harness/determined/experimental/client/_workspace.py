@@ -1,0 +1,202 @@
+"""Workspaces, their projects, and the resource pools they may use."""
+
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
+
+from determined.common.http import NotFoundError, Session
+from determined.common.pages import V1, pages
+
+if TYPE_CHECKING:
+    from determined.experimental.client._experiment import Experiment
+
+
+class Project:
+    """A group of experiments in a workspace."""
+
+    def __init__(self, session: Session, project_id: int) -> None:
+        self._session = session
+        self.id = project_id
+        self.archived: Optional[bool] = None
+        self.description: Optional[str] = None
+        self.key: Optional[str] = None
+        self.n_active_experiments: Optional[int] = None
+        self.n_experiments: Optional[int] = None
+        self.name: Optional[str] = None
+        self.notes: Optional[List[Dict[str, str]]] = None
+        self.username: Optional[str] = None
+        self.workspace_id: Optional[int] = None
+
+    def __repr__(self) -> str:
+        return f"Project(id={self.id}, name={self.name!r})"
+
+    @classmethod
+    def _from_json(cls, session: Session, raw: Dict[str, Any]) -> "Project":
+        project = cls(session, raw["id"])
+        project._fill(raw)
+        return project
+
+    def _fill(self, raw: Dict[str, Any]) -> None:
+        self.archived = raw["archived"]
+        self.description = raw.get("description")
+        self.key = raw.get("key")
+        self.n_active_experiments = raw["numActiveExperiments"]
+        self.n_experiments = raw["numExperiments"]
+        self.name = raw["name"]
+        self.notes = [dict(note) for note in raw["notes"]]
+        self.username = raw["username"]
+        self.workspace_id = raw["workspaceId"]
+
+    @property
+    def _path(self) -> str:
+        return f"{V1}/projects/{self.id}"
+
+    def reload(self) -> None:
+        """Read the description again."""
+        self._fill(self._session.get(self._path)["project"])
+
+    def _patch(self, **change: str) -> None:
+        self._fill(self._session.patch(self._path, change)["project"])
+
+    def set_name(self, name: str) -> None:
+        self._patch(name=name)
+
+    def set_description(self, description: str) -> None:
+        self._patch(description=description)
+
+    def set_key(self, key: str) -> None:
+        self._patch(key=key)
+
+    def archive(self) -> None:
+        self._session.post(f"{self._path}/archive")
+        self.archived = True
+
+    def unarchive(self) -> None:
+        self._session.post(f"{self._path}/unarchive")
+        self.archived = False
+
+    def add_note(self, name: str, contents: str) -> None:
+        self.reload()
+        self._put_notes([*(self.notes or []), {"name": name, "contents": contents}])
+
+    def remove_note(self, name: str) -> None:
+        """Remove the note of this name; several, or none, are refused."""
+        self.reload()
+        notes = self.notes or []
+        kept = [note for note in notes if note["name"] != name]
+        if len(notes) - len(kept) != 1:
+            count = len(notes) - len(kept)
+            raise ValueError(f"project {self.id} has {count} notes named {name!r}, not one")
+        self._put_notes(kept)
+
+    def _put_notes(self, notes: List[Dict[str, str]]) -> None:
+        body = {"notes": notes, "projectId": self.id}
+        self.notes = self._session.put(f"{self._path}/notes", body)["notes"]
+
+    def list_experiments(self) -> List["Experiment"]:
+        from determined.experimental.client._experiment import Experiment
+
+        params = {"projectId": self.id, "sortBy": "SORT_BY_ID"}
+        rows = pages(self._session, "/experiments", "experiments", params)
+        return [Experiment._from_json(self._session, row) for row in rows]
+
+
+class Workspace:
+    """A group of projects."""
+
+    def __init__(
+        self,
+        session: Session,
+        workspace_id: Optional[int] = None,
+        workspace_name: Optional[str] = None,
+    ) -> None:
+        if (workspace_id is None) == (workspace_name is None):
+            raise ValueError("a workspace is named by its id or by its name: give one of them")
+        if workspace_id is not None:
+            raw = session.get(f"{V1}/workspaces/{workspace_id}")["workspace"]
+        else:
+            raw = _by_name(session, str(workspace_name))
+        self._fill(session, raw)
+
+    def _fill(self, session: Session, raw: Dict[str, Any]) -> None:
+        self._session = session
+        self.id: int = raw["id"]
+        self.name: str = raw["name"]
+
+    @classmethod
+    def _from_json(cls, session: Session, raw: Dict[str, Any]) -> "Workspace":
+        workspace = cls.__new__(cls)
+        workspace._fill(session, raw)
+        return workspace
+
+    def __repr__(self) -> str:
+        return f"Workspace(id={self.id}, name={self.name!r})"
+
+    def reload(self) -> None:
+        """Read the name again."""
+        self.name = self._session.get(f"{V1}/workspaces/{self.id}")["workspace"]["name"]
+
+    def list_pools(self) -> List["ResourcePool"]:
+        """The resource pools its experiments may use."""
+        path = f"/workspaces/{self.id}/available-resource-pools"
+        names = pages(self._session, path, "resourcePools")
+        return [ResourcePool(self._session, name) for name in names]
+
+    def create_project(self, name: str, description: Optional[str] = None) -> Project:
+        body = {"name": name, "workspaceId": self.id, "description": description or ""}
+        raw = self._session.post(f"{V1}/workspaces/{self.id}/projects", body)["project"]
+        return Project._from_json(self._session, raw)
+
+    def delete_project(self, name: str) -> None:
+        """Delete a project with its experiments."""
+        self._session.delete(f"{V1}/projects/{self.get_project(name).id}")
+
+    def list_projects(self) -> List[Project]:
+        rows = pages(self._session, f"/workspaces/{self.id}/projects", "projects")
+        return [Project._from_json(self._session, row) for row in rows]
+
+    def get_project(self, project_name: str) -> Project:
+        path, params = f"/workspaces/{self.id}/projects", {"name": project_name}
+        for raw in pages(self._session, path, "projects", params):
+            if raw["name"] == project_name:
+                return Project._from_json(self._session, raw)
+        raise NotFoundError(404, f"workspace '{self.name}' has no project '{project_name}'")
+
+
+def _by_name(session: Session, name: str) -> Dict[str, Any]:
+    for raw in pages(session, "/workspaces", "workspaces", {"nameCaseSensitive": name}):
+        if raw["name"] == name:
+            return dict(raw)
+    raise NotFoundError(404, f"workspace '{name}' not found")
+
+
+class ResourcePool:
+    """A pool of agents, and the workspaces it is kept for."""
+
+    def __init__(self, session: Session, name: str = "") -> None:
+        self._session = session
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"ResourcePool(name={self.name!r})"
+
+    @property
+    def _path(self) -> str:
+        return f"/resource-pools/{self.name}/workspace-bindings"
+
+    def _change(self, method: str, workspace_names: List[str]) -> None:
+        body = {"resourcePoolName": self.name, "workspaceNames": workspace_names}
+        self._session.request(method, V1 + self._path, body=body)
+
+    def add_bindings(self, workspace_names: List[str]) -> None:
+        self._change("POST", workspace_names)
+
+    def remove_bindings(self, workspace_names: List[str]) -> None:
+        self._change("DELETE", workspace_names)
+
+    def replace_bindings(self, workspace_names: List[str]) -> None:
+        self._change("PUT", workspace_names)
+
+    def list_workspaces(self) -> List[Optional[str]]:
+        """The names of the workspaces it is kept for."""
+        bound = set(pages(self._session, self._path, "workspaceIds"))
+        spaces = pages(self._session, "/workspaces", "workspaces")
+        return [space["name"] for space in spaces if space["id"] in bound]

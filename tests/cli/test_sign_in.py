@@ -1,0 +1,197 @@
+"""Who a command acts as."""
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Det
+from tests.support.fake_api import Refusal
+from tests.support.fake_cluster import FakeCluster
+
+from determined.common import passwords
+from determined.common.token_store import TokenStore
+
+
+def saved(home: Path) -> dict[str, object]:
+    content: dict[str, object] = json.loads(
+        (home / ".config" / "determined" / "auth.json").read_text()
+    )
+    return content
+
+
+def test_a_password_leaves_the_machine_only_as_a_salted_digest() -> None:
+    digest = passwords.salted("Secret123")
+    assert len(digest) == 128
+    assert digest == passwords.salted("Secret123") != passwords.salted("Secret124")
+    assert passwords.salted("") == ""
+
+
+def test_without_any_session_the_default_user_signs_in_silently(
+    cluster: FakeCluster, det: Det
+) -> None:
+    ran = det("user", "whoami")
+    assert (ran.code, ran.out) == (0, "You are logged in as user 'determined'\n")
+
+
+def test_the_second_command_uses_the_token_of_the_first(cluster: FakeCluster, det: Det) -> None:
+    det("user", "whoami")
+    det("user", "whoami")
+    assert len(cluster.sent("POST", "/api/v1/auth/login")) == 1
+
+
+def test_login_makes_a_user_the_active_one(
+    cluster: FakeCluster, det: Det, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DET_PASS", "Lovelace1")
+    assert det("user", "login", "ada").code == 0
+    monkeypatch.delenv("DET_PASS")
+    assert det("user", "whoami").out == "You are logged in as user 'ada'\n"
+    masters = saved(home)["masters"]
+    assert masters[cluster.url]["active_user"] == "ada"  # type: ignore[index]
+    assert saved(home)["version"] == 2
+
+
+def test_only_its_owner_can_read_the_saved_tokens(
+    cluster: FakeCluster, det: Det, home: Path
+) -> None:
+    det("user", "whoami")
+    mode = os.stat(home / ".config" / "determined" / "auth.json").st_mode
+    assert stat.S_IMODE(mode) == 0o600
+
+
+def test_a_wrong_password_is_denied_with_the_way_out(
+    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DET_PASS", "wrong")
+    ran = det("user", "login", "ada")
+    assert ran.code == 4
+    assert "refused user 'ada'" in ran.err
+    assert "hint:" in ran.err
+    assert ran.out == ""
+
+
+def test_without_a_terminal_a_missing_session_names_the_command_to_run(
+    cluster: FakeCluster, det: Det
+) -> None:
+    ran = det("-u", "ada", "experiment", "list")
+    assert ran.code == 4
+    assert "det user login ada" in ran.err
+
+
+def test_environment_credentials_come_before_the_active_user(
+    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    det("user", "whoami")
+    monkeypatch.setenv("DET_USER", "ada")
+    monkeypatch.setenv("DET_PASS", "Lovelace1")
+    assert det("user", "whoami").out == "You are logged in as user 'ada'\n"
+
+
+def test_a_token_in_the_environment_needs_no_sign_in(
+    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.tokens["given"] = "admin"
+    monkeypatch.setenv("DET_USER_TOKEN", "given")
+    assert det("user", "whoami").out == "You are logged in as user 'admin'\n"
+    assert cluster.sent("POST", "/api/v1/auth/login") == []
+
+
+def test_an_expired_token_is_renewed_without_a_word(cluster: FakeCluster, det: Det) -> None:
+    det("user", "whoami")
+    cluster.tokens.clear()
+    ran = det("user", "whoami")
+    assert (ran.code, ran.err) == (0, "")
+
+
+def test_an_expired_token_of_the_environment_is_denied(
+    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DET_USER_TOKEN", "old")
+    ran = det("user", "whoami")
+    assert ran.code == 4
+    assert "det user login" in ran.err
+
+
+def test_an_expired_token_is_renewed_for_streams_too(cluster: FakeCluster, det: Det) -> None:
+    cluster.add(1)
+    det("user", "whoami")
+    cluster.tokens.clear()
+    assert det("task", "logs", "1.t10").code == 0
+
+
+def test_logout_ends_the_session_here_and_there(
+    cluster: FakeCluster, det: Det, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DET_PASS", "Lovelace1")
+    det("user", "login", "ada")
+    assert det("user", "logout").code == 0
+    assert "ada" not in cluster.tokens.values()
+    store = TokenStore(cluster.url)
+    assert (store.token("ada"), store.active_user()) == (None, None)
+
+
+def test_logout_all_ends_every_session_of_the_cluster(
+    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    det("user", "whoami")
+    monkeypatch.setenv("DET_PASS", "Lovelace1")
+    det("user", "login", "ada")
+    det("user", "logout", "--all")
+    assert cluster.tokens == {}
+    assert TokenStore(cluster.url).users() == []
+
+
+def test_two_clusters_keep_their_sessions_apart(home: Path) -> None:
+    TokenStore("http://one:8080").keep("ada", "t1", activate=True)
+    TokenStore("http://two:8080").keep("bob", "t2")
+    one = TokenStore("http://one:8080")
+    assert (one.users(), one.active_user(), one.token("bob")) == (["ada"], "ada", None)
+
+
+def test_a_broken_session_file_is_named(cluster: FakeCluster, det: Det, home: Path) -> None:
+    folder = home / ".config" / "determined"
+    folder.mkdir(parents=True)
+    (folder / "auth.json").write_text("{")
+    ran = det("user", "whoami")
+    assert ran.code == 1
+    assert str(folder / "auth.json") in ran.err
+
+
+def test_changing_the_own_password_keeps_the_person_signed_in(
+    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DET_NEW_PASS", "Fresh1234")
+    assert det("user", "change-password").code == 0
+    assert cluster.passwords["determined"] == passwords.salted("Fresh1234")
+    assert det("user", "whoami").code == 0
+
+
+@pytest.mark.parametrize("weak", ["short1A", "alllower1", "ALLUPPER1", "NoDigitsHere"])
+def test_a_weak_password_is_refused_before_it_is_sent(
+    cluster: FakeCluster, det: Det, weak: str
+) -> None:
+    ran = det("user", "create", "bob", "--password", weak)
+    assert ran.code == 2
+    assert "bob" not in cluster.users
+
+
+def test_a_user_that_exists_is_a_conflict(cluster: FakeCluster, det: Det) -> None:
+    assert det("user", "create", "bob", "--password", "Bobby1234").code == 0
+    ran = det("user", "create", "bob", "--password", "Bobby1234")
+    assert ran.code == 5
+    assert "'bob' already exists" in ran.err
+
+
+def test_a_deactivated_user_is_denied(
+    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object) -> None:
+        raise Refusal(403, "user is not active")
+
+    cluster.on("POST", "/api/v1/auth/login", refuse)
+    monkeypatch.setenv("DET_PASS", "Lovelace1")
+    ran = det("user", "login", "ada")
+    assert ran.code == 4
+    assert "user is not active" in ran.err
