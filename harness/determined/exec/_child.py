@@ -17,9 +17,11 @@ _POLL_S = 0.05
 
 
 class OutputCopier(threading.Thread):
-    """Copies one stream to this process's own, and its lines to the shipper."""
+    """Gives the lines of one stream to the shipper, and copies it to a stream of this process, if any."""
 
-    def __init__(self, source: IO[bytes], target_fd: int, stdtype: str, logs: LogShipper) -> None:
+    def __init__(
+        self, source: IO[bytes], target_fd: Optional[int], stdtype: str, logs: LogShipper
+    ) -> None:
         super().__init__(name=f"copy-{stdtype}", daemon=True)
         self._source = source
         self._target_fd = target_fd
@@ -36,7 +38,8 @@ class OutputCopier(threading.Thread):
                 self._logs.add(line, self._stdtype)
             if not chunk:
                 return
-            _write_all(self._target_fd, chunk)
+            if self._target_fd is not None:
+                _write_all(self._target_fd, chunk)
 
 
 class Child:
@@ -76,9 +79,11 @@ class Child:
     def _start_copiers(self, logs: LogShipper) -> List[OutputCopier]:
         assert self._process.stdout is not None
         assert self._process.stderr is not None
+        # The agent ships what a container writes itself; it must not see the same lines twice.
+        copies = "DET_RUNTIME" not in os.environ
         copiers = [
-            OutputCopier(self._process.stdout, 1, "stdout", logs),
-            OutputCopier(self._process.stderr, 2, "stderr", logs),
+            OutputCopier(self._process.stdout, 1 if copies else None, "stdout", logs),
+            OutputCopier(self._process.stderr, 2 if copies else None, "stderr", logs),
         ]
         for copier in copiers:
             copier.start()
