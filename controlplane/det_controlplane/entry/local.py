@@ -30,13 +30,14 @@ def main(action: str, args: Any) -> int:
     actions = {
         "cluster-up": cluster_up,
         "cluster-down": cluster_down,
-        "master-up": cluster_up,
+        "master-up": master_up,
         "master-down": cluster_down,
         "agent-up": agent_up,
         "agent-down": agent_down,
         "logs": logs,
         "status": status,
     }
+    action = action.replace("_", "-")
     if action not in actions:
         _say(f"det deploy local: unknown action {action}; one of {', '.join(actions)}")
         return USAGE
@@ -77,6 +78,12 @@ def cluster_up(args: Any) -> int:
         _say(f"  {agent['id']}: {agent['slots']} slots in pool {agent['pool']}, runs {kind}")
     _say_next(plan)
     return _stay(files, daemon) if getattr(args, "foreground", False) else OK
+
+
+def master_up(args: Any) -> int:
+    """A cluster without agents."""
+    args.agents = 0
+    return cluster_up(args)
 
 
 def cluster_down(args: Any) -> int:

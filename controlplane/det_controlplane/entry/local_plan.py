@@ -156,7 +156,8 @@ def _slots(args: Any) -> str:
     artificial = getattr(args, "slots_per_agent", None)
     if artificial is not None:
         return f"artificial:{artificial}" if artificial else "none"
-    return "cpu" if getattr(args, "no_gpu", False) else "auto"
+    no_gpu = getattr(args, "no_gpu", False) or getattr(args, "gpu", True) is False
+    return "cpu" if no_gpu else "auto"
 
 
 def _host(args: Any, before: Desired | None, password: str | None) -> str:
