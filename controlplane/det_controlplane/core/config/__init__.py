@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from det_controlplane.core.config.legacy import shim
     from det_controlplane.core.config.names import petname
     from det_controlplane.core.config.resolution import Resolved, Sources, resolve, sources_of
+    from det_controlplane.core.config.tasks import (
+        ResolvedTask,
+        TaskConfig,
+        resolve_task,
+        task_sources_of,
+    )
     from det_controlplane.core.config.text import load_yaml
 
 _HOMES = {
@@ -32,6 +38,10 @@ _HOMES = {
     "ResourcesAsked": "asked",
     "resources_asked": "asked",
     "load_yaml": "text",
+    "ResolvedTask": "tasks",
+    "TaskConfig": "tasks",
+    "resolve_task": "tasks",
+    "task_sources_of": "tasks",
 }
 
 __all__ = [
@@ -40,16 +50,20 @@ __all__ = [
     "InvalidConfig",
     "Problem",
     "Resolved",
+    "ResolvedTask",
     "ResourcesAsked",
     "Sources",
+    "TaskConfig",
     "load_cluster",
     "load_yaml",
     "merge",
     "petname",
     "resolve",
+    "resolve_task",
     "resources_asked",
     "shim",
     "sources_of",
+    "task_sources_of",
 ]
 
 

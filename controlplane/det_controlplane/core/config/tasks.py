@@ -1,0 +1,149 @@
+"""The configuration of notebooks, shells, commands, TensorBoards and generic tasks (facts §9.7, §9.8)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+
+from det_controlplane.core.config.cluster import ClusterConfig
+from det_controlplane.core.config.environment import BindMount, Device, Environment
+from det_controlplane.core.config.fields import Bytes, Closed, Natural, Priority, Weight, refuse
+from det_controlplane.core.config.layers import merge
+from det_controlplane.core.config.legacy import shim
+from det_controlplane.core.config.messages import problems_of
+from det_controlplane.core.config.pools import Pool
+from det_controlplane.core.config.resolution import Raw, Sources, sources_of
+from det_controlplane.core.config.sizes import parse_duration_s
+from det_controlplane.core.config.text import json_problems
+from det_controlplane.core.problems import InvalidConfig, Problem, shown
+
+TaskKind = Literal["notebook", "shell", "command", "tensorboard", "generic"]
+_CALLED = {
+    "notebook": "JupyterLab",
+    "shell": "Shell",
+    "command": "Command",
+    "tensorboard": "TensorBoard",
+    "generic": "Task",
+}
+_RUN_BY_USER = ("command", "generic")
+
+
+def _words(raw: Any) -> Any:
+    words = [raw] if isinstance(raw, str) else raw
+    if (
+        not isinstance(words, list | tuple)
+        or not words
+        or not all(isinstance(w, str) for w in words)
+    ):
+        raise ValueError("must be a list of at least one argument, all text")
+    return tuple(words)
+
+
+def _seconds(raw: Any) -> Any:
+    return parse_duration_s(raw) if isinstance(raw, str) else raw
+
+
+IdleType = Literal["kernels_or_terminals", "kernel_connections", "activity"]
+Seconds = Annotated[float, Field(ge=0, le=10 * 365 * 86400), BeforeValidator(_seconds)]
+Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
+
+
+class TaskResources(Closed):
+    devices: tuple[Device, ...] = Field((), strict=False)
+    is_single_node: bool | None = None
+    max_slots: Natural | None = None
+    priority: Priority | None = None
+    resource_pool: str = ""
+    shm_size: Bytes | None = None
+    slots: Natural = 1
+    weight: Weight = 1
+
+    @model_validator(mode="after")
+    def _runs_on_one_agent(self) -> "TaskResources":
+        if self.is_single_node is not None:
+            refuse(
+                [Problem("is_single_node", "must not be set; this task always runs on one agent")]
+            )
+        return self
+
+
+class TaskConfig(Closed):
+    description: str
+    bind_mounts: tuple[BindMount, ...] = Field((), strict=False)
+    debug: bool = False
+    entrypoint: Words | None = None
+    environment: Environment = Environment.model_construct()
+    idle_timeout: Seconds | None = None
+    notebook_idle_type: IdleType = "kernels_or_terminals"
+    preemption_timeout: Natural | None = None
+    resources: TaskResources = TaskResources.model_construct()
+    tensorboard_args: tuple[str, ...] = Field((), strict=False)
+    work_dir: str | None = None
+
+    @classmethod
+    def load(cls, resolved: Mapping[str, Any]) -> "TaskConfig":
+        """Read back what `to_json` wrote."""
+        try:
+            return cls.model_validate(resolved)
+        except ValidationError as error:
+            raise InvalidConfig(problems_of(error, cls), what="task configuration") from error
+
+    def to_json(self) -> dict[str, Any]:
+        return self.model_dump(mode="json")
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedTask:
+    config: TaskConfig
+    warnings: tuple[str, ...]
+
+
+def task_sources_of(cluster: ClusterConfig, pool: Pool, *, template: Raw | None = None) -> Sources:
+    """What a cluster says about the tasks, other than trials, in one of its pools."""
+    sources = sources_of(cluster, pool, template=template)
+    defaults = pool.task_container_defaults or cluster.task_container_defaults
+    return Sources(
+        template=template,
+        pool_task_defaults=defaults.task_fragment(),
+        default_priority=sources.default_priority,
+    )
+
+
+def resolve_task(kind: TaskKind, submitted: Raw, sources: Sources, *, name: str) -> ResolvedTask:
+    """Merge, default and check; `name` is the petname of a task nobody described."""
+    what = f"{kind} configuration"
+    merged, warnings = _merged(kind, submitted, sources, name, what)
+    problems = []
+    if kind in _RUN_BY_USER and merged.get("entrypoint") is None:
+        problems.append(
+            Problem("entrypoint", "is required: the command to run, as a list of arguments")
+        )
+    try:
+        config = TaskConfig.model_validate(merged)
+    except ValidationError as error:
+        raise InvalidConfig(problems_of(error, TaskConfig) + problems, what=what) from error
+    if problems:
+        raise InvalidConfig(problems, what=what)
+    return ResolvedTask(config, tuple(warnings))
+
+
+def _merged(
+    kind: TaskKind, submitted: Any, sources: Sources, name: str, what: str
+) -> tuple[dict[str, Any], list[str]]:
+    problems = json_problems(submitted)
+    if not isinstance(submitted, Mapping):
+        problems = [Problem("", f"the configuration must be an object, not {shown(submitted)}")]
+    if problems:
+        raise InvalidConfig(problems, what=what)
+    config, warnings = shim(submitted)
+    defaults = sources.pool_task_defaults or sources.cluster_task_defaults
+    own: dict[str, Any] = {
+        "description": f"{_CALLED[kind]} ({name})",
+        "resources": {"priority": sources.default_priority},
+    }
+    for low in (sources.template, defaults, own):
+        config = merge(config, shim(low)[0]) if low else config
+    if kind == "tensorboard" and isinstance(config["resources"], dict):
+        config["resources"] = config["resources"] | {"slots": 0}
+    return config, warnings

@@ -1,0 +1,94 @@
+"""Notebooks, shells, commands and TensorBoards (facts §9.7)."""
+
+from typing import Any
+
+import pytest
+from det_controlplane.core.config import (
+    ClusterConfig,
+    InvalidConfig,
+    Sources,
+    TaskConfig,
+    load_cluster,
+    resolve_task,
+    task_sources_of,
+)
+
+NOTHING = Sources()
+
+
+def problems(kind: Any, raw: Any) -> dict[str, str]:
+    with pytest.raises(InvalidConfig) as caught:
+        resolve_task(kind, raw, NOTHING, name="calm-red-fox")
+    assert f"invalid {kind} configuration" in str(caught.value)
+    return {problem.path: problem.message for problem in caught.value.problems}
+
+
+@pytest.mark.parametrize(
+    ("kind", "description", "slots"),
+    [
+        ("notebook", "JupyterLab (fox)", 1),
+        ("shell", "Shell (fox)", 1),
+        ("tensorboard", "TensorBoard (fox)", 0),
+    ],
+)
+def test_an_empty_configuration_is_named_and_sized_by_its_kind(
+    kind: Any, description: str, slots: int
+) -> None:
+    config = resolve_task(kind, {}, NOTHING, name="fox").config
+    assert (config.description, config.resources.slots) == (description, slots)
+    assert config.notebook_idle_type == "kernels_or_terminals"
+
+
+def test_a_tensorboard_never_takes_slots() -> None:
+    config = resolve_task("tensorboard", {"resources": {"slots": 4}}, NOTHING, name="fox").config
+    assert config.resources.slots == 0
+
+
+def test_a_command_keeps_its_arguments() -> None:
+    config = resolve_task("command", {"entrypoint": ["ls", "a b"]}, NOTHING, name="fox").config
+    assert config.to_json()["entrypoint"] == ["ls", "a b"]
+
+
+def test_the_pool_gives_defaults_and_the_user_overrides_them() -> None:
+    cluster = load_cluster(
+        {
+            "task_container_defaults": {
+                "image": "i",
+                "work_dir": "/w",
+                "environment_variables": ["A=1", "B=1"],
+            }
+        }
+    )
+    sources = task_sources_of(cluster, cluster.resource_pools[0])
+    raw = {"environment": {"environment_variables": ["A=2"]}}
+    config = resolve_task("shell", raw, sources, name="fox").config
+    assert config.environment.image.cuda == "i"
+    assert config.environment.environment_variables.cpu == ("B=1", "A=2")
+    assert (config.work_dir, config.resources.priority) == ("/w", 42)
+    assert config.resources.shm_size == 4 * 1024**3
+
+
+def test_a_resolved_task_loads_back_and_resolves_to_itself() -> None:
+    cluster = ClusterConfig()
+    sources = task_sources_of(cluster, cluster.resource_pools[0])
+    config = resolve_task("notebook", {"idle_timeout": "1h30m"}, sources, name="fox").config
+    assert config.idle_timeout == 5400.0
+    assert TaskConfig.load(config.to_json()) == config
+    assert resolve_task("notebook", config.to_json(), NOTHING, name="x").config == config
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw", "path", "said"),
+    [
+        ("command", {}, "entrypoint", "is required"),
+        ("command", {"entrypoint": []}, "entrypoint", "at least one argument"),
+        ("shell", {"resources": {"is_single_node": True}}, "resources.is_single_node", "one agent"),
+        ("shell", {"resources": {"slots_per_trial": 1}}, "resources.slots_per_trial", "'slots'?"),
+        ("notebook", {"idle_timeout": "soon"}, "idle_timeout", "25s, 10m or 1h30m"),
+        ("notebook", {"notebook_idle_type": "never"}, "notebook_idle_type", "must be one of"),
+        ("notebook", {"searcher": {}}, "searcher", "is unknown"),
+        ("notebook", [], "", "must be an object"),
+    ],
+)
+def test_a_wrong_task_is_refused(kind: Any, raw: Any, path: str, said: str) -> None:
+    assert said in problems(kind, raw)[path]
