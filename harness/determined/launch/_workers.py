@@ -1,0 +1,159 @@
+"""Run workers side by side: their lines carry their rank, and they end together."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from typing import IO, Dict, Mapping, NamedTuple, Sequence
+
+GRACE_S = 15.0
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_BREAKS = (b"\n", b"\r")
+
+
+class Worker(NamedTuple):
+    rank: int
+    command: Sequence[str]
+    env: Mapping[str, str]
+
+
+def replace_process(command: Sequence[str], env: Mapping[str, str]) -> int:
+    """Become the command: a lone worker needs nobody to watch it. Returns only if that fails."""
+    try:
+        os.execvpe(command[0], list(command), dict(env))
+    except FileNotFoundError:
+        print(f"cannot start {command[0]!r}: not found", file=sys.stderr)
+        return 127
+    except PermissionError:
+        print(f"cannot start {command[0]!r}: not executable", file=sys.stderr)
+        return 126
+
+
+def run_workers(workers: Sequence[Worker]) -> int:
+    """Start all and wait. If one fails, stop the others and return its status; 0 if all succeed."""
+    running: Dict[int, _Running] = {}
+
+    def forward(number: int, _frame: object) -> None:
+        _send_all(running, number)
+
+    previous = {number: signal.signal(number, forward) for number in FORWARDED}
+    try:
+        for worker in workers:
+            started = _Running(worker)
+            running[started.pid] = started
+        return _wait_for_all(running)
+    except OSError as e:
+        print(f"cannot start a worker: {e}", file=sys.stderr)
+        _stop(running)
+        return 127
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def prefix_lines(source: IO[bytes], target_fd: int, rank: int, lock: threading.Lock) -> None:
+    """Copy whole lines, each with its rank; \\r ends a line too, as progress bars use it."""
+    prefix = f"[rank={rank}] ".encode()
+    rest = b""
+    while True:
+        chunk = os.read(source.fileno(), 65536)
+        rest += chunk
+        cut = max(rest.rfind(mark) for mark in _BREAKS) + 1
+        ready, rest = rest[:cut], rest[cut:]
+        if not chunk and rest:
+            ready, rest = ready + rest + b"\n", b""
+        if ready:
+            lines = b"".join(prefix + line for line in ready.splitlines(keepends=True))
+            with lock:
+                _write_all(target_fd, lines)
+        if not chunk:
+            return
+
+
+class _Running:
+    """A started worker and the threads that copy its output."""
+
+    _lock = threading.Lock()
+
+    def __init__(self, worker: Worker) -> None:
+        self.rank = worker.rank
+        self._process = subprocess.Popen(
+            list(worker.command),
+            env=dict(worker.env),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        self._copiers = [
+            self._copy(self._process.stdout, 1),
+            self._copy(self._process.stderr, 2),
+        ]
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def send(self, number: int) -> None:
+        try:
+            os.kill(self.pid, number)
+        except ProcessLookupError:
+            pass
+
+    def ended(self, status: int) -> int:
+        """Record the end that `waitpid` told; the status as a shell gives it."""
+        code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        self._process.returncode = code
+        for copier in self._copiers:
+            copier.join(1.0)
+        return code
+
+    def _copy(self, source: "IO[bytes] | None", target_fd: int) -> threading.Thread:
+        assert source is not None
+        arguments = (source, target_fd, self.rank, self._lock)
+        thread = threading.Thread(target=prefix_lines, args=arguments, daemon=True)
+        thread.start()
+        return thread
+
+
+def _wait_for_all(running: Dict[int, _Running]) -> int:
+    while running:
+        pid, status = os.waitpid(-1, 0)
+        if pid not in running:
+            continue
+        worker = running.pop(pid)
+        code = worker.ended(status)
+        if code != 0:
+            if running:
+                ranks = ", ".join(str(w.rank) for w in running.values())
+                print(
+                    f"rank {worker.rank} failed with status {code}; stopping ranks {ranks}",
+                    file=sys.stderr,
+                    flush=True,
+                )
+            _stop(running)
+            return code
+    return 0
+
+
+def _stop(running: Dict[int, _Running]) -> None:
+    """Ask, then force after a grace period."""
+    _send_all(running, signal.SIGTERM)
+    force = threading.Timer(GRACE_S, _send_all, (running, signal.SIGKILL))
+    force.daemon = True
+    force.start()
+    while running:
+        pid, status = os.waitpid(-1, 0)
+        if pid in running:
+            running.pop(pid).ended(status)
+    force.cancel()
+
+
+def _send_all(running: Mapping[int, _Running], number: int) -> None:
+    for worker in list(running.values()):
+        worker.send(number)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]

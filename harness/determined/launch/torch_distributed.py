@@ -1,0 +1,89 @@
+"""`python3 -m determined.launch.torch_distributed [OVERRIDES --] (--trial FILE:CLASS | SCRIPT...)`
+
+Starts one worker per slot with the environment that `torch.distributed` reads. With OVERRIDES, which are
+options of `torch.distributed.run`, that program starts the workers.
+"""
+
+import os
+import sys
+from typing import Dict, List, Optional, Sequence
+
+from determined.launch._arguments import parse
+from determined.launch._peers import Peers, find_peers
+from determined.launch._workers import Worker, replace_process, run_workers
+
+DEFAULT_PORT = 29400
+
+
+def worker_env(peers: Peers, rank: int, local_rank: int) -> Dict[str, str]:
+    """What torchrun sets, except for its agent's store: rank 0 hosts the store itself."""
+    env = {
+        **common_env(peers),
+        "RANK": str(rank),
+        "LOCAL_RANK": str(local_rank),
+        "WORLD_SIZE": str(peers.total),
+        "LOCAL_WORLD_SIZE": str(peers.local),
+        "GROUP_RANK": str(peers.rank),
+        "GROUP_WORLD_SIZE": str(peers.containers),
+        "ROLE_NAME": "default",
+        "ROLE_RANK": str(rank),
+        "ROLE_WORLD_SIZE": str(peers.total),
+        "MASTER_ADDR": peers.chief,
+        "MASTER_PORT": str(port()),
+        "TORCHELASTIC_RUN_ID": os.environ.get("DET_ALLOCATION_ID", "off-cluster"),
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+    }
+    if peers.local > 1:
+        # As torchrun does: many workers with many threads each fight for the same cores.
+        env.setdefault("OMP_NUM_THREADS", "1")
+    return env
+
+
+def common_env(peers: Peers) -> Dict[str, str]:
+    return {**os.environ, "USE_TORCH_DISTRIBUTED": "True", "DET_CHIEF_IP": peers.chief}
+
+
+def port() -> int:
+    return int(os.environ.get("C10D_PORT") or DEFAULT_PORT)
+
+
+def torchrun_command(peers: Peers, overrides: Sequence[str], command: Sequence[str]) -> List[str]:
+    """Later options win in torchrun, so the overrides follow ours."""
+    return [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        f"--nnodes={peers.containers}",
+        f"--nproc_per_node={peers.local}",
+        f"--node_rank={peers.rank}",
+        "--max_restarts=0",
+        f"--master_addr={peers.chief}",
+        f"--master_port={port()}",
+        *overrides,
+        "--no_python",
+        sys.executable,
+        "-m",
+        "determined.launch.wrap_rank",
+        "RANK",
+        *command,
+    ]
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    launch = parse("torch_distributed", sys.argv[1:] if argv is None else argv)
+    peers = find_peers()
+    if launch.overrides:
+        command = torchrun_command(peers, launch.overrides, launch.command)
+        return replace_process(command, common_env(peers))
+    if peers.total == 1:
+        return replace_process(launch.command, worker_env(peers, 0, 0))
+    workers = [
+        Worker(ranks["rank"], launch.command, worker_env(peers, **ranks))
+        for ranks in peers.local_ranks()
+    ]
+    return run_workers(workers)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,34 @@
+"""`python3 -m determined.launch.wrap_rank RANK CMD...`: prefix a command's lines with its rank.
+
+RANK is a number, or the name of the environment variable that holds it.
+"""
+
+import os
+import sys
+from typing import Optional, Sequence
+
+from determined.launch._workers import Worker, run_workers
+
+
+def rank_of(given: str) -> int:
+    value = os.environ.get(given, given)
+    try:
+        return int(value)
+    except ValueError:
+        raise SystemExit(
+            f"wrap_rank: {given!r} is neither a number nor a variable that holds one"
+        ) from None
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    args = list(sys.argv[1:] if argv is None else argv)
+    if len(args) > 1 and args[1] == "--":
+        del args[1]
+    if len(args) < 2:
+        print("usage: python3 -m determined.launch.wrap_rank RANK CMD...", file=sys.stderr)
+        return 2
+    return run_workers([Worker(rank_of(args[0]), args[1:], os.environ)])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

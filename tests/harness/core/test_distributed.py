@@ -1,0 +1,264 @@
+import hashlib
+import hmac
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from determined.core import _star, _wire
+
+from tests.support.fake_master import FakeMaster
+
+TrialEnv = Callable[..., dict[str, str]]
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+def run_workers(
+    env: dict[str, str], code: str, shape: list[tuple[int, int]], size: int
+) -> list[subprocess.CompletedProcess[str]]:
+    """One process per (cross_rank, local_rank), each with a context named `d`."""
+    ports = f"pub_port={free_port()}, pull_port={free_port()}"
+    crosses = len({cross for cross, _ in shape})
+    processes = []
+    for rank, (cross, local) in enumerate(shape):
+        local_size = sum(c == cross for c, _ in shape)
+        head = (
+            "import json\nfrom determined import core\n"
+            f"d = core.DistributedContext(rank={rank}, size={size}, local_rank={local}, "
+            f"local_size={local_size}, cross_rank={cross}, cross_size={crosses}, "
+            f"chief_ip='127.0.0.1', {ports})\n"
+        )
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, "-c", head + code],
+                env={**os.environ, **env},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    done = []
+    for process in processes:
+        out, err = process.communicate(timeout=60)
+        done.append(subprocess.CompletedProcess(process.args, process.returncode, out, err))
+    return done
+
+
+TWO_NODES = [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+def results(done: list[subprocess.CompletedProcess[str]]) -> list[Any]:
+    assert [p.returncode for p in done] == [0] * len(done), [p.stderr for p in done]
+    return [json.loads(p.stdout) for p in done]
+
+
+def test_values_are_gathered_and_broadcast_globally_and_per_container(
+    trial_env: TrialEnv,
+) -> None:
+    code = (
+        "print(json.dumps([d.gather(d.rank), d.allgather(d.rank), d.broadcast(d.rank), "
+        "d.gather_local(d.rank), d.allgather_local(d.rank), d.broadcast_local(d.rank)]))"
+    )
+    found = results(run_workers(trial_env(), code, TWO_NODES, 4))
+    everyone = [0, 1, 2, 3]
+    assert found == [
+        [everyone, everyone, 0, [0, 1], [0, 1], 0],
+        [None, everyone, 0, None, [0, 1], 0],
+        [None, everyone, 0, [2, 3], [2, 3], 2],
+        [None, everyone, 0, None, [2, 3], 2],
+    ]
+
+
+def test_types_survive(trial_env: TrialEnv) -> None:
+    code = (
+        "v = [(1, 'a'), {2: {3}}, b'x', 1.5, None]\n"
+        "print(json.dumps([repr(g) for g in d.allgather(v)]))"
+    )
+    found = results(run_workers(trial_env(), code, [(0, 0), (0, 1)], 2))
+    assert found[0] == found[1] == [repr([(1, "a"), {2: {3}}, b"x", 1.5, None])] * 2
+
+
+def test_a_worker_that_dies_is_noticed_by_the_others(trial_env: TrialEnv) -> None:
+    code = "import os\nif d.rank == 1: os._exit(1)\nd.allgather(1)"
+    done = run_workers(trial_env(), code, [(0, 0), (0, 1), (0, 2)], 3)
+    assert all(p.returncode != 0 for p in done)
+    assert "PeerLost" in done[0].stderr
+    assert "PeerLost" in done[2].stderr
+
+
+SHARDED = """
+import os, pathlib, determined, logging
+with core.init(distributed=d) as context:
+    meta = {"steps_completed": 3, f"rank{d.rank}": d.rank}
+    with context.checkpoint.store_path(meta, shard=True) as (path, storage_id):
+        (path / f"shard-{d.rank}").write_text("x" * (d.rank + 1))
+        (path / "common").mkdir()
+    with context.checkpoint.restore_path(storage_id) as path:
+        print(json.dumps([storage_id, sorted(p.name for p in path.iterdir())]))
+"""
+
+
+def test_a_sharded_checkpoint_holds_every_ranks_files(
+    master: FakeMaster, trial_env: TrialEnv
+) -> None:
+    env = trial_env(DET_SLOT_IDS="[0,1]")
+    found = results(run_workers(env, SHARDED, TWO_NODES, 4))
+    names = ["common", "metadata.json", *(f"shard-{n}" for n in range(4))]
+    assert [f[1] for f in found] == [names] * 4
+    reports = master.received("POST", "/api/v1/checkpoints")
+    assert len(reports) == 1
+    body = reports[0].body
+    assert body["uuid"] == found[0][0]
+    assert body["metadata"] == {"steps_completed": 3, **{f"rank{n}": n for n in range(4)}}
+    sizes = {k: v for k, v in body["resources"].items() if k != "metadata.json"}
+    assert sizes == {"common/": "0", **{f"shard-{n}": str(n + 1) for n in range(4)}}
+
+
+CONFLICT = """
+import tempfile, pathlib
+folder = pathlib.Path(tempfile.mkdtemp())
+(folder / "same").write_text(str(d.rank))
+with core.init(distributed=d) as context:
+    try:
+        context.checkpoint.upload(folder, {"steps_completed": 1}, shard=True)
+    except Exception as e:
+        print(json.dumps([type(e).__name__, "same" in str(e)]))
+    selected = lambda path: d.rank == 0
+    context.checkpoint.upload(folder, {"steps_completed": 1}, shard=True, selector=selected)
+"""
+
+
+def test_one_file_of_two_ranks_is_a_conflict_that_a_selector_solves(
+    master: FakeMaster, trial_env: TrialEnv
+) -> None:
+    env = trial_env(DET_SLOT_IDS="[0,1]")
+    found = results(run_workers(env, CONFLICT, [(0, 0), (0, 1)], 2))
+    assert found == [["CheckpointConflict", True]] * 2
+    assert len(master.received("POST", "/api/v1/checkpoints")) == 1
+
+
+def test_workers_follow_the_chiefs_preemption(master: FakeMaster, trial_env: TrialEnv) -> None:
+    master.preempt.set()
+    code = (
+        "with core.init(distributed=d) as context:\n"
+        "    print(json.dumps(context.preempt.should_preempt()))"
+    )
+    found = results(run_workers(trial_env(DET_SLOT_IDS="[0,1]"), code, [(0, 0), (0, 1)], 2))
+    assert found == [True, True]
+    assert len(master.received("POST", r".*ack_preemption")) == 1
+    assert len(master.received("GET", r".*signals/preemption")) == 1
+
+
+def test_only_the_chief_may_report(master: FakeMaster, trial_env: TrialEnv) -> None:
+    code = (
+        "with core.init(distributed=d) as context:\n"
+        "    try:\n"
+        "        context.train.report_training_metrics(1, {'x': 1})\n"
+        "        print('true')\n"
+        "    except RuntimeError as e:\n"
+        "        print(json.dumps('only the chief' in str(e) and 'refused'))\n"
+    )
+    found = results(run_workers(trial_env(DET_SLOT_IDS="[0,1]"), code, [(0, 0), (0, 1)], 2))
+    assert found == [True, "refused"]
+
+
+def test_the_launcher_and_the_context_fit(
+    master: FakeMaster, trial_env: TrialEnv, tmp_path: Path
+) -> None:
+    env = trial_env(
+        DET_SLOT_IDS="[0,1]",
+        C10D_PORT=str(free_port()),
+        INTER_TRAIN_PROCESS_COMM_PORT_1=str(free_port()),
+    )
+    info = Path(env["DET_RUN_DIR"]) / "info"
+    info.mkdir(parents=True)
+    peers = {"addresses": ["127.0.0.1"], "rank": 0, "slots": [2]}
+    (info / "rendezvous.json").write_text(json.dumps(peers))
+    code = (
+        "from determined import core\n"
+        "with core.init(distributed=core.DistributedContext.from_torch_distributed()) as c:\n"
+        "    print(c.distributed.allgather(c.distributed.rank))\n"
+    )
+    (tmp_path / "train.py").write_text(code)
+    done = subprocess.run(
+        [sys.executable, "-m", "determined.launch.torch_distributed", str(tmp_path / "train.py")],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["[rank=0] [0, 1]", "[rank=1] [0, 1]"]
+
+
+def pair(server_key: bytes, client_key: bytes) -> tuple[_wire.Channel, _wire.Channel]:
+    ours, theirs = socket.socketpair()
+    server: list[_wire.Channel] = []
+    thread = threading.Thread(
+        target=lambda: server.append(_wire.Channel(ours, server_key, is_server=True))
+    )
+    thread.start()
+    client = _wire.Channel(theirs, client_key, is_server=False)
+    thread.join()
+    return server[0], client
+
+
+def test_a_stranger_without_the_token_is_not_unpickled() -> None:
+    server, client = pair(b"right", b"wrong")
+    client.send(("would be pickled",))
+    with pytest.raises(_wire.PeerLost, match="not signed"):
+        server.receive()
+    server.close()
+    client.close()
+
+
+def test_a_repeated_message_is_refused() -> None:
+    ours, theirs = socket.socketpair()
+    threading.Thread(target=lambda: theirs.sendall(b"n" * 16)).start()
+    client = _wire.Channel(ours, b"key", is_server=False)
+    payload = b"1"
+    mac = hmac.new(b"key", b"n" * 16 + b"S" + b"J" + bytes(8) + payload, hashlib.sha256).digest()
+    frame = _wire._HEAD.pack(len(payload), mac, b"J") + payload
+    theirs.sendall(frame + frame)
+    assert client.receive() == 1
+    with pytest.raises(_wire.PeerLost):
+        client.receive()
+    client.close()
+    theirs.close()
+
+
+def test_strangers_do_not_take_a_workers_place() -> None:
+    port = free_port()
+    centre = _star.Centre(2, b"key", ("127.0.0.1", port))
+    stranger = socket.create_connection(("127.0.0.1", port))
+    stranger.sendall(b"GET / HTTP/1.1\r\n" + b"x" * 200)
+    stranger.close()
+    spokes: list[_star.Spoke] = []
+    thread = threading.Thread(
+        target=lambda: spokes.append(_star.Spoke(1, b"key", ("127.0.0.1", port)))
+    )
+    thread.start()
+    centre.accept_all(20)
+    thread.join()
+    spokes[0].gather("mine")
+    assert centre.gather("centre") == ["centre", "mine"]
+    centre.close()
+    spokes[0].close()
+
+
+def test_missing_workers_are_named() -> None:
+    centre = _star.Centre(3, b"key", ("127.0.0.1", free_port()))
+    with pytest.raises(TimeoutError, match=r"\[1, 2\]"):
+        centre.accept_all(0.05)
+    centre.close()
