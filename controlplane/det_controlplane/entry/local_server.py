@@ -65,6 +65,7 @@ class LocalCluster:
         finally:
             # Together, and before the API: their last words are about their containers.
             self._supervisor.stop_together({AGENT_PREFIX + name for name in self._agents})
+            self._supervisor.stop_together({"api"})
             self._supervisor.stop()
 
     def _start_control_plane(self) -> None:

@@ -140,7 +140,7 @@ class Supervisor:
                 pause_s = self._tend()
 
     def stop(self) -> None:
-        """In reverse, those that were started after the same one at the same time."""
+        """All that are left, the last started first."""
         for watch in reversed(self._watches):
             watch.kept.stop()
         self._watches.clear()

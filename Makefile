@@ -1,0 +1,59 @@
+# The two commands of the README: `make quickstart` and `make test`.
+VENV := .venv
+RUN := $(VENV)/bin
+PACKAGES := harness/determined cli/det_cli controlplane/det_controlplane \
+	provisioners/aws/det_provisioner_aws provisioners/gcp/det_provisioner_gcp agent_ami/det_agent
+SHELL_SCRIPTS := scripts/quickstart scripts/venv scripts/ml-venv .ci/run
+# Tests of one file share servers: a worker takes whole files.
+WORKERS ?= auto
+
+.PHONY: help quickstart test check format bench sim lock clean
+
+help:
+	@echo "make quickstart   train an example on a cluster on this machine"
+	@echo "make test         run every test"
+	@echo "make check        format, lint, types, architecture, shell scripts"
+	@echo "make bench        measure against the floors, one JSON line a figure"
+	@echo "make sim          simulate clusters with faults"
+	@echo "make clean        remove everything that make made"
+
+quickstart: $(VENV)/.installed
+	@scripts/quickstart
+
+test: $(VENV)/.installed-dev
+	$(RUN)/python -m pytest -n $(WORKERS) --dist loadfile
+
+check: $(VENV)/.installed-dev
+	$(RUN)/ruff format --check .
+	$(RUN)/ruff check .
+	$(RUN)/mypy $(PACKAGES) controlplane/packaging bench tests
+	$(RUN)/python -m pytest tests/test_architecture.py
+	$(RUN)/shellcheck $(SHELL_SCRIPTS)
+
+format: $(VENV)/.installed-dev
+	$(RUN)/ruff format .
+	$(RUN)/ruff check --fix .
+
+bench: $(VENV)/.installed-dev
+	@$(RUN)/python bench/run.py
+
+sim: $(VENV)/.installed-dev
+	$(RUN)/python -m pytest tests/sim
+
+# The versions that everybody gets, for every platform and Python at once.
+lock: $(VENV)/.installed-dev
+	$(RUN)/python -m pip install --quiet uv
+	$(RUN)/uv pip compile pyproject.toml --extra dev --extra aws --universal \
+		--python-version 3.10 --no-header --no-annotate --output-file requirements.lock
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.installed: pyproject.toml requirements.lock scripts/venv
+	@scripts/venv $(VENV) .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml requirements.lock scripts/venv
+	@scripts/venv $(VENV) '.[dev,aws]'
+	@touch $(VENV)/.installed $@
