@@ -2,13 +2,16 @@
 
 from det_controlplane.api import (
     agent_protocol,
+    agents,
     allocations,
     auth,
     cluster,
     experiments,
+    jobs,
     logs,
     tasks,
     trials,
+    why,
 )
 from det_controlplane.api.router import Route, routes
 
@@ -20,5 +23,8 @@ ALL: tuple[Route, ...] = routes(
     allocations.ROUTES,
     tasks.ROUTES,
     logs.ROUTES,
+    agents.ROUTES,
+    jobs.ROUTES,
+    why.ROUTES,
     agent_protocol.ROUTES,
 )

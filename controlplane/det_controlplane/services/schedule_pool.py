@@ -38,7 +38,7 @@ def run(ctx: Context, pool: str) -> schedule.SchedulePlan | None:
             if not rows_of.try_lock(tx, pool):
                 raise LostRace(pool)
             found = rows_of.load(tx, pool, aux_limit(ctx, pool))
-            plan = schedule.decide(_snapshot(ctx, pool, found), now.timestamp())
+            plan = schedule.decide(snapshot_of(ctx, pool, found), now.timestamp())
             _start(ctx, tx, effects, found, plan.start, now)
             _preempt(tx, effects, plan.preempt, now)
             rows_of.record_waiting(tx, found, tuple(plan.waiting), now)
@@ -66,7 +66,7 @@ def settings_of(ctx: Context, pool: str) -> schedule.PoolSettings:
     )
 
 
-def _snapshot(ctx: Context, pool: str, found: rows_of.PoolRows) -> schedule.PoolSnapshot:
+def snapshot_of(ctx: Context, pool: str, found: rows_of.PoolRows) -> schedule.PoolSnapshot:
     return schedule.PoolSnapshot(
         settings=settings_of(ctx, pool),
         agents=found.agents,

@@ -1,0 +1,79 @@
+"""Agents, slots and resource pools, as people see them."""
+
+from det_controlplane.api.body import Body
+from det_controlplane.api.http import Answer, Request, json_response
+from det_controlplane.api.router import get, post
+from det_controlplane.services import reading_agents
+from det_controlplane.services.context import Context
+
+
+def list_agents(ctx: Context, request: Request) -> Answer:
+    found = reading_agents.agents(ctx)
+    if request.flag("excludeSlots", "exclude_slots"):
+        found = [{**a, "slots": {}} for a in found]
+    if request.flag("excludeContainers", "exclude_containers"):
+        found = [{**a, "containers": {}} for a in found]
+    total = len(found)
+    pagination = {"offset": 0, "limit": 0, "startIndex": 0, "endIndex": total, "total": total}
+    return json_response({"agents": found, "pagination": pagination})
+
+
+def get_agent(ctx: Context, request: Request) -> Answer:
+    return json_response({"agent": reading_agents.agent(ctx, request.param("agentId"))})
+
+
+def enable(ctx: Context, request: Request) -> Answer:
+    found = reading_agents.set_agent(ctx, request.param("agentId"), enabled=True, drain=False)
+    return json_response({"agent": found})
+
+
+def disable(ctx: Context, request: Request) -> Answer:
+    drain = Body(request.json()).flag("drain")
+    found = reading_agents.set_agent(ctx, request.param("agentId"), enabled=False, drain=drain)
+    return json_response({"agent": found})
+
+
+def list_slots(ctx: Context, request: Request) -> Answer:
+    found = reading_agents.agent(ctx, request.param("agentId"))
+    return json_response({"slots": list(found["slots"].values())})
+
+
+def get_slot(ctx: Context, request: Request) -> Answer:
+    found = reading_agents.agent(ctx, request.param("agentId"))
+    return json_response({"slot": found["slots"].get(str(request.id("slotId")))})
+
+
+def enable_slot(ctx: Context, request: Request) -> Answer:
+    slot = reading_agents.set_slot(
+        ctx, request.param("agentId"), request.id("slotId"), enabled=True, drain=False
+    )
+    return json_response({"slot": slot})
+
+
+def disable_slot(ctx: Context, request: Request) -> Answer:
+    drain = Body(request.json()).flag("drain")
+    slot = reading_agents.set_slot(
+        ctx, request.param("agentId"), request.id("slotId"), enabled=False, drain=drain
+    )
+    return json_response({"slot": slot})
+
+
+def list_pools(ctx: Context, request: Request) -> Answer:
+    found = reading_agents.pools(ctx)
+    total = len(found)
+    pagination = {"offset": 0, "limit": 0, "startIndex": 0, "endIndex": total, "total": total}
+    return json_response({"resourcePools": found, "pagination": pagination})
+
+
+_A = "/api/v1/agents"
+ROUTES = (
+    get(_A, list_agents, summary="Agents with their slots and containers"),
+    get(f"{_A}/{{agentId}}", get_agent),
+    post(f"{_A}/{{agentId}}/enable", enable),
+    post(f"{_A}/{{agentId}}/disable", disable),
+    get(f"{_A}/{{agentId}}/slots", list_slots),
+    get(f"{_A}/{{agentId}}/slots/{{slotId}}", get_slot),
+    post(f"{_A}/{{agentId}}/slots/{{slotId}}/enable", enable_slot),
+    post(f"{_A}/{{agentId}}/slots/{{slotId}}/disable", disable_slot),
+    get("/api/v1/resource-pools", list_pools, summary="Resource pools"),
+)

@@ -1,0 +1,38 @@
+"""The job queue."""
+
+from det_controlplane.api.http import Answer, Request, json_response
+from det_controlplane.api.listing import direction_of, page_of
+from det_controlplane.api.router import get
+from det_controlplane.services import jobs
+from det_controlplane.services.context import Context
+
+
+def list_jobs(ctx: Context, request: Request) -> Answer:
+    pool = request.text("resourcePool", "resource_pool")
+    found = jobs.listed(ctx, pool, descending=direction_of(request) == "DESC")
+    states = set(request.texts("states"))
+    if states:
+        found = [j for j in found if j["summary"]["state"] in states]
+    offset, limit = page_of(request).sql()
+    total = len(found)
+    start = max(total + offset, 0) if offset < 0 else min(offset, total)
+    shown = found[start:] if limit is None else found[start : start + limit]
+    pagination = {
+        "offset": offset, "limit": request.integer("limit"), "startIndex": start,
+        "endIndex": start + len(shown), "total": total,
+    }  # fmt: skip
+    wrapped = request.path.endswith("-v2")
+    rows = [{"full": j} for j in shown] if wrapped else shown
+    return json_response({"jobs": rows, "pagination": pagination})
+
+
+def stats(ctx: Context, request: Request) -> Answer:
+    pools = request.texts("resourcePools", "resource_pools")
+    return json_response({"results": jobs.stats(ctx, pools)})
+
+
+ROUTES = (
+    get("/api/v1/job-queues-v2", list_jobs, summary="Jobs of a pool in the order of the queue"),
+    get("/api/v1/job-queues", list_jobs),
+    get("/api/v1/job-queues/stats", stats),
+)

@@ -1,0 +1,14 @@
+"""Why something waits: ours, not Determined's."""
+
+from det_controlplane.api.http import Answer, Request, json_response
+from det_controlplane.api.router import get
+from det_controlplane.services import why
+from det_controlplane.services.context import Context
+
+
+def show(ctx: Context, request: Request) -> Answer:
+    reasons = why.of(ctx, request.param("kind"), request.param("id"))
+    return json_response({"reasons": reasons})
+
+
+ROUTES = (get("/api/v1/why/{kind}/{id}", show, summary="Why something waits, runs or failed"),)
