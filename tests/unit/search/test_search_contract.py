@@ -1,0 +1,108 @@
+"""Every search method passes the contract kit."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from det_controlplane.testing.searchers import SearcherContract
+
+_METRIC = {"metric": "loss", "smaller_is_better": True}
+_TIME = {**_METRIC, "time_metric": "batches", "max_time": 81, "divisor": 3}
+_LENGTH = {**_METRIC, "max_length": {"batches": 81}, "divisor": 3}
+
+
+class TestSingle(SearcherContract):
+    searcher: ClassVar[Mapping[str, Any]] = {
+        **_METRIC,
+        "name": "single",
+        "max_length": {"batches": 10},
+    }
+    max_trials = 1
+    reads_metrics = False
+
+
+class TestRandom(SearcherContract):
+    searcher: ClassVar[Mapping[str, Any]] = {
+        **_METRIC,
+        "name": "random",
+        "max_trials": 14,
+        "max_concurrent_trials": 4,
+    }
+    max_trials = 14
+    reads_metrics = False
+
+    def scaled(self, trials: int) -> Mapping[str, Any]:
+        return {**_METRIC, "name": "random", "max_trials": trials}
+
+
+class TestGrid(SearcherContract):
+    searcher: ClassVar[Mapping[str, Any]] = {**_METRIC, "name": "grid", "max_concurrent_trials": 5}
+    max_trials = 24
+    reads_metrics = False
+
+
+class TestAsyncHalvingThatStops(SearcherContract):
+    searcher: ClassVar[Mapping[str, Any]] = {
+        **_TIME,
+        "name": "async_halving",
+        "num_rungs": 4,
+        "max_trials": 20,
+    }
+    max_trials = 20
+
+    def scaled(self, trials: int) -> Mapping[str, Any]:
+        return {**_TIME, "name": "async_halving", "num_rungs": 4, "max_trials": trials}
+
+
+class TestAsyncHalvingThatStopsOnceByLength(SearcherContract):
+    searcher: ClassVar[Mapping[str, Any]] = {
+        **_LENGTH,
+        "name": "async_halving",
+        "num_rungs": 3,
+        "max_trials": 20,
+        "stop_once": True,
+    }
+    max_trials = 20
+
+
+class TestAsyncHalvingThatPromotes(SearcherContract):
+    searcher: ClassVar[Mapping[str, Any]] = {
+        **_LENGTH,
+        "name": "async_halving",
+        "num_rungs": 4,
+        "max_trials": 20,
+    }
+    max_trials = 20
+
+    def scaled(self, trials: int) -> Mapping[str, Any]:
+        return {**_LENGTH, "name": "async_halving", "num_rungs": 4, "max_trials": trials}
+
+
+class TestAdaptiveAshaThatStops(SearcherContract):
+    searcher: ClassVar[Mapping[str, Any]] = {
+        **_TIME,
+        "name": "adaptive_asha",
+        "max_trials": 30,
+        "mode": "conservative",
+    }
+    max_trials = 30
+
+    def scaled(self, trials: int) -> Mapping[str, Any]:
+        return {**_TIME, "name": "adaptive_asha", "max_trials": trials}
+
+
+class TestAdaptiveAshaThatPromotes(SearcherContract):
+    searcher: ClassVar[Mapping[str, Any]] = {**_LENGTH, "name": "adaptive_asha", "max_trials": 30}
+    max_trials = 30
+
+
+class TestPopulationTraining(SearcherContract):
+    searcher: ClassVar[Mapping[str, Any]] = {
+        **_METRIC,
+        "name": "pbt",
+        "population_size": 6,
+        "num_rounds": 4,
+        "time_metric": "batches",
+        "length_per_round": 10,
+        "replace_function": {"truncate_fraction": 0.34},
+    }
+    max_trials = 24

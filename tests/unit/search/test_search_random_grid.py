@@ -1,0 +1,191 @@
+"""`single`, `random` and `grid` (facts §4.2, §4.3)."""
+
+from typing import Any
+
+import pytest
+from det_controlplane.core.hparams import Categorical, Const, Double, Int, Log, Nested, Space
+from det_controlplane.core.search import (
+    Action,
+    Create,
+    Exited,
+    ExitedEarly,
+    ExitReason,
+    Fail,
+    Search,
+    SearchFailed,
+    Shutdown,
+    Started,
+    TrainTo,
+    Validated,
+    new,
+)
+from det_controlplane.core.search.grid import grid_of, grid_size
+
+SPACE: Space = {"lr": Log(-4.0, -1.0, 10.0)}
+
+
+def searcher(name: str, **fields: Any) -> dict[str, Any]:
+    return {"name": name, "metric": "loss", **fields}
+
+
+def creates(actions: tuple[Action, ...]) -> list[Create]:
+    return [action for action in actions if isinstance(action, Create)]
+
+
+def started(name: str, space: Space = SPACE, **fields: Any) -> tuple[Search, list[Create]]:
+    search = new(searcher(name, **fields), space, 0)
+    return search, creates(search.fold(Started()))
+
+
+def test_single_runs_one_trial_and_shuts_down() -> None:
+    search, (trial,) = started("single")
+    assert search.fold(Exited(trial.request_id)) == (Shutdown(),)
+
+
+def test_single_replaces_a_trial_with_invalid_hyperparameters() -> None:
+    search, (trial,) = started("single")
+    assert search.fold(ExitedEarly(trial.request_id, ExitReason.INVALID_HP)) == ()
+    assert len(creates(search.fold(Exited(trial.request_id)))) == 1
+
+
+@pytest.mark.parametrize(("at_once", "first"), [(0, 40), (5, 5), (50, 40), (None, 16)])
+def test_random_starts_as_many_as_may_run_at_once(at_once: int | None, first: int) -> None:
+    _, trials = started("random", max_trials=40, max_concurrent_trials=at_once)
+    assert len(trials) == first
+
+
+def test_random_starts_one_for_each_that_exits_until_max_trials() -> None:
+    search, (one, two) = started("random", max_trials=3, max_concurrent_trials=2)
+    (three,) = creates(search.fold(Exited(one.request_id)))
+    assert search.fold(Exited(two.request_id)) == ()
+    assert search.fold(Exited(three.request_id)) == (Shutdown(),)
+
+
+def test_random_does_not_replace_a_trial_that_failed() -> None:
+    search, (one, two) = started("random", max_trials=2)
+    search.fold(ExitedEarly(one.request_id, ExitReason.ERRORED))
+    assert search.fold(Exited(one.request_id)) == ()
+    assert search.fold(Exited(two.request_id)) == (Shutdown(),)
+
+
+def test_max_length_tells_the_trial_how_far_to_train() -> None:
+    search = new(searcher("single", max_length={"epochs": 7}), SPACE, 0)
+    create, train = search.fold(Started())
+    assert isinstance(create, Create)
+    assert train == TrainTo(create.request_id, 7)
+
+
+def test_random_never_reads_metrics() -> None:
+    search, (trial,) = started("single")
+    assert search.metric_names == frozenset()
+    assert search.fold(Validated(trial.request_id, {"accuracy": None})) == ()
+
+
+def test_a_second_early_exit_of_a_trial_is_ignored() -> None:
+    search, (trial,) = started("single")
+    search.fold(ExitedEarly(trial.request_id, ExitReason.USER_CANCELED))
+    search.fold(ExitedEarly(trial.request_id, ExitReason.ERRORED))
+    assert search.fold(Exited(trial.request_id)) == (Shutdown(cancel=True),)
+
+
+def test_endless_invalid_hyperparameters_fail_with_the_way_out() -> None:
+    search, (trial,) = started("single")
+    actions: tuple[Action, ...] = ()
+    for _ in range(200):
+        actions = search.fold(ExitedEarly(trial.request_id, ExitReason.INIT_INVALID_HP))
+        if search.over:
+            break
+        (trial,) = creates(search.fold(Exited(trial.request_id)))
+    (fail,) = actions
+    assert isinstance(fail, Fail)
+    assert "narrow the hyperparameter space" in fail.reason
+
+
+def test_progress_counts_closed_trials_and_reported_fractions_but_no_invalid_ones() -> None:
+    search, (one, two, three, four) = started("random", max_trials=4)
+    search.fold(Exited(one.request_id))
+    search.fold(ExitedEarly(two.request_id, ExitReason.INVALID_HP))
+    fractions = {three.request_id: 0.5, two.request_id: 0.9}
+    assert search.progress(fractions) == pytest.approx((1 + 0.5 + 0) / 3)
+    assert four.request_id not in fractions
+
+
+def test_progress_of_nothing_is_zero() -> None:
+    assert new(searcher("random", max_trials=4), SPACE, 0).progress({}) == 0
+
+
+def test_an_unknown_method_names_the_known_ones() -> None:
+    with pytest.raises(SearchFailed, match="adaptive_asha, async_halving"):
+        new(searcher("hyperopt"), SPACE, 0)
+
+
+def values(*names: str, **space: Any) -> list[Any]:
+    points = grid_of(space)
+    return [tuple(point[name] for name in names) for point in points]
+
+
+@pytest.mark.parametrize(
+    ("hparam", "expected"),
+    [
+        (Int(0, 4, count=5), [0, 1, 2, 3, 4]),
+        (Int(-4, -2, count=3), [-4, -3, -2]),
+        (Int(0, 10, count=1), [5]),
+        (Int(1, 2, count=9), [1, 2]),
+        (Double(1.0, 3.0, count=3), [1.0, 2.0, 3.0]),
+        (Log(1.0, 2.0, 10.0, count=2), [10.0, 100.0]),
+        (Categorical(("b", "a")), ["b", "a"]),
+        (Const([1, 2]), [[1, 2]]),
+    ],
+)
+def test_an_axis_has_the_published_values(hparam: Any, expected: list[Any]) -> None:
+    assert [value for (value,) in values("x", x=hparam)] == expected
+
+
+def test_the_first_axis_varies_slowest() -> None:
+    assert values("a", "b", b=Int(0, 10, count=3), a=Int(0, 20, count=3)) == [
+        (a, b) for a in (0, 10, 20) for b in (0, 5, 10)
+    ]
+
+
+NESTED: Space = {
+    "a": Nested({"b": Nested({"c1": Categorical((3, 5))}), "c2": Int(7, 11, count=2)}),
+    "f": Double(13.0, 17.0, count=2),
+    "l": Log(1.0, 2.0, 10.0, count=2),
+    "empty": Nested({}),
+    "k": Const("same"),
+}
+
+
+def test_nested_hyperparameters_are_axes_too_and_empty_maps_survive() -> None:
+    points = grid_of(NESTED)
+    assert len(points) == grid_size(NESTED) == 16
+    assert points[0] == {
+        "a": {"b": {"c1": 3}, "c2": 7},
+        "f": 13.0,
+        "l": 10.0,
+        "empty": {},
+        "k": "same",
+    }
+
+
+def test_a_grid_starts_with_the_last_combination_and_runs_each_once() -> None:
+    space = {"x": Int(0, 20, count=3), "y": Int(0, 10, count=3)}
+    search, trials = started("grid", space, max_concurrent_trials=2)
+    seen = []
+    while trials:
+        trial = trials.pop(0)
+        seen.append(trial.hparams)
+        trials.extend(creates(search.fold(Exited(trial.request_id))))
+    assert seen == list(reversed(grid_of(space)))
+    assert search.over
+
+
+def test_a_grid_loses_an_invalid_point() -> None:
+    search, (trial,) = started("grid", {"x": Const(1)})
+    search.fold(ExitedEarly(trial.request_id, ExitReason.INVALID_HP))
+    assert search.fold(Exited(trial.request_id)) == (Shutdown(),)
+
+
+def test_a_grid_without_counts_names_the_hyperparameter() -> None:
+    with pytest.raises(SearchFailed, match=r"net\.width has no count"):
+        new(searcher("grid"), {"net": Nested({"width": Int(1, 9)})}, 0)
