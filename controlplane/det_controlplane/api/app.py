@@ -5,15 +5,17 @@ from collections.abc import Sequence
 
 from det_controlplane.api import errors
 from det_controlplane.api.http import Answer, Request, Response
-from det_controlplane.api.router import Access, Match, Route, Router
+from det_controlplane.api.router import Access, Handler, Match, Route, Router
 from det_controlplane.core.problems import InvalidConfig
-from det_controlplane.db.engine import DatabaseDown
+from det_controlplane.db.engine import DatabaseDown, TryAgain
 from det_controlplane.services import errors as refusals
 from det_controlplane.services import identity
 from det_controlplane.services.context import Context
 from det_controlplane.services.principal import AgentPrincipal, Principal, User
 
 log = logging.getLogger("det.api")
+
+_TRIES = 4
 
 _STATUS: tuple[tuple[type[Exception], type[errors.ApiError]], ...] = (
     (InvalidConfig, errors.BadRequest),
@@ -26,6 +28,7 @@ _STATUS: tuple[tuple[type[Exception], type[errors.ApiError]], ...] = (
     (refusals.Unready, errors.NotYet),
     (refusals.Oversized, errors.TooLarge),
     (DatabaseDown, errors.Unavailable),
+    (TryAgain, errors.Unavailable),
 )
 
 
@@ -41,7 +44,7 @@ class App:
             match = self._route(request)
             request.params = match.params
             request.principal = self._principal(match.route.access, request)
-            return match.route.handler(self.ctx, request)
+            return self._answer(match.route.handler, request)
         except errors.ApiError as e:
             return Response(e.to_json(), e.status)
         except Exception as e:

@@ -2,7 +2,6 @@
 
 from det_controlplane.api.http import EMPTY, Answer, Request, Response, json_response
 from det_controlplane.api.router import Access, get
-from det_controlplane.db.engine import DatabaseDown
 from det_controlplane.services import cluster
 from det_controlplane.services.context import Context
 from det_controlplane.services.specification import VERSION
@@ -23,9 +22,7 @@ def info(ctx: Context, request: Request) -> Answer:
 
 
 def health(ctx: Context, request: Request) -> Answer:
-    try:
-        cluster.ping(ctx)
-    except DatabaseDown:
+    if not cluster.database_answers(ctx):
         return json_response({"status": "down", "database": "down", "resource_managers": []}, 503)
     managers = [{"name": "agents", "status": "up"}]
     return json_response({"status": "up", "database": "up", "resource_managers": managers})

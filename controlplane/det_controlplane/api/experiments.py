@@ -13,10 +13,9 @@ from det_controlplane.api.http import (
     json_response,
     json_text,
 )
-from det_controlplane.api.listing import order_of, page_of, states_of
+from det_controlplane.api.listing import page_of, sort_of, states_of
 from det_controlplane.api.router import Handler, delete, get, patch, post, put
 from det_controlplane.core.lifecycle.experiment import Command
-from det_controlplane.db import listings
 from det_controlplane.services import contexts, creation, editing, experiments, reading
 from det_controlplane.services.context import Context
 from det_controlplane.services.contexts import File
@@ -105,8 +104,8 @@ def begin_upload(ctx: Context, request: Request) -> Answer:
 
 
 def list_experiments(ctx: Context, request: Request) -> Answer:
-    order = order_of(request, listings.EXPERIMENT_ORDER, "SORT_BY_ID")
-    return json_text(reading.experiments(ctx, page_of(request), order, _filters(request)))
+    sort = sort_of(request)
+    return json_text(reading.experiments(ctx, page_of(request), sort, _filters(request)))
 
 
 def _filters(request: Request) -> dict[str, Any]:
@@ -145,15 +144,15 @@ def get_experiment(ctx: Context, request: Request) -> Answer:
 
 
 def list_trials(ctx: Context, request: Request) -> Answer:
-    order = order_of(request, listings.TRIAL_ORDER, "SORT_BY_ID")
+    sort = sort_of(request)
     page, states = page_of(request), states_of(request)
-    return json_text(reading.trials(ctx, page, order, request.id("experimentId"), states))
+    return json_text(reading.trials(ctx, page, sort, request.id("experimentId"), states))
 
 
 def list_checkpoints(ctx: Context, request: Request) -> Answer:
-    order = order_of(request, listings.CHECKPOINT_ORDER, "SORT_BY_UUID")
+    sort = sort_of(request)
     found = reading.checkpoints(
-        ctx, page_of(request), order, "experiment_id", request.id("id"), states_of(request)
+        ctx, page_of(request), sort, "experiment_id", request.id("id"), states_of(request)
     )
     return json_text(found)
 

@@ -1,7 +1,7 @@
 """The job queue."""
 
 from det_controlplane.api.http import Answer, Request, json_response
-from det_controlplane.api.listing import direction_of, page_of
+from det_controlplane.api.listing import page_of, sort_of
 from det_controlplane.api.router import get
 from det_controlplane.services import jobs
 from det_controlplane.services.context import Context
@@ -9,11 +9,12 @@ from det_controlplane.services.context import Context
 
 def list_jobs(ctx: Context, request: Request) -> Answer:
     pool = request.text("resourcePool", "resource_pool")
-    found = jobs.listed(ctx, pool, descending=direction_of(request) == "DESC")
+    found = jobs.listed(ctx, pool, descending=sort_of(request).descending)
     states = set(request.texts("states"))
     if states:
         found = [j for j in found if j["summary"]["state"] in states]
-    offset, limit = page_of(request).sql()
+    page = page_of(request)
+    offset, limit = page.offset, page.most
     total = len(found)
     start = max(total + offset, 0) if offset < 0 else min(offset, total)
     shown = found[start:] if limit is None else found[start : start + limit]

@@ -1,10 +1,8 @@
 """Paging and ordering parameters, the same for every listing."""
 
-from collections.abc import Mapping
-
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import Request
-from det_controlplane.db.pages import Page
+from det_controlplane.core.paging import Page, Sort
 
 
 def page_of(request: Request, default_limit: int = 100) -> Page:
@@ -14,24 +12,9 @@ def page_of(request: Request, default_limit: int = 100) -> Page:
     return Page(request.integer("offset"), limit, default_limit)
 
 
-def order_of(
-    request: Request, columns: Mapping[str, str], default: str, parameter: str = "sortBy"
-) -> str:
-    """An ORDER BY of our own columns; ties go by id, in the same direction."""
-    names = [parameter, "sort_by", "sortByAttr", "sort_by_attr"]
-    asked = request.text(*names)
-    if asked and asked not in columns and not asked.endswith("UNSPECIFIED"):
-        known = ", ".join(sorted(columns))
-        raise BadRequest(f"{parameter} must be one of {known}, not {asked!r}")
-    column = columns.get(asked, columns[default])
-    direction = direction_of(request)
-    tie = columns[default]
-    nulls = " NULLS LAST" if direction == "DESC" else ""
-    return f"{column} {direction}{nulls}" + ("" if column == tie else f", {tie} {direction}")
-
-
-def direction_of(request: Request) -> str:
-    return "DESC" if request.text("orderBy", "order_by") == "ORDER_BY_DESC" else "ASC"
+def sort_of(request: Request) -> Sort:
+    by = request.text("sortBy", "sort_by", "sortByAttr", "sort_by_attr")
+    return Sort(by, request.text("orderBy", "order_by") == "ORDER_BY_DESC")
 
 
 def states_of(request: Request) -> list[str]:

@@ -8,7 +8,7 @@ from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body, parse_time
 from det_controlplane.api.errors import BadRequest, PermissionDenied
 from det_controlplane.api.http import EMPTY, Answer, Batch, Request, Stream, line
-from det_controlplane.api.listing import direction_of
+from det_controlplane.api.listing import sort_of
 from det_controlplane.api.router import Access, get, post
 from det_controlplane.services import tasklogs
 from det_controlplane.services.context import Context
@@ -30,7 +30,7 @@ def task_logs(ctx: Context, request: Request) -> Answer:
 def _stream(ctx: Context, request: Request, tasks: list[str], extra: dict[str, Any]) -> Stream:
     """Tasks one after another; only the last one is followed. The cursor is (task index, last id, lines left)."""
     filters, limit = _filters(request), request.integer("limit")
-    descending = direction_of(request) == "DESC"
+    descending = sort_of(request).descending
     follow = bool(request.flag("follow"))
     if follow and descending:
         raise BadRequest("follow cannot be combined with ORDER_BY_DESC")

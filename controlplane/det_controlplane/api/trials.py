@@ -4,11 +4,10 @@ from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import EMPTY, Answer, Request, Response, json_response, json_text
-from det_controlplane.api.listing import order_of, page_of, states_of
+from det_controlplane.api.listing import page_of, sort_of, states_of
 from det_controlplane.api.router import get, patch, post, put
 from det_controlplane.core.metrics import storable
 from det_controlplane.core.search import ExitReason
-from det_controlplane.db import listings
 from det_controlplane.services import (
     checkpoints,
     experiments,
@@ -28,9 +27,9 @@ def get_trial(ctx: Context, request: Request) -> Answer:
 
 
 def list_checkpoints(ctx: Context, request: Request) -> Answer:
-    order = order_of(request, listings.CHECKPOINT_ORDER, "SORT_BY_UUID")
+    sort = sort_of(request)
     found = reading.checkpoints(
-        ctx, page_of(request), order, "trial_id", request.id("trialId"), states_of(request)
+        ctx, page_of(request), sort, "trial_id", request.id("trialId"), states_of(request)
     )
     return json_text(found)
 

@@ -14,9 +14,17 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, Operation
 
 Params = Mapping[str, Any]
 
+# SQLSTATEs: deadlock and serialization failure; classes of a server that stops or has no room.
+_RETRYABLE = ("40P01", "40001")
+_GOING_DOWN = ("57P", "53", "08")
+
 
 class DatabaseDown(Exception):
     """PostgreSQL does not answer."""
+
+
+class TryAgain(Exception):
+    """PostgreSQL ended the transaction in favour of another (deadlock or serialization): nothing was written."""
 
 
 class Tx:
@@ -61,6 +69,12 @@ class Database:
                 yield Tx(connection)
         except (OperationalError, InterfaceError) as e:
             raise DatabaseDown(f"the database does not answer: {_cause(e)}") from e
+        except DBAPIError as e:
+            if _code(e) in _RETRYABLE:
+                raise TryAgain(_cause(e)) from e
+            if _code(e).startswith(_GOING_DOWN):
+                raise DatabaseDown(f"the database does not answer: {_cause(e)}") from e
+            raise
 
     def dispose(self) -> None:
         self._engine.dispose()
@@ -68,8 +82,16 @@ class Database:
 
 def violated_constraint(e: IntegrityError) -> str:
     """The name of the constraint that an insert or update ran into."""
+    return _field(e, "n")
+
+
+def _code(e: DBAPIError) -> str:
+    return _field(e, "C")
+
+
+def _field(e: DBAPIError, name: str) -> str:
     args = getattr(e.orig, "args", ())
-    return str(args[0].get("n", "")) if args and isinstance(args[0], dict) else ""
+    return str(args[0].get(name, "")) if args and isinstance(args[0], dict) else ""
 
 
 def as_json(value: Any) -> str:

@@ -5,9 +5,10 @@ from typing import Any
 
 from sqlalchemy import text
 
+from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages, views
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.pages import Listing, Page
+from det_controlplane.db.pages import Listing
 
 EXPERIMENT_ORDER = {
     "SORT_BY_ID": "e.id", "SORT_BY_DESCRIPTION": "e.description", "SORT_BY_START_TIME": "e.started_at",
@@ -59,8 +60,9 @@ _CHECKPOINT = text(
 )
 
 
-def experiments(tx: Tx, page: Page, order: str, filters: dict[str, Any]) -> str:
+def experiments(tx: Tx, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
     where = [EXPERIMENT_FILTERS[name] for name in filters]
+    order = sort.sql(EXPERIMENT_ORDER, "SORT_BY_ID")
     listing = Listing("experiments", views.EXPERIMENT, views.EXPERIMENT_FROM, where, order)
     return pages.fetch(tx, listing, page, filters)
 
@@ -70,10 +72,11 @@ def experiment(tx: Tx, experiment_id: int) -> dict[str, Any] | None:
     return found
 
 
-def trials(tx: Tx, page: Page, order: str, experiment_id: int, states: Sequence[str]) -> str:
+def trials(tx: Tx, page: Page, sort: Sort, experiment_id: int, states: Sequence[str]) -> str:
     where = ["t.experiment_id = :experiment_id"]
     if states:
         where.append("t.state::text = ANY(cast(:states AS text[]))")
+    order = sort.sql(TRIAL_ORDER, "SORT_BY_ID")
     listing = Listing("trials", views.TRIAL, "trials t", where, order)
     return pages.fetch(tx, listing, page, {"experiment_id": experiment_id, "states": list(states)})
 
@@ -84,12 +87,13 @@ def trial(tx: Tx, trial_id: int) -> str | None:
 
 
 def checkpoints(
-    tx: Tx, page: Page, order: str, owner: str, owner_id: int, states: Sequence[str]
+    tx: Tx, page: Page, sort: Sort, owner: str, owner_id: int, states: Sequence[str]
 ) -> str:
     """`owner` is one of our two columns."""
     where = [f"c.{owner} = :owner_id"]
     if states:
         where.append("c.state::text = ANY(cast(:states AS text[]))")
+    order = sort.sql(CHECKPOINT_ORDER, "SORT_BY_UUID")
     listing = Listing("checkpoints", views.CHECKPOINT, views.CHECKPOINT_FROM, where, order)
     return pages.fetch(tx, listing, page, {"owner_id": owner_id, "states": list(states)})
 

@@ -7,20 +7,8 @@ from typing import Any
 
 from sqlalchemy import TextClause, text
 
+from det_controlplane.core.paging import Page
 from det_controlplane.db.engine import Tx
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """Facts §2.1: limit 0 is the default, -1 all, -2 none; a negative offset counts from the end."""
-
-    offset: int = 0
-    limit: int = 0
-    default_limit: int = 100
-
-    def sql(self) -> tuple[int, int | None]:
-        limit = self.limit or self.default_limit
-        return self.offset, None if limit == -1 else max(limit, 0) if limit != -2 else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +41,7 @@ def fetch(tx: Tx, listing: Listing, page: Page, params: Mapping[str, Any]) -> st
     """The whole answer as JSON text."""
     where = " AND ".join(listing.where) or "true"
     statement = _statement(listing.name, listing.item, listing.source, where, listing.order)
-    offset, limit = page.sql()
     answer: str = tx.value(
-        statement, {**params, "offset": offset, "limit": limit, "asked": page.limit}
+        statement, {**params, "offset": page.offset, "limit": page.most, "asked": page.limit}
     )
     return answer

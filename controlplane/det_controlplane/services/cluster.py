@@ -4,6 +4,7 @@ from typing import Any
 
 from sqlalchemy import text
 
+from det_controlplane.db.engine import DatabaseDown
 from det_controlplane.db.views import time
 from det_controlplane.services.context import Context
 
@@ -15,9 +16,13 @@ _MESSAGE = text(f"""
 """)
 
 
-def ping(ctx: Context) -> None:
-    with ctx.db.begin() as tx:
-        tx.value(_PING)
+def database_answers(ctx: Context) -> bool:
+    try:
+        with ctx.db.begin() as tx:
+            tx.value(_PING)
+    except DatabaseDown:
+        return False
+    return True
 
 
 def message(ctx: Context) -> Any:

@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy import text
 
+from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import listings
-from det_controlplane.db.pages import Page
 from det_controlplane.services.checkpoints import parse_uuid
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
@@ -17,9 +17,9 @@ _TRIAL_EXISTS = text("SELECT 1 FROM trials WHERE id = :id")
 _BEST = text("SELECT best_metric FROM experiments WHERE id = :id")
 
 
-def experiments(ctx: Context, page: Page, order: str, filters: dict[str, Any]) -> str:
+def experiments(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
     with ctx.db.begin() as tx:
-        return listings.experiments(tx, page, order, filters)
+        return listings.experiments(tx, page, sort, filters)
 
 
 def experiment(ctx: Context, experiment_id: int) -> dict[str, Any]:
@@ -40,11 +40,11 @@ def blank_experiment(config: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def trials(ctx: Context, page: Page, order: str, experiment_id: int, states: Sequence[str]) -> str:
+def trials(ctx: Context, page: Page, sort: Sort, experiment_id: int, states: Sequence[str]) -> str:
     with ctx.db.begin() as tx:
         if tx.value(_EXISTS, {"id": experiment_id}) is None:
             raise Missing(f"experiment {experiment_id} not found")
-        return listings.trials(tx, page, order, experiment_id, states)
+        return listings.trials(tx, page, sort, experiment_id, states)
 
 
 def trial(ctx: Context, trial_id: int) -> str:
@@ -56,13 +56,13 @@ def trial(ctx: Context, trial_id: int) -> str:
 
 
 def checkpoints(
-    ctx: Context, page: Page, order: str, owner: str, owner_id: int, states: Sequence[str]
+    ctx: Context, page: Page, sort: Sort, owner: str, owner_id: int, states: Sequence[str]
 ) -> str:
     exists = _EXISTS if owner == "experiment_id" else _TRIAL_EXISTS
     with ctx.db.begin() as tx:
         if tx.value(exists, {"id": owner_id}) is None:
             raise Missing(f"{owner.removesuffix('_id')} {owner_id} not found")
-        return listings.checkpoints(tx, page, order, owner, owner_id, states)
+        return listings.checkpoints(tx, page, sort, owner, owner_id, states)
 
 
 def checkpoint(ctx: Context, uuid: str) -> str:

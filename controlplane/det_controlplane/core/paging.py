@@ -1,0 +1,40 @@
+"""Which part of a listing, in which order."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from det_controlplane.core.problems import InvalidConfig, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Facts §2.1: limit 0 is the default, -1 all, -2 none; a negative offset counts from the end."""
+
+    offset: int = 0
+    limit: int = 0
+    default_limit: int = 100
+
+    @property
+    def most(self) -> int | None:
+        """How many rows; None: all of them."""
+        limit = self.limit or self.default_limit
+        if limit == -1:
+            return None
+        return 0 if limit == -2 else limit
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    by: str = ""  # the API's name, such as SORT_BY_START_TIME
+    descending: bool = False
+
+    def sql(self, columns: Mapping[str, str], default: str) -> str:
+        """An ORDER BY of our own columns; ties go by the default, in the same direction."""
+        if self.by and self.by not in columns and not self.by.endswith("UNSPECIFIED"):
+            known = ", ".join(sorted(columns))
+            raise InvalidConfig(
+                [Problem("sortBy", f"must be one of {known}, not {self.by!r}")], what="request"
+            )
+        column, tie = columns.get(self.by, columns[default]), columns[default]
+        direction = "DESC NULLS LAST" if self.descending else "ASC"
+        return f"{column} {direction}" + ("" if column == tie else f", {tie} {direction}")
