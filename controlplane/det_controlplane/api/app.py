@@ -50,6 +50,14 @@ class App:
         except Exception as e:
             return self.failed(request, e)
 
+    def _answer(self, handler: Handler, request: Request) -> Answer:
+        for _ in range(_TRIES - 1):
+            try:
+                return handler(self.ctx, request)
+            except TryAgain:
+                log.info("%s %s collided with another; trying again", request.method, request.path)
+        return handler(self.ctx, request)
+
     def failed(self, request: Request, e: Exception) -> Response:
         """The answer to a refusal; anything else is logged under a reference and not shown."""
         for kind, api_error in _STATUS:
