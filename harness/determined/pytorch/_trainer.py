@@ -6,7 +6,6 @@ import os
 import pathlib
 from typing import Any, Iterator, Optional
 
-from determined.errors import InvalidHP
 from determined.pytorch._callback import Hooks
 from determined.pytorch._context import PyTorchTrialContext
 from determined.pytorch._loop import Loop
@@ -78,8 +77,7 @@ class Trainer:
                 test_mode,
             )
             hooks.call("on_trial_startup", steps.progress.batches, latest_checkpoint)
-            with _early_exit(self._context):
-                Loop(steps, self._source(plan), plan.max_batches, hooks).run()
+            Loop(steps, self._source(plan), plan.max_batches, hooks).run()
             steps.finish()
 
     def _source(self, plan: Plan) -> WorkloadSource:
@@ -152,16 +150,3 @@ def _profiling(context: Any, enabled: bool) -> Iterator[None]:
     finally:
         if enabled:
             context._core.profiler.off()
-
-
-@contextlib.contextmanager
-def _early_exit(context: Any) -> Iterator[None]:
-    """Tell the searcher about hyperparameters that the trial found invalid."""
-    try:
-        yield
-    except InvalidHP:
-        if context.distributed.rank == 0:
-            from determined.core import EarlyExitReason
-
-            context._core.train.report_early_exit(EarlyExitReason.INVALID_HP)
-        raise

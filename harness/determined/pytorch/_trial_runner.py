@@ -1,16 +1,13 @@
 """Runs a trial given by its class alone: `entrypoint: model_def:MyTrial`, `--trial model_def:MyTrial`."""
 
 import contextlib
-import logging
 from typing import Any, Dict, Mapping, Optional, Type
 
-from determined.errors import InvalidConfigurationException, InvalidHP
+from determined.errors import InvalidConfigurationException
 from determined.pytorch import Trainer, TrainUnit, init
 from determined.pytorch._remote import RemoteSource
 from determined.pytorch._units import Batch, Epoch, unit_from_config
 from determined.workloads import LocalSource, Plan, WorkloadSource
-
-logger = logging.getLogger("determined.pytorch")
 
 _UNITS_OF_TIME = {"batches": Batch, "epochs": Epoch}
 
@@ -25,10 +22,7 @@ def run(trial_class: Type[Any]) -> int:
             "a trial class runs by itself only on a cluster; off-cluster use Trainer.fit() in a script, or "
             "`det experiment create --local --test-mode`"
         )
-    try:
-        _run_by_framework(trial_class, info)
-    except InvalidHP as e:
-        logger.warning("the trial ends: its hyperparameters are invalid (%s)", e)
+    _run_by_framework(trial_class, info)
     return 0
 
 

@@ -1,0 +1,245 @@
+from typing import Any
+
+import pytest
+import torch
+from determined import pytorch
+from determined.pytorch import Batch, Epoch
+
+from tests.support.fake_core import FakeCore
+from tests.support.torch_trials import EPOCH, PlainTrial, fit, make_context
+
+
+class Recorder(pytorch.PyTorchCallback):
+    """Writes down which hooks ran."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def __getattribute__(self, name: str) -> Any:
+        if not name.startswith("on_"):
+            return super().__getattribute__(name)
+        return _Hook(self, name)
+
+
+class _Hook:
+    def __init__(self, recorder: Recorder, name: str) -> None:
+        self.recorder, self.name = recorder, name
+
+    def __call__(self, *args: Any) -> None:
+        epochs = args if "epoch" in self.name and self.name.startswith("on_training") else ()
+        self.recorder.calls.append((self.name, *epochs))
+
+
+class RecordedTrial(PlainTrial):
+    def __init__(self, context: Any) -> None:
+        super().__init__(context)
+        self.recorder = Recorder()
+
+    def build_callbacks(self) -> dict[str, pytorch.PyTorchCallback]:
+        return {"recorder": self.recorder}
+
+
+def reports(core: FakeCore) -> list[int]:
+    return [steps for steps, _, _ in core.train.training]
+
+
+def test_training_is_reported_at_each_period_and_at_the_end(core: FakeCore) -> None:
+    fit(core, max_length=Batch(11), reporting_period=Batch(4))
+    assert reports(core) == [4, 8, 11]
+
+
+def test_the_average_is_that_of_the_batches_and_every_batch_is_kept(core: FakeCore) -> None:
+    fit(core, max_length=Batch(4), reporting_period=Batch(4))
+    ((_, average, batches),) = core.train.training
+    assert average["loss"] == pytest.approx(sum(b["loss"] for b in batches) / 4)
+    assert len({b["loss"] for b in batches}) == 4
+
+
+def test_metrics_tell_batches_and_epochs_as_measures_of_time(core: FakeCore) -> None:
+    fit(core, max_length=Epoch(2), validation_period=Batch(9))
+    assert [(m["batches"], m["epochs"]) for _, m in core.train.validations] == [(9, 1), (12, 2)]
+    assert core.train.training[-1][1]["epochs"] == 2
+
+
+def test_validation_happens_at_its_period_and_at_the_end(core: FakeCore) -> None:
+    fit(core, max_length=Batch(8), validation_period=Batch(3))
+    assert [steps for steps, _ in core.train.validations] == [3, 6, 8]
+
+
+def test_a_period_may_be_a_container_of_batches_or_epochs(core: FakeCore) -> None:
+    fit(
+        core, max_length=Batch(20), validation_period=Batch([2, 5]), checkpoint_period=Epoch({1, 3})
+    )
+    assert [steps for steps, _ in core.train.validations] == [2, 5, 20]
+    assert {EPOCH, 3 * EPOCH} <= set(core.saved())
+
+
+def test_step_zero_validation_comes_before_the_first_batch(core: FakeCore) -> None:
+    fit(core, max_length=Batch(2), step_zero_validation=True)
+    assert [steps for steps, _ in core.train.validations] == [0, 2]
+
+
+def test_the_last_state_is_always_saved(core: FakeCore) -> None:
+    fit(core, max_length=Batch(5), checkpoint_policy="none")
+    assert sorted(core.saved()) == [5]
+
+
+def test_policy_all_saves_after_each_validation(core: FakeCore) -> None:
+    fit(core, max_length=Batch(6), validation_period=Batch(2), checkpoint_policy="all")
+    assert sorted(core.saved()) == [2, 4, 6]
+
+
+def test_policy_best_saves_only_what_beats_the_experiment(core: FakeCore) -> None:
+    core.train.experiment_best = 0.0
+    settings = {"searcher_metric": "val_loss"}
+    fit(core, settings=settings, max_length=Batch(6), validation_period=Batch(2))
+    assert sorted(core.saved()) == [6]
+
+
+def test_policy_best_saves_each_improvement(core: FakeCore) -> None:
+    settings = {"searcher_metric": "val_loss"}
+    fit(core, settings=settings, max_length=Batch(6), validation_period=Batch(2))
+    assert sorted(core.saved()) == [2, 4, 6]
+
+
+def test_a_missing_searcher_metric_is_named_with_those_there_are(core: FakeCore) -> None:
+    with pytest.raises(RuntimeError, match=r"'accuracy'.*val_loss"):
+        fit(core, settings={"searcher_metric": "accuracy"}, max_length=Batch(1))
+
+
+def test_test_mode_trains_validates_and_saves_once(core: FakeCore) -> None:
+    class Counting(PlainTrial):
+        evaluated = 0
+
+        def evaluate_batch(self, batch: Any, batch_idx: int) -> dict[str, Any]:
+            self.evaluated += 1
+            return super().evaluate_batch(batch, batch_idx)
+
+    trial = fit(core, Counting, max_length=Epoch(100), test_mode=True)
+    assert (reports(core), trial.evaluated, sorted(core.saved())) == ([1], 1, [1])
+
+
+def test_a_preempted_trial_saves_and_stops_in_the_middle_of_a_reporting_period(
+    core: FakeCore,
+) -> None:
+    core.preempt.after_calls = 2
+    fit(core, max_length=Epoch(100), reporting_period=Epoch(100))
+    (stopped_at,) = core.saved()
+    assert reports(core) == [stopped_at]
+    assert stopped_at < 100 * EPOCH
+
+
+def test_a_trial_that_asks_to_stop_saves_and_tells_the_searcher(core: FakeCore) -> None:
+    class Stopping(PlainTrial):
+        def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
+            if batch_idx == 5:
+                self.context.set_stop_requested(True)
+            return super().train_batch(batch, epoch_idx, batch_idx)
+
+    fit(core, Stopping, max_length=Batch(100), reporting_period=Batch(4))
+    assert reports(core) == [4, 8]
+    assert sorted(core.saved()) == [8]
+    assert [reason.name for reason in core.train.early_exits] == ["USER_REQUESTED_STOP"]
+
+
+def test_hooks_run_in_the_documented_order(core: FakeCore) -> None:
+    trial = fit(core, RecordedTrial, max_length=Epoch(1))
+    assert trial.recorder.calls == [
+        ("on_trial_startup",),
+        ("on_training_start",),
+        ("on_training_epoch_start", 0),
+        ("on_training_epoch_end", 0),
+        ("on_training_workload_end",),
+        ("on_validation_start",),
+        ("on_validation_epoch_start",),
+        ("on_validation_epoch_end",),
+        ("on_validation_end",),
+        ("on_checkpoint_save_start",),
+        ("on_checkpoint_end",),
+        ("on_checkpoint_write_end",),
+        ("on_checkpoint_upload_end",),
+        ("on_trial_shutdown",),
+    ]
+
+
+def test_shutdown_hooks_run_after_a_failure(core: FakeCore) -> None:
+    class Failing(RecordedTrial):
+        def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
+            raise ZeroDivisionError
+
+    context = make_context(core)
+    trial = Failing(context)
+    with pytest.raises(ZeroDivisionError):
+        pytorch.Trainer(trial, context).fit(max_length=Batch(1))
+    assert trial.recorder.calls[-1] == ("on_trial_shutdown",)
+
+
+def test_a_trial_sees_where_it_is_in_the_epoch(core: FakeCore) -> None:
+    class Looking(PlainTrial):
+        def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
+            c = self.context
+            self.places.append((c.current_train_epoch(), c.is_epoch_start(), c.is_epoch_end()))
+            return super().train_batch(batch, epoch_idx, batch_idx)
+
+        places: list[Any] = []  # noqa: RUF012
+
+    fit(core, Looking, max_length=Epoch(2))
+    starts = [i for i, (_, start, _) in enumerate(Looking.places) if start]
+    ends = [i for i, (_, _, end) in enumerate(Looking.places) if end]
+    assert (starts, ends) == ([0, EPOCH], [EPOCH - 1, 2 * EPOCH - 1])
+    assert [epoch for epoch, _, _ in Looking.places] == [0] * EPOCH + [1] * EPOCH
+
+
+def test_a_whole_dataset_may_be_evaluated_at_once(core: FakeCore) -> None:
+    class Whole(PlainTrial):
+        evaluate_batch = pytorch.PyTorchTrial.evaluate_batch
+
+        def evaluate_full_dataset(self, data_loader: Any) -> dict[str, Any]:
+            return {"batches_seen": torch.tensor(sum(1 for _ in data_loader))}
+
+    fit(core, Whole, max_length=Batch(1))
+    assert core.train.validations[0][1]["batches_seen"] == EPOCH
+
+
+def test_a_loader_of_torch_needs_the_reproducibility_checks_switched_off(core: FakeCore) -> None:
+    class Raw(PlainTrial):
+        def build_training_data_loader(self) -> Any:
+            return torch.utils.data.DataLoader(super().build_training_data_loader().dataset)
+
+    with pytest.raises(ValueError, match="disable_dataset_reproducibility_checks"):
+        fit(core, Raw, max_length=Batch(1))
+
+
+def test_data_without_a_length_ends_epochs_where_it_ends(core: FakeCore) -> None:
+    class Stream(torch.utils.data.IterableDataset):  # type: ignore[misc]
+        def __iter__(self) -> Any:
+            return iter([(torch.ones(2), torch.ones(1))] * 3)
+
+    class Streaming(RecordedTrial):
+        def __init__(self, context: Any) -> None:
+            super().__init__(context)
+            context.experimental.disable_dataset_reproducibility_checks()
+
+        def build_training_data_loader(self) -> Any:
+            return torch.utils.data.DataLoader(Stream(), batch_size=1)
+
+    trial = fit(core, Streaming, max_length=Batch(7))
+    ends = [c for c in trial.recorder.calls if c[0] == "on_training_epoch_end"]
+    assert ends == [("on_training_epoch_end", 0), ("on_training_epoch_end", 1)]
+    assert reports(core) == [7]
+
+
+def test_profiling_is_switched_on_for_the_time_of_training(core: FakeCore) -> None:
+    fit(core, max_length=Batch(1), profiling_enabled=True)
+    assert core.profiler.switched == ["on", "off"]
+
+
+def test_a_fit_without_any_length_says_what_to_give(core: FakeCore) -> None:
+    with pytest.raises(ValueError, match="max_length"):
+        fit(core)
+
+
+def test_the_length_may_come_from_the_experiment_configuration(core: FakeCore) -> None:
+    settings = {"exp_conf": {"searcher": {"max_length": {"epochs": 2}}}}
+    fit(core, settings=settings)
+    assert reports(core) == [2 * EPOCH]
