@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from det_cli.main import main
+
 from tests.support.fake_cluster import FakeCluster
 
 VARIABLES = (

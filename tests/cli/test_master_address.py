@@ -1,7 +1,6 @@
 """How an address is read."""
 
 import pytest
-
 from determined.common import master_address
 from determined.common.failures import Failure
 

@@ -6,12 +6,12 @@ import stat
 from pathlib import Path
 
 import pytest
+from determined.common import passwords
+from determined.common.token_store import TokenStore
+
 from tests.cli.conftest import Det
 from tests.support.fake_api import Refusal
 from tests.support.fake_cluster import FakeCluster
-
-from determined.common import passwords
-from determined.common.token_store import TokenStore
 
 
 def saved(home: Path) -> dict[str, object]:

@@ -6,9 +6,9 @@ import tarfile
 from collections.abc import Iterator
 from typing import Any
 
-from tests.support.fake_api import Asked, FakeApi, Raw, Refusal
-
 from determined.common.passwords import salted
+
+from tests.support.fake_api import Asked, FakeApi, Raw, Refusal
 
 START = "2026-11-20T10:00:00.123456Z"
 END = "2026-11-20T11:30:00Z"
@@ -104,7 +104,11 @@ def archive(files: dict[str, bytes], mode: str = "w:gz") -> bytes:
 class FakeCluster(FakeApi):
     def __init__(self) -> None:
         super().__init__()
-        self.passwords = {"determined": "", "admin": salted("Secret123"), "ada": salted("Lovelace1")}
+        self.passwords = {
+            "determined": "",
+            "admin": salted("Secret123"),
+            "ada": salted("Lovelace1"),
+        }
         self.users = {
             "admin": user(1, "admin", admin=True),
             "determined": user(2, "determined"),
@@ -234,7 +238,12 @@ class FakeCluster(FakeApi):
         found, verb = self._get(asked)["experiment"], asked.found[1]
         if verb in ("activate", "pause") and found["state"] in TERMINAL:
             raise Refusal(400, f"experiment {found['id']} is {found['state']}; it cannot {verb}")
-        states = {"activate": "RUNNING", "pause": "PAUSED", "cancel": "CANCELED", "kill": "CANCELED"}
+        states = {
+            "activate": "RUNNING",
+            "pause": "PAUSED",
+            "cancel": "CANCELED",
+            "kill": "CANCELED",
+        }
         if verb in states:
             found["state"] = f"STATE_{states[verb]}"
         else:
@@ -266,7 +275,7 @@ class FakeCluster(FakeApi):
 
     def _logs(self, asked: Asked) -> Iterator[Any]:
         self.who(asked)
-        rows = [r for r in self.logs]
+        rows = [r for r in self.logs if int(r["id"]) > int(asked.first("afterId", "0"))]
         if asked.first("orderBy") == "ORDER_BY_DESC":
             rows.reverse()
         limit = int(asked.first("limit", "0"))

@@ -196,11 +196,19 @@ class Session:
         data = json.dumps(body).encode() if body is not None else None
         with self.response(method, path, params=params, data=data) as response:
             for line in self._lines(response):
-                obj = json.loads(line)
+                obj = self._decoded(line)
                 if "error" in obj:
                     detail = obj["error"]
                     raise APIError(int(detail.get("httpCode") or 500), str(detail.get("message")))
                 yield obj.get("result")
+
+    def _decoded(self, line: bytes) -> Any:
+        try:
+            return json.loads(line)
+        except ValueError as e:
+            raise MasterUnreachableError(
+                f"the stream from {self.base_url} broke off inside a line"
+            ) from e
 
     def _lines(self, response: http.client.HTTPResponse) -> Iterator[bytes]:
         try:

@@ -1,0 +1,177 @@
+"""Bringing checkpoints here."""
+
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+from determined.common import checkpoint_files
+from determined.common.failures import Failure
+
+from tests.cli.conftest import Det
+from tests.support.fake_api import Raw, Refusal
+from tests.support.fake_cluster import CKPT, FakeCluster, archive, checkpoint
+
+
+@pytest.fixture
+def saved(cluster: FakeCluster) -> FakeCluster:
+    cluster.add(1)
+    return cluster
+
+
+def test_download_through_the_cluster_writes_files_and_metadata(
+    saved: FakeCluster, det: Det, tmp_path: Path
+) -> None:
+    ran = det("checkpoint", "download", CKPT, "-o", tmp_path / "c", "--mode", "master")
+    assert ran.code == 0
+    assert (tmp_path / "c" / "model.pt").read_bytes() == b"w" * 2000
+    assert (tmp_path / "c" / "code" / "train.py").stat().st_size == 1000
+    metadata = json.loads((tmp_path / "c" / "metadata.json").read_text())
+    assert metadata == {"steps_completed": 200, "framework": "torch"}
+    (asked,) = saved.sent("GET", f"/checkpoints/{CKPT}")
+    assert asked.headers["accept"] == "application/gzip"
+
+
+def test_quiet_prints_only_the_path(saved: FakeCluster, det: Det, tmp_path: Path) -> None:
+    ran = det("c", "download", CKPT, "-o", tmp_path / "c", "--mode", "master", "-q")
+    assert (ran.out, ran.err) == (f"{tmp_path}/c\n", "")
+
+
+def with_storage(cluster: FakeCluster, config: dict[str, object]) -> None:
+    training = {**cluster.checkpoints[CKPT]["training"]}
+    training["experimentConfig"] = {"checkpoint_storage": config}
+    cluster.checkpoints[CKPT]["training"] = training
+
+
+def test_a_storage_that_can_be_read_is_read_directly(
+    saved: FakeCluster, det: Det, tmp_path: Path
+) -> None:
+    stored = tmp_path / "storage" / CKPT
+    (stored / "code").mkdir(parents=True)
+    (stored / "model.pt").write_bytes(b"d" * 2000)
+    (stored / "code" / "train.py").write_bytes(b"d" * 1000)
+    with_storage(saved, {"type": "shared_fs", "host_path": str(tmp_path / "storage")})
+    ran = det("c", "download", CKPT, "-o", tmp_path / "c", "--mode", "direct")
+    assert ran.code == 0
+    assert (tmp_path / "c" / "model.pt").read_bytes() == b"d" * 2000
+    assert saved.sent("GET", f"/checkpoints/{CKPT}") == []
+
+
+def test_auto_falls_back_to_the_cluster(saved: FakeCluster, det: Det, tmp_path: Path) -> None:
+    with_storage(saved, {"type": "shared_fs", "host_path": str(tmp_path / "nowhere")})
+    assert det("c", "download", CKPT, "-o", tmp_path / "c").code == 0
+    assert (tmp_path / "c" / "model.pt").read_bytes() == b"w" * 2000
+
+
+def test_direct_says_why_the_storage_is_closed(
+    saved: FakeCluster, det: Det, tmp_path: Path
+) -> None:
+    with_storage(saved, {"type": "shared_fs", "host_path": str(tmp_path / "nowhere")})
+    ran = det("c", "download", CKPT, "-o", tmp_path / "c", "--mode", "direct")
+    assert ran.code == 1
+    assert "cannot be read from its storage" in ran.err
+    assert "--mode master" in ran.err
+
+
+def test_when_both_ways_fail_both_reasons_are_told(
+    saved: FakeCluster, det: Det, tmp_path: Path
+) -> None:
+    def refuse(_: object) -> None:
+        raise Refusal(500, "bucket is gone")
+
+    saved.on("GET", "/checkpoints/([^/]+)", refuse)
+    with_storage(saved, {"type": "shared_fs", "host_path": str(tmp_path / "nowhere")})
+    ran = det("c", "download", CKPT, "-o", tmp_path / "c")
+    assert ran.code == 1
+    assert "nowhere" in ran.err
+    assert "bucket is gone" in ran.err
+
+
+def test_a_deleted_checkpoint_is_refused(saved: FakeCluster, det: Det, tmp_path: Path) -> None:
+    saved.checkpoints[CKPT]["state"] = "STATE_DELETED"
+    ran = det("c", "download", CKPT, "-o", tmp_path / "c")
+    assert ran.code == 1
+    assert "DELETED" in ran.err
+    assert not (tmp_path / "c").exists()
+
+
+def test_an_unknown_checkpoint_is_not_found(saved: FakeCluster, det: Det) -> None:
+    assert det("c", "download", "0000").code == 3
+
+
+def test_a_download_that_breaks_off_leaves_no_half_file(
+    saved: FakeCluster, det: Det, tmp_path: Path
+) -> None:
+    import os
+
+    content = archive({"model.pt": os.urandom(2000), "code/train.py": b"x" * 1000})
+    saved.on("GET", "/checkpoints/([^/]+)", Raw(content, cut_after=1000))
+    ran = det("c", "download", CKPT, "-o", tmp_path / "c", "--mode", "master")
+    assert ran.code == 1
+    assert "broke off" in ran.err
+    assert [p.name for p in (tmp_path / "c").rglob("*") if p.is_file()] == []
+
+
+def test_a_file_that_did_not_come_is_named(saved: FakeCluster, det: Det, tmp_path: Path) -> None:
+    saved.on("GET", "/checkpoints/([^/]+)", Raw(archive({"model.pt": b"w" * 2000})))
+    ran = det("c", "download", CKPT, "-o", tmp_path / "c", "--mode", "master")
+    assert ran.code == 1
+    assert "code/train.py (missing)" in ran.err
+
+
+@pytest.mark.parametrize("name", ["../evil", "/etc/evil", "a/../../evil"])
+def test_an_archive_cannot_write_outside_of_the_target(tmp_path: Path, name: str) -> None:
+    with (
+        tarfile.open(fileobj=io.BytesIO(archive({name: b"x"}))) as tar,
+        pytest.raises(Failure, match="outside"),
+    ):
+        checkpoint_files.extract(tar, str(tmp_path / "c"))
+    assert not (tmp_path / "evil").exists()
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
+def test_an_archive_cannot_bring_links_or_devices(tmp_path: Path, kind: bytes) -> None:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        info = tarfile.TarInfo("link")
+        info.type, info.linkname = kind, "/etc/passwd"
+        tar.addfile(info)
+    out.seek(0)
+    with tarfile.open(fileobj=out) as tar, pytest.raises((Failure, KeyError)):
+        checkpoint_files.extract(tar, str(tmp_path / "c"))
+    assert not (tmp_path / "c" / "link").exists()
+
+
+def test_experiment_download_takes_the_best(saved: FakeCluster, det: Det, tmp_path: Path) -> None:
+    other = "22222222-2222-3333-4444-555555555555"
+    saved.checkpoints[other] = checkpoint(other, 10, 1)
+    ran = det("e", "download", 1, "-o", tmp_path / "out", "--top-n", 2, "-q")
+    assert ran.code == 0
+    assert ran.out.splitlines() == [f"{tmp_path}/out/{CKPT}", f"{tmp_path}/out/{other}"]
+
+
+def test_trial_download_by_metric_needs_its_direction(saved: FakeCluster, det: Det) -> None:
+    ran = det("t", "download", 10, "--sort-by", "val_loss")
+    assert ran.code == 2
+    assert "--smaller-is-better" in ran.err
+
+
+def test_trial_download_of_one_checkpoint_works(
+    saved: FakeCluster, det: Det, tmp_path: Path
+) -> None:
+    assert det("t", "download", 10, "--latest", "-o", tmp_path / "c", "-q").code == 0
+    assert (tmp_path / "c" / "model.pt").exists()
+
+
+def test_list_takes_an_experiment_or_a_trial(saved: FakeCluster, det: Det) -> None:
+    assert CKPT in det("c", "list", "--trial-id", 10).out
+    assert CKPT in det("c", "ls", "--experiment-id", 1).out
+    assert det("c", "list").code == 2
+
+
+def test_rm_sends_ids_and_globs(saved: FakeCluster, det: Det) -> None:
+    saved.on("POST", "/api/v1/checkpoints/rm", {})
+    assert det("c", "rm", "a,b", "--glob", "*.pt", "--yes").code == 0
+    (asked,) = saved.sent("POST", "/api/v1/checkpoints/rm")
+    assert asked.body == {"checkpointUuids": ["a", "b"], "checkpointGlobs": ["*.pt"]}

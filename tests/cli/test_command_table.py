@@ -1,0 +1,171 @@
+"""The tables of commands: whole, consistent, and what Determined's users type."""
+
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from det_cli import reference
+from det_cli.catalog import ENTRIES
+from det_cli.declare import Command, Group
+from det_cli.find import find
+from det_cli.parse import parse, parser_for
+
+from tests.cli.conftest import Det
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def nodes() -> Iterator[tuple[list[str], "Command | Group"]]:
+    for name, _, module, _ in ENTRIES:
+        yield from below([name], import_module(f"det_cli.commands.{module}").MEMBERS[name])
+
+
+def below(
+    path: list[str], node: "Command | Group"
+) -> Iterator[tuple[list[str], "Command | Group"]]:
+    yield path, node
+    if isinstance(node, Group):
+        for member in node.members:
+            yield from below([*path, member.name], member)
+
+
+ALL = list(nodes())
+COMMANDS = [(path, node) for path, node in ALL if isinstance(node, Command)]
+
+
+@pytest.mark.parametrize(("path", "command"), COMMANDS, ids=[" ".join(p) for p, _ in COMMANDS])
+def test_every_command_has_its_action_and_help(path: list[str], command: Command) -> None:
+    module, _, function = command.run.partition(":")
+    assert callable(getattr(import_module(f"det_cli.actions.{module}"), function))
+    assert "usage: det " + " ".join(path) in parser_for(path, command).format_help()
+
+
+def test_the_catalogue_says_what_the_tables_say() -> None:
+    for name, aliases, module, help in ENTRIES:
+        node = import_module(f"det_cli.commands.{module}").MEMBERS[name]
+        assert (node.name, node.aliases, node.help) == (name, aliases, help)
+
+
+def test_no_word_means_two_things() -> None:
+    top = [w for name, aliases, _, _ in ENTRIES for w in (name, *aliases)]
+    assert len(top) == len(set(top))
+    for _, node in ALL:
+        if isinstance(node, Group):
+            words = [w for m in node.members for w in (m.name, *m.aliases)]
+            assert len(words) == len(set(words))
+            assert not node.default or node.member(node.default)
+
+
+# One call for each command that a single tenant uses daily, with the flags Determined documents.
+DAILY = """\
+agent disable a --drain
+agent enable --all
+a ls --csv
+checkpoint describe u
+c download u -o d -q --mode direct
+c rm u,v --glob *.pt --yes
+deploy local agent-up host --master-port 8080 --agent-name n --agent-resource-pool p --no-gpu
+deploy local cluster-down --cluster-name c --delete-db
+d local cluster-up --master-config-path m --agents 2 --master-port 9 --no-gpu --no-autorestart --initial-user-password x
+deploy local cluster-up --storage-host-path d --cluster-name c --db-password p --auto-work-dir w --gpu --det-version v
+deploy local logs --no-follow
+e activate 1
+e unpause 1
+e continue 1 --config-file f --config a=b -f
+e create c.yaml d -i x -i y --template t --project_id 3 --config a.b=c --config d=e -f
+e create c.yaml d --paused
+e create c.yaml d --local -t
+e delete 1 --yes
+e describe 1,2 --metrics --csv
+e describe 1 --json --outdir d
+e download 1 -o d --top-n 2 --sort-by m --smaller-is-better true -q
+e label add 1 x
+e list -a --show_project --limit 10 --offset 5 --pages 1 --csv
+e lc 1 --best 3 --csv
+e lt 1 --limit 5
+e logs 1 -f --tail 5 --container-id c --rank-id 0 --timestamp-before t --level UNSPECIFIED
+e move 1 w p
+e set gc-policy 1 --save-experiment-best 0 --save-trial-best 1 --save-trial-latest 1 --yes
+e set max-slots 1 4
+e set priority 1 42
+e wait 1 --polling-interval 2
+job list -p default --limit 5 --reverse --yaml
+j u j1 -p 3
+j u j1 --ahead-of j2
+master config
+master config show --yaml
+master config set --log.level DEBUG --log.color off
+master info --json
+master logs -f --tail 3
+m create n -w w --description d --json
+m describe n --version 2
+m list --sort-by name --order-by desc
+m register-version n u
+preview-search c.yaml
+p create w n --description d --key k
+p list w --sort-by name
+p list-experiments w n -a
+rp bindings add p w1 w2
+slot list --json
+task list --csv
+task logs t -f --allocation-id a --level TRACE
+tpl create t f -w w
+tpl ls -d
+tpl set-value config t f
+t describe 1 --metrics-summary --metrics --json --limit 5 --pages 1
+t download 1 --best --sort-by m --smaller-is-better false -o d -q
+t logs 1 --head 3 --json
+t support-bundle 1 -o d
+u change-password bob
+u create bob --admin --password x --remote
+u edit bob --display-name B --active true --admin false
+u link-with-agent-user bob --agent-uid 1 --agent-user u --agent-gid 2 --agent-group g
+u list -a
+u login bob
+u logout --all
+version
+w create n --default-compute-pool p --checkpoint-storage-config {}
+w delete n --yes
+w list --sort-by name --order-by desc --limit 3"""
+
+
+@pytest.mark.parametrize("line", DAILY.splitlines())
+def test_what_determineds_users_type_is_understood(line: str) -> None:
+    found = find(line.split())
+    assert isinstance(found.node, Command)
+    parse(found, {})
+
+
+def test_the_reference_page_is_up_to_date() -> None:
+    written = (ROOT / "docs" / "reference" / "cli.md").read_text()
+    assert written == reference.page(), "run: python -m det_cli.reference > docs/reference/cli.md"
+
+
+def test_completion_offers_the_words_of_the_tables(det: Det) -> None:
+    script = det("completion", "bash").out
+    assert '"experiment set"' in script
+    assert "update-batch" in script
+    assert det("completion", "zsh").out.startswith("#compdef det")
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        (["det", "exp"], "experiment"),
+        (["det", "e", "cr"], "create"),
+        (["det", "-m", "host", "e", "set", "max"], "max-slots"),
+        (["det", "e", "wait", "--pol"], "--polling-interval"),
+        (["det", "deploy", "local", "cluster-u"], "cluster-up"),
+    ],
+)
+def test_bash_completes_words(det: Det, tmp_path: Path, typed: list[str], offered: str) -> None:
+    import shlex
+    import subprocess
+
+    script = tmp_path / "det.bash"
+    script.write_text(det("completion", "bash").out)
+    words = shlex.join(typed)
+    code = f'. {script}; COMP_WORDS=({words}); COMP_CWORD={len(typed) - 1}; _det; echo "${{COMPREPLY[*]}}"'
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [offered]

@@ -1,0 +1,185 @@
+"""What of a directory is sent."""
+
+import base64
+import io
+import os
+import socket
+import tarfile
+from pathlib import Path
+
+import pytest
+from determined.common.context import collect
+from determined.common.failures import BadContext
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "code"
+    (folder / "pkg" / "__pycache__").mkdir(parents=True)
+    (folder / "train.py").write_text("print(1)\n")
+    (folder / "pkg" / "model.py").write_text("x = 1\n")
+    (folder / "pkg" / "__pycache__" / "model.cpython-311.pyc").write_bytes(b"\0")
+    return folder
+
+
+def paths(root: Path, *includes: Path) -> list[str]:
+    return [e.path for e in collect(str(root), [str(i) for i in includes]).entries]
+
+
+def test_directories_come_before_what_is_in_them(root: Path) -> None:
+    assert paths(root) == ["pkg", "pkg/model.py", "train.py"]
+
+
+def test_the_inline_form_is_determineds(root: Path) -> None:
+    os.chmod(root / "train.py", 0o755)
+    os.utime(root / "train.py", (1_700_000_000, 1_700_000_000))
+    folder, _, script = collect(str(root)).inline()
+    assert (folder["type"], folder["content"]) == (53, "")
+    assert script == {
+        "path": "train.py", "type": 48, "content": base64.b64encode(b"print(1)\n").decode(),
+        "mtime": "1700000000", "mode": 0o755, "uid": 0, "gid": 0,
+    }  # fmt: skip
+
+
+def test_detignore_leaves_out_what_it_names_and_itself(root: Path) -> None:
+    (root / ".detignore").write_text("*.bin\n!keep.bin\n/pkg\n")
+    for name in ("a.bin", "keep.bin"):
+        (root / name).touch()
+    assert paths(root) == ["keep.bin", "train.py"]
+
+
+def test_only_the_detignore_of_the_root_counts(root: Path) -> None:
+    (root / "pkg" / ".detignore").write_text("*\n")
+    assert paths(root) == ["pkg", "pkg/.detignore", "pkg/model.py", "train.py"]
+
+
+def test_byte_code_stays_out_whatever_detignore_says(root: Path) -> None:
+    (root / ".detignore").write_text("!__pycache__/\n!*.pyc\n")
+    assert paths(root) == ["pkg", "pkg/model.py", "train.py"]
+
+
+def test_links_are_followed(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "data.txt").write_text("d")
+    (root / "link").symlink_to(tmp_path / "shared")
+    assert paths(root)[:2] == ["link", "link/data.txt"]
+
+
+def test_a_link_to_nothing_is_named(root: Path) -> None:
+    (root / "dead").symlink_to(root / "gone")
+    with pytest.raises(BadContext, match="dead.*a link to nothing"):
+        collect(str(root))
+
+
+def test_a_link_to_a_directory_above_does_not_go_round_in_circles(root: Path) -> None:
+    (root / "pkg" / "up").symlink_to(root)
+    with pytest.raises(BadContext, match="contains it"):
+        collect(str(root))
+
+
+def test_what_is_no_file_is_named(root: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind(str(root / "sock"))
+        with pytest.raises(BadContext, match="sock.*neither a file nor a directory") as refused:
+            collect(str(root))
+    assert ".detignore" in refused.value.hint
+
+
+def test_unreadable_files_are_all_counted(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for i in range(7):
+        (root / f"secret{i}").touch()
+    monkeypatch.setattr(os, "access", lambda path, _: "secret" not in str(path))
+    with pytest.raises(
+        BadContext, match="(?s)7 files.*secret0.*permission denied.*and 2 more"
+    ) as refused:
+        collect(str(root))
+    assert "secret6" not in refused.value.cause
+
+
+def test_an_ignored_unreadable_file_does_no_harm(root: Path) -> None:
+    (root / "dead").symlink_to(root / "gone")
+    (root / ".detignore").write_text("dead\n")
+    assert "dead" not in paths(root)
+
+
+def test_the_largest_files_are_named_when_there_is_too_much(root: Path) -> None:
+    for i in range(7):
+        with open(root / f"data{i}", "wb") as f:
+            f.truncate((15 + i) * 2**20)
+    with pytest.raises(BadContext) as refused:
+        collect(str(root))
+    named = [line.split()[-1] for line in refused.value.cause.splitlines()[1:]]
+    assert named == ["data6", "data5", "data4", "data3", "data2"]
+
+
+def test_exactly_the_limit_may_be_sent(tmp_path: Path) -> None:
+    with open(tmp_path / "data", "wb") as f:
+        f.truncate(95 * 2**20)
+    assert collect(str(tmp_path)).size == 95 * 2**20
+    with open(tmp_path / "data", "ab") as f:
+        f.write(b"x")
+    with pytest.raises(BadContext):
+        collect(str(tmp_path))
+
+
+def test_includes_keep_their_name(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "util.py").touch()
+    (tmp_path / "one.txt").touch()
+    found = paths(root, tmp_path / "lib", tmp_path / "one.txt")
+    assert found[-3:] == ["lib", "lib/util.py", "one.txt"]
+
+
+def test_an_include_cannot_replace_a_file_of_the_context(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    with pytest.raises(BadContext, match=r"train\.py"):
+        collect(str(root), [str(tmp_path / "train.py")])
+
+
+def test_a_single_file_is_a_context(root: Path) -> None:
+    assert paths(root / "train.py") == ["train.py"]
+
+
+def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadContext, match="'/none' does not exist"):
+        collect("/none")
+
+
+names = st.text("abcé .-_", min_size=1, max_size=8).filter(
+    lambda n: n.strip(". ") != "" and n[0] != "."
+)
+contents = st.dictionaries(
+    st.lists(names, min_size=1, max_size=3).map("/".join), st.binary(max_size=64), max_size=8
+)
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(contents)
+def test_what_is_sent_is_what_was_there(
+    tmp_path_factory: pytest.TempPathFactory, files: dict[str, bytes]
+) -> None:
+    root = tmp_path_factory.mktemp("packed")
+    kept = {}
+    for path, content in files.items():
+        target = root / path
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+        except (NotADirectoryError, FileExistsError, IsADirectoryError):
+            continue
+        kept[path] = content
+    packed = collect(str(root))
+    inline = {f["path"]: base64.b64decode(f["content"]) for f in packed.inline() if f["type"] == 48}
+    assert inline == kept
+    out = io.BytesIO()
+    packed.write_tar_gz(out)
+    again = io.BytesIO()
+    packed.write_tar_gz(again)
+    assert out.getvalue() == again.getvalue()
+    with tarfile.open(fileobj=io.BytesIO(out.getvalue())) as tar:
+        unpacked = {m.name: tar.extractfile(m) for m in tar if m.isfile()}
+        assert {n: f.read() for n, f in unpacked.items() if f} == kept

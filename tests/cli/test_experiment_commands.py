@@ -1,0 +1,277 @@
+"""Listing and steering experiments."""
+
+# The golden tables are as wide as what they show. ruff: noqa: E501
+
+import csv
+import io
+import json
+
+import pytest
+import yaml
+
+from tests.cli.conftest import Det
+from tests.support.fake_cluster import CKPT, FakeCluster
+
+LIST = """\
+   ID | Owner      | Name    |   Parent ID | State   | Progress   | Started                  | Ended   | Resource Pool
+------+------------+---------+-------------+---------+------------+--------------------------+---------+-----------------
+    3 | determined | mnist-3 |           1 | RUNNING | 42.0%      | 2026-11-20 10:00:00+0000 |         | default
+"""
+TRIALS = """\
+   Trial ID | State     | H-Params      | Started                  | Ended                    |   # of Batches
+------------+-----------+---------------+--------------------------+--------------------------+----------------
+         10 | COMPLETED | {             | 2026-11-20 10:00:00+0000 | 2026-11-20 11:30:00+0000 |            200
+            |           |     "lr": 0.1 |                          |                          |
+            |           | }             |                          |                          |
+"""
+
+
+@pytest.fixture
+def mine(cluster: FakeCluster) -> FakeCluster:
+    cluster.add(1)
+    cluster.add(2, archived=True, username="determined")
+    running = {"state": "STATE_RUNNING", "progress": 0.42, "endTime": None, "forkedFrom": 1}
+    cluster.add(3, username="determined", **running)
+    return cluster
+
+
+def test_list_shows_own_experiments_that_are_not_archived(mine: FakeCluster, det: Det) -> None:
+    ran = det("experiment", "list")
+    assert (ran.code, ran.out, ran.err) == (0, LIST, "")
+
+
+@pytest.mark.parametrize("words", [["e"], ["e", "ls"], ["experiments", "list"], ["experiment"]])
+def test_aliases_and_the_bare_group_list_too(mine: FakeCluster, det: Det, words: list[str]) -> None:
+    assert det(*words).out == LIST
+
+
+def test_list_all_adds_every_user_and_the_archived_column(mine: FakeCluster, det: Det) -> None:
+    rows = list(csv.DictReader(io.StringIO(det("e", "list", "--all", "--csv").out)))
+    assert [(r["ID"], r["Owner"], r["Archived"]) for r in rows] == [
+        ("1", "ada", "False"),
+        ("2", "determined", "True"),
+        ("3", "determined", "False"),
+    ]
+
+
+def test_show_project_adds_workspace_and_project(mine: FakeCluster, det: Det) -> None:
+    (row,) = csv.DictReader(io.StringIO(det("e", "ls", "--show_project", "--csv").out))
+    assert (row["Workspace"], row["Project"]) == ("Uncategorized", "Uncategorized")
+
+
+def test_list_walks_over_all_pages(cluster: FakeCluster, det: Det) -> None:
+    for id in range(1, 8):
+        cluster.add(id)
+    found = json.loads(det("e", "list", "--all", "--limit", 3, "--json").out)
+    assert [e["id"] for e in found] == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_one_page_begins_at_the_offset(cluster: FakeCluster, det: Det) -> None:
+    for id in range(1, 8):
+        cluster.add(id)
+    ran = det("e", "list", "-a", "--limit", 3, "--offset", 2, "--pages", "1", "--json")
+    assert [e["id"] for e in json.loads(ran.out)] == [3, 4, 5]
+
+
+def test_every_format_carries_the_same_experiments(mine: FakeCluster, det: Det) -> None:
+    as_json = json.loads(det("e", "ls", "--all", "-o", "json").out)
+    as_yaml = yaml.safe_load(det("e", "ls", "--all", "--output", "yaml").out)
+    assert as_json == as_yaml
+    assert [e["id"] for e in as_json] == [1, 2, 3]
+
+
+def test_list_trials_prints_hyperparameters_over_several_lines(mine: FakeCluster, det: Det) -> None:
+    assert det("e", "list-trials", 1).out == TRIALS
+
+
+def test_list_checkpoints_adds_sizes_up(mine: FakeCluster, det: Det) -> None:
+    (row,) = csv.DictReader(io.StringIO(det("e", "lc", 1, "--csv").out))
+    assert (row["UUID"], row["Size"], row["# of Batches"]) == (CKPT, "2.9KB", "200")
+    assert row["Resources"].splitlines() == ["code/", "code/train.py", "model.pt"]
+
+
+def test_list_best_checkpoints_asks_in_the_direction_of_the_metric(
+    cluster: FakeCluster, det: Det
+) -> None:
+    cluster.add(1, config={"searcher": {"smaller_is_better": False}})
+    det("e", "list-checkpoints", 1, "--best", 2)
+    (asked,) = cluster.sent("GET", r"/api/v1/experiments/1/checkpoints")
+    assert asked.first("sortByAttr") == "SORT_BY_SEARCHER_METRIC"
+    assert (asked.first("orderBy"), asked.first("limit")) == ("ORDER_BY_DESC", "2")
+
+
+@pytest.mark.parametrize(
+    ("word", "verb", "said"),
+    [
+        ("pause", "pause", "Paused"),
+        ("activate", "activate", "Activated"),
+        ("unpause", "activate", "Activated"),
+        ("cancel", "cancel", "Canceled"),
+        ("kill", "kill", "Killed"),
+        ("archive", "archive", "Archived"),
+        ("unarchive", "unarchive", "Unarchived"),
+    ],
+)
+def test_each_change_of_state_is_sent_and_confirmed(
+    mine: FakeCluster, det: Det, word: str, verb: str, said: str
+) -> None:
+    ran = det("experiment", word, 3)
+    assert (ran.code, ran.out) == (0, f"{said} experiment 3\n")
+    assert len(mine.sent("POST", f"/api/v1/experiments/3/{verb}")) == 1
+
+
+def test_a_change_that_the_state_forbids_fails_with_the_servers_sentence(
+    mine: FakeCluster, det: Det
+) -> None:
+    ran = det("e", "pause", 1)
+    assert (ran.code, ran.out) == (1, "")
+    assert "it cannot pause" in ran.err
+
+
+def test_config_prints_yaml(mine: FakeCluster, det: Det) -> None:
+    assert det("e", "config", 1).out == "name: mnist-1\n"
+
+
+def test_describe_prints_experiment_trials_and_workloads(mine: FakeCluster, det: Det) -> None:
+    out = det("e", "describe", 1).out
+    titles = [line for line in out.splitlines() if line.endswith(":")]
+    assert titles == ["Experiment:", "Trials:", "Workloads:"]
+    assert "| a, nightly" in out
+
+
+def test_describe_merges_the_workloads_of_equal_length(mine: FakeCluster, det: Det) -> None:
+    out = det("e", "describe", 1, "--csv").out
+    rows = list(csv.DictReader(io.StringIO(out.split("Workloads:\n")[1])))
+    assert [(r["# of Batches"], r["Validation State"]) for r in rows] == [
+        ("100", ""),
+        ("200", "COMPLETED"),
+    ]
+
+
+def test_describe_with_metrics_has_a_column_for_each(mine: FakeCluster, det: Det) -> None:
+    out = det("e", "describe", 1, "--csv", "--metrics").out
+    rows = list(csv.DictReader(io.StringIO(out.split("Workloads:\n")[1])))
+    assert [r["Training Metric: loss"] for r in rows] == ["0.75", "0.5"]
+    assert [r["Validation: val_loss"] for r in rows] == ["", "0.25"]
+
+
+def test_describe_takes_several_experiments(mine: FakeCluster, det: Det) -> None:
+    found = json.loads(det("e", "describe", "1,3", "--json").out)
+    assert [answer["experiment"]["id"] for answer in found] == [1, 3]
+
+
+def test_describe_writes_tables_into_a_directory(
+    mine: FakeCluster, det: Det, tmp_path: object
+) -> None:
+    det("e", "describe", 1, "--outdir", f"{tmp_path}/out")
+    with open(f"{tmp_path}/out/trials.csv") as f:
+        assert [r["Trial ID"] for r in csv.DictReader(f)] == ["10"]
+
+
+def test_wait_exits_with_0_for_a_completed_experiment(mine: FakeCluster, det: Det) -> None:
+    assert det("e", "wait", 1).code == 0
+
+
+def test_wait_exits_with_1_for_an_experiment_in_error(mine: FakeCluster, det: Det) -> None:
+    mine.add(4, state="STATE_ERROR")
+    ran = det("e", "wait", 4)
+    assert (ran.code, ran.out) == (1, "")
+    assert "is ERROR" in ran.err
+
+
+def test_wait_polls_until_the_end(mine: FakeCluster, det: Det) -> None:
+    states = iter(["STATE_QUEUED", "STATE_RUNNING", "STATE_COMPLETED"])
+
+    def answer(_: object) -> object:
+        return {"experiment": {**mine.experiments[3], "state": next(states)}}
+
+    mine.on("GET", "/api/v1/experiments/3", answer)
+    ran = det("e", "wait", 3, "--polling-interval", 0)
+    assert ran.code == 0
+    assert [line.split()[-1] for line in ran.err.splitlines()] == [
+        "QUEUED.",
+        "RUNNING.",
+        "COMPLETED.",
+    ]
+
+
+def test_delete_asks_and_without_a_terminal_wants_yes(mine: FakeCluster, det: Det) -> None:
+    ran = det("e", "delete", 1)
+    assert ran.code == 2
+    assert "--yes" in ran.err
+    assert mine.sent("DELETE", ".*") == []
+    assert det("e", "delete", 1, "--yes").code == 0
+    assert len(mine.sent("DELETE", "/api/v1/experiments/1")) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "sent"),
+    [
+        (["name", 1, "new"], {"name": "new"}),
+        (["description", 1, "text"], {"description": "text"}),
+        (["max-slots", 1, "4"], {"resources": {"maxSlots": 4}}),
+        (["max-slots", 1, "none"], {"resources": {"maxSlots": None}}),
+        (["priority", 1, "7"], {"resources": {"priority": 7}}),
+        (["weight", 1, "2.5"], {"resources": {"weight": 2.5}}),
+    ],
+)
+def test_each_setting_becomes_one_patch(
+    mine: FakeCluster, det: Det, words: list[object], sent: dict[str, object]
+) -> None:
+    assert det("e", "set", *words).code == 0
+    (asked,) = mine.sent("PATCH", "/api/v1/experiments/1")
+    assert asked.body == {"id": 1, **sent}
+
+
+def test_gc_policy_names_what_will_be_deleted_and_wants_yes(mine: FakeCluster, det: Det) -> None:
+    doomed = [{"TrialID": 10, "StepsCompleted": 5, "State": "COMPLETED", "UUID": "u-1"}]
+    mine.on("GET", "/experiments/1/preview_gc", {"checkpoints": doomed, "metric_name": "loss"})
+    keep = ["--save-experiment-best", 0, "--save-trial-best", 1, "--save-trial-latest", 1]
+    ran = det("e", "set", "gc-policy", 1, *keep)
+    assert ran.code == 2
+    assert "u-1" in ran.out
+    assert det("e", "set", "gc-policy", 1, *keep, "--yes").code == 0
+    (asked,) = mine.sent("PATCH", "/api/v1/experiments/1")
+    assert asked.body["checkpointStorage"]["saveTrialBest"] == 1
+
+
+def test_labels_with_odd_characters_arrive_whole(mine: FakeCluster, det: Det) -> None:
+    mine.on("PUT", "/api/v1/experiments/1/labels/(.+)", {"labels": []})
+    det("e", "label", "add", 1, "a/b c")
+    (asked,) = mine.sent("PUT", "/api/v1/experiments/1/labels/.*")
+    assert asked.found == ("a/b c",)
+
+
+def test_download_model_def_writes_the_archive(
+    mine: FakeCluster, det: Det, tmp_path: object
+) -> None:
+    ran = det("e", "download-model-def", 1, "--output-dir", f"{tmp_path}/code")
+    assert ran.out == f"{tmp_path}/code/experiment_1_model_def.tgz\n"
+    with open(ran.out.strip(), "rb") as f:
+        assert f.read(2) == b"\x1f\x8b"
+
+
+def test_move_resolves_the_names(mine: FakeCluster, det: Det) -> None:
+    mine.on("GET", "/api/v1/workspaces", {"workspaces": [{"id": 7, "name": "vision"}]})
+    mine.on("GET", "/api/v1/workspaces/7/projects", {"projects": [{"id": 9, "name": "digits"}]})
+    mine.on("POST", "/api/v1/experiments/1/move", {})
+    assert det("e", "move", 1, "vision", "digits").code == 0
+    (asked,) = mine.sent("POST", "/api/v1/experiments/1/move")
+    assert asked.body == {"destinationProjectId": 9, "experimentId": 1}
+    ran = det("e", "move", 1, "vision", "letters")
+    assert ran.code == 3
+    assert "no project 'letters'" in ran.err
+
+
+def test_trial_describe_lists_its_workloads(mine: FakeCluster, det: Det) -> None:
+    rows = list(csv.DictReader(io.StringIO(det("t", "describe", 10, "--workloads", "--csv").out)))
+    assert [(r["Workload"], r["Result"]) for r in rows] == [
+        ("training", "loss=0.75"),
+        ("training", "loss=0.5"),
+        ("validation", "val_loss=0.25"),
+        ("checkpoint", CKPT),
+    ]
+
+
+def test_trial_kill_is_confirmed(mine: FakeCluster, det: Det) -> None:
+    assert det("trial", "kill", 10).out == "Killed trial 10\n"

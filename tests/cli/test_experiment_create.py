@@ -1,0 +1,291 @@
+"""Submitting experiments."""
+
+import hashlib
+import io
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from det_cli import context_upload
+
+from tests.cli.conftest import Det
+from tests.support.fake_api import Asked, Raw, Refusal
+from tests.support.fake_cluster import FakeCluster, log_line, trial
+
+CONFIG = """\
+# A comment that stays.
+name: digits
+hyperparameters: {lr: 1e-3}
+searcher: {name: single, metric: loss, max_length: {batches: 10}}
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "config.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "train.py").write_text("print(1)\n")
+    return folder
+
+
+def created(cluster: FakeCluster) -> dict[str, Any]:
+    (asked,) = cluster.sent("POST", "/api/v1/experiments")
+    body: dict[str, Any] = asked.body
+    return body
+
+
+def test_create_sends_text_and_code_and_prints_the_number(
+    cluster: FakeCluster, det: Det, config: Path, code: Path
+) -> None:
+    ran = det("experiment", "create", config, code)
+    assert (ran.code, ran.out) == (0, "Created experiment 1\n")
+    body = created(cluster)
+    assert body["config"] == CONFIG
+    assert body["activate"] is True
+    assert [f["path"] for f in body["modelDefinition"]] == ["train.py"]
+
+
+def test_create_paused_does_not_activate(
+    cluster: FakeCluster, det: Det, config: Path, code: Path
+) -> None:
+    det("e", "create", config, code, "--paused", "--template", "base", "--project_id", 7)
+    body = created(cluster)
+    assert (body["activate"], body["template"], body["projectId"]) == (False, "base", 7)
+
+
+def test_create_carries_a_key_so_that_a_repeated_request_makes_one_experiment(
+    cluster: FakeCluster, det: Det, config: Path
+) -> None:
+    det("e", "create", config)
+    det("e", "create", config)
+    keys = [a.headers["idempotency-key"] for a in cluster.sent("POST", "/api/v1/experiments")]
+    assert len(set(keys)) == 2
+
+
+def test_config_changes_are_laid_over_the_file(
+    cluster: FakeCluster, det: Det, config: Path
+) -> None:
+    changes = ["searcher.max_length.batches=20", "labels=a,b", "resources={slots_per_trial: 2}"]
+    det("e", "create", config, *(w for c in changes for w in ("--config", c)))
+    text = created(cluster)["config"]
+    assert yaml.safe_load(text)["searcher"]["max_length"] == {"batches": 20}
+    assert yaml.safe_load(text)["labels"] == ["a", "b"]
+    assert yaml.safe_load(text)["resources"] == {"slots_per_trial": 2}
+    assert "lr: 1e-3" in text
+
+
+def test_dry_run_prints_the_resolved_configuration_and_creates_nothing(
+    cluster: FakeCluster, det: Det, config: Path, code: Path
+) -> None:
+    ran = det("e", "create", config, code, "--dry-run")
+    assert ran.code == 0
+    assert yaml.safe_load(ran.out) == {"name": "mnist-1", "resources": {}}
+    assert created(cluster)["validateOnly"] is True
+    assert cluster.experiments == {}
+
+
+def test_an_invalid_configuration_prints_the_servers_problems(
+    cluster: FakeCluster, det: Det, config: Path
+) -> None:
+    config.write_text("explode: 1\n")
+    ran = det("e", "create", config)
+    assert (ran.code, ran.out) == (1, "")
+    assert "explode: unknown field" in ran.err
+
+
+def test_broken_yaml_is_located(cluster: FakeCluster, det: Det, config: Path) -> None:
+    config.write_text("name: x\nsearcher: {name: single\n")
+    ran = det("e", "create", config)
+    assert ran.code == 1
+    assert f"{config}, line 3" in ran.err
+    assert cluster.asked == []
+
+
+def test_a_missing_file_is_named(cluster: FakeCluster, det: Det, tmp_path: Path) -> None:
+    ran = det("e", "create", tmp_path / "none.yaml")
+    assert ran.code == 1
+    assert f"'{tmp_path}/none.yaml' does not exist" in ran.err
+
+
+def test_an_oversized_context_is_refused_before_anything_is_sent(
+    cluster: FakeCluster, det: Det, config: Path, code: Path
+) -> None:
+    with open(code / "data.bin", "wb") as f:
+        f.truncate(96 * 2**20)
+    ran = det("e", "create", config, code)
+    assert ran.code == 1
+    assert "data.bin" in ran.err
+    assert "95 MiB" in ran.err
+    assert ".detignore" in ran.err
+    assert cluster.asked == []
+
+
+def big(code: Path) -> None:
+    (code / "weights.bin").write_bytes(bytes(range(256)) * 32 * 1024)
+
+
+def test_a_big_context_goes_to_the_object_store(
+    cluster: FakeCluster, det: Det, config: Path, code: Path
+) -> None:
+    big(code)
+    place = {"contextId": "ctx-1", "uploadUrl": f"{cluster.url}/put?sig=1", "headers": {"X-A": "b"}}
+    cluster.on("POST", "/api/v1/contexts", place)
+    cluster.on("PUT", "/put", Raw(b""))
+    assert det("e", "create", config, code).code == 0
+    body = created(cluster)
+    assert body["contextId"] == "ctx-1"
+    assert "modelDefinition" not in body
+    (announced,) = cluster.sent("POST", "/api/v1/contexts")
+    (put,) = cluster.sent("PUT", "/put")
+    assert put.headers["x-a"] == "b"
+    assert put.query == {"sig": ["1"]}
+    assert announced.body["size"] == len(put.raw)
+    assert announced.body["sha256"] == hashlib.sha256(put.raw).hexdigest()
+    with tarfile.open(fileobj=io.BytesIO(put.raw)) as tar:
+        assert tar.getnames() == ["train.py", "weights.bin"]
+
+
+@pytest.mark.parametrize("status", [404, 501])
+def test_a_cluster_without_uploads_gets_the_big_context_inline(
+    cluster: FakeCluster, det: Det, config: Path, code: Path, status: int
+) -> None:
+    def refuse(_: Asked) -> None:
+        raise Refusal(status, "no such route")
+
+    big(code)
+    cluster.on("POST", "/api/v1/contexts", refuse)
+    assert det("e", "create", config, code).code == 0
+    assert len(created(cluster)["modelDefinition"]) == 2
+
+
+def test_a_refused_upload_creates_nothing(
+    cluster: FakeCluster, det: Det, config: Path, code: Path
+) -> None:
+    big(code)
+    place = {"contextId": "ctx-1", "uploadUrl": f"{cluster.url}/put", "headers": {}}
+    cluster.on("POST", "/api/v1/contexts", place)
+    cluster.on("PUT", "/put", Raw(b"expired", status=403))
+    ran = det("e", "create", config, code)
+    assert ran.code == 1
+    assert "status 403: expired" in ran.err
+    assert cluster.experiments == {}
+
+
+def test_small_contexts_stay_inside_the_request(
+    cluster: FakeCluster, det: Det, config: Path, code: Path
+) -> None:
+    det("e", "create", config, code)
+    assert context_upload.INLINE_BYTES == 4 * 2**20
+    assert cluster.sent("POST", "/api/v1/contexts") == []
+
+
+def end_with(cluster: FakeCluster, state: str) -> None:
+    """The experiment is over as soon as its log was read."""
+
+    def read(asked: Asked) -> Any:
+        cluster.experiments[1]["state"] = cluster.trials[10]["state"] = state
+        return cluster._logs(asked)
+
+    cluster.on("GET", r"/api/v1/trials/(\d+)/logs", read)
+
+
+@pytest.mark.parametrize(("state", "code_"), [("STATE_COMPLETED", 0), ("STATE_ERROR", 1)])
+def test_follow_prints_the_log_and_exits_by_the_final_state(
+    cluster: FakeCluster, det: Det, config: Path, state: str, code_: int
+) -> None:
+    cluster.logs = [log_line(1, "one"), log_line(2, "two")]
+    end_with(cluster, state)
+    ran = det("e", "create", config, "-f")
+    assert ran.code == code_
+    assert [line[-3:] for line in ran.out.splitlines()] == ["t 1", "one", "two"]
+
+
+def test_an_interrupted_follow_leaves_the_experiment_and_says_so(
+    cluster: FakeCluster, det: Det, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("determined.common.log_stream.fetch", interrupt)
+    ran = det("e", "create", config, "-f")
+    assert ran.code == 130
+    assert "Experiment 1 goes on" in ran.err
+    assert cluster.experiments[1]["state"] == "STATE_RUNNING"
+
+
+def test_follow_ends_when_the_experiment_never_got_a_trial(
+    cluster: FakeCluster, det: Det, config: Path
+) -> None:
+    def no_trials(_: Asked) -> Any:
+        cluster.experiments[1]["state"] = "STATE_CANCELED"
+        return {"trials": [], "pagination": {}}
+
+    cluster.on("GET", r"/api/v1/experiments/1/trials", no_trials)
+    assert det("e", "create", config, "-f").code == 1
+
+
+def test_test_mode_submits_one_batch_and_archives_it(
+    cluster: FakeCluster, det: Det, config: Path
+) -> None:
+    def done(_: Asked) -> Any:
+        cluster.experiments[1]["state"] = "STATE_COMPLETED"
+        return {"trials": [trial(10, 1, runnerState="training")], "pagination": {}}
+
+    cluster.on("GET", r"/api/v1/experiments/1/trials", done)
+    ran = det("e", "create", config, "--test-mode")
+    assert ran.code == 0
+    checked, sent = cluster.sent("POST", "/api/v1/experiments")
+    assert checked.body["validateOnly"] is True
+    tiny = yaml.safe_load(sent.body["config"])
+    assert tiny["searcher"]["name"] == "single"
+    assert tiny["searcher"]["max_length"] == {"batches": 1}
+    assert (tiny["scheduling_unit"], tiny["max_restarts"]) == (1, 0)
+    assert tiny["name"] == "digits"
+    assert cluster.experiments[1]["archived"] is True
+    assert "Training one batch" in ran.err
+
+
+def test_local_needs_test_mode(cluster: FakeCluster, det: Det, config: Path) -> None:
+    ran = det("e", "create", config, "--local")
+    assert ran.code == 2
+    assert "--test-mode" in ran.err
+
+
+def test_local_test_runs_a_script_without_a_cluster(
+    cluster: FakeCluster, det: Det, config: Path, code: Path
+) -> None:
+    (code / "train.py").write_text("open('ran', 'w').write('yes')\n")
+    config.write_text("name: x\nentrypoint: python3 train.py\n")
+    ran = det("e", "create", config, code, "--local", "--test-mode")
+    assert ran.code == 0
+    assert (code / "ran").read_text() == "yes"
+    assert cluster.asked == []
+
+
+def test_local_test_fails_with_the_script(
+    cluster: FakeCluster, det: Det, config: Path, code: Path
+) -> None:
+    config.write_text("name: x\nentrypoint: [python3, -c, 'raise SystemExit(3)']\n")
+    ran = det("e", "create", config, code, "--local", "--test-mode")
+    assert ran.code == 1
+    assert "ended with 3" in ran.err
+
+
+def test_continue_sends_the_changes(cluster: FakeCluster, det: Det) -> None:
+    cluster.on("POST", "/api/v1/experiments/continue", {"experiment": {}})
+    change = "searcher.max_length.batches=30"
+    assert det("e", "continue", 4, "--config", change).out == "Continued experiment 4\n"
+    (asked,) = cluster.sent("POST", "/api/v1/experiments/continue")
+    assert asked.body["id"] == 4
+    assert yaml.safe_load(asked.body["overrideConfig"]) == {
+        "searcher": {"max_length": {"batches": 30}}
+    }

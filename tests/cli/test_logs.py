@@ -1,0 +1,143 @@
+"""Printing and following logs."""
+
+import json
+from typing import Any
+
+import pytest
+from determined.common import log_stream
+
+from tests.cli.conftest import Det
+from tests.support.fake_api import Asked, Raw
+from tests.support.fake_cluster import FakeCluster, log_line
+
+
+@pytest.fixture
+def logged(cluster: FakeCluster) -> FakeCluster:
+    cluster.add(1)
+    cluster.logs = [log_line(i, f"line {i}") for i in range(1, 6)]
+    return cluster
+
+
+def texts(out: str) -> list[str]:
+    return [line.split("] ")[1] for line in out.splitlines()]
+
+
+def test_logs_print_the_servers_rendering(logged: FakeCluster, det: Det) -> None:
+    ran = det("trial", "logs", 10)
+    assert ran.code == 0
+    assert ran.out.splitlines()[0] == "[2026-11-20T10:00:00.123456Z] line 1"
+    assert len(ran.out.splitlines()) == 5
+    assert "det trial logs -f 10" in ran.err
+
+
+def test_tail_prints_the_last_lines_in_order(logged: FakeCluster, det: Det) -> None:
+    assert texts(det("t", "logs", 10, "--tail", 2).out) == ["line 4", "line 5"]
+
+
+def test_head_prints_the_first_lines(logged: FakeCluster, det: Det) -> None:
+    assert texts(det("t", "logs", 10, "--head", 2).out) == ["line 1", "line 2"]
+
+
+def test_json_prints_one_object_a_line(logged: FakeCluster, det: Det) -> None:
+    lines = det("t", "logs", 10, "--json").out.splitlines()
+    assert [json.loads(line)["id"] for line in lines] == ["1", "2", "3", "4", "5"]
+
+
+def test_experiment_logs_are_those_of_the_first_trial(logged: FakeCluster, det: Det) -> None:
+    assert det("e", "logs", 1).code == 0
+    assert len(logged.sent("GET", "/api/v1/trials/10/logs")) == 1
+
+
+def test_an_experiment_without_trials_says_where_to_look(logged: FakeCluster, det: Det) -> None:
+    logged.trials.clear()
+    ran = det("e", "logs", 1)
+    assert ran.code == 3
+    assert "det why experiment 1" in ran.err
+
+
+def test_filters_are_the_servers(logged: FakeCluster, det: Det) -> None:
+    flags = ["--rank-id", 0, "--rank-id", 3, "--level", "ERROR", "--source", "task"]
+    det("t", "logs", 10, *flags, "--stdtype", "stderr", "--timestamp-after", "2026-01-01T00:00:00Z")
+    (asked,) = logged.sent("GET", "/api/v1/trials/10/logs")
+    assert asked.query == {
+        "rankIds": ["0", "3"],
+        "levels": ["LOG_LEVEL_ERROR", "LOG_LEVEL_CRITICAL"],
+        "sources": ["task"],
+        "stdtypes": ["stderr"],
+        "timestampAfter": ["2026-01-01T00:00:00Z"],
+    }
+
+
+def test_task_logs_filter_by_allocation(logged: FakeCluster, det: Det) -> None:
+    det("task", "logs", "1.t10", "--allocation-id", "1.t10.2")
+    (asked,) = logged.sent("GET", "/api/v1/tasks/1.t10/logs")
+    assert asked.query["allocationIds"] == ["1.t10.2"]
+
+
+def running_until(cluster: FakeCluster, answers: list[Any]) -> None:
+    """Each request for logs gets the next answer; the trial ends with the last."""
+    cluster.trials[10]["state"] = "STATE_RUNNING"
+    left = iter(answers)
+
+    def read(_: Asked) -> Any:
+        answer = next(left)
+        if answer is answers[-1]:
+            cluster.trials[10]["state"] = "STATE_COMPLETED"
+        return answer if isinstance(answer, Raw) else iter([{"result": line} for line in answer])
+
+    cluster.on("GET", r"/api/v1/trials/10/logs", read)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_stream, "_REOPEN_AFTER_S", 0.0)
+
+
+def test_follow_takes_up_where_an_early_end_left_it(
+    logged: FakeCluster, det: Det, quick: None
+) -> None:
+    one, two, three = logged.logs[:3]
+    running_until(logged, [[one, two], [two, three], [two, three]])
+    ran = det("t", "logs", 10, "-f")
+    assert texts(ran.out) == ["line 1", "line 2", "line 3"]
+    later = logged.sent("GET", "/api/v1/trials/10/logs")[1]
+    assert later.first("timestampAfter") == "2026-11-20T09:59:50.123456Z"
+    assert later.first("afterId") == "2"
+
+
+def test_follow_survives_a_connection_that_breaks_inside_a_line(
+    logged: FakeCluster, det: Det, quick: None
+) -> None:
+    one, two = logged.logs[:2]
+    content = json.dumps({"result": one}).encode() + b"\n" + b'{"result": {"id"'
+    broken = Raw(content + b" " * 100, cut_after=len(content))
+    whole = [one, two]
+    running_until(logged, [broken, whole, whole])
+    assert texts(det("t", "logs", 10, "-f").out) == ["line 1", "line 2"]
+
+
+def test_follow_reads_the_rest_of_a_trial_that_ended_meanwhile(
+    logged: FakeCluster, det: Det, quick: None
+) -> None:
+    one, two = logged.logs[:2]
+    running_until(logged, [[one], [two]])
+    logged.on("GET", r"/api/v1/trials/10", _ended_after_first(logged))
+    assert texts(det("t", "logs", 10, "-f").out) == ["line 1", "line 2"]
+
+
+def _ended_after_first(cluster: FakeCluster) -> Any:
+    states = iter(["STATE_RUNNING", "STATE_COMPLETED"])
+    return lambda _: {"trial": {**cluster.trials[10], "state": next(states)}}
+
+
+def test_tail_with_follow_does_not_repeat_lines(logged: FakeCluster, det: Det, quick: None) -> None:
+    ran = det("t", "logs", 10, "--tail", 2, "-f")
+    assert texts(ran.out) == ["line 4", "line 5"]
+
+
+def test_an_error_line_in_the_stream_fails_the_command(logged: FakeCluster, det: Det) -> None:
+    error = {"httpCode": 404, "message": "trial '10' is gone"}
+    logged.on("GET", r"/api/v1/trials/10/logs", lambda _: iter([{"error": error}]))
+    ran = det("t", "logs", 10)
+    assert ran.code == 3
+    assert "trial '10' is gone" in ran.err

@@ -1,0 +1,217 @@
+"""What a person sees who calls det wrongly, or whose cluster is not there."""
+
+import socket
+import subprocess
+import sys
+
+import pytest
+from det_cli import __version__
+
+from tests.cli.conftest import Det
+from tests.support.fake_api import Asked, Raw, Refusal
+from tests.support.fake_cluster import FakeCluster
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["-h"], ["help"]])
+def test_help_lists_every_group(det: Det, words: list[str]) -> None:
+    ran = det(*words)
+    assert ran.code == 0
+    assert "experiment (e)" in ran.out
+    assert "-m, --master ADDRESS" in ran.out
+
+
+@pytest.mark.parametrize("words", [["experiment", "help"], ["e", "--help"], ["help", "experiment"]])
+def test_a_groups_help_lists_its_commands(det: Det, words: list[str]) -> None:
+    ran = det(*words)
+    assert ran.code == 0
+    assert "list-checkpoints (lc)" in ran.out
+
+
+@pytest.mark.parametrize("words", [["e", "create", "--help"], ["help", "e", "create"]])
+def test_a_commands_help_lists_its_arguments(det: Det, words: list[str]) -> None:
+    ran = det(*words)
+    assert ran.code == 0
+    assert "--dry-run" in ran.out
+
+
+def test_a_group_without_a_list_prints_its_commands(det: Det) -> None:
+    assert "cluster-up" in det("deploy", "local").out
+
+
+@pytest.mark.parametrize("flag", ["-v", "--version"])
+def test_version_is_printed(det: Det, flag: str) -> None:
+    assert det(flag).out == f"det {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["experimnt"], "did you mean `det experiment`?"),
+        (["e", "creat"], "did you mean `det experiment create`?"),
+        (["e", "set", "piority", 1], "did you mean `det experiment set priority`?"),
+        (["qqq"], "`det --help` lists the commands"),
+    ],
+)
+def test_a_misspelt_command_is_corrected(det: Det, words: list[object], hint: str) -> None:
+    ran = det(*words)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.endswith(f"\n\nhint: {hint}\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["e", "describe"],
+        ["e", "pause", "x"],
+        ["e", "list", "--nope"],
+        ["--nope"],
+        ["-m"],
+        ["e", "create", "c", "d", "-f", "--paused"],
+    ],
+)
+def test_a_wrong_call_exits_with_2(det: Det, words: list[str]) -> None:
+    ran = det(*words)
+    assert (ran.code, ran.out) == (2, "")
+    assert "Traceback" not in ran.err
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+def test_an_absent_cluster_is_told_at_once_with_the_way_out(home: object, det: Det) -> None:
+    ran = det("-m", f"127.0.0.1:{free_port()}", "e", "list")
+    assert ran.code == 1
+    assert "cannot reach http://127.0.0.1" in ran.err
+    assert "DET_MASTER" in ran.err
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(400, 1), (401, 4), (403, 4), (404, 3), (409, 5), (429, 1), (500, 1), (501, 1)],
+)
+def test_each_refusal_has_its_exit_code(
+    cluster: FakeCluster, det: Det, status: int, code: int
+) -> None:
+    def refuse(_: Asked) -> None:
+        raise Refusal(status, "because of that")
+
+    cluster.on("GET", "/api/v1/agents", refuse)
+    ran = det("agent", "list")
+    assert (ran.code, ran.out) == (code, "")
+    assert "because of that" in ran.err
+
+
+def test_a_busy_gateway_is_tried_again(
+    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("determined.common.http.time.sleep", lambda _: None)
+    answers = iter([Raw(b"", status=502), Raw(b"", status=503), {"agents": []}])
+    cluster.on("GET", "/api/v1/agents", lambda _: next(answers))
+    assert det("agent", "list").code == 0
+
+
+def test_a_body_that_is_no_json_is_no_traceback(cluster: FakeCluster, det: Det) -> None:
+    cluster.on("GET", "/api/v1/agents", Raw(b"<html>"))
+    ran = det("agent", "list")
+    assert ran.code == 1
+    assert "unexpected failure" in ran.err
+    assert "DET_DEBUG=1" in ran.err
+
+
+def test_debug_shows_where_it_happened(
+    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DET_DEBUG", "1")
+    cluster.on("GET", "/api/v1/agents", Raw(b"<html>"))
+    with pytest.raises(ValueError):
+        det("agent", "list")
+
+
+def test_version_works_without_a_cluster(home: object, det: Det) -> None:
+    ran = det("-m", f"127.0.0.1:{free_port()}", "version")
+    assert ran.code == 0
+    assert "master: null" in ran.out
+
+
+def test_the_master_option_chooses_the_cluster(
+    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DET_MASTER", "127.0.0.1:1")
+    assert det("-m", cluster.url, "user", "whoami").code == 0
+    assert det(f"--master={cluster.url}", "user", "whoami").code == 0
+
+
+def test_a_reader_that_leaves_is_no_error(cluster: FakeCluster) -> None:
+    for id in range(1, 500):
+        cluster.add(id)
+    command = (
+        f"{sys.executable} -m det_cli.main e list --all --json | head -1; echo ${{PIPESTATUS[0]}}"
+    )
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["[", "0"]
+    assert done.stderr == ""
+
+
+HEAVY = (
+    "argparse",
+    "http.client",
+    "ssl",
+    "yaml",
+    "json",
+    "dataclasses",
+    "requests",
+    "pydantic",
+    "torch",
+)
+
+
+def imported(code: str) -> set[str]:
+    command = [sys.executable, "-c", f"{code}; import sys; print(*sys.modules, file=sys.stderr)"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return set(done.stderr.split())
+
+
+def test_help_imports_nothing_heavy() -> None:
+    assert imported("from det_cli.main import main; main(['--help'])").isdisjoint(HEAVY)
+
+
+def test_a_list_needs_no_yaml_and_nothing_of_the_control_plane(cluster: FakeCluster) -> None:
+    found = imported("from det_cli.main import main; main(['agent', 'list', '--json'])")
+    assert found.isdisjoint(
+        ("yaml", "requests", "pydantic", "boto3", "pathspec", "det_controlplane")
+    )
+
+
+def test_deploy_hands_its_options_to_the_local_cluster(
+    det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import types
+
+    taken = {}
+
+    def start(action: str, args: object) -> int:
+        taken[action] = args
+        return 0
+
+    module = types.ModuleType("det_controlplane.entry.local")
+    module.main = start  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "det_controlplane.entry.local", module)
+    monkeypatch.setattr("det_controlplane.entry.local", module, raising=False)
+    flags = [
+        "--agents",
+        3,
+        "--no-gpu",
+        "--slots-per-agent",
+        2,
+        "--config",
+        "c.yaml",
+        "--foreground",
+    ]
+    assert det("deploy", "local", "cluster-up", *flags).code == 0
+    args = taken["cluster_up"]
+    assert (args.agents, args.gpu, args.slots_per_agent) == (3, False, 2)  # type: ignore[attr-defined]
+    assert (args.master_config_path, args.foreground) == ("c.yaml", True)  # type: ignore[attr-defined]

@@ -1,0 +1,276 @@
+"""Agents, slots, pools, tasks, the queue and its reasons."""
+
+# The golden tables are as wide as what they show. ruff: noqa: E501
+
+import csv
+import io
+import json
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Det
+from tests.support.fake_api import Asked, Refusal
+from tests.support.fake_cluster import START, FakeCluster, page
+
+AGENTS = """\
+ Agent ID   | Version   | Registered Time          |   Slots |   Containers | Resource Pool   | Enabled   | Draining   | Addresses
+------------+-----------+--------------------------+---------+--------------+-----------------+-----------+------------+--------------------
+ gpu-1      | 0.38.1    | 2026-11-20 10:00:00+0000 |       2 |            1 | default         | True      | False      | 10.0.0.7, 10.0.0.8
+"""
+JOBS = """\
+   # | ID    | Type            | Job Name   |   Priority | Submitted                | Slots (acquired/needed)   | State        | User
+-----+-------+-----------------+------------+------------+--------------------------+---------------------------+--------------+--------
+   0 | job-1 | TYPE_EXPERIMENT | mnist (1)  |         42 | 2026-11-20 10:00:00+0000 | 0/2                       | STATE_QUEUED | ada
+"""
+
+
+def slot(id: str, brand: str, kind: str, **more: Any) -> dict[str, Any]:
+    device = {"id": int(id), "brand": brand, "uuid": "", "type": kind}
+    return {"id": id, "device": device, "enabled": True, "draining": False, **more}
+
+
+def agent() -> dict[str, Any]:
+    container = {"id": "c-1", "state": "STATE_RUNNING", "devices": []}
+    slots = {
+        "1": slot("1", "RTX", "TYPE_CUDA", container=None, enabled=False),
+        "0": slot("0", "Artificial", "TYPE_CPU", container=container),
+    }
+    names = {"id": "gpu-1", "version": "0.38.1", "addresses": ["10.0.0.7", "10.0.0.8"]}
+    state = {"enabled": True, "draining": False, "registeredTime": START}
+    return {
+        **names,
+        **state,
+        "resourcePools": ["default"],
+        "slots": slots,
+        "containers": {"c-1": 1},
+    }
+
+
+def pool(name: str, scheduler: str, *, default: bool) -> dict[str, Any]:
+    counts = {"numAgents": 1, "slotsAvailable": 2, "slotsUsed": 1, "maxAgents": 4}
+    kinds = {"slotType": "TYPE_CUDA", "type": "RESOURCE_POOL_TYPE_STATIC"}
+    defaults = {"defaultComputePool": default, "defaultAuxPool": default}
+    return {
+        "name": name,
+        "schedulerType": f"SCHEDULER_TYPE_{scheduler}",
+        **counts,
+        **kinds,
+        **defaults,
+    }
+
+
+def job() -> dict[str, Any]:
+    who = {"jobId": "job-1", "type": "TYPE_EXPERIMENT", "name": "mnist", "entityId": "1"}
+    need = {"allocatedSlots": 0, "requestedSlots": 2, "priority": 42, "weight": 1.5}
+    summary = {"state": "STATE_QUEUED", "jobsAhead": 0}
+    return {**who, **need, "submissionTime": START, "username": "ada", "summary": summary}
+
+
+@pytest.fixture
+def busy(cluster: FakeCluster) -> FakeCluster:
+    task = {
+        "taskId": "1.t", "allocationId": "1.t.1", "name": "Trial 10", "registeredTime": START,
+        "resourcePool": "default", "slotsNeeded": 1, "schedulerType": "priority", "priority": 42,
+        "resources": [{"containerId": "c-1", "agentDevices": {"gpu-1": {}}}], "proxyPorts": [],
+    }  # fmt: skip
+    pools = [pool("default", "PRIORITY", default=True), pool("fair", "FAIR_SHARE", default=False)]
+    cluster.on("GET", "/api/v1/agents", {"agents": [agent()]})
+    cluster.on("GET", "/api/v1/tasks", {"allocationIdToSummary": {"1.t.1": task}})
+    cluster.on("GET", "/api/v1/resource-pools", lambda a: page("resourcePools", pools, a))
+    cluster.on("GET", "/api/v1/job-queues-v2", lambda a: page("jobs", [{"full": job()}], a))
+    cluster.on("POST", "/api/v1/job-queues", {})
+    cluster.on("POST", r"/api/v1/agents/([^/]+)/(enable|disable)", {"agent": agent()})
+    cluster.on("POST", r"/api/v1/agents/([^/]+)/slots/(\d+)/(enable|disable)", {})
+    return cluster
+
+
+def test_agent_list_is_determineds_table(busy: FakeCluster, det: Det) -> None:
+    assert det("agent", "list").out == AGENTS
+
+
+def test_agent_list_json_has_determineds_keys(busy: FakeCluster, det: Det) -> None:
+    (found,) = json.loads(det("a", "ls", "--json").out)
+    assert (found["num_slots"], found["num_containers"]) == (2, 1)
+    assert found["addresses"] == "10.0.0.7, 10.0.0.8"
+
+
+def test_slot_list_names_what_runs_where(busy: FakeCluster, det: Det) -> None:
+    rows = list(csv.DictReader(io.StringIO(det("slot", "list", "--csv").out)))
+    assert [(r["Slot ID"], r["Allocation ID"], r["Type"], r["Enabled"]) for r in rows] == [
+        ("0", "1.t.1", "cpu", "True"),
+        ("1", "FREE", "cuda", "False"),
+    ]
+
+
+def test_a_slot_whose_task_is_unknown_is_occupied(busy: FakeCluster, det: Det) -> None:
+    busy.on("GET", "/api/v1/tasks", {"allocationIdToSummary": {}})
+    rows = list(csv.DictReader(io.StringIO(det("s", "ls", "--csv").out)))
+    assert [r["Task Name"] for r in rows] == ["OCCUPIED", "FREE"]
+
+
+def test_task_list_shows_priority_under_the_priority_scheduler(busy: FakeCluster, det: Det) -> None:
+    (row,) = csv.DictReader(io.StringIO(det("task", "list", "--csv").out))
+    assert (row["Task ID"], row["Agent"], row["Priority"]) == ("1.t", "gpu-1", "42")
+
+
+def test_disable_drains_one_agent(busy: FakeCluster, det: Det) -> None:
+    assert det("agent", "disable", "gpu-1", "--drain").code == 0
+    (asked,) = busy.sent("POST", "/api/v1/agents/gpu-1/disable")
+    assert asked.body == {"agentId": "gpu-1", "drain": True}
+
+
+def test_enable_all_enables_each_agent(busy: FakeCluster, det: Det) -> None:
+    assert det("agent", "enable", "--all").code == 0
+    assert len(busy.sent("POST", "/api/v1/agents/gpu-1/enable")) == 1
+
+
+@pytest.mark.parametrize("words", [[], ["gpu-1", "--all"]])
+def test_enable_wants_one_agent_or_all(busy: FakeCluster, det: Det, words: list[str]) -> None:
+    assert det("agent", "enable", *words).code == 2
+
+
+def test_slots_are_disabled_and_enabled(busy: FakeCluster, det: Det) -> None:
+    assert det("slot", "disable", "gpu-1", "0").code == 0
+    assert det("slot", "enable", "gpu-1", "0").code == 0
+    assert len(busy.sent("POST", "/api/v1/agents/gpu-1/slots/0/disable")) == 1
+    assert len(busy.sent("POST", "/api/v1/agents/gpu-1/slots/0/enable")) == 1
+
+
+def test_job_list_reads_the_default_pool(busy: FakeCluster, det: Det) -> None:
+    assert det("job", "list").out == JOBS
+    (asked,) = busy.sent("GET", "/api/v1/job-queues-v2")
+    assert asked.first("resourcePool") == "default"
+
+
+@pytest.mark.parametrize("flag", ["-p", "-rp", "--resource-pool"])
+def test_a_fair_share_pool_shows_weights(busy: FakeCluster, det: Det, flag: str) -> None:
+    (row,) = csv.DictReader(io.StringIO(det("job", "ls", flag, "fair", "--csv").out))
+    assert row["Weight"] == "1.5"
+    assert "Priority" not in row
+
+
+def test_an_unknown_pool_names_those_that_exist(busy: FakeCluster, det: Det) -> None:
+    ran = det("job", "list", "-p", "gold")
+    assert ran.code == 3
+    assert "default, fair" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "change"),
+    [
+        (["-p", 3], {"priority": 3}),
+        (["--priority", 3], {"priority": 3}),
+        (["-w", 2.5], {"weight": 2.5}),
+        (["--resource-pool", "fair"], {"resourcePool": "fair"}),
+        (["--ahead-of", "job-2"], {"aheadOf": "job-2"}),
+        (["--behind-of", "job-2"], {"behindOf": "job-2"}),
+    ],
+)
+def test_job_update_sends_one_change(
+    busy: FakeCluster, det: Det, flags: list[object], change: dict[str, object]
+) -> None:
+    assert det("job", "update", "job-1", *flags).code == 0
+    (asked,) = busy.sent("POST", "/api/v1/job-queues")
+    assert asked.body == {"updates": [{"jobId": "job-1", **change}]}
+
+
+def test_job_update_takes_one_change_at_a_time(busy: FakeCluster, det: Det) -> None:
+    assert det("job", "update", "job-1", "-p", 1, "--ahead-of", "job-2").code == 2
+    assert det("job", "update", "job-1").code == 2
+    assert busy.sent("POST", ".*job-queues") == []
+
+
+def test_update_batch_sends_each_item_in_order(busy: FakeCluster, det: Det) -> None:
+    items = ["a.priority=1", "b.resource-pool=fair", "c.ahead-of=a", "d.weight=2"]
+    assert det("job", "update-batch", *items).code == 0
+    assert [a.body["updates"][0] for a in busy.sent("POST", "/api/v1/job-queues")] == [
+        {"jobId": "a", "priority": 1},
+        {"jobId": "b", "resourcePool": "fair"},
+        {"jobId": "c", "aheadOf": "a"},
+        {"jobId": "d", "weight": 2.0},
+    ]
+
+
+@pytest.mark.parametrize("bad", ["a", "a.priority", "a.priority=", "a.color=red", "a.priority=x"])
+def test_one_bad_item_sends_none(busy: FakeCluster, det: Det, bad: str) -> None:
+    assert det("job", "update-batch", "b.priority=1", bad).code == 2
+    assert busy.sent("POST", "/api/v1/job-queues") == []
+
+
+def test_resource_pool_list_shows_use(busy: FakeCluster, det: Det) -> None:
+    rows = list(csv.DictReader(io.StringIO(det("resource-pool", "list", "--csv").out)))
+    assert [(r["Name"], r["Scheduler"], r["Slots (used/available)"]) for r in rows] == [
+        ("default", "priority", "1/2"),
+        ("fair", "fair_share", "1/2"),
+    ]
+
+
+def reason(trial: int, sentence: str) -> dict[str, Any]:
+    ids = {"allocationId": f"1.{trial}.1", "trialId": trial, "since": START}
+    return {**ids, "state": "QUEUED", "code": "NO_SLOTS", "sentence": sentence}
+
+
+def test_why_tells_equal_reasons_once(busy: FakeCluster, det: Det) -> None:
+    reasons = [reason(10, "needs 2 slots; 1 is free."), reason(11, "needs 2 slots; 1 is free.")]
+    busy.on("GET", "/api/v1/why/experiment/1", {"reasons": reasons})
+    assert det("why", 1).out == (
+        "trials 10, 11: QUEUED since 2026-11-20 10:00:00+0000\n  needs 2 slots; 1 is free.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "path"),
+    [
+        (["trial", 10], "trial/10"),
+        (["t", 10], "trial/10"),
+        (["experiment", 4], "experiment/4"),
+        (["job-9"], "job/job-9"),
+        (["job", "job-9"], "job/job-9"),
+        (["1.abc"], "task/1.abc"),
+    ],
+)
+def test_why_knows_what_is_meant(
+    busy: FakeCluster, det: Det, words: list[object], path: str
+) -> None:
+    busy.on("GET", f"/api/v1/why/{path}", {"reasons": []})
+    assert det("why", *words).code == 0
+    assert len(busy.sent("GET", f"/api/v1/why/{path}")) == 1
+
+
+def test_why_of_something_else_is_a_usage_error(busy: FakeCluster, det: Det) -> None:
+    assert det("why", "cloud", 3).code == 2
+
+
+def test_preview_search_prints_trials_by_length(busy: FakeCluster, det: Det, tmp_path: Any) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text("searcher: {name: adaptive_asha, divisor: 1e1}\n")
+    units = [{"name": "batches", "value": 100, "maxLength": False}, {"maxLength": True}]
+    trials = [{"count": n, "unit": u} for n, u in zip((6, 1), units, strict=True)]
+    summary = {"config": {"name": "adaptive_asha"}, "trials": trials}
+    busy.on("POST", "/api/v1/preview-hp-search", {"summary": summary})
+    rows = list(csv.DictReader(io.StringIO(det("preview-search", config, "--csv").out)))
+    assert [tuple(r.values()) for r in rows] == [
+        ("6", "train for 100 batches"),
+        ("1", "train to completion"),
+    ]
+    (asked,) = busy.sent("POST", "/api/v1/preview-hp-search")
+    assert asked.body["config"]["searcher"]["divisor"] == 10.0
+
+
+def test_template_set_creates_what_is_missing(busy: FakeCluster, det: Det, tmp_path: Any) -> None:
+    def refuse(_: Asked) -> None:
+        raise Refusal(404, "template 't' not found")
+
+    (tmp_path / "t.yaml").write_text("max_restarts: 0\n")
+    busy.on("PATCH", "/api/v1/templates/t", refuse)
+    busy.on("POST", "/api/v1/templates/t", {})
+    assert det("template", "set", "t", tmp_path / "t.yaml").code == 0
+    (asked,) = busy.sent("POST", "/api/v1/templates/t")
+    assert asked.body["config"] == {"max_restarts": 0}
+
+
+def test_master_logs_print_time_and_level(busy: FakeCluster, det: Det) -> None:
+    entry = {"id": 1, "message": "hello", "timestamp": START, "level": "LOG_LEVEL_INFO"}
+    busy.on("GET", "/api/v1/master/logs", lambda _: iter([{"result": {"logEntry": entry}}]))
+    assert det("master", "logs").out == f"{START} [INFO]: hello\n"

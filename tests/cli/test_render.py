@@ -1,0 +1,53 @@
+"""How tables look."""
+
+import pytest
+from det_cli import render
+
+
+def test_a_table_has_bars_and_room_beside_each_header() -> None:
+    assert render.table(["Name", "N"], [["a", 1]]) == " Name   |   N\n--------+-----\n a      |   1"
+
+
+def test_numbers_stand_to_the_right_and_words_to_the_left() -> None:
+    lines = render.table(["Count", "Word"], [[1, "x"], [1000, "yy"], [None, ""]]).splitlines()
+    assert lines[2:] == ["       1 | x", "    1000 | yy", "         |"]
+
+
+def test_a_column_with_one_word_is_no_column_of_numbers() -> None:
+    assert render.table(["V"], [["1"], ["x"]]).splitlines()[2:] == [" 1", " x"]
+
+
+def test_a_cell_of_several_lines_keeps_its_row_together() -> None:
+    lines = render.table(["A", "B"], [["one", {"k": 1}], ["two", "x"]]).splitlines()
+    assert [line.split("|")[0].strip() for line in lines[2:]] == ["one", "", "", "two"]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_table_fits_the_terminal(width: int) -> None:
+    text = render.table(["ID", "Description"], [[1, "word " * 40], [2, "short"]], width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" in text
+    assert "short" in text
+
+
+def test_nothing_is_cut_when_the_table_is_not_for_a_terminal() -> None:
+    assert "word " * 39 in render.table(["D"], [["word " * 40]])
+
+
+def test_states_are_coloured_only_when_asked() -> None:
+    assert "\x1b[32mCOMPLETED" in render.table(["State"], [["COMPLETED"]], colour=True)
+    assert "\x1b" not in render.table(["State"], [["COMPLETED"]])
+
+
+def test_no_color_turns_colours_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not render.colours()
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0.0B"), (None, "0.0B"), ("3000", "2.9KB"), (5 * 2**30, "5.0GB"), (2**50, "1024.0TB")],
+)
+def test_sizes_are_readable(count: object, text: str) -> None:
+    assert render.size_text(count) == text  # type: ignore[arg-type]
