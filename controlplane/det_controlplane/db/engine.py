@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-import pg8000.dbapi
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
+
+from det_controlplane.db import prepared
 
 Params = Mapping[str, Any]
 
@@ -122,7 +123,7 @@ def connect_options(url: str) -> dict[str, Any]:
 
 
 def _connect(options: dict[str, Any]) -> Any:
-    connection = pg8000.dbapi.connect(**options)
+    connection = prepared.connect(**options)
     raw = connection._usock
     if raw.family in (socket.AF_INET, socket.AF_INET6):
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
