@@ -95,6 +95,22 @@ class TestAdaptiveAshaThatPromotes(SearcherContract):
     max_trials = 30
 
 
+class TestLocalAshaThatStops(SearcherContract):
+    searcher: ClassVar[Mapping[str, Any]] = {**_TIME, "name": "local_asha", "max_trials": 40}
+    max_trials = 40
+
+    def scaled(self, trials: int) -> Mapping[str, Any]:
+        return {**_TIME, "name": "local_asha", "max_trials": trials}
+
+
+class TestLocalAshaThatPromotes(SearcherContract):
+    searcher: ClassVar[Mapping[str, Any]] = {**_LENGTH, "name": "local_asha", "max_trials": 40}
+    max_trials = 40
+
+    def scaled(self, trials: int) -> Mapping[str, Any]:
+        return {**_LENGTH, "name": "local_asha", "max_trials": trials}
+
+
 class TestPopulationTraining(SearcherContract):
     searcher: ClassVar[Mapping[str, Any]] = {
         **_METRIC,

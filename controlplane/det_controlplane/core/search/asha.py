@@ -1,6 +1,6 @@
 """`async_halving`, stopping form: only the best of a rung go on from it (facts §4.4)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ from .brackets import initial_trials, rung_units
 from .method import NOTHING, Method
 from .metrics import WORST, as_loss, read_loss, read_time
 from .proposal import Proposal
-from .rung import StoppingRung, pack, unpack
+from .rung import Rung, StoppingRung, pack, unpack
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,17 @@ class AshaConfig:
 
 
 class StoppingAsha(Method):
-    def __init__(self, proposal: Proposal, config: AshaConfig) -> None:
+    def __init__(
+        self,
+        proposal: Proposal,
+        config: AshaConfig,
+        rung: Callable[[float], Rung] = StoppingRung,
+    ) -> None:
         self._proposal = proposal
         self._config = config
         self._sign = 1.0 if config.smaller_is_better else -1.0
         self._units = rung_units(config.num_rungs, config.max_time, config.divisor)
-        self._rungs = [StoppingRung(config.divisor) for _ in self._units]
+        self._rungs = [rung(config.divisor) for _ in self._units]
         # The losses with which each live trial passed its rungs: their number is the rung it is on.
         self._passed: dict[str, list[float]] = {}
         self._created = 0

@@ -140,6 +140,7 @@ class PromotionAsha(Method):
         rung.arrived += 1
         self._proposal.record(request_id, index, loss)
         if index == len(self._rungs) - 1:
+            self._proposal.close(request_id)
             return [Stop(request_id), *self._create_if_due(), *self._close_full_rungs()]
         self._arrivals += 1
         heapq.heappush(rung.waiting, (loss, self._arrivals, request_id))
@@ -150,6 +151,7 @@ class PromotionAsha(Method):
 
     def _lose(self, request_id: str) -> Sequence[Action]:
         """A trial ended outside our plan: it counts as the worst of the rung it was going to."""
+        self._proposal.close(request_id)
         index = self._training.pop(request_id, None)
         if index is None:
             self._waiting.pop(request_id, None)  # it held no slots, so nothing takes its place
@@ -189,6 +191,7 @@ class PromotionAsha(Method):
         rung.waiting.clear()
         for request_id in released:
             del self._waiting[request_id]
+            self._proposal.close(request_id)
         return [Stop(request_id) for request_id in released]
 
     def _create_if_due(self) -> list[Action]:

@@ -30,7 +30,7 @@ def bracket_rungs(
     mode: str, max_rungs: int, max_time: float, divisor: float, max_trials: int
 ) -> list[int]:
     """The rung count of every bracket, the one that stops earliest first."""
-    highest = min(max_rungs, _levels(max_time, divisor), _levels(max_trials, divisor))
+    highest = min(max_rungs, levels(max_time, divisor), levels(max_trials, divisor))
     lowest = {"aggressive": highest, "standard": (highest - 1) // 2 + 1, "conservative": 1}[mode]
     return list(range(highest, lowest - 1, -1))
 
@@ -61,6 +61,6 @@ def make_brackets(
     return [Bracket(*bracket) for bracket in zip(rungs, trials, concurrency, strict=False)]
 
 
-def _levels(total: float, divisor: float) -> int:
+def levels(total: float, divisor: float) -> int:
     """⌊log_divisor(total)⌋ + 1, exact for powers whose floating logarithm falls just short."""
     return int(math.log(total) / math.log(divisor) + 1e-9) + 1

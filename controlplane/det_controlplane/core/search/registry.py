@@ -9,10 +9,11 @@ from det_controlplane.core.hparams import Space
 from .adaptive import Tournament
 from .asha import AshaConfig, StoppingAsha
 from .asha_promotion import PromotionAsha
-from .brackets import Bracket, bracket_rungs, make_brackets, rung_units
+from .brackets import Bracket, bracket_rungs, levels, make_brackets, rung_units
 from .custom import RemoteSearch
 from .explore import Explorer
 from .grid import GridSearch
+from .local_asha import LocalProposal, RecentRung
 from .method import Method, SearchFailed
 from .pbt import PbtConfig, PopulationTraining
 from .proposal import Proposal
@@ -57,16 +58,28 @@ def unit_of(searcher: Searcher) -> str:
     return str(searcher.get("unit") or "batches")
 
 
+def local_rungs(searcher: Searcher) -> int:
+    """How many rungs a local_asha configuration makes: as many as its training is long enough for."""
+    if searcher.get("num_rungs"):
+        return int(searcher["num_rungs"])
+    most = searcher.get("max_rungs") or _MAX_RUNGS
+    return min(most, levels(max_time_of(searcher), searcher.get("divisor") or _DIVISOR))
+
+
 def report_lengths(searcher: Searcher) -> list[int]:
     """The lengths at which a search decides, ascending; the last is the whole training of a trial."""
     name, divisor = searcher.get("name"), searcher.get("divisor") or _DIVISOR
     if name == "pbt":
         each = length_of(searcher["length_per_round"]) or 1
         return [each * (i + 1) for i in range(int(searcher["num_rounds"]))]
-    if "num_rungs" in searcher:
-        return sorted(set(rung_units(int(searcher["num_rungs"]), max_time_of(searcher), divisor)))
-    if name == "adaptive_asha":
+    rungs = 0
+    if name == "async_halving":
+        rungs = int(searcher["num_rungs"])
+    elif name == "local_asha":
+        rungs = local_rungs(searcher)
+    elif name == "adaptive_asha":
         rungs = max(bracket.rungs for bracket in brackets_of(searcher))
+    if rungs:
         return sorted(set(rung_units(rungs, max_time_of(searcher), divisor)))
     return [length_of(searcher.get("max_length")) or int(searcher.get("max_time") or 1)]
 
@@ -128,6 +141,19 @@ def _adaptive_asha(searcher: Searcher, sampler: Sampler) -> Method:
     return Tournament([_bracket_method(searcher, sampler, bracket) for bracket in brackets])
 
 
+def _local_asha(searcher: Searcher, sampler: Sampler) -> Method:
+    bracket = Bracket(local_rungs(searcher), int(searcher["max_trials"]), _concurrent(searcher))
+    config = _asha_config(searcher, bracket)
+    proposal = LocalProposal(sampler, bracket.rungs)
+    if _promotes(searcher):
+        return PromotionAsha(proposal, config)
+    return StoppingAsha(proposal, config, RecentRung)
+
+
+def _promotes(searcher: Searcher) -> bool:
+    return searcher.get("max_time") is None and not searcher.get("stop_once")
+
+
 def _pbt(searcher: Searcher, sampler: Sampler) -> Method:
     explore = searcher.get("explore_function") or {}
     replace = searcher.get("replace_function") or {}
@@ -155,7 +181,7 @@ def _custom(searcher: Searcher, sampler: Sampler) -> Method:
 
 def _bracket_method(searcher: Searcher, sampler: Sampler, bracket: Bracket) -> Method:
     config = _asha_config(searcher, bracket)
-    if config.tells_length and not searcher.get("stop_once"):
+    if _promotes(searcher):
         return PromotionAsha(Proposal(sampler), config)
     return StoppingAsha(Proposal(sampler), config)
 
@@ -194,6 +220,7 @@ _METHODS: dict[str, Callable[[Searcher, Sampler], Method]] = {
     "grid": _grid,
     "async_halving": _async_halving,
     "adaptive_asha": _adaptive_asha,
+    "local_asha": _local_asha,
     "pbt": _pbt,
     "custom": _custom,
 }

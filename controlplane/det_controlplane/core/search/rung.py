@@ -4,7 +4,23 @@ import base64
 import heapq
 import struct
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
+
+
+class Rung(Protocol):
+    """Decides, one loss after the other, who goes on from a rung."""
+
+    def __len__(self) -> int: ...
+
+    def insert(self, loss: float) -> bool:
+        """Record the loss; true when its trial goes on."""
+
+    def remove(self, loss: float) -> None:
+        """Forget one entry of this loss: its trial's hyperparameters were invalid."""
+
+    def snapshot(self) -> Any: ...
+
+    def restore(self, state: Any) -> None: ...
 
 
 class StoppingRung:

@@ -1,0 +1,161 @@
+"""Textbook forms of the rules other libraries stop trials by, written from their documentation.
+
+They are compared by decisions, not by speed: each sees the same curves, workers and budget as ours.
+"""
+
+import heapq
+import math
+import random
+from abc import ABC, abstractmethod
+from bisect import insort
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from det_controlplane.core.search.rng import Rng
+from det_controlplane.core.search.sampling import Sampler
+from search_curves import FULL, SPACE, Task
+
+ETA = 3
+RUNGS = [1, 3, 9, 27, 81]
+
+
+@dataclass
+class Trial:
+    hparams: Mapping[str, Any]
+    seed: int
+    length: int = 0
+    bracket: int = 0
+    recorded: set[int] = field(default_factory=set)
+
+
+class Rule(ABC):
+    """Whether a trial that reached a rung goes on, given everything seen at that rung."""
+
+    def bracket(self, draw: float) -> int:
+        return 0
+
+    @abstractmethod
+    def goes_on(self, bracket: int, rung: int, loss: float) -> bool: ...
+
+
+def _quantile(ascending: list[float], share: float) -> float:
+    place = share * (len(ascending) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(ascending) - 1)
+    return ascending[low] + (ascending[high] - ascending[low]) * (place - low)
+
+
+class RayAsha(Rule):
+    """Compared with the quantile of those before it; the first at a rung always goes on."""
+
+    def __init__(self, brackets: int = 1) -> None:
+        self._brackets = brackets
+        self._seen: dict[tuple[int, int], list[float]] = {}
+
+    def bracket(self, draw: float) -> int:
+        sizes = [ETA ** (len(RUNGS) - s) / (len(RUNGS) - s) for s in range(self._brackets)]
+        return _pick(sizes, draw)
+
+    def goes_on(self, bracket: int, rung: int, loss: float) -> bool:
+        if rung < bracket:
+            return True
+        seen = self._seen.setdefault((bracket, rung), [])
+        keep = not seen or loss <= _quantile(seen, 1 / ETA)
+        insort(seen, loss)
+        return keep
+
+
+class SyneTuneAsha(Rule):
+    """Compared with the quantile including itself, once a rung has as many as the divisor."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, list[float]] = {}
+
+    def goes_on(self, bracket: int, rung: int, loss: float) -> bool:
+        seen = self._seen.setdefault(rung, [])
+        insort(seen, loss)
+        return len(seen) < ETA or loss <= _quantile(seen, 1 / ETA)
+
+
+class OptunaHalving(Rule):
+    """Among the best 1/3 of its rung, the trial itself counted; the first of a rung goes on."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[int, int], list[float]] = {}
+
+    def goes_on(self, bracket: int, rung: int, loss: float) -> bool:
+        if rung < bracket:
+            return True
+        seen = self._seen.setdefault((bracket, rung), [])
+        insort(seen, loss)
+        return loss <= seen[max(len(seen) // ETA - 1, 0)]
+
+
+class OptunaHyperband(OptunaHalving):
+    """A bracket by chance for every trial, weighted by Hyperband's budgets."""
+
+    def bracket(self, draw: float) -> int:
+        count = len(RUNGS)
+        return _pick([math.ceil(count * ETA**s / (s + 1)) for s in reversed(range(count))], draw)
+
+
+class RandomSearch(Rule):
+    """Every trial trains to its end."""
+
+    def goes_on(self, bracket: int, rung: int, loss: float) -> bool:
+        return True
+
+
+def _pick(weights: list[float], draw: float) -> int:
+    mark = draw * sum(weights)
+    for index, weight in enumerate(weights):
+        mark -= weight
+        if mark < 0:
+            return index
+    return len(weights) - 1
+
+
+PEERS: dict[str, Callable[[], Rule]] = {
+    "ray_asha": RayAsha,
+    "ray_asha_3_brackets": lambda: RayAsha(3),
+    "syne_tune_asha": SyneTuneAsha,
+    "optuna_halving": OptunaHalving,
+    "optuna_hyperband": OptunaHyperband,
+    "random": RandomSearch,
+}
+
+
+def run_peer(
+    rule: Rule,
+    task: Task,
+    workers: int,
+    budget: float,
+    observe: Callable[[float, Mapping[str, Any], float, float], None],
+) -> None:
+    """Random samples under the rule; `observe(work, hparams, length, loss)` sees every report."""
+    sampler, draws = Sampler(SPACE, Rng(task.seed)), random.Random(task.seed)
+    busy: list[tuple[float, int, Trial]] = []
+    started, work = 0, 0.0
+
+    def start(now: float) -> None:
+        nonlocal started
+        create = sampler.create()
+        trial = Trial(create.hparams, create.seed, bracket=rule.bracket(draws.random()))
+        started += 1
+        heapq.heappush(busy, (now + RUNGS[0], started, trial))
+
+    for _ in range(workers):
+        start(0.0)
+    while work < budget:
+        now, order, trial = heapq.heappop(busy)
+        rung = next(i for i, length in enumerate(RUNGS) if length > trial.length)
+        work += RUNGS[rung] - trial.length
+        trial.length = RUNGS[rung]
+        loss = task.observed(trial.hparams, trial.seed, trial.length)
+        observe(work, trial.hparams, trial.length, loss)
+        if trial.length < FULL and rule.goes_on(trial.bracket, rung, loss):
+            due = now + RUNGS[rung + 1] - trial.length
+            heapq.heappush(busy, (due, order, trial))
+        else:
+            start(now)

@@ -1,0 +1,165 @@
+"""`local_asha`: most new trials are neighbours of the best so far, judged among their own generation.
+
+What pays, and what was tried without gain, is measured in bench/search.py and told in the docs.
+"""
+
+import math
+from bisect import insort
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from det_controlplane.core.hparams import Categorical
+
+from .actions import Create
+from .leaves import decode, encode, leaves_of
+from .proposal import Proposal
+from .rng import Rng
+from .rung import pack, unpack
+from .sampling import Sampler
+
+_LOCAL_SHARE = 0.7  # the rest samples the whole space, so no valley is lost for good
+_PARENTS = 8
+_ENOUGH = 3  # entries that make a rung worth choosing parents from
+_RANK_PRESSURE = 3  # parents are drawn by uniform ** this: mostly the very best
+_STEPS = (0.02, 0.3)  # the step of each child is drawn between these on a log scale
+_MOVED = 0.6  # how many coordinates a child changes
+_SWITCHED = 0.1  # how often it draws a categorical value anew
+
+Elite = tuple[float, int, str, list[float]]  # loss, order of arrival, request id, point
+
+
+class LocalProposal(Proposal):
+    """Remembers the best points of every rung and proposes their neighbours."""
+
+    def __init__(self, sampler: Sampler, num_rungs: int) -> None:
+        super().__init__(sampler)
+        self._leaves = leaves_of(sampler.space)
+        self._elites: list[list[Elite]] = [[] for _ in range(num_rungs)]
+        self._points: dict[str, list[float]] = {}
+        self._arrivals = 0
+
+    def create(self) -> Create:
+        parents = self._parents()
+        rng = self._sampler.rng
+        if not parents or not self._leaves or rng.uniform() >= _LOCAL_SHARE:
+            create = self._sampler.create()
+        else:
+            parent = parents[int(len(parents) * rng.uniform() ** _RANK_PRESSURE)]
+            child = self._neighbour(parent, rng)
+            create = self._sampler.create(decode(self._sampler.space, self._leaves, child))
+        self._points[create.request_id] = encode(self._leaves, create.hparams)
+        return create
+
+    def record(self, request_id: str, rung: int, loss: float) -> None:
+        if not math.isfinite(loss):
+            return
+        self._arrivals += 1
+        best = self._elites[rung]
+        insort(best, (loss, self._arrivals, request_id, self._points[request_id]))
+        del best[_PARENTS:]
+
+    def forget(self, request_id: str) -> None:
+        self.close(request_id)
+        for rung, elites in enumerate(self._elites):
+            self._elites[rung] = [elite for elite in elites if elite[2] != request_id]
+
+    def close(self, request_id: str) -> None:
+        self._points.pop(request_id, None)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "arrivals": self._arrivals,
+            "points": {request_id: pack(point) for request_id, point in self._points.items()},
+            "elites": [
+                [
+                    [pack([loss]), order, request_id, pack(point)]
+                    for loss, order, request_id, point in rung
+                ]
+                for rung in self._elites
+            ],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._arrivals = state["arrivals"]
+        self._points = {request_id: unpack(point) for request_id, point in state["points"].items()}
+        self._elites = [
+            [
+                (unpack(loss)[0], order, request_id, unpack(point))
+                for loss, order, request_id, point in rung
+            ]
+            for rung in state["elites"]
+        ]
+
+    def _parents(self) -> list[list[float]]:
+        """The best of the highest rung that has some, then of those below until there are enough."""
+        chosen: dict[str, list[float]] = {}
+        for elites in reversed(self._elites):
+            if chosen or len(elites) >= _ENOUGH:
+                for _, _, request_id, point in elites:
+                    if len(chosen) < _PARENTS:
+                        chosen.setdefault(request_id, point)
+        return list(chosen.values())
+
+    def _neighbour(self, parent: Sequence[float], rng: Rng) -> list[float]:
+        low, high = _STEPS
+        step = low * (high / low) ** rng.uniform()
+        return [
+            _switched(x, rng) if isinstance(hparam, Categorical) else _moved(x, step, rng)
+            for (_, hparam), x in zip(self._leaves, parent, strict=True)
+        ]
+
+
+def _switched(x: float, rng: Rng) -> float:
+    return rng.uniform() if rng.uniform() < _SWITCHED else x
+
+
+def _moved(x: float, step: float, rng: Rng) -> float:
+    if rng.uniform() >= _MOVED:
+        return x
+    x += step * _gaussian(rng)
+    reflected = -x if x < 0 else 2 - x if x > 1 else x
+    return min(max(reflected, 0.0), 1.0)
+
+
+def _gaussian(rng: Rng) -> float:
+    return math.sqrt(-2 * math.log(1 - rng.uniform())) * math.cos(2 * math.pi * rng.uniform())
+
+
+class RecentRung:
+    """A stopping rung that compares with the latest arrivals only.
+
+    Trials get better as the search learns: against everything ever seen nearly all of them would
+    go on, and the budget would drain into full trainings of the merely good.
+    """
+
+    __slots__ = ("_count", "_recent", "_share")
+
+    _WINDOW = 27
+    _SEVERITY = 2  # arrivals of a window still improve among themselves
+
+    def __init__(self, divisor: float) -> None:
+        self._count = 0
+        self._share = divisor * self._SEVERITY
+        self._recent: deque[float] = deque(maxlen=self._WINDOW)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def insert(self, loss: float) -> bool:
+        self._count += 1
+        self._recent.append(loss)
+        better = sum(other < loss for other in self._recent)
+        return better < max(int(len(self._recent) // self._share), 1)
+
+    def remove(self, loss: float) -> None:
+        self._count -= 1
+        if loss in self._recent:
+            self._recent.remove(loss)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"count": self._count, "recent": pack(self._recent)}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._count = state["count"]
+        self._recent = deque(unpack(state["recent"]), maxlen=self._WINDOW)
