@@ -14,7 +14,7 @@ def main() -> None:
     checkpoint = experiment.top_checkpoint()
     training = checkpoint.training
     assert training is not None, "a checkpoint of an experiment has a trial"
-    metric = experiment.config["searcher"]["metric"]
+    metric = (experiment.config or {})["searcher"]["metric"]
     value = (training.validation_metrics or {}).get("avgMetrics", {}).get(metric)
     print(f"trial            {training.trial_id} of experiment {experiment_id}")
     print(f"{metric:<16} {value:.4f}" if isinstance(value, float) else f"{metric:<16} {value}")

@@ -30,7 +30,8 @@ from det_controlplane.entry.chalice_app import app, tick
 __all__ = ["app", "tick"]
 '''
 UNUSED = (
-    "*.dist-info",
+    # Packages ask for their own version: METADATA stays.
+    "*.dist-info/[!M]*",
     "det_controlplane/testing",
     "pydantic/v1",
     "pydantic/mypy.py",

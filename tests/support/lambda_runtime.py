@@ -136,6 +136,9 @@ def link_provided(folder: Path) -> None:
 class _Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """The function was killed while it waited for work, as functions are."""
+
 
 def _handler_of(runtime: LambdaRuntime) -> type[http.server.BaseHTTPRequestHandler]:
     class RuntimeApi(http.server.BaseHTTPRequestHandler):

@@ -1,0 +1,114 @@
+"""One API on every host: the same requests, by ASGI and by each kind of Lambda event."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from det_controlplane.adapters.notifier import LocalNotifier
+from det_controlplane.api.app import App
+from det_controlplane.entry.asgi import AsgiApp
+from det_controlplane.entry.build import build_app, build_context
+from det_controlplane.entry.lambda_events import respond
+from det_controlplane.entry.settings import Settings
+from det_controlplane.ports.waker import NoWaker
+from det_controlplane.services.first_start import give_first_password
+
+from tests.support.asgi import request
+from tests.support.lambda_events import (
+    Http,
+    answered,
+    function_url_event,
+    http_api_event,
+    rest_event,
+)
+
+Answered = tuple[int, dict[str, str], bytes]
+Door = Callable[[App, Http], Answered]
+
+REQUESTS = (
+    Http("GET", "/info"),
+    Http("HEAD", "/info"),
+    Http("GET", "/info/"),
+    Http("GET", "/health"),
+    Http("GET", "/api/v1/master"),
+    Http("GET", "/api/v1/master/?pretty=true"),
+    Http("GET", "/"),
+    Http("GET", "/no/such/path"),
+    Http("PATCH", "/info"),
+    Http("GET", "/api/v1/me"),
+    Http("GET", "/api/v1/me", headers=(("Authorization", "Bearer wrong"),)),
+    Http("GET", "/api/v1/me", headers=(("Cookie", "a=b; auth=wrong"),)),
+    Http("POST", "/api/v1/auth/login", b"not json"),
+    Http("POST", "/api/v1/auth/login", b"[]"),
+    Http("POST", "/api/v1/auth/login"),
+    Http("POST", "/api/v1/auth/login", b'{"username":"nobody","password":"x"}'),
+    Http("POST", "/api/v1/auth/login", b"\xff\xfe", (("Content-Encoding", "gzip"),)),
+    Http("GET", "/api/v1/experiments/1?x=1&x=2&empty="),
+    Http("GET", "/api/v1/experiments/%31"),
+    Http("GET", "/api/v1/trials/a%2Fb"),
+    Http("POST", "/agents/v1/poll", b"{}"),
+    Http("POST", "/agents/v1/join", b'{"agent_id":"x"}'),
+    Http("PUT", "/objects/contexts/x?size=1&expires=1&signature=00", b"\x00"),
+    Http("GET", "/api/v1/tasks/none/logs"),
+)
+
+
+def by_asgi(app: App, http: Http) -> Answered:
+    got = request(
+        AsgiApp(app, LocalNotifier()),
+        http.method,
+        http.target,
+        body=http.body,
+        headers=dict(http.headers),
+        client="203.0.113.9",
+    )
+    return got.status, got.headers, got.raw
+
+
+def by_event(shape: Callable[[Http], dict[str, Any]]) -> Door:
+    return lambda app, http: answered(respond(app, shape(http)))
+
+
+EVENTS = {
+    "rest": by_event(rest_event),
+    "http-api": by_event(http_api_event),
+    "stage": by_event(lambda http: http_api_event(http, stage="prod")),
+    "function-url": by_event(function_url_event),
+}
+
+
+@pytest.fixture
+def app(database_url: str, tmp_path: Path) -> Iterator[App]:
+    settings = Settings(database_url, objects=str(tmp_path), objects_secret="s")
+    built = build_app(build_context(settings, NoWaker()))
+    yield built
+    built.ctx.db.dispose()
+
+
+@pytest.mark.parametrize("door", EVENTS)
+def test_every_host_gives_the_same_answers(app: App, door: str) -> None:
+    for http in REQUESTS:
+        expected, got = by_asgi(app, http), EVENTS[door](app, http)
+        assert comparable(got) == comparable(expected), http
+
+
+def test_signed_in_answers_are_the_same_too(app: App) -> None:
+    give_first_password(app.ctx.db, "Password1")
+    login = Http("POST", "/api/v1/auth/login", b'{"username":"determined","password":"Password1"}')
+    status, _, body = by_asgi(app, login)
+    assert status == 200, body
+    bearer = (("Authorization", f"Bearer {json.loads(body)['token']}"),)
+    for path in ("/api/v1/me", "/api/v1/experiments?limit=2", "/api/v1/users", "/api/v1/agents"):
+        http = Http("GET", path, headers=bearer)
+        expected = by_asgi(app, http)
+        assert expected[0] == 200, expected
+        for door in EVENTS.values():
+            assert comparable(door(app, http)) == comparable(expected), path
+
+
+def comparable(answer: Answered) -> tuple[int, dict[str, str], bytes]:
+    """Lambda's gateways count the length themselves."""
+    status, headers, body = answer
+    return status, {k: v for k, v in headers.items() if k != "content-length"}, body
