@@ -69,7 +69,7 @@ def test_links_are_followed(root: Path, tmp_path: Path) -> None:
 
 def test_a_link_to_nothing_is_named(root: Path) -> None:
     (root / "dead").symlink_to(root / "gone")
-    with pytest.raises(BadContext, match="dead.*a link to nothing"):
+    with pytest.raises(BadContext, match=r"dead.*a link to nothing"):
         collect(str(root))
 
 
@@ -82,7 +82,7 @@ def test_a_link_to_a_directory_above_does_not_go_round_in_circles(root: Path) ->
 def test_what_is_no_file_is_named(root: Path) -> None:
     with socket.socket(socket.AF_UNIX) as s:
         s.bind(str(root / "sock"))
-        with pytest.raises(BadContext, match="sock.*neither a file nor a directory") as refused:
+        with pytest.raises(BadContext, match=r"sock.*neither a file nor a directory") as refused:
             collect(str(root))
     assert ".detignore" in refused.value.hint
 
@@ -92,7 +92,7 @@ def test_unreadable_files_are_all_counted(root: Path, monkeypatch: pytest.Monkey
         (root / f"secret{i}").touch()
     monkeypatch.setattr(os, "access", lambda path, _: "secret" not in str(path))
     with pytest.raises(
-        BadContext, match="(?s)7 files.*secret0.*permission denied.*and 2 more"
+        BadContext, match=r"(?s)7 files.*secret0.*permission denied.*and 2 more"
     ) as refused:
         collect(str(root))
     assert "secret6" not in refused.value.cause

@@ -1,7 +1,5 @@
 """Listing and steering experiments."""
 
-# The golden tables are as wide as what they show. ruff: noqa: E501
-
 import csv
 import io
 import json

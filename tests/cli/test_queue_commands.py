@@ -1,6 +1,6 @@
 """Agents, slots, pools, tasks, the queue and its reasons."""
 
-# The golden tables are as wide as what they show. ruff: noqa: E501
+# ruff: noqa: E501 – the golden tables are as wide as what they show
 
 import csv
 import io

@@ -9,7 +9,7 @@ from determined.experimental.client._checkpoint import Checkpoint
 from determined.experimental.client._enums import CheckpointSortBy, OrderBy
 
 SortBy = Union[str, CheckpointSortBy, None]
-_USABLE = ["STATE_COMPLETED", "STATE_PARTIALLY_DELETED"]
+_COMPLETED = ["STATE_COMPLETED"]
 
 
 def listed(
@@ -18,12 +18,11 @@ def listed(
     sort_by: SortBy,
     order_by: Optional[OrderBy],
     max_results: Optional[int] = None,
-    states: Optional[List[str]] = None,
 ) -> List[Checkpoint]:
-    """A string sorts by that validation metric; nothing at all by the searcher's, best first."""
+    """Whole checkpoints; a string sorts by that validation metric, None by the searcher's."""
     if (sort_by is None) != (order_by is None):
         raise ValueError("sort_by and order_by go together: give both, or neither")
-    params: Dict[str, Any] = {"states": states or None}
+    params: Dict[str, Any] = {"states": _COMPLETED}
     if isinstance(sort_by, str):
         params["sortByMetric"] = sort_by
     else:
@@ -50,9 +49,9 @@ def best(
         smaller = (config.get("searcher") or {}).get("smaller_is_better", True)
     order = OrderBy.ASCENDING if smaller else OrderBy.DESCENDING
     key: SortBy = sort_by or CheckpointSortBy.SEARCHER_METRIC
-    return listed(session, path, key, order, count, _USABLE)
+    return listed(session, path, key, order, count)
 
 
 def newest(session: Session, path: str) -> List[Checkpoint]:
     by, order = CheckpointSortBy.BATCH_NUMBER, OrderBy.DESCENDING
-    return listed(session, path, by, order, 1, _USABLE)
+    return listed(session, path, by, order, 1)
