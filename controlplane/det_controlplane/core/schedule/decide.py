@@ -33,13 +33,12 @@ def _enforce_max_slots(pool: PoolPass) -> None:
 
 
 def _plan(pool: PoolPass) -> SchedulePlan:
-    ahead = pool.order.jobs_ahead(pool.snapshot)
+    rows, ahead = pool.outcome.waiting, pool.order.place
+    if pool.snapshot.settings.scheduler == "fair_share":
+        ahead = dict.fromkeys(ahead, -1)
+        rows = [(id, cause, -1) for id, cause, _ in rows]
     explainer = Explainer(pool.snapshot, pool.slots, pool.aux, pool.limits)
-    outcome = pool.outcome
-    reasons = {id(cause): cause for _, _, cause in outcome.waits}
-    sentences = {key: explainer.explain(cause) for key, cause in reasons.items()}
-    waiting = tuple(
-        Waiting(allocation_id, sentences[id(cause)], ahead[job_id])
-        for allocation_id, job_id, cause in outcome.waits
-    )
-    return SchedulePlan(tuple(outcome.start), tuple(outcome.preempt), waiting, ahead)
+    reasons = {cause: explainer.explain(cause) for cause in {row[1] for row in rows}}
+    make = tuple.__new__  # without a Python call for each of ten thousand
+    waiting = tuple([make(Waiting, (id, reasons[cause], place)) for id, cause, place in rows])
+    return SchedulePlan(tuple(pool.outcome.start), tuple(pool.outcome.preempt), waiting, ahead)

@@ -5,17 +5,20 @@ from collections.abc import Sequence
 
 from .fleet import Fit, SlotFleet, shape_of
 from .model import Agent, PreemptReason, Request, Running
-from .outcome import Blocked, ShareUsed
+from .outcome import Blocked, Cause, ShareUsed
 from .pool_pass import PoolPass
 from .shares import Claim, offers
 
 
 def schedule_by_share(pool: PoolPass) -> None:
     """Offers depend on what is alive, not on what already runs, so a plan once applied stays the plan."""
-    for request in pool.pending:
-        if not request.slots:
-            _start_or_wait(pool, request, {})
-    pending = [r for r in pool.pending if r.slots]
+    no_container: dict[object, Blocked] = {}
+    pending = []
+    for request in pool.order.arrange(pool.snapshot.pending)[0]:
+        if request.slots:
+            pending.append(request)
+        else:
+            _start_or_wait(pool, request, no_container)
     running = [r for r in pool.running if r.slots]
     feasible = _Feasible(pool, running)
     hopeless: dict[object, Blocked] = {}
@@ -25,7 +28,7 @@ def schedule_by_share(pool: PoolPass) -> None:
             asked[request.job_id].append(request)
         else:
             blocked = hopeless.setdefault(shape_of(request), Blocked(request))
-            pool.outcome.wait(request, blocked)
+            _wait(pool, request, blocked)
     held: dict[str, list[Running]] = defaultdict(list)
     for allocation in running:
         held[allocation.job_id].append(allocation)
@@ -38,7 +41,8 @@ def _claims(
     pool: PoolPass, asked: dict[str, list[Request]], held: dict[str, list[Running]]
 ) -> list[Claim]:
     claims = []
-    for job_id, job in pool.order.jobs.items():
+    for job in pool.snapshot.jobs:
+        job_id = job.id
         sizes = [a.slots for a in (*asked.get(job_id, ()), *held.get(job_id, ()))]
         if not sizes:
             continue
@@ -84,9 +88,9 @@ def _start(
         used = ShareUsed(job_id, offered[job_id])
         for request in requests:
             if not pool.limits.allow(request):
-                pool.outcome.wait(request, pool.limits.cause(job_id))
+                _wait(pool, request, pool.limits.cause(job_id))
             elif request.slots > left:
-                pool.outcome.wait(request, used)
+                _wait(pool, request, used)
             elif _start_or_wait(pool, request, no_room):
                 left -= request.slots
 
@@ -95,12 +99,17 @@ def _start_or_wait(pool: PoolPass, request: Request, no_room: dict[object, Block
     fleet, shape = pool.fleet_of(request), shape_of(request)
     fit: Fit | None = None if shape in no_room else fleet.fit(request)
     if fit is None:
-        pool.outcome.wait(request, no_room.setdefault(shape, Blocked(request)))
+        _wait(pool, request, no_room.setdefault(shape, Blocked(request)))
         return False
     fleet.take(fit)
     pool.limits.started(request)
     pool.outcome.begin(request, fleet, fit)
     return True
+
+
+def _wait(pool: PoolPass, request: Request, cause: Cause) -> None:
+    place = pool.order.place[request.job_id]
+    pool.outcome.waiting.append((request.allocation_id, cause, place))
 
 
 class _Feasible:

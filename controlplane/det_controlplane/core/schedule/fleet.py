@@ -12,6 +12,7 @@ from .nearness import Shelf, by_distance, discard, distance, nearest, tie_hash, 
 
 # The seats of a request: agent indices with the units taken on each.
 Fit = list[tuple[int, int]]
+NOT_BLOCKED: frozenset[int] = frozenset()
 ShelfKey = tuple[float, int]  # rank (lower is better), free slots
 
 
@@ -40,6 +41,8 @@ class Fleet(ABC):
         return self._fit(request, tie_hash(request.allocation_id), self.blocked(request))
 
     def blocked(self, request: Request) -> frozenset[int]:
+        if not request.blocked_agents:
+            return NOT_BLOCKED
         return frozenset(self.index[i] for i in request.blocked_agents if i in self.index)
 
     def hold(self, agent: int) -> None:

@@ -7,20 +7,13 @@ victims on the chosen agents are asked to leave. Heaps keep the turns, so one ch
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 
 from .fleet import Fit, Fleet, greedy_mix
 from .model import Request, Running
 
-_Entry = tuple[int, int, int]  # turn, agent, version
+_Entry = tuple[int, int]  # turn, agent
 _NEVER = 1 << 60
-
-
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    fit: Fit
-    victims: tuple[Running, ...]
 
 
 class Forecast:
@@ -29,38 +22,38 @@ class Forecast:
     def __init__(
         self, fleet: Fleet, leaving: Iterable[Running], victims: Sequence[tuple[int, Running]]
     ) -> None:
-        """`leaving` go whatever happens; `victims` are (rank, running), the first to be asked first.
+        """`leaving` go whatever happens; `victims` are (place, running), the first to be asked first.
 
         A victim that was asked earlier keeps its turn, so that the next pass makes the same choices.
         """
         self._fleet = fleet
         self._free = list(fleet.free)
-        self._version = [0] * len(fleet.free)
         self._turns: dict[tuple[int, int], list[_Entry]] = {}
         self._sizes = sorted({t for t, o in zip(fleet.total, fleet.open, strict=True) if t and o})
         self._gone: set[int] = set()
+        self._roomier: set[int] = set()
         self._victims = [running for _, running in victims]
-        self._ranks = [-rank for rank, _ in victims]
+        self._places = [-place for place, _ in victims]
         self._lowest_out_of_reach = len(victims) + 1
+        self._seats = [self._seats_of(running) for running in self._victims]
         self._on: list[list[tuple[int, int]]] = [[] for _ in fleet.free]
-        for turn, running in enumerate(self._victims, start=1):
-            for agent, units in self._seats(running):
+        for turn, seats in enumerate(self._seats, start=1):
+            for agent, units in seats:
                 self._on[agent].append((turn, units))
         for running in leaving:
-            self._give_back(running)
+            self._give_back(self._seats_of(running))
 
     def take(self, fit: Fit) -> None:
         """Somebody started here in this pass."""
         for agent, slots in fit:
             self._free[agent] -= slots or 1
-            self._changed(agent)
 
-    def reserve(self, request: Request, rank: int) -> Reservation | None:
-        """Room and victims for a request of this rank; None if less important ones hold too little.
+    def reserve(self, request: Request, place: int) -> tuple[Fit, list[Running]] | None:
+        """Room and victims for a request at this place; None if less important ones hold too little.
 
         Called in queue order, so that the reach only shrinks.
         """
-        limit = bisect_left(self._ranks, -rank)
+        limit = bisect_left(self._places, -place)
         self._count_on_leavers_above(limit)
         blocked = self._fleet.blocked(request)
         units = request.slots or 1
@@ -69,30 +62,32 @@ class Forecast:
             gang_turn, gang = self._gang(units, limit, blocked)
             if gang_turn < turn:
                 turn, fit = gang_turn, gang
-        return None if turn > limit else Reservation(fit, self._ask(fit))
+        return None if turn > limit else (fit, self._ask(fit))
 
-    def _seats(self, running: Running) -> list[tuple[int, int]]:
+    def _seats_of(self, running: Running) -> Fit:
         index, is_open = self._fleet.index, self._fleet.open
-        seats = [
-            (index[p.agent_id], p.slots or 1) for p in running.placements if p.agent_id in index
-        ]
-        return [(agent, units) for agent, units in seats if is_open[agent]]
+        seats = []
+        for agent_id, slots in running.placements:
+            agent = index.get(agent_id)
+            if agent is not None and is_open[agent]:
+                seats.append((agent, slots or 1))
+        return seats
 
-    def _give_back(self, running: Running) -> None:
-        for agent, units in self._seats(running):
+    def _give_back(self, seats: Fit) -> None:
+        for agent, units in seats:
             self._free[agent] = min(self._free[agent] + units, self._fleet.total[agent])
-            self._changed(agent)
+            self._roomier.add(agent)
 
     def _count_on_leavers_above(self, limit: int) -> None:
         while self._lowest_out_of_reach > limit + 1:
             self._lowest_out_of_reach -= 1
-            self._leave(self._lowest_out_of_reach, only_if_asked=True)
+            if self._victims[self._lowest_out_of_reach - 1].releasing:
+                self._leave(self._lowest_out_of_reach)
 
-    def _leave(self, turn: int, *, only_if_asked: bool = False) -> None:
-        victim = self._victims[turn - 1]
-        if turn not in self._gone and (victim.releasing or not only_if_asked):
+    def _leave(self, turn: int) -> None:
+        if turn not in self._gone:
             self._gone.add(turn)
-            self._give_back(victim)
+            self._give_back(self._seats[turn - 1])
 
     def _turn(self, agent: int, units: int) -> int:
         room = self._free[agent]
@@ -105,40 +100,59 @@ class Forecast:
                     return turn
         return _NEVER
 
-    def _changed(self, agent: int) -> None:
-        self._version[agent] += 1
-        for (units, size), heap in self._turns.items():
-            turn = self._turn(agent, units)
-            if turn < _NEVER and size in (0, self._fleet.total[agent]):
-                heappush(heap, (turn, agent, self._version[agent]))
-
     def _heap(self, units: int, size: int) -> list[_Entry]:
-        """The turns of all agents, or of those of one size."""
-        heap = self._turns.get((units, size))
-        if heap is None:
+        """The turns of all agents, or of those of one size.
+
+        A turn in a heap may be too early, and is then corrected when it comes up; it is never too late, because
+        agents that became roomier are entered again here.
+        """
+        for agent in self._roomier:
+            for (units_, size_), heap in self._turns.items():
+                turn = self._turn(agent, units_)
+                if turn < _NEVER and size_ in (0, self._fleet.total[agent]):
+                    heappush(heap, (turn, agent))
+        self._roomier.clear()
+        found = self._turns.get((units, size))
+        if found is None:
             total = self._fleet.total
             agents = [a for a, o in enumerate(self._fleet.open) if o and size in (0, total[a])]
-            turns = [(self._turn(a, units), a, self._version[a]) for a in agents]
-            heap = self._turns[units, size] = [entry for entry in turns if entry[0] < _NEVER]
-            heapify(heap)
-        return heap
-
-    def _first(
-        self, heap: list[_Entry], count: int, limit: int, blocked: frozenset[int]
-    ) -> list[_Entry]:
-        """Up to `count` agents with the smallest turns."""
-        found: list[_Entry] = []
-        passed_over: list[_Entry] = []
-        while heap and len(found) < count and heap[0][0] <= limit:
-            entry = heappop(heap)
-            if entry[2] == self._version[entry[1]]:
-                (passed_over if entry[1] in blocked else found).append(entry)
-        for entry in (*found, *passed_over):
-            heappush(heap, entry)
+            turns = [(self._turn(a, units), a) for a in agents]
+            found = self._turns[units, size] = [entry for entry in turns if entry[0] < _NEVER]
+            heapify(found)
         return found
 
+    def _first(
+        self, units: int, size: int, count: int, limit: int, blocked: frozenset[int]
+    ) -> list[_Entry]:
+        """Up to `count` agents with the smallest turns; all turns within the limit."""
+        heap = self._heap(units, size)
+        found: dict[int, int] = {}
+        passed_over: dict[int, int] = {}
+        while heap and len(found) < count and heap[0][0] <= limit:
+            turn, agent = heap[0]
+            now = self._turn(agent, units)
+            if turn < now < _NEVER:
+                heapreplace(heap, (now, agent))
+                continue
+            heappop(heap)
+            if now == turn:
+                (passed_over if agent in blocked else found)[agent] = turn
+        for agent, turn in (*found.items(), *passed_over.items()):
+            heappush(heap, (turn, agent))
+        return [(turn, agent) for agent, turn in found.items()]
+
     def _single(self, units: int, limit: int, blocked: frozenset[int]) -> tuple[int, Fit]:
-        found = self._first(self._heap(units, 0), 1, limit, blocked)
+        heap = self._heap(units, 0)
+        while not blocked and heap and heap[0][0] <= limit:
+            turn, agent = heap[0]
+            now = self._turn(agent, units)
+            if now == turn:
+                return turn, [(agent, units)]
+            if now < turn:  # entered again already, with its earlier turn
+                heappop(heap)
+            else:
+                heapreplace(heap, (now, agent))
+        found = self._first(units, 0, 1, limit, blocked) if blocked else []
         return (found[0][0], [(found[0][1], units)]) if found else (_NEVER, [])
 
     def _gang(self, slots: int, limit: int, blocked: frozenset[int]) -> tuple[int, Fit]:
@@ -146,32 +160,32 @@ class Forecast:
         chosen: tuple[int, Fit] = (_NEVER, [])
         for size in reversed(self._sizes):
             count, rest = divmod(slots, size)
-            if rest:
+            if rest or count < 2:
                 continue
-            found = self._first(self._heap(size, size), count, limit, blocked)
+            found = self._first(size, size, count, limit, blocked)
             if len(found) == count and found[-1][0] < chosen[0]:
-                chosen = (found[-1][0], [(agent, size) for _, agent, _ in found])
+                chosen = (found[-1][0], [(agent, size) for _, agent in found])
         if chosen[1] or not self._fleet.mixes_sizes:
             return chosen
         return self._mix(slots, limit, blocked)
 
     def _mix(self, slots: int, limit: int, blocked: frozenset[int]) -> tuple[int, Fit]:
-        everyone = len(self._version)
+        everyone = len(self._free)
         found = sorted(
             entry
             for size in self._sizes
-            for entry in self._first(self._heap(size, size), everyone, limit, blocked)
+            for entry in self._first(size, size, everyone, limit, blocked)
         )
         room = 0
-        for at, (turn, agent, _) in enumerate(found):
+        for at, (turn, agent) in enumerate(found):
             room += self._fleet.total[agent]
             if room >= slots:
-                agents = [(a, self._fleet.total[a]) for _, a, _ in found[: at + 1]]
+                agents = [(a, self._fleet.total[a]) for _, a in found[: at + 1]]
                 agents.sort(key=lambda seat: (-seat[1], seat[0]))
                 return turn, greedy_mix(agents, slots) or []
         return _NEVER, []
 
-    def _ask(self, fit: Fit) -> tuple[Running, ...]:
+    def _ask(self, fit: Fit) -> list[Running]:
         gang = len(fit) > 1
         turns: set[int] = set()
         for agent, units in fit:
@@ -180,9 +194,10 @@ class Forecast:
             self._leave(turn)
         for agent, units in fit:
             self._free[agent] -= units
-            self._changed(agent)
-        victims = (self._victims[turn - 1] for turn in sorted(turns))
-        return tuple(victim for victim in victims if not victim.releasing)
+            if not self._free[agent]:
+                self._roomier.discard(agent)  # what it gained is gone: no turn came closer
+        victims = [self._victims[turn - 1] for turn in sorted(turns)]
+        return [victim for victim in victims if not victim.releasing]
 
     def _needed(self, agent: int, units: int) -> list[int]:
         """The turns that make the room, without those the room does not depend on."""

@@ -1,22 +1,22 @@
 """`max_slots` of an experiment: how many slots its trials may hold together."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from .model import Job, Request, Running
 from .outcome import OverLimit
 
 
 class JobLimits:
-    def __init__(self, jobs: Mapping[str, Job], running: Sequence[Running]) -> None:
-        self._max = {job.id: job.max_slots for job in jobs.values() if job.max_slots is not None}
-        self._causes = {job_id: OverLimit(job_id) for job_id in self._max}
+    def __init__(self, jobs: Sequence[Job], running: Sequence[Running]) -> None:
+        self.limited = {job.id: job.max_slots for job in jobs if job.max_slots is not None}
+        self._causes = {job_id: OverLimit(job_id) for job_id in self.limited}
         self.held: defaultdict[str, int] = defaultdict(int)
         for allocation in running:
             self.held[allocation.job_id] += allocation.slots
 
     def allow(self, request: Request) -> bool:
-        limit = self._max.get(request.job_id)
+        limit = self.limited.get(request.job_id)
         return (
             limit is None or self.held[request.job_id] + request.slots <= limit or not request.slots
         )
@@ -27,20 +27,17 @@ class JobLimits:
     def cause(self, job_id: str) -> OverLimit:
         return self._causes[job_id]
 
-    def limit(self, job_id: str) -> int | None:
-        return self._max.get(job_id)
-
     def surplus(self, running: Sequence[Running]) -> list[Running]:
         """What has to leave after a limit was lowered, the newest first."""
         staying: defaultdict[str, int] = defaultdict(int)
         for allocation in running:
             if not allocation.releasing:
                 staying[allocation.job_id] += allocation.slots
-        over = {job for job, slots in staying.items() if slots > self._max.get(job, slots)}
+        over = {job for job, slots in staying.items() if slots > self.limited.get(job, slots)}
         candidates = [r for r in running if r.job_id in over and _can_be_asked(r)]
         leaving: list[Running] = []
         for allocation in sorted(candidates, key=_newest_first, reverse=True):
-            if staying[allocation.job_id] > self._max[allocation.job_id]:
+            if staying[allocation.job_id] > self.limited[allocation.job_id]:
                 staying[allocation.job_id] -= allocation.slots
                 leaving.append(allocation)
         return leaving

@@ -46,8 +46,8 @@ Cause = Blocked | Behind | OverLimit | Victims | ShareUsed
 class Outcome:
     start: list[Start] = field(default_factory=list)
     preempt: list[Preempt] = field(default_factory=list)
-    # Rows of (allocation, job, cause): ten thousand of them, so no object each.
-    waits: list[tuple[str, str, Cause]] = field(default_factory=list)
+    # (allocation, cause, place in the queue): plain rows, because ten thousand may wait.
+    waiting: list[tuple[str, Cause, int]] = field(default_factory=list)
 
     def begin(self, request: Request, fleet: Fleet, fit: Fit, *, backfilled: bool = False) -> None:
         agents = fleet.agents
@@ -57,9 +57,6 @@ class Outcome:
             seats = [Placement(agents[agent].id, slots) for agent, slots in fit]
             placements = tuple(sorted(seats, key=_largest_first))
         self.start.append(Start(request.allocation_id, placements, backfilled))
-
-    def wait(self, request: Request, cause: Cause) -> None:
-        self.waits.append((request.allocation_id, request.job_id, cause))
 
 
 def _largest_first(placement: Placement) -> tuple[int, str]:

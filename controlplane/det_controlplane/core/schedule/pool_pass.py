@@ -15,9 +15,8 @@ class PoolPass:
         self.order = QueueOrder(snapshot)
         self.slots = SlotFleet(snapshot.agents, snapshot.settings)
         self.aux = AuxFleet(snapshot.agents, snapshot.settings)
-        self.limits = JobLimits(self.order.jobs, snapshot.running)
+        self.limits = JobLimits(snapshot.jobs, snapshot.running)
         self.outcome = Outcome()
-        self.pending = self.order.requests(snapshot.pending)
         self.running: list[Running] = list(snapshot.running)
 
     def fleet_of(self, request: Request) -> Fleet:

@@ -1,23 +1,25 @@
 """The priority scheduler: the most important first, with preemption and backfill (facts §5.4)."""
 
-from collections.abc import Iterable
-
-from .fleet import Fleet, shape_of
+from .fleet import Fit, Fleet, shape_of
 from .forecast import Forecast
 from .model import Preempt, PreemptReason, Request, Running
-from .outcome import Behind, Blocked, Victims
+from .outcome import Behind, Blocked, Cause, Victims
 from .pool_pass import PoolPass
 
 
 def schedule_by_priority(pool: PoolPass) -> None:
     """Requests without slots and requests with slots do not compete: two independent walks."""
-    for fleet, needs_slots in ((pool.aux, False), (pool.slots, True)):
-        pending = [r for r in pool.pending if (r.slots > 0) is needs_slots]
-        running = [r for r in pool.running if (r.slots > 0) is needs_slots]
-        PriorityWalk(pool, fleet, running).run(pending)
+    pending, running = pool.snapshot.pending, pool.running
+    without_slots = [r for r in pending if not r.slots]
+    if without_slots:
+        PriorityWalk(pool, pool.aux, [r for r in running if not r.slots]).run(without_slots)
+    with_slots = [r for r in pending if r.slots]
+    PriorityWalk(pool, pool.slots, [r for r in running if r.slots]).run(with_slots)
 
 
 class PriorityWalk:
+    """Visits requests from the most important downwards."""
+
     def __init__(self, pool: PoolPass, fleet: Fleet, running: list[Running]) -> None:
         self._fleet = fleet
         self._running = running
@@ -26,76 +28,87 @@ class PriorityWalk:
         self._outcome = pool.outcome
         self._preemption = pool.snapshot.settings.preemption
         self._forecast: Forecast | None = None
-        self._hopeless: set[object] = set()
-        self._no_room: dict[object, Blocked] = {}
+        self._failed: Request | None = None  # the first that wanted to start and could not
+        self._behind: Behind | None = None  # set for the priorities below
         self._releasing = False  # somebody waits for slots that are being given back
+        self._frozen = False  # that somebody has a more important priority
+        self._no_room: dict[object, Blocked] = {}
+        # Shapes that can neither start nor get room in this pass: nearly all of a long queue.
+        self._hopeless: dict[object, Cause] = {}
 
-    def run(self, pending: Iterable[Request]) -> None:
-        """`pending` is in queue order."""
-        blocker: Request | None = None
-        frozen = False
-        behind: Behind | None = None
-        priority = -1
-        failed: Request | None = None
-        for request in pending:
-            if self._order.priority[request.job_id] != priority:
-                priority = self._order.priority[request.job_id]
-                if failed is not None and blocker is None:
-                    blocker = failed
-                    behind = Behind(failed, self._order.priority[failed.job_id])
-                frozen = self._releasing
+    def run(self, pending: list[Request]) -> None:
+        levels = iter(self._order.levels)
+        priority, level_end = 0, 0
+        hopeless, limited, waiting = self._hopeless, self._limits.limited, self._outcome.waiting
+        for request, place in zip(*self._order.arrange(pending), strict=True):
+            while place >= level_end:
+                self._leave_level(priority)
+                priority, level_end = next(levels)
+            behind = self._behind
+            cause: Cause | None
             if behind is not None and not (self._preemption and request.preemptible):
-                self._outcome.wait(request, behind)
-            elif not self._limits.allow(request):
-                self._outcome.wait(request, self._limits.cause(request.job_id))
-            elif frozen or not self._start(request, backfilled=behind is not None):
-                failed = failed or request
-                self._explain(request, behind if frozen else None)
+                cause = behind
+            elif limited and request.job_id in limited and not self._limits.allow(request):
+                cause = self._limits.cause(request.job_id)
+            else:
+                plain = not (request.single_agent or request.blocked_agents)
+                shape = request.slots if plain else shape_of(request)
+                cause = hopeless.get(shape) or self._try(request, shape, place)
+                if cause is None:
+                    continue
+                self._failed = self._failed or request
+            waiting.append((request.allocation_id, cause, place))
 
-    def _start(self, request: Request, *, backfilled: bool) -> bool:
-        shape = shape_of(request)
-        if shape in self._no_room:
-            return False
-        fit = self._fleet.fit(request)
-        if fit is None:
+    def _leave_level(self, priority: int) -> None:
+        if self._failed is not None and self._behind is None:
+            self._behind = Behind(self._failed, priority)
+        if self._releasing and not self._frozen and self._behind:
+            self._frozen = True
+            self._hopeless.update(dict.fromkeys(self._hopeless, self._behind))
+
+    def _try(self, request: Request, shape: object, place: int) -> Cause | None:
+        """None if it starts, else why not."""
+        if not self._frozen and shape not in self._no_room:
+            fit = self._fleet.fit(request)
+            if fit is not None:
+                self._begin(request, fit)
+                return None
             self._no_room[shape] = Blocked(request)
-            return False
+        victims = self._make_room(request, place) if self._preemption else None
+        if victims is not None:
+            return victims
+        # Later requests of this shape rank lower: they have no more room and fewer victims.
+        cause = self._behind if self._frozen and self._behind else self._no_room[shape]
+        self._hopeless[shape] = cause
+        return cause
+
+    def _begin(self, request: Request, fit: Fit) -> None:
         self._fleet.take(fit)
         if self._forecast is not None:
             self._forecast.take(fit)
         self._limits.started(request)
-        self._outcome.begin(request, self._fleet, fit, backfilled=backfilled)
-        return True
+        self._outcome.begin(request, self._fleet, fit, backfilled=self._behind is not None)
 
-    def _explain(self, request: Request, behind: Behind | None) -> None:
-        victims = self._make_room(request) if self._preemption else None
-        shape = shape_of(request)
-        self._outcome.wait(request, victims or behind or self._no_room[shape])
-
-    def _make_room(self, request: Request) -> Victims | None:
+    def _make_room(self, request: Request, place: int) -> Victims | None:
         """Reserve what will be free, asking less important allocations to leave where needed."""
-        shape = shape_of(request)
-        if shape in self._hopeless:
-            return None
         if self._forecast is None:
             self._forecast = self._look_ahead()
-        reservation = self._forecast.reserve(request, self._order.rank[request.job_id])
+        reservation = self._forecast.reserve(request, place)
         if reservation is None:
-            # Later requests rank lower: they have fewer victims and less room.
-            self._hopeless.add(shape)
             return None
         self._releasing = True
-        for victim in reservation.victims:
+        fit, victims = reservation
+        for victim in victims:
             self._outcome.preempt.append(
                 Preempt(victim.allocation_id, PreemptReason.HIGHER_PRIORITY)
             )
-        for agent, _ in reservation.fit:
+        for agent, _ in fit:
             self._fleet.hold(agent)
-        return Victims(tuple(self._fleet.agents[agent].id for agent, _ in reservation.fit))
+        return Victims(tuple([self._fleet.agents[agent].id for agent, _ in fit]))
 
     def _look_ahead(self) -> Forecast:
-        rank = self._order.rank
+        place = self._order.place
         leaving = [r for r in self._running if r.releasing and not r.preemptible]
-        victims = [(rank[r.job_id], r) for r in self._running if r.preemptible]
+        victims = [(place[r.job_id], r) for r in self._running if r.preemptible]
         victims.sort(key=lambda v: (v[0], v[1].requested_at, v[1].allocation_id), reverse=True)
         return Forecast(self._fleet, leaving, victims)

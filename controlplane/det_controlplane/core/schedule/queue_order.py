@@ -1,53 +1,56 @@
 """The order of jobs and of what they ask for."""
 
-from collections.abc import Iterable
-from decimal import Decimal
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from operator import attrgetter, eq
 
-from .model import PoolSnapshot, Request
+from .model import Job, PoolSnapshot, Request
+
+_id = attrgetter("id")
+_position = attrgetter("position")
+_request_time = attrgetter("requested_at", "allocation_id")
 
 
 class QueueOrder:
-    """Jobs by priority (where the scheduler knows any), then position.
-
-    Jobs with equal priority and position share a rank.
-    """
+    """Live jobs by priority (where the scheduler knows any), then position, then id."""
 
     def __init__(self, snapshot: PoolSnapshot) -> None:
-        settings = snapshot.settings
-        self._ordered_by_priority = settings.scheduler == "priority"
-        self._shows_places = settings.scheduler != "fair_share"
-        self.jobs = {job.id: job for job in snapshot.jobs}
-        self.priority = {
-            job.id: settings.default_priority if job.priority is None else job.priority
-            for job in snapshot.jobs
-        }
-        self.rank: dict[str, int] = {}
-        self.ordered = self._sorted()
+        by_priority = snapshot.settings.scheduler == "priority"
+        default = snapshot.settings.default_priority
+        levels: defaultdict[int, list[Job]] = defaultdict(list)
+        for job in _live(snapshot):
+            known = by_priority and job.priority is not None
+            levels[job.priority if known else default].append(job)  # type: ignore[index]
+        names: list[str] = []
+        self.levels: list[tuple[int, int]] = []  # priority, the first place after it
+        for priority in sorted(levels):
+            names += [job.id for job in _sorted(levels[priority])]
+            self.levels.append((priority, len(names)))
+        self.place = dict(zip(names, range(len(names)), strict=True))
 
-    def requests(self, pending: Iterable[Request]) -> list[Request]:
-        rank = self.rank
-        keyed = [(rank[r.job_id], r.requested_at, r.allocation_id, r) for r in pending]
-        keyed.sort()
-        return [entry[3] for entry in keyed]
+    def arrange(self, requests: Iterable[Request]) -> tuple[list[Request], list[int]]:
+        """The requests in queue order and the places of their jobs."""
+        unordered = list(requests)
+        places = [self.place[r.job_id] for r in unordered]
+        if len(set(places)) < len(places):
+            unordered.sort(key=_request_time)
+            places = [self.place[r.job_id] for r in unordered]
+        order = sorted(range(len(places)), key=places.__getitem__)
+        return [unordered[i] for i in order], [places[i] for i in order]
 
-    def jobs_ahead(self, snapshot: PoolSnapshot) -> dict[str, int]:
-        """For each job with a live allocation, how many such jobs come before it."""
-        live = {r.job_id for r in snapshot.pending}
-        live.update(r.job_id for r in snapshot.running)
-        if not self._shows_places:
-            return dict.fromkeys(sorted(live), -1)
-        in_order = (job_id for job_id in self.ordered if job_id in live)
-        return {job_id: ahead for ahead, job_id in enumerate(in_order)}
 
-    def _sorted(self) -> list[str]:
-        keys: list[tuple[int, Decimal | int, str]] = [
-            (self.priority[id] if self._ordered_by_priority else 0, job.position, id)
-            for id, job in self.jobs.items()
-        ]
-        keys.sort()
-        rank, before = -1, None
-        for priority, position, job_id in keys:
-            if (priority, position) != before:
-                rank, before = rank + 1, (priority, position)
-            self.rank[job_id] = rank
-        return [key[2] for key in keys]
+def _live(snapshot: PoolSnapshot) -> Sequence[Job]:
+    live = {r.job_id for r in snapshot.pending}
+    live.update([r.job_id for r in snapshot.running])
+    if len(live) == len(snapshot.jobs):
+        return snapshot.jobs
+    return [job for job in snapshot.jobs if job.id in live]
+
+
+def _sorted(jobs: list[Job]) -> list[Job]:
+    jobs.sort(key=_position)
+    positions = list(map(_position, jobs))
+    if any(map(eq, positions, positions[1:])):
+        jobs.sort(key=_id)
+        jobs.sort(key=_position)
+    return jobs

@@ -154,8 +154,8 @@ class Explainer:
         return _closed(list(agents), need)
 
     def _over_limit(self, job_id: str) -> Reason:
-        limit, held = self._limits.limit(job_id), self._limits.held[job_id]
-        sentence = f"its job may hold {_count(limit or 0, 'slot')} (max_slots) and holds {held}"
+        limit, held = self._limits.limited[job_id], self._limits.held[job_id]
+        sentence = f"its job may hold {_count(limit, 'slot')} (max_slots) and holds {held}"
         return Reason(WaitCode.MAX_SLOTS, f"{sentence}; it starts when one of its trials ends")
 
     def _share_used(self, job_id: str, offered: int) -> Reason:

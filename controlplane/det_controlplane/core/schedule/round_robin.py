@@ -5,17 +5,17 @@ from heapq import heapify, heappop, heappush
 
 from .fleet import shape_of
 from .model import Request
-from .outcome import Blocked
+from .outcome import Blocked, Cause
 from .pool_pass import PoolPass
 
 
 def schedule_in_turns(pool: PoolPass) -> None:
     """Whoever holds the fewest allocations is first, so the rotation goes on where it stopped."""
     queues: dict[str, deque[Request]] = {}
-    for request in pool.pending:
+    for request in pool.order.arrange(pool.snapshot.pending)[0]:
         queues.setdefault(request.job_id, deque()).append(request)
     held = Counter(running.job_id for running in pool.running)
-    turns = [(held[job_id], pool.order.rank[job_id], job_id) for job_id in queues]
+    turns = [(held[job_id], pool.order.place[job_id], job_id) for job_id in queues]
     heapify(turns)
     rounds = _Rounds(pool)
     while turns:
@@ -39,13 +39,17 @@ class _Rounds:
     def _try(self, request: Request) -> bool:
         pool, shape = self._pool, shape_of(request)
         if not pool.limits.allow(request):
-            pool.outcome.wait(request, pool.limits.cause(request.job_id))
+            self._wait(request, pool.limits.cause(request.job_id))
             return False
         fit = None if shape in self._no_room else pool.fleet_of(request).fit(request)
         if fit is None:
-            pool.outcome.wait(request, self._no_room.setdefault(shape, Blocked(request)))
+            self._wait(request, self._no_room.setdefault(shape, Blocked(request)))
             return False
         pool.fleet_of(request).take(fit)
         pool.limits.started(request)
         pool.outcome.begin(request, pool.fleet_of(request), fit)
         return True
+
+    def _wait(self, request: Request, cause: Cause) -> None:
+        place = self._pool.order.place[request.job_id]
+        self._pool.outcome.waiting.append((request.allocation_id, cause, place))

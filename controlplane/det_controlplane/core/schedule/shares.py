@@ -30,33 +30,51 @@ def offers(claims: list[Claim], capacity: int) -> dict[str, int]:
 
 
 def _fill(claims: list[Claim], capacity: int) -> dict[str, int]:
-    shares = dict.fromkeys((c.job_id for c in claims), 0)
-    in_order = sorted(claims, key=lambda c: (c.demand, c.submitted_at, c.job_id))
-    capacity = max(0, capacity)
-    while True:
-        capacity = _hand_out(in_order, shares, capacity)
-        stuck = [c for c in in_order if c.demand and shares[c.job_id] < c.smallest]
-        if capacity or not stuck:
-            return shares
-        # The youngest gives up what is of no use to it, so that somebody else can run.
-        stuck.sort(key=lambda c: (c.submitted_at, c.job_id))
-        while stuck and not capacity:
-            youngest = stuck.pop()
-            capacity = shares[youngest.job_id]
-            shares[youngest.job_id] = 0
-            in_order.remove(youngest)
+    filling = _Filling(claims)
+    left = filling.hand_out(max(0, capacity))
+    youngest_last = sorted(claims, key=lambda c: (c.submitted_at, c.job_id))
+    while youngest_last and not left:
+        claim = youngest_last.pop()
+        # It gives up what is of no use to it, so that somebody else can run.
+        if filling.shares[claim.job_id] < claim.smallest:
+            left = filling.hand_out(filling.drop(claim))
+    return filling.shares
 
 
-def _hand_out(claims: list[Claim], shares: dict[str, int], capacity: int) -> int:
-    """Rounds of weighted portions until all is given or nobody wants more; returns what is left."""
-    hungry = [c for c in claims if shares[c.job_id] < c.demand]
-    while capacity and hungry:
-        weights = sum(c.weight for c in hungry)
-        portion = capacity / weights
-        for claim in hungry:
-            wanted = claim.demand - shares[claim.job_id]
+class _Filling:
+    def __init__(self, claims: list[Claim]) -> None:
+        in_order = sorted(claims, key=lambda c: (c.demand, c.submitted_at, c.job_id))
+        self.shares = dict.fromkeys((c.job_id for c in claims), 0)
+        self._hungry = {c.job_id: c for c in in_order if c.demand}
+        self._weights = sum(c.weight for c in self._hungry.values())
+
+    def hand_out(self, capacity: int) -> int:
+        """Rounds of weighted portions until all is given or nobody wants more; returns the rest."""
+        while capacity and self._hungry:
+            capacity = self._one_round(capacity)
+        return capacity
+
+    def drop(self, claim: Claim) -> int:
+        """The slots it had been offered."""
+        if self._hungry.pop(claim.job_id, None):
+            self._weights -= claim.weight
+        freed = self.shares[claim.job_id]
+        self.shares[claim.job_id] = 0
+        return freed
+
+    def _one_round(self, capacity: int) -> int:
+        portion = capacity / self._weights
+        satisfied: list[Claim] = []
+        for claim in self._hungry.values():
+            wanted = claim.demand - self.shares[claim.job_id]
             given = min(max(1, floor(portion * claim.weight)), wanted, capacity)
-            shares[claim.job_id] += given
+            self.shares[claim.job_id] += given
             capacity -= given
-        hungry = [c for c in hungry if shares[c.job_id] < c.demand]
-    return capacity
+            if given == wanted:
+                satisfied.append(claim)
+            if not capacity:
+                break
+        for claim in satisfied:
+            del self._hungry[claim.job_id]
+            self._weights -= claim.weight
+        return capacity
