@@ -157,7 +157,7 @@ class Containers:
         started = self._rooms.runtime.start(spec, env)
         container.started = started
         if container.kill_asked.is_set():
-            self._rooms.runtime.kill(container.key.id)
+            self._rooms.runtime.kill(container.key)
         self._say(container, f"Started {spec.name or 'container'} on agent {self._agent_id}")
         self._set(container, self._running(container.report, started))
 
@@ -187,12 +187,12 @@ class Containers:
         self._set(container, report)
 
     def _clean_up(self, container: _Container) -> None:
-        self._rooms.runtime.remove(container.key.id)
+        self._rooms.runtime.remove(container.key)
         for stream in STREAMS:
             self._cursor(container.key, stream).unlink(missing_ok=True)
 
     def _kill_now(self, container: _Container) -> None:
-        self._rooms.runtime.kill(container.key.id)
+        self._rooms.runtime.kill(container.key)
 
     def _running(self, report: ContainerReport, started: Started) -> ContainerReport:
         return report.moved(
@@ -220,7 +220,7 @@ class Containers:
             self._rooms.spool.append([entry])
 
     def _cursor(self, key: ContainerKey, stream: Stream) -> Path:
-        return self._rooms.cursors / f"{key.id}.{stream}"
+        return self._rooms.cursors / f"{key.place}.{stream}"
 
     def _in_thread(self, target: Callable[..., None], *args: object) -> threading.Thread:
         thread = threading.Thread(target=target, args=args, daemon=True)

@@ -1,15 +1,177 @@
-"""Containers on a Docker engine."""
+"""Containers on a Docker engine, found again by their labels after a restart of the agent."""
 
-from collections.abc import Callable, Sequence
+import contextlib
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal
 
-from det_agent.messages import Slot
-from det_agent.runtime import Runtime, StartFailed
+import docker
+import urllib3
+from docker.errors import APIError, DockerException, NotFound
+
+from det_agent.docker_options import LABEL, create_options, files_archive, key_from, labels
+from det_agent.docker_output import read_output
+from det_agent.docker_pull import ensure_image
+from det_agent.messages import ContainerKey, ContainerSpec, Slot
+from det_agent.payload import Payload, find_payload
+from det_agent.runtime import Exit, OutputLine, Runtime, Say, Started, StartFailed, Stream
+
+ENGINE_AWAY_S = 1.0
+CONNECTIONS = 256
+CLIENT_TIMEOUT_S = 120
+NAME_PREFIX = "det-"
+# The libraries below docker's own speak of broken connections in words of theirs (those of requests are OSErrors).
+EngineAway = (OSError, urllib3.exceptions.HTTPError)
+
+_log = logging.getLogger(__name__)
 
 
 def connect_docker(
     agent_id: str, cluster_id: Callable[[], str], slots: Sequence[Slot], required: bool
 ) -> Runtime | None:
     """None when no engine answers and none is required."""
-    if required:
-        raise StartFailed("agent_error", "no Docker engine answers")
-    return None
+    try:
+        client = docker.from_env(max_pool_size=CONNECTIONS, timeout=CLIENT_TIMEOUT_S)
+        client.ping()
+    except (DockerException, *EngineAway) as e:
+        if required:
+            raise StartFailed(
+                "agent_error",
+                f"no Docker engine answers ({e}): start it, or use --runtime process",
+            ) from e
+        return None
+    return DockerRuntime(client, agent_id, cluster_id, slots, find_payload())
+
+
+class DockerRuntime:
+    kind: Literal["docker", "process"] = "docker"
+
+    def __init__(
+        self,
+        client: Any,
+        agent_id: str,
+        cluster_id: Callable[[], str],
+        slots: Sequence[Slot],
+        payload: Payload,
+    ) -> None:
+        self._client = client
+        self._agent_id = agent_id
+        self._cluster_id = cluster_id
+        self._slots = slots
+        self._payload = payload
+
+    def host_address(self, network: str) -> str:
+        if network == "host":
+            return "127.0.0.1"
+        if sys.platform == "darwin":
+            return "host.docker.internal"
+        settings = self._client.api.inspect_network(network)["IPAM"]["Config"]
+        gateways = [str(s["Gateway"]) for s in settings if s.get("Gateway")]
+        if not gateways:
+            raise StartFailed("agent_error", f"the Docker network {network} has no gateway address")
+        return gateways[0].partition("/")[0]
+
+    def prepare(self, spec: ContainerSpec, say: Say, cancelled: Callable[[], bool]) -> None:
+        ensure_image(self._client.api, spec, say, cancelled)
+
+    def start(self, spec: ContainerSpec, env: Mapping[str, str]) -> Started:
+        options = create_options(spec, env, self._slots, self._payload)
+        try:
+            container = self._client.containers.create(
+                name=_name(spec.key),
+                labels=labels(spec.key, self._agent_id, self._cluster_id()),
+                **options,
+            )
+        except (DockerException, *EngineAway) as e:
+            raise _start_failure(e) from e
+        try:
+            container.put_archive("/", files_archive(spec))
+            container.start()
+            container.reload()
+        except (DockerException, *EngineAway) as e:
+            self.remove(spec.key)
+            raise _start_failure(e) from e
+        return Started(spec.key, container.id, _host_ports(spec.network, spec.ports, container))
+
+    def kill(self, key: ContainerKey) -> None:
+        with contextlib.suppress(APIError, *EngineAway):
+            # 404 and 409 say that it is gone or not running; the loop asks again if it is not.
+            self._client.api.kill(_name(key), "SIGKILL")
+
+    def wait(self, started: Started) -> Exit:
+        while True:
+            try:
+                self._client.api.wait(started.runtime_id, timeout=None)
+                state = self._client.api.inspect_container(started.runtime_id)["State"]
+            except NotFound:
+                return Exit(None, "the container was removed from the Docker engine")
+            except (APIError, *EngineAway) as e:
+                _log.debug("the Docker engine is away: %s", e)
+                time.sleep(ENGINE_AWAY_S)
+                continue
+            if state["Status"] == "created":
+                return Exit(None, "the agent was restarted before the container began")
+            if not state["Running"]:
+                return Exit(int(state["ExitCode"]), _why(state))
+
+    def output(self, started: Started, stream: Stream, cursor: str) -> Iterator[OutputLine]:
+        api, docker_id = self._client.api, started.runtime_id
+        while True:
+            try:
+                running = api.inspect_container(docker_id)["State"]["Running"]
+                for line in read_output(api, docker_id, stream, cursor, follow=running):
+                    cursor = line.cursor
+                    yield line
+                if not running:
+                    return
+            except NotFound:
+                return
+            except (APIError, *EngineAway) as e:
+                _log.debug("the output of %s broke off: %s", started.key.id, e)
+                time.sleep(ENGINE_AWAY_S)
+
+    def adoptable(self, cluster_id: str) -> Sequence[Started]:
+        mine = [f"{LABEL}agent_id={self._agent_id}", f"{LABEL}cluster_id={cluster_id}"]
+        found = self._client.containers.list(all=True, filters={"label": mine})
+        return [_started(container) for container in found]
+
+    def remove(self, key: ContainerKey) -> None:
+        with contextlib.suppress(APIError, *EngineAway):
+            self._client.api.remove_container(_name(key), v=True, force=True)
+
+
+def _name(key: ContainerKey) -> str:
+    return NAME_PREFIX + key.place
+
+
+def _started(container: Any) -> Started:
+    key = key_from(container.labels, container.attrs["Config"]["Env"] or [])
+    exposed = [
+        int(p.partition("/")[0]) for p in container.attrs["Config"].get("ExposedPorts") or {}
+    ]
+    network = container.attrs["HostConfig"]["NetworkMode"]
+    return Started(key, container.id, _host_ports(network, exposed, container))
+
+
+def _host_ports(network: str, ports: Sequence[int], container: Any) -> dict[int, int]:
+    if network == "host":
+        return {port: port for port in ports}
+    bound = container.attrs["NetworkSettings"]["Ports"] or {}
+    mapped = {port: bound.get(f"{port}/tcp") for port in ports}
+    return {port: int(hosts[0]["HostPort"]) for port, hosts in mapped.items() if hosts}
+
+
+def _why(state: Mapping[str, Any]) -> str:
+    if state.get("OOMKilled"):
+        return "it ran out of memory and was killed by the kernel"
+    return str(state.get("Error") or "")
+
+
+def _start_failure(error: Exception) -> StartFailed:
+    """The engine's 4xx are the task's own settings (paths, devices, commands); the rest is this machine's trouble."""
+    words = str(getattr(error, "explanation", "") or error)
+    if isinstance(error, APIError) and error.status_code in (400, 404):
+        return StartFailed("container_failed", f"the container could not be made: {words}")
+    return StartFailed("agent_error", f"the Docker engine could not start the container: {words}")

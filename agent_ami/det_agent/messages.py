@@ -96,6 +96,11 @@ class ContainerKey:
     task_id: str
     session_token: str = field(repr=False, default="")
 
+    @property
+    def place(self) -> str:
+        """Its name on this machine: two lives of one container never share a place."""
+        return f"{self.id}.{self.epoch}"
+
 
 @dataclass(frozen=True)
 class ContainerReport:

@@ -24,7 +24,7 @@ from det_agent.runtime import Exit, OutputLine, Say, Started, StartFailed, Strea
 from det_agent.task_logs import now_rfc3339
 
 OUTPUT_LOOK_S = 0.25
-_SAFE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class ProcessRuntime:
@@ -52,26 +52,29 @@ class ProcessRuntime:
         """Processes use what is installed here; the image is only a name."""
 
     def start(self, spec: ContainerSpec, env: Mapping[str, str]) -> Started:
-        folder = self._new_folder(spec.container_id)
+        folder = self._new_folder(spec.key)
         try:
             paths = lay_out(spec, folder)
             command = self._command(spec, env, paths)
             started = Started(spec.key, "", {port: port for port in spec.ports})
             self._write_down(folder, started, command)
-            pid = self._spawn(spec.container_id, folder)
+            pid = self._spawn(spec.key, folder)
+        except StartFailed:
+            self.remove(spec.key)
+            raise
         except (OSError, ValueError) as e:
-            self.remove(spec.container_id)
+            self.remove(spec.key)
             raise StartFailed("agent_error", f"cannot start the container's process: {e}") from e
         return dataclasses.replace(started, runtime_id=str(pid))
 
-    def kill(self, container_id: str) -> None:
-        pids = _read(self._root / container_id / "pids.json")
-        if pids and self._alive(container_id):
+    def kill(self, key: ContainerKey) -> None:
+        pids = _read(self._root / key.place / "pids.json")
+        if pids and self._alive(key):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pids["shim"], signal.SIGTERM)
 
     def wait(self, started: Started) -> Exit:
-        folder = self._root / started.key.id
+        folder = self._root / started.key.place
         try:
             lock = os.open(folder / "alive", os.O_RDWR | os.O_CREAT, 0o600)
         except FileNotFoundError:
@@ -81,16 +84,16 @@ class ProcessRuntime:
             return self._exit_of(folder)
         finally:
             os.close(lock)
-            child = self._shims.pop(started.key.id, None)
+            child = self._shims.pop(started.key.place, None)
             if child is not None:
                 child.wait()
 
     def output(self, started: Started, stream: Stream, cursor: str) -> Iterator[OutputLine]:
         position = int(cursor or 0)
-        path = self._root / started.key.id / stream
+        path = self._root / started.key.place / stream
         while True:
             # Asked before reading: what was written before the end is then certainly read.
-            ended = not self._alive(started.key.id)
+            ended = not self._alive(started.key)
             for line in _lines_from(path, position, whole=not ended):
                 position += len(line)
                 text = line.decode("utf-8", "replace").rstrip("\r\n")
@@ -110,17 +113,15 @@ class ProcessRuntime:
                 found.append(Started(key, str(pids.get("pid") or ""), ports))
         return found
 
-    def remove(self, container_id: str) -> None:
-        shutil.rmtree(self._root / container_id, ignore_errors=True)
+    def remove(self, key: ContainerKey) -> None:
+        shutil.rmtree(self._root / key.place, ignore_errors=True)
 
-    def _new_folder(self, container_id: str) -> Path:
-        if not _SAFE_ID.fullmatch(container_id):
-            raise StartFailed("agent_error", f"container id {container_id!r} is no file name")
-        folder = self._root / container_id
+    def _new_folder(self, key: ContainerKey) -> Path:
+        if not _SAFE_NAME.fullmatch(key.place):
+            raise StartFailed("agent_error", f"container id {key.id!r} is no file name")
+        folder = self._root / key.place
         if folder.exists():
-            if self._alive(container_id):
-                raise StartFailed("agent_error", f"container {container_id} is still running here")
-            self.remove(container_id)
+            raise StartFailed("agent_error", f"container {key.id} was already started here")
         folder.mkdir(parents=True)
         folder.chmod(0o711)
         return folder
@@ -164,15 +165,16 @@ class ProcessRuntime:
         write_atomically(folder / "command.json", json.dumps(command))
         write_atomically(folder / "container.json", json.dumps(record))
 
-    def _spawn(self, container_id: str, folder: Path) -> int:
-        child = subprocess.Popen(
-            [sys.executable, "-I", "-S", shim.__file__, str(folder)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=open(folder / "shim.log", "ab"),  # noqa: SIM115
-            start_new_session=True,
-        )
-        self._shims[container_id] = child
+    def _spawn(self, key: ContainerKey, folder: Path) -> int:
+        with open(folder / "shim.log", "ab") as log:
+            child = subprocess.Popen(
+                [sys.executable, "-I", "-S", shim.__file__, str(folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._shims[key.place] = child
         assert child.stdout is not None
         with child.stdout:
             announced = child.stdout.readline()
@@ -182,10 +184,10 @@ class ProcessRuntime:
         pids = _read(folder / "pids.json") or {}
         return int(pids["pid"])
 
-    def _alive(self, container_id: str) -> bool:
+    def _alive(self, key: ContainerKey) -> bool:
         """The shim holds its lock for life, so neither reused pids nor zombies can deceive us."""
         try:
-            lock = os.open(self._root / container_id / "alive", os.O_RDONLY)
+            lock = os.open(self._root / key.place / "alive", os.O_RDONLY)
         except FileNotFoundError:
             return False
         try:

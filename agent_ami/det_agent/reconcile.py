@@ -45,12 +45,11 @@ def reconcile(
         if reason and not _ended(report):
             actions.append(Kill(report.id, reason))
     for directive in wanted.values():
-        if directive.id in known:
+        if directive.id in known or not _is_new(directive, actual.get(directive.id)):
             continue
         if directive.desired == "killed":
-            if directive.id not in forgotten:
-                actions.append(Refuse(directive))
-        elif directive.spec is not None and _is_new(directive, actual.get(directive.id)):
+            actions.append(Refuse(directive))
+        elif directive.spec is not None and directive.spec.epoch == directive.epoch:
             actions.append(Start(directive.spec))
     return actions
 
@@ -66,8 +65,7 @@ def _ended(report: ContainerReport) -> bool:
 
 def _is_new(directive: Directive, ended: ContainerReport | None) -> bool:
     """A lease is good for one life: an epoch that ended here never starts again."""
-    same_epoch = directive.spec is not None and directive.spec.epoch == directive.epoch
-    return same_epoch and (ended is None or ended.epoch < directive.epoch)
+    return ended is None or ended.epoch < directive.epoch
 
 
 def _reason_to_kill(report: ContainerReport, wanted: Directive | None) -> str:

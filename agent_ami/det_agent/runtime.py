@@ -54,7 +54,7 @@ class Runtime(Protocol):
     def start(self, spec: ContainerSpec, env: Mapping[str, str]) -> Started:
         """Start a container whose environment is `spec.env` under `env`. Raises StartFailed."""
 
-    def kill(self, container_id: str) -> None:
+    def kill(self, key: ContainerKey) -> None:
         """SIGKILL everything in the container; nothing to do when it is gone."""
 
     def wait(self, started: Started) -> Exit:
@@ -66,5 +66,5 @@ class Runtime(Protocol):
     def adoptable(self, cluster_id: str) -> Sequence[Started]:
         """The containers an earlier process of this agent started, running or not."""
 
-    def remove(self, container_id: str) -> None:
+    def remove(self, key: ContainerKey) -> None:
         """Delete what is left of an exited container."""

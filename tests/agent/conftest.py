@@ -1,9 +1,12 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.agents import AgentProcess
+from tests.support.docker import docker_engine
+from tests.support.docker_image import docker_image
 from tests.support.fake_controlplane import FakeControlPlane
 
 StartAgent = Callable[..., AgentProcess]
@@ -29,3 +32,19 @@ def start_agent(plane: FakeControlPlane, tmp_path: Path) -> Iterator[StartAgent]
     yield start
     for agent in agents:
         agent.close()
+
+
+@pytest.fixture(scope="session")
+def docker_client() -> Any:
+    """A Docker engine with the test image; DOCKER_HOST names it for agents."""
+    client = docker_engine()
+    docker_image(client)
+    return client
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The docker library leaves its sockets to the garbage collector, which complains in whatever test runs then."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))

@@ -328,7 +328,7 @@ def test_a_killed_watcher_is_the_agents_failure_and_takes_the_container_with_it(
     plane.want(spec)
     running = plane.until_state(spec["container_id"], "running")
     pids = json.loads(
-        (agent.state_dir / "containers" / spec["container_id"] / "pids.json").read_text()
+        (agent.state_dir / "containers" / f"{spec['container_id']}.1" / "pids.json").read_text()
     )
     os.kill(pids["shim"], signal.SIGKILL)
     assert plane.until_state(spec["container_id"], "terminated")["failure"] == "agent_error"

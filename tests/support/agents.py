@@ -1,5 +1,7 @@
 """Real agents in processes of their own, for tests that kill them."""
 
+import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -62,13 +64,12 @@ class AgentProcess:
 
 
 def _kill_session(pids: Path) -> None:
-    import json
-
-    for pid in (json.loads(pids.read_text()).get(name) for name in ("pid", "shim")):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except (ProcessLookupError, TypeError):
-            pass
+    written = json.loads(pids.read_text())
+    for name in ("pid", "shim"):
+        # A command that could not be run has no pid, and a signal to 0 would be for this test run itself.
+        if written[name]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(written[name], signal.SIGKILL)
 
 
 def make_spec(command: list[str] | str, **changes: Any) -> dict[str, Any]:

@@ -74,7 +74,7 @@ class FakeControlPlane:
             mutate()
             self.changed.notify_all()
 
-    def until(self, found: Callable[[], T], timeout_s: float = 20.0) -> T:
+    def until(self, found: Callable[[], T | None], timeout_s: float = 20.0) -> T:
         """Wait until `found` returns something true, looked at whenever an agent said something."""
         deadline = time.monotonic() + timeout_s
         with self.changed:
@@ -86,14 +86,12 @@ class FakeControlPlane:
                 self.changed.wait(min(left_s, 0.5))
             return result
 
+    def _in_state(self, container_id: str, state: str) -> dict[str, Any] | None:
+        report = self.reported.get(container_id)
+        return report if report and report["state"] == state else None
+
     def until_state(self, container_id: str, state: str, timeout_s: float = 20.0) -> dict[str, Any]:
-        return self.until(
-            lambda: (
-                self.reported.get(container_id, {}).get("state") == state
-                and self.reported[container_id]
-            ),
-            timeout_s,
-        )
+        return self.until(lambda: self._in_state(container_id, state), timeout_s)
 
     def logs(self) -> list[dict[str, Any]]:
         return [line for batch in self.batches.values() for line in batch]

@@ -1,0 +1,155 @@
+"""From a container specification to the Docker engine's own words."""
+
+import base64
+import io
+import posixpath
+import tarfile
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from docker.types import DeviceRequest, LogConfig, Mount
+
+from det_agent.environment import RUN_DIR, assigned, python_path
+from det_agent.messages import ContainerKey, ContainerSpec, Slot
+from det_agent.payload import DEPS_DIR, HARNESS_DIR, Payload
+
+LABEL = "ai.determined.container."
+# Enough to look back on, and no way to fill the disk.
+_LOG_CONFIG = {"max-size": "64m", "max-file": "4"}
+
+
+def labels(key: ContainerKey, agent_id: str, cluster_id: str) -> dict[str, str]:
+    return {
+        "ai.determined.type": "task",
+        f"{LABEL}id": key.id,
+        f"{LABEL}allocation_id": key.allocation_id,
+        f"{LABEL}task_id": key.task_id,
+        f"{LABEL}epoch": str(key.epoch),
+        f"{LABEL}agent_id": agent_id,
+        f"{LABEL}cluster_id": cluster_id,
+    }
+
+
+def key_from(found: Mapping[str, str], env: Sequence[str]) -> ContainerKey:
+    """The inverse of `labels`; the token is in the container's environment, not in a label that anyone lists."""
+    variables = dict(line.partition("=")[::2] for line in env)
+    return ContainerKey(
+        id=found[f"{LABEL}id"],
+        epoch=int(found[f"{LABEL}epoch"]),
+        allocation_id=found[f"{LABEL}allocation_id"],
+        task_id=found[f"{LABEL}task_id"],
+        session_token=variables.get("DET_SESSION_TOKEN", ""),
+    )
+
+
+def create_options(
+    spec: ContainerSpec, env: Mapping[str, str], slots: Sequence[Slot], payload: Payload
+) -> dict[str, Any]:
+    """Arguments for `containers.create` without name and labels."""
+    bridged = spec.network != "host"
+    options: dict[str, Any] = {
+        "image": spec.image,
+        "command": list(spec.command),
+        # The image's own entry point would swallow the command.
+        "entrypoint": [],
+        "environment": _environment(spec, env, payload),
+        "working_dir": spec.work_dir,
+        "mounts": _mounts(spec, payload),
+        "network_mode": spec.network,
+        "user": f"{spec.user.uid}:{spec.user.gid}",
+        "cap_add": list(spec.cap_add),
+        "cap_drop": list(spec.cap_drop),
+        "devices": [f"{d.host_path}:{d.container_path}:{d.mode}" for d in spec.devices],
+        "init": True,
+        "log_config": LogConfig(type="json-file", config=_LOG_CONFIG),
+        "detach": True,
+    }
+    if spec.shm_size_bytes:
+        options["shm_size"] = spec.shm_size_bytes
+    if bridged:
+        options["ports"] = {f"{port}/tcp": None for port in spec.ports}
+    return options | _gpus(spec, slots, options)
+
+
+def files_archive(spec: ContainerSpec) -> bytes:
+    """A tar of the specification's files and of our directories on the way to them, owned by the task's user."""
+    buffer = io.BytesIO()
+    now = int(time.time())
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for directory in _our_directories(spec):
+            tar.addfile(_entry(spec, directory, 0o755, now, tarfile.DIRTYPE))
+        for file in spec.files:
+            content = base64.b64decode(file.content_b64)
+            entry = _entry(spec, file.path, file.mode, now, tarfile.REGTYPE)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def _environment(spec: ContainerSpec, env: Mapping[str, str], payload: Payload) -> dict[str, str]:
+    added = {
+        "DET_RUN_DIR": RUN_DIR,
+        "DET_WORKDIR": spec.work_dir,
+        "PYTHONPATH": python_path(HARNESS_DIR, env.get("PYTHONPATH", "")),
+    }
+    if payload.dependencies:
+        added["DET_DEPS_DIR"] = DEPS_DIR
+    return {**env, **added}
+
+
+def _mounts(spec: ContainerSpec, payload: Payload) -> list[Mount]:
+    lent = {f"{HARNESS_DIR}/determined": payload.harness}
+    lent |= {f"{DEPS_DIR}/{path.name}": path for path in payload.dependencies.values()}
+    ours = [Mount(target, str(path), "bind", read_only=True) for target, path in lent.items()]
+    theirs = [
+        Mount(
+            m.container_path,
+            m.host_path,
+            "bind",
+            read_only=m.read_only,
+            propagation=m.propagation,
+        )
+        for m in spec.mounts
+    ]
+    return ours + theirs
+
+
+def _gpus(spec: ContainerSpec, slots: Sequence[Slot], options: Mapping[str, Any]) -> dict[str, Any]:
+    mine = assigned(spec, slots)
+    if any(slot.type == "cuda" for slot in mine):
+        request = DeviceRequest(
+            driver="nvidia",
+            device_ids=[slot.uuid for slot in mine],
+            capabilities=[["gpu", "compute", "utility"]],
+        )
+        return {"device_requests": [request]}
+    if any(slot.type == "rocm" for slot in mine):
+        visible = ",".join(str(slot.id) for slot in mine)
+        return {
+            "devices": [*options["devices"], "/dev/kfd:/dev/kfd:rwm", "/dev/dri:/dev/dri:rwm"],
+            "group_add": ["video"],
+            "environment": {**options["environment"], "ROCR_VISIBLE_DEVICES": visible},
+        }
+    if any(slot.type == "cuda" for slot in slots):
+        # The NVIDIA runtime as the engine's default would show every GPU to a task that asked for none.
+        return {"environment": {**options["environment"], "NVIDIA_VISIBLE_DEVICES": "void"}}
+    return {}
+
+
+def _our_directories(spec: ContainerSpec) -> list[str]:
+    """Every directory below the run directory that a file or the work directory needs, parents first."""
+    leaves = [spec.work_dir, *(posixpath.dirname(f.path) for f in spec.files)]
+    found = {RUN_DIR}
+    for leaf in leaves:
+        while leaf.startswith(RUN_DIR + "/"):
+            found.add(leaf)
+            leaf = posixpath.dirname(leaf)
+    return sorted(found)
+
+
+def _entry(spec: ContainerSpec, path: str, mode: int, mtime: int, kind: bytes) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(path.lstrip("/"))
+    entry.type, entry.mode, entry.mtime = kind, mode, mtime
+    entry.uid, entry.gid = spec.user.uid, spec.user.gid
+    return entry

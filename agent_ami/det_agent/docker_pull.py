@@ -1,0 +1,110 @@
+"""Pulling an image, told in a few lines instead of thousands."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from docker.errors import APIError, DockerException, ImageNotFound
+
+from det_agent.messages import ContainerSpec
+from det_agent.runtime import Say, StartFailed
+
+PROGRESS_EVERY_S = 5.0
+
+
+class Progress:
+    """Adds the layers' events up; `line` is due every few seconds."""
+
+    def __init__(self) -> None:
+        self._layers: dict[str, tuple[int, int]] = {}
+        self._done: set[str] = set()
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        layer, status = event.get("id"), event.get("status", "")
+        if not layer or status.startswith(("Pulling from", "Digest")):
+            return
+        self._layers.setdefault(layer, (0, 0))
+        detail = event.get("progressDetail") or {}
+        if status == "Downloading" and detail.get("total"):
+            self._layers[layer] = (detail["current"], detail["total"])
+        elif status in ("Pull complete", "Already exists"):
+            self._done.add(layer)
+            total = self._layers[layer][1]
+            self._layers[layer] = (total, total)
+
+    def line(self, image: str) -> str:
+        current = sum(c for c, _ in self._layers.values()) / 1e6
+        total = sum(t for _, t in self._layers.values()) / 1e6
+        layers = f"{len(self._done)} of {len(self._layers)} layers"
+        return f"Pulling {image}: {layers}, {current:.0f} of {total:.0f} MB downloaded"
+
+
+def ensure_image(api: Any, spec: ContainerSpec, say: Say, cancelled: Callable[[], bool]) -> None:
+    """`api` is docker's low-level client. Raises StartFailed."""
+    if not spec.image:
+        raise StartFailed("image_pull", "the task names no image: set environment.image")
+    if not spec.force_pull and _is_here(api, spec.image):
+        return
+    say(f"Pulling image {spec.image}")
+    begun = time.monotonic()
+    try:
+        events = api.pull(
+            _tagged(spec.image), stream=True, decode=True, auth_config=_credentials(spec)
+        )
+        _follow(events, spec.image, say, cancelled)
+    except DockerException as e:
+        raise StartFailed("image_pull", _refusal(spec.image, _words_of(e))) from e
+    say(f"Pulled image {spec.image} in {time.monotonic() - begun:.1f} s")
+
+
+def _follow(
+    events: Iterable[Mapping[str, Any]], image: str, say: Say, cancelled: Callable[[], bool]
+) -> None:
+    progress, said_at = Progress(), time.monotonic()
+    for event in events:
+        if cancelled():
+            raise StartFailed("aborted", "the container was killed while its image was pulled")
+        if event.get("error"):
+            raise StartFailed("image_pull", _refusal(image, event["error"]))
+        progress.take(event)
+        if time.monotonic() - said_at >= PROGRESS_EVERY_S:
+            said_at = time.monotonic()
+            say(progress.line(image))
+
+
+def _is_here(api: Any, image: str) -> bool:
+    try:
+        api.inspect_image(image)
+    except ImageNotFound:
+        return False
+    except DockerException as e:
+        raise StartFailed("agent_error", f"the Docker engine does not answer: {e}") from e
+    return True
+
+
+def _tagged(image: str) -> str:
+    """Without tag or digest the engine would pull every tag there is."""
+    name = image.rpartition("/")[2]
+    return image if ":" in name or "@" in name else f"{image}:latest"
+
+
+def _credentials(spec: ContainerSpec) -> dict[str, str] | None:
+    """None lets docker look into the configuration and credential helpers of this machine."""
+    given = dict(spec.registry_auth)
+    if not given:
+        return None
+    renamed = {"server_address": "serveraddress", "identity_token": "identitytoken"}
+    return {renamed.get(name, name): value for name, value in given.items() if value}
+
+
+def _words_of(error: DockerException) -> str:
+    if isinstance(error, APIError):
+        return str(error.explanation or error)
+    return str(error)
+
+
+def _refusal(image: str, reason: str) -> str:
+    return (
+        f"cannot pull image {image}: {reason.strip()} "
+        "(check the name in environment.image, and environment.registry_auth if it is private)"
+    )

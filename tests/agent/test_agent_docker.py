@@ -1,0 +1,155 @@
+"""A real agent with real Docker containers against a control plane that can fail."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docker.errors import APIError
+
+from tests.agent.conftest import StartAgent
+from tests.support.agents import AgentProcess, make_spec
+from tests.support.fake_controlplane import FakeControlPlane
+
+pytestmark = pytest.mark.docker
+
+
+@pytest.fixture
+def agent(
+    docker_client: Any, plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
+) -> Iterator[Any]:
+    name = f"agent-{tmp_path.name}"
+    yield start_agent(**{"runtime": "docker", "agent-id": name})
+    for container in docker_client.containers.list(
+        all=True, filters={"label": f"ai.determined.container.agent_id={name}"}
+    ):
+        with contextlib.suppress(APIError):
+            # The agent may be removing it at this moment.
+            container.remove(force=True)
+
+
+def test_a_container_runs_to_its_end_and_is_removed_once_that_is_acknowledged(
+    agent: AgentProcess, plane: FakeControlPlane, docker_client: Any
+) -> None:
+    spec = make_spec("echo from inside; exit 3")
+    plane.want(spec)
+    ended = plane.until_state(spec["container_id"], "terminated")
+    assert (ended["exit_code"], ended["failure"]) == (3, "container_failed")
+    plane.until(lambda: "from inside" in plane.texts("task"))
+    label = {"label": f"ai.determined.container.id={spec['container_id']}"}
+    plane.until(lambda: not docker_client.containers.list(all=True, filters=label))
+
+
+def test_an_image_that_cannot_be_pulled_is_told_in_a_sentence(
+    agent: AgentProcess, plane: FakeControlPlane
+) -> None:
+    spec = make_spec("true", image="127.0.0.1:9/nothing/here:1")
+    plane.want(spec)
+    ended = plane.until_state(spec["container_id"], "terminated")
+    assert ended["failure"] == "image_pull"
+    assert "cannot pull image 127.0.0.1:9/nothing/here:1" in ended["message"]
+    plane.until(lambda: ended["message"] in plane.texts("agent"))
+    assert "exit_code" not in ended
+
+
+def test_a_container_survives_its_agent_and_ends_while_it_is_dead(
+    agent: AgentProcess, plane: FakeControlPlane, docker_client: Any
+) -> None:
+    spec = make_spec("echo before; sleep 1; echo after; exit 9")
+    plane.want(spec)
+    running = plane.until_state(spec["container_id"], "running")
+    plane.until(lambda: "before" in plane.texts("task"))
+    agent.kill()
+    assert docker_client.containers.get(running["runtime_id"]).wait()["StatusCode"] == 9
+    agent.restart()
+    ended = plane.until_state(spec["container_id"], "terminated")
+    assert (ended["exit_code"], ended["runtime_id"]) == (9, running["runtime_id"])
+    plane.until(lambda: "after" in plane.texts("task"))
+    assert plane.texts("task").count("before") == 1
+
+
+def test_a_container_killed_by_hand_is_the_containers_failure(
+    agent: AgentProcess, plane: FakeControlPlane, docker_client: Any
+) -> None:
+    spec = make_spec("sleep 600")
+    plane.want(spec)
+    running = plane.until_state(spec["container_id"], "running")
+    docker_client.containers.get(running["runtime_id"]).kill()
+    ended = plane.until_state(spec["container_id"], "terminated")
+    assert (ended["exit_code"], ended["failure"]) == (137, "container_failed")
+
+
+def test_a_container_removed_by_hand_is_the_agents_failure(
+    agent: AgentProcess, plane: FakeControlPlane, docker_client: Any
+) -> None:
+    spec = make_spec("sleep 600")
+    plane.want(spec)
+    running = plane.until_state(spec["container_id"], "running")
+    docker_client.containers.get(running["runtime_id"]).remove(force=True)
+    ended = plane.until_state(spec["container_id"], "terminated")
+    assert ended["failure"] in ("agent_error", "container_failed")
+
+
+def test_kill_and_stale_epoch(agent: AgentProcess, plane: FakeControlPlane) -> None:
+    spec = make_spec("sleep 600")
+    plane.want(spec)
+    plane.until_state(spec["container_id"], "running")
+    plane.want(spec | {"epoch": 2})
+    plane.until(lambda: "running" in plane.history.get(f"{spec['container_id']}@2", []))
+    assert plane.history[f"{spec['container_id']}@1"][-1] == "terminated"
+    plane.kill(spec["container_id"])
+    assert plane.until_state(spec["container_id"], "terminated")["failure"] == "aborted"
+
+
+@pytest.mark.parametrize("network", ["bridge", "host"])
+def test_a_container_reaches_the_gateway_and_learns_of_its_preemption(
+    agent: AgentProcess, plane: FakeControlPlane, network: str
+) -> None:
+    spec = make_spec(["python3", "-c", ASKS_FOR_PREEMPTION], network=network)
+    plane.want(spec)
+    running = plane.until_state(spec["container_id"], "running")
+    assert (running["host_ports"]["1734"] == 1734) == (network == "host")
+    plane.until(lambda: "asking" in plane.texts("task"))
+    plane.preempt(spec["container_id"])
+    assert plane.until_state(spec["container_id"], "terminated")["exit_code"] == 0
+    plane.until(lambda: '{"preempt": true}' in plane.texts("task"))
+
+
+ASKS_FOR_PREEMPTION = """
+import os, urllib.request
+url = f"{os.environ['DET_MASTER']}/api/v1/allocations/{os.environ['DET_RESOURCES_ID']}.1/signals/preemption"
+token = "Bearer " + os.environ["DET_SESSION_TOKEN"]
+print("asking", flush=True)
+request = urllib.request.Request(url + "?timeoutSeconds=60", headers={"Authorization": token})
+print(urllib.request.urlopen(request).read().decode(), flush=True)
+"""
+
+
+def test_a_missing_host_path_is_told_and_counts_as_the_tasks_failure(
+    agent: AgentProcess, plane: FakeControlPlane
+) -> None:
+    mount = {"host_path": "/no/such/place", "container_path": "/data", "read_only": True}
+    spec = make_spec("true", mounts=[mount])
+    plane.want(spec)
+    ended = plane.until_state(spec["container_id"], "terminated")
+    assert ended["failure"] == "container_failed"
+    assert "/no/such/place" in ended["message"]
+
+
+def test_settings_of_the_specification_reach_the_engine(
+    agent: AgentProcess, plane: FakeControlPlane, docker_client: Any
+) -> None:
+    spec = make_spec(
+        "sleep 600",
+        shm_size_bytes=128 * 1024 * 1024,
+        cap_add=["SYS_PTRACE"],
+        cap_drop=["NET_RAW"],
+        devices=[{"host_path": "/dev/null", "container_path": "/dev/mine", "mode": "r"}],
+    )
+    plane.want(spec)
+    running = plane.until_state(spec["container_id"], "running")
+    settings = docker_client.containers.get(running["runtime_id"]).attrs["HostConfig"]
+    assert settings["ShmSize"] == 128 * 1024 * 1024
+    assert (settings["CapAdd"], settings["CapDrop"]) == (["SYS_PTRACE"], ["NET_RAW"])
+    assert settings["Devices"][0]["PathInContainer"] == "/dev/mine"

@@ -1,0 +1,301 @@
+"""The gateway as containers see it, in front of a control plane that can fail."""
+
+import gzip
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from det_agent.gateway import Gateway, GatewayRooms
+from det_agent.messages import ContainerKey
+from det_agent.spool import Spool
+from det_agent.tenants import Tenants
+from det_agent.upstream import Upstream
+
+from tests.support.fake_controlplane import FakeControlPlane
+
+KEY = ContainerKey("c-1", 1, "alloc-1", "task-1", "secret-1")
+OTHER = ContainerKey("c-2", 1, "alloc-2", "task-2", "secret-2")
+TOKEN = {"Grpc-Metadata-x-allocation-token": "Bearer secret-1"}
+
+
+@dataclass
+class Door:
+    gateway: Gateway
+    tenants: Tenants
+    spool: Spool
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> tuple[int, Any, dict[str, str]]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.gateway.port, timeout=20)
+        try:
+            connection.request(method, path, body, headers or {})
+            response = connection.getresponse()
+            raw = response.read()
+            answer = json.loads(raw) if raw[:1] in (b"{", b"[") else raw
+            return response.status, answer, {k.lower(): v for k, v in response.getheaders()}
+        finally:
+            connection.close()
+
+    def spooled(self) -> list[dict[str, Any]]:
+        batch = self.spool.next_batch()
+        return [json.loads(line) for line in batch.lines] if batch else []
+
+
+@pytest.fixture
+def door(plane: FakeControlPlane, tmp_path: Path) -> Iterator[Door]:
+    tenants, spool = Tenants(), Spool(tmp_path)
+    tenants.admit(KEY)
+    tenants.admit(OTHER)
+    gateway = Gateway(GatewayRooms("agent-1", tenants, spool, Upstream(plane.url)), "127.0.0.1", 0)
+    gateway.start()
+    yield Door(gateway, tenants, spool)
+    gateway.stop()
+    spool.close()
+
+
+PREEMPTION = "/api/v1/allocations/alloc-1/signals/preemption"
+
+
+def test_no_preemption_is_answered_at_once_when_asked_not_to_wait(door: Door) -> None:
+    assert door.ask("GET", PREEMPTION + "?timeoutSeconds=0", headers=TOKEN)[:2] == (
+        200,
+        {"preempt": False},
+    )
+
+
+def test_a_waiting_container_learns_of_its_preemption_without_the_control_plane(
+    door: Door, plane: FakeControlPlane
+) -> None:
+    answers: list[Any] = []
+    asking = threading.Thread(
+        target=lambda: answers.append(
+            door.ask("GET", PREEMPTION + "?timeoutSeconds=60", headers=TOKEN)[1]
+        )
+    )
+    asking.start()
+    door.tenants.set_preempting(frozenset({"alloc-2"}))
+    door.tenants.set_preempting(frozenset({"alloc-1"}))
+    asking.join(10)
+    assert answers == [{"preempt": True}]
+    assert plane.forwarded == []
+
+
+def test_a_preempted_allocation_is_told_every_time(door: Door) -> None:
+    door.tenants.set_preempting(frozenset({"alloc-1"}))
+    for _ in range(2):
+        assert door.ask("GET", PREEMPTION, headers={"Authorization": "Bearer secret-1"})[1] == {
+            "preempt": True
+        }
+
+
+@pytest.mark.parametrize(
+    ("token", "status"), [("", 401), ("Bearer wrong", 401), ("Bearer secret-2", 403)]
+)
+def test_preemption_needs_the_allocations_own_token(door: Door, token: str, status: int) -> None:
+    answer = door.ask("GET", PREEMPTION + "?timeoutSeconds=0", headers={"Authorization": token})
+    assert answer[0] == status
+    assert answer[1]["error"]["error"]
+
+
+def test_a_container_that_is_gone_has_no_token_any_more(door: Door) -> None:
+    door.tenants.leave("c-1")
+    assert door.ask("GET", PREEMPTION + "?timeoutSeconds=0", headers=TOKEN)[0] == 401
+
+
+@pytest.mark.parametrize("path", ["/api/v1/task/logs", "/task-logs"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_logs_are_spooled_and_completed(
+    door: Door, plane: FakeControlPlane, path: str, packed: bool
+) -> None:
+    entry = {
+        "taskId": "task-1",
+        "log": "hello",
+        "level": "ERROR",
+        "rankId": 3,
+        "stdtype": "stderr",
+        "id": "x",
+    }
+    body = json.dumps([entry] if path == "/task-logs" else {"logs": [entry]}).encode()
+    headers = {**TOKEN, "Content-Encoding": "gzip"} if packed else TOKEN
+    assert door.ask("POST", path, gzip.compress(body) if packed else body, headers)[:2] == (200, {})
+    (line,) = door.spooled()
+    assert line.pop("timestamp").endswith("Z")
+    assert line == {
+        "task_id": "task-1",
+        "allocation_id": "alloc-1",
+        "agent_id": "agent-1",
+        "container_id": "c-1",
+        "rank_id": 3,
+        "level": "LOG_LEVEL_ERROR",
+        "log": "hello",
+        "stdtype": "stderr",
+    }
+    assert plane.forwarded == []
+
+
+def test_a_container_cannot_write_into_the_log_of_another_task(door: Door) -> None:
+    body = json.dumps({"logs": [{"taskId": "task-2", "log": "forged"}]}).encode()
+    status, answer, _ = door.ask("POST", "/api/v1/task/logs", body, TOKEN)
+    assert status == 403
+    assert "task-1" in answer["error"]["error"]
+    assert door.spooled() == []
+
+
+@pytest.mark.parametrize("body", [b"", b"nonsense", b"{}", b'{"logs": ["x"]}', b'"x"'])
+def test_a_body_that_is_no_list_of_logs_is_refused_with_a_sentence(door: Door, body: bytes) -> None:
+    status, answer, _ = door.ask("POST", "/api/v1/task/logs", body, TOKEN)
+    assert status == 400
+    assert answer["error"]["reason"] == "InvalidArgument"
+
+
+def test_logs_with_a_users_token_go_to_the_control_plane(
+    door: Door, plane: FakeControlPlane
+) -> None:
+    door.ask("POST", "/task-logs", b"[]", {"Authorization": "Bearer users-own"})
+    ((method, path, headers, body),) = plane.forwarded
+    assert (method, path, body) == ("POST", "/task-logs", b"[]")
+    assert headers["Authorization"] == "Bearer users-own"
+
+
+def test_everything_else_is_passed_on_with_method_query_headers_and_body(
+    door: Door, plane: FakeControlPlane
+) -> None:
+    plane.answer_to = lambda method, path, body: (
+        404,
+        {"error": {"code": 5, "error": "no such trial"}},
+    )
+    status, answer, _ = door.ask(
+        "PATCH", "/api/v1/trials/7?a=%20b&c=d", b'{"state": 1}', {**TOKEN, "X-Own": "1"}
+    )
+    ((method, path, headers, body),) = plane.forwarded
+    assert (method, path, body) == ("PATCH", "/api/v1/trials/7?a=%20b&c=d", b'{"state": 1}')
+    assert headers["X-Own"] == "1"
+    assert headers["Host"] == plane.url.removeprefix("http://")
+    assert (status, answer["error"]["error"]) == (404, "no such trial")
+
+
+def test_a_large_body_passes_both_ways(door: Door, plane: FakeControlPlane) -> None:
+    large = bytes(range(256)) * 40_000
+    plane.answer_to = lambda method, path, body: (200, body)
+    assert door.ask("PUT", "/api/v1/blob", large, TOKEN)[1] == large
+
+
+def test_a_chunked_body_passes(door: Door, plane: FakeControlPlane) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", door.gateway.port, timeout=20)
+    connection.request("POST", "/api/v1/x", iter([b"one", b"two"]), TOKEN, encode_chunked=True)
+    assert connection.getresponse().read()
+    connection.close()
+    assert plane.forwarded[0][3] == b"onetwo"
+
+
+def test_an_outage_is_a_pause(door: Door, plane: FakeControlPlane) -> None:
+    failures = [503, 502, 504]
+    plane.answer_to = lambda method, path, body: (
+        (failures.pop(), {}) if failures else (200, {"ok": True})
+    )
+    assert door.ask("POST", "/api/v1/trials/1/metrics", b"{}", TOKEN)[:2] == (200, {"ok": True})
+    assert [body for _, _, _, body in plane.forwarded] == [b"{}"] * 4
+
+
+def test_the_rendezvous_waits_until_the_peers_are_there(
+    door: Door, plane: FakeControlPlane
+) -> None:
+    missing = [504] * 3
+    plane.answer_to = lambda method, path, body: (
+        (missing.pop(), {}) if missing else (200, {"rendezvousInfo": {}})
+    )
+    path = "/api/v1/allocations/alloc-1/resources/c-1/rendezvous"
+    assert door.ask("GET", path, headers=TOKEN)[1] == {"rendezvousInfo": {}}
+
+
+def test_an_unhealthy_answer_outside_the_api_is_passed_on(
+    door: Door, plane: FakeControlPlane
+) -> None:
+    plane.answer_to = lambda method, path, body: (503, {"status": "down"})
+    assert door.ask("GET", "/health")[:2] == (503, {"status": "down"})
+
+
+def test_a_caller_who_hangs_up_during_an_outage_is_not_waited_for(
+    door: Door, plane: FakeControlPlane
+) -> None:
+    plane.answer_to = lambda method, path, body: (503, {})
+    connection = http.client.HTTPConnection("127.0.0.1", door.gateway.port, timeout=20)
+    connection.request("GET", "/api/v1/master", headers=TOKEN)
+    plane.until(lambda: len(plane.forwarded) >= 2)
+    connection.close()
+    gone = threading.Event()
+
+    def answered(method: str, path: str, body: bytes) -> tuple[int, Any]:
+        if path.endswith("/later"):
+            gone.set()
+            return 200, {}
+        return 503, {}
+
+    plane.answer_to = answered
+    asked = len(plane.forwarded)
+    door.ask("GET", "/api/v1/later", headers=TOKEN)
+    assert gone.is_set()
+    assert len(plane.forwarded) <= asked + 2
+
+
+def test_answers_of_unknown_length_are_streamed_as_they_come(door: Door, tmp_path: Path) -> None:
+    arrived, proceed = threading.Event(), threading.Event()
+    with _streaming_server(proceed) as url:
+        spool = Spool(tmp_path / "..")
+        gateway = Gateway(
+            GatewayRooms("agent-1", door.tenants, spool, Upstream(url)), "127.0.0.1", 0
+        )
+        gateway.start()
+        connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=20)
+        connection.request("GET", "/api/v1/stream")
+        response = connection.getresponse()
+        assert response.readline() == b'{"result": 1}\n'
+        arrived.set()
+        proceed.set()
+        assert response.read() == b'{"result": 2}\n'
+        connection.close()
+        gateway.stop()
+        spool.close()
+
+
+class _streaming_server:
+    """Sends its second line only when the test has read the first."""
+
+    def __init__(self, proceed: threading.Event) -> None:
+        from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                self.send_response_only(200)
+                self.send_header("Transfer-Encoding", "chunked")
+                self.end_headers()
+                self.wfile.write(b'e\r\n{"result": 1}\n\r\n')
+                self.wfile.flush()
+                proceed.wait(10)
+                self.wfile.write(b'e\r\n{"result": 2}\n\r\n0\r\n\r\n')
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+
+    def __enter__(self) -> str:
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __exit__(self, *exc: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()

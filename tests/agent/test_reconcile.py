@@ -1,0 +1,123 @@
+"""Safety of the agent's one decision: what to start, kill and forget."""
+
+from dataclasses import replace
+from typing import Literal
+
+from det_agent.messages import ContainerReport, ContainerSpec, ContainerState, Directive
+from det_agent.reconcile import Forget, Kill, Refuse, Start, preempting, reconcile
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+IDS = st.sampled_from(["a", "b", "c", "d"])
+STATES: list[ContainerState] = ["assigned", "pulling", "starting", "running", "terminated"]
+
+
+def directive(
+    id: str,
+    epoch: int = 1,
+    desired: Literal["running", "killed"] = "running",
+    with_spec: bool = True,
+) -> Directive:
+    spec = ContainerSpec(id, f"alloc-{id}", f"task-{id}", epoch, ("true",), "token")
+    return Directive(id, f"alloc-{id}", epoch, desired, spec=spec if with_spec else None)
+
+
+def report(id: str, epoch: int = 1, state: ContainerState = "running") -> ContainerReport:
+    return ContainerReport(id, epoch, state)
+
+
+directives = st.lists(
+    st.builds(
+        directive, IDS, st.integers(1, 3), st.sampled_from(["running", "killed"]), st.booleans()
+    ),
+    unique_by=lambda d: d.id,
+)
+actuals = st.lists(
+    st.builds(report, IDS, st.integers(1, 3), st.sampled_from(STATES)), unique_by=lambda r: r.id
+).map(lambda reports: {r.id: r for r in reports})
+forgets = st.lists(IDS)
+
+
+@given(directives, forgets, actuals)
+def test_a_known_container_is_never_started(
+    desired: list[Directive], forget: list[str], actual: dict[str, ContainerReport]
+) -> None:
+    forgotten = {a.id for a in reconcile(desired, forget, actual) if isinstance(a, Forget)}
+    for action in reconcile(desired, forget, actual):
+        if isinstance(action, Start):
+            assert action.spec.container_id not in actual or action.spec.container_id in forgotten
+
+
+@given(directives, forgets, actuals)
+def test_an_epoch_that_ended_here_never_starts_again(
+    desired: list[Directive], forget: list[str], actual: dict[str, ContainerReport]
+) -> None:
+    for action in reconcile(desired, forget, actual):
+        if isinstance(action, Start) and action.spec.container_id in actual:
+            assert action.spec.epoch > actual[action.spec.container_id].epoch
+
+
+@given(directives, forgets, actuals)
+def test_everything_alive_that_is_unlisted_stale_or_unwanted_is_killed_and_nothing_else(
+    desired: list[Directive], forget: list[str], actual: dict[str, ContainerReport]
+) -> None:
+    wanted = {d.id: d for d in desired if d.desired == "running"}
+    killed = {a.id for a in reconcile(desired, forget, actual) if isinstance(a, Kill)}
+    alive = {r.id: r for r in actual.values() if r.state != "terminated"}
+    assert killed == {i for i, r in alive.items() if i not in wanted or wanted[i].epoch != r.epoch}
+
+
+@given(directives, forgets, actuals)
+def test_only_ended_containers_are_forgotten(
+    desired: list[Directive], forget: list[str], actual: dict[str, ContainerReport]
+) -> None:
+    forgotten = {a.id for a in reconcile(desired, forget, actual) if isinstance(a, Forget)}
+    assert forgotten == {i for i in forget if i in actual and actual[i].state == "terminated"}
+
+
+@given(directives, forgets, actuals)
+def test_applying_an_answer_twice_starts_and_refuses_nothing_more(
+    desired: list[Directive], forget: list[str], actual: dict[str, ContainerReport]
+) -> None:
+    assume(all(d.epoch > actual[d.id].epoch for d in desired if d.id in forget and d.id in actual))
+    after = dict(actual)
+    for action in reconcile(desired, forget, actual):
+        if isinstance(action, Forget):
+            after.pop(action.id)
+        elif isinstance(action, Kill):
+            after[action.id] = replace(after[action.id], state="terminated")
+        elif isinstance(action, Start):
+            after[action.spec.container_id] = report(
+                action.spec.container_id, action.spec.epoch, "assigned"
+            )
+        elif isinstance(action, Refuse):
+            after[action.directive.id] = report(
+                action.directive.id, action.directive.epoch, "terminated"
+            )
+    assert not [a for a in reconcile(desired, [], after) if isinstance(a, Start | Refuse | Kill)]
+
+
+def test_a_container_that_was_called_off_before_it_came_is_refused() -> None:
+    assert reconcile([directive("a", desired="killed")], [], {}) == [
+        Refuse(directive("a", desired="killed"))
+    ]
+
+
+def test_without_a_specification_nothing_starts() -> None:
+    assert reconcile([directive("a", with_spec=False)], [], {}) == []
+
+
+def test_the_next_life_starts_in_the_answer_that_buries_the_last() -> None:
+    actions = reconcile([directive("a", epoch=2)], ["a"], {"a": report("a", 1, "terminated")})
+    assert [type(a) for a in actions] == [Forget, Start]
+
+
+def test_a_reason_is_given_for_every_kill() -> None:
+    actions = reconcile([directive("a", epoch=2)], [], {"a": report("a", 1)})
+    assert [a.reason for a in actions if isinstance(a, Kill)] == [
+        "its lease epoch 1 was replaced by 2"
+    ]
+
+
+def test_preempted_allocations_are_named() -> None:
+    assert preempting([replace(directive("a"), preempt=True), directive("b")]) == {"alloc-a"}

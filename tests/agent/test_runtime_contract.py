@@ -1,0 +1,255 @@
+"""What every runtime must do, on real processes and on a real Docker engine."""
+
+import base64
+import json
+import os
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from det_agent.docker_runtime import DockerRuntime
+from det_agent.messages import ContainerSpec, Slot, read_spec
+from det_agent.payload import find_payload, link_payload
+from det_agent.process_runtime import ProcessRuntime
+from det_agent.runtime import Runtime, Started, StartFailed
+
+from tests.support.agents import make_spec
+
+SLOTS = (Slot(0, "cpu", "artificial-0", "Artificial"),)
+CLUSTER = "cluster-of-the-contract"
+
+
+@dataclass
+class Bench:
+    """A runtime under test; `again` is the same one after a restart of its agent."""
+
+    make: Callable[[], Runtime]
+    shared: Path
+
+    def __post_init__(self) -> None:
+        self.runtime = self.make()
+        self.earlier: list[Runtime] = []
+        self.begun: list[Started] = []
+
+    def again(self) -> Runtime:
+        self.earlier.append(self.runtime)
+        self.runtime = self.make()
+        return self.runtime
+
+    def spec(self, command: list[str] | str, **changes: Any) -> ContainerSpec:
+        shared = {"host_path": str(self.shared), "container_path": "/shared", "read_only": False}
+        return read_spec(make_spec(command, mounts=[shared], **changes))
+
+    def path(self, name: str) -> str:
+        """A file both sides see, as the container names it."""
+        return str(self.shared / name) if self.runtime.kind == "process" else f"/shared/{name}"
+
+    def start(
+        self, command: list[str] | str, env: dict[str, str] | None = None, **changes: Any
+    ) -> Started:
+        spec = self.spec(command, **changes)
+        complete = {**spec.env, "DET_SESSION_TOKEN": spec.session_token}
+        self.runtime.prepare(spec, lambda text: None, lambda: False)
+        self.begun.append(self.runtime.start(spec, complete | (env or {})))
+        return self.begun[-1]
+
+    def output(self, started: Started, cursor: str = "") -> list[str]:
+        return [line.text for line in self.runtime.output(started, "stdout", cursor)]
+
+    def close(self) -> None:
+        for started in self.begun:
+            self.runtime.kill(started.key)
+            for runtime in (*self.earlier, self.runtime):
+                runtime.wait(started)
+            self.runtime.remove(started.key)
+
+
+@pytest.fixture(params=["process", pytest.param("docker", marks=pytest.mark.docker)])
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
+    shared = tmp_path / "shared"
+    shared.mkdir(mode=0o777)
+    if request.param == "docker":
+        client, agent_id = request.getfixturevalue("docker_client"), f"agent-{uuid.uuid4().hex}"
+        payload = find_payload()
+        made = Bench(
+            lambda: DockerRuntime(client, agent_id, lambda: CLUSTER, SLOTS, payload), shared
+        )
+    else:
+        containers = tmp_path / "containers"
+        containers.mkdir()
+        links = link_payload(find_payload(), tmp_path / "payload")
+        made = Bench(lambda: ProcessRuntime(containers, lambda: CLUSTER, SLOTS, *links), shared)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("code", [0, 1, 80, 255])
+def test_the_exit_code_is_the_commands(bench: Bench, code: int) -> None:
+    started = bench.start(f"exit {code}")
+    assert bench.runtime.wait(started).exit_code == code
+
+
+def test_a_signal_is_an_exit_code_above_128(bench: Bench) -> None:
+    started = bench.start("kill -SEGV $$")
+    assert bench.runtime.wait(started).exit_code == 139
+
+
+def test_kill_ends_a_container_that_ignores_everything_else(bench: Bench) -> None:
+    started = bench.start("trap '' TERM INT HUP; sleep 600 & wait; sleep 600")
+    bench.runtime.kill(started.key)
+    assert bench.runtime.wait(started).exit_code == 137
+
+
+def test_killing_twice_and_after_the_end_is_harmless(bench: Bench) -> None:
+    started = bench.start("exit 5")
+    assert bench.runtime.wait(started).exit_code == 5
+    bench.runtime.kill(started.key)
+    bench.runtime.kill(started.key)
+    assert bench.runtime.wait(started).exit_code == 5
+
+
+def test_an_exit_is_known_after_the_agent_was_restarted(bench: Bench) -> None:
+    started = bench.start("exit 6")
+    bench.runtime.wait(started)
+    (adopted,) = bench.again().adoptable(CLUSTER)
+    assert adopted.key == started.key
+    assert bench.runtime.wait(adopted).exit_code == 6
+
+
+def test_a_running_container_is_adopted_with_all_that_its_agent_needs(bench: Bench) -> None:
+    go = bench.path("go")
+    started = bench.start(
+        f"while [ ! -e {go} ]; do sleep 0.05; done; exit 8",
+        env={"DET_SESSION_TOKEN": "t"},
+        session_token="t",
+    )
+    (adopted,) = bench.again().adoptable(CLUSTER)
+    assert adopted == started
+    assert adopted.key.session_token == "t"
+    assert set(adopted.host_ports) == {1734}
+    (bench.shared / "go").touch()
+    assert bench.runtime.wait(adopted).exit_code == 8
+
+
+def test_containers_of_another_cluster_are_left_alone(bench: Bench) -> None:
+    bench.start("exit 0")
+    assert bench.again().adoptable("another-cluster") == []
+
+
+def test_a_removed_container_is_not_adopted(bench: Bench) -> None:
+    started = bench.start("exit 0")
+    bench.runtime.wait(started)
+    bench.runtime.remove(started.key)
+    assert bench.again().adoptable(CLUSTER) == []
+    bench.begun.clear()
+
+
+def test_no_line_of_a_fast_container_is_lost(bench: Bench) -> None:
+    started = bench.start("for i in $(seq 1 2000); do echo line $i; done; printf end")
+    assert bench.output(started) == [*(f"line {i}" for i in range(1, 2001)), "end"]
+
+
+def test_output_goes_on_after_the_cursor_without_repeating(bench: Bench) -> None:
+    started = bench.start("for i in $(seq 1 50); do echo line $i; done")
+    bench.runtime.wait(started)
+    seen = []
+    for line in bench.runtime.output(started, "stdout", ""):
+        seen.append(line)
+        if len(seen) == 20:
+            break
+    assert bench.output(started, seen[-1].cursor) == [f"line {i}" for i in range(21, 51)]
+
+
+def test_a_very_long_line_stays_one_line(bench: Bench) -> None:
+    started = bench.start("head -c 100000 /dev/zero | tr '\\0' x; echo; echo short")
+    assert bench.output(started) == ["x" * 100000, "short"]
+
+
+def test_stdout_and_stderr_are_told_apart(bench: Bench) -> None:
+    started = bench.start("echo out; echo err >&2")
+    assert bench.output(started) == ["out"]
+    assert [line.text for line in bench.runtime.output(started, "stderr", "")] == ["err"]
+
+
+def test_files_are_there_before_the_command_with_their_modes(bench: Bench) -> None:
+    content = base64.b64encode(b"secret\n").decode()
+    file = {"path": "/run/determined/etc/deep/secret", "mode": 0o600, "content_b64": content}
+    started = bench.start(
+        'f="$DET_RUN_DIR/etc/deep/secret"; cat "$f"; stat -c %a "$f"; pwd',
+        files=[file],
+        env={"DET_RUN_DIR": ""},
+    )
+    secret, mode, work_dir = bench.output(started)
+    assert (secret, mode) == ("secret", "600")
+    assert work_dir.endswith("/workdir")
+
+
+def test_a_file_outside_the_run_directory_is_found_through_its_path(bench: Bench) -> None:
+    path = f"/etc/{uuid.uuid4().hex}.conf"
+    file = {"path": path, "mode": 0o644, "content_b64": base64.b64encode(b"conf\n").decode()}
+    started = bench.start(["cat", path], files=[file])
+    assert bench.output(started) == ["conf"]
+    assert not os.path.exists(path)
+
+
+def test_a_mounted_directory_is_shared_with_the_host(bench: Bench) -> None:
+    started = bench.start(f"echo hello > {bench.path('greeting')}")
+    assert bench.runtime.wait(started).exit_code == 0
+    assert (bench.shared / "greeting").read_text() == "hello\n"
+
+
+def test_the_harness_of_this_installation_is_imported_first(bench: Bench) -> None:
+    started = bench.start(["python3", "-c", "import determined; print(determined.__file__)"])
+    (found,) = bench.output(started)
+    assert found.endswith("determined/__init__.py")
+    assert found.startswith("/opt/determined/harness/" if bench.runtime.kind == "docker" else "/")
+
+
+def test_dependencies_can_be_imported_when_they_are_appended(bench: Bench) -> None:
+    code = "import os, sys; sys.path.append(os.environ['DET_DEPS_DIR']); import boto3; print('ok')"
+    assert bench.output(bench.start(["python3", "-c", code])) == ["ok"]
+
+
+def test_the_environment_is_the_specifications(bench: Bench) -> None:
+    code = "import json, os; print(json.dumps(dict(os.environ)))"
+    started = bench.start(["python3", "-c", code], env={"A": "1"}, name="x")
+    env = json.loads(bench.output(started)[0])
+    assert env["A"] == "1"
+    assert env["DET_WORKDIR"].endswith("/workdir")
+
+
+def test_a_user_of_the_specification_runs_the_command_and_owns_its_directories(
+    bench: Bench, tmp_path: Path
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root may run commands as somebody else")
+    for folder in [tmp_path, *tmp_path.parents][:-1]:
+        folder.chmod(folder.stat().st_mode | 0o011)
+    user = {"uid": 4321, "gid": 4322, "user": "u", "group": "g"}
+    started = bench.start("id -u; id -g; touch mine; stat -c %u mine", user=user)
+    assert bench.output(started) == ["4321", "4322", "4321"]
+
+
+def test_many_containers_at_once_keep_their_own_exits(bench: Bench) -> None:
+    begun = [bench.start(f"sleep 0.1; exit {code}") for code in range(1, 7)]
+    ends: dict[str, int | None] = {}
+
+    def wait(started: Started) -> None:
+        ends[started.key.id] = bench.runtime.wait(started).exit_code
+
+    waiters = [threading.Thread(target=wait, args=(started,)) for started in begun]
+    for waiter in waiters:
+        waiter.start()
+    for waiter in waiters:
+        waiter.join(60)
+    assert [ends[started.key.id] for started in begun] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_container_that_is_still_there_is_not_started_over(bench: Bench) -> None:
+    started = bench.start("sleep 600")
+    with pytest.raises(StartFailed):
+        bench.runtime.start(bench.spec("exit 0", container_id=started.key.id), {})

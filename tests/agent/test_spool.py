@@ -1,0 +1,150 @@
+"""No line is lost or doubled between the containers and the control plane."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from det_agent.spool import Batch, Spool, SpoolFull
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+
+def lines(first: int, last: int) -> list[bytes]:
+    return [b'{"log":"%d"}' % i for i in range(first, last + 1)]
+
+
+def drain(spool: Spool) -> list[bytes]:
+    found: list[bytes] = []
+    while batch := spool.next_batch(max_lines=3):
+        found += batch.lines
+        spool.acknowledge(batch)
+    return found
+
+
+OpenSpool = Callable[..., Spool]
+
+
+@pytest.fixture
+def open_spool(tmp_path: Path) -> Iterator[OpenSpool]:
+    """Opens the spool of this test; opening it again is what an agent does after a crash."""
+    opened: list[Spool] = []
+
+    def open_it(**limits: int) -> Spool:
+        opened.append(Spool(tmp_path, **limits))
+        return opened[-1]
+
+    yield open_it
+    for spool in opened:
+        spool.close()
+
+
+@pytest.fixture
+def spool(open_spool: OpenSpool) -> Spool:
+    return open_spool()
+
+
+def test_lines_come_out_in_order(spool: Spool) -> None:
+    spool.append(lines(1, 4))
+    spool.append(lines(5, 8))
+    assert drain(spool) == lines(1, 8)
+    assert spool.next_batch() is None
+
+
+def test_a_batch_stays_the_same_until_it_is_acknowledged(spool: Spool) -> None:
+    spool.append(lines(1, 2))
+    first = spool.next_batch()
+    spool.append(lines(3, 4))
+    assert spool.next_batch() == first
+    assert first is not None
+    spool.acknowledge(first)
+    second = spool.next_batch()
+    assert second is not None
+    assert list(second.lines) == lines(3, 4)
+
+
+def test_after_a_crash_the_unacknowledged_batch_comes_again_under_its_id(
+    open_spool: OpenSpool,
+) -> None:
+    before = open_spool()
+    before.append(lines(1, 2))
+    sent = before.next_batch()
+    before.append(lines(3, 4))
+    after = open_spool()
+    again = after.next_batch()
+    assert again is not None
+    assert sent is not None
+    assert (again.id, again.lines) == (sent.id, sent.lines)
+    after.acknowledge(again)
+    assert drain(after) == lines(3, 4)
+
+
+def test_a_line_that_was_being_written_at_the_crash_is_left_out(
+    open_spool: OpenSpool, tmp_path: Path
+) -> None:
+    before = open_spool()
+    before.append(lines(1, 1))
+    with open(tmp_path / "00000001.ndjson", "ab") as segment:
+        segment.write(b'{"log":"ha')
+    after = open_spool()
+    after.append(lines(2, 2))
+    assert drain(after) == lines(1, 2)
+
+
+def test_segments_that_were_sent_are_deleted(open_spool: OpenSpool, tmp_path: Path) -> None:
+    spool = open_spool(segment_bytes=40)
+    for i in range(1, 30):
+        spool.append(lines(i, i))
+    assert len(list(tmp_path.glob("*.ndjson"))) > 5
+    assert drain(spool) == lines(1, 29)
+    assert len(list(tmp_path.glob("*.ndjson"))) == 1
+
+
+def test_a_full_spool_refuses_and_takes_lines_again_once_some_were_sent(
+    open_spool: OpenSpool,
+) -> None:
+    spool = open_spool(max_bytes=100, segment_bytes=40)
+    for i in range(8):
+        spool.append(lines(i, i))
+    with pytest.raises(SpoolFull, match="unsent logs"):
+        spool.append(lines(8, 8))
+    drain(spool)
+    spool.append(lines(1, 1))
+    assert drain(spool) == lines(1, 1)
+
+
+def test_batches_are_bounded_by_bytes(spool: Spool) -> None:
+    spool.append([b"x" * 1000] * 10)
+    batch = spool.next_batch(max_bytes=2500)
+    assert batch is not None
+    assert len(batch.lines) == 3
+
+
+def test_an_empty_spool_says_so_at_once(spool: Spool) -> None:
+    assert spool.wait_until_empty(timeout_s=0)
+    spool.append(lines(1, 1))
+    assert not spool.wait_until_empty(timeout_s=0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(["append", "send", "acknowledge", "crash"]), max_size=40))
+def test_whatever_happens_every_line_is_stored_once_and_in_order(
+    tmp_path_factory: pytest.TempPathFactory, events: list[str]
+) -> None:
+    folder = tmp_path_factory.mktemp("spool")
+    spool, written, stored = Spool(folder, segment_bytes=60), 0, dict[str, Batch]()
+    for event in [*events, "send", "acknowledge"]:
+        if event == "append":
+            spool.append(lines(written + 1, written + 2))
+            written += 2
+        elif event == "crash":
+            spool.close()
+            spool = Spool(folder, segment_bytes=60)
+        elif batch := spool.next_batch(max_lines=3):
+            assert stored.setdefault(batch.id, batch).lines == batch.lines
+            if event == "acknowledge":
+                spool.acknowledge(batch)
+    while batch := spool.next_batch(max_lines=3):
+        stored.setdefault(batch.id, batch)
+        spool.acknowledge(batch)
+    assert [line for batch in stored.values() for line in batch.lines] == lines(1, written)
+    spool.close()

@@ -1,0 +1,119 @@
+"""A Docker engine for the tests: the one that answers, or one of their own on a fresh machine."""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+from docker.errors import DockerException
+
+READY_S = 60.0
+_PACKAGES = ("docker.io", "cgroupfs-mount", "iptables")
+
+
+def cache_folder() -> Path:
+    base = os.environ.get("DET_TEST_CACHE") or os.path.expanduser(
+        "~/.cache/determined-serverless-tests"
+    )
+    path = Path(base)
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def docker_engine() -> Any:
+    """A client of a running engine, which DOCKER_HOST then names for every child process; skips where it cannot be."""
+    client = _answering(None) or _our_own()
+    if client is None:
+        pytest.skip("no Docker engine answers, and this user may not start one")
+    return client
+
+
+def _our_own() -> Any | None:
+    socket = cache_folder() / "docker" / "engine.sock"
+    url = f"unix://{socket}"
+    with only_one("docker-engine"):
+        client = _answering(url) or (_start(socket) if os.geteuid() == 0 else None)
+    if client is not None:
+        os.environ["DOCKER_HOST"] = url
+    return client
+
+
+def _answering(url: str | None) -> Any | None:
+    client = None
+    try:
+        # A version of its own choice would be asked for at once; like this, a dead engine fails in `ping`.
+        client = docker.DockerClient(base_url=url or os.environ.get("DOCKER_HOST"), version="1.41")
+        client.ping()
+    except (DockerException, OSError):
+        if client is not None:
+            client.close()
+        return None
+    return client
+
+
+def _start(socket: Path) -> Any | None:
+    """Start an engine that outlives this test run: the next one, or one beside it, finds it again."""
+    if not _installed():
+        return None
+    if not os.path.ismount("/sys/fs/cgroup") and shutil.which("cgroupfs-mount"):
+        subprocess.run(["cgroupfs-mount"], check=False)
+    for iptables in ("true", "false"):
+        engine = _spawn(socket, iptables)
+        deadline = time.monotonic() + READY_S
+        while time.monotonic() < deadline and engine.poll() is None:
+            client = _answering(f"unix://{socket}")
+            if client is not None:
+                return client
+            time.sleep(0.1)
+        if engine.poll() is None:
+            engine.kill()
+            engine.wait()
+    return None
+
+
+def _spawn(socket: Path, iptables: str) -> "subprocess.Popen[bytes]":
+    folder = socket.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "dockerd.log", "ab") as log:
+        return subprocess.Popen(
+            [
+                "dockerd",
+                f"--data-root={folder}/data",
+                f"--exec-root={folder}/exec",
+                f"--pidfile={folder}/dockerd.pid",
+                f"--host=unix://{socket}",
+                f"--iptables={iptables}",
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            cwd="/",
+        )
+
+
+def _installed() -> bool:
+    if shutil.which("dockerd") is None and shutil.which("apt-get"):
+        install = ["apt-get", "install", "-y", "--no-install-recommends", *_PACKAGES]
+        for command in (install, ["apt-get", "update"], install):
+            if (
+                subprocess.run(command, check=False, capture_output=True).returncode == 0
+                and command is install
+            ):
+                break
+    return shutil.which("dockerd") is not None
+
+
+@contextmanager
+def only_one(name: str) -> Iterator[None]:
+    """Test runs beside each other must not start two engines or build one image twice."""
+    with open(cache_folder() / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
