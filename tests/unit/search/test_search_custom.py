@@ -1,0 +1,133 @@
+"""`custom`: a remote search method reads events and posts operations."""
+
+import json
+from typing import Any
+
+import pytest
+from det_controlplane.core.hparams import Space
+from det_controlplane.core.search import (
+    Action,
+    Create,
+    CustomOperations,
+    Exited,
+    ExitedEarly,
+    ExitReason,
+    Fail,
+    Inactivated,
+    OperationCompleted,
+    Search,
+    Shutdown,
+    Started,
+    Stop,
+    TrainTo,
+    new,
+    restore,
+)
+
+SEARCHER = {"name": "custom", "metric": "loss", "unit": "batches"}
+SPACE: Space = {}
+ONE = "11111111-1111-4111-8111-111111111111"
+CREATE = {"createTrial": {"requestId": ONE, "hyperparams": json.dumps({"lr": 0.1})}}
+TRAIN = {"trialOperation": {"validateAfter": {"requestId": ONE, "length": "100"}}}
+
+
+@pytest.fixture
+def search() -> Search:
+    search = new(SEARCHER, SPACE, 0)
+    search.fold(Started())
+    return search
+
+
+def post(search: Search, *operations: Any, after: int | None = None) -> tuple[Action, ...]:
+    return search.fold(CustomOperations(operations, after))
+
+
+def test_the_first_event_asks_for_the_first_operations(search: Search) -> None:
+    assert search.remote_events() == ({"id": 1, "initialOperations": {}},)
+
+
+def test_operations_create_and_train_and_answer_their_event(search: Search) -> None:
+    create, train = post(search, CREATE, TRAIN, after=1)
+    assert isinstance(create, Create)
+    assert (create.request_id, create.hparams) == (ONE, {"lr": 0.1})
+    assert train == TrainTo(ONE, 100)
+    assert search.remote_events() == ({"id": 2, "trialCreated": {"requestId": ONE}},)
+
+
+def test_a_repeated_request_is_carried_out_once(search: Search) -> None:
+    post(search, CREATE, TRAIN, after=1)
+    assert post(search, CREATE, TRAIN, after=1) == ()
+    assert post(search, CREATE) == ()
+
+
+def test_a_completed_operation_becomes_an_event(search: Search) -> None:
+    post(search, CREATE, TRAIN, after=1)
+    search.fold(OperationCompleted(ONE, 99, 0.7))
+    search.fold(OperationCompleted(ONE, 100, 0.5))
+    told = {"requestId": ONE, "metric": 0.5, "validateAfterLength": "100"}
+    assert search.remote_events()[1:] == ({"id": 3, "validationCompleted": told},)
+
+
+def test_a_metric_that_is_not_a_number_travels_as_a_string(search: Search) -> None:
+    post(search, CREATE, TRAIN, after=1)
+    search.fold(OperationCompleted(ONE, 100, float("nan")))
+    assert search.remote_events()[-1]["validationCompleted"]["metric"] == "NaN"
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        (ExitReason.INVALID_HP, "EXITED_REASON_INVALID_HP"),
+        (ExitReason.USER_CANCELED, "EXITED_REASON_USER_CANCELED"),
+        (ExitReason.ERRORED, "EXITED_REASON_UNSPECIFIED"),
+    ],
+)
+def test_an_early_exit_and_the_close_are_told(
+    search: Search, reason: ExitReason, told: str
+) -> None:
+    post(search, CREATE, after=1)
+    search.fold(ExitedEarly(ONE, reason))
+    search.fold(Exited(ONE))
+    early, closed = search.remote_events()[1:]
+    assert early["trialExitedEarly"] == {"requestId": ONE, "exitedReason": told}
+    assert closed["trialClosed"] == {"requestId": ONE}
+
+
+def test_only_the_remote_method_ends_the_search(search: Search) -> None:
+    post(search, CREATE, after=1)
+    assert post(search, {"closeTrial": {"requestId": ONE}}) == (Stop(ONE),)
+    assert search.fold(Exited(ONE)) == ()
+    assert post(search, {"shutDown": {"cancel": False, "failure": True}}) == (
+        Shutdown(failure=True),
+    )
+
+
+def test_a_closed_trial_is_neither_trained_nor_closed_again(search: Search) -> None:
+    post(search, CREATE, after=1)
+    search.fold(Exited(ONE))
+    assert post(search, TRAIN, {"closeTrial": {"requestId": ONE}}) == ()
+
+
+def test_progress_is_what_the_remote_method_says(search: Search) -> None:
+    post(search, {"setSearcherProgress": {"progress": 0.25}})
+    assert search.progress({}) == 0.25
+
+
+def test_an_unknown_operation_fails_with_the_known_ones(search: Search) -> None:
+    (fail,) = post(search, {"pauseTrial": {}})
+    assert isinstance(fail, Fail)
+    assert "createTrial" in fail.reason
+
+
+def test_the_remote_method_is_told_that_the_experiment_is_inactive(search: Search) -> None:
+    search.fold(Inactivated("STATE_PAUSED"))
+    assert search.remote_events()[-1]["experimentInactive"] == {"experimentState": "STATE_PAUSED"}
+
+
+def test_the_queue_survives_a_snapshot(search: Search) -> None:
+    post(search, CREATE, TRAIN, after=1)
+    resumed = restore(SEARCHER, SPACE, 0, json.loads(json.dumps(search.snapshot())))
+    assert resumed.remote_events() == search.remote_events()
+    assert post(resumed, CREATE, after=2) == ()
+    resumed.fold(OperationCompleted(ONE, 100, 0.5))
+    assert resumed.remote_events()[-1]["id"] == 3

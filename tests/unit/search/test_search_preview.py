@@ -1,0 +1,78 @@
+"""The preview by formula, and the simulation (facts §4.6)."""
+
+from typing import Any
+
+import pytest
+from det_controlplane.core.hparams import Int, Log, Space
+from det_controlplane.core.search import SearchFailed, Shutdown, preview, simulate
+
+SPACE: Space = {"lr": Log(-4.0, -1.0, 10.0, count=3), "n": Int(1, 4, count=4)}
+ADAPTIVE = {"name": "adaptive_asha", "metric": "loss", "time_metric": "batches", "divisor": 3}
+
+
+def told(**searcher: Any) -> list[dict[str, Any]]:
+    return [trials.to_json() for trials in preview(searcher, SPACE)]
+
+
+@pytest.mark.parametrize(
+    ("searcher", "count"),
+    [({"name": "single"}, 1), ({"name": "random", "max_trials": 7}, 7), ({"name": "grid"}, 12)],
+)
+def test_trials_that_train_as_long_as_their_script_are_one_entry(
+    searcher: dict[str, Any], count: int
+) -> None:
+    assert told(**searcher) == [{"count": count, "unit": {"maxLength": True}}]
+
+
+def test_adaptive_asha_is_told_by_rung() -> None:
+    assert [
+        (entry["count"], entry["unit"]["value"])
+        for entry in told(**ADAPTIVE, max_time=900, max_trials=10)
+    ] == [(5, 100), (3, 300), (2, 900)]
+    assert told(**ADAPTIVE, max_time=900, max_trials=10)[0]["unit"]["name"] == "batches"
+
+
+@pytest.mark.parametrize("name", ["async_halving", "pbt", "custom", "local_asha"])
+def test_what_only_metrics_decide_has_no_formula(name: str) -> None:
+    with pytest.raises(SearchFailed, match="invalid searcher configuration"):
+        preview({"name": name}, SPACE)
+
+
+def test_a_simulation_ends_as_the_search_does_and_counts_the_training() -> None:
+    searcher = {**ADAPTIVE, "max_time": 900, "max_trials": 10}
+    simulation = simulate(searcher, SPACE, 0)
+    trials = simulation.trials.values()
+    assert simulation.outcome == Shutdown()
+    assert len(trials) == 10
+    assert simulation.work == sum(trial.length for trial in trials)
+    assert {trial.ended for trial in trials} == {"stopped"}
+
+
+def test_fewer_slots_take_longer_for_the_same_training() -> None:
+    searcher = {"name": "random", "metric": "loss", "max_trials": 8, "max_length": {"batches": 10}}
+    wide, narrow = simulate(searcher, SPACE, 0), simulate(searcher, SPACE, 0, slots=2)
+    assert (wide.elapsed, narrow.elapsed) == (10, 40)
+    assert wide.work == narrow.work == 80
+
+
+def test_a_simulation_stops_at_its_budget() -> None:
+    searcher = {"name": "random", "metric": "loss", "max_trials": 8, "max_length": {"batches": 10}}
+    assert simulate(searcher, SPACE, 0, slots=1, budget=30).work == 30
+
+
+def test_a_copied_trial_inherits_its_parents_training() -> None:
+    searcher = {
+        "name": "pbt",
+        "metric": "loss",
+        "population_size": 4,
+        "num_rounds": 3,
+        "time_metric": "batches",
+        "length_per_round": 10,
+    }
+    searcher["replace_function"] = {"truncate_fraction": 0.5}
+    trials = simulate(searcher, SPACE, 0).trials.values()
+    assert {trial.inherited + trial.length for trial in trials if trial.create.warm_start_from} <= {
+        20,
+        30,
+    }
+    assert sum(trial.inherited + trial.length == 30 for trial in trials) == 4
