@@ -134,7 +134,7 @@ def to_device(
 ) -> TorchData:
     """Move the tensors of a batch; what is neither a container nor movable stays, with one warning a type."""
     if isinstance(data, torch.Tensor):
-        return data.to(device, non_blocking=True)
+        return data if data.device == device else data.to(device, non_blocking=True)
     if isinstance(data, dict):
         moved = {name: to_device(value, device, warned_types) for name, value in data.items()}
         return moved if type(data) is dict else _like_mapping(data, moved)
