@@ -4,8 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pg8000.native
@@ -14,6 +12,8 @@ from det_controlplane.adapters import postgres_binaries
 from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres, PostgresFailed
 from det_controlplane.db.engine import connect_options
 
+from tests.support.processes import alive, eventually
+
 
 def run(url: str, sql: str) -> list[list[object]]:
     connection = pg8000.native.Connection(**connect_options(url))
@@ -21,23 +21,6 @@ def run(url: str, sql: str) -> list[list[object]]:
         return [list(row) for row in connection.run(sql) or []]
     finally:
         connection.close()
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 20) -> bool:
-    limit = time.monotonic() + seconds
-    while time.monotonic() < limit:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return False
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def test_data_survives_a_restart_in_a_private_home(tmp_path: Path) -> None:

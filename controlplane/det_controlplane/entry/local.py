@@ -65,9 +65,10 @@ def cluster_up(args: Any) -> int:
     files.write_desired(plan.desired)
     files.cluster_config.write_text(plan.config)
     started = time.monotonic()
-    daemon = _start_daemon(files, plan.initial_password)
+    stay = bool(getattr(args, "foreground", False))
+    daemon = _start_daemon(files, plan.initial_password, detach=not stay)
     try:
-        local_client.wait_until_up(files, daemon)
+        local_client.wait_until_up(files)
         joined = local_client.wait_until_joined(files, {a.name for a in plan.desired.agents})
     except local_client.NotUp as e:
         _stop(files)
@@ -77,7 +78,7 @@ def cluster_up(args: Any) -> int:
         kind = "containers" if agent["runtime"] == "docker" else "processes"
         _say(f"  {agent['id']}: {agent['slots']} slots in pool {agent['pool']}, runs {kind}")
     _say_next(plan)
-    return _stay(files, daemon) if getattr(args, "foreground", False) else OK
+    return _stay(files, daemon) if stay else OK
 
 
 def master_up(args: Any) -> int:
@@ -132,7 +133,7 @@ def _agent_of_another_cluster(args: Any, agent: LocalAgent, master_url: str) -> 
     desired = Desired(name, "", 0, master_url=master_url, agents=before.agents).with_agent(agent)
     files.write_desired(desired)
     if files.supervisor_pid() is None:
-        _start_daemon(files, None)
+        _start_daemon(files, None, detach=True)
     else:
         _hang_up(files)
     _say(f"agent {agent.name} works for {master_url}; see {files.log('agent-' + agent.name)}")
@@ -189,7 +190,10 @@ def _files(args: Any) -> LocalFiles:
     return LocalFiles(Path(given) if given else default_folder(local_plan.cluster_name(args)))
 
 
-def _start_daemon(files: LocalFiles, initial_password: str | None) -> subprocess.Popen[bytes]:
+def _start_daemon(
+    files: LocalFiles, initial_password: str | None, *, detach: bool
+) -> subprocess.Popen[bytes]:
+    """The process that was started: the daemon itself, unless it detached from us."""
     reading, writing = os.pipe()
     # Servers that restart in a moment need their byte-code kept.
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
@@ -197,6 +201,7 @@ def _start_daemon(files: LocalFiles, initial_password: str | None) -> subprocess
         environment["DET_INITIAL_USER_PASSWORD"] = initial_password
     command = [sys.executable, "-m", "det_controlplane.entry.local_server"]
     command += ["--data-dir", str(files.folder), "--ready-fd", str(writing)]
+    command += ["--detach"] if detach else []
     with files.log("supervisor").open("ab") as output:
         daemon = subprocess.Popen(
             command,
@@ -211,8 +216,9 @@ def _start_daemon(files: LocalFiles, initial_password: str | None) -> subprocess
     os.close(writing)
     with os.fdopen(reading, "r") as pipe:
         said = pipe.readline().strip()
-    if said != "ready":
+    if detach or said != "ready":
         daemon.wait()
+    if said != "ready":
         reason = said.removeprefix("failed: ") or local_client.tail(files.log("supervisor"))
         raise LocalError(f"the cluster did not start: {reason}")
     return daemon

@@ -24,11 +24,11 @@ class NotUp(Exception):
     """The cluster or an agent did not come up; the message ends with what its log says."""
 
 
-def wait_until_up(files: LocalFiles, daemon: subprocess.Popen[bytes]) -> None:
+def wait_until_up(files: LocalFiles) -> None:
     limit = time.monotonic() + _UP_S
     processes: set[int] = set()
     while time.monotonic() < limit:
-        if daemon.poll() is not None:
+        if files.supervisor_pid() is None:
             raise NotUp(f"the cluster ended at once:\n{tail(files.log('supervisor'))}")
         status = _get(files, "/health", timeout_s=5)
         if status is not None and status[0] == 200:

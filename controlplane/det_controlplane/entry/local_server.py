@@ -1,6 +1,6 @@
 """The daemon of a local cluster: keeps PostgreSQL, the API and the agents alive.
 
-`python -m det_controlplane.entry.local_server --data-dir DIR [--ready-fd N]`
+`python -m det_controlplane.entry.local_server --data-dir DIR [--ready-fd N] [--detach]`
 """
 
 import argparse
@@ -159,7 +159,10 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="local_server")
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--ready-fd", type=int)
+    parser.add_argument("--detach", action="store_true", help="be nobody's child")
     options = parser.parse_args(argv)
+    if options.detach and os.fork():
+        os._exit(0)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     files = LocalFiles(options.data_dir)
     ready = _teller(options.ready_fd)

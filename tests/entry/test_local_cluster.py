@@ -1,0 +1,146 @@
+"""`det deploy local`: a whole cluster from one command, which survives what happens to it."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from det_controlplane.entry.local import main
+from det_controlplane.entry.local_files import LocalFiles
+
+from tests.support.processes import alive, eventually
+
+pytestmark = pytest.mark.slow
+
+
+class Cluster:
+    def __init__(self, folder: Path) -> None:
+        self.files = LocalFiles(folder)
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            self.port = int(s.getsockname()[1])
+
+    def do(self, action: str, **flags: Any) -> int:
+        return main(action, Namespace(data_dir=str(self.files.folder), **flags))
+
+    def up(self, **flags: Any) -> int:
+        defaults: dict[str, Any] = {
+            "agents": 1,
+            "slots_per_agent": 2,
+            "master_port": self.port,
+            "initial_user_password": "",
+            "container_runtime": "process",
+        }
+        return self.do("cluster-up", **{**defaults, **flags})
+
+    def pid(self, name: str) -> int:
+        return int(self.files.report().get("processes", {}).get(name) or 0)
+
+    def get(self, path: str) -> tuple[int, Any]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+        finally:
+            connection.close()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path / "data")
+    yield cluster
+    if cluster.files.has_cluster():
+        cluster.do("cluster-down")
+
+
+def test_up_serves_with_its_agents_and_down_leaves_no_process(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cluster.up(agents=2) == 0
+    told = capsys.readouterr().err
+    assert f"http://127.0.0.1:{cluster.port}" in told
+    assert "determined-agent-1: 2 slots in pool default" in told
+    assert cluster.get("/health")[0] == 200
+    assert cluster.do("status") == 0
+    pids = [p for p in cluster.files.report()["processes"].values() if p]
+    assert len(pids) == 4
+    assert cluster.do("cluster-down") == 0
+    assert not any(alive(pid) for pid in pids)
+    assert cluster.do("status") == 3
+
+
+def test_data_survives_down_and_up_and_goes_when_asked(cluster: Cluster) -> None:
+    assert cluster.up(agents=0) == 0
+    before = cluster.get("/info")[1]["cluster_id"]
+    cluster.do("cluster-down")
+    assert cluster.do("cluster-up") == 0
+    assert cluster.get("/info")[1]["cluster_id"] == before
+    cluster.do("cluster-down", delete_db=True)
+    assert cluster.up(agents=0) == 0
+    assert cluster.get("/info")[1]["cluster_id"] != before
+
+
+def test_a_killed_api_server_is_back_and_its_callers_waited(cluster: Cluster) -> None:
+    assert cluster.up(agents=0) == 0
+    first = cluster.pid("api")
+    os.kill(first, signal.SIGKILL)
+    assert eventually(lambda: cluster.pid("api") not in (0, first))
+    assert cluster.get("/info")[0] == 200
+
+
+def test_a_killed_database_is_back_on_the_same_data(cluster: Cluster) -> None:
+    assert cluster.up(agents=0) == 0
+    before = cluster.get("/info")[1]["cluster_id"]
+    os.kill(cluster.pid("postgres"), signal.SIGKILL)
+    assert eventually(lambda: cluster.get("/health")[0] == 200)
+    assert cluster.get("/info")[1]["cluster_id"] == before
+
+
+def test_a_killed_supervisor_leaves_nothing_that_hinders_the_next(cluster: Cluster) -> None:
+    assert cluster.up() == 0
+    api, agent = cluster.pid("api"), cluster.pid("agent-determined-agent-0")
+    supervisor = cluster.files.supervisor_pid()
+    assert supervisor is not None
+    os.kill(supervisor, signal.SIGKILL)
+    assert eventually(lambda: not alive(api))
+    assert cluster.do("cluster-up") == 0
+    assert cluster.do("cluster-down") == 0
+    assert eventually(lambda: not alive(agent))
+
+
+def test_agents_come_and_go_while_the_cluster_runs(cluster: Cluster) -> None:
+    assert cluster.up(agents=0) == 0
+    flags = {"agent_name": "late", "slots_per_agent": 3, "container_runtime": "process"}
+    assert cluster.do("agent-up", master_host="localhost", **flags) == 0
+    late = cluster.pid("agent-late")
+    assert alive(late)
+    assert cluster.do("agent-down", agent_name="late") == 0
+    assert eventually(lambda: not alive(late))
+    assert cluster.do("agent-down", agent_name="late") == 3
+
+
+def test_a_taken_port_is_told_with_the_way_out(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", cluster.port)):
+        assert cluster.up(agents=0) == 1
+    assert "choose another --master-port" in capsys.readouterr().err
+    assert cluster.files.supervisor_pid() is None
+
+
+def test_an_agent_that_does_not_join_is_told_with_its_log(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("det_controlplane.entry.local_client._JOIN_S", 5.0)
+    assert cluster.up(container_runtime="nonsense") == 1
+    told = capsys.readouterr().err
+    assert "agent determined-agent-0 did not join" in told
+    assert "nonsense" in told
+    assert cluster.files.supervisor_pid() is None

@@ -1,0 +1,124 @@
+"""Flags and configuration of `det deploy local` become what should run, or a sentence."""
+
+import json
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from det_controlplane.core.problems import InvalidConfig
+from det_controlplane.entry.local_files import LocalAgent, LocalFiles
+from det_controlplane.entry.local_plan import BadPlan, Plan, plan
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> LocalFiles:
+    files = LocalFiles(tmp_path / "cluster")
+    files.make()
+    return files
+
+
+def planned(files: LocalFiles, config: str = "", **flags: Any) -> Plan:
+    if config:
+        path = files.folder.parent / "given.yaml"
+        path.write_text(config)
+        flags["master_config_path"] = str(path)
+    return plan(files, Namespace(**flags))
+
+
+def keep(files: LocalFiles, made: Plan) -> None:
+    files.write_desired(made.desired)
+    files.cluster_config.write_text(made.config)
+
+
+def test_without_flags_there_is_one_agent_and_a_random_password(files: LocalFiles) -> None:
+    made = planned(files)
+    assert made.desired.agents == (LocalAgent("determined-agent-0"),)
+    assert (made.desired.port, made.desired.host) == (8080, "0.0.0.0")
+    assert made.password_is_random
+    assert len(made.initial_password or "") >= 16
+    assert made.initial_password != planned(files).initial_password
+
+
+def test_an_empty_password_lets_in_this_machine_only(files: LocalFiles) -> None:
+    made = planned(files, initial_user_password="")
+    assert (made.initial_password, made.desired.host) == ("", "127.0.0.1")
+
+
+def test_checkpoints_go_to_the_data_directory_unless_told_otherwise(files: LocalFiles) -> None:
+    storage = json.loads(planned(files).config)["checkpoint_storage"]
+    assert storage["host_path"] == str(files.checkpoints)
+    given = "checkpoint_storage: {type: s3, bucket: b}"
+    assert json.loads(planned(files, given).config)["checkpoint_storage"]["type"] == "s3"
+
+
+def test_agents_of_the_configuration_have_their_pools_and_slots(files: LocalFiles) -> None:
+    config = """
+resource_pools: [{pool_name: gpu}, {pool_name: cpu}]
+resource_manager: {default_compute_resource_pool: gpu, default_aux_resource_pool: cpu}
+local_agents:
+  - {name: a, pool: gpu, slots: 8}
+  - {name: b, pool: cpu, slots: none, runtime: process}
+"""
+    made = planned(files, config)
+    assert made.desired.agents == (
+        LocalAgent("a", "gpu", "artificial:8"),
+        LocalAgent("b", "cpu", "none", "process"),
+    )
+    assert "local_agents" not in made.config
+
+
+def test_a_second_start_keeps_what_the_first_was_told(files: LocalFiles) -> None:
+    first = planned(files, "port: 9000", agents=3, slots_per_agent=2, initial_user_password="x1")
+    keep(files, first)
+    (files.database / "postgres").mkdir(parents=True)
+    (files.database / "postgres/PG_VERSION").touch()
+    second = planned(files)
+    assert second.desired == first.desired
+    assert second.config == first.config
+    assert second.initial_password is None
+
+
+def test_flags_win_over_what_was_before(files: LocalFiles) -> None:
+    keep(files, planned(files, "port: 9000", agents=3))
+    made = planned(files, agents=1, master_port=9001)
+    assert (made.desired.port, len(made.desired.agents)) == (9001, 1)
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ("local_agents: 3", "local_agents: must be a list"),
+        ("local_agents: [3]", r"local_agents\[0\]: must be an object"),
+        ("local_agents: [{slot: 3}]", r"local_agents\[0\]\.slot: unknown"),
+        ("local_agents: [{slots: -1}]", r"local_agents\[0\]\.slots: must be"),
+        ("local_agents: [{name: a}, {name: a}]", "the name 'a' is given twice"),
+        ("local_agents: [{name: a, pool: gpu}]", "agent a: resource pool 'gpu' does not exist"),
+    ],
+)
+def test_wrong_agents_are_refused_by_field(files: LocalFiles, config: str, sentence: str) -> None:
+    with pytest.raises(BadPlan, match=sentence):
+        planned(files, config)
+
+
+@pytest.mark.parametrize("config", ["port: many", "a: [", "nonsense: 1"])
+def test_a_wrong_configuration_is_refused_before_anything_starts(
+    files: LocalFiles, config: str
+) -> None:
+    with pytest.raises(InvalidConfig):
+        planned(files, config)
+
+
+def test_a_configuration_that_cannot_be_read_is_named(files: LocalFiles) -> None:
+    with pytest.raises(BadPlan, match=r"cannot read .*absent\.yaml: No such file"):
+        plan(files, Namespace(master_config_path="absent.yaml"))
+
+
+def test_a_work_directory_is_mounted_where_it_is(files: LocalFiles, tmp_path: Path) -> None:
+    defaults = json.loads(planned(files, auto_work_dir=str(tmp_path)).config)[
+        "task_container_defaults"
+    ]
+    assert defaults["work_dir"] == str(tmp_path)
+    assert defaults["bind_mounts"] == [
+        {"host_path": str(tmp_path), "container_path": str(tmp_path)}
+    ]

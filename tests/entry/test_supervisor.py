@@ -1,0 +1,99 @@
+"""The supervisor keeps processes alive, without spinning, and takes them down with it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.processes import alive, eventually
+
+SCRIPT = """
+import json, logging, pathlib, sys
+from det_controlplane.entry.supervisor import Program, Supervisor
+logging.basicConfig()
+folder = pathlib.Path(sys.argv[1])
+def report():
+    fresh = folder / "new"
+    fresh.write_text(json.dumps({k.name: k.pid for k in supervisor.kept()}))
+    fresh.replace(folder / "pids")
+supervisor = Supervisor(report)
+for name, command in json.loads(sys.argv[2]).items():
+    supervisor.keep(Program(name, command, folder / "log", ties=name.startswith("tied")))
+supervisor.run(on_hangup=lambda: supervisor.drop("worker"))
+supervisor.stop()
+"""
+SLEEP = ["sleep", "600"]
+
+
+class Watched:
+    def __init__(self, folder: Path, process: subprocess.Popen[bytes]) -> None:
+        self.folder = folder
+        self.process = process
+
+    def pids(self) -> dict[str, Any]:
+        try:
+            return dict(json.loads((self.folder / "pids").read_text()))
+        except FileNotFoundError:
+            return {}
+
+    def pid(self, name: str) -> int:
+        return int(self.pids().get(name) or 0)
+
+    def cpu_ticks(self) -> int:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+
+@contextmanager
+def supervised(folder: Path, **commands: list[str]) -> Iterator[Watched]:
+    arguments = [sys.executable, "-c", SCRIPT, str(folder), json.dumps(commands)]
+    process = subprocess.Popen(arguments)
+    watched = Watched(folder, process)
+    try:
+        assert eventually(lambda: all(watched.pid(name) for name in commands))
+        yield watched
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def test_a_killed_program_is_started_again(tmp_path: Path) -> None:
+    with supervised(tmp_path, worker=SLEEP) as watched:
+        first = watched.pid("worker")
+        os.kill(first, signal.SIGKILL)
+        assert eventually(lambda: watched.pid("worker") not in (0, first))
+        assert alive(watched.pid("worker"))
+
+
+def test_a_program_that_cannot_live_is_not_started_in_a_hurry(tmp_path: Path) -> None:
+    with supervised(tmp_path, worker=SLEEP, broken=["sh", "-c", "echo >> started"]) as watched:
+        before = watched.cpu_ticks()
+        assert not eventually(lambda: watched.cpu_ticks() - before > 50, seconds=1.5)
+
+
+def test_sigterm_takes_everything_down(tmp_path: Path) -> None:
+    with supervised(tmp_path, one=SLEEP, two=SLEEP) as watched:
+        pids = [watched.pid("one"), watched.pid("two")]
+    assert not any(alive(pid) for pid in pids)
+    assert watched.process.returncode == 0
+
+
+def test_a_dropped_program_ends_and_stays_away(tmp_path: Path) -> None:
+    with supervised(tmp_path, worker=SLEEP, other=SLEEP) as watched:
+        worker, other = watched.pid("worker"), watched.pid("other")
+        watched.process.send_signal(signal.SIGHUP)
+        assert eventually(lambda: "worker" not in watched.pids())
+        assert not alive(worker)
+        assert alive(other)
+
+
+def test_a_tied_program_learns_of_the_supervisors_sudden_death(tmp_path: Path) -> None:
+    with supervised(tmp_path, tied=["sh", "-c", "read line; exit 0"]) as watched:
+        tied = watched.pid("tied")
+        watched.process.kill()
+        assert eventually(lambda: not alive(tied))
