@@ -1,9 +1,11 @@
 """`det experiment create --local --test-mode`: one batch, one validation, one checkpoint, here."""
 
+import json
 import os
 import shlex
 import subprocess
 import sys
+import tempfile
 from typing import Any
 
 from det_cli import config_file
@@ -20,12 +22,12 @@ def run(text: str, model_dir: str) -> int:
     if not os.path.isdir(model_dir):
         raise CommandError(f"'{model_dir}' is not a directory", "name the directory of the code")
     say("Running one batch, one validation and one checkpoint on this machine.")
-    import json
-
-    env = {**os.environ, _CONFIG_VARIABLE: json.dumps(config)}
-    paths = [os.path.abspath(model_dir), env.get("PYTHONPATH", "")]
-    env["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    code = subprocess.run(command, cwd=model_dir, env=env, check=False).returncode
+    with tempfile.TemporaryDirectory() as scratch:
+        # Off-cluster checkpoints go below XDG_DATA_HOME; those of a test are of no use to anybody.
+        env = {**os.environ, "XDG_DATA_HOME": scratch, _CONFIG_VARIABLE: json.dumps(config)}
+        paths = [os.path.abspath(model_dir), env.get("PYTHONPATH", "")]
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+        code = subprocess.run(command, cwd=model_dir, env=env, check=False).returncode
     if code == 0:
         say("The test passed: the model trains, validates and saves a checkpoint.")
         return OK

@@ -21,6 +21,8 @@ def __getattr__(name: str) -> Any:
 
     if name in ("client", "core_v2"):
         return importlib.import_module(f"determined.experimental.{name}")
+    if name == "test_one_batch":
+        return importlib.import_module("determined.experimental._one_batch").test_one_batch
     if name in __all__:
         return getattr(importlib.import_module("determined.experimental.client"), name)
     raise AttributeError(f"module 'determined.experimental' has no attribute {name!r}")

@@ -1,0 +1,77 @@
+"""One batch, one validation and one checkpoint of a trial class on this machine, without a cluster.
+
+`python3 -m determined.experimental._one_batch MODULE:CLASS` reads the configuration as JSON from
+DET_LOCAL_TEST_CONFIG; `det experiment create --local --test-mode` runs it.
+"""
+
+import importlib
+import json
+import os
+import sys
+from typing import Any, Dict, List, Mapping, Optional
+
+CONFIG_VARIABLE = "DET_LOCAL_TEST_CONFIG"
+_SHORTEST = {"batches": 1}
+
+
+def test_one_batch(
+    trial_class: type,
+    config: Optional[Mapping[str, Any]] = None,  # noqa: PT028 - Determined's name, no test of ours
+) -> None:
+    """Train, validate and save `trial_class` once; an error in any of them is raised."""
+    from determined.pytorch._trial_runner import framework_of
+
+    settings = {**(config or {})}
+    settings["searcher"] = {**(settings.get("searcher") or {}), "max_length": _SHORTEST}
+    hparams = example(settings.get("hyperparameters") or {})
+    framework = framework_of(trial_class)
+    if framework == "keras":
+        raise ValueError(
+            f"{trial_class.__name__} is a Keras trial, which is tested on a cluster only:"
+            " use `det experiment create --test-mode` without --local"
+        )
+    name = "determined.pytorch" + (".deepspeed" if framework == "deepspeed" else "")
+    module = importlib.import_module(name)
+    with module.init(hparams=hparams, exp_conf=settings) as context:
+        trainer = module.Trainer(trial_class(context), context)
+        trainer.fit(test_mode=True, checkpoint_policy="all")
+
+
+def example(space: Mapping[str, Any]) -> Dict[str, Any]:
+    """One value for each hyperparameter: the same at each call, inside every range."""
+    return {name: _value(spec) for name, spec in space.items()}
+
+
+def _value(spec: Any) -> Any:
+    if not isinstance(spec, Mapping):
+        return spec
+    kind = spec.get("type")
+    if kind is None:
+        return example(spec)
+    if kind == "const":
+        return spec["val"]
+    if kind == "categorical":
+        return spec["vals"][0]
+    if kind == "int":
+        return int(spec["minval"])
+    if kind == "double":
+        return (float(spec["minval"]) + float(spec["maxval"])) / 2
+    if kind == "log":
+        middle = (float(spec["minval"]) + float(spec["maxval"])) / 2
+        return float(spec.get("base", 10.0)) ** middle
+    raise ValueError(
+        f"hyperparameter type {kind!r} is not known: use const, int, double, log or categorical"
+    )
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    from determined.exec.harness import load_trial_class
+
+    (location,) = sys.argv[1:] if argv is None else argv
+    config = json.loads(os.environ.get(CONFIG_VARIABLE) or "{}")
+    test_one_batch(load_trial_class(location), config)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
