@@ -25,7 +25,7 @@ from det_agent.process_runtime import ProcessRuntime
 from det_agent.runtime import Runtime
 from det_agent.settings import Settings
 from det_agent.shipper import LogShipper
-from det_agent.signals import Signals, SignalSource
+from det_agent.signals import Signals, SignalSource, machine_is_stopping
 from det_agent.slots import discover
 from det_agent.spool import Spool
 from det_agent.tenants import Tenants
@@ -91,10 +91,13 @@ class Agent:
             self._ends.put(e)
 
     def _leave(self) -> None:
-        if self._settings.on_stop == "kill":
+        kill = self._settings.on_stop == "kill"
+        if kill or machine_is_stopping():
             self._signals.raise_shutdown(within_s=STOP_S)
+        if kill:
             self._containers.kill_all("the agent is being stopped")
             self._containers.wait_until_ended(STOP_S)
+        if self._signals.standing():
             self._loop.last_report()
         self._signals.stop()
         self._shipper.stop(FLUSH_S)

@@ -1,12 +1,15 @@
 """What tells this machine that its time is up. Clouds add their sources behind the same Protocol."""
 
 import logging
+import subprocess
 import threading
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Protocol
 
 from det_agent.messages import Signal
+
+SYSTEMD_TIMEOUT_S = 3.0
 
 _log = logging.getLogger(__name__)
 
@@ -16,6 +19,21 @@ class SignalSource(Protocol):
 
     def look(self) -> Sequence[Signal]:
         """The notices that stand now; empty while all is well. Raises OSError when it cannot tell."""
+
+
+def machine_is_stopping() -> bool:
+    """Whether the SIGTERM this process got is part of a shutdown of the whole machine."""
+    try:
+        state = subprocess.run(
+            ["systemctl", "is-system-running"],
+            capture_output=True,
+            text=True,
+            timeout=SYSTEMD_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return state.stdout.strip() == "stopping"
 
 
 class Signals:

@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,10 @@ def plane() -> Iterator[FakeControlPlane]:
 def start_agent(plane: FakeControlPlane, tmp_path: Path) -> Iterator[StartAgent]:
     agents: list[AgentProcess] = []
 
-    def start(**options: str) -> AgentProcess:
+    def start(environ: Mapping[str, str] | None = None, **options: str) -> AgentProcess:
         folder = tmp_path / f"agent-{len(agents)}"
         folder.mkdir()
-        agents.append(AgentProcess(plane.url, folder, **options))
+        agents.append(AgentProcess(plane.url, folder, environ, **options))
         return agents[-1]
 
     yield start

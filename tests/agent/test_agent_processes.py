@@ -230,6 +230,18 @@ def test_sigterm_with_on_stop_kill_ends_them_and_says_so(
     assert [s["kind"] for s in plane.signals] == ["shutdown"]
 
 
+def test_a_shutdown_of_the_machine_is_told_before_the_agent_ends(
+    plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
+) -> None:
+    systemctl = tmp_path / "systemctl"
+    systemctl.write_text("#!/bin/sh\necho stopping\nexit 1\n")
+    systemctl.chmod(0o755)
+    agent = start_agent({"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    plane.until(lambda: plane.polls)
+    assert agent.stop() == 0
+    assert [s["kind"] for s in plane.signals] == ["shutdown"]
+
+
 def test_silence_runs_the_hook_and_ends_the_agent(
     plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,11 @@ REPOSITORY = Path(__file__).parents[2]
 class AgentProcess:
     """`det-agent run` against a control plane; `restart` gives it the same state directory."""
 
-    def __init__(self, url: str, folder: Path, **options: str) -> None:
+    def __init__(
+        self, url: str, folder: Path, environ: Mapping[str, str] | None = None, **options: str
+    ) -> None:
         self.folder = folder
+        self._environ = environ or {}
         self.state_dir = folder / "state"
         token_file = folder / "token"
         token_file.write_text(JOIN_TOKEN + "\n")
@@ -37,7 +41,8 @@ class AgentProcess:
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         flags = [part for name, value in self._options.items() for part in (f"--{name}", value)]
-        environ = {k: v for k, v in os.environ.items() if not k.startswith("DET_")}
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("DET_")}
+        environ = {**inherited, **self._environ}
         with open(self.log_path, "ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "det_agent.main", "run", *flags], stderr=log, env=environ

@@ -1,0 +1,62 @@
+"""What the engine is told about GPUs, which no test machine has, and what it is never told."""
+
+from pathlib import Path
+from typing import Any
+
+from det_agent.docker_options import create_options, key_from, labels
+from det_agent.messages import ContainerKey, Slot, read_spec
+from det_agent.payload import Payload
+
+from tests.support.agents import make_spec
+
+PAYLOAD = Payload(Path("/venv/determined"), {"boto3": Path("/venv/boto3")})
+CUDA = (Slot(0, "cuda", "GPU-a", "A100"), Slot(1, "cuda", "GPU-b", "A100"))
+ROCM = (Slot(0, "rocm", "0xaa", "MI250"), Slot(1, "rocm", "0xbb", "MI250"))
+
+
+def options(slots: tuple[Slot, ...], **changes: Any) -> dict[str, Any]:
+    return create_options(read_spec(make_spec("true", **changes)), {"A": "1"}, slots, PAYLOAD)
+
+
+def test_a_task_sees_exactly_its_own_nvidia_gpus() -> None:
+    (request,) = options(CUDA, slot_ids=[1])["device_requests"]
+    assert request["DeviceIDs"] == ["GPU-b"]
+    assert request["Count"] == 0
+    assert ["gpu", "compute", "utility"] in request["Capabilities"]
+
+
+def test_a_task_without_slots_sees_no_gpu_of_a_gpu_machine() -> None:
+    made = options(CUDA)
+    assert "device_requests" not in made
+    assert made["environment"]["NVIDIA_VISIBLE_DEVICES"] == "void"
+
+
+def test_a_task_sees_its_own_amd_gpus() -> None:
+    made = options(ROCM, slot_ids=[0, 1])
+    assert "/dev/kfd:/dev/kfd:rwm" in made["devices"]
+    assert made["environment"]["ROCR_VISIBLE_DEVICES"] == "0,1"
+
+
+def test_harness_and_dependencies_are_lent_read_only() -> None:
+    mounts = {m["Target"]: m for m in options(())["mounts"]}
+    assert mounts["/opt/determined/harness/determined"]["Source"] == "/venv/determined"
+    assert all(m["ReadOnly"] for m in mounts.values())
+    assert options(())["environment"]["DET_DEPS_DIR"] == "/opt/determined/deps"
+
+
+def test_the_harness_comes_before_the_users_own_python_path() -> None:
+    spec = read_spec(make_spec("true"))
+    made = create_options(spec, {"PYTHONPATH": "/mine"}, (), PAYLOAD)
+    assert made["environment"]["PYTHONPATH"] == "/opt/determined/harness:/mine"
+
+
+def test_only_bridged_containers_publish_ports() -> None:
+    assert options(())["ports"] == {"1734/tcp": None}
+    assert "ports" not in options((), network="host")
+
+
+def test_labels_find_a_container_again_and_hold_no_secret() -> None:
+    key = ContainerKey("c", 3, "alloc", "task", "secret")
+    found = labels(key, "agent", "cluster")
+    assert "secret" not in found.values()
+    assert key_from(found, ["X=1", "DET_SESSION_TOKEN=secret"]) == key

@@ -1,0 +1,129 @@
+"""Pulling images, from a registry of the test's own."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from det_agent.docker_pull import Progress, ensure_image
+from det_agent.messages import ContainerSpec, read_spec
+from det_agent.runtime import StartFailed
+from docker.errors import ImageNotFound
+
+from tests.support.agents import make_spec
+from tests.support.registry import Registry
+
+
+@pytest.fixture
+def registry(docker_client: Any) -> Iterator[Registry]:
+    private = Registry("ann", "s3cret")
+    yield private
+    private.close()
+    try:
+        docker_client.images.remove(f"{private.image}:latest")
+    except ImageNotFound:
+        pass
+
+
+def spec_of(image: str, **changes: Any) -> ContainerSpec:
+    return read_spec(make_spec("true", image=image, **changes))
+
+
+AUTH = {"username": "ann", "password": "s3cret"}
+
+
+@pytest.mark.docker
+def test_a_private_image_is_pulled_with_the_tasks_credentials(
+    docker_client: Any, registry: Registry
+) -> None:
+    said: list[str] = []
+    ensure_image(
+        docker_client.api, spec_of(registry.image, registry_auth=AUTH), said.append, lambda: False
+    )
+    assert docker_client.images.get(f"{registry.image}:latest").tags == [f"{registry.image}:latest"]
+    assert said[0] == f"Pulling image {registry.image}"
+    assert said[-1].startswith(f"Pulled image {registry.image} in ")
+
+
+@pytest.mark.docker
+def test_an_image_that_is_here_is_not_pulled_again_unless_forced(
+    docker_client: Any, registry: Registry
+) -> None:
+    said: list[str] = []
+    ensure_image(
+        docker_client.api,
+        spec_of(registry.image, registry_auth=AUTH),
+        lambda text: None,
+        lambda: False,
+    )
+    ensure_image(docker_client.api, spec_of(registry.image), said.append, lambda: False)
+    assert said == []
+    with pytest.raises(StartFailed):
+        ensure_image(
+            docker_client.api, spec_of(registry.image, force_pull=True), said.append, lambda: False
+        )
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("auth", [None, {"username": "ann", "password": "wrong"}])
+def test_a_refused_pull_is_no_failure_of_the_task_and_names_the_remedy(
+    docker_client: Any, registry: Registry, auth: dict[str, str] | None
+) -> None:
+    with pytest.raises(StartFailed, match=r"environment\.registry_auth") as refused:
+        ensure_image(
+            docker_client.api,
+            spec_of(registry.image, registry_auth=auth),
+            lambda text: None,
+            lambda: False,
+        )
+    assert refused.value.failure == "image_pull"
+    assert "wrong" not in str(refused.value).replace(registry.image, "")
+
+
+@pytest.mark.docker
+def test_a_missing_tag_is_told(docker_client: Any, registry: Registry) -> None:
+    with pytest.raises(StartFailed, match="nothing-here"):
+        ensure_image(
+            docker_client.api,
+            spec_of(f"{registry.image}:nothing-here", registry_auth=AUTH),
+            lambda text: None,
+            lambda: False,
+        )
+
+
+@pytest.mark.docker
+def test_a_kill_ends_a_pull(docker_client: Any, registry: Registry) -> None:
+    with pytest.raises(StartFailed) as ended:
+        ensure_image(
+            docker_client.api,
+            spec_of(registry.image, registry_auth=AUTH),
+            lambda text: None,
+            lambda: True,
+        )
+    assert ended.value.failure == "aborted"
+
+
+def test_a_task_without_an_image_is_told_where_to_set_it() -> None:
+    with pytest.raises(StartFailed, match=r"set environment\.image"):
+        ensure_image(None, spec_of(""), lambda text: None, lambda: False)
+
+
+def test_progress_adds_the_layers_up() -> None:
+    progress = Progress()
+    for event in (
+        {"status": "Pulling from team/private", "id": "latest"},
+        {"status": "Pulling fs layer", "id": "a"},
+        {"status": "Pulling fs layer", "id": "b"},
+        {
+            "status": "Downloading",
+            "id": "a",
+            "progressDetail": {"current": 2_000_000, "total": 8_000_000},
+        },
+        {
+            "status": "Downloading",
+            "id": "b",
+            "progressDetail": {"current": 1_000_000, "total": 4_000_000},
+        },
+        {"status": "Pull complete", "id": "b"},
+    ):
+        progress.take(event)
+    assert progress.line("x") == "Pulling x: 1 of 2 layers, 6 of 12 MB downloaded"

@@ -1,0 +1,82 @@
+"""How spooled lines reach the control plane."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from det_agent.client import ControlPlane, Introduction
+from det_agent.shipper import LogShipper
+from det_agent.spool import Spool
+from determined.common.http import Session
+
+from tests.support.fake_controlplane import JOIN_TOKEN, FakeControlPlane
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Iterator[Spool]:
+    opened = Spool(tmp_path)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def shipper(plane: FakeControlPlane, spool: Spool) -> Iterator[LogShipper]:
+    control_plane = ControlPlane(Session(plane.url, retries=0))
+    control_plane.join(
+        Introduction("agent-1", "key"), {"kind": "bootstrap_token", "token": JOIN_TOKEN}
+    )
+    running = LogShipper(spool, control_plane)
+    running.start()
+    yield running
+    running.stop(timeout_s=0)
+
+
+def numbered(count: int) -> list[bytes]:
+    return [json.dumps({"task_id": "t", "log": str(i)}).encode() for i in range(count)]
+
+
+def test_lines_arrive_in_order_in_batches_of_at_most_a_thousand(
+    plane: FakeControlPlane, spool: Spool, shipper: LogShipper
+) -> None:
+    spool.append(numbered(2500))
+    assert shipper.flush(timeout_s=20)
+    assert plane.texts() == [str(i) for i in range(2500)]
+    assert sorted(len(batch) for batch in plane.batches.values()) == [500, 1000, 1000]
+
+
+def test_a_lost_answer_stores_nothing_twice(
+    plane: FakeControlPlane, spool: Spool, shipper: LogShipper
+) -> None:
+    plane.lost_answers = 2
+    spool.append(numbered(3))
+    assert shipper.flush(timeout_s=20)
+    assert plane.texts() == ["0", "1", "2"]
+
+
+def test_an_outage_delays_lines_and_loses_none(
+    plane: FakeControlPlane, spool: Spool, shipper: LogShipper
+) -> None:
+    plane.outage = True
+    spool.append(numbered(3))
+    assert not shipper.flush(timeout_s=0.1)
+    plane.outage = False
+    assert shipper.flush(timeout_s=20)
+    assert plane.texts() == ["0", "1", "2"]
+
+
+def test_lines_that_are_refused_for_good_do_not_block_the_others(
+    plane: FakeControlPlane, spool: Spool, shipper: LogShipper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = plane.store_logs
+
+    def picky(body: dict[str, Any]) -> tuple[int, Any]:
+        return (400, {"message": "no"}) if body["logs"][0]["log"] == "0" else store(body)
+
+    monkeypatch.setattr(plane, "store_logs", picky)
+    spool.append(numbered(1))
+    assert shipper.flush(timeout_s=20)
+    spool.append([b'{"task_id": "t", "log": "after"}'])
+    assert shipper.flush(timeout_s=20)
+    assert plane.texts() == ["after"]
