@@ -1,10 +1,91 @@
-"""The common base of the Trial classes of all frameworks."""
+"""The common base of the Trial classes of all frameworks, and what they are constructed with."""
 
-from typing import Any, Dict, Type
+from dataclasses import dataclass
+from typing import Any, Dict, Optional, Type
+
+
+@dataclass(frozen=True)
+class TrialSettings:
+    """What a context is made of, whether it comes from a cluster or from the caller."""
+
+    trial_seed: int
+    hparams: Dict[str, Any]
+    exp_conf: Dict[str, Any]
+    aggregation_frequency: int = 1
+    average_aggregated_gradients: bool = True
+    average_training_metrics: bool = True
+    mixed_precision: str = "O0"
+    managed: bool = False
+    trial_id: Optional[int] = None
+    experiment_id: Optional[int] = None
+    enable_tensorboard_logging: bool = True
+    searcher_metric: Optional[str] = None
+    smaller_is_better: bool = True
 
 
 class TrialContext:
-    """What a trial is constructed with."""
+    """Hyperparameters, configuration and place among the workers of a trial."""
+
+    def __init__(self, core_context: Any, settings: TrialSettings) -> None:
+        self._core = core_context
+        self._settings = settings
+        self.distributed = core_context.distributed
+        self._stop_requested = False
+
+    def get_hparams(self) -> Dict[str, Any]:
+        return self._settings.hparams
+
+    def get_hparam(self, name: str) -> Any:
+        try:
+            return self._settings.hparams[name]
+        except KeyError:
+            known = ", ".join(sorted(self._settings.hparams)) or "none"
+            raise ValueError(f"there is no hyperparameter {name!r} (there are: {known})") from None
+
+    def get_experiment_config(self) -> Dict[str, Any]:
+        return self._settings.exp_conf
+
+    def get_data_config(self) -> Dict[str, Any]:
+        """The `data` section of the experiment configuration."""
+        return dict(self._settings.exp_conf.get("data") or {})
+
+    def get_experiment_id(self) -> int:
+        return int(self._managed("experiment_id"))
+
+    def get_trial_id(self) -> int:
+        return int(self._managed("trial_id"))
+
+    def get_trial_seed(self) -> int:
+        return self._settings.trial_seed
+
+    def get_global_batch_size(self) -> int:
+        """The hyperparameter `global_batch_size`."""
+        return int(self.get_hparam("global_batch_size"))
+
+    def get_per_slot_batch_size(self) -> int:
+        """`global_batch_size` divided by the number of slots."""
+        size = int(self.distributed.size)
+        per_slot = self.get_global_batch_size() // size
+        if per_slot < 1:
+            raise ValueError(
+                f"global_batch_size {self.get_global_batch_size()} is less than one record for each of {size} slots"
+            )
+        return per_slot
+
+    def get_stop_requested(self) -> bool:
+        return self._stop_requested
+
+    def set_stop_requested(self, stop_requested: bool) -> None:
+        """Ask (on any rank) to save a checkpoint and stop at the end of the current reporting period."""
+        if not isinstance(stop_requested, bool):
+            raise TypeError(f"stop_requested must be a boolean, not {stop_requested!r}")
+        self._stop_requested = stop_requested
+
+    def _managed(self, name: str) -> Any:
+        value = getattr(self._settings, name)
+        if value is None:
+            raise RuntimeError(f"there is no {name}: this trial runs outside of a cluster")
+        return value
 
 
 class TrialController:
@@ -19,12 +100,3 @@ class LegacyTrial:
 
     def __init__(self, context: Any) -> None:
         self.context = context
-
-    def build_training_data_loader(self) -> Any:
-        raise NotImplementedError
-
-    def build_validation_data_loader(self) -> Any:
-        raise NotImplementedError
-
-    def build_callbacks(self) -> Dict[str, Any]:
-        return {}

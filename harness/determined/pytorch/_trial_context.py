@@ -3,33 +3,17 @@
 import logging
 import pathlib
 from dataclasses import dataclass, field
-from typing import Any, Dict, Optional, Set
+from typing import Any, Optional, Set
 
 import torch
 
+from determined._trial import TrialContext, TrialSettings
 from determined.pytorch import _data
 from determined.pytorch._reducer import ReducerContext
 
+__all__ = ["BaseExperimentalContext", "BaseTrialContext", "TrialSettings", "choose_device"]
+
 logger = logging.getLogger("determined.pytorch")
-
-
-@dataclass(frozen=True)
-class TrialSettings:
-    """What a context is made of, whether it comes from a cluster or from the caller."""
-
-    trial_seed: int
-    hparams: Dict[str, Any]
-    exp_conf: Dict[str, Any]
-    aggregation_frequency: int = 1
-    average_aggregated_gradients: bool = True
-    average_training_metrics: bool = True
-    mixed_precision: str = "O0"
-    managed: bool = False
-    trial_id: Optional[int] = None
-    experiment_id: Optional[int] = None
-    enable_tensorboard_logging: bool = True
-    searcher_metric: Optional[str] = None
-    smaller_is_better: bool = True
 
 
 @dataclass
@@ -46,15 +30,12 @@ class Position:
     warned_types: Set[type] = field(default_factory=set)
 
 
-class BaseTrialContext(ReducerContext):
+class BaseTrialContext(TrialContext, ReducerContext):
     def __init__(self, core_context: Any, settings: TrialSettings, device: torch.device) -> None:
-        super().__init__()
-        self._core = core_context
-        self._settings = settings
+        TrialContext.__init__(self, core_context, settings)
+        ReducerContext.__init__(self)
         self.device = device
-        self.distributed = core_context.distributed
         self._position = Position()
-        self._stop_requested = False
         self._tensorboard_logging = settings.enable_tensorboard_logging
         self._tensorboard_writer: Optional[Any] = None
         self._reproducibility_checks = True
@@ -62,46 +43,6 @@ class BaseTrialContext(ReducerContext):
     def to_device(self, data: Any) -> Any:
         """Move a batch (tensors in dictionaries, lists and tuples) to this slot's device."""
         return _data.to_device(data, self.device, self._position.warned_types)
-
-    def get_hparams(self) -> Dict[str, Any]:
-        return self._settings.hparams
-
-    def get_hparam(self, name: str) -> Any:
-        try:
-            return self._settings.hparams[name]
-        except KeyError:
-            known = ", ".join(sorted(self._settings.hparams)) or "none"
-            raise ValueError(f"there is no hyperparameter {name!r} (there are: {known})") from None
-
-    def get_experiment_config(self) -> Dict[str, Any]:
-        return self._settings.exp_conf
-
-    def get_data_config(self) -> Dict[str, Any]:
-        """The `data` section of the experiment configuration."""
-        return dict(self._settings.exp_conf.get("data") or {})
-
-    def get_experiment_id(self) -> int:
-        return int(self._managed("experiment_id"))
-
-    def get_trial_id(self) -> int:
-        return int(self._managed("trial_id"))
-
-    def get_trial_seed(self) -> int:
-        return self._settings.trial_seed
-
-    def get_global_batch_size(self) -> int:
-        """The hyperparameter `global_batch_size`."""
-        return int(self.get_hparam("global_batch_size"))
-
-    def get_per_slot_batch_size(self) -> int:
-        """`global_batch_size` divided by the number of slots."""
-        size = int(self.distributed.size)
-        per_slot = self.get_global_batch_size() // size
-        if per_slot < 1:
-            raise ValueError(
-                f"global_batch_size {self.get_global_batch_size()} is less than one record for each of {size} slots"
-            )
-        return per_slot
 
     def get_initial_batch(self) -> int:
         """The number of batches that were trained before this run."""
@@ -124,15 +65,6 @@ class BaseTrialContext(ReducerContext):
         at = self._position
         return at.epoch_len is not None and at.batch == at.epoch_start + at.epoch_len - 1
 
-    def get_stop_requested(self) -> bool:
-        return self._stop_requested
-
-    def set_stop_requested(self, stop_requested: bool) -> None:
-        """Ask (on any rank) to save a checkpoint and stop at the end of the current reporting period."""
-        if not isinstance(stop_requested, bool):
-            raise TypeError(f"stop_requested must be a boolean, not {stop_requested!r}")
-        self._stop_requested = stop_requested
-
     def set_enable_tensorboard_logging(self, enable_tensorboard_logging: bool) -> None:
         if not isinstance(enable_tensorboard_logging, bool):
             raise TypeError(f"expected a boolean, not {enable_tensorboard_logging!r}")
@@ -152,12 +84,6 @@ class BaseTrialContext(ReducerContext):
 
             self._tensorboard_writer = SummaryWriter(log_dir=str(self.get_tensorboard_path()))
         return self._tensorboard_writer
-
-    def _managed(self, name: str) -> Any:
-        value = getattr(self._settings, name)
-        if value is None:
-            raise RuntimeError(f"there is no {name}: this trial runs outside of a cluster")
-        return value
 
 
 class BaseExperimentalContext:

@@ -1,4 +1,4 @@
-"""These tests run in the interpreter that has torch: tests/harness/frameworks/test_pytorch_suite.py starts them there."""
+"""These tests run in the interpreter that has torch: frameworks/test_pytorch_suite.py starts them there."""
 
 import importlib.util
 import pathlib

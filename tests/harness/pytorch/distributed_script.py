@@ -3,6 +3,7 @@
 import json
 import logging
 import sys
+from typing import Any
 
 import torch
 from determined import pytorch
@@ -18,14 +19,14 @@ class Distributed(NoisyTrial):
         super().__init__(context)
         self.count = context.wrap_reducer(sum, name="records")
 
-    def train_batch(self, batch, epoch_idx, batch_idx):
+    def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
         self.count.update(len(batch[0]))
         last = self.context.distributed.size - 1
         if batch_idx == STOP_IN_BATCH and self.context.distributed.rank == last:
             self.context.set_stop_requested(True)
         return super().train_batch(batch, epoch_idx, batch_idx)
 
-    def evaluate_batch(self, batch, batch_idx):
+    def evaluate_batch(self, batch: Any, batch_idx: int) -> Any:
         self.count.update(len(batch[0]))
         return super().evaluate_batch(batch, batch_idx)
 

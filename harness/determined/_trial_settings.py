@@ -1,0 +1,47 @@
+"""Find out what a trial is constructed with: from the cluster, or from the caller."""
+
+import random
+from typing import Any, Dict, Mapping, Optional
+
+from determined._trial import TrialSettings
+
+
+def make_settings(
+    core_context: Any,
+    hparams: Optional[Dict[str, Any]],
+    exp_conf: Optional[Dict[str, Any]],
+    *,
+    aggregation_frequency: int = 1,
+    enable_tensorboard_logging: bool = True,
+) -> TrialSettings:
+    from determined import get_cluster_info
+
+    info = get_cluster_info()
+    trial = info.trial if info is not None and info.task_type == "TRIAL" else None
+    config = exp_conf if exp_conf is not None else (trial._config if trial else {})
+    optimizations: Mapping[str, Any] = config.get("optimizations") or {}
+    searcher: Mapping[str, Any] = config.get("searcher") or {}
+    seed = trial.trial_seed if trial else _local_seed(core_context, config)
+    return TrialSettings(
+        trial_seed=seed,
+        hparams=hparams if hparams is not None else (trial.hparams if trial else {}),
+        exp_conf=config,
+        aggregation_frequency=aggregation_frequency,
+        average_aggregated_gradients=bool(optimizations.get("average_aggregated_gradients", True)),
+        average_training_metrics=bool(optimizations.get("average_training_metrics", True)),
+        managed=trial is not None,
+        trial_id=trial.trial_id if trial else None,
+        experiment_id=trial.experiment_id if trial else None,
+        enable_tensorboard_logging=enable_tensorboard_logging,
+        searcher_metric=searcher.get("metric"),
+        smaller_is_better=bool(searcher.get("smaller_is_better", True)),
+    )
+
+
+def _local_seed(core_context: Any, config: Mapping[str, Any]) -> int:
+    """The configured seed, or one that the chief draws: shuffling must agree on all ranks."""
+    configured = (config.get("reproducibility") or {}).get("experiment_seed")
+    if configured is not None:
+        return int(configured)
+    drawn: int = core_context.distributed.broadcast(random.SystemRandom().randrange(2**31))
+    return drawn

@@ -1,0 +1,49 @@
+import json
+import pathlib
+from typing import Any
+
+import pytest
+
+from tests.support import ml
+
+pytestmark = pytest.mark.slow
+SCRIPT = str(pathlib.Path(__file__).parent / "transformers_script.py")
+
+
+def train(home: pathlib.Path, preempt_after: int = -1, *latest: str) -> Any:
+    arguments = [SCRIPT, str(home), str(preempt_after), *latest]
+    output = ml.run("transformers", arguments, home, PYTHONPATH=str(ml.ROOT))
+    return json.loads(output.strip().splitlines()[-1])
+
+
+def losses(result: Any) -> list[float]:
+    return [metrics["loss"] for _, metrics in result["training"] if "loss" in metrics]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return train(tmp_path_factory.mktemp("uninterrupted"))
+
+
+def test_what_the_trainer_logs_is_reported(trained: Any) -> None:
+    assert [steps for steps, m in trained["training"] if "loss" in m] == [1, 2, 3, 4, 5, 6]
+    assert [(s, "eval_loss" in m, m["batches"]) for s, m in trained["validations"]] == [
+        (3, True, 3),
+        (6, True, 6),
+    ]
+
+
+def test_what_the_trainer_saves_is_a_checkpoint_with_the_users_data(trained: Any) -> None:
+    ((steps, (_, files)),) = trained["saved"].items()
+    assert steps == "6"
+    assert {"trainer_state.json", "my_data.json", "metadata.json"} <= set(files)
+
+
+def test_a_preempted_trainer_saves_and_goes_on_from_there(
+    trained: Any, tmp_path: pathlib.Path
+) -> None:
+    stopped = train(tmp_path, 0)
+    ((steps, (uuid, _)),) = stopped["saved"].items()
+    assert int(steps) < 6
+    resumed = train(tmp_path, -1, uuid)
+    assert losses(stopped) + losses(resumed) == losses(trained)

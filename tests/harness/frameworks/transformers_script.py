@@ -1,0 +1,66 @@
+"""Trains a tiny model with a Hugging Face Trainer; prints what was reported."""
+
+import json
+import pathlib
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import transformers
+from determined.transformers import DetCallback
+
+from tests.support.fake_core import FakeCore
+
+
+class Line(torch.nn.Module):
+    """Learns y = 2x."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.tensor([0.5]))
+
+    def forward(self, x: Any, labels: Any = None) -> Any:
+        y = x * self.weight
+        return {"loss": ((y - labels) ** 2).mean(), "logits": y}
+
+
+DIRECTORY, PREEMPT_AFTER, LATEST = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+core: Any = FakeCore(DIRECTORY)
+core.info = SimpleNamespace(
+    latest_checkpoint=LATEST[0] if LATEST else None,
+    task_type="TRIAL",
+    trial=SimpleNamespace(trial_id=1, _config={}),
+)
+core.preempt.after_calls = PREEMPT_AFTER if PREEMPT_AFTER >= 0 else None
+data = [{"x": torch.tensor([i / 10.0]), "labels": torch.tensor([i / 5.0])} for i in range(10)]
+args = transformers.TrainingArguments(
+    output_dir=str(DIRECTORY / "out"),
+    max_steps=6,
+    per_device_train_batch_size=2,
+    logging_steps=1,
+    eval_strategy="steps",
+    eval_steps=3,
+    save_strategy="steps",
+    save_steps=6,
+    learning_rate=0.1,
+    report_to=[],
+    disable_tqdm=True,
+    use_cpu=True,
+)
+callback = DetCallback(core, args, user_data={"note": "mine"})
+trainer = transformers.Trainer(
+    model=Line(), args=args, train_dataset=data, eval_dataset=data, callbacks=[callback]
+)
+trainer.train(resume_from_checkpoint=args.resume_from_checkpoint)
+print(
+    json.dumps(
+        {
+            "training": [[s, m] for s, m, _ in core.train.training],
+            "validations": core.train.validations,
+            "saved": {
+                s: [p.name, sorted(f.name for f in p.iterdir())] for s, p in core.saved().items()
+            },
+        }
+    )
+)
