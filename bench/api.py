@@ -1,0 +1,182 @@
+"""What requests cost in CPU time of API and PostgreSQL together: `python -m bench.api`."""
+
+import base64
+import http.client
+import json
+import socket
+import statistics
+import sys
+import tempfile
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from det_controlplane.entry.local import main as deploy_local
+from det_controlplane.entry.local_files import LocalFiles
+
+from bench.cpu import cpu_ms, memory_mib, tree
+
+REPEATS, ROUNDS = 100, 4
+EXPERIMENTS = 1000
+IDLE_S = 5.0
+CONFIG = """
+name: bench
+entrypoint: python3 train.py
+hyperparameters: {lr: 0.1}
+searcher: {name: single, metric: loss, max_length: {batches: 100}}
+"""
+FILE = {
+    "path": "train.py",
+    "type": 48,
+    "mode": 0o644,
+    "content": base64.b64encode(b"print('hello')\n" * 50).decode(),
+}
+
+
+def figure(name: str, value: float, unit: str, floor: float, peer: float | None = None) -> None:
+    line = {"name": name, "value": round(value, 3), "unit": unit, "floor": floor}
+    print(json.dumps({**line, "better": "lower", "peer": peer}), flush=True)
+
+
+class Cluster:
+    def __init__(self, folder: Path) -> None:
+        self.files = LocalFiles(folder)
+        self.token = ""
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            self.port = int(s.getsockname()[1])
+        self._connection = http.client.HTTPConnection("127.0.0.1", self.port)
+
+    def do(self, action: str) -> None:
+        flags = {"agents": 0, "master_port": self.port, "initial_user_password": ""}
+        code = deploy_local(action, Namespace(data_dir=str(self.files.folder), **flags))
+        assert code == 0, f"{action} ended with {code}"
+
+    def pids(self, *names: str) -> list[int]:
+        processes = self.files.report()["processes"]
+        return [p for name in names for p in tree(processes[name])]
+
+    def servers_cpu_ms(self) -> float:
+        return cpu_ms(self.pids("api", "postgres"))
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        headers = {"Authorization": f"Bearer {self.token}", "Accept-Encoding": "gzip"}
+        content = None if body is None else json.dumps(body)
+        self._connection.request(method, path, content, headers)
+        answer = self._connection.getresponse()
+        raw = answer.read()
+        assert answer.status == 200, f"{method} {path}: {answer.status} {raw[:300]!r}"
+        return json.loads(raw)
+
+    def sign_in(self) -> None:
+        login = {"username": "determined", "password": ""}
+        self.token = self.call("POST", "/api/v1/auth/login", login)["token"]
+
+
+@contextmanager
+def running() -> Iterator[Cluster]:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        cluster = Cluster(Path(folder) / "cluster")
+        cluster.do("cluster-up")
+        try:
+            yield cluster
+        finally:
+            cluster.do("cluster-down")
+
+
+def cost_ms(cluster: Cluster, action: Callable[[], object]) -> float:
+    """CPU time a call, in the best of several rounds: other work on the machine only adds."""
+    for _ in range(20):
+        action()
+    rounds = []
+    for _ in range(ROUNDS):
+        before = cluster.servers_cpu_ms()
+        for _ in range(REPEATS):
+            action()
+        rounds.append((cluster.servers_cpu_ms() - before) / REPEATS)
+    return min(rounds)
+
+
+def ready_s(cluster: Cluster) -> float:
+    waits = []
+    for _ in range(3):
+        cluster.do("cluster-down")
+        began = time.perf_counter()
+        cluster.do("cluster-up")
+        waits.append(time.perf_counter() - began)
+    return min(waits)
+
+
+def measure_idle(cluster: Cluster) -> None:
+    supervisor = cluster.files.supervisor_pid()
+    assert supervisor is not None
+    everything = list(tree(supervisor))
+    before = cpu_ms(everything)
+    time.sleep(IDLE_S)
+    spent_ms = cpu_ms(everything) - before
+    figure("local_idle_memory", memory_mib(everything), "MiB", 120, peer=192)
+    figure("local_idle_cpu", spent_ms / IDLE_S / 10, "percent", 1.0)
+
+
+def create(cluster: Cluster, *, activate: bool) -> int:
+    body = {"config": CONFIG, "modelDefinition": [FILE], "activate": activate}
+    return int(cluster.call("POST", "/api/v1/experiments", body)["experiment"]["id"])
+
+
+def measure_creates(cluster: Cluster) -> None:
+    """Active experiments: the scheduler's passes over the growing queue count as well."""
+    batches = []
+    for _ in range(EXPERIMENTS // REPEATS):
+        before = cluster.servers_cpu_ms()
+        for _ in range(REPEATS):
+            create(cluster, activate=True)
+        batches.append((cluster.servers_cpu_ms() - before) / REPEATS)
+    print("# create, ms each, by hundred:", *(f"{b:.2f}" for b in batches), file=sys.stderr)
+    first, last = statistics.median(batches[:3]), statistics.median(batches[-3:])
+    figure("api_create_cpu_queue_of_1000", last, "ms", 4, peer=11)
+    figure("api_create_slowdown_over_1000", last / first, "ratio", 1.3)
+
+
+def measure_agent(cluster: Cluster) -> None:
+    incarnation = "00000000-0000-0000-0000-000000000001"
+    joining = {
+        "agent_id": "bench",
+        "agent_key": "key",
+        "incarnation": incarnation,
+        "pool": "default",
+        "version": "0.38.1",
+        "hostname": "bench",
+        "addresses": ["127.0.0.1"],
+        "runtime": "process",
+        "slots": [],
+        "proof": {"kind": "bootstrap_token", "token": cluster.files.secrets().bootstrap_token},
+    }
+    user, cluster.token = cluster.token, ""
+    cluster.token = cluster.call("POST", "/agents/v1/join", joining)["agent_token"]
+    poll = {"incarnation": incarnation, "wait_s": 0, "containers": [], "signals": []}
+    cost = cost_ms(cluster, lambda: cluster.call("POST", "/agents/v1/poll", poll))
+    figure("api_agent_poll_cpu", cost, "ms", 1)
+    cluster.token = user
+
+
+def main() -> None:
+    with running() as cluster:
+        figure("local_ready", ready_s(cluster), "s", 1.5, peer=5.2)
+        measure_idle(cluster)
+        cluster.sign_in()
+        cost = cost_ms(cluster, lambda: create(cluster, activate=False))
+        figure("api_create_cpu", cost, "ms", 4, peer=11)
+        listing = "/api/v1/experiments?limit=100"
+        cost = cost_ms(cluster, lambda: cluster.call("GET", listing))
+        figure("api_list_100_cpu", cost, "ms", 2, peer=32)
+        cost = cost_ms(cluster, lambda: cluster.call("GET", "/api/v1/experiments/1"))
+        figure("api_get_cpu", cost, "ms", 1)
+        measure_agent(cluster)
+        measure_creates(cluster)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""From process start to the first HTTP answer of the packaged zip: `python -m bench.coldstart`."""
+
+import importlib.util
+import json
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from det_controlplane.db.migrate import migrate
+
+from tests.support.lambda_events import Http, answered, http_api_event
+from tests.support.lambda_runtime import LambdaRuntime
+from tests.support.postgres import throwaway_server
+
+ROOT = Path(__file__).resolve().parents[1]
+
+STARTS = 9
+
+
+def packaging() -> Any:
+    path = ROOT / "controlplane/packaging/build_zip.py"
+    spec = importlib.util.spec_from_file_location("build_zip", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def start_cpu_ms(task: Path, environment: dict[str, str]) -> float:
+    with LambdaRuntime(task, "app.app", environment) as runtime:
+        status, _, _ = answered(runtime.invoke(http_api_event(Http("GET", "/info"))))
+        assert status == 200
+        assert runtime.process is not None
+        runtime.process.kill()
+        _, code, usage = os.wait4(runtime.process.pid, 0)
+        runtime.process.returncode = code
+    return (usage.ru_utime + usage.ru_stime) * 1000
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as name, throwaway_server() as server:
+        folder = Path(name)
+        made = packaging().build(folder / "out")
+        with zipfile.ZipFile(made) as archive:
+            archive.extractall(folder / "task")
+        with server.database() as url:
+            migrate(url)
+            environment = {
+                "DET_DB_URL": url,
+                "DET_OBJECTS": str(folder / "objects"),
+                "DET_OBJECTS_SECRET": "secret",
+            }
+            best = min(start_cpu_ms(folder / "task", environment) for _ in range(STARTS))
+        size = made.stat().st_size / 1024**2
+    line = {"name": "lambda_cold_start_cpu", "value": round(best, 1), "unit": "ms"}
+    print(json.dumps({**line, "floor": 400, "better": "lower", "peer": 1290}), flush=True)
+    line = {"name": "lambda_zip_size", "value": round(size, 1), "unit": "MiB"}
+    print(json.dumps({**line, "floor": 50, "better": "lower", "peer": None}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""Runs every benchmark beside it: figures as JSON lines, what misses its floor on stderr."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+# Not benchmarks: what others import, and what needs programs of peers.
+SKIPPED = {"run.py", "cpu.py", "search_curves.py", "search_peers.py", "null_s3.py"}
+
+
+def figures_of(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """Run one file and pass its figures on as they come."""
+    figures = []
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
+    command = [sys.executable, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if not line.startswith("{"):
+                sys.stderr.write(line)
+                continue
+            print(line, end="", flush=True)
+            figures.append(json.loads(line))
+    return figures, process.returncode
+
+
+def misses(figure: dict[str, Any]) -> bool:
+    if figure.get("floor") is None:
+        return False
+    value, floor = float(figure["value"]), float(figure["floor"])
+    return value > floor if figure["better"] == "lower" else value < floor
+
+
+def main() -> int:
+    wanted = set(sys.argv[1:])
+    failed: list[str] = []
+    for path in sorted(HERE.glob("*.py")):
+        if path.name in SKIPPED or (wanted and path.stem not in wanted):
+            continue
+        print(f"# {path.stem}", file=sys.stderr)
+        figures, code = figures_of(path)
+        failed += [f"{path.name} ended with exit code {code}"] if code else []
+        failed += [
+            f"{f['name']}: {f['value']} {f['unit']}, floor {f['floor']}"
+            for f in figures
+            if misses(f)
+        ]
+    for line in failed:
+        print(f"missed: {line}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
