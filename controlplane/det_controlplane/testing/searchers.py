@@ -45,7 +45,6 @@ CONTRACT_SPACE: Space = {
 }
 
 Loss = Callable[[random.Random, Mapping[str, Any]], Any]
-_MAX_EVENTS = 200_000
 
 
 @dataclass(slots=True)
@@ -86,6 +85,8 @@ class Driver:
     max_trials: int
     faults: Faults = NO_FAULTS
     loss: Loss = random_loss
+    max_events: int = 200_000
+    reports: int = 2  # at least so many on the way to the end
     live: dict[str, DrivenTrial] = field(default_factory=dict)
     known: set[str] = field(default_factory=set)
     events: list[Event] = field(default_factory=list)
@@ -101,7 +102,7 @@ class Driver:
     def run(self) -> "Driver":
         self.fold(Started())
         while not self.search.over:
-            assert len(self.events) < _MAX_EVENTS, "the search does not come to an end"
+            assert len(self.events) < self.max_events, "the search does not come to an end"
             assert self.live, "no trial is left, and the search does not shut down"
             self._step()
         return self
@@ -144,7 +145,7 @@ class Driver:
 
     def _report(self, request_id: str, trial: DrivenTrial) -> None:
         end = trial.target or self._full
-        trial.length = min(trial.length + self.rng.randint(1, max(end // 2, 1)), end)
+        trial.length = min(trial.length + self.rng.randint(1, max(end // self.reports, 1)), end)
         loss = self.loss(self.rng, trial.create.hparams)
         if trial.target is not None and trial.length == end and self.rng.random() < 0.5:
             self._deliver(OperationCompleted(request_id, trial.length, loss))

@@ -12,6 +12,7 @@ from .actions import (
     action_to_json,
 )
 from .events import (
+    Continued,
     CustomOperations,
     Event,
     Exited,
@@ -31,6 +32,7 @@ from .simulate import SimulatedTrial, Simulation, simulate
 
 __all__ = [
     "Action",
+    "Continued",
     "Create",
     "CustomOperations",
     "Event",

@@ -129,7 +129,10 @@ class StoppingAsha(Method):
     def _stop(self, request_id: str) -> list[Action]:
         del self._passed[request_id]
         self._proposal.close(request_id)
-        return [Stop(request_id), *self._replace()]
+        stop = Stop(request_id)
+        if self._created - self._invalid < self._config.max_trials:
+            return [stop, *self._create()]
+        return [stop]
 
     def _replace(self) -> Sequence[Action]:
         if self._created - self._invalid < self._config.max_trials:

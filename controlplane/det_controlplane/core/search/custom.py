@@ -10,8 +10,6 @@ from .method import NOTHING, Method, SearchFailed
 from .metrics import read_time
 from .rng import Rng
 
-_SEEDS = 1 << 31
-
 # The API never named the error: its unspecified value stands for it.
 _REASONS = {
     ExitReason.INVALID_HP: "EXITED_REASON_INVALID_HP",
@@ -134,7 +132,7 @@ class RemoteSearch(Method):
         hparams = details["hyperparams"]
         if isinstance(hparams, str):
             hparams = json.loads(hparams)
-        return [Create(request_id, self._rng.below(_SEEDS), hparams)]
+        return [Create(request_id, self._rng.seed31(), hparams)]
 
     def _close(self, request_id: str) -> Sequence[Action]:
         return [Stop(request_id)] if request_id in self._targets else NOTHING

@@ -104,8 +104,25 @@ class Inactivated:
         return {"type": "inactivated", "state": self.state}
 
 
+@dataclass(frozen=True, slots=True)
+class Continued:
+    """A user took the ended experiment up again: these trials run once more, all others are closed."""
+
+    request_ids: Sequence[str]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": "continued", "request_ids": list(self.request_ids)}
+
+
 Event = (
-    Started | Validated | OperationCompleted | ExitedEarly | Exited | CustomOperations | Inactivated
+    Started
+    | Validated
+    | OperationCompleted
+    | ExitedEarly
+    | Exited
+    | CustomOperations
+    | Inactivated
+    | Continued
 )
 
 _TYPES: dict[str, type[Any]] = {
@@ -116,6 +133,7 @@ _TYPES: dict[str, type[Any]] = {
     "exited": Exited,
     "custom_operations": CustomOperations,
     "inactivated": Inactivated,
+    "continued": Continued,
 }
 
 

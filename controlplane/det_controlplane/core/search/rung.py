@@ -29,7 +29,7 @@ class StoppingRung:
     __slots__ = ("_best", "_count", "_divisor", "_rest")
 
     def __init__(self, divisor: float) -> None:
-        self._divisor = divisor
+        self._divisor = int(divisor) if divisor == int(divisor) else divisor
         self._count = 0
         self._best: list[float] = []  # negated, so the worst of the best is on top
         self._rest: list[float] = []
@@ -40,8 +40,8 @@ class StoppingRung:
     def insert(self, loss: float) -> bool:
         """Record the loss, before its equals; true when it is among those that continue."""
         best = self._best
-        self._count += 1
-        cut = int(self._count // self._divisor) or 1
+        self._count = count = self._count + 1
+        cut = count // self._divisor or 1
         if cut == len(best):
             if loss > -best[0]:
                 heapq.heappush(self._rest, loss)

@@ -17,7 +17,6 @@ from det_controlplane.core.hparams import (
 from .actions import Create
 from .rng import Rng
 
-_SEEDS = 1 << 31
 Draw = Callable[[Rng], Any]
 
 
@@ -40,7 +39,7 @@ class Sampler:
     ) -> Create:
         values = self.hparams() if hparams is None else hparams
         request_id = self.rng.uuid4()
-        return Create(request_id, self.rng.below(_SEEDS), values, warm_start_from)
+        return Create(request_id, self.rng.seed31(), values, warm_start_from)
 
 
 def draw_of(hparam: HParam) -> Draw:

@@ -6,6 +6,7 @@ from typing import Any
 
 from .actions import Action, Create, Fail, Shutdown, Stop
 from .events import (
+    Continued,
     CustomOperations,
     Event,
     Exited,
@@ -23,7 +24,7 @@ _VERSION = 1
 _INVALID = (ExitReason.INVALID_HP, ExitReason.INIT_INVALID_HP)
 
 # What a live trial is to the search.
-_RUNNING, _STOPPED, _EXITED_EARLY, _FOUND_INVALID = range(4)
+_UNKNOWN, _RUNNING, _STOPPED, _EXITED_EARLY, _FOUND_INVALID = range(-1, 4)
 
 
 class Search:
@@ -57,6 +58,7 @@ class Search:
             Exited: self._exit,
             CustomOperations: self._operate,
             Inactivated: self._inactivate,
+            Continued: self._continue,
         }
 
     @property
@@ -71,7 +73,7 @@ class Search:
 
     def fold(self, event: Event) -> tuple[Action, ...]:
         """What to do about an event. Repeated events and unknown trials ask for nothing."""
-        if self._over:
+        if self._over and not isinstance(event, Continued):
             return NOTHING
         try:
             actions = self._folds[type(event)](event)
@@ -157,16 +159,15 @@ class Search:
         return self.method.invalid(request_id)
 
     def _exit(self, event: Exited) -> Sequence[Action]:
-        status = self._live.pop(event.request_id, None)
-        if status is None:
+        status = self._live.pop(event.request_id, _UNKNOWN)
+        if status == _UNKNOWN:
             return NOTHING
         self._closed += 1
-        actions: list[Action] = []
+        actions = self.method.exited(event.request_id)
         if status == _RUNNING:
-            actions.extend(self.method.finished(event.request_id))
-        actions.extend(self.method.exited(event.request_id))
+            actions = [*self.method.finished(event.request_id), *actions]
         if self._closed == self._requested and not any(type(a) is Create for a in actions):
-            actions.extend(self._end())
+            return [*actions, *self._end()]
         return actions
 
     def _end(self) -> Sequence[Action]:
@@ -182,20 +183,29 @@ class Search:
     def _inactivate(self, event: Inactivated) -> Sequence[Action]:
         return self.method.inactivated(event.state)
 
+    def _continue(self, event: Continued) -> Sequence[Action]:
+        """Trials of an experiment that was canceled are live here still: their exits were not folded."""
+        self._over = False
+        self._failures = self._cancels = 0
+        again = set(event.request_ids)
+        gone = [request_id for request_id in self._live if request_id not in again]
+        for request_id in event.request_ids:
+            self._closed -= request_id not in self._live
+            self._live[request_id] = _RUNNING
+        return [action for request_id in gone for action in self._exit(Exited(request_id))]
+
     def _booked(self, actions: Sequence[Action]) -> tuple[Action, ...]:
+        live = self._live
         for action in actions:
-            if isinstance(action, Create):
-                self._live[action.request_id] = _RUNNING
+            if type(action) is Create:
+                live[action.request_id] = _RUNNING
                 self._requested += 1
-            elif isinstance(action, Stop):
-                self._stopped(action.request_id)
-            elif isinstance(action, (Shutdown, Fail)):
+            elif type(action) is Stop:
+                if live.get(action.request_id) == _RUNNING:
+                    live[action.request_id] = _STOPPED
+            elif type(action) is Shutdown or type(action) is Fail:
                 self._over = True
         return tuple(actions)
-
-    def _stopped(self, request_id: str) -> None:
-        if self._live.get(request_id) == _RUNNING:
-            self._live[request_id] = _STOPPED
 
     def _mean_progress(self, fractions: Mapping[str, float]) -> float:
         counted = [rid for rid, status in self._live.items() if status != _FOUND_INVALID]
