@@ -3,7 +3,7 @@
 import base64
 from typing import Any, Callable, Iterator, Mapping, Sequence, Tuple, TypeVar
 
-from determined.common.storage._objects import ObjectStorageManager
+from determined.common.storage._objects import Body, ObjectStorageManager
 
 T = TypeVar("T")
 
@@ -22,10 +22,10 @@ class AzureStore:
     def begin_parts(self, key: str) -> str:
         return key
 
-    def put_part(self, key: str, upload_id: str, number: int, body: bytes) -> str:
+    def put_part(self, key: str, upload_id: str, number: int, body: Body) -> str:
         block_id = base64.b64encode(f"{number:08d}".encode()).decode()
         blob = self._container.get_blob_client(key)
-        self._call(key, lambda: blob.stage_block(block_id, body))
+        self._call(key, lambda: blob.stage_block(block_id, bytes(body)))
         return block_id
 
     def end_parts(self, key: str, upload_id: str, tags: Sequence[str]) -> None:

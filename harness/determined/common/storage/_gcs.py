@@ -3,7 +3,7 @@
 import uuid
 from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple, TypeVar
 
-from determined.common.storage._objects import ObjectStorageManager
+from determined.common.storage._objects import Body, ObjectStorageManager
 
 MAX_COMPOSED = 32
 T = TypeVar("T")
@@ -24,9 +24,9 @@ class GCSStore:
     def begin_parts(self, key: str) -> str:
         return uuid.uuid4().hex
 
-    def put_part(self, key: str, upload_id: str, number: int, body: bytes) -> str:
+    def put_part(self, key: str, upload_id: str, number: int, body: Body) -> str:
         name = f"{key}.part-{upload_id}-{number:05d}"
-        self.put(name, body)
+        self.put(name, bytes(body))
         return name
 
     def end_parts(self, key: str, upload_id: str, tags: Sequence[str]) -> None:

@@ -2,8 +2,8 @@
 
 from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
-from determined.common.storage._objects import ObjectStorageManager
-from determined.common.storage._s3_small import SmallObjects, open_small_objects
+from determined.common.storage._objects import Body, ObjectStorageManager
+from determined.common.storage._s3_direct import DirectObjects, open_direct
 
 MAX_CONNECTIONS = 64
 READ_CHUNK = 1024 * 1024
@@ -12,24 +12,29 @@ _DENIED = ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch",
 
 
 class S3Store:
-    """Large objects by boto3; small ones by a lighter client, where that is possible."""
+    """Bytes move by a light client where that is possible; boto3 does everything else."""
 
-    def __init__(self, client: Any, bucket: str, small: Optional[SmallObjects]) -> None:
+    def __init__(self, client: Any, bucket: str, direct: Optional[DirectObjects]) -> None:
         self._client = client
         self._bucket = bucket
-        self._small = small
+        self._direct = direct
 
     def put(self, key: str, body: bytes) -> None:
-        if self._small is not None and self._small.put(key, body):
+        if self._direct is not None and self._direct.put(key, body) is not None:
             return
         self._call("put_object", Key=key, Body=body)
 
     def begin_parts(self, key: str) -> str:
         return str(self._call("create_multipart_upload", Key=key)["UploadId"])
 
-    def put_part(self, key: str, upload_id: str, number: int, body: bytes) -> str:
+    def put_part(self, key: str, upload_id: str, number: int, body: Body) -> str:
+        if self._direct is not None:
+            query = {"partNumber": str(number), "uploadId": upload_id}
+            tag = self._direct.put(key, body, query)
+            if tag is not None:
+                return tag
         answer = self._call(
-            "upload_part", Key=key, UploadId=upload_id, PartNumber=number, Body=body
+            "upload_part", Key=key, UploadId=upload_id, PartNumber=number, Body=bytes(body)
         )
         return str(answer["ETag"])
 
@@ -42,12 +47,16 @@ class S3Store:
         self._call("abort_multipart_upload", Key=key, UploadId=upload_id)
 
     def get(self, key: str) -> bytes:
-        body = self._small.get(key) if self._small is not None else None
+        body = self._direct.get(key) if self._direct is not None else None
         if body is None:
             body = self._call("get_object", Key=key)["Body"].read()
         return bytes(body)
 
     def get_range(self, key: str, start: int, length: int) -> Iterator[bytes]:
+        chunks = self._direct.get_range(key, start, length) if self._direct is not None else None
+        if chunks is not None:
+            yield from chunks
+            return
         wanted = f"bytes={start}-{start + length - 1}"
         body = self._call("get_object", Key=key, Range=wanted)["Body"]
         try:
@@ -93,7 +102,7 @@ class S3StorageManager(ObjectStorageManager):
     def from_config(cls, config: Mapping[str, Any]) -> "S3StorageManager":
         bucket = str(config["bucket"])
         client = open_client(config)
-        store = S3Store(client, bucket, open_small_objects(client, bucket, config))
+        store = S3Store(client, bucket, open_direct(client, bucket))
         return cls(store, config.get("prefix"), f"s3://{bucket}")
 
 

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 PART_BYTES = 8 * 1024 * 1024
 MAX_PARTS = 10_000
-IN_FLIGHT_BYTES = 48 * 1024 * 1024
-THREADS = 32
+PART_THREADS = 6
+PARTS_IN_FLIGHT_BYTES = PART_THREADS * PART_BYTES
+SMALL_THREADS = 64
+SMALL_IN_FLIGHT_BYTES = 24 * 1024 * 1024
 DELETE_BATCH = 1000
 ATTEMPTS = 4
 
@@ -52,14 +54,26 @@ class Transfer:
 
     def __init__(self, store: "ObjectStore") -> None:
         self._store = store
-        self._pool = ThreadPoolExecutor(THREADS, "determined-transfer")
-        self._memory = MemoryBudget(IN_FLIGHT_BYTES)
+        # Small objects wait for answers, so many threads help; parts are held back by bandwidth, and by memory.
+        self._small = ThreadPoolExecutor(SMALL_THREADS, "determined-small")
+        self._small_memory = MemoryBudget(SMALL_IN_FLIGHT_BYTES)
+        self._parts = ThreadPoolExecutor(PART_THREADS, "determined-part")
+        self._part_memory = MemoryBudget(PARTS_IN_FLIGHT_BYTES)
+        self._buffers = threading.local()
 
     def __enter__(self) -> "Transfer":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pool.shutdown(wait=True)
+        self._small.shutdown(wait=True)
+        self._parts.shutdown(wait=True)
+
+    def buffer(self, size: int) -> memoryview:
+        """This thread's buffer: allocating one per part would leave the heap full of holes."""
+        found = getattr(self._buffers, "view", None)
+        if found is None or len(found) != size:
+            found = self._buffers.view = memoryview(bytearray(size))
+        return found
 
     def put_empty(self, key: str) -> None:
         retried(lambda: self._store.put(key, b""))
@@ -73,10 +87,10 @@ class Transfer:
         for path in files:
             if path not in uploads:
                 source, key = os.path.join(root, path), base + path
-                jobs[path] = self._pool.submit(self._put_small, source, key, sizes[path])
+                jobs[path] = self._small.submit(self._put_small, source, key, sizes[path])
         try:
             for upload in uploads.values():
-                upload.start(self._pool)
+                upload.start(self._parts)
             _gather([*jobs.values(), *(j for u in uploads.values() for j in u.jobs)])
         except BaseException:
             for upload in uploads.values():
@@ -100,10 +114,10 @@ class Transfer:
                     f"{path} has {size} bytes in storage, but {known.size} were saved"
                 )
             if size <= PART_BYTES:
-                jobs.append(self._pool.submit(self._get_small, base + path, target, size, known))
+                jobs.append(self._small.submit(self._get_small, base + path, target, size, known))
             else:
                 parts = _PartedDownload(self, base + path, target, size, known)
-                parts.start(self._pool)
+                parts.start(self._parts)
                 parted.append(parts)
         _gather([*jobs, *(j for p in parted for j in p.jobs)])
         for parts in parted:
@@ -111,14 +125,14 @@ class Transfer:
 
     def delete(self, keys: Sequence[str]) -> None:
         batches = [keys[i : i + DELETE_BATCH] for i in range(0, len(keys), DELETE_BATCH)]
-        jobs = [self._pool.submit(self._delete_batch, batch) for batch in batches]
+        jobs = [self._small.submit(self._delete_batch, batch) for batch in batches]
         _gather(jobs)
 
     def _delete_batch(self, keys: Sequence[str]) -> None:
         retried(lambda: self._store.delete(keys))
 
     def _put_small(self, source: str, key: str, size: int) -> FileChecksum:
-        with self._memory.take(size):
+        with self._small_memory.take(size):
             with open(source, "rb") as f:
                 body = f.read()
             retried(lambda: self._store.put(key, body))
@@ -134,7 +148,7 @@ class Transfer:
                 f.write(body)
             os.replace(scratch, target)
 
-        with self._memory.take(size):
+        with self._small_memory.take(size):
             retried(fetch)
 
 
@@ -170,12 +184,12 @@ class _PartedUpload:
                 self._transfer._store.abort_parts(self._key, self._upload_id, self._tags)
 
     def _put(self, number: int) -> None:
-        with self._transfer._memory.take(self._part_size):
-            with open(self._source, "rb") as f:
-                f.seek(number * self._part_size)
-                body = f.read(self._part_size)
+        store = self._transfer._store
+        with self._transfer._part_memory.take(self._part_size), open(self._source, "rb") as f:
+            f.seek(number * self._part_size)
+            buffer = self._transfer.buffer(self._part_size)
+            body = buffer[: f.readinto(buffer)]
             self._crcs[number] = zlib.crc32(body)
-            store = self._transfer._store
             self._tags[number] = retried(
                 lambda: store.put_part(self._key, self._upload_id, number + 1, body)
             )

@@ -1,0 +1,245 @@
+"""What the harness costs: imports, reporting, the container's entry, checkpoints. One JSON line a figure.
+
+`python bench/harness.py [imports] [reports] [entry] [small] [large]`; without names, all of them.
+"""
+
+import contextlib
+import json
+import os
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+HARNESS = str(ROOT / "harness")
+MIB = 1024 * 1024
+DELAY_MS = 30
+
+# Runs in a process of its own: wall and CPU seconds and peak MiB of one direction of a checkpoint.
+TRANSFER = """
+import json, resource, sys, time
+from determined.common import storage
+manager = storage.from_config(json.loads(sys.argv[1]))
+folder, direction = sys.argv[2], sys.argv[3]
+began, cpu = time.perf_counter(), time.process_time()
+if direction == "up":
+    manager.write_checksums("bench", manager.upload(folder, "bench"))
+else:
+    manager.download("bench", folder)
+print(json.dumps({
+    "wall_s": time.perf_counter() - began,
+    "cpu_s": time.process_time() - cpu,
+    "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+}))
+"""
+
+# Stores nothing: reports go to a server in another thread that answers at once.
+REPORTS = """
+import json, sys, time
+sys.path.insert(0, sys.argv[1])
+from tests.support.fake_master import FakeMaster
+import os
+master = FakeMaster()
+os.environ["DET_MASTER"] = master.url
+from determined import core
+context = core.init()
+context.start()
+spent = time.thread_time()
+began = time.perf_counter()
+for step in range(10_000):
+    context.train.report_training_metrics(step, {"loss": step / 3, "accuracy": 0.5, "batches": step})
+print(json.dumps([time.thread_time() - spent, time.perf_counter() - began]), flush=True)
+os._exit(0)
+"""
+
+ENTRY = """
+import base64, io, json, os, subprocess, sys, tarfile, time
+sys.path.insert(0, sys.argv[1])
+from tests.support.fake_master import FakeMaster
+master = FakeMaster()
+buffer = io.BytesIO()
+tarfile.open(fileobj=buffer, mode="w:gz").close()
+context = base64.b64encode(buffer.getvalue()).decode()
+master.on("GET", ".*/context_directory", (200, {"b64Tgz": context}))
+peers = {"rendezvousInfo": {"addresses": ["127.0.0.1"], "rank": 0, "slots": [1]}}
+master.on("GET", ".*/rendezvous", (200, peers))
+os.environ["DET_MASTER"] = master.url
+began = time.perf_counter()
+process = subprocess.Popen([sys.executable, "-m", "determined.exec.entry"], stdout=subprocess.PIPE)
+process.stdout.readline()
+seen = time.perf_counter() - began
+master.wait_for("POST", "/api/v1/task/logs")
+print(json.dumps([seen, time.perf_counter() - began]))
+process.wait()
+"""
+
+
+def figure(name: str, value: float, unit: str, floor: float, peer: float | None = None) -> None:
+    better = "higher" if unit in ("ratio", "MiB/s") else "lower"
+    line: dict[str, Any] = {"name": name, "value": round(value, 3), "unit": unit, "floor": floor}
+    print(json.dumps({**line, "better": better, "peer": peer}), flush=True)
+
+
+def environment(run_dir: str, **extra: str) -> dict[str, str]:
+    """A trial's environment, as small as it can be."""
+    config = {
+        "entrypoint": ["echo", "first line"],
+        "checkpoint_storage": {"type": "shared_fs", "host_path": run_dir},
+    }
+    mapped = {"/run/determined": run_dir, "/determined_shared_fs": run_dir}
+    return {
+        **os.environ,
+        "PYTHONPATH": HARNESS,
+        "DET_TASK_ID": "1.bench",
+        "DET_ALLOCATION_ID": "1.bench.1",
+        "DET_RESOURCES_ID": "r",
+        "DET_TASK_TYPE": "TRIAL",
+        "DET_TRIAL_ID": "1",
+        "DET_EXPERIMENT_ID": "1",
+        "DET_TRIAL_RUN_ID": "1",
+        "DET_SLOT_IDS": "[0]",
+        "DET_RUN_DIR": run_dir,
+        "DET_PATH_MAP": json.dumps(mapped),
+        "DET_EXPERIMENT_CONFIG": json.dumps(config),
+        **extra,
+    }
+
+
+def cpu_ms(code: str) -> float:
+    """CPU of a fresh interpreter, the least of seven: the others waited for this machine."""
+    env = {**os.environ, "PYTHONPATH": HARNESS}
+    least = float("inf")
+    for _ in range(7):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-S", "-c", code], env=env, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        least = min(least, 1000 * spent)
+    return least
+
+
+def imports() -> None:
+    figure("import_determined_cpu", cpu_ms("import determined"), "ms", 60, 530)
+
+
+def reports() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        env = environment(folder)
+        done = subprocess.run(
+            [sys.executable, "-c", REPORTS, str(ROOT)], env=env, capture_output=True, check=True
+        )
+    thread_s, wall_s = json.loads(done.stdout)
+    figure("report_10000_metrics_training_thread_cpu", thread_s, "s", 1)
+    figure("report_10000_metrics_wall", wall_s, "s", 3)
+
+
+def entry() -> None:
+    shown, shipped = [], []
+    for _ in range(5):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(
+                [sys.executable, "-c", ENTRY, str(ROOT)],
+                env=environment(folder),
+                capture_output=True,
+                check=True,
+            )
+        seen_s, shipped_s = json.loads(done.stdout)
+        shown.append(seen_s * 1000)
+        shipped.append(shipped_s * 1000)
+    figure("entry_start_to_first_user_line", min(shown), "ms", 300)
+    figure("entry_start_to_first_line_shipped", min(shipped), "ms", 400)
+
+
+@contextlib.contextmanager
+def null_s3(folder: str, delay_ms: float) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
+    """A server process; the storage configuration and environment that reach it."""
+    cert, key = f"{folder}/cert.pem", f"{folder}/key.pem"
+    subprocess.run(
+        (
+            "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost "
+            f"-addext subjectAltName=DNS:localhost -keyout {key} -out {cert}"
+        ).split(),
+        check=True,
+        capture_output=True,
+    )
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    server = subprocess.Popen(
+        [sys.executable, str(ROOT / "bench/null_s3.py"), str(port), str(delay_ms), cert, key],
+        stdout=subprocess.PIPE,
+    )
+    assert server.stdout is not None
+    server.stdout.readline()
+    config = {
+        "type": "s3",
+        "bucket": "bench",
+        "endpoint_url": f"https://localhost:{port}",
+        "access_key": "a",
+        "secret_key": "s",
+    }
+    try:
+        yield config, {**os.environ, "PYTHONPATH": HARNESS, "AWS_CA_BUNDLE": cert}
+    finally:
+        server.kill()
+        server.wait()
+
+
+def transfer(
+    config: dict[str, Any], env: dict[str, str], folder: str, direction: str
+) -> dict[str, float]:
+    done = subprocess.run(
+        [sys.executable, "-c", TRANSFER, json.dumps(config), folder, direction],
+        env=env,
+        capture_output=True,
+        check=True,
+    )
+    measured: dict[str, float] = json.loads(done.stdout)
+    return measured
+
+
+def small() -> None:
+    """2,000 files of 10 kB, an answer takes 30 ms."""
+    with tempfile.TemporaryDirectory() as scratch, null_s3(scratch, DELAY_MS) as (config, env):
+        source = Path(scratch) / "source"
+        source.mkdir()
+        for n in range(2000):
+            (source / f"{n:04d}").write_bytes(os.urandom(10_000))
+        up = transfer(config, env, str(source), "up")
+        down = transfer(config, env, f"{scratch}/out", "down")
+    figure("checkpoint_2000_small_files_up", up["wall_s"], "s", 4, 73.4)
+    figure("checkpoint_2000_small_files_down", down["wall_s"], "s", 4, 139.5)
+    figure("checkpoint_2000_small_files_up_cpu", up["cpu_s"], "s", 3.1, 4.2)
+    figure("checkpoint_2000_small_files_down_cpu", down["cpu_s"], "s", 3.0, 6.5)
+
+
+def large() -> None:
+    """2 GiB in 4 files, without delay."""
+    with tempfile.TemporaryDirectory() as scratch, null_s3(scratch, 0) as (config, env):
+        source = Path(scratch) / "source"
+        source.mkdir()
+        block = os.urandom(16 * MIB)
+        for n in range(4):
+            with (source / f"{n}").open("wb") as f:
+                for _ in range(32):
+                    f.write(block)
+        up = transfer(config, env, str(source), "up")
+        shutil.rmtree(source)
+        down = transfer(config, env, f"{scratch}/out", "down")
+    figure("checkpoint_2gib_up", 2048 / up["wall_s"], "MiB/s", 3 * 225, 225)
+    figure("checkpoint_2gib_down", 2048 / down["wall_s"], "MiB/s", 262, 262)
+    figure("checkpoint_2gib_up_cpu", up["cpu_s"], "s", 4.2, 4.2)
+    figure("checkpoint_2gib_up_peak_memory", up["peak_mib"], "MiB", 150, 135)
+    figure("checkpoint_2gib_down_peak_memory", down["peak_mib"], "MiB", 150, 164)
+
+
+if __name__ == "__main__":
+    benches = {f.__name__: f for f in (imports, reports, entry, small, large)}
+    for name in sys.argv[1:] or list(benches):
+        benches[name]()
