@@ -35,6 +35,8 @@ def _stream(ctx: Context, request: Request, tasks: list[str], extra: dict[str, A
     if follow and descending:
         raise BadRequest("follow cannot be combined with ORDER_BY_DESC")
     order = list(reversed(tasks)) if descending else tasks
+    # Our own clients take a stream that broke off up again behind the last line they got.
+    resumed = request.integer("afterId", "after_id")
 
     def fetch(cursor: tuple[int, int, int]) -> Batch:
         index, after_id, left = cursor
@@ -51,13 +53,13 @@ def _stream(ctx: Context, request: Request, tasks: list[str], extra: dict[str, A
         exhausted = len(found) < size or (limit > 0 and left <= 0)
         last = found[-1].id if found else after_id
         if exhausted and over:
-            index, last = index + 1, 0
+            index, last = index + 1, resumed
         done = index >= len(order) or (limit > 0 and left <= 0 and not follow)
         return Batch(
             [_line(x, extra) for x in found], (min(index, len(order) - 1), last, left), done
         )
 
-    return Stream(fetch, (0, 0, limit), topic=f"logs:{order[-1]}")
+    return Stream(fetch, (0, resumed, limit), topic=f"logs:{order[-1]}")
 
 
 def _line(found: Line, extra: dict[str, Any]) -> bytes:

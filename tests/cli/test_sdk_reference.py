@@ -1,0 +1,24 @@
+"""docs/reference/sdk.md names all that users may call."""
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+from determined.common.api import errors
+from determined.experimental import client
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "sdk.md").read_text()
+WORDS = set(re.findall(r"\w+", PAGE))
+CLASSES = [c for c in map(client.__dict__.get, client.__all__) if inspect.isclass(c)]
+
+
+@pytest.mark.parametrize("name", [*client.__all__, *errors.__all__])
+def test_every_public_name_is_on_the_page(name: str) -> None:
+    assert name in WORDS or name == "BadRequestException"
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda c: str(c.__name__))
+def test_every_public_method_is_on_the_page(kind: type) -> None:
+    methods = {n for n, _ in inspect.getmembers(kind, inspect.isfunction) if not n.startswith("_")}
+    assert methods <= WORDS
