@@ -73,7 +73,7 @@ def poll(ctx: Context, request: Request) -> Answer:
     _uuid(asked.incarnation, "incarnation")
     answer, news = agents.poll(ctx, asked)
     wait_s = min(body.number("waitS") or 0.0, ctx.may_wait_s)
-    if news or request.final or wait_s <= 0:
+    if news or request.woken or request.final or wait_s <= 0:
         return json_response(answer)
     return Wait(f"agent:{request.principal.id}", wait_s)
 

@@ -49,6 +49,11 @@ class Body:
         value = self.raw(name)
         if value is None:
             return None
+        if isinstance(value, str):
+            try:
+                return float(value)
+            except ValueError as e:
+                raise self._wrong(name, "a number", value) from e
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise self._wrong(name, "a number", value)
         return float(value)

@@ -14,7 +14,9 @@ MAX_BODY = 130 * 1024 * 1024  # what the stock client may send: 95 MiB of files 
 
 @dataclass(slots=True)
 class Request:
-    """One call. `final` means that the host cannot wait: a long poll answers with what is known now."""
+    """One call. `final` means that the host cannot wait: a long poll answers with what is known now.
+
+    `woken` means that it waited, and that the topic it waited for was notified."""
 
     method: str
     path: str
@@ -23,6 +25,7 @@ class Request:
     body: bytes = b""
     client: str = ""
     final: bool = True
+    woken: bool = False
     params: Mapping[str, str] = field(default_factory=dict)
     principal: Principal | None = None
 
@@ -109,12 +112,20 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Newline-delimited JSON: the host calls `fetch(cursor)` until it is done; empty batches wait for the topic."""
+    """Newline-delimited JSON: the host calls `fetch(cursor)` until it is done; empty batches wait for the topic.
+
+    With another media type the "lines" are pieces of one file, which a failure leaves visibly incomplete.
+    """
 
     fetch: Callable[[Any], Batch]
     cursor: Any = None
     topic: str = ""
     media_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_file(self) -> bool:
+        return self.media_type != "application/json"
 
 
 Answer = Response | Wait | Stream

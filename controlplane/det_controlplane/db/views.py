@@ -60,9 +60,14 @@ TRIAL = f"""json_build_object(
                             WHERE c.trial_id = t.id AND c.state IN ('COMPLETED', 'PARTIALLY_DELETED')),
     'bestValidation', (SELECT {VALIDATION} FROM metrics m WHERE m.id = t.best_validation_id),
     'latestValidation', (SELECT {VALIDATION} FROM metrics m WHERE m.id = t.latest_validation_id),
-    'bestCheckpoint', (SELECT {CHECKPOINT_WORKLOAD} FROM checkpoints c JOIN metrics m ON m.id = t.best_validation_id
-                       WHERE c.trial_id = t.id AND c.steps_completed = m.total_batches AND c.state = 'COMPLETED'
-                       ORDER BY c.reported_at DESC LIMIT 1))"""
+    'bestCheckpoint', (SELECT {CHECKPOINT_WORKLOAD} FROM experiments x
+        JOIN checkpoints c ON c.trial_id = t.id AND c.state = 'COMPLETED'
+        JOIN metrics m ON m.trial_id = t.id AND m.metric_group = 'validation' AND m.total_batches = c.steps_completed
+             AND NOT m.archived
+        WHERE x.id = t.experiment_id AND jsonb_typeof(m.metrics->(x.config#>>'{{searcher,metric}}')) = 'number'
+        ORDER BY (m.metrics->>(x.config#>>'{{searcher,metric}}'))::double precision
+             * CASE WHEN (x.config#>>'{{searcher,smaller_is_better}}')::boolean THEN 1 ELSE -1 END, c.reported_at DESC
+        LIMIT 1))"""
 
 # The validation that belongs to a checkpoint: the one of exactly its step.
 _AT_STEP = """(SELECT m.metrics FROM metrics m WHERE m.trial_id = c.trial_id AND m.metric_group = '{group}'

@@ -116,7 +116,7 @@ class AsgiApp:
             woken = left > 0 and await client.unless_gone(
                 self._notifier.wait(answer.topic, left, seen)
             )
-            request.final = not woken
+            request.woken, request.final = woken, not woken
 
     def _handle(self, request: Request) -> Carried | Stream | Wait:
         """In a worker thread: the handler works on a copy, so that each call starts afresh."""

@@ -137,11 +137,6 @@ def poll(ctx: Context, poll: Poll) -> tuple[dict[str, Any], bool]:
     return answer, news or changed
 
 
-def fingerprint(answer: dict[str, Any]) -> tuple[Any, ...]:
-    """What a waiting agent would want to hear about."""
-    return tuple((c["id"], c["desired"], c["preempt"]) for c in answer["containers"])
-
-
 def _extend_lease(ctx: Context, poll: Poll, now: datetime) -> None:
     lease_until = now + LEASE
     lost_after = lease_until + _reconnect_wait(ctx, poll.agent.pool)

@@ -1,6 +1,7 @@
 """Why something waits, in the scheduler's own words."""
 
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import text
 
@@ -61,6 +62,8 @@ def of(ctx: Context, kind: str, id: str) -> list[dict[str, Any]]:
         raise Invalid(f"cannot tell why for a {kind!r}; ask for {', '.join(_BY)}")
     if kind in ("experiment", "trial") and not id.isdigit():
         raise Invalid(f"{kind} id must be a number, not {id!r}")
+    if kind == "job" and not _is_uuid(id):
+        raise Invalid(f"job id must be a UUID, not {id!r}; `det job list` shows them")
     with ctx.db.begin() as tx:
         row = tx.row(_STATES[kind], {"id": id})
         if row is None:
@@ -81,3 +84,11 @@ def _itself(row: Any, id: str) -> dict[str, Any]:
         "allocationId": None, "trialId": None, "state": row.state, "code": row.state,
         "sentence": sentence, "since": None,
     }  # fmt: skip
+
+
+def _is_uuid(value: str) -> bool:
+    try:
+        UUID(value)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,31 @@
+"""Local clusters for the end-to-end tests: one a runtime, shared by a file's tests."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.cluster import Cluster, local_cluster
+
+RUNTIMES = ["process", pytest.param("docker", marks=pytest.mark.docker)]
+
+
+@pytest.fixture(scope="module", params=RUNTIMES)
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    """A cluster whose agent runs containers as processes, and one that runs them in Docker."""
+    if request.param == "docker":
+        from tests.support.docker import docker_engine
+        from tests.support.docker_image import docker_image
+
+        docker_image(docker_engine())
+    config = "task_container_defaults: {image: det-test:latest}"
+    folder = tmp_path_factory.mktemp(request.param)
+    with local_cluster(folder, runtime=request.param, config=config) as started:
+        yield started
+
+
+@pytest.fixture
+def exact() -> Path:
+    return Path(__file__).parent / "exact"

@@ -1,0 +1,134 @@
+"""Everything a user can do at the end of the first day, on a whole cluster of real processes and containers."""
+
+import os
+import re
+import signal
+from pathlib import Path
+
+from tests.support.cluster import ROOT, Cluster
+
+
+def trial_of(cluster: Cluster, experiment_id: int) -> int:
+    found = cluster.until(lambda: cluster.trials(experiment_id), "a trial exists")
+    return int(found[0]["id"])
+
+
+def until_step(cluster: Cluster, trial_id: int, line: str) -> None:
+    cluster.until(lambda: line in cluster.logs(trial_id), f"trial {trial_id} prints {line!r}")
+
+
+def test_a_search_of_a_bundled_example_finds_a_best_trial(cluster: Cluster) -> None:
+    example = ROOT / "examples/numpy_digits"
+    experiment_id = cluster.create(
+        example / "adaptive.yaml", example, "--config", "searcher.max_trials=4"
+    )
+    cluster.det("experiment", "wait", str(experiment_id), timeout_s=180)
+    best = cluster.experiment(experiment_id)["bestTrialId"]
+    trials = {t["id"]: t for t in cluster.trials(experiment_id)}
+    assert len(trials) == 4
+    metric = {i: t["searcherMetricValue"] for i, t in trials.items()}
+    assert metric[best] == min(metric.values())
+    assert trials[best]["bestCheckpoint"]["state"] == "STATE_COMPLETED"
+
+
+def test_a_paused_trial_resumes_in_a_new_container_with_exactly_its_state(
+    cluster: Cluster, exact: Path
+) -> None:
+    experiment_id = cluster.create(exact / "single.yaml", exact)
+    trial_id = trial_of(cluster, experiment_id)
+    until_step(cluster, trial_id, "saved step 10")
+    cluster.det("experiment", "pause", str(experiment_id))
+    until_step(cluster, trial_id, "preempted at step")
+    cluster.until(
+        lambda: not cluster.get("/api/v1/tasks")["allocationIdToSummary"], "its slots are free"
+    )
+    assert cluster.trials(experiment_id)[0]["state"] == "STATE_PAUSED"
+    cluster.det("experiment", "activate", str(experiment_id))
+    assert cluster.until_state(experiment_id, "COMPLETED", "ERROR") == "COMPLETED"
+    logs = cluster.logs(trial_id)
+    stopped = re.search(r"preempted at step (\d+)", logs)
+    assert stopped is not None
+    assert f"resumed at step {stopped.group(1)}" in logs
+    assert "finished at step 60: exact" in logs
+    assert cluster.trials(experiment_id)[0]["restarts"] == 0
+
+
+def test_a_container_killed_by_hand_is_restarted_from_its_checkpoint_and_counted(
+    cluster: Cluster, exact: Path
+) -> None:
+    experiment_id = cluster.create(exact / "single.yaml", exact)
+    trial_id = trial_of(cluster, experiment_id)
+    until_step(cluster, trial_id, "saved step 20")
+    for pid in cluster.containers_of(trial_id):
+        os.kill(pid, signal.SIGKILL)
+    assert cluster.until_state(experiment_id, "COMPLETED", "ERROR") == "COMPLETED"
+    logs = cluster.logs(trial_id)
+    assert re.search(r"resumed at step [2-6]\d", logs)
+    assert "finished at step 60: exact" in logs
+    assert cluster.trials(experiment_id)[0]["restarts"] == 1
+
+
+def test_a_trial_survives_the_death_of_its_agent_without_a_counted_restart(
+    cluster: Cluster, exact: Path
+) -> None:
+    experiment_id = cluster.create(exact / "single.yaml", exact)
+    trial_id = trial_of(cluster, experiment_id)
+    until_step(cluster, trial_id, "saved step 10")
+    cluster.kill("det_agent", "--agent-id")
+    assert cluster.until_state(experiment_id, "COMPLETED", "ERROR") == "COMPLETED"
+    assert "finished at step 60: exact" in cluster.logs(trial_id)
+    assert cluster.trials(experiment_id)[0]["restarts"] == 0
+
+
+def test_a_trial_survives_the_death_of_the_api_server(cluster: Cluster, exact: Path) -> None:
+    experiment_id = cluster.create(exact / "single.yaml", exact)
+    trial_id = trial_of(cluster, experiment_id)
+    until_step(cluster, trial_id, "saved step 10")
+    cluster.kill("api_server")
+    cluster.until(lambda: cluster.run("master", "info").code == 0, "the API is back")
+    assert cluster.until_state(experiment_id, "COMPLETED", "ERROR") == "COMPLETED"
+    logs = cluster.logs(trial_id)
+    assert "finished at step 60: exact" in logs
+    assert "resumed" not in logs
+    assert cluster.trials(experiment_id)[0]["restarts"] == 0
+
+
+def test_a_checkpoint_can_be_downloaded(cluster: Cluster, exact: Path, tmp_path: Path) -> None:
+    experiment_id = cluster.create(
+        exact / "single.yaml", exact, "--config", "searcher.max_length.batches=5"
+    )
+    cluster.det("experiment", "wait", str(experiment_id))
+    found = cluster.get(f"/api/v1/experiments/{experiment_id}/checkpoints")["checkpoints"]
+    uuid = found[0]["uuid"]
+    assert uuid in cluster.det("experiment", "list-checkpoints", str(experiment_id)).out
+    cluster.det("checkpoint", "download", uuid, "-o", tmp_path / "ck")
+    assert (tmp_path / "ck/state.json").read_text().startswith("{")
+
+
+def test_a_killed_experiment_ends_canceled_and_leaves_no_process(
+    cluster: Cluster, exact: Path
+) -> None:
+    experiment_id = cluster.create(exact / "single.yaml", exact)
+    trial_id = trial_of(cluster, experiment_id)
+    until_step(cluster, trial_id, "saved step 10")
+    cluster.det("experiment", "kill", str(experiment_id))
+    assert cluster.until_state(experiment_id, "CANCELED") == "CANCELED"
+    cluster.until(lambda: not cluster.containers_of(trial_id), "its processes are gone")
+
+
+def test_code_that_always_fails_ends_in_error_after_its_restarts(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    context = tmp_path / "failing"
+    context.mkdir()
+    (context / "fail.yaml").write_text(
+        "name: fails\nentrypoint: [bash, -c, 'echo trying; exit 7']\n"
+        "searcher: {name: single, metric: loss}\nmax_restarts: 1\n"
+    )
+    answer = cluster.run("experiment", "create", context / "fail.yaml", context, "--follow")
+    assert answer.code == 1
+    experiment_id = int(re.findall(r"xperiment (\d+)", answer.out + answer.err)[0])
+    trial = cluster.trials(experiment_id)[0]
+    assert (trial["state"], trial["restarts"]) == ("STATE_ERROR", 2)
+    assert cluster.logs(trial["id"]).count("trying") == 2
+    assert "exit code: 7" in cluster.det("why", f"e{experiment_id}").out

@@ -1,0 +1,174 @@
+"""A whole local cluster, driven by our own command line as a user drives it."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+DET = [sys.executable, "-m", "det_cli.main"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass
+class Cluster:
+    folder: Path
+    port: int
+    runtime: str
+
+    @property
+    def env(self) -> dict[str, str]:
+        env = {k: v for k, v in os.environ.items() if not k.startswith("DET_")}
+        return env | {
+            "DET_MASTER": f"http://127.0.0.1:{self.port}",
+            "DET_USER": "determined",
+            "DET_PASS": "",
+            "NO_COLOR": "1",
+            "XDG_CONFIG_HOME": str(self.folder / "config"),
+            "HOME": str(self.folder),
+        }
+
+    def run(self, *args: str | Path, timeout_s: float = 120, cwd: Path | None = None) -> Answer:
+        done = subprocess.run(
+            [*DET, *map(str, args)],
+            env=self.env,
+            cwd=cwd or self.folder,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            stdin=subprocess.DEVNULL,
+        )
+        return Answer(done.returncode, done.stdout, done.stderr)
+
+    def det(self, *args: str | Path, timeout_s: float = 120) -> Answer:
+        """A command that must succeed."""
+        answer = self.run(*args, timeout_s=timeout_s)
+        assert answer.code == 0, (
+            f"det {' '.join(map(str, args))}: {answer.out}{answer.err}{self.why()}"
+        )
+        return answer
+
+    def create(self, config: Path, context: Path, *more: str) -> int:
+        answer = self.det("experiment", "create", config, context, *more)
+        return int(answer.out.split("Created experiment")[1].split()[0])
+
+    def experiment(self, experiment_id: int) -> dict[str, Any]:
+        found: dict[str, Any] = self.get(f"/api/v1/experiments/{experiment_id}")["experiment"]
+        return found
+
+    def trials(self, experiment_id: int) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.get(f"/api/v1/experiments/{experiment_id}/trials")[
+            "trials"
+        ]
+        return found
+
+    def get(self, path: str) -> Any:
+        return self.det("dev", "curl", path).json()
+
+    def logs(self, trial_id: int) -> str:
+        return self.det("trial", "logs", str(trial_id)).out
+
+    def until(self, condition: Callable[[], Any], what: str, timeout_s: float = 90) -> Any:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            found = condition()
+            if found:
+                return found
+            assert time.monotonic() < deadline, f"never happened: {what}{self.why()}"
+            time.sleep(0.2)
+
+    def until_state(self, experiment_id: int, *states: str, timeout_s: float = 120) -> str:
+        def reached() -> str | None:
+            state = str(self.experiment(experiment_id)["state"]).removeprefix("STATE_")
+            return state if state in states else None
+
+        found: str = self.until(reached, f"experiment {experiment_id} in {states}", timeout_s)
+        return found
+
+    def containers_of(self, trial_id: int) -> list[int]:
+        """Processes on this machine that belong to the trial's containers, oldest first."""
+        return pids_with(f"DET_TRIAL_ID={trial_id}", f"DET_CLUSTER_ID={self.cluster_id()}")
+
+    def cluster_id(self) -> str:
+        return str(self.get("/info")["cluster_id"])
+
+    def kill(self, *words: str) -> int:
+        """SIGKILL to this cluster's process whose command line has all the words; its pid."""
+        found = [p for p in _command_lines() if all(w in p[1] for w in (*words, str(self.folder)))]
+        assert found, f"no process of this cluster has {words}"
+        os.kill(found[0][0], signal.SIGKILL)
+        return found[0][0]
+
+    def why(self) -> str:
+        """The end of the servers' own logs, for a failing test."""
+        parts = []
+        for log in sorted((self.folder / "data").rglob("*.log")):
+            parts.append(f"\n--- {log.name}\n{log.read_text(errors='replace')[-2000:]}")
+        return "".join(parts)
+
+
+def pids_with(*variables: str) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            content = path.read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        if all(v in content for v in variables):
+            found.append(int(path.parent.name))
+    return sorted(found)
+
+
+def _command_lines() -> list[tuple[int, str]]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found.append((int(path.parent.name), path.read_bytes().decode(errors="replace")))
+        except OSError:
+            continue
+    return sorted(found)
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+@contextmanager
+def local_cluster(
+    folder: Path, *, runtime: str, agents: int = 1, slots: int = 4, config: str = ""
+) -> Iterator[Cluster]:
+    cluster = Cluster(folder, free_port(), runtime)
+    more: list[str] = []
+    if config:
+        path = folder / "cluster.yaml"
+        path.write_text(config)
+        more = ["--config", str(path)]
+    data = str(folder / "data")
+    try:
+        cluster.det(
+            "deploy", "local", "cluster-up", "--data-dir", data, "--master-port", str(cluster.port),
+            "--agents", str(agents), "--slots-per-agent", str(slots), "--no-gpu",
+            "--container-runtime", runtime, "--initial-user-password", "", *more,
+        )  # fmt: skip
+        yield cluster
+    finally:
+        cluster.run("deploy", "local", "cluster-down", "--data-dir", data)
