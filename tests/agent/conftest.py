@@ -1,3 +1,5 @@
+import gc
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -35,11 +37,15 @@ def start_agent(plane: FakeControlPlane, tmp_path: Path) -> Iterator[StartAgent]
 
 
 @pytest.fixture(scope="session")
-def docker_client() -> Any:
+def docker_client() -> Iterator[Any]:
     """A Docker engine with the test image; DOCKER_HOST names it for agents."""
     client = docker_engine()
     docker_image(client)
-    return client
+    yield client
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        client.close()
+        gc.collect()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -22,9 +22,9 @@ from docker.errors import ImageNotFound
 from tests.support.docker import docker_engine, only_one
 
 IMAGE = "det-test:latest"
-RECIPE = "3"
+RECIPE = "4"
 _WANTED = (
-    "base-files", "bash", "coreutils", "findutils", "grep", "gzip", "hostname", "procps", "python3",
+    "base-files", "bash", "dash", "coreutils", "findutils", "grep", "gzip", "hostname", "procps", "python3",
     "python3-minimal", "sed", "tar", "util-linux", "libpython3-stdlib", "libstdc++6", "netbase", "ca-certificates",
 )  # fmt: skip
 _UNWANTED = re.compile(r"(perl|debconf|dpkg|openssl|media-types|tzdata|init-system|install-info)")
@@ -35,6 +35,7 @@ _EXTRA_FILES = (
     "/etc/nsswitch.conf",
     "/etc/ld.so.cache",
     "/etc/ld.so.conf",
+    "/usr/bin/sh",
 )
 _EMPTY_FOLDERS = ("tmp", "proc", "sys", "dev", "run", "root", "home", "var", "var/tmp", "opt")
 _MERGED = ("bin", "sbin", "lib", "lib64")

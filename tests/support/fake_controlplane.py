@@ -244,7 +244,10 @@ class _Handler(BaseHTTPRequestHandler):
     wbufsize = -1
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length)
+        if len(body) < length:
+            raise ConnectionError("the agent was killed in the middle of its request")
         answer = self.plane.route(self, body)
         if answer is None:
             self.connection.shutdown(socket.SHUT_RDWR)
