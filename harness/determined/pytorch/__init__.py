@@ -1,5 +1,6 @@
 """Train PyTorch models: write a PyTorchTrial, and the Trainer runs it on any number of slots."""
 
+from determined._units import Batch, Epoch, TrainUnit
 from determined.pytorch import samplers
 from determined.pytorch._callback import PyTorchCallback
 from determined.pytorch._context import PyTorchTrialContext
@@ -12,7 +13,6 @@ from determined.pytorch._reducer import MetricReducer, Reducer
 from determined.pytorch._state import UntrustedCheckpointError
 from determined.pytorch._trainer import Trainer
 from determined.pytorch._trial import PyTorchTrial
-from determined.pytorch._units import Batch, Epoch, TrainUnit
 from determined.pytorch.samplers import adapt_batch_sampler
 
 __all__ = [

@@ -1,35 +1,24 @@
 """The files of a PyTorch checkpoint: state_dict.pth, load_data.json and the code of the model."""
 
-import inspect
-import json
-import os
 import pathlib
-import shutil
-from typing import Any, Dict, List, Optional, Type
+from typing import Any, Dict, Type
 
 import torch
 
-from determined import _paths
+from determined import _trial_files
+from determined._trial_files import CODE_DIR, LOAD_FILE, load_data, steps_completed
+
+__all__ = [
+    "CODE_DIR",
+    "LOAD_FILE",
+    "STATE_FILE",
+    "load_data",
+    "metadata",
+    "steps_completed",
+    "write",
+]
 
 STATE_FILE = "state_dict.pth"
-LOAD_FILE = "load_data.json"
-CODE_DIR = "code"
-_NOT_CODE = shutil.ignore_patterns("__pycache__", "*.pyc", ".git", "runs")
-
-
-def trial_class_spec(trial_class: Type[Any]) -> str:
-    return f"{trial_class.__module__}:{trial_class.__qualname__}"
-
-
-def load_data(trial_class: Type[Any], trial_type: str, context: Any) -> Dict[str, Any]:
-    """What `load_trial_from_checkpoint_path` needs to construct the trial again."""
-    return {
-        "trial_type": trial_type,
-        "experiment_config": context.get_experiment_config(),
-        "hparams": context.get_hparams(),
-        "trial_cls_spec": trial_class_spec(trial_class),
-        "is_trainer": True,
-    }
 
 
 def metadata(steps_completed: int) -> Dict[str, Any]:
@@ -45,41 +34,4 @@ def metadata(steps_completed: int) -> Dict[str, Any]:
 
 def write(path: pathlib.Path, state: Any, load: Dict[str, Any], trial_class: Type[Any]) -> None:
     torch.save(state, str(path / STATE_FILE))
-    write_without_state(path, load, trial_class)
-
-
-def write_without_state(path: pathlib.Path, load: Dict[str, Any], trial_class: Type[Any]) -> None:
-    (path / LOAD_FILE).write_text(json.dumps(load))
-    for source in code_sources(trial_class):
-        target = path / CODE_DIR / source.name
-        if source.is_dir():
-            shutil.copytree(source, target, ignore=_NOT_CODE)
-        else:
-            target.parent.mkdir(exist_ok=True)
-            shutil.copyfile(source, target)
-
-
-def code_sources(trial_class: Type[Any]) -> List[pathlib.Path]:
-    """On a cluster the pristine copy of the context; elsewhere the module of the trial class."""
-    model_dir = pathlib.Path(_paths.on_host("/run/determined/train/model"))
-    if os.environ.get("DET_TRIAL_ID") and model_dir.is_dir():
-        return sorted(model_dir.iterdir())
-    file = _source_file(trial_class)
-    return [] if file is None else [file]
-
-
-def _source_file(trial_class: Type[Any]) -> Optional[pathlib.Path]:
-    try:
-        file = inspect.getsourcefile(trial_class)
-    except TypeError:
-        # A class typed into an interactive session has no file.
-        return None
-    return pathlib.Path(file) if file and os.path.exists(file) else None
-
-
-def steps_completed(path: pathlib.Path) -> int:
-    """From the metadata, for checkpoints whose state does not say it."""
-    try:
-        return int(json.loads((path / "metadata.json").read_text())["steps_completed"])
-    except (FileNotFoundError, KeyError):
-        return 0
+    _trial_files.write_origin(path, load, trial_class)

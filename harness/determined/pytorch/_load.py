@@ -1,11 +1,11 @@
 """Load a trial, with its trained models, from a checkpoint directory."""
 
 import contextlib
-import importlib
 import json
 import pathlib
 from typing import Any, Dict, Optional, Type
 
+from determined import _trial_files
 from determined.pytorch import _checkpoint, _files
 from determined.pytorch._callback import Hooks
 from determined.pytorch._init import init
@@ -45,7 +45,9 @@ def load_trial_from_checkpoint_path(
         raise ValueError(f"{path} is a checkpoint of a {load.get('trial_type')}")
     state = _checkpoint.read_state(directory, **{**(torch_load_kwargs or {}), **kwargs})
     with contextlib.ExitStack() as stack:
-        found = trial_class or stack.enter_context(_imported(directory, load["trial_cls_spec"]))
+        found = trial_class or stack.enter_context(
+            _trial_files.imported(directory, load["trial_cls_spec"])
+        )
         context = stack.enter_context(
             init(hparams=load.get("hparams") or {}, exp_conf=load.get("experiment_config") or {})
         )
@@ -54,24 +56,3 @@ def load_trial_from_checkpoint_path(
         hooks.call("on_checkpoint_load_start", state)
         _checkpoint.restore(context, hooks, state)
     return trial
-
-
-@contextlib.contextmanager
-def _imported(directory: pathlib.Path, spec: str) -> Any:
-    """The class `module:Class` out of the checkpoint's own copy of the code."""
-    from determined import import_from_path
-
-    module_name, _, class_name = spec.partition(":")
-    code = directory / _files.CODE_DIR
-    if module_name == "__main__":
-        scripts = sorted(p.stem for p in code.glob("*.py"))
-        if len(scripts) != 1:
-            raise ValueError(
-                f"the trial class {class_name} was defined in a script: import it yourself and give it as trial_class"
-            )
-        module_name = scripts[0]
-    with import_from_path(code):
-        found: Any = importlib.import_module(module_name)
-        for part in class_name.split("."):
-            found = getattr(found, part)
-        yield found

@@ -6,12 +6,13 @@ import os
 import pathlib
 from typing import Any, Iterator, Optional
 
+from determined._legacy_plan import make_plan
+from determined._units import Batch, TrainUnit, unit_from_config
 from determined.pytorch._callback import Hooks
 from determined.pytorch._context import PyTorchTrialContext
 from determined.pytorch._loop import Loop
 from determined.pytorch._steps import PyTorchSteps
 from determined.pytorch._trial import PyTorchTrial
-from determined.pytorch._units import Batch, TrainUnit, unit_from_config
 from determined.workloads import LocalSource, Plan, WorkloadSource
 
 logger = logging.getLogger("determined.pytorch")
@@ -93,32 +94,6 @@ class Trainer:
         if length is None and not test_mode:
             raise ValueError("fit() needs max_length, for example max_length=pytorch.Epoch(10)")
         return length or Batch(1)
-
-
-def make_plan(
-    epoch_len: Optional[int],
-    max_length: TrainUnit,
-    reporting_period: TrainUnit,
-    validation_period: Optional[TrainUnit],
-    checkpoint_period: Optional[TrainUnit],
-    checkpoint_policy: str,
-    initial_validation: bool,
-    test_mode: bool,
-) -> Plan:
-    """Everything in batches, now that the length of an epoch is known."""
-    if test_mode:
-        return Plan(max_batches=1)
-    for unit in (max_length, reporting_period, validation_period, checkpoint_period):
-        if unit is not None and not isinstance(unit, TrainUnit):
-            raise TypeError(f"lengths and periods are Batch(...) or Epoch(...), not {unit!r}")
-    return Plan(
-        max_batches=max_length.batches(epoch_len),
-        reporting=reporting_period.period(epoch_len),
-        validation=validation_period.period(epoch_len) if validation_period else None,
-        checkpoint=checkpoint_period.period(epoch_len) if checkpoint_period else None,
-        checkpoint_policy=checkpoint_policy,
-        initial_validation=initial_validation,
-    )
 
 
 def restore(steps: Any, latest_checkpoint: Optional[str]) -> None:

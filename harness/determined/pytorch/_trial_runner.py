@@ -1,15 +1,11 @@
 """Runs a trial given by its class alone: `entrypoint: model_def:MyTrial`, `--trial model_def:MyTrial`."""
 
-import contextlib
-from typing import Any, Dict, Mapping, Optional, Type
+from typing import Any, Type
 
+from determined import _legacy_plan
 from determined.errors import InvalidConfigurationException
-from determined.pytorch import Trainer, TrainUnit, init
-from determined.pytorch._remote import RemoteSource
-from determined.pytorch._units import Batch, Epoch, unit_from_config
-from determined.workloads import LocalSource, Plan, WorkloadSource
-
-_UNITS_OF_TIME = {"batches": Batch, "epochs": Epoch}
+from determined.pytorch import Trainer, init
+from determined.workloads import Plan, WorkloadSource
 
 
 def run(trial_class: Type[Any]) -> int:
@@ -61,70 +57,12 @@ def _run_pytorch(trial_class: Type[Any], info: Any) -> None:
     with init(aggregation_frequency=frequency) as context:
         trial = trial_class(context)
         trainer = ClusterTrainer(trial, context)
-        trainer.fit(
-            latest_checkpoint=info.latest_checkpoint,
-            **fit_arguments(config, info.trial.hparams, context._core),
-        )
+        lengths = _legacy_plan.lengths(config, info.trial.hparams, context._core)
+        trainer.fit(latest_checkpoint=info.latest_checkpoint, **lengths.fit_arguments())
 
 
 class ClusterTrainer(Trainer):
     """A Trainer whose workloads the control plane hands out."""
 
     def _source(self, plan: Plan) -> WorkloadSource:
-        return cluster_source(self._context, plan)
-
-
-def cluster_source(context: Any, plan: Plan) -> WorkloadSource:
-    """Only the chief asks, so only the chief needs a session."""
-    local = LocalSource(plan)
-    if context.distributed.rank != 0:
-        return local
-    from determined._task_session import task_session
-
-    return RemoteSource(task_session(), context.get_trial_id(), local)
-
-
-def fit_arguments(
-    config: Mapping[str, Any], hparams: Mapping[str, Any], core_context: Any
-) -> Dict[str, Any]:
-    """The arguments of `fit` that an experiment configuration stands for."""
-    batch_size = int(hparams.get("global_batch_size") or 0)
-
-    def unit(length: Any) -> Optional[TrainUnit]:
-        return unit_from_config(length, global_batch_size=batch_size)
-
-    return {
-        "max_length": max_length(config, unit, core_context),
-        "validation_period": unit(config.get("min_validation_period")),
-        "checkpoint_period": unit(config.get("min_checkpoint_period")),
-        "reporting_period": Batch(int(config.get("scheduling_unit") or 100)),
-        "checkpoint_policy": config.get("checkpoint_policy") or "best",
-        "step_zero_validation": bool(config.get("perform_initial_validation")),
-        "profiling_enabled": bool((config.get("profiling") or {}).get("enabled")),
-    }
-
-
-def max_length(config: Mapping[str, Any], unit: Any, core_context: Any) -> TrainUnit:
-    """`searcher.max_length`; else the searcher's `max_time`; else the searcher's first operation."""
-    searcher: Mapping[str, Any] = config.get("searcher") or {}
-    found: Optional[TrainUnit] = unit(searcher.get("max_length"))
-    kind = _UNITS_OF_TIME.get(str(searcher.get("time_metric")))
-    if found is None and kind is not None and searcher.get("max_time"):
-        found = kind(int(searcher["max_time"]))
-    if found is None:
-        found = _length_of_operation(core_context)
-    if found is None:
-        raise InvalidConfigurationException(
-            "the experiment does not say how long to train: set searcher.max_length, for example "
-            "{epochs: 10}, or call Trainer.fit(max_length=...) in a script of your own"
-        )
-    return found
-
-
-def _length_of_operation(core_context: Any) -> Optional[TrainUnit]:
-    from determined.errors import SearcherContextMissing
-
-    with contextlib.suppress(SearcherContextMissing):
-        operation = next(iter(core_context.searcher.operations()), None)
-        return Batch(operation.length) if operation is not None and operation.length else None
-    return None
+        return _legacy_plan.cluster_source(self._context, plan)

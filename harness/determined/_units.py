@@ -56,9 +56,7 @@ class Epoch(TrainUnit):
         return epoch_len
 
 
-def unit_from_config(
-    length: Any, records_per_epoch: int = 0, global_batch_size: int = 0
-) -> Optional[TrainUnit]:
+def unit_from_config(length: Any, global_batch_size: int = 0) -> Optional[TrainUnit]:
     """A length of the experiment configuration (`{"epochs": 3}`, `{"records": 10}`, 100); None for zero."""
     if isinstance(length, int):
         length = {"batches": length}

@@ -1,0 +1,17 @@
+"""Train Keras models: give a DeterminedCallback to `model.fit`, or write a TFKerasTrial."""
+
+from determined.keras import callbacks
+from determined.keras._callback import DeterminedCallback
+from determined.keras._context import TFKerasTrialContext
+from determined.keras._load import load_model_from_checkpoint_path
+from determined.keras._tensorboard import TensorBoard
+from determined.keras._trial import TFKerasTrial
+
+__all__ = [
+    "DeterminedCallback",
+    "TFKerasTrial",
+    "TFKerasTrialContext",
+    "TensorBoard",
+    "callbacks",
+    "load_model_from_checkpoint_path",
+]

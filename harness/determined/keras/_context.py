@@ -1,0 +1,51 @@
+from typing import Any, Dict, Optional
+
+from determined._trial import TrialContext
+
+
+class TFKerasTrialContext(TrialContext):
+    """Given to a TFKerasTrial's constructor."""
+
+    def __init__(self, core_context: Any, settings: Any) -> None:
+        super().__init__(core_context, settings)
+        self.fit_options: Dict[str, Any] = {}
+        self.model: Optional[Any] = None
+
+    def wrap_model(self, model: Any) -> Any:
+        """Call it before `model.compile`."""
+        self.model = model
+        return model
+
+    def wrap_optimizer(self, optimizer: Any) -> Any:
+        """On several slots Horovod averages the gradients of the optimizer."""
+        if self.distributed.size == 1:
+            return optimizer
+        from determined.horovod import hvd
+
+        return hvd.DistributedOptimizer(optimizer)
+
+    def wrap_dataset(self, dataset: Any, shard: bool = True) -> Any:
+        """This slot's part of a tf.data.Dataset."""
+        if not shard or self.distributed.size == 1:
+            return dataset
+        return dataset.shard(self.distributed.size, self.distributed.rank)
+
+    def configure_fit(
+        self,
+        verbose: Optional[Any] = None,
+        class_weight: Optional[Any] = None,
+        workers: Optional[int] = None,
+        use_multiprocessing: Optional[bool] = None,
+        max_queue_size: Optional[int] = None,
+        shuffle: Optional[bool] = None,
+        validation_steps: Optional[int] = None,
+    ) -> None:
+        """Options for `fit` and `evaluate`. Keras 3 has no more `workers` and its kin; they are ignored."""
+        options = {"verbose": verbose, "class_weight": class_weight, "shuffle": shuffle}
+        self.fit_options = {name: value for name, value in options.items() if value is not None}
+        self.validation_steps = validation_steps
+
+    validation_steps: Optional[int] = None
+
+    def get_tensorboard_path(self) -> Any:
+        return self._core.train.get_tensorboard_path()

@@ -1,0 +1,31 @@
+"""Load a model, with its weights, from the checkpoint directory of a TFKerasTrial."""
+
+import json
+import pathlib
+from typing import Any, List, Optional
+
+from determined import _trial_files
+from determined._trial_settings import make_settings
+from determined.keras import _weights
+from determined.keras._context import TFKerasTrialContext
+
+
+def load_model_from_checkpoint_path(path: str, tags: Optional[List[str]] = None) -> Any:
+    """The compiled model of a TFKerasTrial. It imports the code in the checkpoint: trust where it came from."""
+    from determined import core
+
+    directory = pathlib.Path(path)
+    load = json.loads((directory / _trial_files.LOAD_FILE).read_text())
+    if load.get("trial_type") != "TFKerasTrial":
+        raise ValueError(f"{path} is a checkpoint of a {load.get('trial_type')}")
+    with (
+        core.init() as core_context,
+        _trial_files.imported(directory, load["trial_cls_spec"]) as trial_class,
+    ):
+        settings = make_settings(
+            core_context, load["hparams"] or {}, load["experiment_config"] or {}
+        )
+        trial = trial_class(TFKerasTrialContext(core_context, settings))
+        model = trial.build_model()
+        _weights.load(model, str(directory))
+    return model

@@ -1,0 +1,212 @@
+"""Runs a TFKerasTrial: a loop over workloads, each a `fit` or `evaluate` of Keras."""
+
+import dataclasses
+import json
+import logging
+import math
+import pathlib
+from typing import Any, Dict, Optional
+
+import tensorflow as tf
+
+from determined import _trial_files
+from determined.keras import _weights
+from determined.keras._data import Batches
+from determined.keras._trial import TFKerasTrial
+from determined.workloads import Kind, Progress, Workload, WorkloadSource
+
+logger = logging.getLogger("determined.keras")
+
+STATE_FILE = "trial_state.json"
+
+
+class _Forward(tf.keras.callbacks.Callback):  # type: ignore[misc]
+    """Passes batches on to the trial's callbacks; a `fit` of ours is no training and no epoch of theirs."""
+
+    def __init__(self, callbacks: Any) -> None:
+        super().__init__()
+        self._callbacks = callbacks
+
+    def on_train_batch_begin(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        self._callbacks.on_train_batch_begin(batch, logs)
+
+    def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        self._callbacks.on_train_batch_end(batch, logs)
+
+
+class KerasTrainer:
+    def __init__(self, trial: TFKerasTrial, context: Any) -> None:
+        self.trial = trial
+        self.context = context
+        self.core = context._core
+        self.distributed = context.distributed
+        self.is_chief = self.distributed.rank == 0
+        self.model = trial.build_model()
+        size = (
+            context.get_per_slot_batch_size()
+            if "global_batch_size" in context.get_hparams()
+            else 32
+        )
+        self.training = Batches(trial.build_training_data_loader(), size)
+        self.validation = trial.build_validation_data_loader()
+        self.callbacks = tf.keras.callbacks.CallbackList(self._own_callbacks(), model=self.model)
+        self.progress = Progress()
+        self.best: Optional[float] = None
+        self.epoch = 0
+        self.logs: Dict[str, float] = {}
+
+    def run(
+        self, source: WorkloadSource, max_batches: int, latest_checkpoint: Optional[str]
+    ) -> None:
+        if latest_checkpoint is not None:
+            with self.core.checkpoint.restore_path(latest_checkpoint) as path:
+                self._restore(pathlib.Path(path))
+        self.training.start_at(self.progress.batches)
+        self.model.stop_training = False
+        self.callbacks.on_train_begin()
+        while True:
+            workload = self._next_workload(source)
+            if workload.kind is Kind.RUN_STEP:
+                self._train(workload.num_batches, max_batches)
+            elif workload.kind is Kind.VALIDATE:
+                self._validate()
+            elif workload.kind is Kind.CHECKPOINT:
+                self._checkpoint()
+            else:
+                break
+        self.callbacks.on_train_end()
+
+    def _next_workload(self, source: WorkloadSource) -> Workload:
+        stop = self.context.get_stop_requested() or bool(self.model.stop_training)
+        stops = self.distributed.gather(stop)
+        decided: Optional[Workload] = None
+        if stops is not None:
+            stopping = any(stops) or bool(self.core.preempt.should_preempt())
+            decided = source.next(dataclasses.replace(self.progress, stopping=stopping))
+        workload: Workload = self.distributed.broadcast(decided)
+        return workload
+
+    def _train(self, batches: int, max_batches: int) -> None:
+        """Train in pieces that end with the epochs, and report once."""
+        self._status("training")
+        done, end = self.progress.batches, self.progress.batches + batches
+        length = self.training.epoch_len
+        parts = []
+        while done < end:
+            if length is not None and done % length == 0:
+                self.callbacks.on_epoch_begin(done // length)
+            stop = end if length is None else min(end, (done // length + 1) * length)
+            parts.append((stop - done, self._fit(stop - done)))
+            done = stop
+            if length is not None and done % length == 0:
+                self.epoch = done // length
+                self.callbacks.on_epoch_end(self.epoch - 1, self.logs)
+        self.progress = dataclasses.replace(self.progress, batches=done)
+        metrics = {name: sum(n * logs[name] for n, logs in parts) / batches for name in parts[0][1]}
+        metrics = self._averaged(metrics)
+        if self.is_chief:
+            self.core.train.report_training_metrics(done, {**metrics, **self._position()})
+            self.core.train.report_progress(min(1.0, done / max_batches))
+
+    def _fit(self, batches: int) -> Dict[str, float]:
+        options = {"verbose": 0, **self.context.fit_options}
+        options.pop("shuffle", None)
+        stop_training = self.model.stop_training
+        history = self.model.fit(
+            self.training.take(batches),
+            steps_per_epoch=batches,
+            epochs=1,
+            callbacks=[_Forward(self.callbacks)],
+            **options,
+        ).history
+        self.model.stop_training = self.model.stop_training or stop_training
+        found = {name: float(values[-1]) for name, values in history.items()}
+        self.logs.update(found)
+        return found
+
+    def _validate(self) -> None:
+        self._status("validating")
+        self.callbacks.on_test_begin()
+        found = self.model.evaluate(
+            *(self.validation if isinstance(self.validation, tuple) else (self.validation,)),
+            verbose=0,
+            steps=self.context.validation_steps,
+            return_dict=True,
+        )
+        metrics = self._averaged({f"val_{name}": float(value) for name, value in found.items()})
+        metrics = self.distributed.broadcast(metrics)
+        self.logs.update(metrics)
+        self.callbacks.on_test_end(metrics)
+        improved = self._improves(metrics) if self.is_chief else None
+        if self.is_chief:
+            report = {**metrics, **self._position()}
+            self.core.train.report_validation_metrics(self.progress.batches, report)
+        self.progress = dataclasses.replace(
+            self.progress, validated_at=self.progress.batches, improved=improved
+        )
+
+    def _improves(self, metrics: Dict[str, float]) -> Optional[bool]:
+        settings = self.context._settings
+        if settings.searcher_metric is None:
+            return None
+        if settings.searcher_metric not in metrics:
+            raise RuntimeError(
+                f"the searcher needs the validation metric {settings.searcher_metric!r} (searcher.metric), "
+                f"but the trial reports only: {', '.join(sorted(metrics))}"
+            )
+        value = metrics[settings.searcher_metric]
+        sign = 1 if settings.smaller_is_better else -1
+        known = [self.core.train.get_experiment_best_validation(), self.best]
+        improved = not math.isnan(value) and all(
+            sign * value < sign * b for b in known if b is not None
+        )
+        if improved:
+            self.best = value
+        return improved
+
+    def _checkpoint(self) -> None:
+        self._status("checkpointing")
+        self.progress = dataclasses.replace(self.progress, checkpointed_at=self.progress.batches)
+        if not self.is_chief:
+            return
+        metadata = {
+            "steps_completed": self.progress.batches,
+            "framework": f"tensorflow-{tf.__version__}",
+            "format": "saved_weights",
+        }
+        with self.core.checkpoint.store_path(metadata) as (path, _):
+            path = pathlib.Path(path)
+            _weights.save(self.model, str(path), None)
+            trial_id = self.context._settings.trial_id
+            state = {**dataclasses.asdict(self.progress), "best": self.best, "trial_id": trial_id}
+            (path / STATE_FILE).write_text(json.dumps(state))
+            load = _trial_files.load_data(type(self.trial), "TFKerasTrial", self.context)
+            _trial_files.write_origin(path, load, type(self.trial))
+
+    def _restore(self, path: pathlib.Path) -> None:
+        _weights.load(self.model, str(path))
+        state = json.loads((path / STATE_FILE).read_text())
+        self.best = state.pop("best")
+        if state.pop("trial_id") == self.context._settings.trial_id:
+            self.progress = Progress(**{**state, "stopping": False})
+            self.epoch = self.progress.batches // (self.training.epoch_len or 2**62)
+
+    def _averaged(self, metrics: Dict[str, float]) -> Dict[str, float]:
+        shards = self.distributed.gather(metrics)
+        if shards is None:
+            return metrics
+        return {name: sum(s[name] for s in shards) / len(shards) for name in metrics}
+
+    def _own_callbacks(self) -> Any:
+        callbacks = list(self.trial.keras_callbacks())
+        for callback in callbacks:
+            if isinstance(callback, tf.keras.callbacks.TensorBoard):
+                callback.log_dir = str(self.context.get_tensorboard_path())
+        return callbacks
+
+    def _position(self) -> Dict[str, int]:
+        return {"batches": self.progress.batches, "epochs": self.epoch}
+
+    def _status(self, status: str) -> None:
+        if self.is_chief:
+            self.core.train.set_status(status)

@@ -1,0 +1,35 @@
+"""TFKerasTrial, as users of Determined before 0.38 have it."""
+
+from typing import Any, List
+
+from determined._trial import LegacyTrial
+from determined.keras._context import TFKerasTrialContext
+
+
+class TFKerasTrial(LegacyTrial):
+    """A compiled model and its data. Deprecated: call `model.fit` with a DeterminedCallback."""
+
+    trial_context_class = TFKerasTrialContext
+
+    def __init__(self, context: TFKerasTrialContext) -> None:
+        super().__init__(context)
+
+    def build_model(self) -> Any:
+        """A compiled tf.keras.Model, wrapped by `context.wrap_model` before it was compiled."""
+        raise NotImplementedError(f"{type(self).__name__} must define build_model()")
+
+    def build_training_data_loader(self) -> Any:
+        """A tf.data.Dataset of batches, a Keras Sequence, or (x, y) arrays."""
+        raise NotImplementedError(f"{type(self).__name__} must define build_training_data_loader()")
+
+    def build_validation_data_loader(self) -> Any:
+        raise NotImplementedError(
+            f"{type(self).__name__} must define build_validation_data_loader()"
+        )
+
+    def session_config(self) -> Any:
+        """Ignored: TensorFlow 2 has no sessions."""
+        return None
+
+    def keras_callbacks(self) -> List[Any]:
+        return []

@@ -1,0 +1,44 @@
+"""Weights of a model with its optimizer, for Keras 2 and 3."""
+
+import os
+import pathlib
+import tempfile
+from typing import Any, List, Optional
+
+WEIGHTS = "model_checkpoint"
+# Keras 3 takes no other ending, and keeps the optimizer in the same file.
+WEIGHTS_KERAS_3 = f"{WEIGHTS}.weights.h5"
+
+
+def is_keras_3(model: Any) -> bool:
+    return not hasattr(model, "_training_state")
+
+
+def save(model: Any, path: str, distributed: Any) -> None:
+    """Every worker takes part, since a distributed strategy may need all of them; the chief's files count."""
+    if distributed is None or distributed.rank == 0:
+        _save(model, path)
+        return
+    with tempfile.TemporaryDirectory() as unused:
+        _save(model, unused)
+
+
+def load(model: Any, path: str) -> None:
+    keras_3 = os.path.join(path, WEIGHTS_KERAS_3)
+    if not os.path.exists(keras_3):
+        model.load_weights(os.path.join(path, WEIGHTS))
+        return
+    optimizer: Optional[Any] = getattr(model, "optimizer", None)
+    if optimizer is not None and not getattr(optimizer, "built", True):
+        # Variables that do not exist yet would not be loaded.
+        optimizer.build(model.trainable_variables)
+    model.load_weights(keras_3)
+
+
+def files_in(path: pathlib.Path) -> List[str]:
+    return sorted(p.name for p in path.iterdir())
+
+
+def _save(model: Any, path: str) -> None:
+    name = WEIGHTS_KERAS_3 if is_keras_3(model) else WEIGHTS
+    model.save_weights(os.path.join(path, name))

@@ -1,0 +1,43 @@
+"""Trains a tiny Keras model with a DeterminedCallback; prints what was reported."""
+
+import json
+import pathlib
+import sys
+from typing import Any
+
+import numpy
+import tensorflow as tf
+from determined import keras
+from tests.support.fake_core import FakeCore
+
+DIRECTORY, EPOCHS, CHECKPOINT, PREEMPT = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+core: Any = FakeCore(DIRECTORY)
+core.preempt.wanted = PREEMPT == "preempt"
+x = numpy.linspace(0, 1, 8, dtype="float32").reshape(-1, 1)
+tf.keras.utils.set_random_seed(1)
+model = tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(1)])
+model.compile(optimizer=tf.keras.optimizers.Adam(0.1), loss="mse")
+callback = keras.DeterminedCallback(
+    core, None if CHECKPOINT == "none" else CHECKPOINT, 1, train_metrics_report_period=2
+)
+fitted = model.fit(
+    x,
+    2 * x,
+    batch_size=2,
+    epochs=EPOCHS,
+    shuffle=False,
+    verbose=0,
+    validation_data=(x, 2 * x),
+    callbacks=[callback],
+)
+print(
+    json.dumps(
+        {
+            "training": [[s, m] for s, m, _ in core.train.training],
+            "validations": core.train.validations,
+            "epochs": fitted.epoch,
+            "weights": [w.tolist() for w in model.get_weights()],
+            "saved": {s: [p.name, sorted(f.name for f in p.iterdir())] for s, p in core.saved().items()},
+        }
+    )
+)

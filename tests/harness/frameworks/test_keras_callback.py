@@ -1,0 +1,40 @@
+import json
+import pathlib
+from typing import Any
+
+import pytest
+
+from tests.support import ml
+
+pytestmark = pytest.mark.slow
+SCRIPT = str(pathlib.Path(__file__).parent / "keras_script.py")
+
+
+def train(home: pathlib.Path, epochs: int, checkpoint: str = "none", preempt: str = "no") -> Any:
+    arguments = [SCRIPT, str(home), str(epochs), checkpoint, preempt]
+    output = ml.run("tensorflow", arguments, home, PYTHONPATH=str(ml.ROOT))
+    return json.loads(output.strip().splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return train(tmp_path_factory.mktemp("uninterrupted"), 3)
+
+
+def test_training_and_validation_are_reported(trained: Any) -> None:
+    assert [steps for steps, _ in trained["training"]] == [2, 4, 6, 8, 10, 12]
+    assert [(s, "val_loss" in m) for s, m in trained["validations"]] == [(4, True), (8, True), (12, True)]
+
+
+def test_every_epoch_is_saved(trained: Any) -> None:
+    assert sorted(trained["saved"], key=int) == ["4", "8", "12"]
+
+
+def test_a_preempted_fit_goes_on_exactly_where_it_stopped(trained: Any, tmp_path: pathlib.Path) -> None:
+    stopped = train(tmp_path, 3, preempt="preempt")
+    assert stopped["epochs"] == [0]
+    ((_, (uuid, _)),) = stopped["saved"].items()
+    resumed = train(tmp_path, 3, uuid)
+    assert resumed["epochs"] == [1, 2]
+    assert resumed["validations"] == trained["validations"][1:]
+    assert resumed["weights"] == trained["weights"]
