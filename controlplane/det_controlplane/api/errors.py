@@ -41,6 +41,10 @@ class Conflict(ApiError):
     status, code, reason = 409, 6, "AlreadyExists"
 
 
+class UnsupportedMediaType(ApiError):
+    status, code, reason = 415, 3, "InvalidArgument"
+
+
 class TooLarge(ApiError):
     status, code, reason = 413, 8, "ResourceExhausted"
 

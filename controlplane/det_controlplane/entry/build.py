@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from det_controlplane.adapters.checkpoint_files import ReachableCheckpoints
 from det_controlplane.adapters.directory_objects import DirectoryObjects
 from det_controlplane.adapters.s3_objects import S3Objects
 from det_controlplane.api import routes
@@ -13,6 +14,7 @@ from det_controlplane.entry.object_routes import object_routes
 from det_controlplane.entry.settings import BadSettings, Settings
 from det_controlplane.ports.objects import ObjectStore
 from det_controlplane.ports.waker import Waker
+from det_controlplane.services import masterlog
 from det_controlplane.services.context import Context
 from det_controlplane.services.first_start import cluster_identity, give_first_password
 
@@ -21,6 +23,7 @@ def build_context(settings: Settings, waker: Waker) -> Context:
     """The database must be migrated. A first password is given where one is set."""
     config = _cluster_config(settings.cluster_config)
     db = Database(settings.database_url, pool_size=settings.pool_size)
+    masterlog.keep(db)
     password = settings.initial_user_password
     if password is None:
         password = config.initial_user_password or None
@@ -34,6 +37,7 @@ def build_context(settings: Settings, waker: Waker) -> Context:
         cluster_id=cluster_identity(db),
         bootstrap_token=settings.bootstrap_token,
         public_url=settings.public_url,
+        checkpoint_files=ReachableCheckpoints(),
         may_wait_s=settings.may_wait_s,
     )
 

@@ -44,7 +44,8 @@ def carried(request: Request, response: Response) -> Carried:
 
 
 def stream_headers(stream: Stream) -> dict[str, str]:
-    return {**_ALWAYS, "content-type": stream.media_type, "x-accel-buffering": "no"}
+    own = {name.lower(): value for name, value in stream.headers.items()}
+    return {**_ALWAYS, "content-type": stream.media_type, "x-accel-buffering": "no", **own}
 
 
 def fetched(app: App, request: Request, stream: Stream, cursor: object) -> Batch:
@@ -52,6 +53,8 @@ def fetched(app: App, request: Request, stream: Stream, cursor: object) -> Batch
     try:
         return stream.fetch(cursor)
     except Exception as e:
+        if stream.is_file:
+            raise
         return Batch([_error_line(app.failed(request, e))], cursor, done=True)
 
 

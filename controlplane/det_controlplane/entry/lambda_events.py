@@ -133,14 +133,21 @@ def _drained(
     parts: list[bytes] = []
     size, cursor, slept = 0, stream.cursor, 0.0
     started = time.monotonic()
-    while size < MAX_ANSWER // 2:
+    done = False
+    while size < MAX_ANSWER // 2 and not done:
         batch = fetched(app, request, stream, cursor)
         cursor = batch.cursor
         parts.extend(batch.lines)
         size += sum(map(len, batch.lines))
-        if batch.done or max(slept, time.monotonic() - started) + _STREAM_PAUSE_S > budget_s:
+        done = batch.done
+        if done or max(slept, time.monotonic() - started) + _STREAM_PAUSE_S > budget_s:
             break
         if not batch.lines:
             sleep(_STREAM_PAUSE_S)
             slept += _STREAM_PAUSE_S
+    if stream.is_file and not done:
+        error = TooLarge(
+            f"{request.path} is larger than this host carries: read it from its storage (--mode direct)"
+        )
+        return Response(error.to_json(), error.status)
     return Response(b"".join(parts), media_type=stream.media_type)

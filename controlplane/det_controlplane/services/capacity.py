@@ -7,6 +7,7 @@ from sqlalchemy import text
 
 from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.problems import InvalidConfig, Problem
+from det_controlplane.services import pools
 from det_controlplane.services.context import Context
 
 _SLOTS = text("""
@@ -28,7 +29,16 @@ def pool_of(
     pool = ctx.config.pool_for(str(requested), slots)
     if isinstance(pool, Problem):
         raise InvalidConfig([pool])
+    refuse_reserved(ctx, pool, project.workspace_id)
     return pool
+
+
+def refuse_reserved(ctx: Context, pool: Pool, workspace_id: int) -> None:
+    """A pool bound to workspaces is for them alone."""
+    usable = pools.open_to(ctx, workspace_id)
+    if pool.pool_name not in usable:
+        message = f"{pool.pool_name!r} is reserved for other workspaces; this one may use: {', '.join(usable)}"
+        raise InvalidConfig([Problem("resources.resource_pool", message)])
 
 
 def _resources(config: Mapping[str, Any] | None) -> dict[str, Any]:

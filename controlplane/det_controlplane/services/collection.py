@@ -13,7 +13,7 @@ from det_controlplane.db.engine import Tx
 from det_controlplane.services import tasks
 from det_controlplane.services.context import Context
 from det_controlplane.services.effects import Effects
-from det_controlplane.services.errors import Missing, WrongState
+from det_controlplane.services.errors import Missing, Unready, WrongState
 
 _EXPERIMENT = text("""
     SELECT e.id, e.state::text AS state, e.config, e.user_id, p.workspace_id FROM experiments e
@@ -36,6 +36,12 @@ _BY_UUID = text("""
 _COLLECTING = text("""
     SELECT 1 FROM tasks WHERE experiment_id = :id AND kind = 'CHECKPOINT_GC' AND config->>'_key' = :key
 """)
+_COLLECTED = text("""
+    SELECT id FROM tasks WHERE experiment_id = :id AND kind = 'CHECKPOINT_GC' AND config->>'_key' = :key AND ended_at IS NOT NULL
+""")
+_DELETE_FAILED = text(
+    "UPDATE experiments SET state = 'DELETE_FAILED', error = :error WHERE id = :id AND state = 'DELETING'"
+)
 _DELETE_EXPERIMENT = text("DELETE FROM experiments WHERE id = :id AND state = 'DELETING'")
 
 
@@ -153,7 +159,22 @@ def delete_experiment(ctx: Context, payload: dict[str, Any]) -> None:
             return
         doomed = to_delete(tx, experiment_id, experiment.config, gc.Policy(0, 0, 0))
     if doomed:
-        _launch(ctx, experiment, doomed, key="delete experiment")
-        raise WrongState(f"experiment {experiment_id}: {len(doomed)} checkpoints are being deleted")
+        key = str(payload.get("key", "delete experiment"))
+        if _has_failed(ctx, experiment_id, key):
+            return
+        _launch(ctx, experiment, doomed, key=key)
+        raise Unready(f"experiment {experiment_id}: {len(doomed)} checkpoints are being deleted")
     with ctx.db.begin() as tx:
         tx.run(_DELETE_EXPERIMENT, {"id": experiment_id})
+
+
+def _has_failed(ctx: Context, experiment_id: int, key: str) -> bool:
+    """The collection ended and checkpoints are still there: the user is told, and may delete again."""
+    params = {"id": experiment_id, "key": key}
+    with ctx.db.begin() as tx:
+        task_id = tx.value(_COLLECTED, params)
+        if task_id is None:
+            return False
+        error = f"its checkpoints could not be deleted: see 'det task logs {task_id}'"
+        tx.run(_DELETE_FAILED, {"id": experiment_id, "error": error})
+    return True

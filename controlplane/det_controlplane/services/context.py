@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 
 from det_controlplane.core.config import ClusterConfig
 from det_controlplane.db.engine import Database
+from det_controlplane.ports.checkpoint_files import CheckpointFiles
 from det_controlplane.ports.objects import ObjectStore
 from det_controlplane.ports.waker import Waker
 from det_controlplane.services.searchcache import SearchCache
@@ -28,6 +29,7 @@ class Context:
     cluster_id: str
     bootstrap_token: str = ""
     public_url: str = ""
+    checkpoint_files: CheckpointFiles | None = None
     may_wait_s: float = 0.0  # how long this host can hold a request
     now: Callable[[], datetime] = _utc_now
     new_uuid: Callable[[], uuid.UUID] = uuid.uuid4

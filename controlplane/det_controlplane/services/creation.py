@@ -8,10 +8,11 @@ from uuid import UUID
 from sqlalchemy import text
 
 from det_controlplane.core import config as configs
+from det_controlplane.core.config import policies as policy_rules
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.db import experiments
-from det_controlplane.services import capacity, contexts, live
+from det_controlplane.services import capacity, contexts, live, policies
 from det_controlplane.services.context import Context
 from det_controlplane.services.contexts import File
 from det_controlplane.services.effects import Effects
@@ -21,13 +22,16 @@ from det_controlplane.services.principal import User
 
 _TEMPLATE = text("SELECT config FROM templates WHERE name = :name")
 _PROJECT = text("""
-    SELECT p.id, p.workspace_id, p.archived OR w.archived AS archived, w.checkpoint_storage, w.default_compute_pool,
+    SELECT p.id, p.workspace_id, p.archived OR w.archived AS archived, p.state IS NOT NULL AS deleting, w.checkpoint_storage, w.default_compute_pool,
            w.default_aux_pool
     FROM projects p JOIN workspaces w ON w.id = p.workspace_id
     WHERE CASE WHEN cast(:id AS integer) IS NULL THEN lower(w.name) = lower(:workspace) AND lower(p.name) = lower(:project)
           ELSE p.id = :id END
 """)
-_PARENT = text("SELECT context_id, original_config FROM experiments WHERE id = :id")
+_PARENT = text("""
+    SELECT e.context_id, p.archived OR w.archived AS archived FROM experiments e JOIN projects p ON p.id = e.project_id
+    JOIN workspaces w ON w.id = p.workspace_id WHERE e.id = :id
+""")
 _POLICIES = text("""
     SELECT policy FROM config_policies WHERE workload_type = 'EXPERIMENT' AND workspace_id IN (0, :workspace_id)
     ORDER BY workspace_id DESC
@@ -64,11 +68,15 @@ def create(ctx: Context, user: User, submission: Submission) -> Created:
         repeated = _repeated(tx, submission)
         project = _project(tx, submission.project_id, submitted)
         template = _template(tx, submission.template)
-        policies = [r[0] for r in tx.rows(_POLICIES, {"workspace_id": project.workspace_id})]
+        demanded = [r[0] for r in tx.rows(_POLICIES, {"workspace_id": project.workspace_id})]
+        limits = policies.in_force(tx, project.workspace_id).constraints
     if repeated is not None:
         return _existing(ctx, repeated)
-    resolved, pool, exceeds = _resolve(ctx, submission, submitted, project, template, policies)
+    resolved, pool, exceeds = _resolve(ctx, submission, submitted, project, template, demanded)
     config = resolved.config.to_json()
+    broken = policy_rules.check(config, limits)
+    if broken:
+        raise InvalidConfig(broken)
     if submission.validate_only:
         return Created(None, config, resolved.warnings, exceeds)
     if submission.context_id is not None:
@@ -107,6 +115,8 @@ def _project(tx: Any, project_id: int, submitted: dict[str, Any]) -> Any:
         raise Missing(f"{what} not found")
     if row.archived:
         raise WrongState(f"project {row.id} is archived: unarchive it, or choose another")
+    if row.deleting:
+        raise WrongState(f"project {row.id} is being deleted: choose another")
     return row
 
 
@@ -126,11 +136,11 @@ def _resolve(
     submitted: dict[str, Any],
     project: Any,
     template: dict[str, Any] | None,
-    policies: list[dict[str, Any]],
+    demanded: list[dict[str, Any]],
 ) -> tuple[configs.Resolved, str, bool]:
     seed = ctx.new_seed()
     pool = capacity.pool_of(ctx, submitted, template, project)
-    invariants = tuple(p["invariant_config"] for p in policies if p.get("invariant_config"))
+    invariants = tuple(p["invariant_config"] for p in demanded if p.get("invariant_config"))
     sources = configs.sources_of(
         ctx.config, pool, template=template, workspace_storage=project.checkpoint_storage,
         invariant_policies=invariants,
@@ -173,6 +183,10 @@ def _insert(
             parent = tx.row(_PARENT, {"id": submission.parent_id})
             if parent is None:
                 raise Missing(f"experiment {submission.parent_id} not found")
+            if parent.archived:
+                raise WrongState(
+                    f"experiment {submission.parent_id} cannot be forked: its project is archived"
+                )
             context_id = parent.context_id
         elif context_row is not None:
             context_id = contexts.insert(ctx, tx, context_row, user.id)

@@ -6,9 +6,11 @@ from typing import Any
 
 from sqlalchemy import text
 
+from det_controlplane.core.config import policies as policy_rules
 from det_controlplane.core.lifecycle.experiment import ExperimentState
+from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db.engine import Tx, as_json
-from det_controlplane.services import live
+from det_controlplane.services import deletion, live, policies
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Invalid, Missing, WrongState
 from det_controlplane.services.principal import User
@@ -24,6 +26,7 @@ _TEXTS = {
 }
 _SET_LABELS = text("UPDATE experiments SET labels = cast(:labels AS text[]) WHERE id = :id")
 _LABELS = text("SELECT labels FROM experiments WHERE id = :id FOR UPDATE")
+_WORKSPACE = text("SELECT workspace_id FROM jobs WHERE id = :id")
 _JOB = {
     "priority": text("UPDATE jobs SET priority = :value WHERE id = :id"),
     "weight": text("UPDATE jobs SET weight = :value WHERE id = :id"),
@@ -46,12 +49,16 @@ def delete(ctx: Context, user: User, experiment_id: int) -> None:
         row = experiment.row
         if not user.admin and row.user_id != user.id:
             raise Forbidden(f"experiment {experiment_id} belongs to another user")
+        if row.state is ExperimentState.DELETING:
+            return
         if not row.state.terminal:
             raise WrongState(
                 f"experiment {experiment_id} is {row.state.value}; kill it, or wait until it has ended"
             )
+        deletion.refuse_registered(experiment.tx, experiment_id=experiment_id)
         experiment.set_state(ExperimentState.DELETING)
-        experiment.effects.later("delete_experiment", experiment_id=experiment_id)
+        key = f"delete {ctx.new_uuid()}"
+        experiment.effects.later("delete_experiment", experiment_id=experiment_id, key=key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +90,7 @@ def change_resource(experiment: live.LiveExperiment, name: str, value: Any) -> N
     if experiment.row.state.terminal:
         raise Missing(f"experiment {experiment.row.id} has ended: it has no resources to change")
     _check_resource(name, value)
+    _check_policies(experiment, name, value)
     experiment.tx.run(_JOB[name], {"id": experiment.row.job_id, "value": value})
     set_config(experiment.tx, experiment.row.id, ["resources", name], value)
     experiment.effects.queue_changed(experiment.row.pool)
@@ -95,6 +103,14 @@ def _check_resource(name: str, value: Any) -> None:
         raise Invalid(f"weight must be more than 0, not {value}")
     if name == "max_slots" and value < 0:
         raise Invalid(f"max_slots must be at least 0, not {value}")
+
+
+def _check_policies(experiment: live.LiveExperiment, name: str, value: Any) -> None:
+    workspace_id = int(experiment.tx.value(_WORKSPACE, {"id": experiment.row.job_id}))
+    limits = policies.in_force(experiment.tx, workspace_id).constraints
+    broken = policy_rules.check({"resources": {name: value}}, limits)
+    if broken:
+        raise InvalidConfig(broken, what="change")
 
 
 def _patch_policy(experiment: live.LiveExperiment, policy: Mapping[str, int]) -> None:

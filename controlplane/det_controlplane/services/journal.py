@@ -47,8 +47,17 @@ class Journal:
         row.seq += len(new)
         self._new.clear()
         if row.seq - row.snapshot_seq >= SNAPSHOT_EVERY:
-            searches.save_snapshot(self._tx, row.id, row.seq, folded.snapshot())
-            row.snapshot_seq = row.seq
+            self._snapshot(folded)
+
+    def write_with_snapshot(self) -> None:
+        """So that no process goes on from what it remembers of the search before."""
+        self.write()
+        self._snapshot(self._folded())
+
+    def _snapshot(self, folded: search.Search) -> None:
+        row = self._experiment
+        searches.save_snapshot(self._tx, row.id, row.seq, folded.snapshot())
+        row.snapshot_seq = row.seq
 
     def keep(self) -> None:
         """After the commit: the next transaction goes on from here."""

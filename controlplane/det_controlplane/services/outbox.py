@@ -5,14 +5,17 @@ from collections.abc import Callable
 from typing import Any
 
 from det_controlplane.db import queue
-from det_controlplane.services import collection
+from det_controlplane.services import collection, deletion
 from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Unready
 
 log = logging.getLogger("det.outbox")
 
 _HANDLERS: dict[str, Callable[[Context, dict[str, Any]], None]] = {
     "checkpoint_gc": collection.after_experiment,
     "delete_experiment": collection.delete_experiment,
+    "delete_project": deletion.project_effect,
+    "delete_workspace": deletion.workspace_effect,
 }
 _AT_MOST = 100
 
@@ -27,6 +30,9 @@ def run_due(ctx: Context) -> int:
             break
         try:
             _HANDLERS[effect.kind](ctx, effect.payload)
+        except Unready as e:
+            log.debug("effect %d (%s) waits: %s", effect.id, effect.kind, e)
+            continue
         except Exception:
             log.exception(
                 "effect %d (%s) failed at attempt %d", effect.id, effect.kind, effect.attempts

@@ -14,6 +14,14 @@ from det_controlplane.services.errors import Missing
 
 _EXISTS = text("SELECT 1 FROM experiments WHERE id = :id")
 _TRIAL_EXISTS = text("SELECT 1 FROM trials WHERE id = :id")
+_LABELS = text("""
+    SELECT label FROM experiments e, unnest(e.labels) AS label
+    WHERE cast(:project_id AS integer) = 0 OR e.project_id = :project_id GROUP BY label ORDER BY count(*) DESC, label
+""")
+_BY_EXTERNAL = text("""
+    SELECT t.id FROM trials t JOIN experiments e ON e.id = t.experiment_id
+    WHERE e.external_id = :experiment AND t.external_id = :trial
+""")
 _BEST = text("SELECT best_metric FROM experiments WHERE id = :id")
 
 
@@ -71,6 +79,21 @@ def checkpoint(ctx: Context, uuid: str) -> str:
     if found is None:
         raise Missing(f"checkpoint {uuid} not found")
     return found
+
+
+def labels(ctx: Context, project_id: int) -> list[str]:
+    """Of experiments, the most used first; 0 stands for every project."""
+    with ctx.db.begin() as tx:
+        return [r[0] for r in tx.rows(_LABELS, {"project_id": project_id})]
+
+
+def trial_by_external_id(ctx: Context, experiment: str, trial: str) -> str:
+    with ctx.db.begin() as tx:
+        found = tx.value(_BY_EXTERNAL, {"experiment": experiment, "trial": trial})
+        shown = None if found is None else listings.trial(tx, int(found))
+    if shown is None:
+        raise Missing(f"trial '{trial}' of experiment '{experiment}' not found")
+    return shown
 
 
 def best_searcher_metric(ctx: Context, experiment_id: int) -> float:

@@ -18,7 +18,7 @@ from .rng import Rng
 from .rung import pack, unpack
 from .sampling import Sampler
 
-_LOCAL_SHARE = 0.7  # the rest samples the whole space, so no valley is lost for good
+LOCAL_FRACTION = 0.7  # the rest samples the whole space, so no valley is lost for good
 _PARENTS = 8
 _ENOUGH = 3  # entries that make a rung worth choosing parents from
 _RANK_PRESSURE = 3  # parents are drawn by uniform ** this: mostly the very best
@@ -32,8 +32,9 @@ Elite = tuple[float, int, str, list[float]]  # loss, order of arrival, request i
 class LocalProposal(Proposal):
     """Remembers the best points of every rung and proposes their neighbours."""
 
-    def __init__(self, sampler: Sampler, num_rungs: int) -> None:
+    def __init__(self, sampler: Sampler, num_rungs: int, fraction: float = LOCAL_FRACTION) -> None:
         super().__init__(sampler)
+        self._fraction = fraction
         self._leaves = leaves_of(sampler.space)
         self._elites: list[list[Elite]] = [[] for _ in range(num_rungs)]
         self._points: dict[str, list[float]] = {}
@@ -42,7 +43,7 @@ class LocalProposal(Proposal):
     def create(self) -> Create:
         parents = self._parents()
         rng = self._sampler.rng
-        if not parents or not self._leaves or rng.uniform() >= _LOCAL_SHARE:
+        if not parents or not self._leaves or rng.uniform() >= self._fraction:
             create = self._sampler.create()
         else:
             parent = parents[int(len(parents) * rng.uniform() ** _RANK_PRESSURE)]

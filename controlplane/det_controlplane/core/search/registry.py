@@ -13,7 +13,7 @@ from .brackets import Bracket, bracket_rungs, levels, make_brackets, rung_units
 from .custom import RemoteSearch
 from .explore import Explorer
 from .grid import GridSearch
-from .local_asha import LocalProposal, RecentRung
+from .local_asha import LOCAL_FRACTION, LocalProposal, RecentRung
 from .method import Method, SearchFailed
 from .pbt import PbtConfig, PopulationTraining
 from .proposal import Proposal
@@ -70,7 +70,7 @@ def report_lengths(searcher: Searcher) -> list[int]:
     """The lengths at which a search decides, ascending; the last is the whole training of a trial."""
     name, divisor = searcher.get("name"), searcher.get("divisor") or _DIVISOR
     if name == "pbt":
-        each = length_of(searcher["length_per_round"]) or 1
+        each = _round_length(searcher)
         return [each * (i + 1) for i in range(int(searcher["num_rounds"]))]
     rungs = 0
     if name == "async_halving":
@@ -144,7 +144,10 @@ def _adaptive_asha(searcher: Searcher, sampler: Sampler) -> Method:
 def _local_asha(searcher: Searcher, sampler: Sampler) -> Method:
     bracket = Bracket(local_rungs(searcher), int(searcher["max_trials"]), _concurrent(searcher))
     config = _asha_config(searcher, bracket)
-    proposal = LocalProposal(sampler, bracket.rungs)
+    fraction = searcher.get("local_fraction")
+    proposal = LocalProposal(
+        sampler, bracket.rungs, LOCAL_FRACTION if fraction is None else float(fraction)
+    )
     if _promotes(searcher):
         return PromotionAsha(proposal, config)
     return StoppingAsha(proposal, config, RecentRung)
@@ -160,7 +163,7 @@ def _pbt(searcher: Searcher, sampler: Sampler) -> Method:
     explorer = Explorer(
         sampler.space,
         sampler.rng,
-        float(explore.get("resample_probability", 0.25)),
+        float(explore.get("resample_probability", 0.2)),
         float(explore.get("perturb_factor", 0.2)),
     )
     config = PbtConfig(
@@ -169,10 +172,17 @@ def _pbt(searcher: Searcher, sampler: Sampler) -> Method:
         time_metric=unit_of(searcher),
         population_size=int(searcher["population_size"]),
         num_rounds=int(searcher["num_rounds"]),
-        length_per_round=length_of(searcher["length_per_round"]) or 1,
+        length_per_round=_round_length(searcher),
         truncate_fraction=float(replace.get("truncate_fraction", 0.2)),
     )
     return PopulationTraining(sampler, explorer, config)
+
+
+def _round_length(searcher: Searcher) -> int:
+    length = searcher.get("time_per_round") or length_of(searcher.get("length_per_round"))
+    if not length:
+        raise SearchFailed("searcher pbt needs length_per_round, or time_metric and time_per_round")
+    return int(length)
 
 
 def _custom(searcher: Searcher, sampler: Sampler) -> Method:

@@ -1,0 +1,118 @@
+"""Groups of users, access tokens, and the role commands of Determined's enterprise edition."""
+
+from det_controlplane.api.auth import user_of
+from det_controlplane.api.body import Body
+from det_controlplane.api.errors import Unimplemented
+from det_controlplane.api.http import EMPTY, Answer, Request, json_response, json_text
+from det_controlplane.api.listing import page_of, sort_of
+from det_controlplane.api.router import delete, get, patch, post, put
+from det_controlplane.core.paging import Page
+from det_controlplane.services import groups, tokens
+from det_controlplane.services.context import Context
+
+
+def create_group(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    group = groups.create(ctx, user_of(request), body.text("name"), _ids(body, "addUsers"))
+    return json_response({"group": group})
+
+
+def search_groups(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    given = {"name": body.text("name"), "user_id": body.integer("userId")}
+    page = Page(body.integer("offset"), body.integer("limit"))
+    return json_text(groups.search(ctx, page, {k: v for k, v in given.items() if v}))
+
+
+def get_group(ctx: Context, request: Request) -> Answer:
+    return json_response({"group": groups.get(ctx, request.id("groupId"))})
+
+
+def edit_group(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    group = groups.edit(
+        ctx,
+        user_of(request),
+        request.id("groupId"),
+        body.optional_text("name"),
+        _ids(body, "addUsers"),
+        _ids(body, "removeUsers"),
+    )
+    return json_response({"group": group})
+
+
+def delete_group(ctx: Context, request: Request) -> Answer:
+    groups.delete(ctx, user_of(request), request.id("groupId"))
+    return EMPTY
+
+
+def _ids(body: Body, name: str) -> list[int]:
+    return [Body({"id": item}).integer("id") for item in body.items(name)]
+
+
+def list_tokens(ctx: Context, request: Request) -> Answer:
+    given = {
+        "username": request.text("username"),
+        "ids": request.integers("tokenIds", "token_ids"),
+        "alive_at": None if request.flag("showInactive", "show_inactive") else ctx.now(),
+    }
+    filters = {name: value for name, value in given.items() if value}
+    found = tokens.listed(ctx, user_of(request), page_of(request), sort_of(request), filters)
+    return json_text(found)
+
+
+def create_token(ctx: Context, request: Request) -> Answer:
+    body, caller = Body(request.json()), user_of(request)
+    user_id = body.integer("userId") or caller.id
+    token, token_id = tokens.create(
+        ctx, caller, user_id, body.text("lifespan"), body.text("description")
+    )
+    return json_response({"token": token, "tokenId": token_id})
+
+
+def edit_token(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    info = tokens.edit(
+        ctx,
+        user_of(request),
+        request.id("tokenId"),
+        body.optional_text("description"),
+        body.flag("setRevoked"),
+    )
+    return json_response({"tokenInfo": info})
+
+
+def no_roles(ctx: Context, request: Request) -> Answer:
+    raise Unimplemented(
+        "roles and permissions by role belong to Determined's enterprise edition; here everybody may use the"
+        " cluster, owners and administrators may delete, and administrators manage users"
+    )
+
+
+def permissions(ctx: Context, request: Request) -> Answer:
+    """Nobody has a role; clients take this to mean basic authorization."""
+    return json_response({"roles": [], "assignments": []})
+
+
+_G, _T, _R = "/api/v1/groups", "/api/v1/tokens", "/api/v1/roles"
+_NO_ROLES = "Roles are not part of this product: 501"
+ROUTES = (
+    post(_G, create_group, summary="Create a group"),
+    post(f"{_G}/search", search_groups, summary="Find groups"),
+    get(f"{_G}/{{groupId}}", get_group, summary="One group with its members"),
+    put(f"{_G}/{{groupId}}", edit_group, summary="Rename a group, add or remove members"),
+    delete(f"{_G}/{{groupId}}", delete_group, summary="Delete a group"),
+    get(_T, list_tokens, summary="List access tokens"),
+    post(_T, create_token, summary="Create an access token"),
+    patch(f"{_T}/{{tokenId}}", edit_token, summary="Describe or revoke an access token"),
+    get("/api/v1/permissions/summary", permissions, summary="Roles of the caller: none"),
+    post(f"{_R}/add-assignments", no_roles, summary=_NO_ROLES),
+    post(f"{_R}/remove-assignments", no_roles, summary=_NO_ROLES),
+    post(f"{_R}/search", no_roles, summary=_NO_ROLES),
+    post(f"{_R}/search/by-assignability", no_roles, summary=_NO_ROLES),
+    get(f"{_R}/search/by-group/{{groupId}}", no_roles, summary=_NO_ROLES),
+    post(f"{_R}/search/by-ids", no_roles, summary=_NO_ROLES),
+    get(f"{_R}/search/by-user/{{userId}}", no_roles, summary=_NO_ROLES),
+    get(f"{_R}/workspace/{{workspaceId}}", no_roles, summary=_NO_ROLES),
+    patch("/api/v1/users/assignments", no_roles, summary=_NO_ROLES),
+)

@@ -1,0 +1,154 @@
+"""What operators set and read: the cluster message, the configuration, the control plane's log, usage."""
+
+from datetime import date, datetime
+
+from det_controlplane.api.auth import user_of
+from det_controlplane.api.body import Body, parse_time
+from det_controlplane.api.errors import BadRequest
+from det_controlplane.api.http import (
+    EMPTY,
+    Answer,
+    Batch,
+    Request,
+    Response,
+    Stream,
+    json_response,
+    line,
+)
+from det_controlplane.api.router import delete, get, patch, post, put
+from det_controlplane.services import cluster, masterlog, retention, usage
+from det_controlplane.services.context import Context
+
+
+def get_message(ctx: Context, request: Request) -> Answer:
+    return json_response({"clusterMessage": cluster.planned_message(ctx)})
+
+
+def set_message(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    start, end = body.time("startTime"), body.time("endTime")
+    duration = body.text("duration")
+    cluster.set_message(ctx, user_of(request), body.text("message"), start, end, duration)
+    return EMPTY
+
+
+def clear_message(ctx: Context, request: Request) -> Answer:
+    cluster.clear_message(ctx, user_of(request))
+    return EMPTY
+
+
+def get_config(ctx: Context, request: Request) -> Answer:
+    return json_response({"config": cluster.configuration(ctx, user_of(request))})
+
+
+def set_config(ctx: Context, request: Request) -> Answer:
+    """Only the log's level and color can change while the cluster runs."""
+    body = Body(request.json())
+    asked = body.body("config").body("log")
+    mask = body.body("fieldMask").items("paths") if body.has("fieldMask") else []
+    unknown = [p for p in mask if p not in ("log", "log.level", "log.color")]
+    if unknown:
+        raise BadRequest(
+            f"{', '.join(map(str, unknown))} cannot be changed: only log.level, log.color"
+        )
+    level = asked.text("level").removeprefix("LOG_LEVEL_") if asked.raw("level") else None
+    color = asked.flag("color") if asked.raw("color") is not None else None
+    if mask and "log" not in mask:
+        level = level if "log.level" in mask else None
+        color = bool(color) if "log.color" in mask else None
+    cluster.set_log(ctx, user_of(request), level, color)
+    return EMPTY
+
+
+def logs(ctx: Context, request: Request) -> Answer:
+    """A stream; with `follow` it goes on as lines are written."""
+    offset, limit = request.integer("offset"), request.integer("limit")
+    follow = bool(request.flag("follow"))
+    start = masterlog.first(ctx, user_of(request), offset, limit)
+
+    def fetch(cursor: tuple[int, int]) -> Batch:
+        after, left = cursor
+        size = min(masterlog.BATCH, left) if limit > 0 and not follow else masterlog.BATCH
+        rows = masterlog.page(ctx, after, size)
+        left -= len(rows)
+        last = rows[-1].id if rows else after
+        done = not follow and (len(rows) < masterlog.BATCH or (limit > 0 and left <= 0))
+        return Batch([line({"logEntry": r.entry}) for r in rows], (last, left), done)
+
+    return Stream(fetch, (start, limit), topic="master-logs")
+
+
+def clean_logs(ctx: Context, request: Request) -> Answer:
+    removed = retention.clean_up(ctx, user_of(request))
+    return json_response({"removedCount": str(removed)})
+
+
+def _times(request: Request) -> tuple[datetime, datetime]:
+    def time(name: str, older: str) -> datetime:
+        value = request.text(name, older)
+        if not value:
+            raise BadRequest(f"{name} is required")
+        return parse_time(value, name)
+
+    return time("timestampAfter", "timestamp_after"), time("timestampBefore", "timestamp_before")
+
+
+def _dates(request: Request) -> tuple[date, date, str]:
+    def day(name: str, older: str) -> date:
+        value = request.text(name, older)
+        try:
+            return date.fromisoformat(value[:7] + "-01" if len(value) == 7 else value)
+        except ValueError as e:
+            raise BadRequest(f"{name} must be a date such as 2026-11-20, not {value!r}") from e
+
+    period = request.text("period").rpartition("_")[2].upper() or usage.DAILY
+    period = usage.DAILY if period in ("", "UNSPECIFIED") else period
+    if period not in (usage.DAILY, usage.MONTHLY):
+        raise BadRequest(
+            "period must be RESOURCE_ALLOCATION_AGGREGATION_PERIOD_DAILY or ..._MONTHLY"
+        )
+    return day("startDate", "start_date"), day("endDate", "end_date"), period
+
+
+def raw_usage(ctx: Context, request: Request) -> Answer:
+    return json_response({"resourceEntries": usage.raw(ctx, *_times(request))})
+
+
+def aggregated_usage(ctx: Context, request: Request) -> Answer:
+    return json_response({"resourceEntries": usage.aggregated(ctx, *_dates(request))})
+
+
+def raw_csv(ctx: Context, request: Request) -> Answer:
+    return _csv(usage.raw_csv(ctx, *_times(request)))
+
+
+def allocations_csv(ctx: Context, request: Request) -> Answer:
+    return _csv(usage.allocations_csv(ctx, *_times(request)))
+
+
+def aggregated_csv(ctx: Context, request: Request) -> Answer:
+    return _csv(usage.aggregated_csv(ctx, *_dates(request)))
+
+
+def _csv(text: str) -> Response:
+    return Response(text.encode(), media_type="text/csv")
+
+
+_MESSAGE = "/api/v1/master/cluster_message"
+_USAGE = "/resources/allocation"
+ROUTES = (
+    get(_MESSAGE, get_message, summary="The cluster message"),
+    put(_MESSAGE, set_message, summary="Set the cluster message (administrators)"),
+    delete(_MESSAGE, clear_message, summary="Clear the cluster message"),
+    get("/api/v1/master/config", get_config, summary="The cluster's configuration, redacted"),
+    patch("/api/v1/master/config", set_config, summary="Change the log level"),
+    get("/api/v1/master/logs", logs, summary="The control plane's log (stream)"),
+    post("/api/v1/cleanup_logs", clean_logs, summary="Delete logs past their retention now"),
+    get(f"/api/v1{_USAGE}/raw", raw_usage, summary="Allocations between two times"),
+    get(f"/api/v1{_USAGE}/aggregated", aggregated_usage, summary="Slot-seconds by day or month"),
+    get(f"{_USAGE}/raw", raw_csv, summary="Allocations between two times, as CSV"),
+    get(
+        f"{_USAGE}/allocations-csv", allocations_csv, summary="Allocations with slot-hours, as CSV"
+    ),
+    get(f"{_USAGE}/aggregated", aggregated_csv, summary="Slot-seconds, as CSV"),
+)

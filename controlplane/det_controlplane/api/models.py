@@ -1,0 +1,172 @@
+"""The model registry."""
+
+import json
+
+from det_controlplane.api.auth import user_of
+from det_controlplane.api.body import Body
+from det_controlplane.api.http import EMPTY, Answer, Request, Response, json_response, json_text
+from det_controlplane.api.listing import page_of, sort_of
+from det_controlplane.api.router import delete, get, patch, post
+from det_controlplane.services import metric_streams, model_versions, models
+from det_controlplane.services.context import Context
+from det_controlplane.services.model_versions import VersionChanges
+from det_controlplane.services.models import ModelChanges
+
+
+def list_models(ctx: Context, request: Request) -> Answer:
+    given = {
+        "name": request.text("name"),
+        "description": request.text("description"),
+        "labels": request.texts("labels"),
+        "users": request.texts("users"),
+        "user_ids": request.integers("userIds", "user_ids"),
+        "id": request.integer("id"),
+        "workspace_ids": request.integers("workspaceIds", "workspace_ids"),
+        "workspace_names": request.texts("workspaceNames", "workspace_names"),
+    }
+    filters = {name: value for name, value in given.items() if value}
+    archived = request.flag("archived")
+    if archived is not None:
+        filters["archived"] = archived
+    return json_text(models.listed(ctx, page_of(request), sort_of(request), filters))
+
+
+def get_model(ctx: Context, request: Request) -> Answer:
+    return json_response({"model": models.get(ctx, request.param("modelName"))})
+
+
+def labels(ctx: Context, request: Request) -> Answer:
+    found = models.labels(ctx, request.integer("workspaceId", "workspace_id"))
+    return json_response({"labels": found})
+
+
+def create(ctx: Context, request: Request) -> Answer:
+    changes = _model_changes(Body(request.json()))
+    return json_response({"model": models.create(ctx, user_of(request), changes)})
+
+
+def edit(ctx: Context, request: Request) -> Answer:
+    changes = _model_changes(Body(request.json()))
+    edited = models.edit(ctx, user_of(request), request.param("modelName"), changes)
+    return json_response({"model": edited})
+
+
+def _model_changes(body: Body) -> ModelChanges:
+    return ModelChanges(
+        name=body.optional_text("name"),
+        description=body.optional_text("description"),
+        metadata=body.object("metadata") if body.raw("metadata") is not None else None,
+        labels=_labels(body),
+        notes=body.optional_text("notes"),
+        workspace_id=body.optional_integer("workspaceId"),
+        workspace_name=body.optional_text("workspaceName"),
+    )
+
+
+def _labels(body: Body) -> list[str] | None:
+    given = body.raw("labels") is not None
+    return [str(label) for label in body.items("labels")] if given else None
+
+
+def move(ctx: Context, request: Request) -> Answer:
+    target = Body(request.json()).integer("destinationWorkspaceId")
+    name = request.param("modelName")
+    models.edit(ctx, user_of(request), name, ModelChanges(workspace_id=target))
+    return EMPTY
+
+
+def archive(ctx: Context, request: Request) -> Answer:
+    name = request.param("modelName")
+    models.edit(ctx, user_of(request), name, ModelChanges(archived=True))
+    return EMPTY
+
+
+def unarchive(ctx: Context, request: Request) -> Answer:
+    name = request.param("modelName")
+    models.edit(ctx, user_of(request), name, ModelChanges(archived=False))
+    return EMPTY
+
+
+def remove(ctx: Context, request: Request) -> Answer:
+    models.delete(ctx, user_of(request), request.param("modelName"))
+    return EMPTY
+
+
+def list_versions(ctx: Context, request: Request) -> Answer:
+    model, versions = model_versions.listed(
+        ctx, request.param("modelName"), page_of(request), sort_of(request)
+    )
+    return Response(b'{"model":' + json.dumps(model).encode() + b"," + versions[1:].encode())
+
+
+def get_version(ctx: Context, request: Request) -> Answer:
+    found = model_versions.get(ctx, request.param("modelName"), request.id("modelVersionNum"))
+    return json_response({"modelVersion": found})
+
+
+def create_version(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    made = model_versions.create(
+        ctx,
+        user_of(request),
+        request.param("modelName"),
+        body.required_text("checkpointUuid"),
+        _version_changes(body),
+    )
+    return json_response({"modelVersion": made})
+
+
+def edit_version(ctx: Context, request: Request) -> Answer:
+    changes = _version_changes(Body(request.json()))
+    name, number = request.param("modelName"), request.id("modelVersionNum")
+    return json_response({"modelVersion": model_versions.edit(ctx, name, number, changes)})
+
+
+def _version_changes(body: Body) -> VersionChanges:
+    return VersionChanges(
+        name=body.optional_text("name"),
+        comment=body.optional_text("comment"),
+        notes=body.optional_text("notes"),
+        metadata=body.object("metadata") if body.raw("metadata") is not None else None,
+        labels=_labels(body),
+    )
+
+
+def remove_version(ctx: Context, request: Request) -> Answer:
+    name, number = request.param("modelName"), request.id("modelVersionNum")
+    model_versions.delete(ctx, user_of(request), name, number)
+    return EMPTY
+
+
+def version_metrics(ctx: Context, request: Request) -> Answer:
+    name, number = request.param("modelName"), request.id("modelVersionNum")
+    version = model_versions.get(ctx, name, number)
+    found = metric_streams.of_model_version(
+        ctx,
+        version["model"]["id"],
+        number,
+        request.text("metricGroup", "metric_group"),
+        request.text("trialSourceInfoType", "trial_source_info_type"),
+    )
+    return json_response({"metrics": found})
+
+
+_M = "/api/v1/models"
+_V = f"{_M}/{{modelName}}/versions"
+ROUTES = (
+    get("/api/v1/model/labels", labels, summary="Labels of models"),
+    get(_M, list_models, summary="List models"),
+    post(_M, create, summary="Create a model"),
+    get(f"{_M}/{{modelName}}", get_model, summary="One model, by name or id"),
+    patch(f"{_M}/{{modelName}}", edit, summary="Edit a model"),
+    delete(f"{_M}/{{modelName}}", remove, summary="Delete a model with its versions"),
+    post(f"{_M}/{{modelName}}/archive", archive, summary="Archive a model"),
+    post(f"{_M}/{{modelName}}/unarchive", unarchive, summary="Unarchive a model"),
+    post(f"{_M}/{{modelName}}/move", move, summary="Move a model to another workspace"),
+    get(_V, list_versions, summary="Versions of a model"),
+    post(_V, create_version, summary="Register a checkpoint as the next version"),
+    get(f"{_V}/{{modelVersionNum}}", get_version, summary="One version"),
+    patch(f"{_V}/{{modelVersionNum}}", edit_version, summary="Edit a version"),
+    delete(f"{_V}/{{modelVersionNum}}", remove_version, summary="Delete a version"),
+    get(f"{_V}/{{modelVersionNum}}/metrics", version_metrics, summary="Metrics of its users"),
+)

@@ -1,0 +1,75 @@
+"""The API's own description, made from the route table."""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from det_controlplane.api.http import Answer, Request, json_response
+from det_controlplane.api.router import Access, Route, get
+from det_controlplane.services.context import Context
+from det_controlplane.services.specification import VERSION
+
+_PARAMETER = re.compile(r"\{(\w+)(?:\.\.\.)?\}")
+_ERROR = {"description": "Refused; error.error says why", "schema": {"$ref": "#/definitions/Error"}}
+_DEFINITIONS = {
+    "Error": {
+        "type": "object",
+        "properties": {
+            "error": {
+                "type": "object",
+                "properties": {
+                    "code": {"type": "integer", "description": "gRPC status code"},
+                    "reason": {"type": "string"},
+                    "error": {"type": "string"},
+                },
+            }
+        },
+    }
+}
+
+
+def description(routes: Iterable[Route]) -> dict[str, Any]:
+    """Swagger 2.0, which is what Determined serves at this address."""
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        path = _PARAMETER.sub(r"{\1}", route.path)
+        paths.setdefault(path, {})[route.method.lower()] = _operation(route)
+    return {
+        "swagger": "2.0",
+        "info": {"title": "Determined Serverless API", "version": VERSION},
+        "consumes": ["application/json"],
+        "produces": ["application/json"],
+        "securityDefinitions": {
+            "BearerToken": {"type": "apiKey", "name": "Authorization", "in": "header"}
+        },
+        "paths": dict(sorted(paths.items())),
+        "definitions": _DEFINITIONS,
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    names = _PARAMETER.findall(route.path)
+    parameters = [{"name": n, "in": "path", "required": True, "type": "string"} for n in names]
+    return {
+        "operationId": f"{route.handler.__module__.rpartition('.')[2]}_{route.handler.__name__}",
+        "summary": route.summary,
+        "tags": [_tag(route.path)],
+        "parameters": parameters,
+        "security": [] if route.access is Access.PUBLIC else [{"BearerToken": []}],
+        "responses": {"200": {"description": "Done"}, "default": _ERROR},
+    }
+
+
+def _tag(path: str) -> str:
+    return path.removeprefix("/api/v1").strip("/").partition("/")[0] or "root"
+
+
+def route_describing(routes: tuple[Route, ...]) -> Route:
+    """The description includes itself."""
+
+    def swagger(ctx: Context, request: Request) -> Answer:
+        return json_response(description((*routes, own)))
+
+    path = "/api/v1/api.swagger.json"
+    own = get(path, swagger, access=Access.PUBLIC, summary="This description")
+    return own

@@ -1,0 +1,162 @@
+"""Projects, and actions on many of their experiments at once."""
+
+from typing import Any
+
+from det_controlplane.api.auth import user_of
+from det_controlplane.api.body import Body
+from det_controlplane.api.errors import BadRequest
+from det_controlplane.api.http import EMPTY, Answer, Request, json_response, json_text
+from det_controlplane.api.listing import page_of, sort_of
+from det_controlplane.api.router import Handler, delete, get, patch, post, put
+from det_controlplane.core.lifecycle.experiment import Command
+from det_controlplane.services import bulk, deletion, projects
+from det_controlplane.services.bulk import Action, Selection
+from det_controlplane.services.context import Context
+from det_controlplane.services.projects import ProjectChanges
+
+
+def list_projects(ctx: Context, request: Request) -> Answer:
+    given = {
+        "name": request.text("name") or None,
+        "archived": request.flag("archived"),
+        "users": request.texts("users") or None,
+        "user_ids": request.integers("userIds", "user_ids") or None,
+    }
+    filters = {name: value for name, value in given.items() if value is not None}
+    page, sort = page_of(request), sort_of(request)
+    return json_text(projects.listed(ctx, request.id("id"), page, sort, filters))
+
+
+def get_project(ctx: Context, request: Request) -> Answer:
+    return json_response({"project": projects.get(ctx, request.id("id"))})
+
+
+def by_key(ctx: Context, request: Request) -> Answer:
+    return json_response({"project": projects.by_key(ctx, request.param("key"))})
+
+
+def create(ctx: Context, request: Request) -> Answer:
+    changes = _changes(Body(request.json()))
+    made = projects.create(ctx, user_of(request), request.id("workspaceId"), changes)
+    return json_response({"project": made})
+
+
+def edit(ctx: Context, request: Request) -> Answer:
+    changes = _changes(Body(request.json()))
+    edited = projects.edit(ctx, user_of(request), request.id("id"), changes)
+    return json_response({"project": edited})
+
+
+def _changes(body: Body) -> ProjectChanges:
+    return ProjectChanges(
+        name=body.optional_text("name"),
+        description=body.optional_text("description"),
+        key=body.optional_text("key") or None,
+    )
+
+
+def remove(ctx: Context, request: Request) -> Answer:
+    gone = deletion.delete_project(ctx, user_of(request), request.id("id"))
+    return json_response({"completed": gone})
+
+
+def archive(ctx: Context, request: Request) -> Answer:
+    projects.set_archived(ctx, user_of(request), request.id("id"), True)
+    return EMPTY
+
+
+def unarchive(ctx: Context, request: Request) -> Answer:
+    projects.set_archived(ctx, user_of(request), request.id("id"), False)
+    return EMPTY
+
+
+def move(ctx: Context, request: Request) -> Answer:
+    target = Body(request.json()).integer("destinationWorkspaceId")
+    projects.move(ctx, user_of(request), request.id("id"), target)
+    return EMPTY
+
+
+def set_notes(ctx: Context, request: Request) -> Answer:
+    notes = [_note(note) for note in Body(request.json()).bodies("notes")]
+    stored = projects.set_notes(ctx, request.id("id"), notes, append=False)
+    return json_response({"notes": stored})
+
+
+def add_note(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    note = body.body("note") if body.has("note") else body
+    stored = projects.set_notes(ctx, request.id("id"), [_note(note)], append=True)
+    return json_response({"notes": stored})
+
+
+def _note(body: Body) -> dict[str, str]:
+    return {"name": body.text("name"), "contents": body.text("contents")}
+
+
+def _bulk(action: Action) -> Handler:
+    def handler(ctx: Context, request: Request) -> Answer:
+        return _applied(ctx, request, action)
+
+    return handler
+
+
+def move_experiments(ctx: Context, request: Request) -> Answer:
+    target = Body(request.json()).integer("destinationProjectId")
+    return _applied(ctx, request, bulk.moving_to(target))
+
+
+def retain_logs(ctx: Context, request: Request) -> Answer:
+    days = Body(request.json()).integer("numDays")
+    return _applied(ctx, request, bulk.retaining(days))
+
+
+def _applied(ctx: Context, request: Request, action: Action) -> Answer:
+    selection = _selection(Body(request.json()))
+    results = bulk.apply(ctx, user_of(request), request.id("projectId"), selection, action)
+    return json_response({"results": results})
+
+
+def _selection(body: Body) -> Selection:
+    filters = body.body("filters")
+    given: dict[str, Any] = {
+        "name": filters.text("name"),
+        "description": filters.text("description"),
+        "labels": filters.items("labels"),
+        "user_ids": filters.items("userIds"),
+        "states": [str(s).removeprefix("STATE_") for s in filters.items("states")],
+        "excluded": filters.items("excludedExperimentIds"),
+        "project_id": filters.integer("projectId"),
+    }
+    chosen = {name: value for name, value in given.items() if value}
+    if filters.raw("archived") is not None:
+        chosen["archived"] = filters.flag("archived")
+    ids = [Body({"id": item}).integer("id") for item in body.items("experimentIds")]
+    if not ids and not body.has("filters"):
+        raise BadRequest("name experiments by experimentIds, or choose them by filters")
+    return Selection(ids, chosen)
+
+
+_P = "/api/v1/projects"
+_B = f"{_P}/{{projectId}}/experiments"
+ROUTES = (
+    get("/api/v1/workspaces/{id}/projects", list_projects, summary="Projects of a workspace"),
+    post("/api/v1/workspaces/{workspaceId}/projects", create, summary="Create a project"),
+    get(f"{_P}/key/{{key}}", by_key, summary="One project by its key"),
+    get(f"{_P}/{{id}}", get_project, summary="One project"),
+    patch(f"{_P}/{{id}}", edit, summary="Edit a project"),
+    delete(f"{_P}/{{id}}", remove, summary="Delete a project with its experiments"),
+    post(f"{_P}/{{id}}/archive", archive, summary="Archive a project"),
+    post(f"{_P}/{{id}}/unarchive", unarchive, summary="Unarchive a project"),
+    post(f"{_P}/{{id}}/move", move, summary="Move a project to another workspace"),
+    put(f"{_P}/{{id}}/notes", set_notes, summary="Replace the notes of a project"),
+    post(f"{_P}/{{id}}/notes", add_note, summary="Add a note to a project"),
+    post(f"{_B}/activate", _bulk(bulk.commanding(Command.ACTIVATE)), summary="Activate many"),
+    post(f"{_B}/pause", _bulk(bulk.commanding(Command.PAUSE)), summary="Pause many"),
+    post(f"{_B}/cancel", _bulk(bulk.commanding(Command.CANCEL)), summary="Cancel many"),
+    post(f"{_B}/kill", _bulk(bulk.commanding(Command.KILL)), summary="Kill many"),
+    post(f"{_B}/archive", _bulk(bulk.archiving(True)), summary="Archive many"),
+    post(f"{_B}/unarchive", _bulk(bulk.archiving(False)), summary="Unarchive many"),
+    delete(f"{_B}/delete", _bulk(bulk.deleting), summary="Delete many"),
+    post(f"{_B}/move", move_experiments, summary="Move many"),
+    put(f"{_B}/retain_logs", retain_logs, summary="Set the log retention of many"),
+)

@@ -1,0 +1,95 @@
+"""Templates and config policies: what is merged into configurations, and what they must keep to."""
+
+from det_controlplane.api.auth import user_of
+from det_controlplane.api.body import Body
+from det_controlplane.api.http import EMPTY, Answer, Request, json_response, json_text
+from det_controlplane.api.listing import page_of, sort_of
+from det_controlplane.api.router import delete, get, patch, post, put
+from det_controlplane.services import policies, templates
+from det_controlplane.services.context import Context
+
+
+def list_templates(ctx: Context, request: Request) -> Answer:
+    given = {
+        "name": request.text("name"),
+        "workspace_ids": request.integers("workspaceIds", "workspace_ids"),
+    }
+    filters = {name: value for name, value in given.items() if value}
+    return json_text(templates.listed(ctx, page_of(request), sort_of(request), filters))
+
+
+def get_template(ctx: Context, request: Request) -> Answer:
+    return json_response({"template": templates.get(ctx, request.param("templateName"))})
+
+
+def create(ctx: Context, request: Request) -> Answer:
+    return _stored(ctx, request, replace=False)
+
+
+def put_template(ctx: Context, request: Request) -> Answer:
+    return _stored(ctx, request, replace=True)
+
+
+def _stored(ctx: Context, request: Request, *, replace: bool) -> Answer:
+    body = Body(request.json())
+    name, config = request.param("templateName"), body.raw("config")
+    made = templates.create(ctx, name, config, body.integer("workspaceId"), replace=replace)
+    return json_response({"template": made})
+
+
+def edit(ctx: Context, request: Request) -> Answer:
+    """The body is the whole configuration."""
+    name = request.param("templateName")
+    return json_response({"template": templates.set_config(ctx, name, request.json())})
+
+
+def rename(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    old, new = body.required_text("oldName"), body.required_text("newName")
+    return json_response({"template": templates.rename(ctx, old, new)})
+
+
+def remove(ctx: Context, request: Request) -> Answer:
+    templates.delete(ctx, request.param("templateName"))
+    return EMPTY
+
+
+def _scope(request: Request) -> int:
+    return request.id("workspaceId") if "workspaceId" in request.params else policies.CLUSTER
+
+
+def get_policies(ctx: Context, request: Request) -> Answer:
+    found = policies.get(ctx, _scope(request), request.param("workloadType"))
+    return json_response({"configPolicies": found})
+
+
+def put_policies(ctx: Context, request: Request) -> Answer:
+    source = Body(request.json()).required_text("configPolicies")
+    workload = request.param("workloadType")
+    kept = policies.put(ctx, user_of(request), _scope(request), workload, source)
+    return json_response({"configPolicies": kept})
+
+
+def delete_policies(ctx: Context, request: Request) -> Answer:
+    policies.delete(ctx, user_of(request), _scope(request), request.param("workloadType"))
+    return EMPTY
+
+
+_T = "/api/v1/templates"
+_GLOBAL = "/api/v1/config-policies/global/{workloadType}"
+_OWN = "/api/v1/config-policies/workspaces/{workspaceId}/{workloadType}"
+ROUTES = (
+    get(_T, list_templates, summary="List templates"),
+    get(f"{_T}/{{templateName}}", get_template, summary="One template"),
+    post(f"{_T}/{{templateName}}", create, summary="Create a template"),
+    put(f"{_T}/{{templateName}}", put_template, summary="Create or replace a template"),
+    patch(f"{_T}/{{templateName}}", edit, summary="Replace the configuration of a template"),
+    patch("/api/v1/template/rename", rename, summary="Rename a template"),
+    delete(f"{_T}/{{templateName}}", remove, summary="Delete a template"),
+    get(_GLOBAL, get_policies, summary="Config policies of the cluster"),
+    put(_GLOBAL, put_policies, summary="Set config policies of the cluster"),
+    delete(_GLOBAL, delete_policies, summary="Drop config policies of the cluster"),
+    get(_OWN, get_policies, summary="Config policies of a workspace"),
+    put(_OWN, put_policies, summary="Set config policies of a workspace"),
+    delete(_OWN, delete_policies, summary="Drop config policies of a workspace"),
+)

@@ -1,0 +1,131 @@
+"""Accounts: list, look at, create, edit; and what web pages remember of a person."""
+
+import json
+
+from det_controlplane.api.auth import user_of
+from det_controlplane.api.body import Body
+from det_controlplane.api.errors import BadRequest
+from det_controlplane.api.http import EMPTY, Answer, Request, json_response, json_text
+from det_controlplane.api.listing import page_of, sort_of
+from det_controlplane.api.router import get, patch, post
+from det_controlplane.services import preferences, users
+from det_controlplane.services.context import Context
+from det_controlplane.services.preferences import Setting
+from det_controlplane.services.users import Password, UserChanges
+
+
+def list_users(ctx: Context, request: Request) -> Answer:
+    given = {
+        "active": request.flag("active"),
+        "admin": request.flag("admin"),
+        "name": request.text("name") or None,
+    }
+    filters = {name: value for name, value in given.items() if value is not None}
+    return json_text(users.listed(ctx, page_of(request), sort_of(request), filters))
+
+
+def get_user(ctx: Context, request: Request) -> Answer:
+    return json_response({"user": users.get(ctx, request.id("userId"))})
+
+
+def by_name(ctx: Context, request: Request) -> Answer:
+    return json_response({"user": users.by_name(ctx, request.param("username"))})
+
+
+def create(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    changes = _changes(body.body("user"), _password(body))
+    return json_response({"user": users.create(ctx, user_of(request), changes)})
+
+
+def edit(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    changes = _changes(body, _password(body))
+    return json_response({"user": users.edit(ctx, user_of(request), request.id("userId"), changes)})
+
+
+def edit_many(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    ids = [int(i) for i in body.items("userIds") if isinstance(i, int)]
+    results = users.set_active(ctx, user_of(request), ids, body.flag("activate"))
+    return json_response({"results": results})
+
+
+def set_password(ctx: Context, request: Request) -> Answer:
+    """The body is the password as JSON text, already hashed by the client."""
+    try:
+        password = json.loads(request.body or b'""')
+    except ValueError as e:
+        raise BadRequest("the body must be the password as JSON text") from e
+    if not isinstance(password, str):
+        raise BadRequest("the body must be the password as JSON text")
+    changes = UserChanges(password=Password(password, is_hashed=True))
+    return json_response({"user": users.edit(ctx, user_of(request), request.id("userId"), changes)})
+
+
+def _password(body: Body) -> Password | None:
+    password = body.optional_text("password")
+    return None if password is None else Password(password, body.flag("isHashed"))
+
+
+def _changes(body: Body, password: Password | None) -> UserChanges:
+    def flag(name: str) -> bool | None:
+        return None if body.raw(name) is None else body.flag(name)
+
+    agent_user = body.body("agentUserGroup")
+    names = ("agentUid", "agentUser", "agentGid", "agentGroup")
+    given = {name: agent_user.raw(name) for name in names}
+    return UserChanges(
+        username=body.optional_text("username"),
+        display_name=body.optional_text("displayName"),
+        password=password,
+        admin=flag("admin"),
+        active=flag("active"),
+        remote=flag("remote"),
+        agent_user=given if body.raw("agentUserGroup") is not None else None,
+    )
+
+
+def settings(ctx: Context, request: Request) -> Answer:
+    return json_response({"settings": preferences.settings(ctx, user_of(request).id)})
+
+
+def keep_settings(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    given = body.bodies("settings") or ([body.body("setting")] if body.has("setting") else [])
+    kept = [Setting(s.required_text("key"), s.text("storagePath"), s.text("value")) for s in given]
+    preferences.keep(ctx, user_of(request).id, kept)
+    return EMPTY
+
+
+def reset_settings(ctx: Context, request: Request) -> Answer:
+    preferences.reset(ctx, user_of(request).id)
+    return EMPTY
+
+
+def report_activity(ctx: Context, request: Request) -> Answer:
+    preferences.saw_project(ctx, user_of(request).id, Body(request.json()).integer("entityId"))
+    return EMPTY
+
+
+def recent_projects(ctx: Context, request: Request) -> Answer:
+    limit = request.integer("limit", default=5)
+    found = preferences.recent_projects(ctx, user_of(request).id, min(max(limit, 0), 100))
+    return json_response({"projects": found})
+
+
+_U = "/api/v1/users"
+ROUTES = (
+    get(_U, list_users, summary="List users"),
+    post(_U, create, summary="Create a user (administrators)"),
+    patch(_U, edit_many, summary="Activate or deactivate users"),
+    get(f"{_U}/setting", settings, summary="Web settings of the caller"),
+    post(f"{_U}/setting", keep_settings, summary="Keep web settings"),
+    post(f"{_U}/setting/reset", reset_settings, summary="Forget web settings"),
+    post(f"{_U}/activity", report_activity, summary="The caller looked at a project"),
+    get("/api/v1/user/projects/activity", recent_projects, summary="Projects looked at last"),
+    get(f"{_U}/{{userId}}", get_user, summary="One user"),
+    patch(f"{_U}/{{userId}}", edit, summary="Edit a user"),
+    get(f"{_U}/{{username}}/by-username", by_name, summary="One user by name"),
+    post(f"{_U}/{{userId}}/password", set_password, summary="Set a password"),
+)

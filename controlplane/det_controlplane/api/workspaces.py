@@ -1,0 +1,155 @@
+"""Workspaces and the resource pools that are reserved for them."""
+
+from det_controlplane.api.auth import user_of
+from det_controlplane.api.body import Body
+from det_controlplane.api.errors import Unimplemented
+from det_controlplane.api.http import EMPTY, Answer, Request, json_response, json_text
+from det_controlplane.api.listing import page_of, sort_of
+from det_controlplane.api.router import delete, get, patch, post, put
+from det_controlplane.services import deletion, pools, workspaces
+from det_controlplane.services.context import Context
+from det_controlplane.services.workspaces import WorkspaceChanges
+
+
+def list_workspaces(ctx: Context, request: Request) -> Answer:
+    given = {
+        "name": request.text("name") or None,
+        "name_case_sensitive": request.text("nameCaseSensitive", "name_case_sensitive") or None,
+        "archived": request.flag("archived"),
+        "pinned": request.flag("pinned"),
+        "users": request.texts("users") or None,
+        "user_ids": request.integers("userIds", "user_ids") or None,
+    }
+    filters = {name: value for name, value in given.items() if value is not None}
+    return json_text(
+        workspaces.listed(ctx, user_of(request), page_of(request), sort_of(request), filters)
+    )
+
+
+def get_workspace(ctx: Context, request: Request) -> Answer:
+    return json_response({"workspace": workspaces.get(ctx, user_of(request), request.id("id"))})
+
+
+def create(ctx: Context, request: Request) -> Answer:
+    made = workspaces.create(ctx, user_of(request), _changes(Body(request.json())))
+    return json_response({"workspace": made, "namespaceBindings": {}})
+
+
+def edit(ctx: Context, request: Request) -> Answer:
+    changes = _changes(Body(request.json()))
+    edited = workspaces.edit(ctx, user_of(request), request.id("id"), changes)
+    return json_response({"workspace": edited, "namespaceBindings": {}})
+
+
+def _changes(body: Body) -> WorkspaceChanges:
+    def given(name: str) -> bool:
+        return body.raw(name) is not None
+
+    def pool(name: str, older: str) -> str | None:
+        return body.optional_text(name) if given(name) else body.optional_text(older)
+
+    return WorkspaceChanges(
+        name=body.optional_text("name"),
+        agent_user=body.object("agentUserGroup") if given("agentUserGroup") else None,
+        checkpoint_storage=body.object("checkpointStorageConfig")
+        if given("checkpointStorageConfig")
+        else None,
+        default_compute_pool=pool("defaultComputePool", "defaultComputeResourcePool"),
+        default_aux_pool=pool("defaultAuxPool", "defaultAuxResourcePool"),
+    )
+
+
+def archive(ctx: Context, request: Request) -> Answer:
+    workspaces.set_archived(ctx, user_of(request), request.id("id"), True)
+    return EMPTY
+
+
+def unarchive(ctx: Context, request: Request) -> Answer:
+    workspaces.set_archived(ctx, user_of(request), request.id("id"), False)
+    return EMPTY
+
+
+def pin(ctx: Context, request: Request) -> Answer:
+    workspaces.set_pinned(ctx, user_of(request), request.id("id"), True)
+    return EMPTY
+
+
+def unpin(ctx: Context, request: Request) -> Answer:
+    workspaces.set_pinned(ctx, user_of(request), request.id("id"), False)
+    return EMPTY
+
+
+def remove(ctx: Context, request: Request) -> Answer:
+    gone = deletion.delete_workspace(ctx, user_of(request), request.id("id"))
+    return json_response({"completed": gone})
+
+
+def pools_of(ctx: Context, request: Request) -> Answer:
+    workspace_id = request.id("workspaceId")
+    workspaces.get(ctx, user_of(request), workspace_id)
+    names, pagination = pools.page(pools.open_to(ctx, workspace_id), page_of(request))
+    return json_response({"resourcePools": names, "pagination": pagination})
+
+
+def workspaces_of(ctx: Context, request: Request) -> Answer:
+    bound = pools.workspaces_of(ctx, request.param("resourcePoolName"))
+    ids, pagination = pools.page(bound, page_of(request))
+    return json_response({"workspaceIds": ids, "pagination": pagination})
+
+
+def bind(ctx: Context, request: Request) -> Answer:
+    pools.bind(ctx, user_of(request), request.param("resourcePoolName"), *_named(request))
+    return EMPTY
+
+
+def rebind(ctx: Context, request: Request) -> Answer:
+    pool = request.param("resourcePoolName")
+    pools.bind(ctx, user_of(request), pool, *_named(request), replace=True)
+    return EMPTY
+
+
+def unbind(ctx: Context, request: Request) -> Answer:
+    pools.unbind(ctx, user_of(request), request.param("resourcePoolName"), *_named(request))
+    return EMPTY
+
+
+def _named(request: Request) -> tuple[list[int], list[str]]:
+    body = Body(request.json())
+    ids = [Body({"id": item}).integer("id") for item in body.items("workspaceIds")]
+    return ids, [str(name) for name in body.items("workspaceNames")]
+
+
+def namespaces(ctx: Context, request: Request) -> Answer:
+    """There is no Kubernetes here, so no workspace has a namespace."""
+    return json_response({"namespaceBindings": {}})
+
+
+def no_kubernetes(ctx: Context, request: Request) -> Answer:
+    raise Unimplemented(
+        "namespaces and their quotas belong to Kubernetes; this cluster runs agents"
+    )
+
+
+_W, _P = "/api/v1/workspaces", "/api/v1/resource-pools/{resourcePoolName}/workspace-bindings"
+_NO_K8S = "Kubernetes only: 501"
+ROUTES = (
+    get(_W, list_workspaces, summary="List workspaces"),
+    post(_W, create, summary="Create a workspace"),
+    get(f"{_W}/{{id}}", get_workspace, summary="One workspace"),
+    patch(f"{_W}/{{id}}", edit, summary="Edit a workspace"),
+    delete(f"{_W}/{{id}}", remove, summary="Delete a workspace with everything in it"),
+    post(f"{_W}/{{id}}/archive", archive, summary="Archive a workspace"),
+    post(f"{_W}/{{id}}/unarchive", unarchive, summary="Unarchive a workspace"),
+    post(f"{_W}/{{id}}/pin", pin, summary="Pin a workspace"),
+    post(f"{_W}/{{id}}/unpin", unpin, summary="Unpin a workspace"),
+    get(f"{_W}/{{workspaceId}}/available-resource-pools", pools_of, summary="Pools it may use"),
+    get(f"{_W}/{{id}}/list-namespace-bindings", namespaces, summary="Kubernetes namespaces: none"),
+    post(f"{_W}/{{workspaceId}}/namespace-bindings", no_kubernetes, summary=_NO_K8S),
+    delete(f"{_W}/{{workspaceId}}/namespace-bindings", no_kubernetes, summary=_NO_K8S),
+    post(f"{_W}/{{id}}/set-resource-quota", no_kubernetes, summary=_NO_K8S),
+    get(f"{_W}/{{id}}/get-k8s-resource-quotas", no_kubernetes, summary=_NO_K8S),
+    get(_P, workspaces_of, summary="Workspaces that a pool is reserved for"),
+    post(_P, bind, summary="Reserve a pool for workspaces too"),
+    put(_P, rebind, summary="Reserve a pool for exactly these workspaces"),
+    delete(_P, unbind, summary="Take a pool away from workspaces"),
+)

@@ -1,0 +1,99 @@
+"""Archives written as a stream: nothing is held but the piece at hand."""
+
+import io
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+_BLOCK = 512
+_RECORD = 20 * _BLOCK  # tar pads its end to full records
+
+Read = Callable[[str], Iterator[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    name: str
+    size: int
+
+
+def tar(entries: Sequence[Entry], read: Read) -> Iterator[bytes]:
+    written = 0
+    for entry in entries:
+        header = _header(entry)
+        yield header
+        yield from _exactly(entry, read)
+        padding = -entry.size % _BLOCK
+        yield bytes(padding)
+        written += len(header) + entry.size + padding
+    yield bytes(_end(written))
+
+
+def tar_size(entries: Sequence[Entry]) -> int:
+    """How many bytes `tar` will write."""
+    written = sum(len(_header(e)) + e.size + -e.size % _BLOCK for e in entries)
+    return written + _end(written)
+
+
+def gzipped(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    packer = zlib.compressobj(level=1, wbits=31)
+    for piece in pieces:
+        packed = packer.compress(piece)
+        if packed:
+            yield packed
+    yield packer.flush()
+
+
+def zipped(entries: Sequence[Entry], read: Read) -> Iterator[bytes]:
+    sink = _Sink()
+    with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for entry in entries:
+            with archive.open(zipfile.ZipInfo(entry.name), "w", force_zip64=True) as member:
+                for piece in _exactly(entry, read):
+                    member.write(piece)
+                    yield sink.taken()
+            yield sink.taken()
+    yield sink.taken()
+
+
+def _header(entry: Entry) -> bytes:
+    info = tarfile.TarInfo(entry.name)
+    info.size, info.mode = entry.size, 0o644
+    return info.tobuf(tarfile.PAX_FORMAT)
+
+
+def _end(written: int) -> int:
+    return 2 * _BLOCK + -(written + 2 * _BLOCK) % _RECORD
+
+
+def _exactly(entry: Entry, read: Read) -> Iterator[bytes]:
+    """A file that changed its size while it was read would shift everything behind it."""
+    left = entry.size
+    for piece in read(entry.name) if entry.size else ():
+        left -= len(piece)
+        if left < 0:
+            break
+        yield piece
+    if left:
+        raise ValueError(f"{entry.name} changed while it was read")
+
+
+class _Sink(io.RawIOBase):
+    """What a ZipFile writes to; it cannot seek, so sizes follow the data."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: object) -> int:
+        piece = bytes(data)  # type: ignore[call-overload]
+        self._pieces.append(piece)
+        return len(piece)
+
+    def taken(self) -> bytes:
+        pieces, self._pieces = self._pieces, []
+        return b"".join(pieces)

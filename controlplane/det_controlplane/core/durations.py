@@ -1,0 +1,16 @@
+"""Lengths of time as Determined's clients write them: `36h`, `1h30m`, `2.5s`."""
+
+import re
+from datetime import timedelta
+
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
+
+
+def parse_duration(value: str) -> timedelta | None:
+    """None when it is no such length."""
+    text = value.strip()
+    if not text or _PART.sub("", text):
+        return None
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+    return timedelta(seconds=seconds) if seconds < 1e10 else None

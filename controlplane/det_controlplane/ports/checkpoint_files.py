@@ -1,0 +1,25 @@
+"""The files of checkpoints, wherever experiments keep them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    path: str  # relative to the checkpoint
+    size: int
+
+
+class StorageUnreachable(Exception):
+    """This process cannot read the storage; the message says why."""
+
+
+class CheckpointFiles(Protocol):
+    def files(self, storage: Mapping[str, Any], checkpoint: str) -> Sequence[StoredFile]:
+        """What is there of a checkpoint, by path. `storage` is an experiment's `checkpoint_storage`."""
+        ...
+
+    def read(self, storage: Mapping[str, Any], checkpoint: str, path: str) -> Iterator[bytes]:
+        """One file, in pieces."""
+        ...
