@@ -37,7 +37,7 @@ _HINTS = {
     401: "sign in with `det user login`",
     403: "ask an administrator of the cluster for the right to do this",
     413: "send less: keep data out of the context directory, or list it in .detignore",
-    501: "this cluster does not offer it",
+    501: "this cluster does not offer it; `det version` shows what it runs",
 }
 _CODES = {401: DENIED, 403: DENIED, 404: NOT_FOUND, 409: CONFLICT}
 
@@ -72,7 +72,8 @@ def _tell_remote(error: BaseException, path: str) -> "Told | None":
         code = _CODES.get(error.status, FAILED)
         hint = _HINTS.get(error.status, "")
         if error.status == 404:
-            hint = _where_to_look(path)
+            unknown_route = error.message.startswith("no such path")
+            hint = _HINTS[501] if unknown_route else _where_to_look(path)
         return Told(code, error.message, hint)
     return None
 

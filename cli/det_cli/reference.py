@@ -13,8 +13,9 @@ Written by `python -m det_cli.reference`; change the tables in `cli/det_cli/comm
 
 `det [-u NAME] [-m ADDRESS] [-v] COMMAND …`
 
-Data goes to standard output, talk to standard error. Lists are tables; `--json`, `--csv`, `--yaml` and `-o FORMAT` choose another
-form; of the arguments marked * at most one is given. `NO_COLOR` turns colours off. A group without a command runs its `list`, or prints its commands.
+Data goes to standard output, talk to standard error. Lists are tables; `--json`, `--csv`, `--yaml` and
+`-o FORMAT` choose another form; of the arguments marked * at most one is given. `NO_COLOR` turns colours off.
+A group without a command runs its `list`, or prints its commands.
 
 | exit code | meaning |
 |---|---|
@@ -31,7 +32,8 @@ form; of the arguments marked * at most one is given. `NO_COLOR` turns colours o
 | `DET_MASTER` | the cluster's address (default `localhost:8080`) |
 | `DET_USER`, `DET_PASS` | who signs in |
 | `DET_USER_TOKEN` | a token to use instead |
-| `DET_MASTER_CERT_FILE`, `DET_MASTER_CERT_NAME` | the certificate to trust (`noverify` trusts any), and the name it carries |
+| `DET_MASTER_CERT_FILE` | the certificate to trust; `noverify` trusts any |
+| `DET_MASTER_CERT_NAME` | the name that the certificate carries |
 | `DET_DEBUG` | `1` shows where an unexpected failure happened |
 
 `det completion bash` and `det completion zsh` print a script that completes commands: `source <(det completion bash)`.

@@ -271,5 +271,18 @@ def test_trial_describe_lists_its_workloads(mine: FakeCluster, det: Det) -> None
     ]
 
 
+def test_workloads_that_share_a_step_are_listed_one_by_one(mine: FakeCluster, det: Det) -> None:
+    metrics = {"metrics": {"avgMetrics": {"loss": 0.1 + 0.2}}}
+    shared = {
+        "checkpoint": {"totalBatches": 5, "state": "STATE_COMPLETED", "uuid": CKPT},
+        "training": {"totalBatches": 5, **metrics},
+        "validation": {"totalBatches": 5, **metrics},
+    }
+    mine.on("GET", "/api/v1/trials/10/workloads", {"workloads": [shared]})
+    rows = list(csv.DictReader(io.StringIO(det("t", "describe", 10, "--workloads", "--csv").out)))
+    assert [r["Workload"] for r in rows] == ["training", "validation", "checkpoint"]
+    assert rows[0]["Result"] == "loss=0.3"
+
+
 def test_trial_kill_is_confirmed(mine: FakeCluster, det: Det) -> None:
     assert det("trial", "kill", 10).out == "Killed trial 10\n"

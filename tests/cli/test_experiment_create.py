@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from det_cli import context_upload
+from determined.common import context_upload
 
 from tests.cli.conftest import Det
 from tests.support.fake_api import Asked, Raw, Refusal

@@ -116,6 +116,22 @@ def test_follow_survives_a_connection_that_breaks_inside_a_line(
     assert texts(det("t", "logs", 10, "-f").out) == ["line 1", "line 2"]
 
 
+def test_follow_outlasts_a_gateway_that_is_away(logged: FakeCluster, det: Det, quick: None) -> None:
+    away = Raw(b"", status=503)
+    running_until(logged, [away, logged.logs[:1], [*logged.logs[:2]]])
+    assert texts(det("t", "logs", 10, "-f").out) == ["line 1", "line 2"]
+
+
+def test_follow_gives_up_on_a_cluster_that_stays_away(
+    logged: FakeCluster, det: Det, quick: None
+) -> None:
+    logged.trials[10]["state"] = "STATE_RUNNING"
+    logged.on("GET", r"/api/v1/trials/10/logs", Raw(b"", status=503))
+    ran = det("t", "logs", 10, "-f")
+    assert ran.code == 1
+    assert "HTTP 503" in ran.err
+
+
 def test_follow_reads_the_rest_of_a_trial_that_ended_meanwhile(
     logged: FakeCluster, det: Det, quick: None
 ) -> None:

@@ -1,21 +1,24 @@
 """Submitting experiments, and following them to their end."""
 
 import argparse
+import contextlib
 import sys
 import time
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
-from determined.common import log_stream
+from determined.common import context_upload, log_stream
 from determined.common.context import collect
 from determined.common.http import Session
 from determined.common.log_stream import TERMINAL, trial_ended
 
-from det_cli import config_file, context_upload
+from det_cli import config_file
 from det_cli.actions.experiments import wait_for
 from det_cli.actions.logs import print_line
 from det_cli.connection import V1, connect
 from det_cli.errors import INTERRUPTED, OK, UsageError
+from det_cli.progress import Progress
 from det_cli.render import print_yaml, say
 
 _POLL_S = 0.5
@@ -40,11 +43,17 @@ def create(args: argparse.Namespace) -> int:
         return OK
     if args.test_mode:
         body["config"] = _tiny(session, body)
-    body.update(context_upload.send(session, context))
+    body.update(context_upload.send(session, context, _watching))
     # A repeated request, after an answer was lost, finds the experiment that the first one made.
     once = {"Idempotency-Key": str(uuid.uuid4())}
     answer = session.post(V1 + "/experiments", body, headers=once)
     return _created(session, args, answer)
+
+
+@contextlib.contextmanager
+def _watching(size: int) -> Iterator[context_upload.Watch]:
+    with Progress("Sending code", size) as progress:
+        yield progress.add
 
 
 def _created(session: Session, args: argparse.Namespace, answer: dict[str, Any]) -> int:

@@ -11,7 +11,7 @@ from determined.common.http import Session
 
 from det_cli.actions.experiment_describe import metrics_of
 from det_cli.connection import V1, connect, pages
-from det_cli.render import Column, print_json, print_rows, print_yaml, show, state_text
+from det_cli.render import Column, cell, print_json, print_rows, print_yaml, show, state_text
 from det_cli.times import local
 
 _TRIAL: tuple[Column, ...] = (
@@ -32,10 +32,10 @@ _ROWS: tuple[Column, ...] = (
 )
 _KINDS = ("training", "validation", "checkpoint")
 _WORKLOADS: tuple[Column, ...] = (
-    ("Workload", lambda w: _kind(w)),
-    ("# of Batches", lambda w: _either(w).get("totalBatches")),
-    ("State", lambda w: state_text(_either(w).get("state")) or "COMPLETED"),
-    ("Report Time", lambda w: local(_either(w).get("endTime"))),
+    ("Workload", lambda w: w["kind"]),
+    ("# of Batches", lambda w: w.get("totalBatches")),
+    ("State", lambda w: state_text(w.get("state")) or "COMPLETED"),
+    ("Report Time", lambda w: local(w.get("endTime"))),
     ("Result", lambda w: _result(w)),
 )
 
@@ -49,7 +49,7 @@ def describe(args: argparse.Namespace) -> None:
         (print_json if args.format == "json" else print_yaml)(data)
         return
     if args.workloads:
-        show(args, _WORKLOADS, workloads)
+        show(args, _WORKLOADS, _one_by_one(workloads))
         return
     _print(args, _TRIAL, [trial])
     if args.metrics_summary:
@@ -82,8 +82,9 @@ def _workloads(session: Session, args: argparse.Namespace) -> list[dict[str, Any
     return list(found)
 
 
-def _kind(workload: dict[str, Any]) -> str:
-    return next((k for k in _KINDS if workload.get(k)), "")
+def _one_by_one(containers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A container holds what was done after the same number of batches, in this order."""
+    return [{"kind": k, **c[k]} for c in containers for k in _KINDS if c.get(k)]
 
 
 def _either(workload: dict[str, Any]) -> dict[str, Any]:
@@ -91,10 +92,10 @@ def _either(workload: dict[str, Any]) -> dict[str, Any]:
 
 
 def _result(workload: dict[str, Any]) -> str:
-    """Metrics of training and validation; where a checkpoint is."""
-    if _kind(workload) == "checkpoint":
-        return str(workload["checkpoint"].get("uuid") or "")
-    return " ".join(f"{k}={v}" for k, v in sorted(metrics_of(_either(workload)).items()))
+    """Metrics of training and validation; the id of a checkpoint."""
+    if workload["kind"] == "checkpoint":
+        return str(workload.get("uuid") or "")
+    return " ".join(f"{k}={cell(v)}" for k, v in sorted(metrics_of(workload).items()))
 
 
 def kill(args: argparse.Namespace) -> None:

@@ -237,6 +237,10 @@ class Session:
                 refusal = response.read() if response.status >= 300 else None
             except (OSError, http.client.HTTPException) as e:
                 raise MasterUnreachableError(f"cannot reach {self.base_url}: {e}") from e
+            if response.status in RETRY_STATUSES:
+                raise MasterUnreachableError(
+                    f"cannot reach {self.base_url}: HTTP {response.status}"
+                )
             if refusal is not None:
                 raise error_from(response.status, refusal)
             if connection.sock is not None:

@@ -51,8 +51,9 @@ def follow(
     cursor = _Cursor(seen or [])
     silent = 0
     while True:
-        finished = ended()
+        finished = False
         try:
+            finished = ended()
             for line in fetch(session, path, {**filters, **cursor.position(), "follow": True}):
                 silent = 0
                 if cursor.is_new(line):

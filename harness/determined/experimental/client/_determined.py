@@ -6,7 +6,7 @@ import pathlib
 import uuid
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Union
 
-from determined.common import context, master_address
+from determined.common import context, context_upload, master_address
 from determined.common.failures import SignInFailed
 from determined.common.http import UnauthenticatedError
 from determined.common.pages import V1, pages
@@ -67,7 +67,11 @@ class Determined:
             text = pathlib.Path(config).read_text(encoding="utf-8")
         root = None if model_dir is None else os.fspath(model_dir)
         files = context.collect(root, [os.fspath(i) for i in includes or ()])
-        body = {"config": text, "activate": True, "modelDefinition": files.inline()}
+        body: Dict[str, Any] = {
+            "config": text,
+            "activate": True,
+            **context_upload.send(self._session, files),
+        }
         if project_id is not None:
             body["projectId"] = project_id
         if template is not None:

@@ -1,89 +1,93 @@
-"""Bringing a context to the cluster: inside the request when small, else straight to its object store."""
+"""Bringing a context to the cluster: inside the request, or straight to its object store."""
 
 import hashlib
 import http.client
 import tempfile
-from typing import IO, Any
+from typing import IO, Any, Callable, ContextManager, Dict, Optional
 from urllib.parse import urlsplit
 
 from determined.common.context import Context
+from determined.common.failures import Failure
 from determined.common.http import APIError, Session
-
-from det_cli.connection import V1
-from det_cli.errors import CommandError
-from det_cli.progress import Progress
 
 INLINE_BYTES = 4 * 2**20
 _CHUNK = 256 * 1024
+_NO_SUCH_WAY = (404, 405, 501)
+Watch = Callable[[int], None]
+# Called with the size when an upload begins; the context tells how far it is.
+Watching = Callable[[int], ContextManager[Watch]]
 
 
-def send(session: Session, context: Context) -> dict[str, Any]:
+def send(session: Session, context: Context, watching: Optional[Watching] = None) -> Dict[str, Any]:
     """What the request for a new experiment says about its code."""
     if context.size > INLINE_BYTES:
-        id = _upload(session, context)
+        id = _upload(session, context, watching)
         if id is not None:
             return {"contextId": id}
     return {"modelDefinition": context.inline()}
 
 
-def _upload(session: Session, context: Context) -> "str | None":
+def _upload(session: Session, context: Context, watching: Optional[Watching]) -> Optional[str]:
     """Put the archive where the cluster says; None when it knows no such way."""
     with tempfile.TemporaryFile() as archive:
         context.write_tar_gz(archive)
         size = archive.tell()
-        wanted = {"size": size, "sha256": _digest(archive)}
         try:
-            place = session.post(V1 + "/contexts", wanted)
+            wanted = {"size": size, "sha256": _digest(archive)}
+            place = session.post("/api/v1/contexts", wanted)
         except APIError as e:
-            if e.status in (404, 405, 501):
+            if e.status in _NO_SUCH_WAY:
                 return None
             raise
         archive.seek(0)
-        _put(place["uploadUrl"], place.get("headers") or {}, archive, size)
+        headers = {**(place.get("headers") or {}), "Content-Length": str(size)}
+        if watching is None:
+            _put(place["uploadUrl"], headers, archive)
+        else:
+            with watching(size) as watch:
+                _put(place["uploadUrl"], headers, _Watched(archive, watch))
     return str(place["contextId"])
 
 
 def _digest(archive: IO[bytes]) -> str:
     archive.seek(0)
     digest = hashlib.sha256()
-    while chunk := archive.read(_CHUNK):
+    for chunk in iter(lambda: archive.read(_CHUNK), b""):
         digest.update(chunk)
     return digest.hexdigest()
 
 
 class _Watched:
-    """A file whose reading moves the bar."""
+    """A file that tells how much of it was read."""
 
-    def __init__(self, file: IO[bytes], progress: Progress) -> None:
+    def __init__(self, file: IO[bytes], watch: Watch) -> None:
         self._file = file
-        self._progress = progress
+        self._watch = watch
 
     def read(self, count: int = _CHUNK) -> bytes:
         chunk = self._file.read(max(count, _CHUNK))
-        self._progress.add(len(chunk))
+        self._watch(len(chunk))
         return chunk
 
 
-def _put(url: str, headers: dict[str, str], archive: IO[bytes], size: int) -> None:
+def _put(url: str, headers: Dict[str, str], body: Any) -> None:
     parts = urlsplit(url)
     secure = parts.scheme == "https"
     kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=300)
-    target = parts.path + (f"?{parts.query}" if parts.query else "")
     try:
-        with Progress("Sending code", size) as progress:
-            body = _Watched(archive, progress)
-            connection.request("PUT", target, body, {**headers, "Content-Length": str(size)})
+        target = parts.path + (f"?{parts.query}" if parts.query else "")
+        connection.request("PUT", target, body, headers)
         answer = connection.getresponse()
         text = answer.read(500).decode("utf-8", "replace")
     except (OSError, http.client.HTTPException) as e:
-        raise CommandError(
+        raise Failure(
             f"the upload of the code to {parts.hostname} failed: {e}", "run the command again"
         ) from e
     finally:
         connection.close()
     if answer.status >= 300:
-        raise CommandError(
+        raise Failure(
             f"the object store refused the code with status {answer.status}: {text}",
             "run the command again",
         )
