@@ -1,0 +1,178 @@
+"""What no plan may ever do, whatever the pool."""
+
+from collections import Counter
+from dataclasses import replace
+
+from det_controlplane.core.schedule import PoolSnapshot, PreemptReason, SchedulePlan, decide
+from hypothesis import given, settings
+
+from tests.support.schedule_strategies import pools
+from tests.support.schedules import NOW, apply, end
+
+many = settings(max_examples=5000, deadline=None)
+
+
+@many
+@given(pools())
+def test_no_slot_is_given_twice(pool: PoolSnapshot) -> None:
+    after = apply(pool, decide(pool, NOW))
+    assert all(a.used <= a.slots and a.aux_used <= a.aux_limit for a in after.agents)
+
+
+@many
+@given(pools())
+def test_a_gang_gets_all_its_slots_on_different_agents_or_none(pool: PoolSnapshot) -> None:
+    asked = {r.allocation_id: r for r in pool.pending}
+    for start in decide(pool, NOW).start:
+        request = asked[start.allocation_id]
+        assert sum(p.slots for p in start.placements) == request.slots
+        assert len({p.agent_id for p in start.placements}) == len(start.placements)
+        assert len(start.placements) == 1 or not request.single_agent
+
+
+@many
+@given(pools())
+def test_a_gang_over_agents_shares_them_with_nobody_who_has_slots(pool: PoolSnapshot) -> None:
+    used = {a.id: a.used for a in pool.agents}
+    for start in decide(pool, NOW).start:
+        if len(start.placements) > 1:
+            assert not any(used[p.agent_id] for p in start.placements)
+
+
+@many
+@given(pools())
+def test_nothing_starts_on_an_agent_that_is_disabled_draining_or_blocked(
+    pool: PoolSnapshot,
+) -> None:
+    asked = {r.allocation_id: r for r in pool.pending}
+    closed = {a.id for a in pool.agents if a.draining or not a.enabled}
+    for start in decide(pool, NOW).start:
+        on = {p.agent_id for p in start.placements}
+        assert not on & (closed | asked[start.allocation_id].blocked_agents)
+
+
+@many
+@given(pools())
+def test_every_pending_request_either_starts_or_is_explained_once(pool: PoolSnapshot) -> None:
+    plan = decide(pool, NOW)
+    answered = [s.allocation_id for s in plan.start] + [w.allocation_id for w in plan.waiting]
+    assert sorted(answered) == sorted(r.allocation_id for r in pool.pending)
+    assert all(w.sentence for w in plan.waiting)
+
+
+@many
+@given(pools())
+def test_only_running_preemptible_allocations_that_are_not_leaving_are_asked_to_leave_once(
+    pool: PoolSnapshot,
+) -> None:
+    asked = Counter(p.allocation_id for p in decide(pool, NOW).preempt)
+    may = {r.allocation_id for r in pool.running if r.preemptible and not r.releasing}
+    assert set(asked) <= may
+    assert set(asked.values()) <= {1}
+
+
+@many
+@given(pools("priority"))
+def test_nobody_leaves_for_a_request_that_is_not_more_important(pool: PoolSnapshot) -> None:
+    jobs = {j.id: j for j in pool.jobs}
+
+    def importance(job_id: str) -> tuple[object, ...]:
+        job = jobs[job_id]
+        return (42 if job.priority is None else job.priority, job.position, job.id)
+
+    plan = decide(pool, NOW)
+    waiting = {w.allocation_id for w in plan.waiting}
+    ranks = [importance(r.job_id) for r in pool.pending if r.allocation_id in waiting]
+    held = {r.allocation_id: r for r in pool.running}
+    for victim in plan.preempt:
+        if victim.reason is PreemptReason.HIGHER_PRIORITY:
+            assert pool.settings.preemption
+            assert min(ranks) < importance(held[victim.allocation_id].job_id)
+
+
+@many
+@given(pools())
+def test_no_start_takes_a_job_above_its_max_slots(pool: PoolSnapshot) -> None:
+    plan = decide(pool, NOW)
+    asked = {r.allocation_id: r for r in pool.pending}
+    held = Counter[str]()
+    for allocation in apply(pool, plan).running:
+        held[allocation.job_id] += allocation.slots
+    grown = {asked[s.allocation_id].job_id for s in plan.start if asked[s.allocation_id].slots}
+    for job in pool.jobs:
+        assert job.id not in grown or job.max_slots is None or held[job.id] <= job.max_slots
+
+
+@many
+@given(pools("priority"))
+def test_no_lower_priority_starts_before_a_waiting_one_unless_it_is_backfill(
+    pool: PoolSnapshot,
+) -> None:
+    plan = decide(pool, NOW)
+    asked = {r.allocation_id: r for r in pool.pending}
+    for start in plan.start:
+        if start.backfilled:
+            assert pool.settings.preemption
+            assert asked[start.allocation_id].preemptible
+
+
+@many
+@given(pools("priority"))
+def test_a_priority_plan_that_took_effect_is_followed_by_no_other_until_something_ends(
+    pool: PoolSnapshot,
+) -> None:
+    assert settled(apply(pool, decide(pool, NOW)))
+
+
+@many
+@given(pools("round_robin"))
+def test_a_round_robin_plan_that_took_effect_is_followed_by_no_other_until_something_ends(
+    pool: PoolSnapshot,
+) -> None:
+    assert settled(apply(pool, decide(pool, NOW)))
+
+
+@many
+@given(pools("fair_share"))
+def test_fair_share_settles_when_nothing_ends(pool: PoolSnapshot) -> None:
+    for _ in range(len(pool.pending) + len(pool.running) + 1):
+        pool = apply(pool, decide(pool, NOW))
+    assert settled(pool)
+
+
+@many
+@given(pools("priority"))
+def test_who_waits_for_preempted_slots_starts_when_they_are_back(pool: PoolSnapshot) -> None:
+    plan = decide(pool, NOW)
+    while plan.preempt:
+        leaving = [p.allocation_id for p in plan.preempt]
+        pool = end(apply(pool, plan), *leaving)
+        gone = [r.allocation_id for r in pool.running if r.releasing]
+        pool = end(pool, *gone)
+        plan = decide(pool, NOW)
+        if any(p.reason is PreemptReason.HIGHER_PRIORITY for p in plan.preempt):
+            assert plan.start
+
+
+@many
+@given(pools())
+def test_the_order_of_rows_changes_nothing(pool: PoolSnapshot) -> None:
+    turned = replace(
+        pool,
+        agents=pool.agents[::-1],
+        pending=pool.pending[::-1],
+        running=pool.running[::-1],
+        jobs=pool.jobs[::-1],
+    )
+    assert _comparable(decide(pool, NOW)) == _comparable(decide(turned, NOW))
+
+
+def settled(pool: PoolSnapshot) -> bool:
+    plan = decide(pool, NOW)
+    return not plan.start and not plan.preempt
+
+
+def _comparable(plan: SchedulePlan) -> tuple[object, ...]:
+    starts = {s.allocation_id: s for s in plan.start}
+    waits = {w.allocation_id: w for w in plan.waiting}
+    return (starts, set(plan.preempt), waits, dict(plan.jobs_ahead))

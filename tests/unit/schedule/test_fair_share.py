@@ -1,0 +1,138 @@
+"""Fair share (facts §5.5)."""
+
+from dataclasses import replace
+from typing import Any
+
+from det_controlplane.core.schedule import (
+    Agent,
+    Job,
+    PoolSnapshot,
+    PreemptReason,
+    Request,
+    Running,
+    WaitCode,
+    decide,
+)
+
+from tests.support.schedules import (
+    NOW,
+    agents,
+    apply,
+    end,
+    job,
+    pool,
+    preempted,
+    request,
+    running,
+    started,
+    starts,
+)
+
+
+def shared(
+    on: tuple[Agent, ...],
+    *,
+    pending: list[Request],
+    jobs: list[Job] | None = None,
+    running: tuple[Running, ...] = (),
+    **settings: Any,
+) -> PoolSnapshot:
+    return pool(on, pending=pending, running=running, jobs=jobs, scheduler="fair_share", **settings)
+
+
+def tasks(job_id: str, *slots: int) -> list[Request]:
+    return [request(f"{job_id}.{n}", size, job_id) for n, size in enumerate(slots, start=1)]
+
+
+def count(snapshot: PoolSnapshot, job_id: str) -> int:
+    return sum(id.startswith(f"{job_id}.") for id in started(snapshot))
+
+
+def test_what_a_limited_job_leaves_goes_to_the_others() -> None:
+    jobs = [job("g1", position=1, max_slots=1), job("g2", position=2)]
+    pending = tasks("g1", 1, 1, 1, 1) + tasks("g2", 1, 1, 1, 1)
+    snapshot = shared(agents(4), pending=pending, jobs=jobs)
+    assert (count(snapshot, "g1"), count(snapshot, "g2")) == (1, 3)
+
+
+def test_slots_are_shared_in_proportion_to_weight() -> None:
+    jobs = [job("g1", position=1, weight=10), job("g2", position=2, weight=30)]
+    pending = tasks("g1", *[1] * 3) + tasks("g2", *[1] * 7)
+    snapshot = shared(agents(4, 4), pending=pending, jobs=jobs)
+    assert (count(snapshot, "g1"), count(snapshot, "g2")) == (2, 6)
+
+
+def test_a_job_above_its_limit_gives_back_its_oldest_allocations() -> None:
+    held = tuple(replace(running(f"t{n}", "g1", a1=1), requested_at=float(n)) for n in range(1, 5))
+    snapshot = shared(agents(4), pending=[], running=held, jobs=[job("g1", max_slots=2)])
+    assert preempted(snapshot) == ["t1", "t2"]
+    assert {p.reason for p in decide(snapshot, NOW).preempt} == {PreemptReason.FAIR_SHARE}
+
+
+def test_when_shares_are_too_small_for_anybody_the_youngest_steps_back() -> None:
+    assert started(shared(agents(2), pending=tasks("g1", 2) + tasks("g2", 2))) == {"g1.1"}
+
+
+def test_a_request_larger_than_the_pool_claims_nothing() -> None:
+    snapshot = shared(agents(4), pending=tasks("g1", 5) + tasks("g2", 4))
+    assert started(snapshot) == {"g2.1"}
+    assert decide(snapshot, NOW).waiting[0].reason.code is WaitCode.TOO_LARGE
+
+
+def test_running_slots_count_towards_the_share() -> None:
+    pending = [*tasks("g1", 3), *tasks("g2", 1), *tasks("g3", 4), *tasks("g4", 1)]
+    snapshot = shared(
+        agents(4, 3),
+        pending=pending,
+        running=(running("old", "g2", a2=1),),
+        jobs=[job(f"g{n}", position=n) for n in range(1, 5)],
+    )
+    assert started(snapshot) == {"g1.1", "g2.1", "g4.1"}
+
+
+def test_the_youngest_makes_room_for_an_older_job_that_is_kept_off_other_agents() -> None:
+    both, first = frozenset({"a1", "a2"}), frozenset({"a1"})
+    pending = [
+        request("t0", 1, blocked_agents=both),
+        request("t2", 1, blocked_agents=first),
+    ]
+    snapshot = shared(
+        agents(1, 1),
+        pending=pending,
+        running=(running("t1", a1=1), running("t3", a2=1)),
+        jobs=[job(f"t{n}", position=n) for n in range(4)],
+    )
+    plan = decide(snapshot, NOW)
+    assert [p.allocation_id for p in plan.preempt] == ["t3"]
+    assert starts(decide(end(apply(snapshot, plan), "t3"), NOW)) == {"t2": {"a2": 1}}
+
+
+def test_what_cannot_be_preempted_counts_towards_its_job_and_is_not_given_twice() -> None:
+    notebook = replace(running("nb", "g1", a1=3), preemptible=False)
+    pending = tasks("g1", 1, 1) + tasks("g2", *[1] * 5)
+    snapshot = shared(agents(8), pending=pending, running=(notebook,))
+    assert (count(snapshot, "g1"), count(snapshot, "g2")) == (1, 4)
+
+
+def test_a_job_that_runs_keeps_its_share_when_its_next_task_is_too_large_for_it() -> None:
+    held = (running("small", "g1", a1=1),)
+    pending = tasks("g1", 4) + tasks("g2", 1, 1, 1)
+    assert preempted(shared(agents(4), pending=pending, running=held)) == []
+
+
+def test_containers_without_slots_start_whatever_the_shares_are() -> None:
+    held = (running("big", "g1", a1=4),)
+    assert started(shared(agents(4), pending=tasks("g1", 0, 0), running=held)) == {"g1.1", "g1.2"}
+
+
+def test_nobody_is_ahead_of_anybody() -> None:
+    plan = decide(shared(agents(1), pending=tasks("g1", 1) + tasks("g2", 1)), NOW)
+    assert plan.jobs_ahead == {"g1": -1, "g2": -1}
+    assert [w.reason.code for w in plan.waiting] == [WaitCode.FAIR_SHARE]
+    assert "0 slots" in plan.waiting[0].sentence
+
+
+def test_many_jobs_with_too_small_shares_are_settled() -> None:
+    pending = [request(f"t{n}", 16) for n in range(2_000)]
+    snapshot = shared(agents(*[8] * 100), pending=pending)
+    assert sum(len(s) for s in starts(decide(snapshot, NOW)).values()) == 100

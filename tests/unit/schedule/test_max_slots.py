@@ -1,0 +1,65 @@
+"""`max_slots` of an experiment holds under every scheduler."""
+
+from dataclasses import replace
+
+import pytest
+from det_controlplane.core.schedule import PreemptReason, SchedulerType, WaitCode, decide
+
+from tests.support.schedules import (
+    NOW,
+    agents,
+    apply,
+    job,
+    pool,
+    preempted,
+    request,
+    running,
+    started,
+)
+
+SCHEDULERS: tuple[SchedulerType, ...] = ("priority", "fair_share", "round_robin")
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_trials_start_up_to_the_limit(scheduler: SchedulerType) -> None:
+    pending = [request(f"t{n}", 2, "exp") for n in range(4)]
+    snapshot = pool(agents(8), pending=pending, jobs=[job("exp", max_slots=5)], scheduler=scheduler)
+    assert started(snapshot) == {"t0", "t1"}
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_what_is_leaving_still_counts(scheduler: SchedulerType) -> None:
+    leaving = replace(running("t0", "exp", a1=2), releasing=True)
+    snapshot = pool(
+        agents(8),
+        pending=[request("t1", 2, "exp")],
+        running=[leaving],
+        jobs=[job("exp", max_slots=2)],
+        scheduler=scheduler,
+    )
+    assert started(snapshot) == set()
+
+
+def test_a_job_at_its_limit_blocks_nobody() -> None:
+    pending = [request("first", 4, "exp"), request("other", 4)]
+    jobs = [job("exp", 10, max_slots=2), job("other", 50)]
+    snapshot = pool(agents(8), pending=pending, jobs=jobs)
+    plan = decide(snapshot, NOW)
+    assert [s.allocation_id for s in plan.start] == ["other"]
+    assert plan.waiting[0].reason.code is WaitCode.MAX_SLOTS
+    assert "2 slots (max_slots) and holds 0" in plan.waiting[0].sentence
+
+
+@pytest.mark.parametrize("scheduler", ["priority", "round_robin"])
+def test_the_newest_trials_leave_when_the_limit_is_lowered(scheduler: SchedulerType) -> None:
+    held = [replace(running(f"t{n}", "exp", a1=1), requested_at=float(n)) for n in range(4)]
+    snapshot = pool(agents(4), running=held, jobs=[job("exp", max_slots=2)], scheduler=scheduler)
+    assert preempted(snapshot) == ["t3", "t2"]
+    assert {p.reason for p in decide(snapshot, NOW).preempt} == {PreemptReason.MAX_SLOTS}
+    assert preempted(apply(snapshot, decide(snapshot, NOW))) == []
+
+
+def test_containers_without_slots_do_not_count() -> None:
+    pending = [request("board", 0, "exp")]
+    snapshot = pool(agents(1), pending=pending, jobs=[job("exp", max_slots=0)])
+    assert started(snapshot) == {"board"}
