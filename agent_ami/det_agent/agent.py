@@ -42,6 +42,7 @@ class Agent:
     def __init__(self, settings: Settings, sources: tuple[SignalSource, ...] = ()) -> None:
         self._settings = settings
         self._state = StateDirectory(settings.state_dir)
+        self._state.claim()
         self._slots = tuple(discover(settings.slots, settings.visible_gpus))
         self._cluster = (self._state.read("cluster_id"), self._state.read("master_id"))
         self._changed = threading.Event()

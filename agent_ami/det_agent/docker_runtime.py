@@ -11,7 +11,14 @@ import docker
 import urllib3
 from docker.errors import APIError, DockerException, NotFound
 
-from det_agent.docker_options import LABEL, create_options, files_archive, key_from, labels
+from det_agent.docker_options import (
+    LABEL,
+    create_options,
+    files_archive,
+    key_from,
+    labels,
+    needs_archive,
+)
 from det_agent.docker_output import read_output
 from det_agent.docker_pull import ensure_image
 from det_agent.messages import ContainerKey, ContainerSpec, Slot
@@ -87,7 +94,8 @@ class DockerRuntime:
         except (DockerException, *EngineAway) as e:
             raise _start_failure(e) from e
         try:
-            container.put_archive("/", files_archive(spec))
+            if needs_archive(spec):
+                container.put_archive("/", files_archive(spec))
             container.start()
             container.reload()
         except (DockerException, *EngineAway) as e:

@@ -1,9 +1,13 @@
 """What makes an agent the same agent after a restart, kept in its state directory."""
 
+import fcntl
 import os
 import secrets
 import socket
+import time
 from pathlib import Path
+
+CLAIM_S = 3.0
 
 
 class StateDirectory:
@@ -13,6 +17,21 @@ class StateDirectory:
         self.root = root.absolute()
         self.root.mkdir(parents=True, exist_ok=True)
         self.root.chmod(0o711)
+
+    def claim(self) -> None:
+        """Keep this directory to one process; one that is just ending is waited for. Raises OSError."""
+        self._lock = open(self.root / "lock", "w")  # noqa: SIM115
+        deadline = time.monotonic() + CLAIM_S
+        while True:
+            try:
+                return fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise OSError(
+                        f"the state directory {self.root} belongs to a running agent: "
+                        "stop that one, or give this one another --state-dir"
+                    ) from None
+                time.sleep(0.1)
 
     def folder(self, name: str, mode: int = 0o700) -> Path:
         path = self.root / name

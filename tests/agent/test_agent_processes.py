@@ -242,6 +242,17 @@ def test_a_shutdown_of_the_machine_is_told_before_the_agent_ends(
     assert [s["kind"] for s in plane.signals] == ["shutdown"]
 
 
+def test_two_agents_cannot_share_a_state_directory(
+    plane: FakeControlPlane, start_agent: StartAgent
+) -> None:
+    first = start_agent()
+    plane.until(lambda: plane.polls)
+    second = start_agent(**{"state-dir": str(first.state_dir)})
+    assert second.process.wait(20) == 1
+    assert "belongs to a running agent" in second.log_path.read_text()
+    assert first.process.poll() is None
+
+
 def test_silence_runs_the_hook_and_ends_the_agent(
     plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
 ) -> None:
