@@ -54,6 +54,16 @@ def test_where_nothing_can_be_learned_it_proposes_what_random_would_for_the_firs
     assert [trial.create.hparams for trial in trials()[:8]] == first
 
 
+def test_a_local_fraction_of_zero_is_independent_sampling() -> None:
+    independent = trials(local_fraction=0.0, max_trials=60)
+    learned = trials(local_fraction=1.0, max_trials=60)
+    assert len({trial.create.hparams["lr"] for trial in independent}) == 60
+    early, late = learned[:8], learned[-20:]
+    parents = {trial.create.hparams["lr"] for trial in early}
+    assert any(trial.create.hparams["lr"] in parents for trial in late), "coordinates are inherited"
+    assert not any(trial.create.hparams["lr"] in parents for trial in independent[-20:])
+
+
 def test_a_space_without_choices_is_searched_too() -> None:
     flat = {"lr": Const(0.1)}
     curve = simulate(SEARCHER, flat, 0, lambda hparams, seed, length: 1 / length)

@@ -67,7 +67,7 @@ def test_a_copied_trial_inherits_its_parents_training() -> None:
         "population_size": 4,
         "num_rounds": 3,
         "time_metric": "batches",
-        "length_per_round": 10,
+        "time_per_round": 10,
     }
     searcher["replace_function"] = {"truncate_fraction": 0.5}
     trials = simulate(searcher, SPACE, 0).trials.values()
