@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -14,6 +13,7 @@ from det_controlplane.api.app import App
 from det_controlplane.api.errors import TooLarge
 from det_controlplane.api.http import MAX_BODY, Answer, Request, Response, Stream, Wait
 from det_controlplane.entry.carry import Carried, carried, fetched, stream_headers
+from det_controlplane.entry.workers import Workers
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -72,7 +72,7 @@ class AsgiApp:
         self._notifier = notifier
         self._background = background
         self._max_body = max_body
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="request")
+        self._workers = Workers(_THREADS)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -107,7 +107,7 @@ class AsgiApp:
         request.final = may_wait_s <= 0
         while True:
             seen = self._notifier.seen()
-            answer = await self._in_thread(self._handle, request)
+            answer = await self._workers.run(self._handle, request)
             if not isinstance(answer, Wait):
                 return answer
             if deadline is None:
@@ -132,7 +132,7 @@ class AsgiApp:
         cursor, ended = stream.cursor, request.method == "HEAD"
         while not ended:
             seen = self._notifier.seen()
-            batch = await self._in_thread(fetched, self._app, request, stream, cursor)
+            batch = await self._workers.run(fetched, self._app, request, stream, cursor)
             cursor, ended = batch.cursor, batch.done
             if batch.lines:
                 await client.unless_gone(_send_part(send, b"".join(batch.lines)))
@@ -140,9 +140,6 @@ class AsgiApp:
                 pause = self._notifier.wait(stream.topic, _STREAM_PAUSE_S, seen)
                 await client.unless_gone(pause)
         await send({"type": "http.response.body", "body": b""})
-
-    async def _in_thread(self, function: Callable[..., T], *args: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         with ExitStack() as stack:
@@ -155,7 +152,7 @@ class AsgiApp:
                 raise
             await send({"type": "lifespan.startup.complete"})
             await receive()
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        self._workers.stop()
         await send({"type": "lifespan.shutdown.complete"})
 
 
