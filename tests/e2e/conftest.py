@@ -19,7 +19,9 @@ def cluster(
         from tests.support.docker import docker_engine
         from tests.support.docker_image import docker_image
 
-        docker_image(docker_engine())
+        client = docker_engine()
+        docker_image(client)
+        client.close()
     config = "task_container_defaults: {image: det-test:latest}"
     folder = tmp_path_factory.mktemp(request.param)
     with local_cluster(folder, runtime=request.param, config=config) as started:

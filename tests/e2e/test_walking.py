@@ -131,4 +131,4 @@ def test_code_that_always_fails_ends_in_error_after_its_restarts(
     trial = cluster.trials(experiment_id)[0]
     assert (trial["state"], trial["restarts"]) == ("STATE_ERROR", 2)
     assert cluster.logs(trial["id"]).count("trying") == 2
-    assert "exit code: 7" in cluster.det("why", f"e{experiment_id}").out
+    assert "exit code: 7" in cluster.det("why", str(experiment_id)).out

@@ -111,10 +111,11 @@ class Cluster:
 
     def kill(self, *words: str) -> int:
         """SIGKILL to this cluster's process whose command line has all the words; its pid."""
-        found = [p for p in _command_lines() if all(w in p[1] for w in (*words, str(self.folder)))]
+        found = [pid for pid, line, about in _processes() if str(self.folder) in about
+                 and all(w in line for w in words)]  # fmt: skip
         assert found, f"no process of this cluster has {words}"
-        os.kill(found[0][0], signal.SIGKILL)
-        return found[0][0]
+        os.kill(found[0], signal.SIGKILL)
+        return found[0]
 
     def why(self) -> str:
         """The end of the servers' own logs, for a failing test."""
@@ -125,25 +126,23 @@ class Cluster:
 
 
 def pids_with(*variables: str) -> list[int]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            content = path.read_bytes().decode(errors="replace").split("\0")
-        except OSError:
-            continue
-        if all(v in content for v in variables):
-            found.append(int(path.parent.name))
-    return sorted(found)
+    """Processes whose environment has all of these."""
+    return [
+        pid
+        for pid, line, about in _processes()
+        if all(f"\0{v}\0" in f"{about}\0" for v in variables)
+    ]
 
 
-def _command_lines() -> list[tuple[int, str]]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+def _processes() -> Iterator[tuple[int, str, str]]:
+    """Pid, command line, and command line with environment, oldest first."""
+    for pid in sorted(int(p.name) for p in Path("/proc").glob("[0-9]*")):
         try:
-            found.append((int(path.parent.name), path.read_bytes().decode(errors="replace")))
+            line = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+            environment = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
         except OSError:
             continue
-    return sorted(found)
+        yield pid, line, f"{line}\0{environment}"
 
 
 def free_port() -> int:
