@@ -72,7 +72,7 @@ def poll(ctx: Context, request: Request) -> Answer:
     )
     _uuid(asked.incarnation, "incarnation")
     answer, news = agents.poll(ctx, asked)
-    wait_s = min(body.number("waitS") or 0.0, ctx.may_wait_s)
+    wait_s = min(body.number("waitS") or 0.0, ctx.may_wait_s, agents.LONGEST_HELD_S)
     if news or request.woken or request.final or wait_s <= 0:
         return json_response(answer)
     return Wait(f"agent:{request.principal.id}", wait_s)

@@ -16,6 +16,8 @@ from det_controlplane.services.identity import token_hash
 from det_controlplane.services.principal import AgentPrincipal
 
 LEASE = timedelta(seconds=30)
+# A poll that is held renews the lease only when it comes again.
+LONGEST_HELD_S = LEASE.total_seconds() / 2
 # Facts §6.4: how long a silent agent keeps its work, counted from the end of its lease.
 DEFAULT_RECONNECT_WAIT = timedelta(seconds=25)
 BUSY_POLL_S, IDLE_POLL_S = 2.0, 10.0
