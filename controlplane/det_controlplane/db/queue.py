@@ -22,6 +22,10 @@ _CLAIM = text("""
     WHERE id = (SELECT id FROM outbox WHERE due_at <= :now ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED)
     RETURNING id, kind, payload, attempts
 """)
+_WAIT = text("""
+    UPDATE outbox SET due_at = cast(:now AS timestamptz) + make_interval(secs => least(2 * attempts, 60)) WHERE id = :id
+""")
+_HASTEN = text("UPDATE outbox SET due_at = :now WHERE kind LIKE 'delete_%' AND due_at > :now")
 _DONE = text("DELETE FROM outbox WHERE id = :id")
 _NEXT_DUE = text("SELECT min(due_at) FROM outbox")
 
@@ -54,6 +58,16 @@ def claim_effect(tx: Tx, now: datetime) -> Effect | None:
     """The next due effect; until it is marked done it comes back, later each time."""
     row = tx.row(_CLAIM, {"now": now})
     return None if row is None else Effect(**row._mapping)
+
+
+def effect_waits(tx: Tx, effect_id: int, now: datetime) -> None:
+    """Nothing failed: it depends on something that takes a moment."""
+    tx.run(_WAIT, {"id": effect_id, "now": now})
+
+
+def hasten_deletions(tx: Tx, now: datetime) -> bool:
+    """Something that deletions wait for is gone; whether any waits."""
+    return tx.run(_HASTEN, {"now": now}) > 0
 
 
 def effect_done(tx: Tx, effect_id: int) -> None:

@@ -9,6 +9,7 @@ from sqlalchemy import text
 from det_controlplane.core import gc
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.metrics import number
+from det_controlplane.db import queue
 from det_controlplane.db.engine import Tx
 from det_controlplane.services import tasks
 from det_controlplane.services.context import Context
@@ -166,6 +167,7 @@ def delete_experiment(ctx: Context, payload: dict[str, Any]) -> None:
         raise Unready(f"experiment {experiment_id}: {len(doomed)} checkpoints are being deleted")
     with ctx.db.begin() as tx:
         tx.run(_DELETE_EXPERIMENT, {"id": experiment_id})
+        queue.hasten_deletions(tx, ctx.now())
 
 
 def _has_failed(ctx: Context, experiment_id: int, key: str) -> bool:

@@ -32,6 +32,8 @@ def run_due(ctx: Context) -> int:
             _HANDLERS[effect.kind](ctx, effect.payload)
         except Unready as e:
             log.debug("effect %d (%s) waits: %s", effect.id, effect.kind, e)
+            with ctx.db.begin() as tx:
+                queue.effect_waits(tx, effect.id, ctx.now())
             continue
         except Exception:
             log.exception(

@@ -4,7 +4,7 @@ from typing import Any
 from uuid import UUID
 
 from det_controlplane.core.lifecycle.allocation import Exit, ExitKind
-from det_controlplane.db import allocations, experiments, trials
+from det_controlplane.db import allocations, experiments, queue, trials
 from det_controlplane.db.allocations import AllocationRow
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
@@ -23,6 +23,8 @@ def allocation_ended(
         return
     trials.end_task(tx, allocation.task_id, ctx.now())
     effects.trial_ended(allocation.task_id)
+    if queue.hasten_deletions(tx, ctx.now()):
+        effects.wake("schedule")
 
 
 def launch(
