@@ -195,3 +195,63 @@ def test_a_deactivated_user_is_denied(
     ran = det("user", "login", "ada")
     assert ran.code == 4
     assert "user is not active" in ran.err
+
+
+def answer_with(monkeypatch: pytest.MonkeyPatch, *passwords_given: str) -> None:
+    """A person at a terminal who types these passwords."""
+    left = iter(passwords_given)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("getpass.getpass", lambda _: next(left))
+
+
+def test_at_a_terminal_the_password_is_asked_for(
+    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer_with(monkeypatch, "Lovelace1")
+    assert det("-u", "ada", "user", "whoami").out == "You are logged in as user 'ada'\n"
+
+
+def test_the_default_user_is_asked_once_the_empty_password_is_refused(
+    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.passwords["determined"] = passwords.salted("Secret123")
+    answer_with(monkeypatch, "Secret123")
+    assert det("user", "whoami").code == 0
+    assert len(cluster.sent("POST", "/api/v1/auth/login")) == 2
+
+
+def test_a_new_password_is_typed_twice(
+    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer_with(monkeypatch, "Bobby1234", "Bobby4321")
+    ran = det("user", "create", "bob")
+    assert ran.code == 1
+    assert "the two passwords differ" in ran.err
+    assert "bob" not in cluster.users
+
+
+def test_inside_a_task_its_own_token_is_used(
+    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DET_SESSION_TOKEN", "of-the-allocation")
+    cluster.on("GET", "/api/v1/agents", {"agents": []})
+    assert det("agent", "list").code == 0
+    (asked,) = cluster.asked
+    assert asked.headers["grpc-metadata-x-allocation-token"] == "Bearer of-the-allocation"
+
+
+def test_who_says_no_changes_nothing(
+    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import io
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    cluster.add(1)
+    monkeypatch.setattr("sys.stdin", Terminal("n\n"))
+    assert det("e", "delete", 1).code == 1
+    assert cluster.sent("DELETE", ".*") == []
+    monkeypatch.setattr("sys.stdin", Terminal("y\n"))
+    assert det("e", "delete", 1).code == 0

@@ -1,0 +1,190 @@
+"""The HTTP client of harness, agent and command line."""
+
+import datetime
+import gzip
+import ipaddress
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from determined.common.http import APIError, MasterUnreachableError, NotFoundError, Session
+
+from tests.support.fake_api import Asked, FakeApi, Raw, Refusal
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
+    monkeypatch.setattr("determined.common.http.time.sleep", lambda _: None)
+    with FakeApi() as fake:
+        yield fake
+
+
+def test_answers_are_decoded_and_empty_ones_are_none(api: FakeApi) -> None:
+    api.on("GET", "/a", {"x": 1})
+    api.on("POST", "/a", Raw(b""))
+    session = Session(api.url)
+    assert (session.get("/a"), session.post("/a")) == ({"x": 1}, None)
+
+
+def test_a_prefix_in_the_address_is_kept(api: FakeApi) -> None:
+    api.on("GET", "/base/a", {})
+    assert Session(f"{api.url}/base/").get("/a") == {}
+
+
+def test_compressed_answers_are_read(api: FakeApi) -> None:
+    packed = gzip.compress(json.dumps({"x": 1}).encode())
+    api.on("GET", "/a", Raw(packed, {"Content-Encoding": "gzip"}))
+    assert Session(api.url).get("/a") == {"x": 1}
+
+
+def test_queries_repeat_lists_and_leave_out_what_is_none(api: FakeApi) -> None:
+    api.on("GET", "/a", {})
+    Session(api.url).get("/a", {"many": [1, 2], "flag": True, "none": None, "text": "a b&c"})
+    assert api.asked[0].query == {"many": ["1", "2"], "flag": ["true"], "text": ["a b&c"]}
+
+
+def test_a_refusal_carries_status_and_sentence(api: FakeApi) -> None:
+    with pytest.raises(NotFoundError, match="route 'GET /nothing' not found") as refused:
+        Session(api.url).get("/nothing")
+    assert refused.value.status == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"message": "plain"}', "plain"),
+        (b'{"error": "short"}', "short"),
+        (b"<html>", "<html>"),
+        (b"", "HTTP 400"),
+    ],
+)
+def test_other_error_bodies_are_understood(api: FakeApi, body: bytes, message: str) -> None:
+    api.on("GET", "/a", Raw(body, status=400))
+    with pytest.raises(APIError, match=message):
+        Session(api.url).get("/a")
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+def test_a_gateway_in_trouble_is_asked_again(api: FakeApi, status: int) -> None:
+    answers = iter([Raw(b"", status=status)] * 5 + [Raw(b"{}")])
+    api.on("POST", "/a", lambda _: next(answers))
+    assert Session(api.url).post("/a", {"x": 1}) == {}
+    assert [a.body for a in api.asked] == [{"x": 1}] * 6
+
+
+def test_the_last_answer_of_a_gateway_in_trouble_is_given(api: FakeApi) -> None:
+    api.on("GET", "/a", Raw(b"busy", status=503))
+    with pytest.raises(APIError, match="busy"):
+        Session(api.url, retries=2).get("/a")
+    assert len(api.asked) == 3
+
+
+def test_a_refusal_is_not_asked_again(api: FakeApi) -> None:
+    def refuse(_: Asked) -> None:
+        raise Refusal(500, "no")
+
+    api.on("GET", "/a", refuse)
+    with pytest.raises(APIError):
+        Session(api.url).get("/a")
+    assert len(api.asked) == 1
+
+
+def test_a_connection_that_breaks_is_opened_again(api: FakeApi) -> None:
+    answers = iter([Raw(b"12345", cut_after=2), Raw(b"[1]")])
+    api.on("GET", "/a", lambda _: next(answers))
+    assert Session(api.url).get("/a") == [1]
+
+
+def test_an_impatient_session_tries_an_absent_server_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("determined.common.http.time.sleep", pauses.append)
+    with pytest.raises(MasterUnreachableError):
+        Session("http://127.0.0.1:1", patient_at_first=False).get("/a")
+    assert pauses == []
+    with pytest.raises(MasterUnreachableError):
+        Session("http://127.0.0.1:1", retries=2).get("/a")
+    assert pauses == [0.5, 1.0]
+
+
+def test_an_impatient_session_becomes_patient_once_it_was_answered(api: FakeApi) -> None:
+    answers = iter([Raw(b"1"), Raw(b"12345", cut_after=2), Raw(b"2")])
+    api.on("GET", "/a", lambda _: next(answers))
+    session = Session(api.url, patient_at_first=False)
+    assert (session.get("/a"), session.get("/a")) == (1, 2)
+
+
+@pytest.fixture
+def secure(tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """A TLS server whose certificate is for `det.example`; its address and its certificate."""
+    certificate, key = _certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]  # clients that refuse it
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield f"https://127.0.0.1:{server.server_address[1]}", certificate
+    server.shutdown()
+    server.server_close()
+
+
+def _certificate(folder: Path) -> tuple[str, str]:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "det.example")])
+    now = datetime.datetime.now(datetime.timezone.utc)
+    names = [x509.DNSName("det.example"), x509.IPAddress(ipaddress.ip_address("10.9.9.9"))]
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    form, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+    (folder / "cert.pem").write_bytes(certificate.public_bytes(form))
+    (folder / "key.pem").write_bytes(
+        key.private_bytes(form, serialization.PrivateFormat.PKCS8, plain)
+    )
+    return str(folder / "cert.pem"), str(folder / "key.pem")
+
+
+def test_a_certificate_is_expected_under_the_name_that_was_given(secure: tuple[str, str]) -> None:
+    url, certificate = secure
+    session = Session(url, cert_file=certificate, server_hostname="det.example")
+    assert session.get("/") == {}
+
+
+def test_a_certificate_for_another_name_is_refused(secure: tuple[str, str]) -> None:
+    url, certificate = secure
+    with pytest.raises(MasterUnreachableError, match=r"(?i)certificate"):
+        Session(url, cert_file=certificate, retries=0).get("/")
+
+
+def test_an_unknown_certificate_is_refused_unless_told_not_to_look(secure: tuple[str, str]) -> None:
+    url, _ = secure
+    with pytest.raises(MasterUnreachableError, match=r"(?i)certificate"):
+        Session(url, server_hostname="det.example", retries=0).get("/")
+    assert Session(url, verify=False).get("/") == {}

@@ -1,0 +1,57 @@
+"""The SDK in the interpreters that task images carry."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.fake_cluster import CKPT, FakeCluster, log_line
+
+ROOT = Path(__file__).resolve().parents[2]
+CODE = f"""
+import sys
+from determined.experimental import client
+experiment = client.create_experiment({{"name": "x"}}, sys.argv[1])
+assert experiment.id == 2
+assert client.get_experiment(1).wait(interval=0) is client.ExperimentState.COMPLETED
+trial = client.get_trial(10)
+assert len(list(trial.iter_logs(follow=True))) == 1
+target = trial.select_checkpoint(uuid="{CKPT}").download(sys.argv[1] + "/out", client.DownloadMode.MASTER)
+print(sys.version_info[:2], target)
+"""
+
+
+def interpreter(version: str) -> "str | None":
+    """One that really runs: version managers leave names behind that do not."""
+    command = [f"python{version}", "-c", "import sys; print(sys.executable)"]
+    env = {**os.environ, "PYENV_VERSION": os.environ.get("PYENV_VERSION", "")}
+    for candidate in (command, ["pyenv", "exec", *command]):
+        try:
+            done = subprocess.run(candidate, capture_output=True, text=True, check=True, env=env)
+            return done.stdout.strip()
+        except (OSError, subprocess.CalledProcessError):
+            continue
+    return next(map(str, Path.home().glob(f".pyenv/versions/{version}.*/bin/python")), None)
+
+
+@pytest.mark.parametrize("version", ["3.9", "3.10", "3.12", "3.13"])
+def test_the_sdk_runs_on_every_supported_python(
+    request: pytest.FixtureRequest, tmp_path: Path, version: str
+) -> None:
+    python = interpreter(version)  # before the fixture takes the home directory away
+    if python is None:
+        pytest.skip(f"no Python {version} on this machine")
+    cluster: FakeCluster = request.getfixturevalue("cluster")
+    cluster.add(1)
+    cluster.logs = [log_line(1, "one")]
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "train.py").write_text("print(1)\n")
+    (code / ".detignore").write_text("*.bin\n")
+    command = [python, "-W", "error", "-S", "-c", CODE, str(code)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "harness"), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    assert done.returncode == 0, done.stderr
+    major, minor = version.split(".")
+    assert done.stdout == f"({major}, {minor}) {code}/out\n"
