@@ -1,5 +1,6 @@
 """Deleting checkpoints: what the policy of an ended experiment does not keep, and what users delete."""
 
+import base64
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
@@ -10,14 +11,19 @@ from det_controlplane.core import gc
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.metrics import number
 from det_controlplane.db import queue
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine import Tx, as_json
 from det_controlplane.services import tasks
 from det_controlplane.services.context import Context
 from det_controlplane.services.effects import Effects
 from det_controlplane.services.errors import Missing, Unready, WrongState
 
+EVERYTHING = ("**/*",)
+_ENTRY = ("python3", "-m", "determined.exec.entry")
+_SPEC = "/run/determined/gc.json"
+
 _EXPERIMENT = text("""
-    SELECT e.id, e.state::text AS state, e.config, e.user_id, p.workspace_id FROM experiments e
+    SELECT e.id, e.state::text AS state, e.config, e.user_id, p.workspace_id,
+           EXISTS (SELECT 1 FROM trials t WHERE t.experiment_id = e.id AND NOT e.unmanaged) AS has_trials FROM experiments e
     JOIN projects p ON p.id = e.project_id WHERE e.id = :id
 """)
 _CHECKPOINTS = text("""
@@ -34,11 +40,8 @@ _BY_UUID = text("""
     FROM checkpoints c JOIN experiments e ON e.id = c.experiment_id JOIN projects p ON p.id = e.project_id
     WHERE c.uuid = ANY(cast(:uuids AS uuid[]))
 """)
-_COLLECTING = text("""
-    SELECT 1 FROM tasks WHERE experiment_id = :id AND kind = 'CHECKPOINT_GC' AND config->>'_key' = :key
-""")
-_COLLECTED = text("""
-    SELECT id FROM tasks WHERE experiment_id = :id AND kind = 'CHECKPOINT_GC' AND config->>'_key' = :key AND ended_at IS NOT NULL
+_TASK = text("""
+    SELECT id, ended_at FROM tasks WHERE experiment_id = :id AND kind = 'CHECKPOINT_GC' AND config->>'_key' = :key
 """)
 _DELETE_FAILED = text(
     "UPDATE experiments SET state = 'DELETE_FAILED', error = :error WHERE id = :id AND state = 'DELETING'"
@@ -91,7 +94,7 @@ def _metric(raw: str | None) -> float | None:
         return None
 
 
-def delete(ctx: Context, uuids: Sequence[UUID], globs: Sequence[str] = ("**/*",)) -> None:
+def delete(ctx: Context, uuids: Sequence[UUID], globs: Sequence[str] = EVERYTHING) -> None:
     """A user deletes checkpoints, or some files of them."""
     with ctx.db.begin() as tx:
         rows = tx.rows(_BY_UUID, {"uuids": list(uuids)})
@@ -126,21 +129,36 @@ def _launch(
     doomed: Sequence[UUID],
     *,
     key: str,
-    globs: Sequence[str] = ("**/*",),
+    globs: Sequence[str] = EVERYTHING,
+    tensorboards: bool = False,
 ) -> None:
     """One task a collection; the key makes a repeated effect harmless."""
     pool = ctx.config.default_aux_resource_pool
     effects = Effects(ctx)
+    work = {
+        "storage": experiment.config.get("checkpoint_storage"),
+        "checkpoints": [str(u) for u in doomed], "globs": list(globs),
+        "experiment_id": experiment.id, "delete_tensorboards": tensorboards,
+    }  # fmt: skip
+    # In a file: a long list of checkpoints is larger than an environment variable may be.
+    content = base64.b64encode(as_json(work).encode()).decode()
     config = {
         "_key": key,
-        "_command": ["python3", "-m", "determined.exec.entry"],
-        "entrypoint": ["python3", "-m", "determined.exec.gc_checkpoints"],
+        "_command": [
+            *_ENTRY,
+            "--",
+            "python3",
+            "-m",
+            "determined.exec.gc_checkpoints",
+            "--spec",
+            _SPEC,
+        ],
+        "_files": [{"path": _SPEC, "mode": 0o600, "content_b64": content}],
         "checkpoint_storage": experiment.config.get("checkpoint_storage"),
         "environment": experiment.config.get("environment"),
-        "gc": {"uuids": [str(u) for u in doomed], "globs": list(globs)},
     }
     with ctx.db.begin() as tx:
-        if tx.row(_COLLECTING, {"id": experiment.id, "key": key}) is not None:
+        if tx.row(_TASK, {"id": experiment.id, "key": key}) is not None:
             return
         tasks.launch(
             ctx, tx, effects, kind="CHECKPOINT_GC", name=f"Checkpoint GC (experiment {experiment.id})",
@@ -152,31 +170,23 @@ def _launch(
 
 
 def delete_experiment(ctx: Context, payload: dict[str, Any]) -> None:
-    """First its checkpoints, then its rows; called again until the checkpoints are gone."""
+    """First its files, then its rows; called again until the files are gone."""
     experiment_id = payload["experiment_id"]
+    key = str(payload.get("key", "delete experiment"))
     with ctx.db.begin() as tx:
         experiment = tx.row(_EXPERIMENT, {"id": experiment_id})
         if experiment is None or experiment.state != ExperimentState.DELETING.value:
             return
         doomed = to_delete(tx, experiment_id, experiment.config, gc.Policy(0, 0, 0))
-    if doomed:
-        key = str(payload.get("key", "delete experiment"))
-        if _has_failed(ctx, experiment_id, key):
-            return
-        _launch(ctx, experiment, doomed, key=key)
-        raise Unready(f"experiment {experiment_id}: {len(doomed)} checkpoints are being deleted")
+        task = tx.row(_TASK, {"id": experiment_id, "key": key})
+    if task is None and experiment.has_trials:
+        _launch(ctx, experiment, doomed, key=key, tensorboards=True)
+    if experiment.has_trials and (task is None or task.ended_at is None):
+        raise Unready(f"experiment {experiment_id}: its files are being deleted")
     with ctx.db.begin() as tx:
+        if doomed and task is not None:
+            error = f"its checkpoints could not be deleted: see 'det task logs {task.id}'"
+            tx.run(_DELETE_FAILED, {"id": experiment_id, "error": error})
+            return
         tx.run(_DELETE_EXPERIMENT, {"id": experiment_id})
         queue.hasten_deletions(tx, ctx.now())
-
-
-def _has_failed(ctx: Context, experiment_id: int, key: str) -> bool:
-    """The collection ended and checkpoints are still there: the user is told, and may delete again."""
-    params = {"id": experiment_id, "key": key}
-    with ctx.db.begin() as tx:
-        task_id = tx.value(_COLLECTED, params)
-        if task_id is None:
-            return False
-        error = f"its checkpoints could not be deleted: see 'det task logs {task_id}'"
-        tx.run(_DELETE_FAILED, {"id": experiment_id, "error": error})
-    return True
