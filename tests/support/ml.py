@@ -21,8 +21,10 @@ def require(name: str) -> str:
 def environment(home: pathlib.Path) -> dict[str, str]:
     """Off-cluster, with a user data directory of its own and few threads."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("DET_", "COV_"))}
+    # Where scripts/ml-venv compiled what DeepSpeed needs.
+    extensions = ROOT / ".venvs" / "deepspeed" / "torch-extensions"
     own = {"HOME": str(home), "XDG_DATA_HOME": str(home / "share"), "OMP_NUM_THREADS": "1"}
-    return {**kept, **own, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**kept, **own, "TF_CPP_MIN_LOG_LEVEL": "3", "TORCH_EXTENSIONS_DIR": str(extensions)}
 
 
 def run(
@@ -35,7 +37,11 @@ def run(
         stderr=subprocess.STDOUT,
         text=True,
         cwd=ROOT,
-        env={**environment(home), **env},
+        env={
+            **environment(home),
+            **env,
+            "PATH": f"{pathlib.Path(require(name)).parent}:{os.environ['PATH']}",
+        },
         timeout=timeout_s,
         check=False,
     )

@@ -4,12 +4,11 @@ import contextlib
 import logging
 import os
 import pathlib
-from typing import Any, Iterator, Optional
+from typing import Any, Iterator, Optional, Type
 
 from determined._legacy_plan import make_plan
 from determined._units import Batch, TrainUnit, unit_from_config
 from determined.pytorch._callback import Hooks
-from determined.pytorch._context import PyTorchTrialContext
 from determined.pytorch._loop import Loop
 from determined.pytorch._steps import PyTorchSteps
 from determined.pytorch._trial import PyTorchTrial
@@ -23,9 +22,14 @@ _POLICIES = ("best", "all", "none")
 class Trainer:
     """Trains a PyTorchTrial: `Trainer(trial, context).fit(max_length=Epoch(10))`."""
 
-    def __init__(self, trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
-        if not isinstance(trial, PyTorchTrial):
-            raise TypeError(f"the Trainer takes a PyTorchTrial, not {type(trial).__name__}")
+    trial_class: Type[Any] = PyTorchTrial
+    steps_class: Any = PyTorchSteps
+
+    def __init__(self, trial: Any, context: Any) -> None:
+        if not isinstance(trial, self.trial_class):
+            raise TypeError(
+                f"this Trainer takes a {self.trial_class.__name__}, not {type(trial).__name__}"
+            )
         self._trial = trial
         self._context = context
 
@@ -63,7 +67,7 @@ class Trainer:
             )
         length = max_length or self._configured_length(test_mode)
         hooks = Hooks(self._trial.build_callbacks())
-        steps = PyTorchSteps(self._trial, self._context, hooks, test_mode=test_mode)
+        steps = self.steps_class(self._trial, self._context, hooks, test_mode=test_mode)
         with _shutdown(hooks, steps), _profiling(self._context, profiling_enabled):
             restore(steps, latest_checkpoint)
             steps.prepare()

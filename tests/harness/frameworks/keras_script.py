@@ -8,9 +8,15 @@ from typing import Any
 import numpy
 import tensorflow as tf
 from determined import keras
+
 from tests.support.fake_core import FakeCore
 
-DIRECTORY, EPOCHS, CHECKPOINT, PREEMPT = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+DIRECTORY, EPOCHS, CHECKPOINT, PREEMPT = (
+    pathlib.Path(sys.argv[1]),
+    int(sys.argv[2]),
+    sys.argv[3],
+    sys.argv[4],
+)
 core: Any = FakeCore(DIRECTORY)
 core.preempt.wanted = PREEMPT == "preempt"
 x = numpy.linspace(0, 1, 8, dtype="float32").reshape(-1, 1)
@@ -37,7 +43,9 @@ print(
             "validations": core.train.validations,
             "epochs": fitted.epoch,
             "weights": [w.tolist() for w in model.get_weights()],
-            "saved": {s: [p.name, sorted(f.name for f in p.iterdir())] for s, p in core.saved().items()},
+            "saved": {
+                s: [p.name, sorted(f.name for f in p.iterdir())] for s, p in core.saved().items()
+            },
         }
     )
 )

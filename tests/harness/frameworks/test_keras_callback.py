@@ -23,14 +23,20 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def test_training_and_validation_are_reported(trained: Any) -> None:
     assert [steps for steps, _ in trained["training"]] == [2, 4, 6, 8, 10, 12]
-    assert [(s, "val_loss" in m) for s, m in trained["validations"]] == [(4, True), (8, True), (12, True)]
+    assert [(s, "val_loss" in m) for s, m in trained["validations"]] == [
+        (4, True),
+        (8, True),
+        (12, True),
+    ]
 
 
 def test_every_epoch_is_saved(trained: Any) -> None:
     assert sorted(trained["saved"], key=int) == ["4", "8", "12"]
 
 
-def test_a_preempted_fit_goes_on_exactly_where_it_stopped(trained: Any, tmp_path: pathlib.Path) -> None:
+def test_a_preempted_fit_goes_on_exactly_where_it_stopped(
+    trained: Any, tmp_path: pathlib.Path
+) -> None:
     stopped = train(tmp_path, 3, preempt="preempt")
     assert stopped["epochs"] == [0]
     ((_, (uuid, _)),) = stopped["saved"].items()

@@ -1,0 +1,31 @@
+import copy
+import json
+from typing import Any, Dict, List, Mapping, Optional, Union
+
+
+def overwrite_deepspeed_config(
+    base_ds_config: Union[str, Mapping[str, Any]], source_ds_dict: Mapping[str, Any]
+) -> Dict[str, Any]:
+    """A DeepSpeed configuration (or a file with one) with some values replaced, however deep they lie."""
+    if isinstance(base_ds_config, str):
+        with open(base_ds_config) as f:
+            base_ds_config = json.load(f)
+    merged: Dict[str, Any] = copy.deepcopy(dict(base_ds_config))
+    _merge(merged, source_ds_dict)
+    return merged
+
+
+def get_ds_config_from_args(args: List[str]) -> Optional[str]:
+    """The path given by `--deepspeed_config PATH` on a command line, if any."""
+    for i, argument in enumerate(args):
+        if argument == "--deepspeed_config" and i + 1 < len(args):
+            return args[i + 1]
+    return None
+
+
+def _merge(into: Dict[str, Any], source: Mapping[str, Any]) -> None:
+    for name, value in source.items():
+        if isinstance(value, Mapping) and isinstance(into.get(name), dict):
+            _merge(into[name], value)
+        else:
+            into[name] = copy.deepcopy(value)

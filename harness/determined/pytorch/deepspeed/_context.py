@@ -1,0 +1,71 @@
+from typing import Any, List, Optional
+
+import torch
+
+from determined._trial import TrialSettings
+from determined.pytorch._trial_context import BaseExperimentalContext, BaseTrialContext
+from determined.pytorch.deepspeed._mpu import ModelParallelUnit, make_data_parallel_mpu
+
+
+class DeepSpeedTrialContext(BaseTrialContext):
+    """Given to a DeepSpeedTrial's constructor, which wraps in it the engines that `deepspeed.initialize` made."""
+
+    def __init__(self, core_context: Any, settings: TrialSettings, device: torch.device) -> None:
+        super().__init__(core_context, settings, device)
+        self.models: List[Any] = []
+        self.experimental = BaseExperimentalContext(self)
+        self.use_pipeline_parallel = False
+        self._mpu: ModelParallelUnit = make_data_parallel_mpu(self.distributed)
+        self._auto_grad_accumulation = True
+        self._micro_batch_size: Optional[int] = None
+        self._micro_batches: Optional[int] = None
+
+    def wrap_model_engine(self, model: Any) -> Any:
+        """Register an engine; the first one's configuration says how batches are split."""
+        if self._micro_batches is None:
+            self._micro_batch_size = int(model.train_micro_batch_size_per_gpu())
+            self._micro_batches = int(model.gradient_accumulation_steps())
+        if _is_pipeline(model):
+            self.use_pipeline_parallel = True
+        self.models.append(model)
+        return model
+
+    def set_mpu(self, mpu: ModelParallelUnit) -> None:
+        """Say how ranks are grouped; without it every rank holds the whole model."""
+        if not isinstance(mpu, ModelParallelUnit):
+            raise TypeError(f"set_mpu() takes a ModelParallelUnit, not {type(mpu).__name__}")
+        self._mpu = mpu
+
+    def disable_auto_grad_accumulation(self) -> None:
+        """Call `train_batch` once a batch; it takes all the micro batches by itself."""
+        self._auto_grad_accumulation = False
+
+    def disable_dataset_reproducibility_checks(self) -> None:
+        """Allow torch's own data loaders; sharding them and resuming in them become yours."""
+        self._reproducibility_checks = False
+
+    def get_train_micro_batch_size_per_gpu(self) -> int:
+        return int(self._wrapped("_micro_batch_size"))
+
+    def get_num_micro_batches_per_slot(self) -> int:
+        """Micro batches in each training batch of this slot (DeepSpeed's gradient_accumulation_steps)."""
+        return int(self._wrapped("_micro_batches"))
+
+    def calls_per_batch(self) -> int:
+        """How often the Trainer calls `train_batch` for one batch."""
+        accumulates_itself = self.use_pipeline_parallel or not self._auto_grad_accumulation
+        return 1 if accumulates_itself else self.get_num_micro_batches_per_slot()
+
+    def _wrapped(self, name: str) -> Any:
+        value = getattr(self, name)
+        if value is None:
+            raise RuntimeError(
+                "wrap_model_engine() must be called first, in the trial's constructor"
+            )
+        return value
+
+
+def _is_pipeline(model: Any) -> bool:
+    from deepspeed.runtime.pipe.engine import PipelineEngine
+
+    return isinstance(model, PipelineEngine)

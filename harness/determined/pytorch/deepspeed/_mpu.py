@@ -1,0 +1,36 @@
+"""Which ranks hold copies of the model, and which hold parts of one."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ModelParallelUnit:
+    """A rank's place: its data-parallel group shards the data; not all of its peers load data or report."""
+
+    data_parallel_rank: int
+    data_parallel_world_size: int
+    should_report_metrics: bool
+    should_build_data_loader: bool
+
+
+def make_data_parallel_mpu(dist_context: Any) -> ModelParallelUnit:
+    """Every rank holds the whole model."""
+    return ModelParallelUnit(
+        data_parallel_rank=dist_context.get_rank(),
+        data_parallel_world_size=dist_context.get_size(),
+        should_report_metrics=True,
+        should_build_data_loader=True,
+    )
+
+
+def make_deepspeed_mpu(mpu: Any) -> ModelParallelUnit:
+    """From DeepSpeed's own grid (`engine.mpu` of a pipeline), where the last stage knows the loss."""
+    model_rank = mpu.get_slice_parallel_rank() if hasattr(mpu, "get_slice_parallel_rank") else 0
+    stage, stages = mpu.get_pipe_parallel_rank(), mpu.get_pipe_parallel_world_size()
+    return ModelParallelUnit(
+        data_parallel_rank=mpu.get_data_parallel_rank(),
+        data_parallel_world_size=mpu.get_data_parallel_world_size(),
+        should_report_metrics=stage == stages - 1 and model_rank == 0,
+        should_build_data_loader=stage in (0, stages - 1),
+    )

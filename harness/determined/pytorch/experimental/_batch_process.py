@@ -1,0 +1,150 @@
+"""`torch_batch_process`: shards a data set over slots, saves progress, and resumes from it."""
+
+import json
+import logging
+import pathlib
+from typing import Any, Dict, Iterator, List, Optional, Type
+
+import torch
+
+from determined import get_cluster_info
+from determined.pytorch import _rng
+from determined.pytorch._init import join_workers
+from determined.pytorch.experimental._processor import (
+    TorchBatchProcessor,
+    TorchBatchProcessorContext,
+)
+from determined.pytorch.samplers import adapt_batch_sampler
+
+logger = logging.getLogger("determined.pytorch")
+
+PROGRESS_FILE = "batch_progress.json"
+
+
+def torch_batch_process(
+    batch_processor_cls: Type[TorchBatchProcessor],
+    dataset: Any,
+    batch_size: Optional[int] = None,
+    max_batches: Optional[int] = None,
+    checkpoint_interval: int = 5,
+    dataloader_kwargs: Optional[Dict[str, Any]] = None,
+    distributed_context: Optional[Any] = None,
+) -> None:
+    """Run a processor over a map-style data set, each slot over its part.
+
+    Progress is saved every `checkpoint_interval` batches (and asked then whether to stop), so a
+    paused or restarted run goes on there. `max_batches` bounds the batches of all slots together.
+    """
+    from determined import core
+
+    options = dict(dataloader_kwargs or {})
+    _check(dataset, checkpoint_interval, options)
+    size = batch_size or options.pop("batch_size", None) or 1
+    options.pop("batch_size", None)
+    backend, distributed = join_workers(distributed_context)
+    info = get_cluster_info()
+    with core.init(
+        distributed=distributed, preempt_mode=core.PreemptMode.ChiefOnly
+    ) as core_context:
+        _rng.seed_everything(info.trial.trial_seed if info and info.task_type == "TRIAL" else 0)
+        latest = info.latest_checkpoint if info is not None else None
+        run = _Run(core_context, checkpoint_interval, latest)
+        batches = _batches(dataset, size, options, core_context.distributed, run.skip)
+        run.process(batch_processor_cls, batches, _limit(dataset, size, max_batches, core_context))
+    backend.close()
+
+
+class _Run:
+    """One rank's part of a batch inference; ranks meet at each checkpoint."""
+
+    def __init__(self, core_context: Any, interval: int, latest: Optional[str]) -> None:
+        self._core = core_context
+        self._distributed = core_context.distributed
+        self._interval = interval
+        self.skip = 0
+        storage_id = None
+        if latest is not None:
+            with core_context.checkpoint.restore_path(latest) as path:
+                progress = json.loads((pathlib.Path(path) / PROGRESS_FILE).read_text())
+            self.skip = int(progress["batches"])
+            storage_id = progress["storage_path"]
+        self._storage_path = storage_id or self._distributed.broadcast(_new_id())
+
+    def process(
+        self, processor_class: Type[TorchBatchProcessor], batches: Iterator[Any], limit: int
+    ) -> None:
+        context = TorchBatchProcessorContext(self._core, self._storage_path)
+        processor = processor_class(context)
+        most = self._most_of_any_rank(limit)
+        for index in range(self.skip, most):
+            batch = next(batches, None) if index < limit else None
+            if batch is not None:
+                processor.process_batch(batch, index)
+            done = index + 1
+            if done % self._interval == 0 or done == most:
+                processor.on_checkpoint_start()
+                if self._save(done, context) and done < most:
+                    logger.info("preempted after %d batches", done)
+                    return
+        processor.on_finish()
+        self._report_reducers(context, most)
+
+    def _most_of_any_rank(self, limit: int) -> int:
+        """Ranks with a batch less take part in the last checkpoint all the same."""
+        return max(self._distributed.allgather(limit))
+
+    def _save(self, done: int, context: TorchBatchProcessorContext) -> bool:
+        """Save progress once everybody came this far; says whether to stop."""
+        arrived = self._distributed.gather(done)
+        stop = False
+        if arrived is not None:
+            progress = {"batches": done, "storage_path": self._storage_path}
+            with self._core.checkpoint.store_path({"steps_completed": done}) as (path, _):
+                (path / PROGRESS_FILE).write_text(json.dumps(progress))
+            stop = bool(self._core.preempt.should_preempt())
+        return bool(self._distributed.broadcast(stop))
+
+    def _report_reducers(self, context: TorchBatchProcessorContext, done: int) -> None:
+        gathered = self._distributed.gather(context._per_slot(training=False))
+        if gathered:
+            metrics = context._cross_slot(training=False, per_slot=gathered)
+            if metrics:
+                self._core.train.report_metrics("inference", done, metrics)
+
+
+def _batches(
+    dataset: Any, batch_size: int, options: Dict[str, Any], distributed: Any, skip: int
+) -> Iterator[Any]:
+    """This rank's batches: every size-th one."""
+    sequential = torch.utils.data.SequentialSampler(dataset)
+    batch_sampler = torch.utils.data.BatchSampler(sequential, batch_size, False)
+    adapted = adapt_batch_sampler(
+        batch_sampler, skip=skip, num_replicas=distributed.size, rank=distributed.rank
+    )
+    loader = torch.utils.data.DataLoader(dataset, batch_sampler=adapted, **options)
+    return iter(loader)
+
+
+def _limit(dataset: Any, batch_size: int, max_batches: Optional[int], core_context: Any) -> int:
+    """The number of batches of this rank."""
+    total = -(-len(dataset) // batch_size)
+    if max_batches is not None:
+        total = min(total, max_batches)
+    size, rank = core_context.distributed.size, core_context.distributed.rank
+    return int(total // size + (rank < total % size))
+
+
+def _check(dataset: Any, checkpoint_interval: int, options: Dict[str, Any]) -> None:
+    if isinstance(dataset, torch.utils.data.IterableDataset):
+        raise ValueError("torch_batch_process needs a map-style dataset to shard and resume it")
+    if checkpoint_interval < 1:
+        raise ValueError(f"checkpoint_interval must be at least 1, not {checkpoint_interval}")
+    taken: List[str] = sorted({"sampler", "batch_sampler", "shuffle", "drop_last"} & set(options))
+    if taken:
+        raise ValueError(f"dataloader_kwargs may not contain {', '.join(taken)}: sharding sets it")
+
+
+def _new_id() -> str:
+    import uuid
+
+    return str(uuid.uuid4())

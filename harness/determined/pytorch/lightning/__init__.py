@@ -1,0 +1,5 @@
+"""Where LightningAdapter was before 0.24."""
+
+from determined.lightning._adapter import LightningAdapter
+
+__all__ = ["LightningAdapter"]
