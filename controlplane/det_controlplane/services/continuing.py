@@ -53,6 +53,8 @@ _SET_PLAN = text(
 
 def resume(ctx: Context, experiment_id: int, override: str) -> None:
     """Trials that did not complete run again, each from its latest checkpoint, as a task of their own."""
+    # The stock client sends an empty object when nothing is overridden.
+    changes = configs.load_yaml(override) if override.strip() else {}
     with live.opened(ctx, experiment_id) as experiment:
         row = experiment.tx.row(_EXPERIMENT, {"id": experiment_id})
         assert row is not None
@@ -64,11 +66,11 @@ def resume(ctx: Context, experiment_id: int, override: str) -> None:
             raise WrongState(
                 f"experiment {experiment_id}: every trial has completed, nothing is left to continue"
             )
-        config = _overridden(experiment, row, override) if override.strip() else row.config
-        _reopen(experiment, config, override)
+        config = _overridden(experiment, row, changes) if changes else row.config
+        _reopen(experiment, config, override if changes else "")
         for trial in again:
             _reopen_trial(experiment, trial)
-        if override.strip():
+        if changes:
             _plan_anew(experiment, config, again[0].id)
         # The search is folded by its new configuration from here on, in every process.
         ctx.searches.take(experiment_id)
@@ -97,13 +99,12 @@ def _check(experiment: LiveExperiment, row: Any) -> None:
         )
 
 
-def _overridden(experiment: LiveExperiment, row: Any, override: str) -> dict[str, Any]:
+def _overridden(experiment: LiveExperiment, row: Any, changes: dict[str, Any]) -> dict[str, Any]:
     """Only a single trial's configuration may change: others were sampled from theirs."""
     if row.config["searcher"]["name"] != "single":
         raise WrongState(
             f"experiment {experiment.row.id}: a configuration can only be overridden for searcher single"
         )
-    changes = configs.load_yaml(override)
     problems = [
         Problem(key, "cannot be changed by continuing: use 'det experiment move'")
         for key in ("workspace", "project")

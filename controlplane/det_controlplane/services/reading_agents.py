@@ -24,8 +24,8 @@ _SLOT = f"""json_build_object('id', s.slot_id::text, 'enabled', s.enabled, 'drai
 _AGENT = f"""json_build_object('id', a.id, 'version', a.version, 'registeredTime', {time("a.joined_at")},
     'addresses', to_json(a.addresses), 'resourcePools', json_build_array(a.pool),
     'enabled', a.enabled AND a.state = 'JOINED', 'draining', a.draining,
-    'slots', (SELECT coalesce(json_object_agg(s.slot_id::text, {_SLOT}), '{{}}'::json) FROM slots s WHERE s.agent_id = a.id),
-    'containers', (SELECT coalesce(json_object_agg(c.id, {_CONTAINER}), '{{}}'::json) FROM containers c
+    'slots', (SELECT coalesce(json_object_agg(s.slot_id::text, {_SLOT} ORDER BY s.slot_id), '{{}}'::json) FROM slots s WHERE s.agent_id = a.id),
+    'containers', (SELECT coalesce(json_object_agg(c.id, {_CONTAINER} ORDER BY c.assigned_at, c.id), '{{}}'::json) FROM containers c
                    WHERE c.agent_id = a.id AND c.state <> 'TERMINATED'),
     'slotStats', json_build_object('typeStats', '{{}}'::json, 'brandStats', '{{}}'::json))"""
 _LIST = text(
