@@ -188,7 +188,8 @@ class Loop:
 
     def _apply(self, answer: PollAnswer) -> "_Outcome":
         pause_s = max(answer.next_poll_s, SHORTEST_PAUSE_S) * random.uniform(0.8, 1.2)
-        self._due = time.monotonic() + pause_s
+        # Where polls are held the next one begins at once, also when a report beside it was answered last.
+        self._due = time.monotonic() + (0.0 if self._may_wait_s > 0 else pause_s)
         self._due_moved.set()
         self._rooms.tenants.set_preempting(preempting(answer.containers))
         actions = reconcile(answer.containers, answer.forget, self._rooms.containers.reports())
