@@ -117,10 +117,6 @@ class LocalASHA(_Halving):
     max_rungs: Rungs = 5
     local_fraction: Fraction = 0.7
 
-    @property
-    def form(self) -> Form:
-        return "stopping"
-
 
 class ReplaceFunction(Closed):
     truncate_fraction: Annotated[float, Field(ge=0, le=0.5)] = 0.2
