@@ -1,5 +1,7 @@
 """Local clusters for the end-to-end tests: one a runtime, shared by a file's tests."""
 
+import gc
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,10 +24,18 @@ def cluster(
         client = docker_engine()
         docker_image(client)
         client.close()
+        _bury_sockets()
     config = "task_container_defaults: {image: det-test:latest}"
     folder = tmp_path_factory.mktemp(request.param)
     with local_cluster(folder, runtime=request.param, config=config) as started:
         yield started
+
+
+def _bury_sockets() -> None:
+    """The docker library leaves its sockets to the garbage collector, which would complain in a later test."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture
