@@ -1,9 +1,11 @@
 """The job queue."""
 
-from det_controlplane.api.http import Answer, Request, json_response
+from det_controlplane.api.body import Body
+from det_controlplane.api.http import EMPTY, Answer, Request, json_response
 from det_controlplane.api.listing import page_of, sort_of
-from det_controlplane.api.router import get
-from det_controlplane.services import jobs
+from det_controlplane.api.router import get, post
+from det_controlplane.core.queue import QueueUpdate
+from det_controlplane.services import jobs, queueing
 from det_controlplane.services.context import Context
 
 
@@ -27,6 +29,22 @@ def list_jobs(ctx: Context, request: Request) -> Answer:
     return json_response({"jobs": rows, "pagination": pagination})
 
 
+def update(ctx: Context, request: Request) -> Answer:
+    updates = [
+        QueueUpdate(
+            job_id=u.required_text("jobId"),
+            priority=u.optional_integer("priority"),
+            weight=u.number("weight"),
+            resource_pool=u.optional_text("resourcePool"),
+            ahead_of=u.optional_text("aheadOf"),
+            behind_of=u.optional_text("behindOf"),
+        )
+        for u in Body(request.json()).bodies("updates")
+    ]
+    queueing.update(ctx, updates)
+    return EMPTY
+
+
 def stats(ctx: Context, request: Request) -> Answer:
     pools = request.texts("resourcePools", "resource_pools")
     return json_response({"results": jobs.stats(ctx, pools)})
@@ -35,5 +53,6 @@ def stats(ctx: Context, request: Request) -> Answer:
 ROUTES = (
     get("/api/v1/job-queues-v2", list_jobs, summary="Jobs of a pool in the order of the queue"),
     get("/api/v1/job-queues", list_jobs),
+    post("/api/v1/job-queues", update, summary="Priority, weight, pool or place of jobs"),
     get("/api/v1/job-queues/stats", stats),
 )
