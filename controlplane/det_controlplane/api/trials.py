@@ -14,6 +14,7 @@ from det_controlplane.services import (
     metrics,
     reading,
     runs,
+    sequencing,
     unmanaged,
     workloads,
 )
@@ -181,6 +182,20 @@ def completed_operation(ctx: Context, request: Request) -> Answer:
     return EMPTY
 
 
+def next_workload(ctx: Context, request: Request) -> Answer:
+    steps = request.integer("stepsCompleted", "steps_completed")
+    found = sequencing.next_of(ctx, request.id("trialId"), steps)
+    return json_response(
+        {
+            "workload": {
+                "kind": found.kind.value,
+                "numBatches": found.num_batches,
+                "totalBatchesProcessed": found.total_batches_processed,
+            }
+        }
+    )
+
+
 _T = "/api/v1/trials"
 ROUTES = (
     post(_T, create_trial),
@@ -193,6 +208,7 @@ ROUTES = (
         list_workloads,
         summary="What the trial has done, step by step",
     ),
+    get(f"{_T}/{{trialId}}/workload", next_workload, summary="What the trial should do next"),
     post(f"{_T}/{{trialId}}/kill", kill, summary="End a trial at once"),
     post(f"{_T}/{{trialId}}/metrics", report_metrics),
     post(f"{_T}/{{trialId}}/training_metrics", report_training),
