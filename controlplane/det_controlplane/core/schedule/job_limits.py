@@ -11,18 +11,24 @@ class JobLimits:
     def __init__(self, jobs: Sequence[Job], running: Sequence[Running]) -> None:
         self.limited = {job.id: job.max_slots for job in jobs if job.max_slots is not None}
         self._causes = {job_id: OverLimit(job_id) for job_id in self.limited}
+        self._reserved: defaultdict[str, int] = defaultdict(int)
         self.held: defaultdict[str, int] = defaultdict(int)
         for allocation in running:
             self.held[allocation.job_id] += allocation.slots
 
     def allow(self, request: Request) -> bool:
         limit = self.limited.get(request.job_id)
-        return (
-            limit is None or self.held[request.job_id] + request.slots <= limit or not request.slots
-        )
+        if limit is None or not request.slots:
+            return True
+        spoken_for = self.held[request.job_id] + self._reserved[request.job_id]
+        return spoken_for + request.slots <= limit
 
     def started(self, request: Request) -> None:
         self.held[request.job_id] += request.slots
+
+    def reserved(self, request: Request) -> None:
+        """It will start when others have left; until then its job asks nobody else to leave for more."""
+        self._reserved[request.job_id] += request.slots
 
     def cause(self, job_id: str) -> OverLimit:
         return self._causes[job_id]

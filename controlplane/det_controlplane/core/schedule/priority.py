@@ -28,8 +28,9 @@ class PriorityWalk:
         self._outcome = pool.outcome
         self._preemption = pool.snapshot.settings.preemption
         self._forecast: Forecast | None = None
-        self._failed: Request | None = None  # the first that wanted to start and could not
+        self._failed: list[Request] = []  # wanted to start and could not
         self._behind: Behind | None = None  # set for the priorities below
+        self._next: set[str] = set()  # have room reserved
         self._releasing = False  # somebody waits for slots that are being given back
         self._frozen = False  # that somebody has a more important priority
         self._no_room: dict[object, Blocked] = {}
@@ -56,12 +57,19 @@ class PriorityWalk:
                 cause = hopeless.get(shape) or self._try(request, shape, place)
                 if cause is None:
                     continue
-                self._failed = self._failed or request
+                if behind is None:
+                    self._failed.append(request)
             waiting.append((request.allocation_id, cause, place))
 
     def _leave_level(self, priority: int) -> None:
-        if self._failed is not None and self._behind is None:
-            self._behind = Behind(self._failed, priority)
+        # Who may start no more because its job has reached max_slots meanwhile is in nobody's way.
+        stopped = (
+            r for r in self._failed if r.allocation_id in self._next or self._limits.allow(r)
+        )
+        blocker = next(stopped, None)
+        if self._behind is None and blocker is not None:
+            self._behind = Behind(blocker, priority)
+        self._failed.clear()
         if self._releasing and not self._frozen and self._behind:
             self._frozen = True
             self._hopeless.update(dict.fromkeys(self._hopeless, self._behind))
@@ -97,6 +105,8 @@ class PriorityWalk:
         if reservation is None:
             return None
         self._releasing = True
+        self._limits.reserved(request)
+        self._next.add(request.allocation_id)
         fit, victims = reservation
         for victim in victims:
             self._outcome.preempt.append(
