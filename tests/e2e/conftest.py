@@ -18,23 +18,24 @@ def cluster(
 ) -> Iterator[Cluster]:
     """A cluster whose agent runs containers as processes, and one that runs them in Docker."""
     if request.param == "docker":
-        from tests.support.docker import docker_engine
-        from tests.support.docker_image import docker_image
-
-        client = docker_engine()
-        docker_image(client)
-        client.close()
-        _bury_sockets()
+        _build_image()
     config = "task_container_defaults: {image: det-test:latest}"
     folder = tmp_path_factory.mktemp(request.param)
     with local_cluster(folder, runtime=request.param, config=config) as started:
         yield started
 
 
-def _bury_sockets() -> None:
-    """The docker library leaves its sockets to the garbage collector, which would complain in a later test."""
+def _build_image() -> None:
+    from tests.support.docker import docker_engine
+    from tests.support.docker_image import docker_image
+
+    # The docker library leaves its sockets to the garbage collector.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
+        client = docker_engine()
+        docker_image(client)
+        client.close()
+        del client
         gc.collect()
 
 

@@ -77,7 +77,10 @@ def of(ctx: Context, kind: str, id: str) -> list[dict[str, Any]]:
 def _itself(row: Any, id: str) -> dict[str, Any]:
     sentence = _SENTENCES.get(row.state, "has nothing queued and nothing running").format(id=id)
     if row.state == "ERROR":
-        sentence = f"has failed: {row.error or row.exit_reason or 'see its logs'}"
+        reasons = [
+            r for r in (row.error, row.exit_reason and f"its last run: {row.exit_reason}") if r
+        ]
+        sentence = f"has failed: {'; '.join(reasons) or 'see its logs'}"
     elif row.state == "COMPLETED" and row.exit_reason:
         sentence = f"has completed; its last run: {row.exit_reason}"
     return {
