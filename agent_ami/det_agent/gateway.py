@@ -43,6 +43,7 @@ class Gateway:
     def __init__(self, rooms: GatewayRooms, bind_ip: str, port: int) -> None:
         handler = type("BoundHandler", (_Handler,), {"rooms": rooms})
         self._tenants = rooms.tenants
+        self._upstream = rooms.upstream
         self._server = _Server((bind_ip, port), handler)
         self.port: int = self._server.server_address[1]
 
@@ -53,6 +54,7 @@ class Gateway:
         self._tenants.close()
         self._server.shutdown()
         self._server.server_close()
+        self._upstream.close()
 
 
 class _Server(ThreadingHTTPServer):
@@ -160,6 +162,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             connection.close()
             return
+        # Reading to the end does not end a response of known length; left open, it would spoil the connection.
+        response.close()
         self.rooms.upstream.give_back(connection)
 
     def _tokens(self) -> list[str]:

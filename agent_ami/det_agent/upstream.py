@@ -96,6 +96,12 @@ class Upstream:
         for old in stale:
             old.close()
 
+    def close(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for _, connection in idle:
+            connection.close()
+
     def _take(self) -> http.client.HTTPConnection:
         now = time.monotonic()
         with self._lock:

@@ -42,9 +42,21 @@ def docker_client() -> Iterator[Any]:
     client = docker_engine()
     docker_image(client)
     yield client
+    client.close()
+    _bury_sockets()
+
+
+@pytest.fixture(autouse=True)
+def no_sockets_of_the_docker_library_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """It leaves them to the garbage collector, which would complain inside some later test."""
+    yield
+    if "docker_client" in request.fixturenames:
+        _bury_sockets()
+
+
+def _bury_sockets() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
-        client.close()
         gc.collect()
 
 

@@ -198,6 +198,17 @@ def test_a_chunked_body_passes(door: Door, plane: FakeControlPlane) -> None:
     assert plane.forwarded[0][3] == b"onetwo"
 
 
+def test_requests_over_a_kept_connection_are_sent_once_each(
+    door: Door, plane: FakeControlPlane
+) -> None:
+    for i in range(5):
+        assert door.ask("POST", f"/api/v1/trials/{i}/metrics", b"{}", TOKEN)[0] == 200
+    assert [path for _, path, _, _ in plane.forwarded] == [
+        f"/api/v1/trials/{i}/metrics" for i in range(5)
+    ]
+    assert len(plane.callers) == 1
+
+
 def test_an_outage_is_a_pause(door: Door, plane: FakeControlPlane) -> None:
     failures = [503, 502, 504]
     plane.answer_to = lambda method, path, body: (

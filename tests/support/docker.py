@@ -3,6 +3,7 @@
 import fcntl
 import os
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import docker
 import pytest
 from docker.errors import DockerException
 
+DEFAULT_ENGINE = "unix:///var/run/docker.sock"
 READY_S = 60.0
 _PACKAGES = ("docker.io", "cgroupfs-mount", "iptables")
 
@@ -36,16 +38,18 @@ def docker_engine() -> Any:
 
 
 def _our_own() -> Any | None:
-    socket = cache_folder() / "docker" / "engine.sock"
-    url = f"unix://{socket}"
+    path = cache_folder() / "docker" / "engine.sock"
+    url = f"unix://{path}"
     with only_one("docker-engine"):
-        client = _answering(url) or (_start(socket) if os.geteuid() == 0 else None)
+        client = _answering(url) or (_start(path) if os.geteuid() == 0 else None)
     if client is not None:
         os.environ["DOCKER_HOST"] = url
     return client
 
 
 def _answering(url: str | None) -> Any | None:
+    if not _listens(url or os.environ.get("DOCKER_HOST") or DEFAULT_ENGINE):
+        return None
     client = None
     try:
         # A version of its own choice would be asked for at once; like this, a dead engine fails in `ping`.
@@ -58,17 +62,25 @@ def _answering(url: str | None) -> Any | None:
     return client
 
 
-def _start(socket: Path) -> Any | None:
+def _listens(url: str) -> bool:
+    """Asked first because the docker library leaks the socket of a connection that was refused."""
+    if not url.startswith("unix://"):
+        return True
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(url.removeprefix("unix://")) == 0
+
+
+def _start(path: Path) -> Any | None:
     """Start an engine that outlives this test run: the next one, or one beside it, finds it again."""
     if not _installed():
         return None
     if not os.path.ismount("/sys/fs/cgroup") and shutil.which("cgroupfs-mount"):
         subprocess.run(["cgroupfs-mount"], check=False)
     for iptables in ("true", "false"):
-        engine = _spawn(socket, iptables)
+        engine = _spawn(path, iptables)
         deadline = time.monotonic() + READY_S
         while time.monotonic() < deadline and engine.poll() is None:
-            client = _answering(f"unix://{socket}")
+            client = _answering(f"unix://{path}")
             if client is not None:
                 return client
             time.sleep(0.1)
@@ -78,8 +90,8 @@ def _start(socket: Path) -> Any | None:
     return None
 
 
-def _spawn(socket: Path, iptables: str) -> "subprocess.Popen[bytes]":
-    folder = socket.parent
+def _spawn(path: Path, iptables: str) -> "subprocess.Popen[bytes]":
+    folder = path.parent
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "dockerd.log", "ab") as log:
         return subprocess.Popen(
@@ -88,7 +100,7 @@ def _spawn(socket: Path, iptables: str) -> "subprocess.Popen[bytes]":
                 f"--data-root={folder}/data",
                 f"--exec-root={folder}/exec",
                 f"--pidfile={folder}/dockerd.pid",
-                f"--host=unix://{socket}",
+                f"--host=unix://{path}",
                 f"--iptables={iptables}",
             ],
             stdin=subprocess.DEVNULL,

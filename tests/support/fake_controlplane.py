@@ -32,6 +32,7 @@ class FakeControlPlane:
         self.signals: list[dict[str, Any]] = []
         self.batches: dict[str, list[dict[str, Any]]] = {}
         self.forwarded: list[tuple[str, str, dict[str, str], bytes]] = []
+        self.callers: set[tuple[str, int]] = set()
         self.polls = 0
         self.acknowledging = True
         self.lost_answers = 0
@@ -221,6 +222,7 @@ class FakeControlPlane:
 
     def _forwarded(self, handler: "_Handler", body: bytes) -> Answer:
         self.forwarded.append((handler.command, handler.path, dict(handler.headers.items()), body))
+        self.callers.add(handler.client_address)
         self.changed.notify_all()
         return self.answer_to(handler.command, handler.path, body)
 
@@ -239,6 +241,7 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     plane: FakeControlPlane
     connection: socket.socket
+    client_address: tuple[str, int]
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     wbufsize = -1
