@@ -222,9 +222,10 @@ class _HarmlessUnpickler(pickle.Unpickler):
         )
 
 
-_harmless_pickle = types.SimpleNamespace(
-    Unpickler=_HarmlessUnpickler, load=lambda f, **kw: _HarmlessUnpickler(f, **kw).load()
-)
+# torch.load takes a module, and asks it for its name too.
+_harmless_pickle: Any = types.ModuleType("harmless_pickle")
+_harmless_pickle.Unpickler = _HarmlessUnpickler
+_harmless_pickle.load = lambda file, **options: _HarmlessUnpickler(file, **options).load()
 
 
 def read(path: str, trusted: bool, **torch_load_kwargs: Any) -> Any:

@@ -25,13 +25,13 @@ def run(trial_class: Type[Any]) -> int:
 def _run_by_framework(trial_class: Type[Any], info: Any) -> None:
     framework = framework_of(trial_class)
     if framework == "deepspeed":
-        from determined.pytorch.deepspeed import _trial_runner as deepspeed_runner
+        from determined.pytorch.deepspeed._trial_runner import run as run_deepspeed
 
-        deepspeed_runner.run(trial_class, info)
+        run_deepspeed(trial_class, info)
     elif framework == "keras":
-        from determined.keras import _trial_runner as keras_runner
+        from determined.keras._trial_runner import run as run_keras
 
-        keras_runner.run(trial_class, info)
+        run_keras(trial_class, info)
     else:
         _run_pytorch(trial_class, info)
 

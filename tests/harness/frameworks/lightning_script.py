@@ -16,7 +16,7 @@ from tests.support.fake_core import FakeCore
 from tests.support.torch_trials import Numbers, make_context
 
 
-class Module(lightning.LightningModule):
+class Module(lightning.LightningModule):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.line = torch.nn.Linear(2, 1)

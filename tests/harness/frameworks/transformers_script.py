@@ -13,7 +13,7 @@ from determined.transformers import DetCallback
 from tests.support.fake_core import FakeCore
 
 
-class Line(torch.nn.Module):
+class Line(torch.nn.Module):  # type: ignore[misc]
     """Learns y = 2x."""
 
     def __init__(self) -> None:

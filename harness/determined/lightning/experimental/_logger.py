@@ -25,7 +25,7 @@ class DetLogger(Logger):  # type: ignore[misc]
         client: Optional[Any] = None,
     ) -> None:
         super().__init__()
-        self._arguments = {
+        self._arguments: Dict[str, Any] = {
             "defaults": defaults,
             "unmanaged": unmanaged,
             "config": config,
@@ -53,13 +53,13 @@ class DetLogger(Logger):  # type: ignore[misc]
             self._context.start()
         return self._context
 
-    @rank_zero_only  # type: ignore[misc,untyped-decorator]
+    @rank_zero_only  # type: ignore[untyped-decorator]
     def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:
         """Hyperparameters belong to the configuration of the experiment; the run keeps these beside it."""
         values = params if isinstance(params, Mapping) else vars(params)
         self.experiment.train.set_metadata({"hparams": {k: _plain(v) for k, v in values.items()}})
 
-    @rank_zero_only  # type: ignore[misc,untyped-decorator]
+    @rank_zero_only  # type: ignore[untyped-decorator]
     def log_metrics(self, metrics: Mapping[str, float], step: Optional[int] = None) -> None:
         epoch = metrics.get("epoch")
         steps = (step or 0) + 1
@@ -71,7 +71,7 @@ class DetLogger(Logger):  # type: ignore[misc]
         for group, values in groups.items():
             self.experiment.train.report_metrics(group, steps, {**values, **position})
 
-    @rank_zero_only  # type: ignore[misc,untyped-decorator]
+    @rank_zero_only  # type: ignore[untyped-decorator]
     def after_save_checkpoint(self, checkpoint_callback: Any) -> None:
         """Store each file that Lightning's ModelCheckpoint wrote."""
         written = [*checkpoint_callback.best_k_models, checkpoint_callback.last_model_path]
@@ -80,7 +80,7 @@ class DetLogger(Logger):  # type: ignore[misc]
                 self._stored.add(file)
                 self._store(pathlib.Path(file), checkpoint_callback)
 
-    @rank_zero_only  # type: ignore[misc,untyped-decorator]
+    @rank_zero_only  # type: ignore[untyped-decorator]
     def finalize(self, status: str) -> None:
         if self._context is not None:
             self._context.close()

@@ -9,8 +9,9 @@ def overwrite_deepspeed_config(
     """A DeepSpeed configuration (or a file with one) with some values replaced, however deep they lie."""
     if isinstance(base_ds_config, str):
         with open(base_ds_config) as f:
-            base_ds_config = json.load(f)
-    merged: Dict[str, Any] = copy.deepcopy(dict(base_ds_config))
+            merged: Dict[str, Any] = json.load(f)
+    else:
+        merged = copy.deepcopy(dict(base_ds_config))
     _merge(merged, source_ds_dict)
     return merged
 

@@ -91,7 +91,8 @@ class _Run:
 
     def _most_of_any_rank(self, limit: int) -> int:
         """Ranks with a batch less take part in the last checkpoint all the same."""
-        return max(self._distributed.allgather(limit))
+        limits: List[int] = self._distributed.allgather(limit)
+        return max(limits)
 
     def _save(self, done: int, context: TorchBatchProcessorContext) -> bool:
         """Save progress once everybody came this far; says whether to stop."""

@@ -1,0 +1,59 @@
+"""DeepSpeed itself on the CPU: one process, and two that share the optimizer's state (ZeRO 1)."""
+
+import json
+import pathlib
+import socket
+from typing import Any
+
+import pytest
+
+from tests.support import ml
+
+pytestmark = pytest.mark.slow
+SCRIPT = str(pathlib.Path(__file__).parent / "deepspeed_script.py")
+
+
+def free_port() -> str:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return str(s.getsockname()[1])
+
+
+def train(home: pathlib.Path, length: int, *checkpoint: str, processes: int = 1) -> Any:
+    output = home / "report.json"
+    arguments = [SCRIPT, str(output), str(length), *checkpoint]
+    ports = {f"INTER_TRAIN_PROCESS_COMM_PORT_{i}": free_port() for i in (1, 2)}
+    if processes > 1:
+        torchrun = ["-m", "torch.distributed.run", f"--nproc_per_node={processes}"]
+        arguments = [
+            *torchrun,
+            "--master_addr=127.0.0.1",
+            f"--master_port={free_port()}",
+            *arguments,
+        ]
+    ml.run("deepspeed", arguments, home, PYTHONPATH=str(ml.ROOT), **ports)
+    return json.loads(output.read_text())
+
+
+def losses(reported: Any) -> list[float]:
+    return [row["loss"] for kind, _, _, *rows in reported if rows for row in rows[0]]
+
+
+def checkpoint_of(home: pathlib.Path, steps: int) -> str:
+    for path in (home / "share" / "determined" / "checkpoints").iterdir():
+        if json.loads((path / "metadata.json").read_text())["steps_completed"] == steps:
+            return path.name
+    raise AssertionError(f"there is no checkpoint of step {steps}")
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_deepspeed_trial_resumes_with_bit_identical_losses(
+    tmp_path: pathlib.Path, processes: int
+) -> None:
+    whole = train(tmp_path, 4, processes=processes)
+    first = train(tmp_path, 2, processes=processes)
+    rest = train(tmp_path, 4, checkpoint_of(tmp_path, 2), processes=processes)
+    micro_batches = 2
+    assert len(losses(whole)) == 4 * micro_batches
+    assert losses(first) + losses(rest) == losses(whole)
+    assert [steps for kind, steps, *_ in whole if kind == "validation"] == [2, 4]

@@ -1,0 +1,155 @@
+import collections
+import json
+import pathlib
+import pickle
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from determined import pytorch
+from determined.pytorch import Batch, UntrustedCheckpointError, _state
+
+from tests.support.fake_core import FakeCore
+from tests.support.torch_trials import NoisyTrial, PlainTrial, fit
+
+
+class Exploding:
+    """Unpickling it runs code."""
+
+    ran = False
+
+    def __reduce__(self) -> Any:
+        return _run, ()
+
+
+def _run() -> str:
+    Exploding.ran = True
+    return "ran"
+
+
+class Custom:
+    """An object of the user's own."""
+
+
+def round_trip(tmp_path: pathlib.Path, value: Any, trusted: bool = False) -> Any:
+    path = str(tmp_path / "state.pth")
+    torch.save(_state.encode(value, _state.host_copy()), path)
+    return _state.read(path, trusted)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {1: "a", "b": [1, 2.5, None, True], ("c", 1): (1,)},
+        collections.Counter("aab"),
+        collections.deque([1, 2], maxlen=5),
+        collections.defaultdict(list, {"a": [1]}),
+        {1, 2},
+        b"bytes",
+        complex(1, 2),
+        torch.float16,
+        torch.device("cpu"),
+        torch.Size([2, 3]),
+        numpy.float64(1.5),
+        {"__determined_type__": "numpy"},
+    ],
+)
+def test_plain_and_common_values_survive_unchanged(tmp_path: pathlib.Path, value: Any) -> None:
+    restored = round_trip(tmp_path, value)
+    assert restored == value
+    assert type(restored) is type(value)
+
+
+def test_arrays_survive_unchanged(tmp_path: pathlib.Path) -> None:
+    array = numpy.arange(6, dtype="int16").reshape(2, 3)
+    restored = round_trip(tmp_path, {"a": array})["a"]
+    assert (restored.dtype, restored.tolist()) == (array.dtype, array.tolist())
+
+
+def test_the_state_of_a_module_keeps_its_versions(tmp_path: pathlib.Path) -> None:
+    state = torch.nn.BatchNorm1d(2).state_dict()
+    assert round_trip(tmp_path, state)._metadata == state._metadata
+
+
+def test_tied_weights_are_stored_once(tmp_path: pathlib.Path) -> None:
+    weight = torch.randn(50_000)
+    round_trip(tmp_path, {"a": weight, "b": weight.view(500, 100).view(-1)})
+    assert (tmp_path / "state.pth").stat().st_size < 1.5 * weight.numel() * 4
+
+
+def test_a_checkpoint_loads_as_weights_only(core: FakeCore) -> None:
+    fit(core, NoisyTrial, max_length=Batch(2))
+    state = torch.load(core.saved()[2] / "state_dict.pth", weights_only=True)
+    assert {"models_state_dict", "optimizers_state_dict", "lr_schedulers_state_dict"} <= set(state)
+
+
+def test_objects_of_the_users_own_need_trust(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _state._warned.clear()
+    with pytest.raises(UntrustedCheckpointError, match=r"checkpoint\['a'\].*DET_TRUST_PICKLED"):
+        round_trip(tmp_path, {"a": Custom()})
+    assert "checkpoint['a']" in caplog.text
+    assert isinstance(round_trip(tmp_path, {"a": Custom()}, trusted=True)["a"], Custom)
+
+
+def test_what_cannot_be_saved_is_named(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(TypeError, match=r"checkpoint\['callbacks'\]\['mine'\]"):
+        round_trip(tmp_path, {"callbacks": {"mine": lambda: None}})
+
+
+def test_a_foreign_pickle_never_runs(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "state.pth"
+    torch.save({"models_state_dict": [], "evil": Exploding()}, path)
+    with pytest.raises(UntrustedCheckpointError, match="DET_TRUST_PICKLED_CHECKPOINTS"):
+        _state.read(str(path), trusted=False)
+    assert not Exploding.ran
+
+
+def test_a_foreign_pickle_loads_where_the_caller_trusts_it(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "state.pth"
+    torch.save({"custom": Custom()}, path)
+    assert isinstance(_state.read(str(path), False, weights_only=False)["custom"], Custom)
+
+
+def test_a_checkpoint_of_stock_determined_loads_without_trust(core: FakeCore) -> None:
+    """Stock Determined pickles numpy's generator state, which weights-only loading refuses."""
+    fit(core, PlainTrial, max_length=Batch(3))
+    path = core.saved()[3]
+    state = torch.load(path / "state_dict.pth", weights_only=True)
+    stock = {k: v for k, v in state.items() if k.endswith("state_dict")}
+    stock["rng_state"] = {
+        "cpu_rng_state": torch.random.get_rng_state(),
+        "np_rng_state": numpy.random.get_state(),
+        "random_rng_state": __import__("random").getstate(),
+    }
+    stock["callbacks"] = {}
+    torch.save(stock, path / "state_dict.pth")
+    with pytest.raises(pickle.UnpicklingError):
+        torch.load(path / "state_dict.pth", weights_only=True)
+    fit(core, PlainTrial, max_length=Batch(5), latest_checkpoint=str(path))
+    assert [steps for steps, _, _ in core.train.training] == [3, 5]
+
+
+def test_a_checkpoint_says_which_trial_it_came_from(core: FakeCore) -> None:
+    fit(core, PlainTrial, settings={"hparams": {"lr": 1}}, max_length=Batch(1))
+    path = core.saved()[1]
+    load = json.loads((path / "load_data.json").read_text())
+    assert (load["trial_type"], load["hparams"]) == ("PyTorchTrial", {"lr": 1})
+    assert load["trial_cls_spec"].endswith(":PlainTrial")
+    assert (path / "code" / "torch_trials.py").exists()
+
+
+def test_a_trial_is_loaded_with_its_weights(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = fit(core, PlainTrial, max_length=Batch(4))
+    monkeypatch.setenv("XDG_DATA_HOME", str(core.storage.parent))
+    loaded = pytorch.load_trial_from_checkpoint_path(str(core.saved()[4]), trial_class=PlainTrial)
+    assert torch.equal(loaded.model.weight, trained.model.weight)
+
+
+def test_a_directory_that_is_no_checkpoint_is_explained(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(FileNotFoundError, match="not a downloaded checkpoint"):
+        pytorch.load_trial_from_checkpoint_path(str(tmp_path))

@@ -1,0 +1,178 @@
+from typing import Any
+
+import pytest
+import torch
+from determined import pytorch
+from determined.pytorch import Batch, Reducer, _metrics
+
+from tests.support.fake_core import FakeCore
+from tests.support.torch_trials import PlainTrial, fit, make_context
+
+Mode = pytorch.LRScheduler.StepMode
+
+
+def test_aggregating_two_batches_equals_one_of_twice_the_size(core: FakeCore) -> None:
+    class Halves(PlainTrial):
+        def build_training_data_loader(self) -> Any:
+            return pytorch.DataLoader(super().build_training_data_loader().dataset, batch_size=2)
+
+    whole = fit(core, PlainTrial, max_length=Batch(2))
+    halves = fit(core, Halves, settings={"aggregation_frequency": 2}, max_length=Batch(4))
+    assert torch.allclose(halves.model.weight, whole.model.weight)
+
+
+def test_gradients_are_clipped_before_the_step(core: FakeCore) -> None:
+    class Clipped(PlainTrial):
+        def __init__(self, context: Any) -> None:
+            super().__init__(context)
+            self.clip = lambda parameters: torch.nn.utils.clip_grad_norm_(parameters, 1e-9)
+
+    trial = fit(core, Clipped, max_length=Batch(5))
+    assert torch.allclose(trial.model.weight, torch.full((1, 2), 0.5))
+
+
+@pytest.mark.parametrize(
+    ("mode", "frequency", "steps"),
+    [
+        (Mode.STEP_EVERY_BATCH, 1, 12),
+        (Mode.STEP_EVERY_BATCH, 5, 2),
+        (Mode.STEP_EVERY_EPOCH, 1, 2),
+        (Mode.STEP_EVERY_OPTIMIZER_STEP, 4, 3),
+        (Mode.MANUAL_STEP, 1, 0),
+    ],
+)
+def test_schedulers_step_when_they_should(
+    core: FakeCore, mode: Any, frequency: int, steps: int
+) -> None:
+    class Scheduled(PlainTrial):
+        def __init__(self, context: Any) -> None:
+            super().__init__(context)
+            self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 1000)
+            context.wrap_lr_scheduler(self.scheduler, mode, frequency)
+
+    assert fit(core, Scheduled, max_length=Batch(12)).scheduler.last_epoch == steps
+
+
+def test_mixed_precision_runs_batches_under_autocast(core: FakeCore) -> None:
+    class Mixed(PlainTrial):
+        def __init__(self, context: Any) -> None:
+            super().__init__(context)
+            context.experimental.use_amp()
+
+        def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
+            self.dtype = self.model(batch[0]).dtype
+            return super().train_batch(batch, epoch_idx, batch_idx)
+
+    assert fit(core, Mixed, max_length=Batch(2)).dtype is torch.bfloat16
+
+
+def test_a_scheduler_of_an_unwrapped_optimizer_is_refused(core: FakeCore) -> None:
+    context = make_context(core)
+    other = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1)
+    with pytest.raises(ValueError, match="wrap_optimizer"):
+        context.wrap_lr_scheduler(torch.optim.lr_scheduler.StepLR(other, 1), Mode.MANUAL_STEP)
+
+
+def test_wrapping_during_training_is_refused(core: FakeCore) -> None:
+    class Late(PlainTrial):
+        def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
+            self.context.wrap_model(torch.nn.Linear(1, 1))
+
+    with pytest.raises(RuntimeError, match="constructor"):
+        fit(core, Late, max_length=Batch(1))
+
+
+def test_an_unknown_hyperparameter_is_named_with_those_there_are(core: FakeCore) -> None:
+    with pytest.raises(ValueError, match=r"'lr'.*there are: width"):
+        make_context(core, hparams={"width": 3}).get_hparam("lr")
+
+
+def test_the_batch_size_of_a_slot_is_its_share(core: FakeCore) -> None:
+    assert make_context(core, hparams={"global_batch_size": 32}).get_per_slot_batch_size() == 32
+
+
+class ReducedTrial(PlainTrial):
+    """Sums records by a reducer of its own, and counts batches by a function."""
+
+    class Sum(pytorch.MetricReducer):
+        def __init__(self) -> None:
+            self.reset()
+
+        def reset(self) -> None:
+            self.total = 0
+
+        def per_slot_reduce(self) -> int:
+            return self.total
+
+        def cross_slot_reduce(self, per_slot_metrics: list[int]) -> dict[str, int]:
+            return {"records": sum(per_slot_metrics)}
+
+    def __init__(self, context: Any) -> None:
+        super().__init__(context)
+        self.sum = context.wrap_reducer(self.Sum())
+        self.count = context.wrap_reducer(len, name="count", for_validation=False)
+
+    def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
+        self.sum.total += len(batch[0])
+        self.count.update(1)
+        return super().train_batch(batch, epoch_idx, batch_idx)
+
+
+def test_reducers_report_with_the_metrics_and_start_anew(core: FakeCore) -> None:
+    fit(core, ReducedTrial, max_length=Batch(4), reporting_period=Batch(2))
+    assert [(m["records"], m["count"]) for _, m, _ in core.train.training] == [(8, 2), (8, 2)]
+    assert core.train.validations[0][1]["records"] == 0
+    assert "count" not in core.train.validations[0][1]
+
+
+@pytest.mark.parametrize(
+    ("reducer", "expected"),
+    [(Reducer.AVG, 2.0), (Reducer.SUM, 6), (Reducer.MAX, 3), (Reducer.MIN, 1)],
+)
+def test_columns_of_all_ranks_reduce_to_one_value(reducer: Reducer, expected: float) -> None:
+    assert _metrics.reduce_columns([{"m": [1, 3]}, {"m": [2]}], reducer) == {"m": expected}
+
+
+def test_metrics_with_several_values_reduce_element_by_element() -> None:
+    assert _metrics.reduce_columns([{"m": [[1, 2], [3, 4]]}]) == {"m": [2.0, 3.0]}
+
+
+def test_text_is_left_out_of_the_average() -> None:
+    assert _metrics.reduce_columns([{"m": ["a", "b"], "n": [1]}]) == {"n": 1.0}
+
+
+def test_keeping_metrics_never_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading a number of a GPU waits for the GPU, so it may happen at the report only."""
+    rows = _metrics.MetricRows()
+    losses = [torch.tensor(float(i)) for i in range(5)]
+
+    def forbidden(*_: Any) -> Any:
+        raise AssertionError("a metric was read in a batch")
+
+    with monkeypatch.context() as patch:
+        for name in ("item", "tolist", "cpu", "numpy", "__float__"):
+            patch.setattr(torch.Tensor, name, forbidden)
+        for loss in losses:
+            rows.add({"loss": loss})
+    assert [row["loss"] for row in rows.take()] == [0.0, 1.0, 2.0, 3.0, 4.0]
+
+
+def test_a_buffer_that_is_returned_again_and_again_keeps_each_value() -> None:
+    rows, buffer = _metrics.MetricRows(), torch.zeros(())
+    for i in range(5):
+        buffer.fill_(i)
+        rows.add({"m": buffer})
+    assert [row["m"] for row in rows.take()] == [0.0, 1.0, 2.0, 3.0, 4.0]
+
+
+def test_many_rows_are_packed_and_stay_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_metrics, "_PACK_ROWS", 3)
+    rows = _metrics.MetricRows()
+    for i in range(8):
+        rows.add(torch.tensor(float(i)))
+    assert [row["loss"] for row in rows.take()] == [float(i) for i in range(8)]
+
+
+def test_a_batch_that_returns_nothing_useful_is_explained() -> None:
+    with pytest.raises(TypeError, match="dictionary of metrics, not NoneType"):
+        _metrics.MetricRows().add(None)

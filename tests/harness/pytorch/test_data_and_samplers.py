@@ -1,0 +1,126 @@
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from determined import pytorch
+from determined.pytorch import samplers
+
+from tests.support.torch_trials import BATCH, EPOCH, RECORDS, Numbers, records_of
+
+
+def shards(replicas: int, shuffle: bool = False, **options: Any) -> list[list[list[int]]]:
+    """The records of each batch of each rank."""
+    loader = pytorch.DataLoader(Numbers(), batch_size=BATCH, shuffle=shuffle)
+    made = [
+        loader.get_data_loader(num_replicas=replicas, rank=r, **options) for r in range(replicas)
+    ]
+    return [[records_of(x) for x, _ in one] for one in made]
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 4, 5])
+def test_shards_of_validation_data_hold_each_record_once(replicas: int) -> None:
+    seen = [record for shard in shards(replicas) for batch in shard for record in batch]
+    assert sorted(seen) == list(range(RECORDS))
+
+
+@pytest.mark.parametrize("replicas", [2, 4, 5])
+def test_repeated_shards_are_of_equal_length_and_leave_nothing_out(replicas: int) -> None:
+    loader = pytorch.DataLoader(Numbers(), batch_size=BATCH, shuffle=True)
+    seen: set[int] = set()
+    lengths = set()
+    for rank in range(replicas):
+        one = loader.get_data_loader(repeat=True, num_replicas=replicas, rank=rank)
+        lengths.add(len(one))
+        seen.update(
+            r for _, (x, _) in zip(range(len(one)), one, strict=False) for r in records_of(x)
+        )
+    assert lengths == {-(-EPOCH // replicas)}
+    assert seen == set(range(RECORDS))
+
+
+def first_batches(loader: Any, number: int) -> list[list[int]]:
+    return [records_of(x) for _, (x, _) in zip(range(number), loader, strict=False)]
+
+
+def test_each_epoch_is_shuffled_anew_and_reproducibly() -> None:
+    loader = pytorch.DataLoader(Numbers(), batch_size=BATCH, shuffle=True)
+    once = first_batches(loader.get_data_loader(repeat=True), 2 * EPOCH)
+    again = first_batches(loader.get_data_loader(repeat=True), 2 * EPOCH)
+    assert once == again
+    assert once[:EPOCH] != once[EPOCH:]
+    assert sorted(sum(once[EPOCH:], [])) == list(range(RECORDS))  # noqa: RUF017 - a few short lists
+
+
+@pytest.mark.parametrize("skip", [1, EPOCH - 1, EPOCH, 3 * EPOCH + 2])
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_skipping_gives_what_reading_on_would_have_given(skip: int, replicas: int) -> None:
+    loader = pytorch.DataLoader(Numbers(), batch_size=BATCH, shuffle=True)
+    options = {"repeat": True, "num_replicas": replicas, "rank": replicas - 1}
+    whole = first_batches(loader.get_data_loader(**options), skip + 8)
+    assert first_batches(loader.get_data_loader(skip=skip, **options), 8) == whole[skip:]
+
+
+def test_a_sampler_with_a_memory_of_its_own_is_read_up_to_where_training_was() -> None:
+    class Remembering(torch.utils.data.Sampler):  # type: ignore[misc]
+        passes = 0
+
+        def __len__(self) -> int:
+            return 4
+
+        def __iter__(self) -> Any:
+            self.passes += 1
+            return iter([self.passes] * 4)
+
+    loader = pytorch.DataLoader(Numbers(), batch_size=2, sampler=Remembering())
+    resumed = loader.get_data_loader(repeat=True, skip=5)
+    assert first_batches(resumed, 2) == [[3, 3], [4, 4]]
+
+
+def test_skipping_whole_epochs_costs_nothing() -> None:
+    class Counting(samplers.ReproducibleShuffleSampler):
+        permutations = 0
+
+        def __iter__(self) -> Any:
+            Counting.permutations += 1
+            return super().__iter__()
+
+    shuffled = Counting(torch.utils.data.SequentialSampler(Numbers()), 1)
+    batches = torch.utils.data.BatchSampler(shuffled, BATCH, False)
+    # torch's own BatchSampler hides the shuffling from nobody: the epoch is set, not replayed.
+    next(iter(samplers.adapt_batch_sampler(batches, repeat=True, skip=1_000_000 * EPOCH + 1)))
+    assert Counting.permutations == 1
+
+
+def test_a_loader_refuses_what_it_cannot_shard() -> None:
+    class Stream(torch.utils.data.IterableDataset):  # type: ignore[misc]
+        def __iter__(self) -> Any:
+            return iter([])
+
+    with pytest.raises(ValueError, match="map-style"):
+        pytorch.DataLoader(Stream())
+
+
+def test_options_that_exclude_each_other_are_refused() -> None:
+    batches = torch.utils.data.BatchSampler(range(4), 2, False)
+    with pytest.raises(ValueError, match="batch_sampler excludes"):
+        pytorch.DataLoader(Numbers(), batch_sampler=batches, shuffle=True)
+
+
+def test_moving_keeps_the_structure_and_converts_arrays() -> None:
+    batch = {"x": numpy.ones(2), "pair": (torch.ones(1), [torch.zeros(1)]), "name": "a"}
+    moved = pytorch.to_device(batch, torch.device("meta"))
+    assert moved["x"].device.type == moved["pair"][1][0].device.type == "meta"
+    assert (moved["name"], type(moved["pair"])) == ("a", tuple)
+
+
+def test_what_cannot_be_moved_is_warned_about_once() -> None:
+    warned: set[type] = set()
+    with pytest.warns(UserWarning, match="object was not moved"):
+        pytorch.to_device([object(), object()], torch.device("cpu"), warned)
+    pytorch.to_device(object(), torch.device("cpu"), warned)
+
+
+@pytest.mark.parametrize("batch", [torch.ones(3, 2), [torch.ones(3)], {"a": (torch.ones(3),)}])
+def test_the_length_of_a_batch_is_that_of_its_first_tensor(batch: Any) -> None:
+    assert pytorch.data_length(batch) == 3
