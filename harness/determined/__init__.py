@@ -44,7 +44,18 @@ _NAMES: Dict[str, str] = {
     "TrialContext": "_trial",
     "TrialController": "_trial",
 }
-_MODULES = ("core", "errors", "experimental", "launch", "profiler", "tensorboard")
+_MODULES = (
+    "core",
+    "errors",
+    "experimental",
+    "keras",
+    "launch",
+    "lightning",
+    "profiler",
+    "pytorch",
+    "tensorboard",
+    "transformers",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -5,6 +5,7 @@ import logging
 import os
 import pathlib
 import sys
+import tempfile
 from types import TracebackType
 from typing import Any, Dict, Mapping, Optional, Type, Union
 
@@ -156,17 +157,35 @@ def _init_trial(
     tensorboard_mode: TensorboardMode,
 ) -> Context:
     distributed = distributed or _alone_or_explain(info)
-    session = task_session()
-    trial = info.trial
-    chosen = checkpoint_storage or trial._config.get("checkpoint_storage") or {}
+    chosen = checkpoint_storage or info.trial._config.get("checkpoint_storage") or {}
     manager = resolve_storage(chosen, in_task=True)
+    session = task_session()
+    context = trial_context(
+        info, session, distributed, manager, checkpoint_storage, tensorboard_mode
+    )
+    context.preempt = PreemptContext(
+        session, info.allocation_id, distributed, preempt_mode, context._outbox
+    )
+    return context
+
+
+def trial_context(
+    info: ClusterInfo,
+    session: Session,
+    distributed: DistributedContext,
+    manager: storage.StorageManager,
+    checkpoint_storage: StorageChoice,
+    tensorboard_mode: TensorboardMode,
+) -> Context:
+    """The context of a trial that reports to a cluster, wherever it runs; nothing preempts it."""
+    trial = info.trial
     backend_id = None
     if distributed.rank == 0:
         backend_id = prepare_run(session, trial.trial_id, checkpoint_storage)
     outbox = Outbox(session)
     tensorboard = TensorboardSync(
         manager,
-        pathlib.Path(f"/tmp/tensorboard-{info.allocation_id}-{distributed.rank}"),
+        _tensorboard_dir(info, distributed.rank),
         f"{info.cluster_id}/tensorboard/experiment/{trial.experiment_id}/trial/{trial.trial_id}",
         distributed.rank,
         automatic=tensorboard_mode is TensorboardMode.AUTO,
@@ -188,7 +207,6 @@ def _init_trial(
     return Context(
         checkpoint=CheckpointContext(distributed, manager, registry),
         distributed=distributed,
-        preempt=PreemptContext(session, info.allocation_id, distributed, preempt_mode, outbox),
         train=train,
         searcher=SearcherContext(operations, distributed, configured),
         info=info,
@@ -197,6 +215,11 @@ def _init_trial(
         _outbox=outbox,
         _tensorboard=tensorboard,
     )
+
+
+def _tensorboard_dir(info: ClusterInfo, rank: int) -> pathlib.Path:
+    name = info.allocation_id or info.task_id
+    return pathlib.Path(tempfile.gettempdir()) / f"tensorboard-{name}-{rank}"
 
 
 def _init_offline(
@@ -242,7 +265,7 @@ def prepare_run(session: Session, run_id: int, checkpoint_storage: StorageChoice
     if isinstance(checkpoint_storage, Mapping):
         body["checkpointStorage"] = dict(checkpoint_storage)
     elif checkpoint_storage:
-        body["checkpointStorage"] = _as_config(checkpoint_storage)
+        body["checkpointStorage"] = storage_config(checkpoint_storage)
     try:
         answer = session.post("/api/v1/runs/start", body) or {}
     except NotFoundError:
@@ -253,7 +276,8 @@ def prepare_run(session: Session, run_id: int, checkpoint_storage: StorageChoice
     return None if backend_id is None else int(backend_id)
 
 
-def _as_config(shortcut: str) -> Dict[str, Any]:
+def storage_config(shortcut: str) -> Dict[str, Any]:
+    """What `checkpoint_storage` would say for a path or URL."""
     scheme, _, rest = shortcut.partition("://")
     place, _, prefix = rest.partition("/")
     if rest and scheme in ("s3", "gs"):

@@ -8,6 +8,7 @@ import threading
 import time
 from typing import IO, Callable, List, Mapping, Optional, Sequence
 
+from determined._blocking import hearing_signals
 from determined.exec._lines import LineSplitter
 from determined.exec._ship import LogShipper
 
@@ -72,7 +73,7 @@ class Child:
 
     def wait(self) -> int:
         """The exit status as a shell gives it: 128 + n after signal n."""
-        code = _reap(self._process)
+        code = hearing_signals(lambda: _reap(self._process))
         self._drain()
         return code if code >= 0 else 128 - code
 

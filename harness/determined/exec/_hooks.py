@@ -10,6 +10,7 @@ import shutil
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from determined import _paths
+from determined._blocking import hearing_signals
 
 # The shell sources each hook (a failure ends it), tells its environment, waits for "go", and becomes the command.
 _SCRIPT = r"""
@@ -85,7 +86,7 @@ class HookedShell:
     def wait_for_environment(self) -> Optional[Dict[str, str]]:
         """Block until every hook was sourced; None if one of them failed."""
         with os.fdopen(self._env_read, "rb") as f:
-            told = f.read()
+            told = hearing_signals(f.read)
         if not told:
             os.close(self._go_write)
             return None

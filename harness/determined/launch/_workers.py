@@ -7,6 +7,8 @@ import sys
 import threading
 from typing import IO, Dict, Mapping, NamedTuple, Sequence
 
+from determined._blocking import hearing_signals
+
 GRACE_S = 15.0
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _BREAKS = (b"\n", b"\r")
@@ -117,7 +119,7 @@ class _Running:
 
 def _wait_for_all(running: Dict[int, _Running]) -> int:
     while running:
-        pid, status = os.waitpid(-1, 0)
+        pid, status = hearing_signals(lambda: os.waitpid(-1, 0))
         if pid not in running:
             continue
         worker = running.pop(pid)
@@ -142,7 +144,7 @@ def _stop(running: Dict[int, _Running]) -> None:
     force.daemon = True
     force.start()
     while running:
-        pid, status = os.waitpid(-1, 0)
+        pid, status = hearing_signals(lambda: os.waitpid(-1, 0))
         if pid in running:
             running.pop(pid).ended(status)
     force.cancel()

@@ -33,14 +33,36 @@ def serve(master: FakeMaster, files: dict[str, str]) -> None:
     master.on("GET", r".*/rendezvous", (200, peers))
 
 
+def without_an_agent(env: dict[str, str]) -> dict[str, str]:
+    """Under an agent only the shipped lines are seen; alone, the entry also copies to its own output."""
+    kept = {name: value for name, value in env.items() if name != "DET_RUNTIME"}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return {"PATH": path, "PYTHONPATH": HARNESS, **kept}
+
+
 def run_entry(env: dict[str, str], *args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "determined.exec.entry", *args],
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": HARNESS, **env},
+        env=without_an_agent(env),
         capture_output=True,
         text=True,
         timeout=60,
     )
+
+
+def test_under_an_agent_lines_are_shipped_and_not_written_again(
+    master: FakeMaster, trial_env: TrialEnv
+) -> None:
+    serve(master, {})
+    env = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": HARNESS,
+        **trial_env({"entrypoint": "echo once"}),
+    }
+    command = [sys.executable, "-m", "determined.exec.entry"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    assert done.stdout == ""
+    assert master.log_lines() == ["once"]
 
 
 def test_the_entrypoint_runs_in_the_context_and_its_lines_are_shipped(
@@ -164,7 +186,7 @@ def test_signals_are_passed_on(master: FakeMaster, trial_env: TrialEnv, name: st
     env = trial_env({"entrypoint": script})
     process = subprocess.Popen(
         [sys.executable, "-m", "determined.exec.entry"],
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": HARNESS, **env},
+        env=without_an_agent(env),
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from determined.common import storage
 from determined.common.storage import _transfer
-from determined.common.storage._objects import ObjectStorageManager
+from determined.common.storage._objects import Body, ObjectStorageManager
 from determined.common.storage._s3 import S3StorageManager, S3Store, open_client
 from determined.errors import CheckpointCorrupt
 
@@ -177,7 +177,7 @@ class FlakyStore(S3Store):
             if first:
                 raise ConnectionResetError("cut")
 
-    def put_part(self, key: str, upload_id: str, number: int, body: bytes) -> str:
+    def put_part(self, key: str, upload_id: str, number: int, body: Body) -> str:
         self.parts.append(number)
         if self.parts.count(number) == 1 and number % 2:
             raise ConnectionResetError("cut")

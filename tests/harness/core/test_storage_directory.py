@@ -1,0 +1,180 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from determined.common import storage
+from determined.common.storage._globs import matches_any
+from determined.core._shards import merge_metadata, merge_resources
+from determined.errors import CheckpointConflict
+from determined.exec import gc_checkpoints
+
+from tests.support.fake_master import FakeMaster
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "source"
+    (folder / "code").mkdir(parents=True)
+    (folder / "code" / "m.py").write_text("x")
+    (folder / "w.pt").write_text("weights")
+    return folder
+
+
+def manager_at(folder: Path) -> storage.StorageManager:
+    return storage.from_config({"type": "directory", "container_path": str(folder)})
+
+
+def test_a_directory_keeps_and_gives_back(tmp_path: Path, source: Path) -> None:
+    manager = manager_at(tmp_path / "store")
+    manager.upload(source, "uuid-1")
+    manager.download("uuid-1", tmp_path / "out", lambda path: path.startswith("code/"))
+    assert (tmp_path / "out" / "code" / "m.py").read_text() == "x"
+    assert not (tmp_path / "out" / "w.pt").exists()
+    assert manager.list("uuid-1") == {"code/": 0, "code/m.py": 1, "w.pt": 7}
+
+
+def test_deleting_by_glob_tells_what_remains(tmp_path: Path, source: Path) -> None:
+    manager = manager_at(tmp_path / "store")
+    manager.upload(source, "uuid-1")
+    assert manager.delete("uuid-1", ["code/**"]) == {"w.pt": 7}
+    assert manager.delete("uuid-1") == {}
+    assert not (tmp_path / "store" / "uuid-1").exists()
+    assert manager.delete("uuid-1") == {}
+
+
+@pytest.mark.parametrize("bad", ["../up", "a/../b", "/etc", ""])
+def test_ids_cannot_leave_the_storage(tmp_path: Path, bad: str) -> None:
+    with pytest.raises(ValueError, match="not valid"):
+        manager_at(tmp_path).delete(bad)
+
+
+@pytest.mark.parametrize(
+    ("storage_path", "expected"),
+    [(None, "/host"), ("a/b", "/host/a/b"), ("/host/c", "/host/c"), ("./d/", "/host/d")],
+)
+def test_shared_fs_lies_below_its_host_path(storage_path: str | None, expected: str) -> None:
+    config = {"type": "shared_fs", "host_path": "/host", "storage_path": storage_path}
+    assert storage.from_config(config).direct_path("u") == f"{expected}/u"
+
+
+@pytest.mark.parametrize("outside", ["../x", "/elsewhere", "a/../../b"])
+def test_a_storage_path_outside_of_the_host_path_is_refused(outside: str) -> None:
+    with pytest.raises(ValueError, match="outside of host_path"):
+        storage.from_config({"type": "shared_fs", "host_path": "/host", "storage_path": outside})
+
+
+def test_a_task_sees_the_shared_fs_where_it_is_mounted(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = {"type": "shared_fs", "host_path": "/host", "storage_path": "ckpts"}
+    monkeypatch.delenv("DET_PATH_MAP", raising=False)
+    assert (
+        storage.from_config(config, in_task=True).direct_path("u")
+        == "/determined_shared_fs/ckpts/u"
+    )
+    monkeypatch.setenv("DET_PATH_MAP", json.dumps({"/determined_shared_fs": "/mapped"}))
+    assert storage.from_config(config, in_task=True).direct_path("u") == "/mapped/ckpts/u"
+
+
+def test_an_unknown_type_is_told_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="s3, gcs, azure"):
+        storage.from_config({"type": "floppy"})
+
+
+@pytest.mark.parametrize(
+    ("glob", "path", "matches"),
+    [
+        ("**/*", "a/b/c", True),
+        ("**/*", "a", True),
+        ("*.pt", "a/b.pt", False),
+        ("**/*.pt", "a/b.pt", True),
+        ("**/*.pt", "b.pt", True),
+        ("code/", "code/deep/x", True),
+        ("a?c", "abc", True),
+        ("[!a]x", "bx", True),
+        ("[!a]x", "ax", False),
+        ("a.b", "axb", False),
+    ],
+)
+def test_globs(glob: str, path: str, matches: bool) -> None:
+    assert matches_any(path, [glob]) is matches
+
+
+def test_directories_may_repeat_between_ranks_but_files_may_not() -> None:
+    assert merge_resources([{"d/": 0, "d/a": 1}, {"d/": 0, "d/b": 2}]) == {
+        "d/": 0,
+        "d/a": 1,
+        "d/b": 2,
+    }
+    with pytest.raises(CheckpointConflict, match=r"d/a \(ranks 0, 1\)"):
+        merge_resources([{"d/a": 1}, {"d/a": 1}])
+
+
+def test_metadata_of_ranks_is_merged_by_key() -> None:
+    first, second = {"steps": 1, "n": {"a": 1}}, {"steps": 1, "n": {"b": 2}}
+    assert merge_metadata([first, second]) == {"steps": 1, "n": {"a": 1, "b": 2}}
+    assert first == {"steps": 1, "n": {"a": 1}}
+    with pytest.raises(CheckpointConflict, match=r"n\.a \(rank 1\)"):
+        merge_metadata([{"n": {"a": 1}}, {"n": {"a": 2}}])
+
+
+def run_gc(monkeypatch: pytest.MonkeyPatch, master: FakeMaster, folder: Path, **spec: Any) -> int:
+    full = {"storage": {"type": "directory", "container_path": str(folder)}, **spec}
+    monkeypatch.setenv("DET_MASTER", master.url)
+    monkeypatch.setenv("DET_GC_SPEC", json.dumps(full))
+    return gc_checkpoints.main([])
+
+
+def test_collection_deletes_and_reports(
+    monkeypatch: pytest.MonkeyPatch, master: FakeMaster, tmp_path: Path, source: Path
+) -> None:
+    manager = manager_at(tmp_path / "store")
+    for name in ("one", "two", "kept"):
+        manager.upload(source, name)
+    assert run_gc(monkeypatch, master, tmp_path / "store", checkpoints=["one", "two", "gone"]) == 0
+    assert [p.name for p in (tmp_path / "store").iterdir()] == ["kept"]
+    patches = master.received("PATCH", "/api/v1/checkpoints")[0].body["checkpoints"]
+    assert {p["uuid"]: p["resources"]["resources"] for p in patches} == {
+        "one": {},
+        "two": {},
+        "gone": {},
+    }
+
+
+def test_collection_by_glob_reports_what_is_left(
+    monkeypatch: pytest.MonkeyPatch, master: FakeMaster, tmp_path: Path, source: Path
+) -> None:
+    manager_at(tmp_path / "store").upload(source, "one")
+    spec = {"checkpoints": ["one"], "globs": ["**/*.py"]}
+    assert run_gc(monkeypatch, master, tmp_path / "store", **spec) == 0
+    patch = master.received("PATCH", "/api/v1/checkpoints")[0].body["checkpoints"][0]
+    assert patch["resources"]["resources"] == {"w.pt": "7"}
+
+
+def test_a_checkpoint_that_cannot_be_deleted_does_not_keep_the_others(
+    monkeypatch: pytest.MonkeyPatch, master: FakeMaster, tmp_path: Path, source: Path
+) -> None:
+    manager_at(tmp_path / "store").upload(source, "one")
+    assert run_gc(monkeypatch, master, tmp_path / "store", checkpoints=["../bad", "one"]) == 1
+    patches = master.received("PATCH", "/api/v1/checkpoints")[0].body["checkpoints"]
+    assert [p["uuid"] for p in patches] == ["one"]
+
+
+def test_a_dry_run_deletes_nothing(
+    monkeypatch: pytest.MonkeyPatch, master: FakeMaster, tmp_path: Path, source: Path
+) -> None:
+    manager_at(tmp_path / "store").upload(source, "one")
+    assert run_gc(monkeypatch, master, tmp_path / "store", checkpoints=["one"], dry_run=True) == 0
+    assert (tmp_path / "store" / "one").exists()
+    assert not master.received("PATCH", "/api/v1/checkpoints")
+
+
+def test_tensorboard_files_are_collected_with_their_experiment(
+    monkeypatch: pytest.MonkeyPatch, master: FakeMaster, tmp_path: Path, source: Path
+) -> None:
+    manager = manager_at(tmp_path / "store")
+    manager.upload(source, "c/tensorboard/experiment/4/trial/1")
+    manager.upload(source, "c/tensorboard/experiment/44/trial/1")
+    spec = {"delete_tensorboards": True, "experiment_id": 4, "cluster_id": "c"}
+    assert run_gc(monkeypatch, master, tmp_path / "store", **spec) == 0
+    left = [p.name for p in (tmp_path / "store" / "c" / "tensorboard" / "experiment").iterdir()]
+    assert left == ["44"]
