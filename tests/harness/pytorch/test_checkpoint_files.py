@@ -62,7 +62,7 @@ def test_plain_and_common_values_survive_unchanged(tmp_path: pathlib.Path, value
 
 
 def test_arrays_survive_unchanged(tmp_path: pathlib.Path) -> None:
-    array = numpy.arange(6, dtype="int16").reshape(2, 3)
+    array: Any = numpy.arange(6, dtype="int16").reshape(2, 3)
     restored = round_trip(tmp_path, {"a": array})["a"]
     assert (restored.dtype, restored.tolist()) == (array.dtype, array.tolist())
 
@@ -146,7 +146,9 @@ def test_a_trial_is_loaded_with_its_weights(
 ) -> None:
     trained = fit(core, PlainTrial, max_length=Batch(4))
     monkeypatch.setenv("XDG_DATA_HOME", str(core.storage.parent))
-    loaded = pytorch.load_trial_from_checkpoint_path(str(core.saved()[4]), trial_class=PlainTrial)
+    loaded: Any = pytorch.load_trial_from_checkpoint_path(
+        str(core.saved()[4]), trial_class=PlainTrial
+    )
     assert torch.equal(loaded.model.weight, trained.model.weight)
 
 

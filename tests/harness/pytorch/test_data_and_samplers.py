@@ -56,7 +56,7 @@ def test_each_epoch_is_shuffled_anew_and_reproducibly() -> None:
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_skipping_gives_what_reading_on_would_have_given(skip: int, replicas: int) -> None:
     loader = pytorch.DataLoader(Numbers(), batch_size=BATCH, shuffle=True)
-    options = {"repeat": True, "num_replicas": replicas, "rank": replicas - 1}
+    options: Any = {"repeat": True, "num_replicas": replicas, "rank": replicas - 1}
     whole = first_batches(loader.get_data_loader(**options), skip + 8)
     assert first_batches(loader.get_data_loader(skip=skip, **options), 8) == whole[skip:]
 

@@ -1,0 +1,74 @@
+"""Trains a TFKerasTrial by a plan; prints what was reported."""
+
+import json
+import pathlib
+import sys
+from typing import Any
+
+import numpy
+import tensorflow as tf
+from determined import keras
+from determined._trial import TrialSettings
+from determined.keras._trainer import KerasTrainer
+from determined.workloads import Every, LocalSource, Plan
+
+from tests.support.fake_core import FakeCore
+
+
+class Trial(keras.TFKerasTrial):
+    def __init__(self, context: keras.TFKerasTrialContext) -> None:
+        super().__init__(context)
+        self.stopper = keras.callbacks.EarlyStopping(monitor="val_loss", patience=1000)
+        self.epochs: list[int] = []
+
+    def build_model(self) -> Any:
+        model = tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(1)])
+        model = self.context.wrap_model(model)
+        optimizer = self.context.wrap_optimizer(tf.keras.optimizers.Adam(0.1))
+        model.compile(optimizer=optimizer, loss="mse")
+        return model
+
+    def build_training_data_loader(self) -> Any:
+        x = numpy.linspace(0, 1, 8, dtype="float32").reshape(-1, 1)
+        return self.context.wrap_dataset(tf.data.Dataset.from_tensor_slices((x, 2 * x))).batch(2)
+
+    def build_validation_data_loader(self) -> Any:
+        x = numpy.linspace(0, 1, 8, dtype="float32").reshape(-1, 1)
+        return x, 2 * x
+
+    def keras_callbacks(self) -> list[Any]:
+        ended = tf.keras.callbacks.LambdaCallback(
+            on_epoch_end=lambda e, logs: self.epochs.append(e)
+        )
+        return [self.stopper, ended]
+
+
+def train(core: Any, batches: int, checkpoint: str | None = None) -> Any:
+    tf.keras.utils.set_random_seed(1)
+    context = keras.TFKerasTrialContext(core, TrialSettings(1, {}, {}))
+    trainer = KerasTrainer(Trial(context), context)
+    plan = Plan(batches, reporting=Every(3), validation=Every(5), checkpoint_policy="none")
+    trainer.run(LocalSource(plan), batches, checkpoint)
+    return trainer
+
+
+home = pathlib.Path(sys.argv[1])
+whole: Any = FakeCore(home / "whole")
+trained = train(whole, 10)
+parts: Any = FakeCore(home / "parts")
+train(parts, 5)
+resumed = train(parts, 10, parts.saved()[5].name)
+same = [a.tolist() for a in trained.model.get_weights()] == [
+    a.tolist() for a in resumed.model.get_weights()
+]
+print(
+    json.dumps(
+        {
+            "training": [s for s, _, _ in whole.train.training],
+            "validations": [[s, sorted(m)] for s, m in whole.train.validations],
+            "epochs": trained.trial.epochs,
+            "saved": sorted(whole.saved()),
+            "same": same,
+        }
+    )
+)
