@@ -68,6 +68,7 @@ class ControlPlane:
     def poll(
         self,
         incarnation: str,
+        seq: int,
         containers: Iterable[ContainerReport],
         signals: Sequence[Signal],
         seen: str,
@@ -75,6 +76,7 @@ class ControlPlane:
     ) -> PollAnswer:
         body = {
             "incarnation": incarnation,
+            "seq": seq,
             "wait_s": wait_s,
             "seen": seen,
             "containers": [report.as_json() for report in containers],

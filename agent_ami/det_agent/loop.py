@@ -51,9 +51,11 @@ class LoopRooms:
 
 @dataclass
 class _Contact:
-    """Which answer was applied last, so that one which was overtaken is not."""
+    """How many polls were sent, and which answer was applied last, so that one which was overtaken is not."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
+    numbering: threading.Lock = field(default_factory=threading.Lock)
+    polls: int = 0
     applied: int = 0
     seen: str = ""
     silent_since: float | None = None
@@ -167,10 +169,15 @@ class Loop:
     def _exchange(self, wait_s: float) -> "_Outcome":
         """Poll and apply the answer."""
         seen = self._contact.applied
-        reports = self._rooms.containers.reports()
+        with self._contact.numbering:
+            # A higher number never tells of an older state.
+            reports = self._rooms.containers.reports()
+            self._contact.polls += 1
+            seq = self._contact.polls
         try:
             answer = self._rooms.control_plane.poll(
                 self._rooms.introduction.incarnation,
+                seq,
                 reports.values(),
                 self._rooms.signals.standing(),
                 self._contact.seen,

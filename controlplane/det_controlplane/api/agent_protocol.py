@@ -69,12 +69,15 @@ def poll(ctx: Context, request: Request) -> Answer:
         agent=request.principal,
         incarnation=body.required_text("incarnation"),
         reports=[_report(c) for c in body.bodies("containers")],
+        seq=body.optional_integer("seq"),
+        seen=body.text("seen"),
+        leaving=bool(body.items("signals")),
     )
     _uuid(asked.incarnation, "incarnation")
-    answer, news = agents.poll(ctx, asked)
+    answer = agents.poll(ctx, asked)
     wait_s = min(body.number("waitS") or 0.0, ctx.may_wait_s, agents.LONGEST_HELD_S)
-    if news or request.woken or request.final or wait_s <= 0:
-        return json_response(answer)
+    if answer.news or request.final or wait_s <= 0:
+        return json_response(answer.body)
     return Wait(f"agent:{request.principal.id}", wait_s)
 
 

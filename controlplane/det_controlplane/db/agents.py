@@ -20,7 +20,7 @@ _UPSERT = text("""
     ON CONFLICT (id) DO UPDATE SET pool = excluded.pool, state = 'JOINED', agent_key_hash = excluded.agent_key_hash,
         incarnation = excluded.incarnation, token_hash = excluded.token_hash, version = excluded.version,
         hostname = excluded.hostname, runtime = excluded.runtime, addresses = excluded.addresses,
-        joined_at = excluded.joined_at, last_seen_at = excluded.last_seen_at, lease_until = excluded.lease_until,
+        poll_seq = 0, leaving = false, joined_at = excluded.joined_at, last_seen_at = excluded.last_seen_at, lease_until = excluded.lease_until,
         lost_after = excluded.lost_after
 """)
 _DROP_SLOTS = text("""
@@ -34,9 +34,12 @@ _UPSERT_SLOTS = text("""
         device_uuid = excluded.device_uuid, device_brand = excluded.device_brand
 """)
 _TOUCH = text("""
-    UPDATE agents SET last_seen_at = :now, lease_until = :lease_until, lost_after = :lost_after, state = 'JOINED'
-    WHERE id = :id AND incarnation = cast(:incarnation AS uuid) AND state <> 'LOST'
-    RETURNING draining
+    UPDATE agents a SET last_seen_at = :now, lease_until = :lease_until, lost_after = :lost_after, state = 'JOINED',
+        poll_seq = greatest(a.poll_seq, :seq), leaving = a.leaving OR :leaving
+    FROM (SELECT id, leaving, state FROM agents WHERE id = :id FOR UPDATE) old
+    WHERE a.id = old.id AND a.incarnation = cast(:incarnation AS uuid) AND a.state <> 'LOST'
+    RETURNING a.draining, a.poll_seq <= :seq AS newest, a.leaving AND NOT old.leaving AS leaves_now,
+        old.state <> 'JOINED' AS returned
 """)
 _DUTIES = text("""
     SELECT c.id::text AS id, c.allocation_id, c.epoch, c.state::text AS state, a.killed,
@@ -85,25 +88,32 @@ def upsert(tx: Tx, agent: dict[str, Any], slots: list[dict[str, Any]]) -> None:
     tx.run(_UPSERT_SLOTS, {"id": agent["id"], "slots": as_json(slots)})
 
 
+@dataclass(frozen=True, slots=True)
+class Touched:
+    draining: bool
+    newest: bool  # no later poll of this process was seen
+    leaves_now: bool  # this poll is the first to say that the machine goes away
+    returned: bool  # it had been suspect
+
+
 def touch(
     tx: Tx,
     agent_id: str,
     incarnation: str,
     *,
+    seq: int,
+    leaving: bool,
     now: datetime,
     lease_until: datetime,
     lost_after: datetime,
-) -> bool | None:
-    """Extend the lease; whether the agent drains, or None when this incarnation was replaced."""
+) -> Touched | None:
+    """Extend the lease; None when this incarnation was replaced."""
     params = {
-        "id": agent_id,
-        "incarnation": incarnation,
-        "now": now,
-        "lease_until": lease_until,
-        "lost_after": lost_after,
-    }
-    draining: bool | None = tx.value(_TOUCH, params)
-    return draining
+        "id": agent_id, "incarnation": incarnation, "seq": seq, "leaving": leaving,
+        "now": now, "lease_until": lease_until, "lost_after": lost_after,
+    }  # fmt: skip
+    row = tx.row(_TOUCH, params)
+    return None if row is None else Touched(**row._mapping)
 
 
 def duties(tx: Tx, agent_id: str) -> list[Duty]:

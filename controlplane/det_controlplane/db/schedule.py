@@ -13,7 +13,7 @@ from det_controlplane.db.engine import Tx, as_json
 
 _TRY_LOCK = text("SELECT pg_try_advisory_xact_lock(hashtextextended('pool:' || :pool, 0))")
 _AGENTS = text("""
-    SELECT a.id, a.enabled, a.draining, a.state::text AS state,
+    SELECT a.id, a.enabled AND NOT a.leaving AS enabled, a.draining, a.state::text AS state,
            coalesce(array_agg(s.slot_id ORDER BY s.slot_id) FILTER (WHERE s.enabled AND NOT s.draining
                     AND s.container_id IS NULL), '{}') AS free,
            count(*) FILTER (WHERE s.enabled AND NOT s.draining) AS slots,

@@ -1,5 +1,6 @@
 """Agents join and poll. A poll carries the agent's whole state, so repeating or losing one is harmless."""
 
+import hashlib
 import hmac
 import re
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from det_controlplane.db import agents, queue
-from det_controlplane.services import containers, specification
+from det_controlplane.services import containers, leaving, specification
 from det_controlplane.services.containers import Report
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, NotSignedIn, Taken
@@ -106,52 +107,96 @@ class Poll:
     agent: AgentPrincipal
     incarnation: str
     reports: list[Report]
+    seq: int | None = None  # counted up by one agent process
+    seen: str = ""  # version of the last answer it applied
+    leaving: bool = False  # it was told that the machine goes away
 
 
-def poll(ctx: Context, poll: Poll) -> tuple[dict[str, Any], bool]:
-    """Take the agent's state, say what it should run. Also tells whether the answer has news for the agent."""
-    now = ctx.now()
-    _extend_lease(ctx, poll, now)
-    with ctx.db.begin() as tx:
-        before = {d.id: d for d in agents.duties(tx, poll.agent.id)}
-    changed = False
-    forget: list[str] = []
-    for report in poll.reports:
-        duty = before.get(report.id)
-        if duty is not None and duty.epoch == report.epoch:
-            changed |= containers.report(ctx, poll.agent.id, report, duty.state)
-        if report.terminated:
-            forget.append(report.id)
-    duties = list(before.values())
+@dataclass(frozen=True, slots=True)
+class PollAnswer:
+    body: dict[str, Any]
+    news: bool  # something the agent does not know yet
+
+
+def poll(ctx: Context, poll: Poll) -> PollAnswer:
+    """Take the agent's state, say what it should run."""
+    touched = _extend_lease(ctx, poll)
+    duties = _duties(ctx, poll.agent.id)
+    reported = {r.id: r for r in poll.reports}
+    changed = _take_reports(ctx, poll.agent.id, duties, reported)
+    if poll.seq is not None and touched.newest:
+        changed |= _lose_missing(ctx, poll.agent.id, duties, reported)
+    if touched.leaves_now:
+        changed |= leaving.stop_all(ctx, poll.agent.id, poll.agent.pool)
     if changed:
-        with ctx.db.begin() as tx:
-            duties = agents.duties(tx, poll.agent.id)
-    known = {r.id for r in poll.reports}
-    listed = [_directive(ctx, d, known) for d in duties if d.id not in forget]
-    news = bool(forget) or any("spec" in d or d["desired"] == "killed" for d in listed)
-    busy = bool(listed)
-    answer = {
+        duties = _duties(ctx, poll.agent.id)
+    forget = [r.id for r in poll.reports if r.terminated]
+    listed = [_directive(ctx, d, reported) for d in duties]
+    version = _version(listed)
+    body = {
         "containers": listed,
         "forget": forget,
-        "next_poll_s": BUSY_POLL_S if busy else IDLE_POLL_S,
-        "draining": False,
+        "version": version,
+        "next_poll_s": BUSY_POLL_S if listed else IDLE_POLL_S,
+        "draining": touched.draining,
     }
-    return answer, news or changed
+    spec_due = any("spec" in d for d in listed)
+    return PollAnswer(body, bool(forget) or spec_due or version != poll.seen)
 
 
-def _extend_lease(ctx: Context, poll: Poll, now: datetime) -> None:
+def _duties(ctx: Context, agent_id: str) -> list[agents.Duty]:
+    with ctx.db.begin() as tx:
+        return agents.duties(tx, agent_id)
+
+
+def _take_reports(
+    ctx: Context, agent_id: str, duties: list[agents.Duty], reported: dict[str, Report]
+) -> bool:
+    changed = False
+    for duty in duties:
+        report = reported.get(duty.id)
+        if report is not None and report.epoch == duty.epoch:
+            changed |= containers.report(ctx, agent_id, report, duty.state)
+    return changed
+
+
+def _lose_missing(
+    ctx: Context, agent_id: str, duties: list[agents.Duty], reported: dict[str, Report]
+) -> bool:
+    """The agent had started these and no longer has them: its state or its machine was replaced."""
+    missing = [UUID(d.id) for d in duties if d.id not in reported and d.state != "ASSIGNED"]
+    if missing:
+        containers.agent_lost(
+            ctx, agent_id, missing, f"agent {agent_id} no longer has the container"
+        )
+    return bool(missing)
+
+
+def _version(listed: list[dict[str, Any]]) -> str:
+    """Changes with what the answer orders, and with nothing else."""
+    ordered = [(d["id"], d["epoch"], d["desired"], d["preempt"]) for d in listed]
+    return hashlib.sha256(repr(sorted(ordered)).encode()).hexdigest()[:16]
+
+
+def _extend_lease(ctx: Context, poll: Poll) -> agents.Touched:
+    now = ctx.now()
     lease_until = now + LEASE
     lost_after = lease_until + _reconnect_wait(ctx, poll.agent.pool)
     with ctx.db.begin() as tx:
-        draining = agents.touch(
-            tx, poll.agent.id, poll.incarnation,
+        touched = agents.touch(
+            tx, poll.agent.id, poll.incarnation, seq=poll.seq or 0, leaving=poll.leaving,
             now=now, lease_until=lease_until, lost_after=lost_after,
         )  # fmt: skip
-    if draining is None:
+        if touched is not None and touched.returned:
+            queue.mark_dirty(tx, poll.agent.pool)
+    if touched is None:
         raise Taken(f"agent {poll.agent.id}: incarnation {poll.incarnation} was replaced; stop")
+    if touched.returned:
+        ctx.waker.wake("schedule")
+    return touched
 
 
-def _directive(ctx: Context, duty: agents.Duty, known: set[str]) -> dict[str, Any]:
+def _directive(ctx: Context, duty: agents.Duty, reported: dict[str, Report]) -> dict[str, Any]:
     directive: dict[str, Any] = {
         "id": duty.id,
         "allocation_id": duty.allocation_id,
@@ -159,6 +204,6 @@ def _directive(ctx: Context, duty: agents.Duty, known: set[str]) -> dict[str, An
         "desired": "killed" if duty.killed else "running",
         "preempt": duty.preempt,
     }
-    if duty.id not in known and not duty.killed:
+    if duty.id not in reported:
         directive["spec"] = specification.of_container(ctx, UUID(duty.id))
     return directive

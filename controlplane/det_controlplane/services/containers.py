@@ -148,7 +148,7 @@ def _failed(container: allocations.ContainerRow) -> bool:
     return bool(container.exit_code) or container.failure is not None
 
 
-def agent_lost(ctx: Context, agent_id: str, containers: list[UUID]) -> None:
+def agent_lost(ctx: Context, agent_id: str, containers: list[UUID], message: str) -> None:
     """Its containers ended with it, as far as we will ever know; their epoch keeps them from coming back."""
     for container_id in containers:
         with ctx.db.begin() as tx:
@@ -156,7 +156,7 @@ def agent_lost(ctx: Context, agent_id: str, containers: list[UUID]) -> None:
         if row is not None:
             lost = Report(
                 str(container_id), row.epoch, ContainerState.TERMINATED,
-                failure="agent_lost", message=f"agent {agent_id} was lost",
+                failure="agent_lost", message=message,
             )  # fmt: skip
             report(ctx, agent_id, lost, row.state)
 

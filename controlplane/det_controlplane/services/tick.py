@@ -61,7 +61,7 @@ def _expire_agents(ctx: Context) -> None:
         lost = {a.id: agents.live_containers(tx, a.id) for a in changed if a.state == "LOST"}
     for agent_id, container_ids in lost.items():
         log.warning("agent %s was lost with %d containers", agent_id, len(container_ids))
-        containers.agent_lost(ctx, agent_id, container_ids)
+        containers.agent_lost(ctx, agent_id, container_ids, f"agent {agent_id} was lost")
 
 
 def _next_due_s(ctx: Context) -> float | None:

@@ -1,0 +1,29 @@
+"""A machine goes away: a spot notice, maintenance, a shutdown. What runs there checkpoints and moves."""
+
+from sqlalchemy import text
+
+from det_controlplane.core.lifecycle.trial import Signal
+from det_controlplane.db import allocations
+from det_controlplane.services import placement
+from det_controlplane.services.context import Context
+from det_controlplane.services.effects import Effects
+
+_ON_AGENT = text("""
+    SELECT DISTINCT c.allocation_id FROM containers c WHERE c.agent_id = :id AND c.state <> 'TERMINATED' ORDER BY 1
+""")
+
+
+def stop_all(ctx: Context, agent_id: str, pool: str) -> bool:
+    """Ask every allocation on the agent to checkpoint and stop; whether there was any."""
+    effects, now = Effects(ctx), ctx.now()
+    with ctx.db.begin() as tx:
+        found = [r[0] for r in tx.rows(_ON_AGENT, {"id": agent_id})]
+        for allocation_id in found:
+            allocation = allocations.lock(tx, allocation_id)
+            if allocation is not None and allocation.preemptible:
+                reason = f"the machine of agent {agent_id} goes away"
+                placement.stop(tx, effects, allocation, Signal.TERMINATE, reason, now)
+        effects.queue_changed(pool)
+        effects.write(tx, now)
+    effects.announce()
+    return bool(found)
