@@ -12,6 +12,7 @@ import pytest
 from determined import core, profiler
 from determined._blocking import hearing_signals
 from determined.exec._lines import LineSplitter
+from determined.tensorboard.metric_writers import BatchMetricWriter, MetricWriter
 
 from tests.support.fake_master import FakeMaster
 
@@ -116,4 +117,32 @@ def test_signal_handlers_run_while_a_call_blocks() -> None:
 
 def test_what_a_blocking_call_raises_is_raised() -> None:
     with pytest.raises(KeyError):
-        hearing_signals(lambda: {}["missing"])
+        hearing_signals(lambda: os.environ["DET_NO_SUCH_VARIABLE"])
+
+
+class Scalars(MetricWriter):
+    """Keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.written: list[tuple[str, float, int]] = []
+        self.resets = 0
+
+    def add_scalar(self, name: str, value: float, step: int) -> None:
+        self.written.append((name, value, step))
+
+    def reset(self) -> None:
+        self.resets += 1
+
+
+def test_training_scalars_are_written_per_batch_and_validation_scalars_marked() -> None:
+    scalars = Scalars()
+    writer = BatchMetricWriter(scalars)
+    writer.on_train_step_end(10, {"loss": 1.5}, [{"loss": 2.0}, {"loss": 1.0}])
+    writer.on_validation_step_end(10, {"loss": 0.5, "val_x": True, "name": "skipped"})
+    assert scalars.written == [
+        ("Determined/loss", 2.0, 8),
+        ("Determined/loss", 1.0, 9),
+        ("Determined/val_loss", 0.5, 10),
+        ("Determined/val_x", 1.0, 10),
+    ]
+    assert scalars.resets == 2
