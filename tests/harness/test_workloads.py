@@ -20,7 +20,8 @@ def carry_out(progress: Progress, workload: Workload, improved: bool) -> Progres
 
 def course(plan: Plan, improvements: tuple[bool, ...] = ()) -> list[Step]:
     """Everything that a trial does, as (kind, batches done after it)."""
-    progress, steps, validations = Progress(), [], 0
+    progress, validations = Progress(), 0
+    steps: list[Step] = []
     while (workload := next_workload(plan, progress)).kind is not Kind.TERMINATE:
         improved = improvements[validations] if validations < len(improvements) else True
         validations += workload.kind is Kind.VALIDATE
