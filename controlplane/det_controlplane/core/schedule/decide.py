@@ -1,5 +1,7 @@
 """The entry: a pool at one moment in, a plan out."""
 
+from itertools import repeat
+
 from .fair_share import schedule_by_share
 from .model import PoolSnapshot, PreemptReason, SchedulePlan, Waiting
 from .pool_pass import PoolPass
@@ -33,12 +35,14 @@ def _enforce_max_slots(pool: PoolPass) -> None:
 
 
 def _plan(pool: PoolPass) -> SchedulePlan:
-    rows, ahead = pool.outcome.waiting, pool.order.place
+    outcome, ahead, places = pool.outcome, pool.order.place, pool.outcome.places
     if pool.snapshot.settings.scheduler == "fair_share":
-        ahead = dict.fromkeys(ahead, -1)
-        rows = [(id, cause, -1) for id, cause, _ in rows]
+        ahead, places = dict.fromkeys(ahead, -1), [-1] * len(places)
     explainer = Explainer(pool.snapshot, pool.slots, pool.aux, pool.limits)
-    reasons = {cause: explainer.explain(cause) for cause in {row[1] for row in rows}}
-    make = tuple.__new__  # without a Python call for each of ten thousand
-    waiting = tuple([make(Waiting, (id, reasons[cause], place)) for id, cause, place in rows])
-    return SchedulePlan(tuple(pool.outcome.start), tuple(pool.outcome.preempt), waiting, ahead)
+    reasons = {cause: explainer.explain(cause) for cause in set(outcome.causes)}
+    columns = zip(
+        outcome.waiting_ids, map(reasons.__getitem__, outcome.causes), places, strict=True
+    )
+    # Straight to the tuple, without a Python call for each of ten thousand.
+    waiting = tuple(map(tuple.__new__, repeat(Waiting), columns))
+    return SchedulePlan(tuple(outcome.start), tuple(outcome.preempt), waiting, ahead)

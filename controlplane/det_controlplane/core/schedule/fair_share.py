@@ -109,7 +109,7 @@ def _start_or_wait(pool: PoolPass, request: Request, no_room: dict[object, Block
 
 def _wait(pool: PoolPass, request: Request, cause: Cause) -> None:
     place = pool.order.place[request.job_id]
-    pool.outcome.waiting.append((request.allocation_id, cause, place))
+    pool.outcome.wait(request, cause, place)
 
 
 class _Feasible:

@@ -46,8 +46,15 @@ Cause = Blocked | Behind | OverLimit | Victims | ShareUsed
 class Outcome:
     start: list[Start] = field(default_factory=list)
     preempt: list[Preempt] = field(default_factory=list)
-    # (allocation, cause, place in the queue): plain rows, because ten thousand may wait.
-    waiting: list[tuple[str, Cause, int]] = field(default_factory=list)
+    # Columns of one table, because ten thousand may wait: allocation, cause, place in the queue.
+    waiting_ids: list[str] = field(default_factory=list)
+    causes: list[Cause] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+
+    def wait(self, request: Request, cause: Cause, place: int) -> None:
+        self.waiting_ids.append(request.allocation_id)
+        self.causes.append(cause)
+        self.places.append(place)
 
     def begin(self, request: Request, fleet: Fleet, fit: Fit, *, backfilled: bool = False) -> None:
         agents = fleet.agents

@@ -30,6 +30,7 @@ class PriorityWalk:
         self._forecast: Forecast | None = None
         self._failed: list[Request] = []  # wanted to start and could not
         self._behind: Behind | None = None  # set for the priorities below
+        self._victims: dict[tuple[int, ...], Victims] = {}
         self._next: set[str] = set()  # have room reserved
         self._releasing = False  # somebody waits for slots that are being given back
         self._frozen = False  # that somebody has a more important priority
@@ -40,7 +41,8 @@ class PriorityWalk:
     def run(self, pending: list[Request]) -> None:
         levels = iter(self._order.levels)
         priority, level_end = 0, 0
-        hopeless, limited, waiting = self._hopeless, self._limits.limited, self._outcome.waiting
+        hopeless, limited, outcome = self._hopeless, self._limits.limited, self._outcome
+        waiting, causes, places = outcome.waiting_ids, outcome.causes, outcome.places
         for request, place in zip(*self._order.arrange(pending), strict=True):
             while place >= level_end:
                 self._leave_level(priority)
@@ -59,7 +61,9 @@ class PriorityWalk:
                     continue
                 if behind is None:
                     self._failed.append(request)
-            waiting.append((request.allocation_id, cause, place))
+            waiting.append(request.allocation_id)
+            causes.append(cause)
+            places.append(place)
 
     def _leave_level(self, priority: int) -> None:
         # Who may start no more because its job has reached max_slots meanwhile is in nobody's way.
@@ -114,7 +118,10 @@ class PriorityWalk:
             )
         for agent, _ in fit:
             self._fleet.hold(agent)
-        return Victims(tuple([self._fleet.agents[agent].id for agent, _ in fit]))
+        key = tuple([agent for agent, _ in fit])
+        if key not in self._victims:
+            self._victims[key] = Victims(tuple([self._fleet.agents[agent].id for agent in key]))
+        return self._victims[key]
 
     def _look_ahead(self) -> Forecast:
         place = self._order.place

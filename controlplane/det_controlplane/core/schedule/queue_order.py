@@ -15,12 +15,7 @@ class QueueOrder:
     """Live jobs by priority (where the scheduler knows any), then position, then id."""
 
     def __init__(self, snapshot: PoolSnapshot) -> None:
-        by_priority = snapshot.settings.scheduler == "priority"
-        default = snapshot.settings.default_priority
-        levels: defaultdict[int, list[Job]] = defaultdict(list)
-        for job in _live(snapshot):
-            known = by_priority and job.priority is not None
-            levels[job.priority if known else default].append(job)  # type: ignore[index]
+        levels = _by_priority(snapshot, snapshot.settings.default_priority)
         names: list[str] = []
         self.levels: list[tuple[int, int]] = []  # priority, the first place after it
         for priority in sorted(levels):
@@ -45,6 +40,16 @@ def _live(snapshot: PoolSnapshot) -> Sequence[Job]:
     if len(live) == len(snapshot.jobs):
         return snapshot.jobs
     return [job for job in snapshot.jobs if job.id in live]
+
+
+def _by_priority(snapshot: PoolSnapshot, default: int) -> dict[int, list[Job]]:
+    if snapshot.settings.scheduler != "priority":
+        return {default: list(_live(snapshot))}
+    levels: defaultdict[int, list[Job]] = defaultdict(list)
+    for job in _live(snapshot):
+        priority = job.priority
+        levels[default if priority is None else priority].append(job)
+    return levels
 
 
 def _sorted(jobs: list[Job]) -> list[Job]:

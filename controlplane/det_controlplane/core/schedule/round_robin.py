@@ -52,4 +52,4 @@ class _Rounds:
 
     def _wait(self, request: Request, cause: Cause) -> None:
         place = self._pool.order.place[request.job_id]
-        self._pool.outcome.waiting.append((request.allocation_id, cause, place))
+        self._pool.outcome.wait(request, cause, place)
