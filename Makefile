@@ -26,7 +26,7 @@ test: $(VENV)/.installed-dev
 check: $(VENV)/.installed-dev
 	$(RUN)/ruff format --check .
 	$(RUN)/ruff check .
-	$(RUN)/mypy $(PACKAGES) controlplane/packaging bench tests
+	$(RUN)/mypy $(PACKAGES) controlplane/packaging scripts/best_trial.py bench tests
 	$(RUN)/python -m pytest tests/test_architecture.py
 	$(RUN)/shellcheck $(SHELL_SCRIPTS)
 

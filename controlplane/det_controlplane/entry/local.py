@@ -65,6 +65,8 @@ def cluster_up(args: Any) -> int:
     files.write_desired(plan.desired)
     files.cluster_config.write_text(plan.config)
     started = time.monotonic()
+    # Not asked to stop, they leave their tasks running for the agents that follow.
+    local_client.end_leftovers(files, signal.SIGKILL)
     stay = bool(getattr(args, "foreground", False))
     daemon = _start_daemon(files, plan.initial_password, detach=not stay)
     try:
@@ -244,7 +246,7 @@ def _stop(files: LocalFiles) -> None:
             if time.monotonic() > limit:
                 raise LocalError(f"process {pid} does not stop; see {files.log('supervisor')}")
             time.sleep(0.02)
-    local_client.end_leftovers(files)
+    local_client.end_leftovers(files, signal.SIGTERM)
 
 
 def _hang_up(files: LocalFiles) -> None:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from det_controlplane.entry.local_files import LocalFiles
 
 STATUS_PATH = "/local/status"
+AGENT_PREFIX = "agent-"
 _UP_S = 100.0
 _JOIN_S = 60.0
 _MANY_RESTARTS = 3
@@ -52,14 +53,14 @@ def wait_until_joined(files: LocalFiles, names: set[str]) -> list[dict[str, Any]
             return agents
         time.sleep(_PAUSE_S)
     name = sorted(missing)[0]
-    log = files.log(f"agent-{name}")
+    log = files.log(AGENT_PREFIX + name)
     raise NotUp(f"agent {name} did not join; {log} ends with:\n{tail(log)}")
 
 
-def end_leftovers(files: LocalFiles) -> None:
-    """Processes of a supervisor that was killed. A reused number does not name our directory."""
-    for pid in files.report().get("processes", {}).values():
-        if not pid:
+def end_leftovers(files: LocalFiles, number: signal.Signals) -> None:
+    """Agents of a supervisor that was killed. A reused number does not name our directory."""
+    for name, pid in files.report().get("processes", {}).items():
+        if not pid or not name.startswith(AGENT_PREFIX):
             continue
         listed = subprocess.run(
             ["ps", "-ww", "-o", "args=", "-p", str(pid)],
@@ -69,7 +70,7 @@ def end_leftovers(files: LocalFiles) -> None:
         )
         if str(files.folder) in listed.stdout:
             try:
-                os.kill(pid, signal.SIGTERM)
+                os.kill(pid, number)
             except ProcessLookupError:
                 continue
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres
+from det_controlplane.entry.local_client import AGENT_PREFIX
 from det_controlplane.entry.local_files import LocalAgent, LocalFiles, Secrets
 from det_controlplane.entry.supervisor import Program, Supervisor
 
 log = logging.getLogger("det.local")
 
-AGENT_PREFIX = "agent-"
 LONGEST_WAIT_S = 60
 
 
@@ -174,6 +174,8 @@ def main(argv: list[str] | None = None) -> int:
         LocalCluster(files).run(ready)
     except Exception as e:
         log.exception("the cluster did not start")
+        # Whoever hears it may start the next at once.
+        holder.close()
         ready(f"failed: {e}")
         return 1
     return 0
