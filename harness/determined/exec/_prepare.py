@@ -5,7 +5,6 @@ import io
 import json
 import os
 import tarfile
-import urllib.request
 from typing import Any, Dict, Iterator, List, Mapping
 
 from determined import _paths, profiler
@@ -92,6 +91,8 @@ def _fetch_context(session: Session, task_id: str) -> bytes:
     url = answer.get("url") or ""
     if not url.startswith(("https://", "http://")):
         return b""
+    import urllib.request  # only where contexts come by URL: it costs every start otherwise
+
     with urllib.request.urlopen(url, timeout=600) as response:
         archive: bytes = response.read()
     return archive

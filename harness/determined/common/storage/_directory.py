@@ -4,7 +4,6 @@ import contextlib
 import os
 import shutil
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from typing import Dict, Iterator, Optional, Sequence
 
 from determined.common.storage import _base
@@ -90,8 +89,17 @@ def _copy_tree(src: str, dst: str, paths: Sequence[str]) -> None:
         folder = path if path.endswith("/") else os.path.dirname(path)
         os.makedirs(os.path.join(dst, folder), exist_ok=True)
     files = [p for p in paths if not p.endswith("/")]
+
+    def copy(path: str) -> None:
+        _copy_file(os.path.join(src, path), os.path.join(dst, path))
+
+    if len(files) == 1:
+        copy(files[0])
+        return
+    from concurrent.futures import ThreadPoolExecutor  # a container's entry does without it
+
     with ThreadPoolExecutor(COPY_THREADS) as pool:
-        list(pool.map(lambda p: _copy_file(os.path.join(src, p), os.path.join(dst, p)), files))
+        list(pool.map(copy, files))
 
 
 def _copy_file(src: str, dst: str) -> None:
