@@ -1,6 +1,6 @@
 """A small convolutional network on drawn digits; needs no download."""
 
-from typing import Any, Dict
+from typing import Any
 
 import torch
 from determined import pytorch
@@ -63,14 +63,14 @@ class DigitsTrial(pytorch.PyTorchTrial):
         size = self.context.get_per_slot_batch_size()
         return pytorch.DataLoader(Digits(500, offset=1_000_000), batch_size=size)
 
-    def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Dict[str, Any]:
+    def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
         pictures, labels = batch
         loss = nn.functional.cross_entropy(self.model(pictures), labels)
         self.context.backward(loss)
         self.context.step_optimizer(self.optimizer)
         return {"loss": loss}
 
-    def evaluate_batch(self, batch: Any, batch_idx: int) -> Dict[str, Any]:
+    def evaluate_batch(self, batch: Any, batch_idx: int) -> dict[str, Any]:
         pictures, labels = batch
         scores = self.model(pictures)
         return {

@@ -22,7 +22,7 @@ def free_port() -> str:
 def train(home: pathlib.Path, length: int, *checkpoint: str, processes: int = 1) -> Any:
     output = home / "report.json"
     arguments = [SCRIPT, str(output), str(length), *checkpoint]
-    ports = {f"INTER_TRAIN_PROCESS_COMM_PORT_{i}": free_port() for i in (1, 2)}
+    ports: Any = {f"INTER_TRAIN_PROCESS_COMM_PORT_{i}": free_port() for i in (1, 2)}
     if processes > 1:
         torchrun = ["-m", "torch.distributed.run", f"--nproc_per_node={processes}"]
         arguments = [

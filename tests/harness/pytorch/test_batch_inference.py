@@ -5,6 +5,7 @@ import pytest
 import torch
 from determined import core as real_core
 from determined.pytorch.experimental import TorchBatchProcessor, torch_batch_process
+
 from tests.support.fake_core import FakeCore
 from tests.support.torch_trials import Numbers, records_of
 
