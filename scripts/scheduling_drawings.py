@@ -1,0 +1,133 @@
+"""Draws the examples of docs/concepts/scheduling.md by asking the scheduler itself.
+
+python scripts/scheduling_drawings.py           print the page as it should be
+python scripts/scheduling_drawings.py --write   bring the page up to date
+"""
+
+import re
+import sys
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+
+from det_controlplane.core.schedule import (
+    Agent,
+    Job,
+    Placement,
+    PoolSettings,
+    PoolSnapshot,
+    Request,
+    Running,
+    SchedulePlan,
+    decide,
+)
+
+PAGE = Path(__file__).parent.parent / "docs" / "concepts" / "scheduling.md"
+Task = tuple[str, int, int]  # name, priority, slots
+Held = tuple[str, int, dict[str, int]]  # name, priority, slots by agent
+
+
+def pool(
+    agents: dict[str, int], running: list[Held], queue: list[Task], settings: PoolSettings
+) -> PoolSnapshot:
+    seats = [tuple(Placement(a, n) for a, n in on.items()) for _, _, on in running]
+    used = {a: sum(p.slots for on in seats for p in on if p.agent_id == a) for a in agents}
+    names = [(name, priority) for name, priority, _ in (*running, *queue)]
+    return PoolSnapshot(
+        settings,
+        tuple(Agent(id, slots, used[id]) for id, slots in agents.items()),
+        tuple(Request(name, name, slots, 0.0) for name, _, slots in queue),
+        tuple(
+            Running(name, name, sum(on.values()), on_seats, True, False, 0.0)
+            for (name, _, on), on_seats in zip(running, seats, strict=True)
+        ),
+        tuple(
+            Job(name, priority, 1, Decimal(at), None, float(at))
+            for at, (name, priority) in enumerate(names)
+        ),
+    )
+
+
+def draw(snapshot: PoolSnapshot) -> str:
+    plan = decide(snapshot, 0.0)
+    lines = [_agent(agent, snapshot, plan) for agent in snapshot.agents]
+    lines.append("")
+    priority = {job.id: job.priority for job in snapshot.jobs}
+    reasons = {w.allocation_id: w.reason for w in plan.waiting}
+    backfilled = {s.allocation_id: s.backfilled for s in plan.start}
+    for request in snapshot.pending:
+        id = request.allocation_id
+        slots = f"{request.slots} slot" + "s" * (request.slots != 1)
+        asked = f"{id}  priority {priority[request.job_id]}, {slots}"
+        if id in backfilled:
+            said = "starts as backfill" if backfilled[id] else "starts"
+        else:
+            said = f"{reasons[id].code.value}: {reasons[id].sentence}"
+        lines.append(f"{asked:<26} {said}")
+    lines += [f"{victim.allocation_id}  is asked to leave" for victim in plan.preempt]
+    return "\n".join(lines)
+
+
+def _agent(agent: Agent, snapshot: PoolSnapshot, plan: SchedulePlan) -> str:
+    """`gpu-1 [A A . .] → [A A B .]`: what runs, and what runs once the plan took effect."""
+    before = _cells(agent, [(r.allocation_id, r.placements) for r in snapshot.running])
+    starts = [(s.allocation_id.lower(), s.placements) for s in plan.start]
+    after = _cells(agent, [*((r.allocation_id, r.placements) for r in snapshot.running), *starts])
+    return f"{agent.id}  [{before}]  →  [{after}]"
+
+
+def _cells(agent: Agent, seated: list[tuple[str, tuple[Placement, ...]]]) -> str:
+    cells = [
+        name for name, on in seated for p in on if p.agent_id == agent.id for _ in range(p.slots)
+    ]
+    return " ".join(cells + ["."] * (agent.slots - len(cells)))
+
+
+def draw_fitting() -> str:
+    queue = [("A", 42, 1), ("B", 42, 8), ("C", 42, 2)]
+    agents = {"gpu-1": 4, "gpu-2": 4, "gpu-3": 4}
+    return draw(pool(agents, [("X", 42, {"gpu-1": 1})], queue, PoolSettings()))
+
+
+def draw_blocking() -> str:
+    queue = [("A", 50, 4), ("B", 50, 1), ("C", 40, 1), ("D", 40, 12)]
+    return draw(pool({"gpu-1": 4, "gpu-2": 4}, [], queue, PoolSettings()))
+
+
+def draw_preemption() -> str:
+    running = [("X", 55, {"gpu-1": 1}), ("Y", 40, {"gpu-2": 4})]
+    queue = [("A", 50, 1), ("B", 45, 1), ("C", 40, 2), ("D", 40, 8)]
+    settings = PoolSettings(preemption=True)
+    return draw(pool({"gpu-1": 4, "gpu-2": 4}, running, queue, settings))
+
+
+def draw_shares() -> str:
+    queue = [("A", 42, 2), ("B", 42, 2), ("C", 42, 8)]
+    settings = PoolSettings(scheduler="fair_share")
+    return draw(pool({"gpu-1": 8}, [("X", 42, {"gpu-1": 4})], queue, settings))
+
+
+DRAWINGS: dict[str, Callable[[], str]] = {
+    "fitting": draw_fitting,
+    "blocking": draw_blocking,
+    "preemption": draw_preemption,
+    "shares": draw_shares,
+}
+_BLOCK = re.compile(r"(<!-- drawn: (\w+) -->\n```text\n).*?(\n```)", re.DOTALL)
+
+
+def drawn(page: str) -> str:
+    """The page with every drawing made anew."""
+    return _BLOCK.sub(lambda block: block[1] + DRAWINGS[block[2]]() + block[3], page)
+
+
+def main() -> None:
+    page = drawn(PAGE.read_text(encoding="utf-8"))
+    if "--write" in sys.argv:
+        PAGE.write_text(page, encoding="utf-8")
+    else:
+        print(page, end="")
+
+
+if __name__ == "__main__":
+    main()
