@@ -3,20 +3,23 @@
 import json
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-import sqlalchemy as sa
-from sqlalchemy.engine import Connection, Row
-from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
+from pg8000.exceptions import DatabaseError, InterfaceError
+from sqlalchemy import TextClause
+from sqlalchemy.pool import QueuePool
 
 from det_controlplane.db import prepared
+from det_controlplane.db.prepared import PreparedConnection
 
 Params = Mapping[str, Any]
 
-# SQLSTATEs: deadlock and serialization failure; classes of a server that stops or has no room.
-_RETRYABLE = ("40P01", "40001")
+# SQLSTATEs: deadlock, serialization failure, a plan that a migration made obsolete; classes of a server that
+# stops or has no room, and of a violated constraint.
+_RETRYABLE = ("40P01", "40001", "0A000")
+_VIOLATION = "23"
 _GOING_DOWN = ("57P", "53", "08")
 
 
@@ -28,71 +31,97 @@ class TryAgain(Exception):
     """PostgreSQL ended the transaction in favour of another (deadlock or serialization): nothing was written."""
 
 
+class Violated(Exception):
+    """An insert or update ran into a constraint of the schema."""
+
+    def __init__(self, constraint: str, cause: str) -> None:
+        super().__init__(cause)
+        self.constraint = constraint
+
+
+class QueryFailed(Exception):
+    """Any other refusal of PostgreSQL: a mistake of ours, or a limit such as a lock timeout."""
+
+    def __init__(self, sqlstate: str, cause: str) -> None:
+        super().__init__(f"{cause} ({sqlstate})")
+        self.sqlstate = sqlstate
+
+
 class Tx:
     """One transaction. Statements are `text` constants of the `db` package; parameters are plain values or JSON."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: PreparedConnection) -> None:
         self.connection = connection
 
-    def rows(self, statement: sa.TextClause, params: Params | None = None) -> Sequence[Row[Any]]:
-        return self.connection.execute(statement, params or {}).all()
+    def rows(self, statement: TextClause, params: Params | None = None) -> Sequence[Any]:
+        """Named tuples, one a row."""
+        return self.connection.rows_of(statement.text, params or {})
 
-    def row(self, statement: sa.TextClause, params: Params | None = None) -> Row[Any] | None:
-        return self.connection.execute(statement, params or {}).first()
+    def row(self, statement: TextClause, params: Params | None = None) -> Any | None:
+        found = self.rows(statement, params)
+        return found[0] if found else None
 
-    def value(self, statement: sa.TextClause, params: Params | None = None) -> Any:
-        return self.connection.execute(statement, params or {}).scalar()
+    def value(self, statement: TextClause, params: Params | None = None) -> Any:
+        found = self.rows(statement, params)
+        return found[0][0] if found else None
 
-    def run(self, statement: sa.TextClause, params: Params | None = None) -> int:
+    def run(self, statement: TextClause, params: Params | None = None) -> int:
         """Execute and return how many rows changed: the guard of guarded updates."""
-        return self.connection.execute(statement, params or {}).rowcount
+        return self.connection.changed_by(statement.text, params or {})
 
 
 class Database:
     def __init__(self, url: str, *, pool_size: int = 8) -> None:
         self.url = url
         options = connect_options(url)
-        self._engine = sa.create_engine(
-            "postgresql+pg8000://",
-            creator=lambda: _connect(options),
-            pool_size=pool_size,
-            max_overflow=24,
-            pool_pre_ping=False,
-            pool_recycle=600,
-            isolation_level="READ COMMITTED",
+        self._pool = QueuePool(
+            lambda: _connect(options), pool_size=pool_size, max_overflow=24, recycle=600
         )
 
     @contextmanager
     def begin(self) -> Iterator[Tx]:
         """A transaction that commits when the block ends, and rolls back when it raises."""
         try:
-            with self._engine.begin() as connection:
-                yield Tx(connection)
-        except (OperationalError, InterfaceError) as e:
+            borrowed = self._pool.connect()
+        except (OSError, InterfaceError, DatabaseError) as e:
             raise DatabaseDown(f"the database does not answer: {_cause(e)}") from e
-        except DBAPIError as e:
-            if _code(e) in _RETRYABLE:
-                raise TryAgain(_cause(e)) from e
-            if _code(e).startswith(_GOING_DOWN):
-                raise DatabaseDown(f"the database does not answer: {_cause(e)}") from e
-            raise
+        connection: Any = borrowed.dbapi_connection
+        try:
+            yield Tx(connection)
+            connection.commit()
+        except (OSError, InterfaceError) as e:
+            borrowed.invalidate()
+            self._pool.dispose()
+            self._pool = self._pool.recreate()
+            raise DatabaseDown(f"the database does not answer: {_cause(e)}") from e
+        except DatabaseError as e:
+            raise _translated(e) from e
+        finally:
+            # Whatever happened, the next borrower finds no open transaction: the pool rolls back.
+            with suppress(OSError, InterfaceError, DatabaseError):
+                borrowed.close()
 
     def dispose(self) -> None:
-        self._engine.dispose()
+        self._pool.dispose()
 
 
-def violated_constraint(e: IntegrityError) -> str:
-    """The name of the constraint that an insert or update ran into."""
-    return _field(e, "n")
+def _translated(e: DatabaseError) -> Exception:
+    code = _field(e, "C")
+    if code in _RETRYABLE:
+        return TryAgain(_cause(e))
+    if code.startswith(_GOING_DOWN):
+        return DatabaseDown(f"the database does not answer: {_cause(e)}")
+    if code.startswith(_VIOLATION):
+        return Violated(_field(e, "n"), _cause(e))
+    return QueryFailed(code, _cause(e))
 
 
-def _code(e: DBAPIError) -> str:
-    return _field(e, "C")
+def _field(e: Exception, name: str) -> str:
+    return str(e.args[0].get(name, "")) if e.args and isinstance(e.args[0], dict) else ""
 
 
-def _field(e: DBAPIError, name: str) -> str:
-    args = getattr(e.orig, "args", ())
-    return str(args[0].get(name, "")) if args and isinstance(args[0], dict) else ""
+def _cause(e: Exception) -> str:
+    return _field(e, "M") or str(e).partition("\n")[0] or type(e).__name__
 
 
 def as_json(value: Any) -> str:
@@ -129,7 +158,3 @@ def _connect(options: dict[str, Any]) -> Any:
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     raw.settimeout(None)
     return connection
-
-
-def _cause(e: DBAPIError) -> str:
-    return str(e.orig).splitlines()[0] if e.orig else str(e)

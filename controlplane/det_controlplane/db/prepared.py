@@ -5,8 +5,10 @@ in Python. Our statements are constants, so they are prepared at first use and a
 `begin` travels with the first statement of its transaction.
 """
 
-from collections import OrderedDict
-from collections.abc import Sequence
+import re
+from collections import OrderedDict, namedtuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -14,45 +16,71 @@ import pg8000.dbapi
 from pg8000.converters import make_params
 from pg8000.core import SYNC_MSG as _SYNC
 from pg8000.core import Context, _flush, _write
-from pg8000.dbapi import convert_paramstyle
 
 _KEPT = 300  # a connection's prepared statements; log filters make statements of their own
 _BEGIN = "begin transaction"
+# `:name`, but neither the `::type` of a cast nor the `24:MI` of a time format.
+_PARAMETER = re.compile(r"(?<![:\w\\]):(\w+)(?!:)")
 
 
 @lru_cache(maxsize=2048)
-def _numbered(operation: str) -> str:
-    statement, _ = convert_paramstyle("format", operation, ())
-    return str(statement)
+def numbered(statement: str) -> tuple[str, tuple[str, ...]]:
+    """The statement with $1, $2, … for its parameters, and their names in that order."""
+    names: dict[str, int] = {}
+
+    def number(match: "re.Match[str]") -> str:
+        return f"${names.setdefault(match[1], len(names) + 1)}"
+
+    return _PARAMETER.sub(number, statement), tuple(names)
 
 
-class PreparedCursor(pg8000.dbapi.Cursor):  # type: ignore[misc]
-    def execute(self, operation: str, args: Sequence[Any] = (), stream: Any = None) -> None:
-        connection = self._c
-        if connection is None or connection._sock is None or stream is not None:
-            super().execute(operation, args, stream=stream)
-            return
-        self._context = connection.run_prepared(operation, args)
-        self._row_iter = None if self._context.rows is None else iter(self._context.rows)
-        self._input_oids = ()
-        self.input_types: list[Any] = []
+@lru_cache(maxsize=1024)
+def _row_type(columns: tuple[str, ...]) -> Any:
+    """A named tuple; `_mapping` is the row as a dictionary."""
+    base = namedtuple("Row", columns, rename=True)
+    return type("Row", (base,), {"__slots__": (), "_mapping": property(base._asdict)})
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    sql: str
+    name: bytes
+    parameters: tuple[str, ...]
+    columns: Any
+    input_funcs: Any
+    row: Any  # builds one row; None for statements that return none
 
 
 class PreparedConnection(pg8000.dbapi.Connection):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._prepared: OrderedDict[str, tuple[bytes, Any, Any]] = OrderedDict()
+        self._prepared: OrderedDict[str, _Prepared] = OrderedDict()
 
-    def cursor(self) -> PreparedCursor:
-        return PreparedCursor(self)
+    def rows_of(self, statement: str, params: Mapping[str, Any]) -> Sequence[Any]:
+        prepared = self._prepare(statement)
+        rows = self._run(prepared, params).rows
+        return [] if prepared.row is None else list(map(prepared.row, rows))
 
-    def run_prepared(self, operation: str, args: Sequence[Any]) -> Any:
-        name, columns, input_funcs = self._prepare(operation)
-        begins = not self._in_transaction and not self.autocommit
+    def changed_by(self, statement: str, params: Mapping[str, Any]) -> int:
+        return int(self._run(self._prepare(statement), params).row_count)
+
+    def commit(self) -> None:
+        if self._in_transaction:
+            self.execute_simple("commit")
+
+    def rollback(self) -> None:
+        if self._in_transaction:
+            self.execute_simple("rollback")
+
+    def _run(self, prepared: _Prepared, params: Mapping[str, Any]) -> Any:
+        values = [params[name] for name in prepared.parameters]
+        begins = not self._in_transaction
         if begins:
             self.send_QUERY(_BEGIN)
-        context = Context(columns=columns, input_funcs=input_funcs, statement=operation)
-        self.send_BIND(name, make_params(self.py_types, args))
+        context = Context(
+            columns=prepared.columns, input_funcs=prepared.input_funcs, statement=prepared.sql
+        )
+        self.send_BIND(prepared.name, make_params(self.py_types, values))
         self.send_EXECUTE()
         _write(self._sock, _SYNC)
         _flush(self._sock)
@@ -61,18 +89,21 @@ class PreparedConnection(pg8000.dbapi.Connection):  # type: ignore[misc]
         self.handle_messages(context)
         return context
 
-    def _prepare(self, operation: str) -> tuple[bytes, Any, Any]:
-        found = self._prepared.get(operation)
+    def _prepare(self, statement: str) -> _Prepared:
+        found = self._prepared.get(statement)
         if found is not None:
-            self._prepared.move_to_end(operation)
+            self._prepared.move_to_end(statement)
             return found
         if len(self._prepared) >= _KEPT:
-            _, (oldest, _, _) = self._prepared.popitem(last=False)
-            self.close_prepared_statement(oldest)
-        if not self._in_transaction and not self.autocommit:
+            _, oldest = self._prepared.popitem(last=False)
+            self.close_prepared_statement(oldest.name)
+        if not self._in_transaction:
             self.execute_simple(_BEGIN)
-        prepared: tuple[bytes, Any, Any] = self.prepare_statement(_numbered(operation), ())
-        self._prepared[operation] = prepared
+        sql, parameters = numbered(statement)
+        name, columns, input_funcs = self.prepare_statement(sql, ())
+        row = _row_type(tuple(c["name"] for c in columns))._make if columns else None
+        prepared = _Prepared(sql, name, parameters, columns, input_funcs, row)
+        self._prepared[statement] = prepared
         return prepared
 
 
