@@ -78,17 +78,31 @@ class Database:
             lambda: _connect(options), pool_size=pool_size, max_overflow=24, recycle=600
         )
 
+    def read(self, statement: TextClause, params: Params | None = None) -> Sequence[Any]:
+        """One statement that only reads: a single round trip, without a transaction around it."""
+        with self._borrowed() as connection:
+            connection.autocommit = True
+            try:
+                return connection.rows_of(statement.text, params or {})
+            finally:
+                connection.autocommit = False
+
     @contextmanager
     def begin(self) -> Iterator[Tx]:
         """A transaction that commits when the block ends, and rolls back when it raises."""
+        with self._borrowed() as connection:
+            yield Tx(connection)
+            connection.commit()
+
+    @contextmanager
+    def _borrowed(self) -> Iterator[PreparedConnection]:
         try:
             borrowed = self._pool.connect()
         except (OSError, InterfaceError, DatabaseError) as e:
             raise DatabaseDown(f"the database does not answer: {_cause(e)}") from e
         connection: Any = borrowed.dbapi_connection
         try:
-            yield Tx(connection)
-            connection.commit()
+            yield connection
         except (OSError, InterfaceError) as e:
             borrowed.invalidate()
             self._pool.dispose()

@@ -37,7 +37,7 @@ def numbered(statement: str) -> tuple[str, tuple[str, ...]]:
 @lru_cache(maxsize=1024)
 def _row_type(columns: tuple[str, ...]) -> Any:
     """A named tuple; `_mapping` is the row as a dictionary."""
-    base = namedtuple("Row", columns, rename=True)
+    base = namedtuple("Row", columns, rename=True)  # type: ignore[misc]
     return type("Row", (base,), {"__slots__": (), "_mapping": property(base._asdict)})
 
 
@@ -74,7 +74,7 @@ class PreparedConnection(pg8000.dbapi.Connection):  # type: ignore[misc]
 
     def _run(self, prepared: _Prepared, params: Mapping[str, Any]) -> Any:
         values = [params[name] for name in prepared.parameters]
-        begins = not self._in_transaction
+        begins = not self._in_transaction and not self.autocommit
         if begins:
             self.send_QUERY(_BEGIN)
         context = Context(
@@ -97,7 +97,7 @@ class PreparedConnection(pg8000.dbapi.Connection):  # type: ignore[misc]
         if len(self._prepared) >= _KEPT:
             _, oldest = self._prepared.popitem(last=False)
             self.close_prepared_statement(oldest.name)
-        if not self._in_transaction:
+        if not self._in_transaction and not self.autocommit:
             self.execute_simple(_BEGIN)
         sql, parameters = numbered(statement)
         name, columns, input_funcs = self.prepare_statement(sql, ())

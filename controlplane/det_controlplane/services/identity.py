@@ -55,12 +55,9 @@ def principal_of(ctx: Context, token: str) -> Principal:
     if not token:
         raise NotSignedIn("no token: sign in with 'det user login'")
     digest = token_hash(token)
-    with ctx.db.begin() as tx:
-        row = tx.row(_SESSION, {"hash": digest, "now": ctx.now()})
-        if row is not None:
-            return User(row.id, row.username, row.admin, row.session_id, row.allocation_id)
-        agent = tx.row(_AGENT, {"hash": digest})
-    if agent is not None:
+    for row in ctx.db.read(_SESSION, {"hash": digest, "now": ctx.now()}):
+        return User(row.id, row.username, row.admin, row.session_id, row.allocation_id)
+    for agent in ctx.db.read(_AGENT, {"hash": digest}):
         return AgentPrincipal(agent.id, agent.incarnation, agent.pool)
     raise NotSignedIn("the token is unknown or has expired: sign in with 'det user login'")
 
