@@ -13,7 +13,7 @@ from det_controlplane.services import containers, leaving, specification
 from det_controlplane.services.containers import Report
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, NotSignedIn, Taken
-from det_controlplane.services.identity import token_hash
+from det_controlplane.services.identity import AGENT_PREFIX, token_hash
 from det_controlplane.services.principal import AgentPrincipal
 
 LEASE = timedelta(seconds=30)
@@ -56,7 +56,7 @@ def join(ctx: Context, joining: Joining) -> Joined:
         raise Invalid(f"resource pool {joining.pool!r} does not exist; this cluster has: {known}")
     if not _AGENT_ID.fullmatch(joining.agent_id):
         raise Invalid(f"agent id {joining.agent_id!r} must be letters, digits, '.', '_' or '-'")
-    now, token = ctx.now(), ctx.new_token()
+    now, token = ctx.now(), AGENT_PREFIX + ctx.new_token()
     key_hash = token_hash(joining.agent_key)
     with ctx.db.begin() as tx:
         holder = agents.holder(tx, joining.agent_id)

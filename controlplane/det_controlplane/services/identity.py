@@ -12,6 +12,8 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, NotSignedIn
 from det_controlplane.services.principal import AgentPrincipal, Principal, User
 
+# Agents' tokens show what they are: one query finds their holder.
+AGENT_PREFIX = "agent-"
 SESSION_LIFE = timedelta(days=7)
 # Facts §2.2: stock clients send the password hashed with this salt; what we store is a scrypt hash of that.
 CLIENT_SALT = "GubPEmmotfiK9TMD6Zdw"
@@ -55,10 +57,12 @@ def principal_of(ctx: Context, token: str) -> Principal:
     if not token:
         raise NotSignedIn("no token: sign in with 'det user login'")
     digest = token_hash(token)
-    for row in ctx.db.read(_SESSION, {"hash": digest, "now": ctx.now()}):
-        return User(row.id, row.username, row.admin, row.session_id, row.allocation_id)
-    for agent in ctx.db.read(_AGENT, {"hash": digest}):
-        return AgentPrincipal(agent.id, agent.incarnation, agent.pool)
+    if token.startswith(AGENT_PREFIX):
+        for agent in ctx.db.read(_AGENT, {"hash": digest}):
+            return AgentPrincipal(agent.id, agent.incarnation, agent.pool)
+    else:
+        for row in ctx.db.read(_SESSION, {"hash": digest, "now": ctx.now()}):
+            return User(row.id, row.username, row.admin, row.session_id, row.allocation_id)
     raise NotSignedIn("the token is unknown or has expired: sign in with 'det user login'")
 
 
