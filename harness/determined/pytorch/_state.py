@@ -6,6 +6,7 @@ What cannot be spelled out is pickled apart, and unpickled only if the user says
 """
 
 import collections
+import io
 import logging
 import os
 import pickle
@@ -210,41 +211,69 @@ _HARMLESS = {
 }
 
 
-class _HarmlessUnpickler(pickle.Unpickler):
+class _Stub:
+    """Stands for whatever a harmless name makes, while only the names are looked at."""
+
+    def __new__(cls, *_: Any, **__: Any) -> "_Stub":
+        return super().__new__(cls)
+
+    def _ignore(self, *_: Any, **__: Any) -> "_Stub":
+        return self
+
+    __call__ = __setstate__ = __setitem__ = append = extend = add = update = _ignore
+
+
+class _NamesOnly(pickle.Unpickler):
+    """Goes through a pickle as the real unpickler will, and makes nothing."""
+
     def find_class(self, module: str, name: str) -> Any:
         is_dtype_or_storage = module == "torch" and (
             name.endswith("Storage") or isinstance(getattr(torch, name, None), torch.dtype)
         )
         if (module, name) in _HARMLESS or is_dtype_or_storage:
-            return super().find_class(module, name)
+            return _Stub
         raise UntrustedCheckpointError(
             f"it refers to {module}.{name}, and unpickling that can run any code"
         )
 
-
-# torch.load takes a module, and asks it for its name too.
-_harmless_pickle: Any = types.ModuleType("harmless_pickle")
-_harmless_pickle.Unpickler = _HarmlessUnpickler
-_harmless_pickle.load = lambda file, **options: _HarmlessUnpickler(file, **options).load()
+    def persistent_load(self, pid: Any) -> Any:
+        return _Stub()
 
 
 def read(path: str, trusted: bool, **torch_load_kwargs: Any) -> Any:
     """Load a state file: ours, stock Determined's, or (if trusted) anything that torch.save wrote."""
     options = {"map_location": "cpu", **torch_load_kwargs}
     if options.pop("weights_only", True) is False or trusted:
-        return decode(torch.load(path, weights_only=False, **options), trusted=True)
+        return decode(_load(path, False, options), trusted=True)
     try:
-        loaded = torch.load(path, weights_only=True, **options)
+        loaded = _load(path, True, options)
     except pickle.UnpicklingError:
-        loaded = _read_harmless(path, options)
+        # Torch 1.13 refuses even numbers, and every torch the arrays in stock Determined's checkpoints.
+        _check_names(path)
+        loaded = _load(path, False, options)
     return decode(loaded, trusted=False)
 
 
-def _read_harmless(path: str, options: Dict[str, Any]) -> Any:
+def _load(path: str, weights_only: bool, options: Dict[str, Any]) -> Any:
+    return torch.load(path, weights_only=weights_only, **options)
+
+
+def _check_names(path: str) -> None:
+    """Refuse a file whose pickle names more than tensors and harmless types.
+
+    `torch.load(pickle_module=...)` would be no protection: torch 1.13 ignores it. The pickle is read by
+    torch's own reader, since another one might see another record in a forged archive.
+    """
     try:
-        return torch.load(path, weights_only=False, pickle_module=_harmless_pickle, **options)
+        record = torch._C.PyTorchFileReader(path).get_record("data.pkl")
+        _NamesOnly(io.BytesIO(record)).load()
     except UntrustedCheckpointError as e:
-        raise UntrustedCheckpointError(
-            f"{path} was not loaded: {e}. If you trust who wrote it, set {TRUST_VARIABLE}=1 in the environment "
-            "(environment.environment_variables) or pass torch_load_kwargs={'weights_only': False}."
-        ) from None
+        cause = str(e)
+    except Exception as e:
+        cause = f"its pickle cannot be checked ({type(e).__name__}: {e})"
+    else:
+        return
+    raise UntrustedCheckpointError(
+        f"{path} was not loaded: {cause}. If you trust who wrote it, set {TRUST_VARIABLE}=1 in the environment "
+        "(environment.environment_variables) or pass torch_load_kwargs={'weights_only': False}."
+    )

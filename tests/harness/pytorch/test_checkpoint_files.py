@@ -78,6 +78,7 @@ def test_tied_weights_are_stored_once(tmp_path: pathlib.Path) -> None:
     assert (tmp_path / "state.pth").stat().st_size < 1.5 * weight.numel() * 4
 
 
+@pytest.mark.skipif(torch.__version__ < "2", reason="torch 1.13 refuses plain floats as well")
 def test_a_checkpoint_loads_as_weights_only(core: FakeCore) -> None:
     fit(core, NoisyTrial, max_length=Batch(2))
     state = torch.load(core.saved()[2] / "state_dict.pth", weights_only=True)
@@ -107,6 +108,14 @@ def test_a_foreign_pickle_never_runs(tmp_path: pathlib.Path) -> None:
     assert not Exploding.ran
 
 
+def test_a_file_that_is_no_archive_is_refused(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "state.pth"
+    torch.save({"evil": Exploding()}, path, _use_new_zipfile_serialization=False)
+    with pytest.raises(UntrustedCheckpointError, match="was not loaded"):
+        _state.read(str(path), trusted=False)
+    assert not Exploding.ran
+
+
 def test_a_foreign_pickle_loads_where_the_caller_trusts_it(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "state.pth"
     torch.save({"custom": Custom()}, path)
@@ -117,7 +126,7 @@ def test_a_checkpoint_of_stock_determined_loads_without_trust(core: FakeCore) ->
     """Stock Determined pickles numpy's generator state, which weights-only loading refuses."""
     fit(core, PlainTrial, max_length=Batch(3))
     path = core.saved()[3]
-    state = torch.load(path / "state_dict.pth", weights_only=True)
+    state = _state.read(str(path / "state_dict.pth"), trusted=False)
     stock = {k: v for k, v in state.items() if k.endswith("state_dict")}
     stock["rng_state"] = {
         "cpu_rng_state": torch.random.get_rng_state(),

@@ -63,7 +63,8 @@ def test_skipping_gives_what_reading_on_would_have_given(skip: int, replicas: in
 
 def test_a_sampler_with_a_memory_of_its_own_is_read_up_to_where_training_was() -> None:
     class Remembering(torch.utils.data.Sampler):  # type: ignore[misc]
-        passes = 0
+        def __init__(self) -> None:
+            self.passes = 0
 
         def __len__(self) -> int:
             return 4
