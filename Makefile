@@ -3,7 +3,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 PACKAGES := harness/determined cli/det_cli controlplane/det_controlplane \
 	provisioners/aws/det_provisioner_aws provisioners/gcp/det_provisioner_gcp agent_ami/det_agent
-SHELL_SCRIPTS := scripts/quickstart scripts/venv scripts/ml-venv .ci/run
+SHELL_SCRIPTS := scripts/quickstart scripts/stock-client scripts/venv scripts/ml-venv .ci/run
 # Tests of one file share servers: a worker takes whole files.
 WORKERS ?= auto
 

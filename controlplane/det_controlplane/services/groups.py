@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import text
-from sqlalchemy.exc import IntegrityError
 
 from det_controlplane.core.paging import Page
 from det_controlplane.db import pages
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine import Tx, Violated
 from det_controlplane.db.pages import Listing
 from det_controlplane.db.views import USER
 from det_controlplane.services.context import Context
@@ -54,7 +53,7 @@ def create(ctx: Context, caller: User, name: str, members: Sequence[int]) -> dic
             group_id = int(tx.value(_INSERT, {"name": _checked(name)}))
             _add(tx, group_id, members)
             return _one(tx, group_id)
-    except IntegrityError as e:
+    except Violated as e:
         raise _told(e, name) from e
 
 
@@ -76,7 +75,7 @@ def edit(
             for user_id in removed:
                 tx.run(_REMOVE, {"id": group_id, "user_id": user_id})
             return _one(tx, group_id)
-    except IntegrityError as e:
+    except Violated as e:
         raise _told(e, name or "") from e
 
 
@@ -105,7 +104,7 @@ def _checked(name: str) -> str:
     return name.strip()
 
 
-def _told(e: IntegrityError, name: str) -> Missing | Taken:
-    if "group_members" in str(e.orig):
+def _told(e: Violated, name: str) -> Missing | Taken:
+    if e.constraint.startswith("group_members"):
         return Missing("one of the users does not exist: see 'det user list'")
     return Taken(f"group '{name}' already exists: choose another name")

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import text
-from sqlalchemy.exc import IntegrityError
 
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages
-from det_controlplane.db.engine import Tx, as_json, violated_constraint
+from det_controlplane.db.engine import Tx, Violated, as_json
 from det_controlplane.db.pages import Listing
 from det_controlplane.db.views import time
 from det_controlplane.services.context import Context
@@ -112,7 +111,7 @@ def create(ctx: Context, caller: User, new: ModelChanges) -> dict[str, Any]:
                 "user_id": caller.id, "workspace_id": _workspace(tx, new) or 1, "now": ctx.now(),
             }  # fmt: skip
             return shown(tx, int(tx.value(_INSERT, values)))
-    except IntegrityError as e:
+    except Violated as e:
         raise _told(e, name) from e
 
 
@@ -136,7 +135,7 @@ def edit(ctx: Context, caller: User, name_or_id: str, changes: ModelChanges) -> 
                     tx.run(_SET[column], {"id": model.id, "value": value})
             touch(ctx, tx, model.id)
             return shown(tx, model.id)
-    except IntegrityError as e:
+    except Violated as e:
         raise _told(e, changes.name or "") from e
 
 
@@ -195,7 +194,7 @@ def _checked_name(name: str) -> str:
     return name.strip()
 
 
-def _told(e: IntegrityError, name: str) -> Missing | Taken:
-    if violated_constraint(e) == "models_name_key":
+def _told(e: Violated, name: str) -> Missing | Taken:
+    if e.constraint == "models_name_key":
         return Taken(f"model '{name}' already exists: choose another name")
     return Missing("the workspace does not exist")

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import text
-from sqlalchemy.exc import IntegrityError
 
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages
-from det_controlplane.db.engine import Tx, as_json, violated_constraint
+from det_controlplane.db.engine import Tx, Violated, as_json
 from det_controlplane.db.pages import Listing
 from det_controlplane.db.views import time
 from det_controlplane.services.context import Context
@@ -122,7 +121,7 @@ def create(ctx: Context, caller: User, workspace_id: int, new: ProjectChanges) -
                 "description": new.description or "", "user_id": caller.id,
             }  # fmt: skip
             return _one(tx, int(tx.value(_INSERT, values)))
-    except IntegrityError as e:
+    except Violated as e:
         raise _taken(e, name, new.key or "") from e
 
 
@@ -139,7 +138,7 @@ def edit(ctx: Context, caller: User, project_id: int, changes: ProjectChanges) -
                 if value is not None:
                     tx.run(_SET[column], {"id": project_id, "value": value})
             return _one(tx, project_id)
-    except IntegrityError as e:
+    except Violated as e:
         raise _taken(e, changes.name or "", changes.key or "") from e
 
 
@@ -159,7 +158,7 @@ def move(ctx: Context, caller: User, project_id: int, workspace_id: int) -> None
             _open_workspace(tx, workspace_id)
             tx.run(_MOVE, {"id": project_id, "workspace_id": workspace_id})
             tx.run(_MOVE_JOBS, {"id": project_id, "workspace_id": workspace_id})
-    except IntegrityError as e:
+    except Violated as e:
         raise _taken(e, row.name, "") from e
 
 
@@ -259,7 +258,7 @@ def _new_key(ctx: Context, tx: Tx, name: str) -> str:
     raise Taken(f"no free key was found for project '{name}': give one")
 
 
-def _taken(e: IntegrityError, name: str, key: str) -> Taken:
-    if violated_constraint(e) == "project_name":
+def _taken(e: Violated, name: str, key: str) -> Taken:
+    if e.constraint == "project_name":
         return Taken(f"project '{name}' already exists in this workspace: choose another name")
     return Taken(f"project key '{key}' is already in use: choose another, or give none")

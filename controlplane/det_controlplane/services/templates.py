@@ -3,13 +3,12 @@
 from typing import Any
 
 from sqlalchemy import text
-from sqlalchemy.exc import IntegrityError
 
 from det_controlplane.core.config.text import json_problems
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.db import pages
-from det_controlplane.db.engine import Tx, as_json, violated_constraint
+from det_controlplane.db.engine import Tx, Violated, as_json
 from det_controlplane.db.pages import Listing
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, Taken
@@ -57,7 +56,7 @@ def create(
         with ctx.db.begin() as tx:
             tx.run(_UPSERT if replace else _INSERT, values)
             return _one(tx, name.strip())
-    except IntegrityError as e:
+    except Violated as e:
         raise _told(e, name, workspace_id) from e
 
 
@@ -73,7 +72,7 @@ def rename(ctx: Context, name: str, to: str) -> dict[str, Any]:
             _one(tx, name)
             tx.run(_RENAME, {"name": name, "to": _checked_name(to)})
             return _one(tx, to.strip())
-    except IntegrityError as e:
+    except Violated as e:
         raise _told(e, to, 0) from e
 
 
@@ -110,7 +109,7 @@ def _checked_config(config: Any) -> dict[str, Any]:
     return checked
 
 
-def _told(e: IntegrityError, name: str, workspace_id: int) -> Missing | Taken:
-    if violated_constraint(e) == "templates_workspace_id_fkey":
+def _told(e: Violated, name: str, workspace_id: int) -> Missing | Taken:
+    if e.constraint == "templates_workspace_id_fkey":
         return Missing(f"workspace {workspace_id} not found")
     return Taken(f"template '{name}' already exists: choose another name, or change that one")

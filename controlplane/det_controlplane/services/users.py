@@ -4,11 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import text
-from sqlalchemy.exc import IntegrityError
 
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages
-from det_controlplane.db.engine import Tx, as_json
+from det_controlplane.db.engine import Tx, Violated, as_json
 from det_controlplane.db.pages import Listing
 from det_controlplane.db.views import USER
 from det_controlplane.services.context import Context
@@ -109,14 +108,14 @@ def create(ctx: Context, caller: User, new: UserChanges) -> dict[str, Any]:
         "active": new.active is not False, "remote": bool(new.remote),
         "agent_user": as_json(_checked_agent_user(new.agent_user)) if new.agent_user else None,
     }  # fmt: skip
-    with ctx.db.begin() as tx:
-        _refuse_clash(tx, 0, username)
-        if new.display_name:
-            _refuse_clash(tx, 0, new.display_name)
-        try:
+    try:
+        with ctx.db.begin() as tx:
+            _refuse_clash(tx, 0, username)
+            if new.display_name:
+                _refuse_clash(tx, 0, new.display_name)
             return _one(tx, int(tx.value(_INSERT, values)))
-        except IntegrityError as e:
-            raise Taken(f"user '{username}' already exists: choose another name") from e
+    except Violated as e:
+        raise Taken(f"user '{username}' already exists: choose another name") from e
 
 
 def edit(ctx: Context, caller: User, user_id: int, changes: UserChanges) -> dict[str, Any]:

@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import text
-from sqlalchemy.exc import IntegrityError
 
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.secrets import redacted
 from det_controlplane.db import pages
-from det_controlplane.db.engine import Tx, as_json
+from det_controlplane.db.engine import Tx, Violated, as_json
 from det_controlplane.db.pages import Listing
 from det_controlplane.db.views import time
 from det_controlplane.services.context import Context
@@ -104,7 +103,7 @@ def create(ctx: Context, caller: User, new: WorkspaceChanges) -> dict[str, Any]:
             _apply(ctx, tx, workspace_id, new, {})
             tx.run(_PIN, {"id": workspace_id, "me": caller.id, "now": ctx.now()})
             return _one(tx, caller, workspace_id)
-    except IntegrityError as e:
+    except Violated as e:
         raise _name_taken(name) from e
 
 
@@ -121,7 +120,7 @@ def edit(
                 _checked_name(changes.name)
             _apply(ctx, tx, workspace_id, changes, row.checkpoint_storage or {})
             return _one(tx, caller, workspace_id)
-    except IntegrityError as e:
+    except Violated as e:
         raise _name_taken(changes.name or "") from e
 
 

@@ -1,0 +1,26 @@
+"""The API in this process over a database of the test's own; agents and containers are played by the test."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from det_controlplane.db.engine import Database
+
+from tests.support.api import Api, Caller, api_over
+
+
+@pytest.fixture
+def api(database: Database, tmp_path: Path) -> Iterator[Api]:
+    with api_over(database, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def user(api: Api) -> Caller:
+    """The built-in `determined`, signed in: no administrator."""
+    return api.signed_in("determined")
+
+
+@pytest.fixture
+def admin(api: Api) -> Caller:
+    return api.signed_in("admin")

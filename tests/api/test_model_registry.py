@@ -1,0 +1,90 @@
+"""Models and their versions."""
+
+import pytest
+
+from tests.support.api import Api, Caller, create_ended, report_checkpoint
+
+
+def test_a_model_is_found_by_its_name_and_its_id(user: Caller) -> None:
+    made = user.post("/api/v1/models", {"name": "resnet", "labels": ["a"], "metadata": {"x": 1}})
+    by_name = user.get("/api/v1/models/resnet")["model"]
+    assert by_name == user.get(f"/api/v1/models/{made['model']['id']}")["model"]
+    assert by_name["metadata"] == {"x": 1}
+
+
+def test_a_name_is_taken_once(user: Caller) -> None:
+    user.post("/api/v1/models", {"name": "resnet"})
+    told = user.ask("POST", "/api/v1/models", {"name": "resnet"})
+    assert told.status == 409
+    assert "resnet" in told.error
+
+
+@pytest.mark.parametrize("name", ["", "  ", "a/b", "a\\b", "a  b", "123"])
+def test_names_that_cannot_be_looked_up_are_refused(user: Caller, name: str) -> None:
+    assert user.ask("POST", "/api/v1/models", {"name": name}).status == 400
+
+
+def test_versions_count_from_one(user: Caller) -> None:
+    experiment_id = create_ended(user)
+    user.post("/api/v1/models", {"name": "resnet"})
+    for expected in (1, 2):
+        uuid = report_checkpoint(user, experiment_id)
+        made = user.post("/api/v1/models/resnet/versions", {"checkpointUuid": uuid})["modelVersion"]
+        assert made["version"] == expected
+        assert made["checkpoint"]["uuid"] == uuid
+    listed = user.get("/api/v1/models/resnet/versions")
+    assert [v["version"] for v in listed["modelVersions"]] == [1, 2]
+    assert listed["model"]["numVersions"] == 2
+
+
+def test_a_registered_checkpoint_cannot_be_deleted_until_its_version_is(user: Caller) -> None:
+    uuid = report_checkpoint(user, create_ended(user))
+    user.post("/api/v1/models", {"name": "resnet"})
+    user.post("/api/v1/models/resnet/versions", {"checkpointUuid": uuid})
+    told = user.ask("DELETE", "/api/v1/checkpoints", {"checkpointUuids": [uuid]})
+    assert told.status == 400
+    assert uuid in told.error
+    user.done("DELETE", "/api/v1/models/resnet/versions/1")
+    user.done("DELETE", "/api/v1/checkpoints", {"checkpointUuids": [uuid]})
+
+
+def test_an_archived_model_takes_no_version(user: Caller) -> None:
+    uuid = report_checkpoint(user, create_ended(user))
+    user.post("/api/v1/models", {"name": "resnet"})
+    user.post("/api/v1/models/resnet/archive")
+    told = user.ask("POST", "/api/v1/models/resnet/versions", {"checkpointUuid": uuid})
+    assert told.status == 400
+    assert "archived" in told.error
+
+
+def test_only_its_owner_or_an_administrator_deletes_a_model(
+    api: Api, admin: Caller, user: Caller
+) -> None:
+    admin.post("/api/v1/models", {"name": "resnet"})
+    assert user.ask("DELETE", "/api/v1/models/resnet").status == 403
+    admin.done("DELETE", "/api/v1/models/resnet")
+    assert user.ask("GET", "/api/v1/models/resnet").status == 404
+
+
+def test_metrics_of_trials_that_used_a_version_are_found(user: Caller) -> None:
+    first, second = create_ended(user), create_ended(user)
+    uuid = report_checkpoint(user, first)
+    user.post("/api/v1/models", {"name": "resnet"})
+    version = user.post("/api/v1/models/resnet/versions", {"checkpointUuid": uuid})["modelVersion"]
+    trial = user.get(f"/api/v1/experiments/{second}/trials")["trials"][0]["id"]
+    source = {
+        "trialId": trial, "checkpointUuid": uuid, "modelId": version["model"]["id"], "modelVersion": 1,
+        "trialSourceInfoType": "TRIAL_SOURCE_INFO_TYPE_INFERENCE",
+    }  # fmt: skip
+    user.post("/api/v1/trial-source-info", {"trialSourceInfo": source})
+    inner = {
+        "trialId": trial,
+        "trialRunId": 0,
+        "stepsCompleted": 1,
+        "metrics": {"avgMetrics": {"f1": 1}},
+    }
+    user.post(f"/api/v1/trials/{trial}/metrics", {"group": "inference", "metrics": inner})
+    for path in ("/api/v1/models/resnet/versions/1/metrics", f"/api/v1/checkpoints/{uuid}/metrics"):
+        (report,) = user.get(path)["metrics"]
+        assert report["trialId"] == trial
+        assert report["group"] == "inference"

@@ -1,0 +1,166 @@
+"""Accounts, groups and tokens: what each may do (facts §2.2, §9.5)."""
+
+import pytest
+
+from tests.support.api import Api, Caller
+
+STRONG = "a better password"
+
+
+def make(admin: Caller, username: str, **more: object) -> int:
+    body = {"user": {"username": username, **more}, "password": STRONG, "isHashed": False}
+    return int(admin.post("/api/v1/users", body)["user"]["id"])
+
+
+def test_a_new_user_can_sign_in(api: Api, admin: Caller) -> None:
+    user_id = make(admin, "grace", displayName="Grace H.", active=True)
+    me = api.signed_in("grace", STRONG).get("/api/v1/me")["user"]
+    assert (me["id"], me["displayName"], me["admin"]) == (user_id, "Grace H.", False)
+
+
+def test_only_administrators_create_users(user: Caller) -> None:
+    told = user.ask("POST", "/api/v1/users", {"user": {"username": "grace"}})
+    assert told.status == 403
+    assert "administrator" in told.error
+
+
+@pytest.mark.parametrize(
+    ("username", "status"),
+    [("x", 400), ("  y ", 400), ("na\u00efve", 400), ("admin", 403), ("determined", 403)],
+)
+def test_names_nobody_may_have_are_refused(admin: Caller, username: str, status: int) -> None:
+    told = admin.ask("POST", "/api/v1/users", {"user": {"username": username}})
+    assert told.status == status
+
+
+def test_a_name_is_unique_whatever_its_case_and_kind(admin: Caller) -> None:
+    make(admin, "grace", displayName="Amazing")
+    for taken in ("grace", "GRACE", "amazing"):
+        told = admin.ask("POST", "/api/v1/users", {"user": {"username": taken}})
+        assert told.status == 409, taken
+
+
+def test_a_deactivated_user_is_told_so_and_its_tokens_are_dead(api: Api, admin: Caller) -> None:
+    user_id = make(admin, "grace")
+    grace = api.signed_in("grace", STRONG)
+    admin.done("PATCH", f"/api/v1/users/{user_id}", {"active": False})
+    assert grace.ask("GET", "/api/v1/me").status == 401
+    login = {"username": "grace", "password": STRONG, "isHashed": False}
+    told = api.anonymous().ask("POST", "/api/v1/auth/login", login)
+    assert (told.status, told.error) == (403, "user is not active")
+
+
+def test_a_new_password_ends_every_other_session(api: Api, user: Caller) -> None:
+    elsewhere = api.signed_in("determined")
+    user.done("PATCH", "/api/v1/users/2", {"password": STRONG, "isHashed": False})
+    assert user.ask("GET", "/api/v1/me").status == 200
+    assert elsewhere.ask("GET", "/api/v1/me").status == 401
+    api.signed_in("determined", STRONG)
+
+
+def test_users_edit_themselves_but_not_their_rights(user: Caller) -> None:
+    edited = user.done("PATCH", "/api/v1/users/2", {"displayName": "Me"})["user"]
+    assert edited["displayName"] == "Me"
+    assert user.ask("PATCH", "/api/v1/users/2", {"admin": True}).status == 403
+    assert user.ask("PATCH", "/api/v1/users/1", {"displayName": "You"}).status == 403
+
+
+def test_the_last_administrator_stays(admin: Caller) -> None:
+    for change in ({"admin": False}, {"active": False}):
+        assert admin.ask("PATCH", "/api/v1/users/1", change).status == 400
+
+
+def test_a_remote_user_has_no_password(api: Api, admin: Caller) -> None:
+    admin.post("/api/v1/users", {"user": {"username": "faraway", "remote": True}})
+    login = {"username": "faraway", "password": "", "isHashed": True}
+    assert api.anonymous().ask("POST", "/api/v1/auth/login", login).status == 401
+
+
+def test_an_agent_user_needs_all_four_parts(admin: Caller) -> None:
+    part = {"agentUserGroup": {"agentUid": 1000, "agentUser": "grace"}}
+    told = admin.ask("PATCH", "/api/v1/users/2", part)
+    assert told.status == 400
+    assert "agentGid" in told.error
+
+
+def test_users_are_filtered_and_paged(admin: Caller) -> None:
+    make(admin, "grace")
+    page = admin.get("/api/v1/users", limit=1, offset=2, sortBy="SORT_BY_ID")
+    assert [u["username"] for u in page["users"]] == ["grace"]
+    assert page["pagination"]["total"] == 3
+    assert len(admin.get("/api/v1/users", admin="true")["users"]) == 1
+
+
+def test_settings_of_web_pages_are_kept_and_forgotten(user: Caller) -> None:
+    setting = {"key": "theme", "storagePath": "ui", "value": '"dark"'}
+    user.post("/api/v1/users/setting", {"settings": [setting]})
+    assert user.get("/api/v1/users/setting")["settings"] == [setting]
+    user.post("/api/v1/users/setting/reset")
+    assert user.get("/api/v1/users/setting")["settings"] == []
+
+
+def test_the_projects_looked_at_last_come_first(user: Caller) -> None:
+    made = user.post("/api/v1/workspaces/1/projects", {"name": "cats"})["project"]["id"]
+    for project_id in (1, made):
+        user.post("/api/v1/users/activity", {"entityId": project_id})
+    seen = user.get("/api/v1/user/projects/activity")["projects"]
+    assert [p["id"] for p in seen] == [made, 1]
+
+
+def test_a_group_has_members(admin: Caller) -> None:
+    group = admin.post("/api/v1/groups", {"name": "vision", "addUsers": [2]})["group"]
+    assert [u["username"] for u in group["users"]] == ["determined"]
+    path = f"/api/v1/groups/{group['groupId']}"
+    edited = admin.done("PUT", path, {"addUsers": [1], "removeUsers": [2], "name": "sight"})[
+        "group"
+    ]
+    assert (edited["name"], [u["id"] for u in edited["users"]]) == ("sight", [1])
+    found = admin.post("/api/v1/groups/search", {"limit": 10, "userId": 1})["groups"]
+    assert found == [{"group": {"groupId": group["groupId"], "name": "sight"}, "numMembers": 1}]
+    assert admin.ask("PUT", path, {"addUsers": [99]}).status == 404
+    admin.done("DELETE", path)
+    assert admin.ask("GET", path).status == 404
+
+
+def test_a_token_works_until_it_is_revoked(api: Api, user: Caller) -> None:
+    made = user.post("/api/v1/tokens", {"userId": 2, "description": "nightly"})
+    holder = api.with_token(made["token"])
+    assert holder.get("/api/v1/me")["user"]["username"] == "determined"
+    path = f"/api/v1/tokens/{made['tokenId']}"
+    info = user.done("PATCH", path, {"setRevoked": True})["tokenInfo"]
+    assert info["revoked"] is True
+    assert holder.ask("GET", "/api/v1/me").status == 401
+    assert user.get("/api/v1/tokens")["tokenInfo"] == []
+    assert len(user.get("/api/v1/tokens", showInactive="true")["tokenInfo"]) == 1
+
+
+@pytest.mark.parametrize("lifespan", ["721h", "soon", "-5h", "0s"])
+def test_a_token_lives_for_thirty_days_at_most(user: Caller, lifespan: str) -> None:
+    told = user.ask("POST", "/api/v1/tokens", {"userId": 2, "lifespan": lifespan})
+    assert told.status == 400
+    assert lifespan in told.error
+
+
+def test_nobody_makes_or_sees_the_tokens_of_others(admin: Caller, user: Caller) -> None:
+    assert user.ask("POST", "/api/v1/tokens", {"userId": 1}).status == 403
+    theirs = admin.post("/api/v1/tokens", {"userId": 1})["tokenId"]
+    assert user.get("/api/v1/tokens")["tokenInfo"] == []
+    assert user.ask("PATCH", f"/api/v1/tokens/{theirs}", {"setRevoked": True}).status == 403
+
+
+def test_roles_are_not_part_of_this_product(admin: Caller) -> None:
+    told = admin.ask("POST", "/api/v1/roles/search", {"limit": 1})
+    assert told.status == 501
+    assert told.json()["error"]["reason"] == "Unimplemented"
+    assert admin.get("/api/v1/permissions/summary") == {"roles": [], "assignments": []}
+
+
+def test_a_task_s_token_administers_nothing(api: Api, admin: Caller) -> None:
+    with api.ctx.db.begin() as tx:
+        from det_controlplane.services import identity
+
+        token = identity.new_session(api.ctx, tx, "allocation", 1, None, allocation_id="t.1")
+    task = api.with_token(token)
+    assert task.ask("POST", "/api/v1/users", {"user": {"username": "mole"}}).status == 403
+    assert task.ask("PATCH", "/api/v1/users/1", {"password": "x"}).status == 403
+    assert task.ask("POST", "/api/v1/tokens", {"userId": 1}).status == 403

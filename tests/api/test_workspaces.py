@@ -1,0 +1,182 @@
+"""Workspaces, projects, the pools reserved for them, and what deleting takes along."""
+
+import pytest
+
+from tests.support.api import Api, Caller, config_of, create, create_ended, report_checkpoint
+
+
+def workspace(caller: Caller, name: str = "vision", **more: object) -> int:
+    made = caller.post("/api/v1/workspaces", {"name": name, **more})["workspace"]
+    return int(made["id"])
+
+
+def project(caller: Caller, workspace_id: int, name: str = "cats", **more: object) -> int:
+    path = f"/api/v1/workspaces/{workspace_id}/projects"
+    return int(caller.post(path, {"name": name, **more})["project"]["id"])
+
+
+def test_a_new_workspace_is_pinned_for_who_made_it(admin: Caller, user: Caller) -> None:
+    made = workspace(user)
+    assert user.get(f"/api/v1/workspaces/{made}")["workspace"]["pinned"] is True
+    assert admin.get(f"/api/v1/workspaces/{made}")["workspace"]["pinned"] is False
+
+
+def test_names_are_unique_whatever_their_case(user: Caller) -> None:
+    workspace(user)
+    told = user.ask("POST", "/api/v1/workspaces", {"name": "VISION"})
+    assert told.status == 409
+    assert "VISION" in told.error
+
+
+@pytest.mark.parametrize("name", ["", "  ", "x" * 81])
+def test_names_that_are_none_are_refused(user: Caller, name: str) -> None:
+    assert user.ask("POST", "/api/v1/workspaces", {"name": name}).status == 400
+
+
+def test_only_owners_and_administrators_edit_a_workspace(admin: Caller, user: Caller) -> None:
+    theirs = workspace(admin)
+    assert user.ask("PATCH", f"/api/v1/workspaces/{theirs}", {"name": "mine"}).status == 403
+    mine = workspace(user, "mine")
+    admin.done("PATCH", f"/api/v1/workspaces/{mine}", {"name": "ours"})
+
+
+def test_the_built_in_workspace_and_project_stay(admin: Caller) -> None:
+    for path in ("/api/v1/workspaces/1", "/api/v1/projects/1"):
+        assert admin.ask("DELETE", path).status == 400
+        assert admin.ask("PATCH", path, {"name": "x"}).status == 400
+
+
+def test_storage_keys_are_kept_but_not_shown(api: Api, user: Caller) -> None:
+    storage = {"type": "s3", "bucket": "b", "access_key": "AKIA", "secret_key": "hush"}
+    made = workspace(user, checkpointStorageConfig=storage)
+    path = f"/api/v1/workspaces/{made}"
+    shown = user.get(path)["workspace"]["checkpointStorageConfig"]
+    assert shown == {**storage, "access_key": "********", "secret_key": "********"}
+    assert b"hush" not in user.ask("GET", "/api/v1/workspaces").body
+    user.done("PATCH", path, {"checkpointStorageConfig": {**shown, "bucket": "c"}})
+    into = project(user, made)
+    config = user.post("/api/v1/experiments", {"config": config_of(), "projectId": into})["config"]
+    assert config["checkpoint_storage"]["secret_key"] == "hush"
+    assert config["checkpoint_storage"]["bucket"] == "c"
+
+
+def test_an_archived_workspace_archives_its_projects_and_takes_nothing(user: Caller) -> None:
+    made = workspace(user)
+    inside = project(user, made)
+    user.post(f"/api/v1/workspaces/{made}/archive")
+    assert user.get(f"/api/v1/projects/{inside}")["project"]["archived"] is True
+    assert user.ask("POST", f"/api/v1/workspaces/{made}/projects", {"name": "d"}).status == 400
+    request = {"config": config_of(), "projectId": inside}
+    assert user.ask("POST", "/api/v1/experiments", request).status == 400
+
+
+def test_a_key_is_made_of_the_name_or_given_once(user: Caller) -> None:
+    made = user.get(f"/api/v1/projects/{project(user, 1, 'cat pictures')}")["project"]
+    assert made["key"].startswith("CAT")
+    assert len(made["key"]) == 5
+    project(user, 1, "dogs", key="dogs")
+    told = user.ask("POST", "/api/v1/workspaces/1/projects", {"name": "more", "key": "DOGS"})
+    assert told.status == 409
+    assert user.get("/api/v1/projects/key/dogs")["project"]["name"] == "dogs"
+    assert (
+        user.ask("POST", "/api/v1/workspaces/1/projects", {"name": "x", "key": "a-b"}).status == 400
+    )
+
+
+def test_notes_are_added_and_replaced(user: Caller) -> None:
+    path = f"/api/v1/projects/{project(user, 1)}/notes"
+    first, second = {"name": "a", "contents": "1"}, {"name": "b", "contents": "2"}
+    user.post(path, {"note": first})
+    assert user.post(path, {"note": second})["notes"] == [first, second]
+    assert user.done("PUT", path, {"notes": [second]})["notes"] == [second]
+
+
+def test_an_experiment_moves_between_projects(user: Caller) -> None:
+    target, experiment_id = project(user, 1), create(user)
+    user.post(f"/api/v1/experiments/{experiment_id}/move", {"destinationProjectId": target})
+    moved = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]
+    assert moved["projectId"] == target
+    user.post(f"/api/v1/projects/{target}/archive")
+    back = {"destinationProjectId": 1}
+    assert user.ask("POST", f"/api/v1/experiments/{experiment_id}/move", back).status == 400
+
+
+def test_an_empty_workspace_is_deleted_at_once(user: Caller) -> None:
+    made = workspace(user)
+    assert user.done("DELETE", f"/api/v1/workspaces/{made}") == {"completed": True}
+    assert user.ask("GET", f"/api/v1/workspaces/{made}").status == 404
+
+
+def test_what_runs_or_is_registered_is_not_deleted_around(user: Caller) -> None:
+    made = workspace(user)
+    inside = project(user, made)
+    experiment_id = create(user)
+    user.post(f"/api/v1/experiments/{experiment_id}/move", {"destinationProjectId": inside})
+    for path in (f"/api/v1/workspaces/{made}", f"/api/v1/projects/{inside}"):
+        told = user.ask("DELETE", path)
+        assert told.status == 400
+        assert "not ended" in told.error
+    user.post(f"/api/v1/experiments/{experiment_id}/kill")
+    user.post("/api/v1/models", {"name": "m"})
+    checkpoint = {"checkpointUuid": report_checkpoint(user, experiment_id)}
+    user.post("/api/v1/models/m/versions", checkpoint)
+    told = user.ask("DELETE", f"/api/v1/projects/{inside}")
+    assert told.status == 400
+    assert "model 'm'" in told.error
+
+
+def test_deleting_a_project_takes_its_experiments_along(api: Api, user: Caller) -> None:
+    inside = project(user, 1)
+    experiment_id = create_ended(user)
+    user.post(f"/api/v1/experiments/{experiment_id}/move", {"destinationProjectId": inside})
+    assert user.done("DELETE", f"/api/v1/projects/{inside}") == {"completed": False}
+    api.tick()
+    shown = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]["state"]
+    assert shown == "STATE_DELETING"
+    request = {"config": config_of(), "projectId": inside}
+    assert user.ask("POST", "/api/v1/experiments", request).status == 400
+
+
+def test_a_reserved_pool_is_for_its_workspaces_alone(admin: Caller, user: Caller) -> None:
+    made = workspace(user)
+    inside = project(user, made)
+    path = "/api/v1/resource-pools/reserved/workspace-bindings"
+    assert user.ask("POST", path, {"workspaceIds": [made]}).status == 403
+    admin.post(path, {"workspaceNames": ["vision"]})
+    assert admin.get(path)["workspaceIds"] == [made]
+    pools = f"/api/v1/workspaces/{made}/available-resource-pools"
+    assert user.get(pools)["resourcePools"] == ["default", "reserved"]
+    assert user.get("/api/v1/workspaces/1/available-resource-pools")["resourcePools"] == ["default"]
+    config = config_of(resources={"resource_pool": "reserved"})
+    told = user.ask("POST", "/api/v1/experiments", {"config": config})
+    assert told.status == 400
+    assert "'reserved' is reserved for other workspaces" in told.error
+    user.post("/api/v1/experiments", {"config": config, "projectId": inside})
+    admin.done("DELETE", path, {"workspaceIds": [made]})
+    user.post("/api/v1/experiments", {"config": config})
+
+
+def test_default_pools_are_for_everybody(admin: Caller) -> None:
+    path = "/api/v1/resource-pools/default/workspace-bindings"
+    assert admin.ask("POST", path, {"workspaceIds": [1]}).status == 400
+    assert admin.ask("POST", path.replace("default", "none"), {"workspaceIds": [1]}).status == 404
+
+
+def test_many_experiments_are_acted_on_at_once_each_with_its_answer(user: Caller) -> None:
+    paused, ended = create(user), create_ended(user)
+    body = {"experimentIds": [paused, ended, 999]}
+    results = user.post("/api/v1/projects/1/experiments/archive", body)["results"]
+    assert [r["id"] for r in results] == [paused, ended, 999]
+    assert "only ended" in results[0]["error"]
+    assert results[1]["error"] == ""
+    assert "not found" in results[2]["error"]
+
+
+def test_filters_choose_the_experiments(user: Caller) -> None:
+    cats, dogs = create(user, name="cats"), create(user, name="dogs")
+    body = {"filters": {"name": "cat"}}
+    assert user.post("/api/v1/projects/1/experiments/kill", body)["results"] == [
+        {"id": cats, "error": ""}
+    ]
+    assert user.get(f"/api/v1/experiments/{dogs}")["experiment"]["state"] == "STATE_PAUSED"
+    assert user.ask("POST", "/api/v1/projects/1/experiments/kill", {}).status == 400

@@ -1,0 +1,333 @@
+"""The stock command line and SDK of Determined 0.38.1, unchanged, on a whole cluster."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.cluster import Cluster, local_cluster
+from tests.support.stock import StockClient, stock_client
+
+pytestmark = pytest.mark.slow
+FILES = Path(__file__).parent / "stock"
+CONFIG = FILES / "single.yaml"
+UUID = r"[0-9a-f]{8}-[0-9a-f-]{27}"
+NEW = "Better1Password"
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with local_cluster(tmp_path_factory.mktemp("stock"), runtime="process") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def stock(running: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockClient]:
+    folder = tmp_path_factory.mktemp("client")
+    with stock_client(running.env["DET_MASTER"], folder) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def admin(stock: StockClient) -> StockClient:
+    stock.det("user", "login", "admin", typed="\n")
+    stock.det("user", "login", "determined", typed="\n")
+    return stock
+
+
+@pytest.fixture(scope="module")
+def trained(stock: StockClient) -> str:
+    """The id of an experiment that has completed."""
+    shown = stock.det("e", "create", CONFIG, FILES, "--follow")
+    assert "step 1" in shown
+    assert "step 4" in shown
+    found = re.search(r"Created experiment (\d+)", shown)
+    assert found, shown
+    stock.det("e", "wait", found[1], "--polling-interval", 1)
+    return found[1]
+
+
+@pytest.fixture
+def training(stock: StockClient) -> Iterator[str]:
+    """The id of an experiment that trains for longer than the test takes."""
+    long = ("--config", "hyperparameters.steps=2000", "--config", "hyperparameters.pause=0.05")
+    shown = stock.det("e", "create", CONFIG, FILES, *long)
+    found = re.search(r"Created experiment (\d+)", shown)
+    assert found, shown
+    yield found[1]
+    stock.det("e", "kill", found[1])
+
+
+def only_trial(stock: StockClient, experiment_id: str) -> str:
+    rows = csv_of(stock, "e", "list-trials", experiment_id)
+    return rows[0].split(",")[0]
+
+
+def csv_of(stock: StockClient, *args: object) -> list[str]:
+    return stock.det(*args, "--csv").strip().splitlines()[1:]
+
+
+def checkpoint_of(stock: StockClient, experiment_id: str) -> str:
+    found = re.search(UUID, stock.det("e", "list-checkpoints", experiment_id, "--best", 1))
+    assert found
+    return found[0]
+
+
+def test_a_user_signs_in_is_named_and_signs_out(stock: StockClient) -> None:
+    stock.det("user", "login", "determined", typed="\n")
+    assert "'determined'" in stock.det("user", "whoami")
+    stock.det("user", "logout")
+
+
+def test_a_wrong_password_is_told_in_a_sentence(stock: StockClient) -> None:
+    said = stock.refused("user", "login", "admin", typed="wrong\n")
+    assert "Invalid username/password combination" in said
+
+
+def test_an_experiment_is_listed_and_described_with_its_trial_and_metrics(
+    stock: StockClient, trained: str
+) -> None:
+    assert re.search(rf"{trained} \| determined.*\| COMPLETED", stock.det("e", "list"))
+    described = stock.det("e", "describe", trained, "--metrics")
+    assert "COMPLETED" in described
+    assert "0.0333333" in described
+    assert "val_loss" in stock.det("t", "describe", only_trial(stock, trained))
+    assert "entrypoint: python3 train.py" in stock.det("e", "config", trained)
+
+
+def test_logs_are_shown_whole_and_by_their_ends(stock: StockClient, trained: str) -> None:
+    trial = only_trial(stock, trained)
+    whole = stock.det("t", "logs", trial)
+    assert [f"step {n}" in whole for n in (1, 2, 3, 4)] == [True] * 4
+    tail = stock.det("t", "logs", trial, "--tail", 1)
+    assert "step 4" in tail
+    assert "step 3" not in tail
+    assert "step 4" in stock.det("e", "logs", "-f", trained)
+
+
+def test_checkpoints_are_listed_described_and_downloaded_through_the_api(
+    stock: StockClient, trained: str
+) -> None:
+    uuid = checkpoint_of(stock, trained)
+    assert uuid in stock.det("checkpoint", "describe", uuid)
+    out = stock.folder / "downloaded"
+    stock.det("checkpoint", "download", uuid, "--mode", "master", "-o", out)
+    assert (out / "state").read_text() == "4"
+    stock.det("e", "download", trained, "-o", stock.folder / "best")
+
+
+def test_the_model_definition_comes_back(stock: StockClient, trained: str) -> None:
+    stock.det("e", "download-model-def", trained, "--output-dir", stock.folder)
+    assert (stock.folder / f"experiment_{trained}_model_def.tgz").stat().st_size > 0
+
+
+def test_an_experiment_pauses_goes_on_and_is_killed(stock: StockClient, training: str) -> None:
+    assert "Paused" in stock.det("e", "pause", training)
+    assert re.search(rf"{training} \|.*\| PAUSED", stock.det("e", "list"))
+    assert "Activated" in stock.det("e", "activate", training)
+    assert "Killed" in stock.det("e", "kill", training)
+    assert stock.run("e", "wait", training, "--polling-interval", 1).code == 1
+    assert re.search(rf"{training} \|.*\| CANCELED", stock.det("e", "list"))
+
+
+def test_a_running_experiment_is_seen_in_every_list(
+    running: Cluster, stock: StockClient, training: str
+) -> None:
+    running.until_state(int(training), "RUNNING")
+    assert f"stock ({training})" in stock.det("job", "list")
+    assert f"(Experiment {training})" in stock.det("slot", "list")
+    assert f"(Experiment {training})" in stock.det("task", "list")
+    assert re.search(r"agent-0.*\|\s+4 \|\s+1 \|", stock.det("agent", "list"))
+
+
+def test_what_may_change_while_it_runs_changes(stock: StockClient, training: str) -> None:
+    stock.det("e", "set", "priority", training, 7)
+    stock.det("e", "set", "max-slots", training, 2)
+    stock.det("e", "set", "name", training, "another name")
+    stock.det("e", "set", "description", training, "what it is for")
+    stock.det("e", "label", "add", training, "first")
+    described = stock.det("e", "describe", training)
+    assert "another name" in described
+    assert "what it is for" in described
+    assert "first" in described
+    config = stock.det("e", "config", training)
+    assert "priority: 7" in config
+    assert "max_slots: 2" in config
+    stock.det("e", "label", "remove", training, "first")
+    assert "first" not in stock.det("e", "describe", training)
+
+
+def test_a_completed_experiment_is_continued_with_more_steps(
+    running: Cluster, stock: StockClient, trained: str
+) -> None:
+    more = ("--config", "hyperparameters.steps=6", "--config", "searcher.max_length=6")
+    assert "Continued" in stock.det("e", "continue", trained, *more)
+    running.until_state(int(trained), "COMPLETED")
+    logs = stock.det("t", "logs", only_trial(stock, trained))
+    assert "resumed at 4" in logs
+    assert "step 6" in logs
+
+
+def test_an_experiment_is_archived_and_deleted_with_its_files(
+    running: Cluster, stock: StockClient
+) -> None:
+    shown = stock.det("e", "create", CONFIG, FILES, "--follow")
+    experiment_id = shown.split("Created experiment")[1].split()[0]
+    stock.det("e", "wait", experiment_id, "--polling-interval", 1)
+    uuid = checkpoint_of(stock, experiment_id)
+    stock.det("e", "archive", experiment_id)
+    assert f" {experiment_id} |" not in stock.det("e", "list")
+    stock.det("e", "unarchive", experiment_id)
+    stock.det("e", "delete", "--yes", experiment_id)
+    files = running.folder / "data/checkpoints" / uuid
+    running.until(lambda: not files.exists(), "the checkpoint is gone")
+    running.until(
+        lambda: stock.run("e", "describe", experiment_id).code != 0, "the experiment is gone"
+    )
+
+
+def test_the_retention_policy_of_an_experiment_is_set(stock: StockClient, trained: str) -> None:
+    keep = ("--save-experiment-best", 0, "--save-trial-best", 1, "--save-trial-latest", 1)
+    assert "Set GC policy" in stock.det("e", "set", "gc-policy", trained, *keep, "--yes")
+    stock.det("e", "set", "log-retention", trained, "--days", 30)
+    stock.det("t", "set", "log-retention", only_trial(stock, trained), "--forever")
+
+
+def test_a_configuration_is_tested_before_it_is_run(stock: StockClient) -> None:
+    shown = stock.det("e", "create", CONFIG, FILES, "--test-mode")
+    assert "validation succeeded" in shown
+    assert "Model definition test succeeded" in shown
+
+
+def test_a_search_is_previewed(stock: StockClient) -> None:
+    assert "train to completion" in stock.det("preview-search", CONFIG)
+
+
+def test_a_template_is_merged_below_the_configuration(stock: StockClient) -> None:
+    fragment = stock.folder / "fragment.yaml"
+    fragment.write_text("description: of the template\nname: not this\n")
+    stock.det("template", "create", "ours", fragment)
+    assert "ours" in stock.det("template", "list")
+    assert "of the template" in stock.det("template", "describe", "ours")
+    shown = stock.det("e", "create", CONFIG, FILES, "--template", "ours", "--paused")
+    experiment_id = shown.split("Created experiment")[1].split()[0]
+    config = stock.det("e", "config", experiment_id)
+    assert "description: of the template" in config
+    assert "name: stock" in config
+    stock.det("e", "kill", experiment_id)
+    stock.det("template", "remove", "ours")
+    assert "not found" in stock.refused("template", "describe", "ours")
+
+
+def test_workspaces_and_projects_hold_experiments(stock: StockClient) -> None:
+    stock.det("workspace", "create", "vision")
+    stock.det("project", "create", "vision", "cats", "--key", "cats", "--description", "meow")
+    assert "CATS" in stock.det("project", "list", "vision")
+    shown = stock.det("e", "create", CONFIG, FILES, "--paused")
+    experiment_id = shown.split("Created experiment")[1].split()[0]
+    assert "cats" in stock.det("e", "move", experiment_id, "vision", "cats")
+    listed = stock.det("project", "list-experiments", "vision", "cats")
+    assert f" {experiment_id} | determined" in listed
+    stock.det("project", "edit", "vision", "cats", "--new_name", "dogs")
+    stock.det("workspace", "edit", "vision", "--name", "sight")
+    assert "default" in stock.det("workspace", "list-pools", "sight")
+    assert "have not ended" in stock.refused("workspace", "delete", "--yes", "sight")
+    stock.det("e", "kill", experiment_id)
+    stock.det("project", "archive", "sight", "dogs")
+    stock.det("project", "unarchive", "sight", "dogs")
+    stock.det("workspace", "delete", "--yes", "sight")
+    assert "sight" not in stock.det("workspace", "list")
+
+
+def test_a_checkpoint_becomes_a_version_of_a_model(stock: StockClient, trained: str) -> None:
+    uuid = checkpoint_of(stock, trained)
+    stock.det("model", "create", "counter-model", "--description", "counts")
+    stock.det("model", "register-version", "counter-model", uuid)
+    assert "counter-model" in stock.det("model", "list")
+    assert uuid in stock.det("model", "list-versions", "counter-model")
+    assert uuid in stock.det("model", "describe", "counter-model")
+    assert "version 1 of model" in stock.refused("e", "delete", "--yes", trained)
+    assert "already exists" in stock.refused("model", "create", "counter-model")
+    stock.det("model", "delete", "counter-model")
+
+
+def test_an_administrator_manages_users(admin: StockClient) -> None:
+    admin.det("-u", "admin", "user", "create", "grace", "--password", "Strong1Password")
+    assert "grace" in admin.det("user", "list")
+    admin.det("-u", "admin", "user", "edit", "grace", "--display-name", "Grace H.")
+    admin.det("-u", "admin", "user", "deactivate", "grace")
+    assert "not active" in admin.refused("user", "login", "grace", typed="Strong1Password\n")
+    admin.det("-u", "admin", "user", "activate", "grace")
+    admin.det("user", "login", "grace", typed="Strong1Password\n")
+    admin.det("user", "change-password", typed=f"{NEW}\n{NEW}\n{NEW}\n")
+    assert "'grace'" in admin.det("user", "whoami")
+    refused = admin.refused("user", "create", "friend", "--password", NEW)
+    assert "administrator" in refused
+    admin.det("user", "logout")
+    admin.det("user", "login", "grace", typed=f"{NEW}\n")
+    admin.det("user", "login", "determined", typed="\n")
+
+
+def test_a_token_stands_for_its_owner_until_it_is_revoked(stock: StockClient) -> None:
+    made = stock.det("token", "create", "--description", "for the nightly job")
+    found = re.search(r"TokenID: (\d+)", made)
+    assert found, made
+    assert "for the nightly job" in stock.det("token", "list")
+    stock.det("token", "revoke", found[1])
+    assert "for the nightly job" not in stock.det("token", "list")
+
+
+def test_the_cluster_tells_about_itself(admin: StockClient) -> None:
+    assert "version: 0.38.1" in admin.det("master", "info")
+    assert "resource_pools" in admin.det("-u", "admin", "master", "config")
+    admin.det("-u", "admin", "master", "logs")
+    admin.det("-u", "admin", "master", "cluster-message", "set", "-m", "closed on Sunday")
+    assert "closed on Sunday" in admin.det("master", "cluster-message", "get")
+    admin.det("-u", "admin", "master", "cluster-message", "clear")
+    span = ("2026-01-01T00:00:00Z", "2099-01-01T00:00:00Z")
+    assert "slot_hours" in admin.det("resources", "allocations", *span)
+
+
+def test_agents_and_slots_go_out_of_service_and_come_back(
+    admin: StockClient, running: Cluster
+) -> None:
+    agent = csv_of(admin, "agent", "list")[0].split(",")[0]
+    admin.det("-u", "admin", "slot", "disable", agent, 3)
+    assert any(",3,False," in row for row in csv_of(admin, "slot", "list"))
+    admin.det("-u", "admin", "slot", "enable", agent, 3)
+    admin.det("-u", "admin", "agent", "disable", agent)
+    admin.det("-u", "admin", "agent", "enable", agent)
+
+
+def test_any_binding_can_be_called(stock: StockClient, trained: str) -> None:
+    called = stock.det("dev", "bindings", "call", "get_GetExperiment", trained)
+    assert f'"id": {trained}' in called
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (("e", "describe", "9999"), "experiment 9999 not found"),
+        (("t", "describe", "9999"), "trial 9999 not found"),
+        (("t", "logs", "9999"), "trial 9999 not found"),
+        (("agent", "disable", "nobody"), "agent 'nobody' not found"),
+        (("model", "describe", "nothing"), "model 'nothing' not found"),
+        (("template", "describe", "nothing"), "template 'nothing' not found"),
+        (("e", "create", CONFIG, FILES, "--config", "searcher.name=guess"), "searcher.name"),
+        (("e", "create", CONFIG, FILES, "--config", "resources.slots_per_trial=99"), "99 slots"),
+        (("e", "create", CONFIG, FILES, "--config", "resources.resource_pool=gpu"), "default"),
+    ],
+    ids=lambda value: " ".join(map(str, value[:2])) if isinstance(value, tuple) else "",
+)
+def test_a_mistake_is_answered_by_a_sentence(
+    stock: StockClient, args: tuple[object, ...], sentence: str
+) -> None:
+    assert sentence in stock.refused(*args)
+
+
+def test_the_sdk_trains_reads_and_registers(running: Cluster, stock: StockClient) -> None:
+    master = running.env["DET_MASTER"]
+    done = stock.script(FILES / "sdk_flow.py", master, FILES, stock.folder / "sdk")
+    assert done.code == 0, done.out + done.err
+    assert "the SDK did it all" in done.out

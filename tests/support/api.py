@@ -1,0 +1,202 @@
+"""An API to ask in tests: requests go through routing, rights and errors as on any host."""
+
+import json
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from det_controlplane.adapters.checkpoint_files import ReachableCheckpoints
+from det_controlplane.adapters.directory_objects import DirectoryObjects
+from det_controlplane.api import routes
+from det_controlplane.api.app import App
+from det_controlplane.api.http import Answer, Request, Response, Stream
+from det_controlplane.core.config.cluster import load_cluster
+from det_controlplane.db.engine import Database
+from det_controlplane.ports.waker import NoWaker
+from det_controlplane.services import first_start, tick
+from det_controlplane.services.context import Context
+
+PASSWORD = "a first password"
+BOOTSTRAP = "bootstrap"
+POOLS = ("default", "reserved")
+Query = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Told:
+    """An answer: its status, its bytes, and what they say."""
+
+    status: int
+    body: bytes
+    media_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def error(self) -> str:
+        return str(self.json()["error"]["error"])
+
+
+@dataclass
+class Caller:
+    """Somebody with a token."""
+
+    app: App
+    token: str
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        query: Query | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Told:
+        raw = (
+            body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        )
+        given = {"authorization": f"Bearer {self.token}"} if self.token else {}
+        request = Request(
+            method, path, query=query or {}, headers={**given, **(headers or {})}, body=raw
+        )
+        return _told(self.app, self.app.handle(request))
+
+    def done(self, method: str, path: str, body: Any = None, query: Query | None = None) -> Any:
+        """A request that must succeed."""
+        told = self.ask(method, path, body, query)
+        assert told.status == 200, f"{method} {path}: {told.status} {told.body!r}"
+        return told.json()
+
+    def get(self, path: str, **query: object) -> Any:
+        asked = {
+            k: [str(x) for x in v] if isinstance(v, list) else [str(v)] for k, v in query.items()
+        }
+        return self.done("GET", path, query=asked)
+
+    def post(self, path: str, body: Any = None) -> Any:
+        return self.done("POST", path, body)
+
+    def lines(self, path: str, query: Query | None = None) -> list[Any]:
+        """The objects of a stream."""
+        told = self.ask("GET", path, query=query)
+        assert told.status == 200, told.body
+        return [json.loads(line)["result"] for line in told.body.splitlines()]
+
+
+@dataclass
+class Api:
+    ctx: Context
+    app: App
+    checkpoints: Path
+
+    def anonymous(self) -> Caller:
+        return Caller(self.app, "")
+
+    def with_token(self, token: str) -> Caller:
+        return Caller(self.app, token)
+
+    def signed_in(self, username: str, password: str = PASSWORD) -> Caller:
+        login = {"username": username, "password": password, "isHashed": False}
+        return Caller(self.app, self.anonymous().post("/api/v1/auth/login", login)["token"])
+
+    def tick(self) -> None:
+        tick.run(self.ctx)
+
+
+@contextmanager
+def api_over(database: Database, folder: Path) -> Iterator[Api]:
+    checkpoints = folder / "checkpoints"
+    checkpoints.mkdir()
+    config = load_cluster(
+        {
+            "checkpoint_storage": {"type": "directory", "container_path": str(checkpoints)},
+            "resource_pools": [{"pool_name": name} for name in POOLS],
+        }
+    )
+    first_start.give_first_password(database, PASSWORD)
+    ctx = Context(
+        db=database,
+        config=config,
+        waker=NoWaker(),
+        objects=DirectoryObjects(folder / "objects", b"secret", "http://localhost"),
+        cluster_id=first_start.cluster_identity(database),
+        bootstrap_token=BOOTSTRAP,
+        checkpoint_files=ReachableCheckpoints(),
+    )
+    yield Api(ctx, App(ctx, routes.ALL), checkpoints)
+
+
+def config_of(**more: Any) -> str:
+    """A configuration that is accepted, as YAML."""
+    base = {
+        "name": "counting",
+        "entrypoint": "python3 train.py",
+        "hyperparameters": {"lr": 0.1},
+        "searcher": {"name": "single", "metric": "loss", "max_length": {"batches": 4}},
+        "max_restarts": 0,
+    }
+    return yaml.safe_dump({**base, **more})
+
+
+def create(caller: Caller, **more: Any) -> int:
+    """A paused experiment: it has its trial and asks for no slots."""
+    activate = more.pop("activate", False)
+    request = {"config": config_of(**more), "activate": activate}
+    return int(caller.post("/api/v1/experiments", request)["experiment"]["id"])
+
+
+def create_ended(caller: Caller, **more: Any) -> int:
+    experiment_id = create(caller, **more)
+    caller.post(f"/api/v1/experiments/{experiment_id}/kill")
+    return experiment_id
+
+
+def trial_of(caller: Caller, experiment_id: int) -> dict[str, Any]:
+    found: dict[str, Any] = caller.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"][0]
+    return found
+
+
+def report_checkpoint(caller: Caller, experiment_id: int, steps: int = 2, **resources: str) -> str:
+    """A checkpoint of the experiment's first trial, as its container would report it."""
+    checkpoint = str(uuid.uuid4())
+    caller.post(
+        "/api/v1/checkpoints",
+        {
+            "uuid": checkpoint, "taskId": trial_of(caller, experiment_id)["taskId"],
+            "resources": resources or {"state": "1"}, "metadata": {"steps_completed": steps},
+            "state": "STATE_COMPLETED",
+        },
+    )  # fmt: skip
+    return checkpoint
+
+
+def report_metrics(
+    caller: Caller, trial_id: int, group: str, steps: int, metrics: dict[str, Any], run: int = 0
+) -> Told:
+    inner = {
+        "trialId": trial_id,
+        "trialRunId": run,
+        "stepsCompleted": steps,
+        "metrics": {"avgMetrics": metrics},
+    }
+    body = {"group": group, "metrics": inner}
+    return caller.ask("POST", f"/api/v1/trials/{trial_id}/metrics", body)
+
+
+def _told(app: App, answer: Answer) -> Told:
+    if isinstance(answer, Stream):
+        parts: list[bytes] = []
+        cursor, done = answer.cursor, False
+        while not done:
+            batch = answer.fetch(cursor)
+            parts.extend(batch.lines)
+            cursor, done = batch.cursor, batch.done
+        return Told(200, b"".join(parts), answer.media_type, answer.headers)
+    assert isinstance(answer, Response), "a host that cannot wait was told to wait"
+    return Told(answer.status, answer.body, answer.media_type, answer.headers)
