@@ -254,7 +254,7 @@ def test_a_job_without_a_priority_has_the_default_of_the_pool() -> None:
 
 
 def test_jobs_ahead_counts_live_jobs_in_scheduler_order() -> None:
-    jobs = [job("c", 50), job("a", 10), job("b", 42, position=2), job("idle", 1)]
+    jobs = [job("c", 50), job("a", 10), job("b", 42, position=2)]
     pending = [request("c", 1), request("b", 1)]
     snapshot = pool(agents(4), pending=pending, running=[running("a", a1=4)], jobs=jobs)
     assert decide(snapshot, NOW).jobs_ahead == {"a": 0, "b": 1, "c": 2}

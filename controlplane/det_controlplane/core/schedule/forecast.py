@@ -62,7 +62,12 @@ class Forecast:
             gang_turn, gang = self._gang(units, limit, blocked)
             if gang_turn < turn:
                 turn, fit = gang_turn, gang
-        return None if turn > limit else (fit, self._ask(fit))
+        if turn > limit:
+            return None
+        if turn == 0:
+            self.take(fit)
+            return fit, []
+        return fit, self._ask(fit)
 
     def _seats_of(self, running: Running) -> Fit:
         index, is_open = self._fleet.index, self._fleet.open

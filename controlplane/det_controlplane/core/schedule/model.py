@@ -59,7 +59,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Who asks: an experiment or another task. Every request and running allocation belongs to one."""
+    """Who asks: an experiment or another task with live allocations."""
 
     id: str
     priority: int | None
@@ -80,7 +80,10 @@ class PoolSettings:
 
 @dataclass(frozen=True, slots=True)
 class PoolSnapshot:
-    """A resource pool at one moment. Ids are unique; what runs is part of the agents' `used`."""
+    """A resource pool at one moment.
+
+    Ids are unique. What runs is part of the agents' `used`. `jobs` are those of all that is pending or running.
+    """
 
     settings: PoolSettings
     agents: tuple[Agent, ...]

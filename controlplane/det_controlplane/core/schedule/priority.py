@@ -43,13 +43,17 @@ class PriorityWalk:
         priority, level_end = 0, 0
         hopeless, limited, outcome = self._hopeless, self._limits.limited, self._outcome
         waiting, causes, places = outcome.waiting_ids, outcome.causes, outcome.places
-        for request, place in zip(*self._order.arrange(pending), strict=True):
+        requests, all_places = self._order.arrange(pending)
+        for at, (request, place) in enumerate(zip(requests, all_places, strict=True)):
             while place >= level_end:
                 self._leave_level(priority)
                 priority, level_end = next(levels)
             behind = self._behind
+            if behind is not None and not self._preemption:
+                self._all_wait(requests[at:], all_places[at:], behind)
+                return
             cause: Cause | None
-            if behind is not None and not (self._preemption and request.preemptible):
+            if behind is not None and not request.preemptible:
                 cause = behind
             elif limited and request.job_id in limited and not self._limits.allow(request):
                 cause = self._limits.cause(request.job_id)
@@ -64,6 +68,11 @@ class PriorityWalk:
             waiting.append(request.allocation_id)
             causes.append(cause)
             places.append(place)
+
+    def _all_wait(self, requests: list[Request], places: list[int], behind: Behind) -> None:
+        self._outcome.waiting_ids += [r.allocation_id for r in requests]
+        self._outcome.causes += [behind] * len(requests)
+        self._outcome.places += places
 
     def _leave_level(self, priority: int) -> None:
         # Who may start no more because its job has reached max_slots meanwhile is in nobody's way.
@@ -116,8 +125,9 @@ class PriorityWalk:
             self._outcome.preempt.append(
                 Preempt(victim.allocation_id, PreemptReason.HIGHER_PRIORITY)
             )
-        for agent, _ in fit:
-            self._fleet.hold(agent)
+        if not self._frozen:  # else nothing starts any more
+            for agent, _ in fit:
+                self._fleet.hold(agent)
         key = tuple([agent for agent, _ in fit])
         if key not in self._victims:
             self._victims[key] = Victims(tuple([self._fleet.agents[agent].id for agent in key]))

@@ -1,7 +1,7 @@
 """The order of jobs and of what they ask for."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from operator import attrgetter, eq
 
 from .model import Job, PoolSnapshot, Request
@@ -12,7 +12,7 @@ _request_time = attrgetter("requested_at", "allocation_id")
 
 
 class QueueOrder:
-    """Live jobs by priority (where the scheduler knows any), then position, then id."""
+    """Jobs by priority (where the scheduler knows any), then position, then id."""
 
     def __init__(self, snapshot: PoolSnapshot) -> None:
         levels = _by_priority(snapshot, snapshot.settings.default_priority)
@@ -34,19 +34,11 @@ class QueueOrder:
         return [unordered[i] for i in order], [places[i] for i in order]
 
 
-def _live(snapshot: PoolSnapshot) -> Sequence[Job]:
-    live = {r.job_id for r in snapshot.pending}
-    live.update([r.job_id for r in snapshot.running])
-    if len(live) == len(snapshot.jobs):
-        return snapshot.jobs
-    return [job for job in snapshot.jobs if job.id in live]
-
-
 def _by_priority(snapshot: PoolSnapshot, default: int) -> dict[int, list[Job]]:
     if snapshot.settings.scheduler != "priority":
-        return {default: list(_live(snapshot))}
+        return {default: list(snapshot.jobs)}
     levels: defaultdict[int, list[Job]] = defaultdict(list)
-    for job in _live(snapshot):
+    for job in snapshot.jobs:
         priority = job.priority
         levels[default if priority is None else priority].append(job)
     return levels
