@@ -9,7 +9,14 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 # Not benchmarks: what others import, and what needs programs of peers.
-SKIPPED = {"run.py", "cpu.py", "search_curves.py", "search_peers.py", "null_s3.py"}
+SKIPPED = {
+    "run.py",
+    "cpu.py",
+    "search_curves.py",
+    "search_peers.py",
+    "search_quality.py",
+    "null_s3.py",
+}
 
 
 def figures_of(path: Path) -> tuple[list[dict[str, Any]], int]:

@@ -1,6 +1,6 @@
 """Figures of the searchers: cost of a decision, and quality at equal budget. One JSON line a figure.
 
-python bench/search.py [--seeds 20] [--processes 2] [--skip-quality]
+python -m bench.search [--seeds 20] [--processes 2] [--skip-quality]
 """
 
 import argparse
@@ -14,8 +14,9 @@ from typing import Any
 from det_controlplane.core.hparams import Double, Int, Log, Space
 from det_controlplane.core.search import Event, Search, new
 from det_controlplane.testing.searchers import Driver
-from search_peers import PEERS
-from search_quality import MARKS, OURS, Quality, compare
+
+from bench.search_peers import PEERS
+from bench.search_quality import MARKS, OURS, Quality, compare
 
 SPACE: Space = {
     "dropout": Double(0.0, 0.6),

@@ -14,7 +14,8 @@ from typing import Any
 
 from det_controlplane.core.search.rng import Rng
 from det_controlplane.core.search.sampling import Sampler
-from search_curves import FULL, SPACE, Task
+
+from bench.search_curves import FULL, SPACE, Task
 
 ETA = 3
 RUNGS = [1, 3, 9, 27, 81]

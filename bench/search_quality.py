@@ -9,8 +9,9 @@ from functools import partial
 from typing import Any
 
 from det_controlplane.core.search import SimulatedTrial, simulate
-from search_curves import FAMILIES, FULL, SPACE, Task
-from search_peers import PEERS, run_peer
+
+from bench.search_curves import FAMILIES, FULL, SPACE, Task
+from bench.search_peers import PEERS, run_peer
 
 WORKERS = 8
 MARKS = (10, 25, 50, 100)  # full trainings

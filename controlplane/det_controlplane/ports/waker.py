@@ -5,7 +5,7 @@ from typing import Protocol
 
 class Waker(Protocol):
     def wake(self, topic: str) -> None:
-        """Tell whoever waits for the topic (`schedule`, `agent:<id>`, `logs:<task>`, `allocation:<id>`) that it changed.
+        """Tell whoever waits for a topic that it changed: `schedule`, `agent:<id>`, `logs:<task>`, `allocation:<id>`.
 
         Called after commit. Losing a wake must only cost time."""
         ...
