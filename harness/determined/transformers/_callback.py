@@ -139,13 +139,13 @@ def upload(core_context: Any, directory: str, metadata: Dict[str, Any]) -> str:
     for rank, files in enumerate(distributed.allgather(mine)):
         for file in files:
             owners.setdefault(file, rank)
-    uuid = core_context.checkpoint.upload(
+    merged: str = core_context.checkpoint.upload(
         directory if mine else None,
         metadata if distributed.rank == 0 else {},
         shard=True,
         selector=lambda path: path.endswith("/") or owners.get(path) == distributed.rank,
     )
-    return uuid
+    return merged
 
 
 def list_files(directory: str) -> List[str]:
