@@ -7,6 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
+from det_controlplane.core.lifecycle.checkpoint import CheckpointState, after_removal
 from det_controlplane.db.engine import Tx, as_json
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
@@ -21,10 +22,11 @@ _INSERT = text("""
         state = excluded.state WHERE checkpoints.task_id = excluded.task_id AND checkpoints.state IN ('ACTIVE', 'COMPLETED')
     RETURNING uuid
 """)
+_LOCK = text(
+    "SELECT state::text AS state, resources FROM checkpoints WHERE uuid = :uuid FOR UPDATE"
+)
 _PATCH = text("""
-    UPDATE checkpoints SET resources = cast(:resources AS jsonb), size = :size,
-        state = CASE WHEN :resources = '{}' THEN 'DELETED'
-                     WHEN cast(:resources AS jsonb) <> resources THEN 'PARTIALLY_DELETED' ELSE state::text END::checkpoint_state
+    UPDATE checkpoints SET resources = cast(:resources AS jsonb), size = :size, state = cast(:state AS checkpoint_state)
     WHERE uuid = :uuid
 """)
 _SET_METADATA = text(
@@ -80,14 +82,14 @@ def patch(ctx: Context, changes: list[tuple[str, dict[str, str] | None]]) -> Non
                 _patch_one(tx, uuid, resources)
 
 
-def _patch_one(tx: Tx, uuid: str, resources: dict[str, str]) -> None:
-    params = {
-        "uuid": parse_uuid(uuid),
-        "resources": as_json(resources),
-        "size": size_of(resources),
-    }
-    if not tx.run(_PATCH, params):
+def _patch_one(tx: Tx, uuid: str, left: dict[str, str]) -> None:
+    checkpoint_id = parse_uuid(uuid)
+    row = tx.row(_LOCK, {"uuid": checkpoint_id})
+    if row is None:
         raise Missing(f"checkpoint {uuid} not found")
+    state = after_removal(CheckpointState(row.state), row.resources, left)
+    params = {"uuid": checkpoint_id, "state": state.value, "size": size_of(left)}
+    tx.run(_PATCH, {**params, "resources": as_json(left)})
 
 
 def set_metadata(ctx: Context, uuid: str, metadata: dict[str, Any]) -> None:
