@@ -19,7 +19,7 @@ TRIAL_PORT = 1734
 ENTRY = ["python3", "-m", "determined.exec.entry"]
 
 _CONTAINER = text("""
-    SELECT c.id, c.epoch, c.rank, c.slot_ids, c.agent_id, c.allocation_id, a.task_id, a.ports, a.run_id, a.slots, a.pool,
+    SELECT c.id, c.epoch, c.rank, c.slot_ids, c.agent_id, c.allocation_id, a.task_id, a.ports, a.run_id, a.slots, a.pool, a.peer_key,
            t.kind::text AS kind, t.config AS task_config, t.experiment_id, t.trial_id, j.user_id,
            u.username, coalesce(u.agent_user, w.agent_user) AS agent_user,
            (SELECT count(*) FROM containers p WHERE p.allocation_id = c.allocation_id AND p.epoch = c.epoch) AS peers,
@@ -151,6 +151,7 @@ def _environment(ctx: Context, row: Any, token: str) -> dict[str, str]:
         "DET_MASTER_ID": ctx.cluster_id,
         "DET_USER": row.username,
         "DET_SESSION_TOKEN": token,
+        "DET_PEER_KEY": row.peer_key,
         "DET_USE_TLS": "false",
         "DET_SEGMENT_ENABLED": "false",
         "DET_TASK_LOGGING_METADATA": json.dumps(logging),

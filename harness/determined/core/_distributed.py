@@ -205,9 +205,9 @@ class DummyDistributedContext(DistributedContext):
 
 
 def peer_key() -> bytes:
-    """What workers prove to each other: the allocation token, or off-cluster DET_PEER_KEY."""
+    """What workers prove to each other: DET_PEER_KEY, as each container has a token of its own."""
     env = task_environment() or os.environ
-    return (env.get("DET_SESSION_TOKEN") or env.get("DET_PEER_KEY") or "off-cluster").encode()
+    return (env.get("DET_PEER_KEY") or env.get("DET_SESSION_TOKEN") or "off-cluster").encode()
 
 
 def _check_shape(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from determined.core import _star, _wire
+from determined.core import _distributed, _star, _wire
 
 from tests.support.fake_master import FakeMaster
 
@@ -262,3 +262,14 @@ def test_missing_workers_are_named() -> None:
     with pytest.raises(TimeoutError, match=r"\[1, 2\]"):
         centre.accept_all(0.05)
     centre.close()
+
+
+def test_containers_know_each_other_by_their_common_key_not_by_their_own_tokens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keys = []
+    for token in ("one", "another"):
+        env = {"DET_SESSION_TOKEN": token, "DET_PEER_KEY": "common"}
+        monkeypatch.setattr(_distributed, "task_environment", lambda env=env: env)
+        keys.append(_distributed.peer_key())
+    assert keys == [b"common", b"common"]

@@ -76,7 +76,9 @@ def state_of(containers: Sequence[ContainerState]) -> AllocationState:
 def classify(
     exits: Sequence[ContainerExit], *, killed_before_exit: bool, preempt_acked: bool
 ) -> Exit:
-    """First match wins. Daemons only matter when nothing else failed to matter."""
+    """First match wins. Daemons only matter when nothing else failed to matter.
+
+    A container that was killed because another one failed (aborted) decides nothing."""
     if not exits:
         return Exit(ExitKind.NEVER_RAN)
     infrastructure = _first(exits, _is_infrastructure)
@@ -90,6 +92,7 @@ def classify(
         return Exit(
             ExitKind.FAILED, failed.message or _sentence(failed), exit_code=failed.exit_code
         )
+    infrastructure = infrastructure or _first(gating, _is_aborted)
     if infrastructure is not None:
         pull = infrastructure.failure is Failure.IMAGE_PULL
         return Exit(
@@ -105,7 +108,11 @@ def _first(
 
 
 def _is_infrastructure(e: ContainerExit) -> bool:
-    return e.failure not in (None, Failure.CONTAINER_FAILED)
+    return e.failure not in (None, Failure.CONTAINER_FAILED, Failure.ABORTED)
+
+
+def _is_aborted(e: ContainerExit) -> bool:
+    return e.failure is Failure.ABORTED
 
 
 def _is_failure(e: ContainerExit) -> bool:

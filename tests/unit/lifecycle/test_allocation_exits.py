@@ -1,0 +1,44 @@
+"""What the exits of an allocation's containers mean together."""
+
+import pytest
+from det_controlplane.core.lifecycle.allocation import (
+    ContainerExit,
+    ExitKind,
+    Failure,
+    classify,
+)
+
+FAILED = ContainerExit(1, Failure.CONTAINER_FAILED, "container failed with non-zero exit code: 1")
+ABORTED = ContainerExit(None, Failure.ABORTED, "the container was killed")
+LOST = ContainerExit(None, Failure.AGENT_LOST)
+CLEAN = ContainerExit(0, None)
+DAEMON_ABORTED = ContainerExit(None, Failure.ABORTED, "the container was killed", daemon=True)
+
+
+@pytest.mark.parametrize(
+    ("exits", "kind"),
+    [
+        ([FAILED, ABORTED], ExitKind.FAILED),
+        ([ABORTED, FAILED], ExitKind.FAILED),
+        ([LOST, FAILED], ExitKind.INFRASTRUCTURE),
+        ([FAILED, LOST], ExitKind.INFRASTRUCTURE),
+        ([CLEAN, ABORTED], ExitKind.INFRASTRUCTURE),
+        ([CLEAN, DAEMON_ABORTED], ExitKind.CLEAN),
+        ([CLEAN, CLEAN], ExitKind.CLEAN),
+        ([], ExitKind.NEVER_RAN),
+    ],
+)
+def test_the_users_failure_counts_though_its_peers_were_killed_for_it(
+    exits: list[ContainerExit], kind: ExitKind
+) -> None:
+    assert classify(exits, killed_before_exit=False, preempt_acked=False).kind is kind
+
+
+def test_a_failed_gang_tells_the_exit_of_the_container_that_failed() -> None:
+    exit = classify([FAILED, ABORTED], killed_before_exit=False, preempt_acked=False)
+    assert (exit.exit_code, exit.message) == (1, FAILED.message)
+
+
+def test_a_kill_by_the_user_hides_how_the_containers_ended() -> None:
+    exit = classify([FAILED, ABORTED], killed_before_exit=True, preempt_acked=False)
+    assert exit.kind is ExitKind.KILLED
