@@ -4,7 +4,7 @@ import logging
 from typing import Any, Optional
 
 from determined.common.http import APIError, MasterUnreachableError, NotFoundError
-from determined.workloads import LocalSource, Progress, Workload
+from determined.workloads import Kind, LocalSource, Progress, Workload
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -32,4 +32,11 @@ class RemoteSource:
         except (APIError, MasterUnreachableError) as e:
             logger.warning("going on by the trial's own plan: no workload was handed out (%s)", e)
             return planned
-        return Workload.from_json(answer["workload"])
+        told = Workload.from_json(answer["workload"])
+        return planned if _is_done(told, progress) else told
+
+
+def _is_done(told: Workload, progress: Progress) -> bool:
+    """Reports and checkpoints travel in the background: the answer may not know of the newest ones yet."""
+    done_at = {Kind.VALIDATE: progress.validated_at, Kind.CHECKPOINT: progress.checkpointed_at}
+    return done_at.get(told.kind) == progress.batches
