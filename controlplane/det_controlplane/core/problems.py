@@ -21,8 +21,8 @@ class InvalidConfig(Exception):
         self, problems: Sequence[Problem], *, what: str = "experiment configuration"
     ) -> None:
         self.problems = tuple(problems)
-        lines = "; ".join(str(p) for p in self.problems)
-        super().__init__(f"invalid {what}: {lines}")
+        before = " " if len(self.problems) == 1 else "\n  - "
+        super().__init__(f"invalid {what}:" + "".join(f"{before}{p}" for p in self.problems))
 
 
 def shown(value: Any) -> str:
