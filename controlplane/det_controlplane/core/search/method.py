@@ -44,7 +44,7 @@ class Method(ABC):
         return NOTHING
 
     def exited(self, request_id: str) -> Sequence[Action]:
-        """A trial is closed, for whatever reason; called before `finished` where that applies."""
+        """A trial is closed, for whatever reason; called after `finished` where that applies."""
         return NOTHING
 
     def operated(

@@ -163,9 +163,11 @@ class Search:
         if status == _UNKNOWN:
             return NOTHING
         self._closed += 1
-        actions = self.method.exited(event.request_id)
         if status == _RUNNING:
-            actions = [*self.method.finished(event.request_id), *actions]
+            finished = self.method.finished(event.request_id)
+            actions: Sequence[Action] = [*finished, *self.method.exited(event.request_id)]
+        else:
+            actions = self.method.exited(event.request_id)
         if self._closed == self._requested and not any(type(a) is Create for a in actions):
             return [*actions, *self._end()]
         return actions
