@@ -1,0 +1,289 @@
+"""What bad input gets: a status, and a sentence with the field or id and the way out. Never a half-made row."""
+
+import base64
+import gzip
+import uuid
+from typing import Any
+
+import pytest
+
+from tests.support.api import (
+    BOOTSTRAP,
+    Api,
+    Caller,
+    config_of,
+    create,
+    create_ended,
+    report_checkpoint,
+    report_metrics,
+    trial_of,
+)
+
+E = "/api/v1/experiments"
+NOBODY = str(uuid.UUID(int=1))
+
+
+def file_of(path: str, content: bytes = b"x", **more: Any) -> dict[str, Any]:
+    encoded = base64.b64encode(content).decode()
+    return {"path": path, "type": 48, "content": encoded, "mtime": "1", "mode": 420, **more}
+
+
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [
+        ("a: [1, 2", "YAML"),
+        ("- a\n- list", "mapping"),
+        (config_of(serchar={}), "serchar"),
+        (config_of(max_restarts="many"), "max_restarts"),
+        (config_of(searcher={"name": "single"}), "searcher.metric"),
+        (config_of(entrypoint=None), "entrypoint"),
+        (config_of(resources={"slots_per_trial": -1}), "resources.slots_per_trial"),
+        (config_of(resources={"resource_pool": "gpu"}), "default, reserved"),
+        (config_of(checkpoint_storage={"type": "floppy"}), "checkpoint_storage"),
+    ],
+    ids=["yaml", "list", "unknown", "type", "missing", "entrypoint", "negative", "pool", "storage"],
+)
+def test_a_configuration_with_a_mistake_is_refused_by_name(
+    user: Caller, config: str, named: str
+) -> None:
+    told = user.ask("POST", E, {"config": config})
+    assert told.status == 400
+    assert named in told.error
+    assert user.get(E)["experiments"] == []
+
+
+@pytest.mark.parametrize("path", ["../up.py", "/etc/passwd", "a/../../b", "", "nul\0byte"])
+def test_files_outside_of_the_archive_are_refused(user: Caller, path: str) -> None:
+    told = user.ask("POST", E, {"config": config_of(), "modelDefinition": [file_of(path)]})
+    assert told.status == 400
+    assert user.get(E)["experiments"] == []
+
+
+def test_a_file_that_is_not_base64_is_named(user: Caller) -> None:
+    broken = file_of("train.py") | {"content": "***"}
+    told = user.ask("POST", E, {"config": config_of(), "modelDefinition": [broken]})
+    assert told.status == 400
+    assert "train.py" in told.error
+
+
+def test_an_upload_that_never_came_is_told(user: Caller) -> None:
+    begun = user.post("/api/v1/contexts", {"size": 10, "sha256": "0" * 64})
+    told = user.ask("POST", E, {"config": config_of(), "contextId": begun["contextId"]})
+    assert told.status == 400
+    assert "PUT it" in told.error
+
+
+def test_an_announced_upload_over_the_limit_is_refused(user: Caller) -> None:
+    told = user.ask("POST", "/api/v1/contexts", {"size": 1 << 30, "sha256": "0" * 64})
+    assert told.status == 413
+    assert ".detignore" in told.error
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", f"{E}/999"),
+        ("PATCH", f"{E}/999"),
+        ("DELETE", f"{E}/999"),
+        ("POST", f"{E}/999/pause"),
+        ("GET", f"{E}/999/trials"),
+        ("GET", f"{E}/999/checkpoints"),
+        ("GET", f"{E}/999/file_tree"),
+        ("GET", "/experiments/999/model_def"),
+        ("GET", "/experiments/999/preview_gc"),
+        ("GET", "/api/v1/trials/999"),
+        ("POST", "/api/v1/trials/999/kill"),
+        ("GET", "/api/v1/trials/999/logs"),
+        ("GET", f"/api/v1/checkpoints/{NOBODY}"),
+        ("GET", f"/checkpoints/{NOBODY}"),
+        ("GET", "/api/v1/checkpoints/not-a-uuid"),
+        ("GET", "/api/v1/tasks/999"),
+        ("GET", "/api/v1/agents/999"),
+        ("GET", "/api/v1/users/999"),
+        ("GET", "/api/v1/users/999/by-username"),
+        ("GET", "/api/v1/groups/999"),
+        ("GET", "/api/v1/workspaces/999"),
+        ("GET", "/api/v1/workspaces/999/projects"),
+        ("GET", "/api/v1/projects/999"),
+        ("GET", "/api/v1/projects/key/999"),
+        ("GET", "/api/v1/models/999"),
+        ("GET", "/api/v1/models/999/versions"),
+        ("GET", "/api/v1/templates/999"),
+        ("GET", "/api/v1/notebooks/999"),
+        ("GET", "/api/v1/trials/by-external-id/a/999"),
+        ("GET", "/api/v1/config-policies/workspaces/999/experiment"),
+    ],
+)
+def test_unknown_ids_are_not_found(user: Caller, method: str, path: str) -> None:
+    told = user.ask(method, path)
+    assert told.status == 404, told.body
+    shown = next(x for x in (NOBODY, "not-a-uuid", "999") if x in path)
+    assert shown in told.error
+    assert told.json()["error"]["code"] == 5
+
+
+@pytest.mark.parametrize("path", [f"{E}/abc", f"{E}/-1", f"{E}/99999999999999"])
+def test_ids_that_are_no_numbers_are_refused(user: Caller, path: str) -> None:
+    assert user.ask("GET", path).status == 400
+
+
+@pytest.mark.parametrize("token", ["", "forged", "a" * 4000])
+def test_without_a_valid_token_nothing_is_answered(api: Api, token: str) -> None:
+    for path in (
+        "/api/v1/me",
+        E,
+        "/api/v1/users",
+        "/experiments/1/model_def",
+        f"/checkpoints/{NOBODY}",
+    ):
+        told = api.with_token(token).ask("GET", path)
+        assert told.status == 401
+        assert "sign in" in told.error
+
+
+def test_an_expired_token_is_no_token(api: Api, user: Caller) -> None:
+    from datetime import timedelta
+
+    later = api.ctx.now() + timedelta(days=8)
+    api.ctx.now = lambda: later
+    told = user.ask("GET", "/api/v1/me")
+    assert told.status == 401
+    assert "expired" in told.error
+
+
+def test_every_route_but_the_open_ones_asks_who_is_there(api: Api) -> None:
+    from det_controlplane.api.router import Access
+
+    open_paths = {r.path for r in api.app.router.routes if r.access is Access.PUBLIC}
+    assert open_paths == {
+        "/info", "/health", "/", "/api/v1/master", "/api/v1/master/telemetry", "/api/v1/auth/login",
+        "/api/v1/api.swagger.json", "/agents/v1/join",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"{", b"[1]", b'"text"', b"\xff\xfe", b"nul"],
+    ids=["cut", "list", "text", "bytes", "word"],
+)
+def test_a_body_that_is_no_object_is_refused(user: Caller, body: bytes) -> None:
+    told = user.ask("POST", E, body)
+    assert told.status == 400
+    assert "body" in told.error
+
+
+def test_a_body_that_is_no_gzip_is_refused(user: Caller) -> None:
+    told = user.ask("POST", E, b"plain", headers={"content-encoding": "gzip"})
+    assert told.status == 400
+    packed = gzip.compress(b'{"config": ""}')
+    told = user.ask("POST", E, packed, headers={"content-encoding": "gzip"})
+    assert "config" in told.error
+
+
+def test_fields_of_the_wrong_type_are_named(user: Caller) -> None:
+    told = user.ask("POST", E, {"config": {"name": "x"}})
+    assert (told.status, "config" in told.error) == (400, True)
+    told = user.ask("POST", "/api/v1/workspaces", {"name": 7})
+    assert (told.status, "name" in told.error) == (400, True)
+
+
+@pytest.mark.parametrize(
+    "query", [{"limit": ["-3"]}, {"limit": ["many"]}, {"sortBy": ["SORT_BY_COLOR"]}]
+)
+def test_listings_refuse_what_they_cannot_do(user: Caller, query: dict[str, list[str]]) -> None:
+    told = user.ask("GET", E, query=query)
+    assert told.status == 400
+    assert next(iter(query)) in told.error
+
+
+def test_a_path_that_is_not_there_and_one_with_other_methods(user: Caller) -> None:
+    assert user.ask("GET", "/api/v1/wishes").status == 404
+    told = user.ask("PUT", "/api/v1/me")
+    assert told.status == 501
+    assert "GET" in told.error
+
+
+def test_a_deleted_checkpoint_is_not_reported_again(user: Caller) -> None:
+    experiment_id = create_ended(user)
+    gone = report_checkpoint(user, experiment_id)
+    user.done(
+        "PATCH",
+        "/api/v1/checkpoints",
+        {"checkpoints": [{"uuid": gone, "resources": {"resources": {}}}]},
+    )
+    report = {
+        "uuid": gone, "taskId": trial_of(user, experiment_id)["taskId"], "resources": {"a": "1"},
+        "metadata": {"steps_completed": 1},
+    }  # fmt: skip
+    told = user.ask("POST", "/api/v1/checkpoints", report)
+    assert told.status == 400
+    assert "deleted" in told.error
+
+
+def join(api: Api, key: str) -> Any:
+    return api.anonymous().ask(
+        "POST",
+        "/agents/v1/join",
+        {
+            "agent_id": "a1", "agent_key": key, "incarnation": str(uuid.uuid4()), "pool": "default",
+            "slots": [{"id": 0, "type": "cpu"}], "proof": {"kind": "bootstrap_token", "token": BOOTSTRAP},
+        },
+    )  # fmt: skip
+
+
+def test_a_second_agent_with_a_taken_identity_is_refused(api: Api) -> None:
+    assert join(api, "first").status == 200
+    told = join(api, "second")
+    assert told.status == 409
+    assert "a1" in told.error
+    assert join(api, "first").status == 200
+
+
+def test_a_replaced_incarnation_is_told_to_stop(api: Api) -> None:
+    first = join(api, "same").json()["agent_token"]
+    join(api, "same")
+    body = {"incarnation": str(uuid.uuid4()), "containers": []}
+    assert api.with_token(first).ask("POST", "/agents/v1/poll", body).status in (401, 409)
+
+
+def test_a_report_of_a_replaced_run_is_refused(user: Caller) -> None:
+    experiment_id = create(user, activate=True)
+    trial = trial_of(user, experiment_id)
+    told = report_metrics(user, trial["id"], "training", 1, {"loss": 1}, run=0)
+    assert told.status == 400
+    assert "replaced" in told.error
+
+
+def test_metrics_of_one_step_do_not_contradict_each_other(user: Caller) -> None:
+    trial_id = trial_of(user, create(user))["id"]
+    report_metrics(user, trial_id, "training", 1, {"loss": 1})
+    assert report_metrics(user, trial_id, "training", 1, {"loss": 1}).status == 200
+    told = report_metrics(user, trial_id, "training", 1, {"loss": 2})
+    assert told.status == 400
+    assert "loss" in told.error
+    assert report_metrics(user, trial_id, "a.b", 1, {"loss": 2}).status == 400
+
+
+def test_creating_again_with_the_same_key_makes_nothing_new(user: Caller) -> None:
+    headers = {"idempotency-key": "from this submission"}
+    ids = [
+        user.ask("POST", E, {"config": config_of()}, headers=headers).json()["experiment"]["id"]
+        for _ in range(2)
+    ]
+    assert ids[0] == ids[1]
+    assert len(user.get(E)["experiments"]) == 1
+
+
+@pytest.mark.parametrize("command", ["kill", "cancel", "archive", "unarchive"])
+def test_commands_may_be_repeated(user: Caller, command: str) -> None:
+    experiment_id = create_ended(user)
+    for _ in range(2):
+        user.post(f"{E}/{experiment_id}/{command}")
+
+
+def test_what_is_not_run_here_says_so(user: Caller) -> None:
+    for kind in ("notebooks", "shells", "commands", "tensorboards"):
+        assert user.get(f"/api/v1/{kind}")[kind] == []
+        told = user.ask("POST", f"/api/v1/{kind}", {})
+        assert told.status == 501
+        assert "does not run" in told.error

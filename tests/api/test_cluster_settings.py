@@ -1,0 +1,114 @@
+"""What operators set and read: message, configuration, log, usage, and what is not there yet."""
+
+import logging
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from det_controlplane.api import openapi, routes
+from det_controlplane.services.masterlog import StoredLog
+
+from tests.support.api import Api, Caller
+
+NOW = datetime.now(timezone.utc)
+MESSAGE = "/api/v1/master/cluster_message"
+
+
+def test_a_message_is_shown_from_its_start_to_its_end(admin: Caller, user: Caller) -> None:
+    later = {
+        "message": "closed",
+        "startTime": (NOW + timedelta(hours=1)).isoformat(),
+        "duration": "2h",
+    }
+    assert user.ask("PUT", MESSAGE, later).status == 403
+    admin.done("PUT", MESSAGE, later)
+    assert user.get("/api/v1/master")["clusterMessage"] is None
+    assert user.get(MESSAGE)["clusterMessage"]["message"] == "closed"
+    admin.done(
+        "PUT", MESSAGE, {"message": "open", "startTime": (NOW - timedelta(hours=1)).isoformat()}
+    )
+    assert user.get("/api/v1/master")["clusterMessage"]["message"] == "open"
+    admin.done("DELETE", MESSAGE)
+    assert user.get(MESSAGE)["clusterMessage"] is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"message": ""},
+        {"message": "x" * 251},
+        {"message": "m", "duration": "soon"},
+        {"message": "m", "endTime": (NOW - timedelta(hours=1)).isoformat()},
+        {"message": "m", "endTime": "yesterday"},
+    ],
+)
+def test_messages_that_make_no_sense_are_refused(admin: Caller, wrong: dict[str, str]) -> None:
+    assert admin.ask("PUT", MESSAGE, wrong).status == 400
+
+
+def test_the_configuration_is_for_administrators_and_without_secrets(
+    api: Api, admin: Caller, user: Caller
+) -> None:
+    assert user.ask("GET", "/api/v1/master/config").status == 403
+    config = admin.get("/api/v1/master/config")["config"]
+    assert [p["pool_name"] for p in config["resource_pools"]] == ["default", "reserved"]
+    assert "task_container_defaults" in config
+
+
+def test_only_the_log_changes_while_the_cluster_runs(admin: Caller) -> None:
+    path = "/api/v1/master/config"
+    asked = {"config": {"log": {"level": "LOG_LEVEL_DEBUG"}}, "fieldMask": {"paths": ["log.level"]}}
+    admin.done("PATCH", path, asked)
+    assert admin.get(path)["config"]["log"]["level"] == "debug"
+    told = admin.ask("PATCH", path, {"config": {}, "fieldMask": {"paths": ["port"]}})
+    assert told.status == 400
+    assert "port" in told.error
+
+
+def test_warnings_of_the_control_plane_are_read_back(api: Api, admin: Caller, user: Caller) -> None:
+    log = logging.getLogger("a control plane")
+    handler = StoredLog(api.ctx.db)
+    log.addHandler(handler)
+    try:
+        log.warning("agent %s was lost", "a1")
+        log.info("nothing worth keeping")
+    finally:
+        log.removeHandler(handler)
+    assert user.ask("GET", "/api/v1/master/logs").status == 403
+    (entry,) = admin.lines("/api/v1/master/logs")
+    assert entry["logEntry"]["message"] == "agent a1 was lost"
+    assert entry["logEntry"]["level"] == "LOG_LEVEL_WARNING"
+
+
+def test_the_last_lines_of_the_log_are_asked_for(api: Api, admin: Caller) -> None:
+    handler = StoredLog(api.ctx.db)
+    for n in range(5):
+        handler.emit(logging.LogRecord("det", logging.ERROR, "", 0, f"line {n}", (), None))
+    sent = admin.lines("/api/v1/master/logs", {"offset": ["-2"]})
+    assert [x["logEntry"]["message"] for x in sent] == ["line 3", "line 4"]
+
+
+def test_usage_is_reported_for_spans_that_make_sense(user: Caller) -> None:
+    span = {"timestampAfter": ["2026-01-02T00:00:00Z"], "timestampBefore": ["2026-01-01T00:00:00Z"]}
+    assert user.ask("GET", "/resources/allocation/raw", query=span).status == 400
+    days = {"startDate": ["2026-01-01"], "endDate": ["2026-01-31"]}
+    assert user.done("GET", "/api/v1/resources/allocation/aggregated", query=days) == {
+        "resourceEntries": []
+    }
+    told = user.ask("GET", "/resources/allocation/aggregated", query=days)
+    assert told.body == b"aggregation_type,aggregation_key,date,seconds\n"
+    assert user.ask("GET", "/resources/allocation/aggregated").status == 400
+
+
+def test_the_description_has_every_route(api: Api) -> None:
+    described = api.anonymous().get("/api/v1/api.swagger.json")
+    operations = {(m.upper(), p) for p, ms in described["paths"].items() for m in ms}
+    assert operations == {(r.method, r.path.replace("...", "")) for r in routes.ALL}
+    login = described["paths"]["/api/v1/auth/login"]["post"]
+    assert login["security"] == []
+
+
+def test_operations_have_names_of_their_own() -> None:
+    described = openapi.description(routes.ALL)
+    for path, methods in described["paths"].items():
+        for method, operation in methods.items():
+            assert operation["operationId"], (method, path)

@@ -1,0 +1,97 @@
+"""Checkpoints as archives: what is in them, and what must never be."""
+
+import io
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.api import Api, Caller, create_ended, report_checkpoint
+
+LARGE = bytes(range(256)) * 12_000
+
+
+@pytest.fixture
+def stored(api: Api, user: Caller) -> str:
+    """A checkpoint whose files lie in the storage."""
+    uuid = report_checkpoint(user, create_ended(user))
+    folder = api.checkpoints / uuid
+    (folder / "code").mkdir(parents=True)
+    (folder / "model.bin").write_bytes(LARGE)
+    (folder / "code/train.py").write_bytes(b"print(1)")
+    return uuid
+
+
+def test_a_tar_has_the_length_it_announces(user: Caller, stored: str) -> None:
+    told = user.ask("GET", f"/checkpoints/{stored}")
+    assert told.media_type == "application/x-tar"
+    assert int(told.headers["content-length"]) == len(told.body)
+    with tarfile.open(fileobj=io.BytesIO(told.body)) as tar:
+        assert tar.getnames() == ["code/train.py", "model.bin"]
+        model = tar.extractfile("model.bin")
+        assert model is not None
+        assert model.read() == LARGE
+
+
+def test_a_gzip_and_a_zip_hold_the_same(user: Caller, stored: str) -> None:
+    path = f"/checkpoints/{stored}"
+    zipped = user.ask("GET", path, headers={"accept": "application/zip"})
+    with zipfile.ZipFile(io.BytesIO(zipped.body)) as archive:
+        assert archive.testzip() is None
+        assert archive.read("model.bin") == LARGE
+    packed = user.ask("GET", path, headers={"accept": "application/gzip"})
+    with tarfile.open(fileobj=io.BytesIO(packed.body), mode="r:gz") as tar:
+        code = tar.extractfile("code/train.py")
+        assert code is not None
+        assert code.read() == b"print(1)"
+
+
+def test_other_formats_are_refused_by_name(user: Caller, stored: str) -> None:
+    told = user.ask("GET", f"/checkpoints/{stored}", headers={"accept": "image/png"})
+    assert told.status == 415
+    assert "application/gzip" in told.error
+
+
+def test_a_link_does_not_lead_out_of_the_checkpoint(
+    api: Api, user: Caller, stored: str, tmp_path: Path
+) -> None:
+    (tmp_path / "secret").write_text("hush")
+    (api.checkpoints / stored / "link").symlink_to(tmp_path / "secret")
+    (api.checkpoints / stored / "folder").symlink_to(tmp_path)
+    told = user.ask("GET", f"/checkpoints/{stored}")
+    assert b"hush" not in told.body
+    with tarfile.open(fileobj=io.BytesIO(told.body)) as tar:
+        assert tar.getnames() == ["code/train.py", "model.bin"]
+
+
+def test_a_deleted_checkpoint_is_not_there(user: Caller, stored: str) -> None:
+    left = {"checkpoints": [{"uuid": stored, "resources": {"resources": {}}}]}
+    user.done("PATCH", "/api/v1/checkpoints", left)
+    told = user.ask("GET", f"/checkpoints/{stored}")
+    assert told.status == 404
+    assert "was deleted" in told.error
+
+
+def test_files_that_are_not_there_are_told_before_anything_is_sent(user: Caller) -> None:
+    uuid = report_checkpoint(user, create_ended(user))
+    told = user.ask("GET", f"/checkpoints/{uuid}")
+    assert told.status == 404
+    assert uuid in told.error
+
+
+def test_a_storage_that_is_not_read_here_says_what_to_do(user: Caller) -> None:
+    storage = {"type": "azure", "container": "c", "account_url": "https://a.example"}
+    uuid = report_checkpoint(user, create_ended(user, checkpoint_storage=storage))
+    told = user.ask("GET", f"/checkpoints/{uuid}")
+    assert told.status == 400
+    assert "--mode direct" in told.error
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_no_whole_archive(
+    api: Api, user: Caller, stored: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert api.ctx.checkpoint_files is not None
+    monkeypatch.setattr(type(api.ctx.checkpoint_files), "read", lambda *_: iter([b"short"]))
+    with pytest.raises(ValueError, match="changed while it was read"):
+        user.ask("GET", f"/checkpoints/{stored}")

@@ -1,0 +1,264 @@
+"""Continuing, forking and deleting experiments; templates and policies that shape them."""
+
+import base64
+import io
+import tarfile
+
+import pytest
+
+from tests.support.api import (
+    Api,
+    Caller,
+    config_of,
+    create,
+    create_ended,
+    report_checkpoint,
+    report_metrics,
+    trial_of,
+)
+
+FILES = [
+    {"path": "src", "type": 53, "content": "", "mtime": "1", "mode": 493, "uid": 0, "gid": 0},
+    {
+        "path": "src/train.py", "type": 48, "content": base64.b64encode(b"print(1)").decode(),
+        "mtime": "1", "mode": 420, "uid": 0, "gid": 0,
+    },
+]  # fmt: skip
+RANDOM = {"name": "random", "metric": "loss", "max_trials": 2, "max_concurrent_trials": 2}
+
+
+def test_a_canceled_experiment_goes_on_where_it_stopped(user: Caller) -> None:
+    experiment_id = create_ended(user)
+    before = trial_of(user, experiment_id)
+    uuid = report_checkpoint(user, experiment_id, steps=3)
+    shown = user.post("/api/v1/experiments/continue", {"id": experiment_id})["experiment"]
+    assert (shown["state"], shown["endTime"], shown["progress"]) == ("STATE_QUEUED", None, 0)
+    after = trial_of(user, experiment_id)
+    assert after["id"] == before["id"]
+    assert after["taskIds"] == [before["taskId"], f"{before['taskId']}-1"]
+    assert after["restarts"] == 0
+    assert after["state"] == "STATE_QUEUED"
+    listed = user.get(f"/api/v1/trials/{after['id']}/checkpoints")["checkpoints"]
+    assert [c["uuid"] for c in listed] == [uuid]
+
+
+def test_each_continuation_is_a_task_of_its_own(user: Caller) -> None:
+    experiment_id = create_ended(user)
+    for n in (1, 2):
+        user.post("/api/v1/experiments/continue", {"id": experiment_id, "overrideConfig": "{}"})
+        assert trial_of(user, experiment_id)["taskId"].endswith(f"-{n}")
+        user.post(f"/api/v1/experiments/{experiment_id}/kill")
+
+
+def test_a_single_trial_may_go_on_with_another_configuration(user: Caller) -> None:
+    experiment_id = create_ended(user)
+    override = "hyperparameters: {lr: 0.5}\nsearcher: {max_length: {batches: 9}}"
+    user.post("/api/v1/experiments/continue", {"id": experiment_id, "overrideConfig": override})
+    config = user.get(f"/api/v1/experiments/{experiment_id}")["config"]
+    assert config["searcher"]["max_length"] == {"batches": 9}
+    assert len(config["log_policies"]) == 2
+    assert trial_of(user, experiment_id)["hparams"] == {"lr": 0.5}
+
+
+def test_trials_that_were_searched_keep_their_configuration(user: Caller) -> None:
+    experiment_id = create_ended(user, searcher=RANDOM)
+    body = {"id": experiment_id, "overrideConfig": "max_restarts: 3"}
+    told = user.ask("POST", "/api/v1/experiments/continue", body)
+    assert told.status == 400
+    assert "single" in told.error
+    user.post("/api/v1/experiments/continue", {"id": experiment_id})
+    states = [t["state"] for t in user.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"]]
+    assert states == ["STATE_QUEUED", "STATE_QUEUED"]
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("project: other", "project"),
+        ("searcher: {name: random, max_trials: 2, metric: loss}", "searcher.name"),
+        ("max_restarts: -1", "max_restarts"),
+        ("[", "YAML"),
+    ],
+)
+def test_what_continuing_cannot_change_is_refused(
+    user: Caller, override: str, sentence: str
+) -> None:
+    body = {"id": create_ended(user), "overrideConfig": override}
+    told = user.ask("POST", "/api/v1/experiments/continue", body)
+    assert told.status == 400
+    assert sentence in told.error
+
+
+def test_only_ended_experiments_of_simple_searches_are_continued(user: Caller) -> None:
+    running = {"id": create(user)}
+    assert "PAUSED" in user.ask("POST", "/api/v1/experiments/continue", running).error
+    asha = {"name": "async_halving", "metric": "loss", "time_metric": "batches", "max_time": 16,
+            "num_rungs": 2, "max_trials": 4}  # fmt: skip
+    searched = {"id": create_ended(user, searcher=asha)}
+    assert "async_halving" in user.ask("POST", "/api/v1/experiments/continue", searched).error
+    assert user.ask("POST", "/api/v1/experiments/continue", {"id": 999}).status == 404
+
+
+def test_a_fork_has_the_files_of_its_parent(user: Caller) -> None:
+    request = {"config": config_of(), "modelDefinition": FILES}
+    parent = user.post("/api/v1/experiments", request)["experiment"]["id"]
+    fork = {"config": config_of(name="fork"), "parentId": parent}
+    child = user.post("/api/v1/experiments", fork)["experiment"]
+    assert child["forkedFrom"] == parent
+    answers = [user.get(f"/api/v1/experiments/{i}/model_def") for i in (parent, child["id"])]
+    assert answers[0] == answers[1]
+
+
+def test_the_files_of_a_model_definition_are_shown(user: Caller) -> None:
+    request = {"config": config_of(), "modelDefinition": FILES}
+    experiment_id = user.post("/api/v1/experiments", request)["experiment"]["id"]
+    (folder,) = user.get(f"/api/v1/experiments/{experiment_id}/file_tree")["files"]
+    assert (folder["path"], folder["isDir"]) == ("src", True)
+    assert [(f["name"], f["contentLength"]) for f in folder["files"]] == [("train.py", 8)]
+    file = user.post(f"/api/v1/experiments/{experiment_id}/file", {"path": "src/train.py"})["file"]
+    assert base64.b64decode(file) == b"print(1)"
+    raw = user.ask("GET", f"/experiments/{experiment_id}/model_def")
+    with tarfile.open(fileobj=io.BytesIO(raw.body)) as tar:
+        assert "src/train.py" in tar.getnames()
+    path = f"/api/v1/experiments/{experiment_id}/file"
+    assert user.ask("POST", path, {"path": "../secret"}).status == 404
+
+
+def test_a_policy_s_victims_are_shown_before_it_is_set(user: Caller) -> None:
+    experiment_id = create_ended(user)
+    kept = [report_checkpoint(user, experiment_id, steps=n) for n in (2, 4)]
+    query = {"save_experiment_best": ["0"], "save_trial_best": ["0"], "save_trial_latest": ["1"]}
+    shown = user.done("GET", f"/experiments/{experiment_id}/preview_gc", query=query)
+    assert [(c["UUID"], c["StepsCompleted"]) for c in shown["checkpoints"]] == [(kept[0], 2)]
+    assert shown["metric_name"] == "loss"
+
+
+def test_deleting_is_for_ended_experiments_of_one_s_own(admin: Caller, user: Caller) -> None:
+    assert "kill it" in user.ask("DELETE", f"/api/v1/experiments/{create(user)}").error
+    theirs = create_ended(admin)
+    assert user.ask("DELETE", f"/api/v1/experiments/{theirs}").status == 403
+
+
+def test_deleting_twice_deletes_once(api: Api, user: Caller) -> None:
+    experiment_id = create_ended(user)
+    for _ in range(2):
+        user.done("DELETE", f"/api/v1/experiments/{experiment_id}")
+    api.tick()
+    tasks = user.get("/api/v1/tasks")["allocationIdToSummary"]
+    assert len([t for t in tasks.values() if "GC" in t["name"]]) == 1
+
+
+def test_a_template_lies_below_what_is_submitted(user: Caller) -> None:
+    fragment = {"description": "of the template", "max_restarts": 9}
+    user.post("/api/v1/templates/ours", {"config": fragment})
+    request = {"config": config_of(), "template": "ours"}
+    config = user.post("/api/v1/experiments", request)["config"]
+    assert (config["description"], config["max_restarts"]) == ("of the template", 0)
+
+
+def test_a_template_is_renamed_replaced_and_removed(user: Caller) -> None:
+    path = "/api/v1/templates/ours"
+    user.post(path, {"config": {"max_restarts": 1}})
+    assert user.ask("POST", path, {"config": {}}).status == 409
+    user.done("PUT", path, {"config": {"max_restarts": 2}})
+    assert user.done("PATCH", path, {"max_restarts": 3})["template"]["config"] == {
+        "max_restarts": 3
+    }
+    user.done("PATCH", "/api/v1/template/rename", {"oldName": "ours", "newName": "theirs"})
+    assert user.ask("GET", path).status == 404
+    user.done("DELETE", "/api/v1/templates/theirs")
+    assert user.get("/api/v1/templates")["templates"] == []
+
+
+def test_a_template_that_is_no_object_is_refused(user: Caller) -> None:
+    told = user.ask("POST", "/api/v1/templates/ours", {"config": "max_restarts: 1"})
+    assert told.status == 400
+    assert "object" in told.error
+
+
+def test_constraints_refuse_what_is_too_large_or_too_urgent(admin: Caller, user: Caller) -> None:
+    policy = "constraints: {resources: {max_slots: 2}, priority_limit: 30}"
+    path = "/api/v1/config-policies/global/experiment"
+    assert user.ask("PUT", path, {"configPolicies": policy}).status == 403
+    admin.done("PUT", path, {"configPolicies": policy})
+    for resources, name in (
+        ({"slots_per_trial": 4}, "slots_per_trial"),
+        ({"priority": 5}, "priority"),
+    ):
+        told = user.ask("POST", "/api/v1/experiments", {"config": config_of(resources=resources)})
+        assert told.status == 400
+        assert f"resources.{name}" in told.error
+    experiment_id = create(user)
+    edit = {"resources": {"priority": 5}}
+    assert user.ask("PATCH", f"/api/v1/experiments/{experiment_id}", edit).status == 400
+    admin.done("DELETE", path)
+    user.done("PATCH", f"/api/v1/experiments/{experiment_id}", edit)
+
+
+def test_an_invariant_wins_over_the_user_and_the_cluster_over_the_workspace(admin: Caller) -> None:
+    own = "/api/v1/config-policies/workspaces/1/experiment"
+    admin.done("PUT", own, {"configPolicies": "invariant_config: {max_restarts: 1, debug: true}"})
+    everywhere = own.replace("workspaces/1", "global")
+    admin.done("PUT", everywhere, {"configPolicies": "invariant_config: {max_restarts: 2}"})
+    config = admin.post("/api/v1/experiments", {"config": config_of()})["config"]
+    assert (config["max_restarts"], config["debug"]) == (2, True)
+
+
+def test_policies_with_mistakes_are_refused_by_name(admin: Caller) -> None:
+    path = "/api/v1/config-policies/global/tasks"
+    told = admin.ask("PUT", path, {"configPolicies": "constraints: {slots: 3}"})
+    assert told.status == 400
+    assert "slots" in told.error
+    assert admin.ask("GET", path.replace("tasks", "dreams")).status == 400
+
+
+def test_log_retention_is_set_for_experiments_and_trials(user: Caller) -> None:
+    experiment_id = create_ended(user)
+    trial_id = trial_of(user, experiment_id)["id"]
+    user.done("PUT", f"/api/v1/experiments/{experiment_id}/retain_logs", {"numDays": 30})
+    left = f"/api/v1/trials/{trial_id}/remaining_log_retention_days"
+    assert user.get(left)["remainingDays"] in (29, 30)
+    user.done("PUT", f"/api/v1/trials/{trial_id}/retain_logs", {"numDays": -1})
+    assert user.get(left)["remainingDays"] == -1
+    path = f"/api/v1/trials/{trial_id}/retain_logs"
+    assert user.ask("PUT", path, {"numDays": -2}).status == 400
+
+
+def test_a_search_is_previewed_without_being_made(user: Caller) -> None:
+    config = {
+        "hyperparameters": {"lr": {"type": "double", "minval": 0, "maxval": 1}},
+        "searcher": RANDOM,
+    }
+    summary = user.post("/api/v1/preview-hp-search", {"config": config})["summary"]
+    assert summary["trials"] == [{"count": 2, "unit": {"maxLength": True}}]
+    assert user.get("/api/v1/experiments")["experiments"] == []
+
+
+def test_metrics_are_streamed_by_trial_and_step(user: Caller) -> None:
+    trials = [trial_of(user, create(user))["id"] for _ in range(2)]
+    for trial_id in trials:
+        for steps in (2, 1):
+            assert report_metrics(user, trial_id, "training", steps, {"loss": steps}).status == 200
+        report_metrics(user, trial_id, "validation", 2, {"val": float("inf")})
+    query = {"trialIds": [str(t) for t in trials]}
+    sent = user.lines("/api/v1/trials/metrics/training_metrics", query)
+    reports = [r for message in sent for r in message["metrics"]]
+    assert [(r["trialId"], r["totalBatches"]) for r in reports] == [
+        (t, s) for t in trials for s in (1, 2)
+    ]
+    assert reports[0]["metrics"]["avg_metrics"] == {"loss": 1}
+    (validations,) = user.lines("/api/v1/trials/metrics/validation_metrics", query)
+    assert validations["metrics"][0]["metrics"] == {"validation_metrics": {"val": "Infinity"}}
+    told = user.ask("GET", "/api/v1/trials/metrics/training_metrics", query={"trialIds": ["999"]})
+    assert (told.status, told.error) == (404, "trials not found: 999")
+
+
+def test_streams_longer_than_a_batch_are_whole(
+    user: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("det_controlplane.services.metric_streams.BATCH", 2)
+    trial_id = trial_of(user, create(user))["id"]
+    for steps in range(1, 6):
+        report_metrics(user, trial_id, "training", steps, {"loss": steps})
+    sent = user.lines("/api/v1/trials/metrics/trial_metrics", {"trialIds": [str(trial_id)]})
+    assert [r["totalBatches"] for m in sent for r in m["metrics"]] == [1, 2, 3, 4, 5]
