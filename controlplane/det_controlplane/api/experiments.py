@@ -16,7 +16,7 @@ from det_controlplane.api.http import (
 from det_controlplane.api.listing import page_of, sort_of, states_of
 from det_controlplane.api.router import Handler, delete, get, patch, post, put
 from det_controlplane.core.lifecycle.experiment import Command
-from det_controlplane.services import contexts, creation, editing, experiments, reading
+from det_controlplane.services import contexts, creation, editing, experiments, jobs, reading
 from det_controlplane.services.context import Context
 from det_controlplane.services.contexts import File
 from det_controlplane.services.creation import Submission
@@ -138,7 +138,7 @@ def get_experiment(ctx: Context, request: Request) -> Answer:
         {
             "experiment": found,
             "config": found["config"],
-            "jobSummary": reading.job_summary(ctx, found),
+            "jobSummary": jobs.summary(ctx, found),
         }
     )
 

@@ -43,6 +43,15 @@ def listed(ctx: Context, pool_name: str, *, descending: bool) -> list[dict[str, 
     return jobs
 
 
+def summary(ctx: Context, experiment: dict[str, Any]) -> dict[str, Any] | None:
+    """Where an experiment stands in the queue; None unless it waits there."""
+    if experiment["state"] != "STATE_QUEUED" or ctx.config.pool(experiment["resourcePool"]) is None:
+        return None
+    jobs = listed(ctx, experiment["resourcePool"], descending=False)
+    own = [j["summary"] for j in jobs if j["jobId"] == experiment["jobId"]]
+    return own[0] if own else None
+
+
 def _jobs_ahead(ctx: Context, tx: Tx, pool: str) -> dict[str, int]:
     found = rows_of.load(tx, pool, schedule_pool.aux_limit(ctx, pool))
     snapshot = schedule_pool.snapshot_of(ctx, pool, found)

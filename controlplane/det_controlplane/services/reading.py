@@ -106,12 +106,5 @@ def best_searcher_metric(ctx: Context, experiment_id: int) -> float:
     return float(row[0])
 
 
-def job_summary(ctx: Context, experiment: dict[str, Any]) -> dict[str, Any] | None:
-    """Only while the experiment waits in the queue."""
-    if experiment["state"] != "STATE_QUEUED":
-        return None
-    return {"state": "STATE_QUEUED", "jobsAhead": 0}
-
-
 def base64_text(content: bytes) -> str:
     return base64.b64encode(content).decode()
