@@ -110,6 +110,6 @@ def _uuid(value: str, what: str) -> UUID:
 
 
 ROUTES = (
-    post("/agents/v1/join", join, access=Access.PUBLIC),
-    post("/agents/v1/poll", poll, access=Access.AGENT),
+    post("/agents/v1/join", join, access=Access.PUBLIC, summary="Join the cluster"),
+    post("/agents/v1/poll", poll, access=Access.AGENT, summary="Report containers, get directives"),
 )

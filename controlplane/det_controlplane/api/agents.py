@@ -68,12 +68,18 @@ def list_pools(ctx: Context, request: Request) -> Answer:
 _A = "/api/v1/agents"
 ROUTES = (
     get(_A, list_agents, summary="Agents with their slots and containers"),
-    get(f"{_A}/{{agentId}}", get_agent),
-    post(f"{_A}/{{agentId}}/enable", enable),
-    post(f"{_A}/{{agentId}}/disable", disable),
-    get(f"{_A}/{{agentId}}/slots", list_slots),
-    get(f"{_A}/{{agentId}}/slots/{{slotId}}", get_slot),
-    post(f"{_A}/{{agentId}}/slots/{{slotId}}/enable", enable_slot),
-    post(f"{_A}/{{agentId}}/slots/{{slotId}}/disable", disable_slot),
+    get(f"{_A}/{{agentId}}", get_agent, summary="One agent"),
+    post(f"{_A}/{{agentId}}/enable", enable, summary="Put an agent into service"),
+    post(f"{_A}/{{agentId}}/disable", disable, summary="Take an agent out of service"),
+    get(f"{_A}/{{agentId}}/slots", list_slots, summary="Slots of an agent"),
+    get(f"{_A}/{{agentId}}/slots/{{slotId}}", get_slot, summary="One slot"),
+    post(
+        f"{_A}/{{agentId}}/slots/{{slotId}}/enable", enable_slot, summary="Put a slot into service"
+    ),
+    post(
+        f"{_A}/{{agentId}}/slots/{{slotId}}/disable",
+        disable_slot,
+        summary="Take a slot out of service",
+    ),
     get("/api/v1/resource-pools", list_pools, summary="Resource pools"),
 )

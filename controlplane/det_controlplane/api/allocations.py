@@ -84,16 +84,26 @@ def show(ctx: Context, request: Request) -> Answer:
 
 _A = "/api/v1/allocations/{allocationId}"
 ROUTES = (
-    get(_A, show),
-    get(f"{_A}/signals/preemption", preemption),
-    post(f"{_A}/signals/ack_preemption", acknowledge),
-    post(f"{_A}/signals/pending_preemption", accepted),
-    get(f"{_A}/resources/{{resourcesId}}/rendezvous", rendezvous),
-    post(f"{_A}/resources/{{resourcesId}}/daemon", daemon),
-    post(f"{_A}/all_gather", all_gather),
-    post(f"{_A}/notify_container_running", all_gather),
-    post(f"{_A}/ready", ready),
-    post(f"{_A}/waiting", waiting),
-    post(f"{_A}/proxy_address", accepted),
-    post(f"{_A}/acceleratorData", accepted),
+    get(_A, show, summary="One allocation"),
+    get(
+        f"{_A}/signals/preemption", preemption, summary="Whether to checkpoint and stop (long poll)"
+    ),
+    post(f"{_A}/signals/ack_preemption", acknowledge, summary="Acknowledge a preemption"),
+    post(f"{_A}/signals/pending_preemption", accepted, summary="Accepted, without effect here"),
+    get(
+        f"{_A}/resources/{{resourcesId}}/rendezvous",
+        rendezvous,
+        summary="Addresses of all containers",
+    ),
+    post(
+        f"{_A}/resources/{{resourcesId}}/daemon",
+        daemon,
+        summary="This container does not hold the allocation",
+    ),
+    post(f"{_A}/all_gather", all_gather, summary="Exchange data among all peers"),
+    post(f"{_A}/notify_container_running", all_gather, summary="Exchange data among all peers"),
+    post(f"{_A}/ready", ready, summary="The task is ready"),
+    post(f"{_A}/waiting", waiting, summary="The task waits"),
+    post(f"{_A}/proxy_address", accepted, summary="Accepted, without effect here"),
+    post(f"{_A}/acceleratorData", accepted, summary="Accepted, without effect here"),
 )

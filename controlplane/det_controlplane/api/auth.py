@@ -35,6 +35,6 @@ def user_of(request: Request) -> User:
 ROUTES = (
     post("/api/v1/auth/login", login, access=Access.PUBLIC, summary="Sign in"),
     post("/api/v1/auth/logout", logout, summary="End this session"),
-    get("/api/v1/auth/user", me),
+    get("/api/v1/auth/user", me, summary="The user of this session"),
     get("/api/v1/me", me, summary="The user of this session"),
 )

@@ -56,7 +56,7 @@ def nothing(ctx: Context, request: Request) -> Answer:
 ROUTES = (
     get("/info", info, access=Access.PUBLIC, summary="Version and identity of the cluster"),
     get("/health", health, access=Access.PUBLIC, summary="Whether the API and its database answer"),
-    get("/", root, access=Access.PUBLIC),
+    get("/", root, access=Access.PUBLIC, summary="To the web pages"),
     get("/api/v1/master", master, access=Access.PUBLIC, summary="Version and features"),
-    get("/api/v1/master/telemetry", telemetry, access=Access.PUBLIC),
+    get("/api/v1/master/telemetry", telemetry, access=Access.PUBLIC, summary="Telemetry: off"),
 )

@@ -52,7 +52,7 @@ def stats(ctx: Context, request: Request) -> Answer:
 
 ROUTES = (
     get("/api/v1/job-queues-v2", list_jobs, summary="Jobs of a pool in the order of the queue"),
-    get("/api/v1/job-queues", list_jobs),
+    get("/api/v1/job-queues", list_jobs, summary="The queue of a pool"),
     post("/api/v1/job-queues", update, summary="Priority, weight, pool or place of jobs"),
-    get("/api/v1/job-queues/stats", stats),
+    get("/api/v1/job-queues/stats", stats, summary="How many jobs wait and run"),
 )

@@ -152,10 +152,18 @@ def ship(ctx: Context, request: Request) -> Answer:
 
 ROUTES = (
     get("/api/v1/trials/{trialId}/logs", trial_logs, summary="Logs of a trial (stream)"),
-    get("/api/v1/trials/{trialId}/logs/fields", fields),
+    get(
+        "/api/v1/trials/{trialId}/logs/fields",
+        fields,
+        summary="What the logs can be filtered by (stream)",
+    ),
     get("/api/v1/tasks/{taskId}/logs", task_logs, summary="Logs of a task (stream)"),
-    get("/api/v1/tasks/{taskId}/logs/fields", fields),
-    post("/api/v1/task/logs", post_logs),
-    post("/task-logs", post_bare_logs),
-    post("/agents/v1/logs", ship, access=Access.AGENT),
+    get(
+        "/api/v1/tasks/{taskId}/logs/fields",
+        fields,
+        summary="What the logs can be filtered by (stream)",
+    ),
+    post("/api/v1/task/logs", post_logs, summary="Ship log lines"),
+    post("/task-logs", post_bare_logs, summary="Ship log lines (a bare list)"),
+    post("/agents/v1/logs", ship, access=Access.AGENT, summary="Ship a batch of log lines once"),
 )

@@ -82,13 +82,17 @@ def remove_files(ctx: Context, request: Request) -> Answer:
 _C = "/api/v1/checkpoints"
 ROUTES = (
     get("/api/v1/tasks", list_tasks, summary="Live allocations"),
-    get("/tasks", legacy_tasks),
+    get("/tasks", legacy_tasks, summary="Live allocations (older clients)"),
     get("/api/v1/tasks/{taskId}", get_task, summary="One task with its allocations"),
-    get("/api/v1/tasks/{taskId}/context_directory", context_directory),
-    post(_C, report_checkpoint),
-    patch(_C, patch_checkpoints),
+    get(
+        "/api/v1/tasks/{taskId}/context_directory",
+        context_directory,
+        summary="Files of a task, base64",
+    ),
+    post(_C, report_checkpoint, summary="Report a checkpoint"),
+    patch(_C, patch_checkpoints, summary="Report deleted files"),
     delete(_C, delete_checkpoints, summary="Delete checkpoints"),
     post(f"{_C}/rm", remove_files, summary="Delete files of checkpoints"),
     get(f"{_C}/{{checkpointUuid}}", get_checkpoint, summary="One checkpoint"),
-    post(f"{_C}/{{checkpointUuid}}/metadata", set_metadata),
+    post(f"{_C}/{{checkpointUuid}}/metadata", set_metadata, summary="Set metadata of a checkpoint"),
 )

@@ -198,11 +198,11 @@ def next_workload(ctx: Context, request: Request) -> Answer:
 
 _T = "/api/v1/trials"
 ROUTES = (
-    post(_T, create_trial),
-    put(_T, put_trial),
-    patch(f"{_T}/{{trialId}}", patch_trial),
+    post(_T, create_trial, summary="Create an unmanaged trial"),
+    put(_T, put_trial, summary="Create or find an unmanaged trial"),
+    patch(f"{_T}/{{trialId}}", patch_trial, summary="Heartbeat or end of an unmanaged trial"),
     get(f"{_T}/{{trialId}}", get_trial, summary="One trial"),
-    get(f"{_T}/{{trialId}}/checkpoints", list_checkpoints),
+    get(f"{_T}/{{trialId}}/checkpoints", list_checkpoints, summary="Checkpoints of a trial"),
     get(
         f"{_T}/{{trialId}}/workloads",
         list_workloads,
@@ -210,17 +210,39 @@ ROUTES = (
     ),
     get(f"{_T}/{{trialId}}/workload", next_workload, summary="What the trial should do next"),
     post(f"{_T}/{{trialId}}/kill", kill, summary="End a trial at once"),
-    post(f"{_T}/{{trialId}}/metrics", report_metrics),
-    post(f"{_T}/{{trialId}}/training_metrics", report_training),
-    post(f"{_T}/{{trialId}}/validation_metrics", report_validation),
-    post(f"{_T}/{{trialId}}/progress", report_progress),
-    post(f"{_T}/{{trialId}}/early_exit", early_exit),
-    post(f"{_T}/{{trialId}}/runner/metadata", runner_metadata),
-    post(f"{_T}/{{trialId}}/start", start_trial),
-    get(f"{_T}/{{trialId}}/searcher/operation", searcher_operation),
-    post(f"{_T}/{{trialId}}/searcher/completed_operation", completed_operation),
-    post("/api/v1/runs/start", start_run),
-    get("/api/v1/runs/{runId}/metadata", get_run_metadata),
-    post("/api/v1/runs/{runId}/metadata", set_run_metadata),
-    post("/api/v1/trial-source-info", report_source),
+    post(f"{_T}/{{trialId}}/metrics", report_metrics, summary="Report metrics of a group"),
+    post(
+        f"{_T}/{{trialId}}/training_metrics",
+        report_training,
+        summary="Report training metrics (older harnesses)",
+    ),
+    post(
+        f"{_T}/{{trialId}}/validation_metrics",
+        report_validation,
+        summary="Report validation metrics (older harnesses)",
+    ),
+    post(f"{_T}/{{trialId}}/progress", report_progress, summary="Report progress"),
+    post(f"{_T}/{{trialId}}/early_exit", early_exit, summary="Report invalid hyperparameters"),
+    post(
+        f"{_T}/{{trialId}}/runner/metadata",
+        runner_metadata,
+        summary="Report what the trial is doing",
+    ),
+    post(f"{_T}/{{trialId}}/start", start_trial, summary="Begin a run of an unmanaged trial"),
+    get(
+        f"{_T}/{{trialId}}/searcher/operation",
+        searcher_operation,
+        summary="The current searcher operation",
+    ),
+    post(
+        f"{_T}/{{trialId}}/searcher/completed_operation",
+        completed_operation,
+        summary="Complete a searcher operation",
+    ),
+    post("/api/v1/runs/start", start_run, summary="Announce the storage of a run"),
+    get("/api/v1/runs/{runId}/metadata", get_run_metadata, summary="Metadata of a run"),
+    post("/api/v1/runs/{runId}/metadata", set_run_metadata, summary="Set metadata of a run"),
+    post(
+        "/api/v1/trial-source-info", report_source, summary="Report which checkpoint a trial uses"
+    ),
 )

@@ -1,0 +1,49 @@
+"""`python -m det_controlplane.api.reference`: the list of routes for docs/reference/api.md."""
+
+from collections.abc import Iterable
+
+from det_controlplane.api import routes
+from det_controlplane.api.router import Access, Route
+
+_HEAD = """# API reference
+
+Every route, made from the route table by `python -m det_controlplane.api.reference`; a test holds this page
+to it. The cluster serves the same list as OpenAPI at `/api/v1/api.swagger.json`.
+
+Bodies are JSON; names may be written in camelCase or snake_case. Callers sign in at `POST /api/v1/auth/login`
+and send `Authorization: Bearer <token>`. A refusal is `{"error": {"code", "reason", "error"}}` with a sentence
+that says what to do. Listings take `limit` (0: the default, -1: all, -2: only the count), `offset` (negative:
+from the end), `sortBy` and `orderBy`. Streams send one JSON object a line: `{"result": …}`, or `{"error": …}`
+as the last.
+
+Who may call: *all* without signing in, *user* with a user's or task's token, *agent* with an agent's.
+"""
+_WHO = {Access.PUBLIC: "all", Access.USER: "user", Access.ADMIN: "admin", Access.AGENT: "agent"}
+
+
+def page(listed: Iterable[Route]) -> str:
+    groups: dict[str, list[Route]] = {}
+    for route in listed:
+        groups.setdefault(_group(route.path), []).append(route)
+    sections = [_section(name, groups[name]) for name in sorted(groups)]
+    return "\n".join([_HEAD, *sections])
+
+
+def _section(name: str, listed: list[Route]) -> str:
+    rows = [
+        f"| {r.method} | `{r.path.replace('...', '')}` | {_WHO[r.access]} | {r.summary} |"
+        for r in sorted(listed, key=lambda r: (r.path, r.method))
+    ]
+    return "\n".join(
+        [f"## {name}", "", "| method | path | who | what |", "|---|---|---|---|", *rows, ""]
+    )
+
+
+def _group(path: str) -> str:
+    if not path.startswith("/api/v1/"):
+        return "Outside of /api/v1"
+    return path.removeprefix("/api/v1/").partition("/")[0]
+
+
+if __name__ == "__main__":
+    print(page(routes.ALL), end="")

@@ -1,0 +1,17 @@
+"""docs/reference/api.md is the route table."""
+
+from det_controlplane.api import reference, routes
+
+from tests.support.cluster import ROOT
+
+
+def test_the_reference_lists_the_routes_that_are_served() -> None:
+    page = (ROOT / "docs/reference/api.md").read_text("utf-8")
+    assert page == reference.page(routes.ALL), (
+        "run: python -m det_controlplane.api.reference > docs/reference/api.md"
+    )
+
+
+def test_every_route_says_what_it_does() -> None:
+    silent = [f"{r.method} {r.path}" for r in routes.ALL if not r.summary]
+    assert silent == []
