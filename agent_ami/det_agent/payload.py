@@ -16,7 +16,6 @@ _DEPENDENCIES = (
     "urllib3",
     "six",
     "yaml",
-    "pathspec",
 )
 
 
