@@ -148,6 +148,18 @@ def test_deleting_twice_deletes_once(api: Api, user: Caller) -> None:
     assert len([t for t in tasks.values() if "GC" in t["name"]]) == 1
 
 
+def test_tensorboard_files_are_deleted_without_the_checkpoints(user: Caller) -> None:
+    running = create(user)
+    path = "/api/v1/experiments/{}/tensorboard-files"
+    assert "still writes" in user.ask("DELETE", path.format(running)).error
+    ended = create_ended(user)
+    uuid = report_checkpoint(user, ended)
+    user.done("DELETE", path.format(ended))
+    (task,) = user.get("/api/v1/tasks")["allocationIdToSummary"].values()
+    assert "GC" in task["name"]
+    assert user.get(f"/api/v1/checkpoints/{uuid}")["checkpoint"]["state"] == "STATE_COMPLETED"
+
+
 def test_a_template_lies_below_what_is_submitted(user: Caller) -> None:
     fragment = {"description": "of the template", "max_restarts": 9}
     user.post("/api/v1/templates/ours", {"config": fragment})

@@ -16,9 +16,10 @@ from det_controlplane.api.http import (
     json_response,
     line,
 )
-from det_controlplane.api.router import get, post, put
+from det_controlplane.api.router import delete, get, post, put
 from det_controlplane.core.gc import Policy
 from det_controlplane.services import (
+    collection,
     contexts,
     continuing,
     definitions,
@@ -42,6 +43,11 @@ def resume(ctx: Context, request: Request) -> Answer:
 def move(ctx: Context, request: Request) -> Answer:
     target = Body(request.json()).integer("destinationProjectId")
     moving.move(ctx, request.id("experimentId"), target)
+    return EMPTY
+
+
+def delete_tensorboards(ctx: Context, request: Request) -> Answer:
+    collection.delete_tensorboards(ctx, request.id("experimentId"))
     return EMPTY
 
 
@@ -184,6 +190,11 @@ ROUTES = (
     post(f"{_E}/{{experimentId}}/move", move, summary="Move an experiment to another project"),
     get(f"{_E}/{{experimentId}}/file_tree", file_tree, summary="Files of a model definition"),
     post(f"{_E}/{{experimentId}}/file", file, summary="One file of a model definition"),
+    delete(
+        f"{_E}/{{experimentId}}/tensorboard-files",
+        delete_tensorboards,
+        summary="Delete the TensorBoard files of an ended experiment",
+    ),
     put(f"{_E}/{{experimentId}}/retain_logs", retain_of_experiment, summary="Set log retention"),
     get("/api/v1/experiment/labels", labels, summary="Labels of experiments"),
     post("/api/v1/preview-hp-search", preview_search, summary="How many trials train how long"),

@@ -115,6 +115,20 @@ def delete(ctx: Context, uuids: Sequence[UUID], globs: Sequence[str] = EVERYTHIN
         _launch(ctx, owner, [r.uuid for r in group], key=key, globs=globs)
 
 
+def delete_tensorboards(ctx: Context, experiment_id: int) -> None:
+    """Of an ended experiment; its checkpoints stay."""
+    with ctx.db.begin() as tx:
+        experiment = tx.row(_EXPERIMENT, {"id": experiment_id})
+    if experiment is None:
+        raise Missing(f"experiment {experiment_id} not found")
+    if not ExperimentState(experiment.state).terminal:
+        raise WrongState(
+            f"experiment {experiment_id} is {experiment.state} and still writes TensorBoard files:"
+            " kill it, or wait until it has ended"
+        )
+    _launch(ctx, experiment, [], key=f"tensorboards {ctx.new_uuid()}", tensorboards=True)
+
+
 class _Owner:
     def __init__(self, id: int, config: dict[str, Any], user_id: int, workspace_id: int) -> None:
         self.id = id
