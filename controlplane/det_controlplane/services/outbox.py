@@ -5,14 +5,20 @@ from collections.abc import Callable
 from typing import Any
 
 from det_controlplane.db import queue
-from det_controlplane.services import collection, deletion
+from det_controlplane.services import collection, deletion, housekeeping
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Unready
 
 log = logging.getLogger("det.outbox")
 
+
+def _after_experiment(ctx: Context, payload: dict[str, Any]) -> None:
+    collection.after_experiment(ctx, payload)
+    housekeeping.run_if_due(ctx)
+
+
 _HANDLERS: dict[str, Callable[[Context, dict[str, Any]], None]] = {
-    "checkpoint_gc": collection.after_experiment,
+    "checkpoint_gc": _after_experiment,
     "delete_experiment": collection.delete_experiment,
     "delete_project": deletion.project_effect,
     "delete_workspace": deletion.workspace_effect,

@@ -1,0 +1,25 @@
+"""Deleting what is past its retention: once a day at most, and only after something ran."""
+
+from datetime import timedelta
+
+from sqlalchemy import text
+
+from det_controlplane.services import masterlog, retention
+from det_controlplane.services.context import Context
+
+INTERVAL = timedelta(days=1)
+
+_CLAIM = text(
+    "UPDATE cluster SET cleaned_at = :now WHERE cleaned_at IS NULL OR cleaned_at <= :before"
+)
+
+
+def run_if_due(ctx: Context) -> bool:
+    """Logs only grow with work, so the end of an experiment is when to look."""
+    now = ctx.now()
+    with ctx.db.begin() as tx:
+        if not tx.run(_CLAIM, {"now": now, "before": now - INTERVAL}):
+            return False
+        retention.delete_old(tx, ctx.config.retention_policy.log_retention_days, now)
+    masterlog.forget_old(ctx)
+    return True
