@@ -32,7 +32,8 @@ _PENDING = text("""
 _RUNNING = text("""
     SELECT a.id, a.job_id, a.slots, a.requested_at, a.preemptible, (a.killed OR a.preempt_at IS NOT NULL) AS releasing,
            array_agg(c.agent_id ORDER BY c.rank) AS agents,
-           array_agg(cardinality(c.slot_ids) ORDER BY c.rank) AS held
+           array_agg((SELECT count(*) FROM slots s WHERE s.container_id = c.id AND s.enabled AND NOT s.draining)
+                     ORDER BY c.rank) AS held
     FROM allocations a JOIN containers c ON c.allocation_id = a.id AND c.epoch = a.epoch AND c.state <> 'TERMINATED'
     WHERE a.pool = :pool AND a.state NOT IN ('QUEUED', 'TERMINATED') GROUP BY a.id ORDER BY a.requested_at, a.id
 """)
