@@ -47,7 +47,7 @@ _END_OF = {
     S.STOPPING_ERROR: S.ERROR,
 }
 
-_NEXT: dict[S, frozenset[S]] = {
+NEXT: dict[S, frozenset[S]] = {
     S.ACTIVE: frozenset({S.PAUSED, *_END_OF, S.ERROR}),
     S.PAUSED: frozenset({S.ACTIVE, *_END_OF, S.ERROR}),
     S.STOPPING_CANCELED: frozenset({S.CANCELED, S.STOPPING_KILLED, S.STOPPING_ERROR, S.ERROR}),
@@ -74,7 +74,7 @@ class NotAllowed(Exception):
 
 
 def allowed(state: S, to: S) -> bool:
-    return to in _NEXT[state]
+    return to in NEXT[state]
 
 
 def end_of(state: S) -> S:

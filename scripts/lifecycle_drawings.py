@@ -1,0 +1,87 @@
+"""Draws the state diagrams of docs/concepts/lifecycle.md from the transition tables.
+
+python scripts/lifecycle_drawings.py           print the page as it should be
+python scripts/lifecycle_drawings.py --write   bring the page up to date
+"""
+
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+
+from det_controlplane.core.lifecycle import agent, checkpoint, experiment, instance
+from det_controlplane.core.lifecycle.allocation import Exit, ExitKind
+from det_controlplane.core.lifecycle.trial import TrialState, TrialView, after_exit
+
+PAGE = Path(__file__).parent.parent / "docs" / "concepts" / "lifecycle.md"
+_TRIAL = TrialView(
+    state=TrialState.ACTIVE, restarts=0, max_restarts=1, stopped_by_searcher=False, invalid_hparams=False,
+    parked=False, retries_cancelled=False, pull_failures=0,
+)  # fmt: skip
+_SITUATIONS = {
+    "running": _TRIAL,
+    "no restarts left": replace(_TRIAL, restarts=1),
+    "paused": replace(_TRIAL, state=TrialState.PAUSED),
+    "stopped by the searcher": replace(
+        _TRIAL, state=TrialState.STOPPING_COMPLETED, stopped_by_searcher=True
+    ),
+    "canceled": replace(_TRIAL, state=TrialState.STOPPING_CANCELED),
+}
+
+
+def diagram(table: Mapping[Enum, Iterable[Enum]]) -> str:
+    """A Mermaid state diagram, in the order of the enum."""
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {next(iter(table)).value}"]
+    for state, following in table.items():
+        order = list(type(state))
+        targets = sorted(following, key=order.index)
+        lines += [f"    {state.value} --> {target.value}" for target in targets]
+        lines += [] if targets else [f"    {state.value} --> [*]"]
+    return "\n".join([*lines, "```"])
+
+
+def exits() -> str:
+    """What each kind of exit makes of a trial in each situation."""
+    lines = [
+        "| exit | " + " | ".join(_SITUATIONS) + " |",
+        "|---" * (len(_SITUATIONS) + 1) + "|",
+    ]
+    for kind in ExitKind:
+        cells = []
+        for view in _SITUATIONS.values():
+            after = after_exit(view, Exit(kind))
+            cells.append(after.state.value + (", counted" if after.counts_as_restart else ""))
+        lines.append(f"| {kind.value} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+DRAWINGS = {
+    "experiment": lambda: diagram(experiment.NEXT),
+    "exits": exits,
+    "agent": lambda: diagram(agent.NEXT),
+    "checkpoint": lambda: diagram(checkpoint.NEXT),
+    "instance": lambda: diagram(instance.NEXT),
+}
+
+
+def drawn(page: str) -> str:
+    """The page with each drawing between its marks made anew."""
+    for name, draw in DRAWINGS.items():
+        marks = re.compile(rf"<!-- {name} -->\n.*?<!-- end -->", re.DOTALL)
+        drawing = f"<!-- {name} -->\n{draw()}\n<!-- end -->"
+        page = marks.sub(lambda _, drawing=drawing: drawing, page)  # type: ignore[misc]
+    return page
+
+
+def main() -> None:
+    page = drawn(PAGE.read_text("utf-8"))
+    if "--write" in sys.argv[1:]:
+        PAGE.write_text(page, "utf-8")
+    else:
+        print(page, end="")
+
+
+if __name__ == "__main__":
+    main()
