@@ -19,7 +19,7 @@ from det_controlplane.services import (
     workloads,
 )
 from det_controlplane.services.context import Context
-from det_controlplane.services.metrics import MetricsReport
+from det_controlplane.services.reports import MetricsReport
 
 
 def get_trial(ctx: Context, request: Request) -> Answer:

@@ -69,6 +69,10 @@ class Tx:
         """Execute and return how many rows changed: the guard of guarded updates."""
         return self.connection.changed_by(statement.text, params or {})
 
+    def run_last(self, statement: TextClause, params: Params | None = None) -> int:
+        """Like `run`, and the commit travels with it: nothing may follow in this transaction."""
+        return self.connection.changed_by_last(statement.text, params or {})
+
 
 class Database:
     def __init__(self, url: str, *, pool_size: int = 8) -> None:

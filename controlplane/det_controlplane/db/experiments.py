@@ -27,20 +27,19 @@ class ExperimentRow:
     max_restarts: int
     slots_per_trial: int
     best_metric: float | None
+    progress: float | None
     unmanaged: bool
     user_id: int
     context_id: UUID | None
 
 
-_LOCK = text("""
-    SELECT e.id, e.job_id, e.state::text, j.pool, e.seed, s.seq, s.snapshot_seq,
-           coalesce(e.config#>>'{searcher,metric}', '') AS metric,
-           coalesce((e.config#>>'{searcher,smaller_is_better}')::boolean, true) AS smaller_is_better,
-           coalesce((e.config->>'max_restarts')::integer, 5) AS max_restarts,
-           coalesce((e.config#>>'{resources,slots_per_trial}')::integer, 1) AS slots_per_trial,
-           e.best_metric, e.unmanaged, e.user_id, e.context_id
-    FROM experiments e JOIN jobs j ON j.id = e.job_id JOIN searches s ON s.experiment_id = e.id
-    WHERE e.id = :id FOR UPDATE OF e, s
+# What `ExperimentRow` holds, of experiments e with their job j and search s.
+COLUMNS = """e.id, e.job_id, e.state::text, j.pool, e.seed, s.seq, s.snapshot_seq, e.metric_name AS metric,
+    e.smaller_is_better, e.max_restarts, e.slots_per_trial, e.best_metric, e.progress, e.unmanaged, e.user_id, e.context_id"""
+# Not FOR UPDATE: rows that only refer to the experiment may be added meanwhile.
+_LOCK = text(f"""
+    SELECT {COLUMNS} FROM experiments e JOIN jobs j ON j.id = e.job_id JOIN searches s ON s.experiment_id = e.id
+    WHERE e.id = :id FOR NO KEY UPDATE OF e, s
 """)
 
 

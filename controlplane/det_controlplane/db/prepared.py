@@ -18,7 +18,7 @@ from pg8000.core import SYNC_MSG as _SYNC
 from pg8000.core import Context, _flush, _write
 
 _KEPT = 300  # a connection's prepared statements; log filters make statements of their own
-_BEGIN = "begin transaction"
+_BEGIN, _COMMIT, _ROLLBACK = "begin transaction", "commit", "rollback"
 # `:name`, but neither the `::type` of a cast nor the `24:MI` of a time format.
 _PARAMETER = re.compile(r"(?<![:\w\\]):(\w+)(?!:)")
 
@@ -64,15 +64,19 @@ class PreparedConnection(pg8000.dbapi.Connection):  # type: ignore[misc]
     def changed_by(self, statement: str, params: Mapping[str, Any]) -> int:
         return int(self._run(self._prepare(statement), params).row_count)
 
+    def changed_by_last(self, statement: str, params: Mapping[str, Any]) -> int:
+        """The statement and the commit after it, in one round trip."""
+        return int(self._run(self._prepare(statement), params, ends=True).row_count)
+
     def commit(self) -> None:
         if self._in_transaction:
-            self.execute_simple("commit")
+            self.execute_simple(_COMMIT)
 
     def rollback(self) -> None:
         if self._in_transaction:
-            self.execute_simple("rollback")
+            self.execute_simple(_ROLLBACK)
 
-    def _run(self, prepared: _Prepared, params: Mapping[str, Any]) -> Any:
+    def _run(self, prepared: _Prepared, params: Mapping[str, Any], *, ends: bool = False) -> Any:
         values = [params[name] for name in prepared.parameters]
         begins = not self._in_transaction and not self.autocommit
         if begins:
@@ -83,10 +87,17 @@ class PreparedConnection(pg8000.dbapi.Connection):  # type: ignore[misc]
         self.send_BIND(prepared.name, make_params(self.py_types, values))
         self.send_EXECUTE()
         _write(self._sock, _SYNC)
+        if ends:
+            self.send_QUERY(_COMMIT)
         _flush(self._sock)
         if begins:
             self.handle_messages(Context(_BEGIN))
-        self.handle_messages(context)
+        try:
+            self.handle_messages(context)
+        finally:
+            if ends:
+                # After an error the server takes the commit for a rollback.
+                self.handle_messages(Context(_COMMIT if context.error is None else _ROLLBACK))
         return context
 
     def _prepare(self, statement: str) -> _Prepared:

@@ -1,5 +1,6 @@
 """Rows of trials and tasks."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -57,6 +58,13 @@ def by_request(tx: Tx, experiment_id: int, request_id: str) -> TrialRow | None:
 
 def live(tx: Tx, experiment_id: int) -> list[TrialRow]:
     return [_row(r) for r in tx.rows(_LIVE, {"experiment_id": experiment_id})]
+
+
+_ANY_LIVE = text("SELECT 1 FROM trials WHERE experiment_id = :id AND ended_at IS NULL LIMIT 1")
+
+
+def any_live(tx: Tx, experiment_id: int) -> bool:
+    return tx.value(_ANY_LIVE, {"id": experiment_id}) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +126,61 @@ def insert_task(
     )  # fmt: skip
 
 
+@dataclass(slots=True)
+class PlannedTrial:
+    """What a search wants a new trial to be."""
+
+    request_id: str
+    seed: int
+    hparams: Mapping[str, Any]
+    warm_start_from: str | None  # another trial, by request id; else what the configuration names
+    train_to: float | None = None
+
+
+_INSERT_MANY = text("""
+    WITH experiment AS (
+        SELECT e.id, e.job_id, e.context_id, j.pool, e.slots_per_trial,
+               coalesce((e.config#>>'{resources,is_single_node}')::boolean, false) AS single_agent,
+               coalesce((e.config->>'preemption_timeout')::integer, 3600) AS preempt_timeout_s,
+               cast(e.config#>>'{searcher,source_checkpoint_uuid}' AS uuid) AS source
+        FROM experiments e JOIN jobs j ON j.id = e.job_id WHERE e.id = :experiment_id),
+    planned AS (
+        SELECT x.* FROM ROWS FROM (jsonb_to_recordset(cast(:rows AS jsonb)) AS (request_id uuid, seed bigint, hparams jsonb,
+            warm_start_from uuid, train_to double precision))
+            WITH ORDINALITY AS x (request_id, seed, hparams, warm_start_from, train_to, n)),
+    created AS (
+        INSERT INTO trials (experiment_id, request_id, state, hparams, seed, train_to, task_id, run_id, started_at,
+            warm_start_uuid)
+        SELECT e.id, p.request_id, cast(:state AS trial_state), p.hparams, p.seed, p.train_to,
+               e.id || '.' || p.request_id, CASE WHEN :runs THEN 1 ELSE 0 END, :now,
+               CASE WHEN p.warm_start_from IS NULL THEN e.source ELSE (
+                   SELECT c.uuid FROM checkpoints c JOIN trials t ON t.id = c.trial_id
+                   WHERE t.experiment_id = e.id AND t.request_id = p.warm_start_from AND c.state = 'COMPLETED'
+                   ORDER BY c.steps_completed DESC, c.reported_at DESC LIMIT 1) END
+        FROM planned p, experiment e ORDER BY p.n RETURNING id, task_id),
+    tasked AS (
+        INSERT INTO tasks (id, kind, job_id, trial_id, experiment_id, context_id, started_at)
+        SELECT c.task_id, 'TRIAL', e.job_id, c.id, e.id, e.context_id, :now FROM created c, experiment e)
+    INSERT INTO allocations (id, task_id, trial_id, job_id, run_id, pool, slots, state, preemptible, single_agent,
+        preempt_timeout_s, requested_at)
+    SELECT c.task_id || '.1', c.task_id, c.id, e.job_id, 1, e.pool, e.slots_per_trial, 'QUEUED', true, e.single_agent,
+           e.preempt_timeout_s, :now
+    FROM created c, experiment e WHERE :runs ORDER BY c.id
+""")
+
+
+def insert_many(
+    tx: Tx, experiment_id: int, planned: Sequence[PlannedTrial], state: TrialState, now: datetime
+) -> None:
+    """Trials with their tasks; active ones wait for their first allocation at once."""
+    rows = as_json([{name: getattr(p, name) for name in PlannedTrial.__slots__} for p in planned])
+    runs = state is TrialState.ACTIVE
+    params = {"experiment_id": experiment_id, "rows": rows, "state": state.value, "runs": runs}
+    tx.run(_INSERT_MANY, {**params, "now": now})
+
+
 _SET_STATE = text("""
-    UPDATE trials SET state = cast(:state AS trial_state),
+    UPDATE trials SET state = cast(:state AS trial_state), stop_requested = :stop_requested,
         ended_at = CASE WHEN :terminal THEN cast(:now AS timestamptz) END
     WHERE id = :id AND ended_at IS NULL
 """)
@@ -127,9 +188,8 @@ _END_TASK = text("UPDATE tasks SET ended_at = :now WHERE id = :task_id AND ended
 
 
 def set_state(tx: Tx, trial: TrialRow, state: TrialState, now: datetime) -> None:
-    tx.run(
-        _SET_STATE, {"id": trial.id, "state": state.value, "terminal": state.terminal, "now": now}
-    )
+    params = {"id": trial.id, "state": state.value, "terminal": state.terminal, "now": now}
+    tx.run(_SET_STATE, {**params, "stop_requested": trial.stop_requested})
     if state.terminal:
         end_task(tx, trial.task_id, now)
     trial.state = state

@@ -1,19 +1,22 @@
 """A search inside a transaction: folded up to the row's `seq`, appended to under the experiment's lock."""
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from det_controlplane.core import hparams, search
 from det_controlplane.core.hparams import Space
-from det_controlplane.db import experiments, searches
+from det_controlplane.db import experiments, searches, trials
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.experiments import ExperimentRow
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Taken
 from det_controlplane.services.searchcache import CachedSearch
 
-# A cold process replays this many events at most.
+# A cold process replays this many events, or half as many as there are trials: a snapshot grows with those.
 SNAPSHOT_EVERY = 500
+# A mean over all trials is not worth computing for each report.
+PROGRESS_EVERY = timedelta(seconds=1)
 
 
 class Journal:
@@ -24,6 +27,14 @@ class Journal:
         self._search: search.Search | None = None
         self._new: list[search.Event] = []
         self._closed = False
+        self._progress_at: datetime | None = None
+
+    def validation(self, request_id: str, metrics: Mapping[str, Any]) -> search.Validated | None:
+        """The event of a report: what the search reads of it; None when it reads nothing."""
+        names = self._folded().metric_names
+        if not names:
+            return None
+        return search.Validated(request_id, {n: metrics[n] for n in names if n in metrics})
 
     def record(self, event: search.Event) -> tuple[search.Action, ...]:
         """Fold one event and keep it for the log."""
@@ -33,21 +44,42 @@ class Journal:
         self._closed = self._closed or any(isinstance(a, search.Shutdown) for a in actions)
         return actions
 
-    def progress(self, fractions: dict[str, float]) -> float:
-        return self._folded().progress(fractions)
+    def progress(self, now: datetime) -> float | None:
+        """How far the search is; None when it is too early to look at all trials again."""
+        folded = self._folded()
+        if folded.method.progress() is not None:
+            return folded.progress({})
+        if self._progress_at is not None and now - self._progress_at < PROGRESS_EVERY:
+            return None
+        self._progress_at = now
+        return folded.progress(trials.progress_of(self._tx, self._experiment.id))
 
     def write(self) -> None:
         """Append what was recorded; the guard cannot fail under the row lock unless the lock was forgotten."""
         if not self._new:
             return
         row, folded = self._experiment, self._folded()
-        new = [e.to_json() for e in self._new]
-        if not searches.append(self._tx, row.id, row.seq, new, self._closed):
+        if not searches.append(self._tx, row.id, row.seq, self.pending(), self._closed):
             raise Taken(f"experiment {row.id}: another process wrote event {row.seq + 1} first")
-        row.seq += len(new)
-        self._new.clear()
-        if row.seq - row.snapshot_seq >= SNAPSHOT_EVERY:
+        self.written()
+        if self._snapshot_due(folded):
             self._snapshot(folded)
+
+    def pending(self) -> list[dict[str, Any]]:
+        """What `write` would append, for a statement that appends it along with other things."""
+        return [e.to_json() for e in self._new]
+
+    def written(self) -> None:
+        self._experiment.seq += len(self._new)
+        self._new.clear()
+
+    @property
+    def snapshot_due(self) -> bool:
+        return self._snapshot_due(self._folded())
+
+    def _snapshot_due(self, folded: search.Search) -> bool:
+        replayed = self._experiment.seq + len(self._new) - self._experiment.snapshot_seq
+        return replayed >= max(SNAPSHOT_EVERY, folded.requested // 2)
 
     def write_with_snapshot(self) -> None:
         """So that no process goes on from what it remembers of the search before."""
@@ -62,7 +94,7 @@ class Journal:
     def keep(self) -> None:
         """After the commit: the next transaction goes on from here."""
         if self._search is not None:
-            entry = CachedSearch(self._experiment.seq, self._search)
+            entry = CachedSearch(self._experiment.seq, self._search, self._progress_at)
             self._ctx.searches.give_back(self._experiment.id, entry)
 
     def _folded(self) -> search.Search:
@@ -74,7 +106,7 @@ class Journal:
         row = self._experiment
         cached = self._ctx.searches.take(row.id)
         if cached is not None and row.snapshot_seq <= cached.seq <= row.seq:
-            folded, seq = cached.search, cached.seq
+            folded, seq, self._progress_at = cached.search, cached.seq, cached.progress_at
         else:
             folded, seq = self._restore(), row.snapshot_seq
         if seq < row.seq:

@@ -1,10 +1,9 @@
 """A live experiment under its row lock: every change to it, its trials and their allocations goes through here."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from uuid import UUID
 
 from det_controlplane.core import search
 from det_controlplane.core.lifecycle import experiment as experiment_states
@@ -16,7 +15,7 @@ from det_controlplane.core.search import ExitReason
 from det_controlplane.db import allocations, experiments, trials
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.experiments import ExperimentRow
-from det_controlplane.db.trials import NewTrial, TrialRow
+from det_controlplane.db.trials import PlannedTrial, TrialRow
 from det_controlplane.services import placement
 from det_controlplane.services.context import Context
 from det_controlplane.services.effects import Effects
@@ -44,14 +43,38 @@ class LiveExperiment:
             if not self.row.state.live:
                 self._events.clear()
                 break
-            for action in self.journal.record(event):
-                self._apply(action)
+            self._carry_out(self.journal.record(event))
         self._finish_if_done()
 
+    def carry_out(self, actions: Sequence[search.Action]) -> None:
+        """What the searcher decided about an event that the journal has recorded, and what follows."""
+        self._carry_out(actions)
+        self.feed()
+
+    def _carry_out(self, actions: Sequence[search.Action]) -> None:
+        created: dict[str, PlannedTrial] = {}
+        for action in actions:
+            if isinstance(action, search.Create):
+                created[action.request_id] = _planned(action)
+            elif isinstance(action, search.TrainTo) and action.request_id in created:
+                created[action.request_id].train_to = action.length
+            else:
+                self._create_trials(created)
+                self._apply(action)
+        self._create_trials(created)
+
+    def _create_trials(self, planned: dict[str, PlannedTrial]) -> None:
+        """All at once: searches begin with thousands."""
+        if not planned:
+            return
+        state = TrialState(self.row.state.value)
+        trials.insert_many(self.tx, self.row.id, list(planned.values()), state, self.now)
+        planned.clear()
+        if state is TrialState.ACTIVE:
+            self.effects.queue_changed(self.row.pool)
+
     def _apply(self, action: search.Action) -> None:
-        if isinstance(action, search.Create):
-            self._create_trial(action)
-        elif isinstance(action, search.Stop):
+        if isinstance(action, search.Stop):
             self._stop_trial(action.request_id)
         elif isinstance(action, search.TrainTo):
             self._train_to(action)
@@ -62,30 +85,10 @@ class LiveExperiment:
         elif isinstance(action, search.Fail):
             self.set_state(ExperimentState.STOPPING_ERROR, error=action.reason)
 
-    def _create_trial(self, action: search.Create) -> None:
-        warm = placement.warm_start(self.tx, self.row.id, action.warm_start_from)
-        new = NewTrial(
-            experiment_id=self.row.id,
-            request_id=UUID(action.request_id),
-            state=TrialState(self.row.state.value),
-            hparams=dict(action.hparams),
-            seed=action.seed,
-            task_id=f"{self.row.id}.{action.request_id}",
-            warm_start_uuid=warm,
-            job_id=self.row.job_id,
-            context_id=self.row.context_id,
-        )
-        trial_id = trials.insert(self.tx, new, self.now)
-        if self.row.state is ExperimentState.ACTIVE:
-            trial = trials.by_id(self.tx, trial_id)
-            assert trial is not None
-            self._allocate(trial)
-
     def _stop_trial(self, request_id: str) -> None:
         trial = self._by_request(request_id)
         if trial is None or trial.state.terminal:
             return
-        trials.update(self.tx, trial.id, stop_requested=True)
         trial.stop_requested = True
         self.patch_trial(trial, TrialState.STOPPING_COMPLETED)
 
@@ -190,7 +193,7 @@ class LiveExperiment:
         if self._events and self.row.state.live:
             self.feed()
             return
-        if self.row.state.stopping and not trials.live(self.tx, self.row.id):
+        if self.row.state.stopping and not trials.any_live(self.tx, self.row.id):
             state = experiment_states.end_of(self.row.state)
             experiments.set_state(self.tx, self.row.id, state, self.now)
             self.row.state = state
@@ -198,6 +201,10 @@ class LiveExperiment:
 
     def _by_request(self, request_id: str) -> TrialRow | None:
         return trials.by_request(self.tx, self.row.id, request_id)
+
+
+def _planned(action: search.Create) -> PlannedTrial:
+    return PlannedTrial(action.request_id, action.seed, action.hparams, action.warm_start_from)
 
 
 def _why(state: TrialState) -> str:
@@ -214,11 +221,12 @@ def _why(state: TrialState) -> str:
 def opened(ctx: Context, experiment_id: int) -> Iterator[LiveExperiment]:
     """Lock an experiment, let the caller change it, write its journal, commit, then wake whoever waits."""
     effects = Effects(ctx)
-    with ctx.db.begin() as tx:
-        live = lock(ctx, tx, experiment_id, effects)
-        yield live
-        close(live)
-    live.journal.keep()
+    with ctx.searches.turn(experiment_id):
+        with ctx.db.begin() as tx:
+            live = lock(ctx, tx, experiment_id, effects)
+            yield live
+            close(live)
+        live.journal.keep()
     effects.announce()
 
 

@@ -1,36 +1,24 @@
 """Reports of metrics: stored once, merged, summarised; validations go to the searcher in the same transaction."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import text
 
 from det_controlplane.core import metrics as core_metrics
-from det_controlplane.core import search
-from det_controlplane.db import experiments, metrics, trials
+from det_controlplane.db import experiments, metrics
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.experiments import ExperimentRow
 from det_controlplane.db.metrics import TrialMetrics
-from det_controlplane.services import live
+from det_controlplane.services import live, validations
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
 from det_controlplane.services.live import LiveExperiment
+from det_controlplane.services.reports import MetricsReport
 
 VALIDATION = "validation"
 _SUMMARY_KEYS = {"training": "avg_metrics", VALIDATION: "validation_metrics"}
 _EXPERIMENT_OF = text("SELECT experiment_id FROM trials WHERE id = :id")
-
-
-@dataclass(frozen=True, slots=True)
-class MetricsReport:
-    trial_id: int
-    run_id: int
-    group: str
-    total_batches: int | None
-    metrics: dict[str, Any]
-    batch_metrics: list[Any] | None = None
-    reported_at: datetime | None = None
 
 
 def report(ctx: Context, report: MetricsReport) -> None:
@@ -38,8 +26,10 @@ def report(ctx: Context, report: MetricsReport) -> None:
     if "." in report.group or not report.group:
         raise Invalid(f"metric group {report.group!r} must be a name without '.'")
     if report.group == VALIDATION:
-        with live.opened(ctx, _experiment_of(ctx, report.trial_id)) as experiment:
-            _report_validation(experiment, report)
+        experiment_id = _experiment_of(ctx, report.trial_id)
+        if not validations.take(ctx, experiment_id, report):
+            with live.opened(ctx, experiment_id) as experiment:
+                _report_validation(experiment, report)
         return
     with ctx.db.begin() as tx:
         trial = _locked(tx, report)
@@ -66,15 +56,17 @@ def _report_validation(experiment: LiveExperiment, report: MetricsReport) -> Non
     if value is not None and core_metrics.is_better(value, row.best_metric, row.smaller_is_better):
         experiments.set_best(tx, row.id, trial.id, value)
     if not row.unmanaged:
-        experiment.feed(search.Validated(str(trial.request_id), report.metrics))
-        _record_progress(experiment)
+        _tell_search(experiment, trial, report)
 
 
-def _record_progress(experiment: LiveExperiment) -> None:
+def _tell_search(experiment: LiveExperiment, trial: TrialMetrics, report: MetricsReport) -> None:
+    event = experiment.journal.validation(str(trial.request_id), report.metrics)
+    if event is not None:
+        experiment.feed(event)
     if experiment.row.state.live:
-        fractions = trials.progress_of(experiment.tx, experiment.row.id)
-        progress = experiment.journal.progress(fractions)
-        experiments.set_progress(experiment.tx, experiment.row.id, progress)
+        progress = experiment.journal.progress(experiment.now)
+        if progress is not None:
+            experiments.set_progress(experiment.tx, experiment.row.id, progress)
 
 
 def _store(
@@ -83,7 +75,7 @@ def _store(
     """Whether older reports were rolled back, and the id of the row if it is new."""
     steps = report.total_batches
     archived = 0
-    if steps is not None and report.run_id > 1:
+    if steps is not None and report.run_id > 1 and steps <= trial.total_batches:
         archived = metrics.archive_older_runs(tx, trial.id, report.run_id, report.group, steps)
     row_id = metrics.insert(
         tx, trial_id=trial.id, run_id=report.run_id, group=report.group, total_batches=steps,
@@ -154,11 +146,14 @@ def _locked(tx: Tx, report: MetricsReport) -> TrialMetrics:
 
 
 def _experiment_of(ctx: Context, trial_id: int) -> int:
-    with ctx.db.begin() as tx:
-        found = tx.value(_EXPERIMENT_OF, {"id": trial_id})
-    if found is None:
+    remembered = ctx.searches.experiment_of(trial_id)
+    if remembered is not None:
+        return remembered
+    found = ctx.db.read(_EXPERIMENT_OF, {"id": trial_id})
+    if not found:
         raise Missing(f"trial {trial_id} not found")
-    return int(found)
+    ctx.searches.remember_trial(trial_id, int(found[0][0]))
+    return int(found[0][0])
 
 
 def best_validation(ctx: Context, experiment_id: int) -> float | None:

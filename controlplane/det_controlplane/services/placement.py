@@ -2,7 +2,6 @@
 
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 from sqlalchemy import text
 
@@ -27,19 +26,11 @@ _KILL_AT = text("""
     WHERE id = :id AND state <> 'TERMINATED' AND NOT killed
 """)
 _REQUEST_SETTINGS = text("""
-    SELECT j.pool, coalesce((e.config#>>'{resources,slots_per_trial}')::integer, 1) AS slots,
+    SELECT j.pool, e.slots_per_trial AS slots,
            coalesce((e.config#>>'{resources,is_single_node}')::boolean, false) AS single_agent,
            coalesce((e.config->>'preemption_timeout')::integer, 3600) AS preempt_timeout_s
     FROM experiments e JOIN jobs j ON j.id = e.job_id WHERE e.id = :id
 """)
-_WARM_START = text("""
-    SELECT c.uuid FROM checkpoints c JOIN trials t ON t.id = c.trial_id
-    WHERE t.experiment_id = :experiment_id AND t.request_id = :request_id AND c.state = 'COMPLETED'
-    ORDER BY c.steps_completed DESC, c.reported_at DESC LIMIT 1
-""")
-_SOURCE = text(
-    "SELECT config#>>'{searcher,source_checkpoint_uuid}' FROM experiments WHERE id = :id"
-)
 _EXPIRE_TOKENS = text(
     "UPDATE sessions SET expires_at = :at WHERE allocation_id = :id AND revoked_at IS NULL"
 )
@@ -132,13 +123,3 @@ def announce(tx: Tx, effects: Effects, allocation: AllocationRow) -> None:
     effects.allocation_changed(allocation.id)
     for agent_id in slots.agents_of(tx, allocation.id):
         effects.wake(f"agent:{agent_id}")
-
-
-def warm_start(tx: Tx, experiment_id: int, request_id: str | None) -> UUID | None:
-    """The checkpoint a new trial begins with: another trial's latest, or the one the configuration names."""
-    if request_id is not None:
-        params = {"experiment_id": experiment_id, "request_id": UUID(request_id)}
-        found: UUID | None = tx.value(_WARM_START, params)
-        return found
-    named = tx.value(_SOURCE, {"id": experiment_id})
-    return UUID(named) if named else None

@@ -1,20 +1,33 @@
 """Folded searches kept in memory between requests, so that a decision does not replay its experiment's history."""
 
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from det_controlplane.core.search import Search
 
 _CAPACITY = 256
+_TRIALS_KEPT = 50_000
 
 
 @dataclass(slots=True)
 class CachedSearch:
     seq: int
     search: "Search"
+    progress_at: datetime | None = None  # when the experiment's progress was written last
+
+
+class _Queue:
+    """The threads that want one experiment, first come first served."""
+
+    def __init__(self, holder: int) -> None:
+        self.holder = holder
+        self.waiting: deque[tuple[int, threading.Lock]] = deque()
 
 
 class SearchCache:
@@ -22,7 +35,47 @@ class SearchCache:
 
     def __init__(self) -> None:
         self._entries: OrderedDict[int, CachedSearch] = OrderedDict()
+        self._queues: dict[int, _Queue] = {}
+        self._experiments: dict[int, int] = {}
         self._lock = threading.Lock()
+
+    @contextmanager
+    def turn(self, experiment_id: int) -> Iterator[None]:
+        """Threads of this process queue here for an experiment, and not with a connection each on its row lock.
+
+        The row lock still decides between processes."""
+        if not self._join_queue(experiment_id):
+            yield
+            return
+        try:
+            yield
+        finally:
+            self._leave_queue(experiment_id)
+
+    def _join_queue(self, experiment_id: int) -> bool:
+        """False when this thread has its turn already."""
+        me = threading.get_ident()
+        with self._lock:
+            queue = self._queues.get(experiment_id)
+            if queue is None:
+                self._queues[experiment_id] = _Queue(me)
+                return True
+            if queue.holder == me:
+                return False
+            called = threading.Lock()
+            called.acquire()
+            queue.waiting.append((me, called))
+        called.acquire()  # released by who leaves
+        return True
+
+    def _leave_queue(self, experiment_id: int) -> None:
+        with self._lock:
+            queue = self._queues[experiment_id]
+            if queue.waiting:
+                queue.holder, called = queue.waiting.popleft()
+                called.release()
+            else:
+                del self._queues[experiment_id]
 
     def take(self, experiment_id: int) -> CachedSearch | None:
         with self._lock:
@@ -36,6 +89,16 @@ class SearchCache:
                 self._entries.move_to_end(experiment_id)
             while len(self._entries) > _CAPACITY:
                 self._entries.popitem(last=False)
+
+    def experiment_of(self, trial_id: int) -> int | None:
+        """What was remembered: a trial never changes its experiment."""
+        return self._experiments.get(trial_id)
+
+    def remember_trial(self, trial_id: int, experiment_id: int) -> None:
+        with self._lock:
+            if len(self._experiments) >= _TRIALS_KEPT:
+                self._experiments.clear()
+            self._experiments[trial_id] = experiment_id
 
     def clear(self) -> None:
         with self._lock:

@@ -1,0 +1,177 @@
+"""The short way of a validation report does what the long way does, in two round trips."""
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
+from typing import Any
+from uuid import UUID
+
+import pytest
+from det_controlplane.core.metrics import storable
+from det_controlplane.db import validations as rows
+from det_controlplane.db.engine import Database, Tx
+from det_controlplane.db.prepared import PreparedConnection
+from det_controlplane.services import metrics, validations
+from det_controlplane.services.errors import Invalid, WrongState
+from det_controlplane.services.reports import MetricsReport
+from sqlalchemy import text
+
+from tests.support.postgres import DatabaseServer
+from tests.support.searching import ASHA, context, running, validate
+
+START = datetime(2026, 11, 20, tzinfo=timezone.utc)
+RANDOM = """
+name: few
+entrypoint: python3 train.py
+hyperparameters: {lr: {type: double, minval: 0, maxval: 1}}
+searcher: {name: random, metric: loss, max_trials: 3, max_length: {batches: 64}, smaller_is_better: false}
+reproducibility: {experiment_seed: 7}
+"""
+_EVERYTHING = {
+    "experiments": text(
+        "SELECT state::text, progress, best_trial_id, best_metric FROM experiments ORDER BY id"
+    ),
+    "trials": text("""
+        SELECT id, state::text, stop_requested, summary_metrics, total_batches, searcher_metric, best_validation_id,
+               latest_validation_id FROM trials ORDER BY id"""),
+    "metrics": text(
+        "SELECT trial_id, run_id, metric_group, total_batches, metrics, archived FROM metrics ORDER BY id"
+    ),
+    "allocations": text(
+        "SELECT id, state::text, preempt_at, kill_at, preempt_reason FROM allocations ORDER BY id"
+    ),
+    "search": text("SELECT seq, closed FROM searches ORDER BY experiment_id"),
+    "events": text("SELECT seq, event FROM search_events ORDER BY experiment_id, seq"),
+}
+
+
+def everything(database: Database) -> dict[str, Any]:
+    with database.begin() as tx:
+        return {name: [tuple(r) for r in tx.rows(sql)] for name, sql in _EVERYTHING.items()}
+
+
+def after_reports(url: str, config: str, reports: Callable[[list[int]], Iterator[Any]]) -> Any:
+    database = Database(url)
+    ctx, clock = context(database), [START]
+    request_ids = random.Random(3)
+    ctx.now = lambda: clock[0]
+    ctx.new_uuid = lambda: UUID(int=request_ids.getrandbits(128), version=4)
+    experiment = running(ctx, config)
+    for report in reports(experiment.trials):
+        clock[0] += timedelta(seconds=5)
+        try:
+            metrics.report(ctx, report)
+        except (Invalid, WrongState):
+            continue
+    found = everything(database)
+    database.dispose()
+    return found
+
+
+def mixed_reports(trials: list[int]) -> Iterator[MetricsReport]:
+    """Rungs, steps between them, NaN, text, repetitions, merges, refusals and a restart."""
+    chance = random.Random(11)
+    for batches in (1, 4, 9, 16, 64, 256):
+        for trial in trials:
+            loss = chance.choice([chance.random(), chance.random(), float("nan"), 0.25])
+            values = {"loss": storable(loss), "batches": batches, "note": "text", "ok": True}
+            for _ in range(chance.choice([1, 1, 2])):
+                yield MetricsReport(trial, 1, "validation", batches, values)
+            if chance.random() < 0.2:
+                yield MetricsReport(trial, 1, "training", batches, {"loss": 1.0})
+                yield MetricsReport(trial, 1, "validation", batches, {"accuracy": 0.5})
+    for batches in (4, 16, 64, 300):
+        values = {"loss": 0.125, "batches": batches}
+        yield MetricsReport(trials[0], 2, "validation", batches, values)
+        yield MetricsReport(trials[0], 1, "validation", batches + 1, values)
+
+
+@pytest.mark.parametrize("config", [ASHA.format(trials=12), RANDOM], ids=["asha", "random"])
+def test_the_short_way_leaves_the_same_rows_as_the_long_way(
+    postgres_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch, config: str
+) -> None:
+    with postgres_server.database() as url:
+        short = after_reports(url, config, mixed_reports)
+    monkeypatch.setattr(validations, "take", lambda *_: False)
+    with postgres_server.database() as url:
+        long = after_reports(url, config, mixed_reports)
+    for name in _EVERYTHING:
+        assert short[name] == long[name], name
+
+
+@contextmanager
+def round_trips(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    sent: list[str] = []
+    run, commit = PreparedConnection._run, PreparedConnection.commit
+
+    def counted(self: Any, prepared: Any, *args: Any, **options: Any) -> Any:
+        sent.append(prepared.sql)
+        return run(self, prepared, *args, **options)
+
+    def committed(self: Any) -> None:
+        if self._in_transaction:
+            sent.append("commit")
+        commit(self)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PreparedConnection, "_run", counted)
+        patched.setattr(PreparedConnection, "commit", committed)
+        yield sent
+
+
+@pytest.mark.parametrize("config", [ASHA.format(trials=3), RANDOM], ids=["asha", "random"])
+def test_a_validation_that_changes_nothing_else_takes_two_round_trips(
+    database: Database, monkeypatch: pytest.MonkeyPatch, config: str
+) -> None:
+    ctx = context(database)
+    experiment = running(ctx, config)
+    validate(ctx, experiment.trials[0], 1, 0.5)
+    with round_trips(monkeypatch) as sent:
+        validate(ctx, experiment.trials[0], 2, 0.25)
+    assert len(sent) == 2, sent
+
+
+def test_trials_of_a_search_are_created_by_one_statement_however_many_they_are(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ctx = context(database)
+    counts = []
+    for trials in (2, 200):
+        with round_trips(monkeypatch) as sent:
+            experiment = running(ctx, ASHA.format(trials=trials))
+        assert len(experiment.trials) == trials
+        counts.append(len(sent))
+    assert counts[0] == counts[1]
+
+
+def test_a_new_trial_waits_for_its_first_allocation_with_its_task(database: Database) -> None:
+    ctx = context(database)
+    running(ctx, RANDOM)
+    row = text("""
+        SELECT t.run_id, t.task_id = k.id AS task, a.id = t.task_id || '.1' AS allocation, a.job_id = e.job_id AS job,
+               k.kind::text AS kind, t.train_to, t.task_id = e.id || '.' || t.request_id AS named
+        FROM trials t JOIN experiments e ON e.id = t.experiment_id JOIN tasks k ON k.trial_id = t.id
+        JOIN allocations a ON a.trial_id = t.id ORDER BY t.id LIMIT 1""")
+    assert tuple(database.read(row)[0]) == (1, True, True, True, "TRIAL", 64.0, True)
+
+
+def test_nothing_is_stored_when_the_search_was_written_to_by_somebody_else(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Were the lock forgotten, the sequence number of the search would still hold."""
+    ctx = context(database)
+    experiment = running(ctx, ASHA.format(trials=2))
+    before = everything(database)
+    locked = rows.lock
+
+    def behind(tx: Tx, trial_id: int, steps: int) -> Any:
+        found = locked(tx, trial_id, steps)
+        assert found is not None
+        found[0].seq -= 1
+        return found
+
+    monkeypatch.setattr(rows, "lock", behind)
+    report = MetricsReport(experiment.trials[0], 1, "validation", 1, {"loss": 1, "batches": 1})
+    assert not validations.take(ctx, experiment.id, report)
+    assert everything(database) == before

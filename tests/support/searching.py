@@ -1,0 +1,62 @@
+"""Experiments whose trials run, without agents: for tests of what their reports do."""
+
+from dataclasses import dataclass
+
+from det_controlplane.core.config.cluster import load_cluster
+from det_controlplane.db.engine import Database
+from det_controlplane.ports.waker import NoWaker
+from det_controlplane.services import creation, metrics
+from det_controlplane.services.context import Context
+from det_controlplane.services.principal import User
+from det_controlplane.services.reports import MetricsReport
+from sqlalchemy import text
+
+OWNER = User(2, "determined", False, 0)
+CLUSTER = {"checkpoint_storage": {"type": "directory", "container_path": "/checkpoints"}}
+ASHA = """
+name: many
+entrypoint: python3 train.py
+hyperparameters: {{lr: {{type: log, base: 10, minval: -4, maxval: -1}}}}
+searcher: {{name: async_halving, metric: loss, max_trials: {trials}, max_concurrent_trials: {trials}, num_rungs: 5,
+            divisor: 4, time_metric: batches, max_time: 1024}}
+reproducibility: {{experiment_seed: 7}}
+"""
+_RUN = text("""
+    UPDATE allocations SET state = 'RUNNING', ready = true, epoch = 1, started_at = requested_at
+    WHERE state = 'QUEUED' AND trial_id IN (SELECT id FROM trials WHERE experiment_id = :id)
+""")
+_TRIALS = text("SELECT id FROM trials WHERE experiment_id = :id ORDER BY id")
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    id: int
+    trials: list[int]
+
+
+def context(database: Database) -> Context:
+    """One process of the API; each call is another one."""
+    return Context(
+        db=database, config=load_cluster(CLUSTER), waker=NoWaker(), objects=None,  # type: ignore[arg-type]
+        cluster_id="test",
+    )  # fmt: skip
+
+
+def running(ctx: Context, config: str) -> Running:
+    """An experiment all of whose trials have slots and are at work."""
+    created = creation.create(ctx, OWNER, creation.Submission(config=config))
+    assert created.experiment_id is not None
+    let_run(ctx, created.experiment_id)
+    with ctx.db.begin() as tx:
+        found = [r[0] for r in tx.rows(_TRIALS, {"id": created.experiment_id})]
+    return Running(created.experiment_id, found)
+
+
+def let_run(ctx: Context, experiment_id: int) -> None:
+    with ctx.db.begin() as tx:
+        tx.run(_RUN, {"id": experiment_id})
+
+
+def validate(ctx: Context, trial_id: int, batches: int, loss: float, run_id: int = 1) -> None:
+    values = {"loss": loss, "batches": batches}
+    metrics.report(ctx, MetricsReport(trial_id, run_id, "validation", batches, values))
