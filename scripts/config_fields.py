@@ -1,0 +1,185 @@
+"""What the code says about each field of the configurations: its name, type, bounds and default."""
+
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from unittest import mock
+
+from det_controlplane.core.config import experiment, fields
+from det_controlplane.core.config.cluster import load_cluster
+from det_controlplane.core.config.lengths import Length
+from det_controlplane.core.config.reading import Reader
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+# Types whose shape a reader of the page should be told in words.
+_WORDS: tuple[tuple[Any, str], ...] = (
+    (fields.MaxLength, "[length](#lengths)"),
+    (fields.Period, "[length](#lengths)"),
+    (fields.Bytes, "bytes, or text like `4g`"),
+    (fields.AbsolutePath, "absolute path"),
+    (experiment.Hyperparameters, "[hyperparameters](#hyperparameters)"),
+    (experiment.Entrypoint, "text or list of text"),
+)
+_PLAIN = {bool: "true or false", str: "text", float: "number", int: "whole number", Any: "anything"}
+_BOUNDS = (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
+_UNREMARKABLE = (2**31 - 1, 2**53)
+_WHOLE_CLUSTER: dict[str, Any] = {
+    "resource_manager": {"scheduler": {}},
+    "resource_pools": [
+        {"pool_name": "default", "provider": {"type": "aws"}, "task_container_defaults": {}}
+    ],
+}
+# Their fields are told elsewhere: by another section, or by the page of experiments.
+_TOLD_ELSEWHERE = ("resource_pools[].task_container_defaults", "checkpoint_storage")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    section: str  # the object it stands in; empty at the top
+    name: str
+    type: str
+    default: str
+
+    @property
+    def path(self) -> str:
+        return f"{self.section}.{self.name}" if self.section else self.name
+
+
+def fields_of_models(model: type[BaseModel], section: str = "") -> list[Field]:
+    """Those of the model, then those of the objects in it."""
+    own, inner = [], []
+    hints = get_type_hints(model, include_extras=True)
+    for name, info in model.model_fields.items():
+        own.append(Field(section, name, _type(hints[name]), _default(info)))
+        inner += _fields_inside(f"{section}.{name}" if section else name, hints[name])
+    return own + inner
+
+
+def _fields_inside(path: str, hint: Any) -> list[Field]:
+    """What all kinds of a union have comes once, then what each kind has of its own."""
+    kinds = list(_models_in(hint))
+    if len(kinds) < 2:
+        return [f for kind, many in kinds for f in fields_of_models(kind, path + "[]" * many)]
+    found = {_tag_of(kind): fields_of_models(kind, path) for kind, _ in kinds}
+    first = next(iter(found.values()))
+    shared = [f for f in first if all(f in fields for fields in found.values())]
+    own = [
+        replace(f, section=f.section.replace(path, f"{path} ({tag})", 1))
+        for tag, fields in found.items()
+        for f in fields
+        if f not in shared
+    ]
+    return shared + own
+
+
+def fields_of_cluster() -> list[Field]:
+    """What the reader of a cluster configuration asks for, recorded while it reads one."""
+    found: dict[tuple[str, str], Field] = {}
+
+    def record(reader: Reader, key: str, type: str, default: Any) -> None:
+        place = reader.path.replace("[0]", "[]")
+        if place not in _TOLD_ELSEWHERE:
+            found.setdefault((place, key), Field(place, key, type, _shown(default)))
+
+    with mock.patch.multiple(Reader, **_spies(record)):
+        load_cluster(_WHOLE_CLUSTER)
+    return sorted(found.values(), key=lambda f: f.section.count(".") * 2 + bool(f.section))
+
+
+def _spies(record: Callable[[Reader, str, str, Any], None]) -> dict[str, Any]:
+    """Methods of Reader that tell what they are asked for before they do it."""
+    types_of: dict[str, Callable[..., tuple[str, Any]]] = {
+        "text": lambda default, *_: ("text", default),
+        "choice": lambda choices, default: (_one_of(choices), default),
+        "flag": lambda default: ("true or false", default),
+        "whole": lambda default, least, most, *_: (_bounded("whole number", least, most), default),
+        "size": lambda default: ("bytes, or text like `4g`", default),
+        "seconds": lambda default: ("seconds, or text like `10m`", default),
+        "section": lambda: ("object", None),
+        "items": lambda: ("list of objects", None),
+        "object": lambda: ("object", None),
+        "raw": lambda *_: ("anything", None),
+    }
+    return {
+        method: _spy(getattr(Reader, method), told, record) for method, told in types_of.items()
+    }
+
+
+def _spy(method: Any, told: Callable[..., tuple[str, Any]], record: Any) -> Any:
+    def spy(self: Reader, key: str, *args: Any) -> Any:
+        record(self, key, *told(*args))
+        return method(self, key, *args)
+
+    return spy
+
+
+def _bounded(words: str, least: int, most: int) -> str:
+    return f"{words} ≥ {least}" if most in _UNREMARKABLE else f"{words} {least} – {most}"
+
+
+def _one_of(choices: Any) -> str:
+    return "one of " + ", ".join(f"`{choice}`" for choice in choices)
+
+
+def _type(hint: Any) -> str:
+    for known, words in _WORDS:
+        if hint == known:
+            return words
+    if get_origin(hint) is Annotated:
+        base, *extras = get_args(hint)
+        return _type(base) + _bounds(extras)
+    if get_origin(hint) is Literal:
+        choices = get_args(hint)
+        return f"`{choices[0]}`" if len(choices) == 1 else _one_of(choices)
+    if get_origin(hint) in (Union, types.UnionType):
+        kinds = [arg for arg in get_args(hint) if arg is not type(None)]
+        return " or ".join(dict.fromkeys(map(_type, kinds)))
+    if get_origin(hint) is tuple:
+        return f"list of {_type(get_args(hint)[0])}"
+    return _PLAIN.get(hint, "object")
+
+
+def _bounds(extras: list[Any]) -> str:
+    rules = [rule for extra in extras for rule in getattr(extra, "metadata", [extra])]
+    found = {
+        words: f"{words} {value:g}" if isinstance(value, float) else f"{words} {value}"
+        for name, words in _BOUNDS
+        for rule in rules
+        if (value := getattr(rule, name, None)) is not None and value not in _UNREMARKABLE
+    }
+    return f" {', '.join(found.values())}" if found else ""
+
+
+def _models_in(hint: Any, is_list: bool = False) -> Iterator[tuple[type[BaseModel], bool]]:
+    if isinstance(hint, type) and issubclass(hint, BaseModel):
+        yield hint, is_list
+        return
+    for arg in get_args(hint):
+        yield from _models_in(arg, is_list or get_origin(hint) is tuple)
+
+
+def _tag_of(model: type[BaseModel]) -> str:
+    """The value that tells one kind of a union from the others."""
+    for key in ("type", "name"):
+        info = model.model_fields.get(key)
+        if info is not None and get_origin(info.annotation) is Literal:
+            return str(get_args(info.annotation)[0])
+    return ""
+
+
+def _default(info: FieldInfo) -> str:
+    return "required" if info.is_required() else _shown(info.get_default(call_default_factory=True))
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, BaseModel):
+        return "see there"
+    if value is None or value == "":
+        return "–"
+    if isinstance(value, Length):
+        return f"`{{{value.unit}: {value.units}}}`"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    return "`[]`" if value == () else f"`{value:g}`" if isinstance(value, float) else f"`{value}`"

@@ -1,0 +1,95 @@
+"""Writes docs/reference/experiment-config.md and cluster-config.md from the models and config_meanings.yaml.
+
+python scripts/config_reference.py           say whether the pages are current
+python scripts/config_reference.py --write   bring them up to date
+
+Names, types, bounds and defaults come from the code; the sentences are written by hand, one for each field.
+"""
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+from det_controlplane.core.config.experiment import ExperimentConfig
+
+sys.path.insert(0, str(Path(__file__).parent))
+from config_fields import Field, fields_of_cluster, fields_of_models
+
+ROOT = Path(__file__).parent.parent
+MEANINGS = Path(__file__).parent / "config_meanings.yaml"
+PAGES = {
+    "experiment": ROOT / "docs" / "reference" / "experiment-config.md",
+    "cluster": ROOT / "docs" / "reference" / "cluster-config.md",
+}
+
+
+class Unexplained(Exception):
+    """A field has no sentence, or a sentence has no field."""
+
+
+def pages() -> dict[str, str]:
+    """The text of each page, as the code and the sentences say it now."""
+    meanings = yaml.safe_load(MEANINGS.read_text("utf-8"))
+    fields = {"experiment": fields_of_models(ExperimentConfig), "cluster": fields_of_cluster()}
+    return {name: _page(meanings[name], fields[name]) for name in PAGES}
+
+
+def _page(meaning: dict[str, Any], fields: list[Field]) -> str:
+    _check(meaning["fields"], fields)
+    parts = [meaning["head"].strip()]
+    for section in dict.fromkeys(field.section for field in fields):
+        mine = [field for field in fields if field.section == section]
+        title = section or "The whole"
+        about = meaning["sections"].get(section, "").strip()
+        parts.append("\n\n".join(p for p in (f"## {title}", about, _table(mine, meaning)) if p))
+    parts.append(meaning["tail"].strip())
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(fields: list[Field], meaning: dict[str, Any]) -> str:
+    rows = [_row(field, _told(meaning["fields"], field)) for field in fields]
+    return "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows])
+
+
+def _row(field: Field, told: Any) -> str:
+    """`told` is the sentence, or an object that also corrects what the code cannot say itself."""
+    known = {"type": field.type, "default": field.default}
+    known |= told if isinstance(told, dict) else {"means": told}
+    cells = [f"`{field.name}`", known["type"], known["default"], str(known["means"]).strip()]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _told(told: dict[str, Any], field: Field) -> Any:
+    """Its own sentence, or the one for all kinds of its section, written with (*)."""
+    return told.get(field.path) or told.get(_of_any_kind(field))
+
+
+def _of_any_kind(field: Field) -> str:
+    return re.sub(r"\(\w+\)", "(*)", field.path)
+
+
+def _check(told: dict[str, Any], fields: list[Field]) -> None:
+    there = {name for field in fields for name in (field.path, _of_any_kind(field))}
+    problems = [f"{f.path}: say what it means" for f in fields if _told(told, f) is None]
+    problems += [f"{path}: is no field (any more)" for path in sorted(set(told) - there)]
+    if problems:
+        raise Unexplained("; ".join(problems))
+
+
+def main() -> int:
+    stale = {name: text for name, text in pages().items() if _current(name) != text}
+    for name, text in stale.items():
+        if "--write" in sys.argv[1:]:
+            PAGES[name].write_text(text, "utf-8")
+        print(("wrote " if "--write" in sys.argv[1:] else "not current: ") + PAGES[name].name)
+    return 1 if stale and "--write" not in sys.argv[1:] else 0
+
+
+def _current(name: str) -> str:
+    return PAGES[name].read_text("utf-8") if PAGES[name].exists() else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
