@@ -35,6 +35,11 @@ def run(text: str, model_dir: str) -> int:
     return FAILED
 
 
+def _interpreter() -> str:
+    """The one that runs this command, unless the user has the model's packages in another."""
+    return os.environ.get("DET_PYTHON_EXECUTABLE") or sys.executable
+
+
 def _command(entrypoint: Any) -> list[str]:
     """A trial class runs in the harness's test mode; a script runs as it is, outside of a cluster."""
     if isinstance(entrypoint, list) and entrypoint:
@@ -42,14 +47,17 @@ def _command(entrypoint: Any) -> list[str]:
     if not isinstance(entrypoint, str) or not entrypoint.strip():
         raise CommandError("the configuration has no entrypoint", "add `entrypoint: module:Class`")
     words = shlex.split(entrypoint)
-    module, colon, name = entrypoint.partition(":")
-    if len(words) == 1 and colon and module and name:
-        return [
-            sys.executable,
-            "-m",
-            "determined.exec.harness",
-            "--local-test",
-            "--trial",
-            words[0],
-        ]
+    trial_class = _trial_class(words)
+    if trial_class is not None:
+        return [_interpreter(), "-m", "determined.experimental._one_batch", trial_class]
     return words
+
+
+def _trial_class(words: list[str]) -> str | None:
+    """`module:Class`, by itself or for one of our launchers, which need a cluster."""
+    if len(words) == 1:
+        module, _, name = words[0].partition(":")
+        return words[0] if module and name else None
+    if any(word.startswith("determined.launch.") for word in words) and "--trial" in words[:-1]:
+        return words[words.index("--trial") + 1]
+    return None
