@@ -6,6 +6,8 @@ from typing import Any, List
 import torch
 from torch import nn
 
+from determined.pytorch._gradient_order import GradientOrder
+
 
 class Backend:
     """One slot: nothing to exchange."""
@@ -33,6 +35,13 @@ class Backend:
     def broadcast_state(self, models: List[nn.Module], optimizers: List[Any]) -> None:
         """Start everybody from the chief's weights."""
 
+    def gradient_orders(self) -> List[List[int]]:
+        """What a checkpoint must hold so that a resumed trial sums gradients in the same order."""
+        return []
+
+    def follow_gradient_orders(self, orders: List[List[int]]) -> None:
+        pass
+
     def close(self) -> None:
         pass
 
@@ -41,6 +50,7 @@ class DDP(Backend):
     """torch.distributed: NCCL on CUDA, gloo elsewhere."""
 
     def __init__(self) -> None:
+        self._orders: List[GradientOrder] = []
         self._owns_group = not torch.distributed.is_initialized()
         if self._owns_group:
             torch.distributed.init_process_group(
@@ -51,7 +61,16 @@ class DDP(Backend):
         if not any(parameter.requires_grad for parameter in model.parameters()):
             return model
         ids = [device.index] if device.type == "cuda" else None
-        return nn.parallel.DistributedDataParallel(model, device_ids=ids)
+        wrapped = nn.parallel.DistributedDataParallel(model, device_ids=ids)
+        self._orders.append(GradientOrder(wrapped))
+        return wrapped
+
+    def gradient_orders(self) -> List[List[int]]:
+        return [order.known() for order in self._orders]
+
+    def follow_gradient_orders(self, orders: List[List[int]]) -> None:
+        for order, known in zip(self._orders, orders):
+            order.follow(known)
 
     def set_gradient_sync(self, models: List[nn.Module], wanted: bool) -> None:
         for model in models:

@@ -60,6 +60,7 @@ class PyTorchSteps(Steps):
         """Everything between the state and the first batch."""
         context, at = self.context, self.context._position
         context._backend.broadcast_state(context.models, context.optimizers)
+        context._backend.follow_gradient_orders(self._restored.get("gradient_orders", []))
         at.batch = at.first_batch = self.progress.batches
         loader = self._shard(self._training)
         at.epoch_len = length_of(loader)
@@ -147,6 +148,7 @@ class PyTorchSteps(Steps):
         if rng_states is None:
             return
         state = _checkpoint.capture(context, self.hooks, rng_states)
+        state["gradient_orders"] = context._backend.gradient_orders()
         state["progress"] = {
             **dataclasses.asdict(progress),
             "epoch": at.epoch,
