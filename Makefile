@@ -7,14 +7,15 @@ SHELL_SCRIPTS := scripts/quickstart scripts/stock-client scripts/venv scripts/ml
 # Tests of one file share servers: a worker takes whole files.
 WORKERS ?= auto
 
-.PHONY: help quickstart test check format bench sim lock clean
+.PHONY: help quickstart test check format bench sim sim-mutations lock clean
 
 help:
 	@echo "make quickstart   train an example on a cluster on this machine"
 	@echo "make test         run every test"
 	@echo "make check        format, lint, types, architecture, shell scripts"
 	@echo "make bench        measure against the floors, one JSON line a figure"
-	@echo "make sim          simulate clusters with faults"
+	@echo "make sim          simulate clusters with faults: SEEDS=200 FIRST_SEED=1"
+	@echo "make sim-mutations  prove that simulations notice bugs"
 	@echo "make clean        remove everything that make made"
 
 quickstart: $(VENV)/.installed
@@ -37,8 +38,16 @@ format: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	@$(RUN)/python bench/run.py
 
+# `make sim SEEDS=1 FIRST_SEED=123` plays one world again.
+SEEDS ?= 200
+FIRST_SEED ?= 1
 sim: $(VENV)/.installed-dev
-	$(RUN)/python -m pytest tests/sim
+	SIM_SEEDS=$(SEEDS) SIM_FIRST_SEED=$(FIRST_SEED) PYTHONHASHSEED=0 $(RUN)/python -m pytest \
+		-n $(if $(filter 1,$(SEEDS)),0,$(WORKERS)) --dist load tests/sim/test_world.py
+
+sim-mutations: $(VENV)/.installed-dev
+	SIM_MUTATIONS=all PYTHONHASHSEED=0 $(RUN)/python -m pytest -rP \
+		-n $(WORKERS) --dist load tests/sim/test_mutations.py
 
 # The versions that everybody gets, for every platform and Python at once.
 lock: $(VENV)/.installed-dev

@@ -1,0 +1,1 @@
+"""The simulated world (docs/concepts/simulation.md)."""

@@ -1,0 +1,271 @@
+"""Fake agents: they join, poll, run containers, and stall, vanish, restart and come back."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from det_controlplane.testing.world.containers import FakeContainer
+from det_controlplane.testing.world.processes import BOOTSTRAP_TOKEN
+from det_controlplane.testing.world.script import Call, Reply
+from det_controlplane.testing.world.violation import Violation
+
+if TYPE_CHECKING:
+    from det_controlplane.testing.world.world import World
+
+_SOON_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class _Identity:
+    """What a life of the agent's process polls with."""
+
+    incarnation: str
+    token: str
+
+
+class FakeAgent:
+    def __init__(self, world: "World", id: str, slots: int) -> None:
+        self.id = id
+        self.world = world
+        self.rng: Random = world.stream(id)
+        self.slots = slots
+        self.containers: dict[str, FakeContainer] = {}
+        self.connected = True
+        self._key = f"{id}-key-0"
+        self._life = 0  # of the process; callbacks of an earlier one are void
+        self._up = False
+        self._me: _Identity | None = None
+        self._applied = 0
+        self._seq = 0
+        self._seen = ""
+        self._leaving = False
+        self._plan_number = 0
+
+    def begin(self) -> None:
+        self.world.timeline.after(self.rng.uniform(0, 20), self._start)
+        self._plan_trouble()
+
+    def calm_down(self) -> None:
+        self.connected = True
+        if not self._up:
+            self._start()
+        self.poll_soon()
+
+    @property
+    def answers_containers(self) -> bool:
+        """Whether the gateway of its containers gets through."""
+        return self._up and self.connected
+
+    def wake(self) -> None:
+        """A held poll is answered."""
+        if self._me is not None and self.rng.random() < 0.7:
+            self.poll_soon()
+
+    def poll_soon(self) -> None:
+        self._plan(_SOON_S, self._poll)
+
+    def _start(self) -> None:
+        """The process begins; containers that still run are its own again."""
+        self._life += 1
+        self._up, self._me, self._applied = True, None, 0
+        self._seq, self._seen, self._leaving = 0, "", False
+        self._join(str(UUID(int=self.rng.getrandbits(128), version=4)))
+
+    def _join(self, incarnation: str) -> None:
+        slots = [{"id": n, "type": "cpu", "brand": "Artificial"} for n in range(self.slots)]
+        body = {
+            "agent_id": self.id, "agent_key": self._key, "incarnation": incarnation,
+            "pool": "default", "slots": slots, "runtime": "docker",
+            "proof": {"kind": "bootstrap_token", "token": BOOTSTRAP_TOKEN},
+        }  # fmt: skip
+        self._send(Call("POST", "/agents/v1/join", body), lambda r: self._joined(incarnation, r))
+
+    def _joined(self, incarnation: str, reply: Reply) -> None:
+        if reply.ok:
+            self._me = _Identity(incarnation, reply.body["agent_token"])
+            self.poll_soon()
+        else:
+            delay_s = self.rng.uniform(2, 6)
+            self._plan(delay_s, lambda: self._join(incarnation))
+
+    def _poll(self) -> None:
+        me = self._me
+        if me is None:
+            return
+        applied = self._applied
+        reports = [c.report() for c in self.containers.values()]
+        self._seq += 1
+        body = {
+            "incarnation": me.incarnation, "seq": self._seq, "seen": self._seen, "wait_s": 0,
+            "containers": reports,
+            "signals": [{"kind": "spot_interruption"}] if self._leaving else [],
+        }  # fmt: skip
+        call = Call("POST", "/agents/v1/poll", body, me.token)
+        self._send(call, lambda r: self._polled(me, applied, reports, r))
+        self._plan(20.0, self._poll)
+
+    def _polled(
+        self, me: _Identity, applied: int, reports: list[dict[str, Any]], reply: Reply
+    ) -> None:
+        if me is not self._me:
+            return
+        if reply.ok:
+            ledger = self.world.ledger
+            ledger.reported |= {r["id"] for r in reports if r["state"] != "assigned"}
+            ledger.forgotten |= set(reply.body["forget"])
+            if applied == self._applied:
+                self._applied += 1
+                self._seen = reply.body["version"]
+                self._apply(reply.body)
+            self._plan(reply.body["next_poll_s"] * self.rng.uniform(0.8, 3), self._poll)
+        elif reply.status == 401:
+            self._me = None
+            self._join(me.incarnation)
+        elif reply.status == 409:
+            self._stop()
+            self.world.timeline.after(self.rng.uniform(1, 10), self._restart_if_down)
+        else:
+            self._plan(self.rng.uniform(1, 4), self._poll)
+
+    def _apply(self, answer: dict[str, Any]) -> None:
+        """Kill what is not ordered, then start what is new."""
+        for id in answer["forget"]:
+            self.containers.pop(id, None)
+        ordered = {d["id"]: d for d in answer["containers"]}
+        self._check_orders(answer["containers"])
+        for container in list(self.containers.values()):
+            order = ordered.get(container.id)
+            if order is None or order["epoch"] != container.epoch:
+                container.vanish()
+                del self.containers[container.id]
+            else:
+                container.preempted |= order["preempt"]
+                if order["desired"] == "killed":
+                    container.kill()
+        for id, order in ordered.items():
+            if id not in self.containers:
+                self._begin_container(order)
+
+    def _check_orders(self, orders: list[dict[str, Any]]) -> None:
+        held: list[int] = []
+        for order in orders:
+            container = self.containers.get(order["id"])
+            spec = container.spec if container is not None else order.get("spec")
+            held += spec["slot_ids"] if spec else []
+        if len(set(held)) != len(held) or not set(held) <= set(range(self.slots)):
+            raise Violation(f"{self.id} with {self.slots} slots is ordered to use slots {held}")
+
+    def _begin_container(self, order: dict[str, Any]) -> None:
+        if order["desired"] == "killed":
+            self.containers[order["id"]] = FakeContainer.aborted(self, order)
+            self.poll_soon()
+            return
+        if "spec" not in order:
+            raise Violation(f"{self.id} is to run {order['id']} and was never told what it is")
+        if order["id"] in self.world.ledger.reported:
+            raise Violation(f"container {order['id']} of {order['allocation_id']} runs twice")
+        container = FakeContainer(self, order)
+        self.containers[order["id"]] = container
+        container.begin()
+
+    def _send(self, call: Call, answered: Callable[[Reply], None]) -> None:
+        """Through the network, as long as this life of the process lasts."""
+        life = self._life
+
+        def heard(reply: Reply) -> None:
+            if life == self._life and self._up:
+                answered(reply if self.connected else Reply(0))
+
+        if self.connected:
+            self.world.network.send(call, heard)
+        else:
+            self.world.timeline.after(5.0, lambda: heard(Reply(0)))
+
+    def _plan(self, delay_s: float, act: Callable[[], None]) -> None:
+        """The next act of the process; a later plan replaces it."""
+        self._plan_number += 1
+        number, life = self._plan_number, self._life
+
+        def due() -> None:
+            if number == self._plan_number and life == self._life and self._up:
+                act()
+
+        self.world.timeline.after(delay_s, due)
+
+    def _stop(self) -> None:
+        self._up = False
+
+    def _restart_if_down(self) -> None:
+        if not self._up:
+            self._start()
+
+    def _plan_trouble(self) -> None:
+        self.world.timeline.after(self.rng.expovariate(1 / 60), self._trouble)
+
+    def _trouble(self) -> None:
+        if self.world.calm:
+            return
+        self._plan_trouble()
+        if self._up and self.rng.random() < self.world.rates.agent_trouble:
+            self.rng.choice(_TROUBLES)(self)
+
+    def _get_notice(self) -> None:
+        """The machine is to go away soon."""
+        self._leaving = True
+        self.poll_soon()
+        self.world.timeline.after(self.rng.uniform(5, 60), self._vanish)
+
+    def _stall(self) -> None:
+        """The process hangs; its containers go on."""
+        self._plan(self.rng.uniform(10, 90), self._poll)
+
+    def _lose_network(self) -> None:
+        self.connected = False
+
+        def back() -> None:
+            self.connected = True
+
+        self.world.timeline.after(self.rng.uniform(5, 120), back)
+
+    def _restart(self) -> None:
+        """Another incarnation adopts the containers; the old one sometimes says something yet."""
+        old = self._me
+        self._stop()
+        self.world.timeline.after(self.rng.uniform(0.5, 15), self._restart_if_down)
+        if old is not None:
+            self.world.timeline.after(self.rng.uniform(0, 30), lambda: self._old_voice(old))
+
+    def _old_voice(self, old: _Identity) -> None:
+        """An incarnation that was replaced must not get orders."""
+        now = self._me
+        if now is None or now is old:
+            return
+        body = {"incarnation": old.incarnation, "wait_s": 0, "containers": []}
+
+        def judge(reply: Reply) -> None:
+            if reply.ok and now is self._me:
+                raise Violation(f"{self.id}: an incarnation that was replaced got orders")
+
+        call = Call("POST", "/agents/v1/poll", body, old.token)
+        self.world.network.send(call, lambda reply: None, judge)
+
+    def _vanish(self) -> None:
+        """The machine goes down with all that runs on it, and comes back later, or as another."""
+        self._stop()
+        for container in self.containers.values():
+            container.vanish()
+        self.containers.clear()
+        if self.rng.random() < 0.3:
+            self._key = f"{self.id}-key-{self._life}"
+        self.world.timeline.after(self.rng.uniform(3, 150), self._restart_if_down)
+
+
+_TROUBLES: tuple[Callable[[FakeAgent], None], ...] = (
+    FakeAgent._stall,
+    FakeAgent._vanish,
+    FakeAgent._restart,
+    FakeAgent._lose_network,
+    FakeAgent._get_notice,
+)

@@ -1,0 +1,63 @@
+"""The control plane under simulation: two processes and an observer over one database, emptied between worlds."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from random import Random
+
+import sqlalchemy as sa
+
+from det_controlplane.db.engine import Database, Tx
+from det_controlplane.services.identity import token_hash
+from det_controlplane.testing.world.processes import Process
+from det_controlplane.testing.world.timeline import Timeline
+
+USER_TOKEN = "somebody"
+
+# Users, workspaces, projects and the cluster's identity come with the schema and stay.
+_KEPT = ("cluster", "users", "workspaces", "projects", "schema_migrations")
+_TABLES = sa.text("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename")
+_SIGN_IN = sa.text("""
+    INSERT INTO sessions (token_hash, kind, user_id, created_at) VALUES (:hash, 'user', 1, :now)
+""")
+
+
+class Hosts:
+    """Made once for many worlds: connections and prepared statements are kept."""
+
+    def __init__(self, url: str) -> None:
+        timeline = Timeline()
+        rng = Random(0)
+        self.observer = Database(url, pool_size=1)
+        self.processes = [Process(n, url, timeline, rng, _nobody) for n in ("A", "B")]
+        with self.observer.begin() as tx:
+            names = [r[0] for r in tx.rows(_TABLES)]
+        emptied = ", ".join(n for n in names if n not in _KEPT and "migration" not in n)
+        self._truncate = sa.text(f"TRUNCATE {emptied} RESTART IDENTITY")
+
+    def reset(self, timeline: Timeline, rng: Random, wake: Callable[[str], None]) -> None:
+        with self.observer.begin() as tx:
+            tx.run(self._truncate)
+            tx.run(_SIGN_IN, {"hash": token_hash(USER_TOKEN), "now": timeline.now()})
+        for process in self.processes:
+            process.reset(timeline, rng, wake)
+
+    @contextmanager
+    def observed(self) -> Iterator[Tx]:
+        with self.observer.begin() as tx:
+            yield tx
+
+    def wrote(self) -> bool:
+        """Whether anything has changed since this was asked last."""
+        wrote = any(p.points.wrote for p in self.processes)
+        for process in self.processes:
+            process.points.wrote = False
+        return wrote
+
+    def close(self) -> None:
+        self.observer.dispose()
+        for process in self.processes:
+            process.db.dispose()
+
+
+def _nobody(topic: str) -> None:
+    return None

@@ -1,0 +1,50 @@
+"""What really happened, as those know it to whom it happened: the other side of every check."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Run:
+    """One allocation of a trial, as its program lived it."""
+
+    allocation_id: str
+    trial_id: int
+    run_id: int
+    crashed: bool = False  # by itself: what the user's retries are for
+    ended_well: bool = False  # exit 0 without having been told to stop
+    acknowledged: bool = False  # its acknowledgement of a preemption was answered
+    chief_exit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    trial_id: int
+    run_id: int
+    group: str
+    steps: int
+    loss: float
+
+
+@dataclass(slots=True)
+class Ledger:
+    runs: dict[str, Run] = field(default_factory=dict)
+    metrics: list[Metric] = field(default_factory=list)
+    checkpoints: dict[str, int] = field(default_factory=dict)  # answered, by uuid: the trial
+    early_exits: set[int] = field(default_factory=set)
+    forgotten: set[str] = field(default_factory=set)  # containers whose exit was acknowledged
+    reported: set[str] = field(default_factory=set)  # containers that were reported beyond ASSIGNED
+    experiments: set[int] = field(default_factory=set)
+    ending: set[int] = field(default_factory=set)  # cancel or kill was answered
+    deleting: set[int] = field(default_factory=set)  # somebody asked for it
+    continued: set[int] = field(default_factory=set)
+    pull_failures: dict[int, int] = field(default_factory=dict)
+
+    def run_of(self, allocation_id: str, trial_id: int, run_id: int) -> Run:
+        return self.runs.setdefault(allocation_id, Run(allocation_id, trial_id, run_id))
+
+    def crashes(self) -> dict[int, int]:
+        """How often the user's code failed, by trial."""
+        found: dict[int, int] = {}
+        for run in self.runs.values():
+            found[run.trial_id] = found.get(run.trial_id, 0) + run.crashed
+        return found

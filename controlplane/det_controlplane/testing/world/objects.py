@@ -1,0 +1,18 @@
+"""The simulated world keeps model definitions inline; nothing may ask for the object store."""
+
+
+class NoObjects:
+    def put(self, key: str, content: bytes) -> None:
+        raise AssertionError(f"nothing of this world is large enough for the object store: {key}")
+
+    def get(self, key: str) -> bytes | None:
+        return None
+
+    def size(self, key: str) -> int | None:
+        return None
+
+    def delete(self, key: str) -> None:
+        return None
+
+    def upload_url(self, key: str, size: int, expires_s: int) -> str:
+        raise AssertionError(f"nothing of this world is uploaded: {key}")

@@ -1,0 +1,98 @@
+"""Two processes of the control plane over one database: what one remembers, the other does not know."""
+
+import json
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from random import Random
+from uuid import UUID
+
+from det_controlplane.api import routes
+from det_controlplane.api.app import App
+from det_controlplane.api.http import Request, Response
+from det_controlplane.core.config import ClusterConfig
+from det_controlplane.services import tick
+from det_controlplane.services.context import Context
+from det_controlplane.services.searchcache import SearchCache
+from det_controlplane.testing.world.faults import Points, WatchedDatabase
+from det_controlplane.testing.world.objects import NoObjects
+from det_controlplane.testing.world.script import Call, Reply
+from det_controlplane.testing.world.timeline import Timeline
+
+BOOTSTRAP_TOKEN = "bootstrap"
+
+
+class InternalError(AssertionError):
+    """A request met an exception that the product has no words for."""
+
+
+class StrictApp(App):
+    """What would be a 500 ends the simulation."""
+
+    def failed(self, request: Request, e: Exception) -> Response:
+        answer = super().failed(request, e)
+        if answer.status == HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise InternalError(f"{request.method} {request.path}: {e!r}") from e
+        return answer
+
+
+class Process:
+    """One host of the API and the tick, with a database pool and a search cache of its own."""
+
+    def __init__(
+        self, name: str, url: str, timeline: Timeline, rng: Random, wake: Callable[[str], None]
+    ) -> None:
+        self.name = name
+        self.points = Points()
+        self._rng = rng
+        self.wake = wake
+        self.db = WatchedDatabase(url, self.points)
+        self.ctx = Context(
+            db=self.db, config=ClusterConfig(), waker=self, objects=NoObjects(),
+            cluster_id="00000000-0000-0000-0000-000000000000", bootstrap_token=BOOTSTRAP_TOKEN,
+            now=timeline.now, new_uuid=self._uuid, new_token=self._token, new_seed=self._seed,
+        )  # fmt: skip
+        self.app = StrictApp(self.ctx, routes.ALL)
+
+    def configure(self, config: ClusterConfig) -> None:
+        self.ctx.config = config
+
+    def reset(self, timeline: Timeline, rng: Random, wake: Callable[[str], None]) -> None:
+        """The same host in another world: connections and their prepared statements are kept."""
+        self._rng, self.wake, self.ctx.now = rng, wake, timeline.now
+        self.restart()
+
+    def restart(self) -> None:
+        """Whatever it remembered is gone."""
+        self.ctx.searches = SearchCache()
+
+    def answer(self, call: Call) -> Reply:
+        headers = dict(call.headers)
+        if call.token:
+            headers["authorization"] = f"Bearer {call.token}"
+        body = b"" if call.body is None else json.dumps(call.body).encode()
+        path, _, query = call.path.partition("?")
+        found = self.app.handle(
+            Request(call.method, path, query=_query(query), headers=headers, body=body)
+        )
+        assert isinstance(found, Response), f"{call.path} answers with {type(found).__name__}"
+        return Reply(found.status, json.loads(found.body or b"{}"))
+
+    def tick(self) -> float | None:
+        return tick.run(self.ctx)
+
+    def _uuid(self) -> UUID:
+        return UUID(int=self._rng.getrandbits(128), version=4)
+
+    def _token(self) -> str:
+        return f"{self._rng.getrandbits(128):032x}"
+
+    def _seed(self) -> int:
+        return self._rng.getrandbits(31)
+
+
+def _query(text: str) -> dict[str, Sequence[str]]:
+    found: dict[str, Sequence[str]] = {}
+    for pair in filter(None, text.split("&")):
+        name, _, value = pair.partition("=")
+        found[name] = [*found.get(name, ()), value]
+    return found

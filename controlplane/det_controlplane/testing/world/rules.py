@@ -1,0 +1,93 @@
+"""The invariants that the database alone can show: each query lists what breaks it, and finds nothing."""
+
+RULES: dict[str, str] = {
+    "two live containers share a slot": """
+        SELECT a.agent_id || ': ' || a.id || ' and ' || b.id FROM containers a JOIN containers b
+        ON a.agent_id = b.agent_id AND a.id < b.id AND a.slot_ids && b.slot_ids
+        WHERE a.state <> 'TERMINATED' AND b.state <> 'TERMINATED'""",
+    "a slot is held by a container that has ended or is elsewhere": """
+        SELECT s.agent_id || '/' || s.slot_id FROM slots s JOIN containers c ON c.id = s.container_id
+        WHERE c.state = 'TERMINATED' OR c.agent_id <> s.agent_id OR NOT s.slot_id = ANY(c.slot_ids)""",
+    "a live container does not hold its slots": """
+        SELECT c.id::text FROM containers c WHERE c.state <> 'TERMINATED'
+        AND cardinality(c.slot_ids) <> (SELECT count(*) FROM slots s WHERE s.container_id = c.id)""",
+    "a gang runs without all of its slots": """
+        SELECT a.id FROM allocations a WHERE a.state NOT IN ('QUEUED', 'TERMINATED')
+        AND a.slots IS DISTINCT FROM (SELECT sum(cardinality(c.slot_ids)) FROM containers c
+                                      WHERE c.allocation_id = a.id AND c.epoch = a.epoch)""",
+    "a container lives without its allocation, or beyond its epoch": """
+        SELECT c.id || ' of ' || a.id FROM containers c JOIN allocations a ON a.id = c.allocation_id
+        WHERE c.state <> 'TERMINATED' AND (a.state IN ('QUEUED', 'TERMINATED') OR a.epoch <> c.epoch)""",
+    "a running allocation has no live container": """
+        SELECT a.id FROM allocations a WHERE a.state NOT IN ('QUEUED', 'TERMINATED') AND NOT EXISTS (
+            SELECT 1 FROM containers c WHERE c.allocation_id = a.id AND c.state <> 'TERMINATED')""",
+    "a trial that should run has no live allocation": """
+        SELECT t.id || ' is ' || t.state FROM trials t WHERE t.state NOT IN ('COMPLETED', 'CANCELED', 'ERROR', 'PAUSED')
+        AND NOT (t.parked AND t.state = 'ACTIVE')
+        AND NOT EXISTS (SELECT 1 FROM allocations a WHERE a.trial_id = t.id AND a.state <> 'TERMINATED')""",
+    "a trial has ended in its searcher or program and waits for nothing": """
+        SELECT t.id || ' is ' || t.state FROM trials t
+        WHERE t.ended_at IS NULL AND (t.early_exit IS NOT NULL OR t.stop_requested)
+        AND NOT EXISTS (SELECT 1 FROM allocations a WHERE a.trial_id = t.id AND a.state <> 'TERMINATED')""",
+    "a trial has two live allocations": """
+        SELECT a.trial_id::text FROM allocations a WHERE a.trial_id IS NOT NULL AND a.state <> 'TERMINATED'
+        GROUP BY a.trial_id HAVING count(*) > 1""",
+    "a trial that has ended has a live allocation": """
+        SELECT t.id::text FROM trials t JOIN allocations a ON a.trial_id = t.id
+        WHERE t.ended_at IS NOT NULL AND a.state <> 'TERMINATED'""",
+    "a trial and its experiment disagree": """
+        SELECT t.id || ' is ' || t.state || ', experiment ' || e.id || ' ' || e.state FROM trials t
+        JOIN experiments e ON e.id = t.experiment_id WHERE t.ended_at IS NULL AND (
+            e.state IN ('COMPLETED', 'CANCELED', 'ERROR', 'DELETING', 'DELETE_FAILED')
+            OR (e.state = 'ACTIVE' AND t.state = 'PAUSED') OR (e.state = 'PAUSED' AND t.state = 'ACTIVE')
+            OR (e.state::text LIKE 'STOPPING%' AND t.state IN ('ACTIVE', 'PAUSED')))""",
+    "an experiment is stopping and no trial is left to wait for": """
+        SELECT e.id::text FROM experiments e WHERE e.state::text LIKE 'STOPPING%'
+        AND NOT EXISTS (SELECT 1 FROM trials t WHERE t.experiment_id = e.id AND t.ended_at IS NULL)""",
+    "an experiment has more trials than max_trials": """
+        SELECT e.id::text FROM experiments e JOIN trials t ON t.experiment_id = e.id
+        WHERE t.early_exit IS NULL AND e.config#>'{searcher,max_trials}' IS NOT NULL
+        GROUP BY e.id HAVING count(*) > (e.config#>>'{searcher,max_trials}')::integer""",
+    "a trial was restarted more often than max_restarts": """
+        SELECT t.id::text FROM trials t JOIN experiments e ON e.id = t.experiment_id
+        WHERE t.restarts > (e.config->>'max_restarts')::integer + (t.ended_at IS NOT NULL)::integer""",
+    "a token outlives its allocation": """
+        SELECT s.id || ' of ' || a.id FROM sessions s JOIN allocations a ON a.id = s.allocation_id
+        WHERE a.ended_at IS NOT NULL AND s.revoked_at IS NULL
+        AND (s.expires_at IS NULL OR s.expires_at > a.ended_at + interval '60 seconds')""",
+}
+
+# These can only break when a state or a journal changes.
+JOURNAL_RULES: dict[str, str] = {
+    "the journal has a gap": """
+        SELECT s.experiment_id::text FROM searches s LEFT JOIN search_events v ON v.experiment_id = s.experiment_id
+        GROUP BY s.experiment_id HAVING s.seq <> count(v.seq) OR s.seq <> coalesce(max(v.seq), 0)""",
+    "the searcher heard more validations than were stored": """
+        SELECT t.id::text FROM trials t WHERE (SELECT count(*) FROM search_events v
+            WHERE v.experiment_id = t.experiment_id AND v.event->>'type' = 'validated'
+            AND v.event->>'request_id' = t.request_id::text)
+        > (SELECT count(*) FROM metrics m WHERE m.trial_id = t.id AND m.metric_group = 'validation')""",
+    "the searcher was not told exactly once that a trial exited": """
+        SELECT t.id::text FROM trials t JOIN experiments e ON e.id = t.experiment_id,
+        LATERAL (SELECT count(*) AS n FROM search_events v WHERE v.experiment_id = t.experiment_id
+                 AND v.event->>'type' = 'exited' AND v.event->>'request_id' = t.request_id::text) x
+        WHERE x.n > 1 OR (x.n = 0 AND t.ended_at IS NOT NULL AND e.state IN ('ACTIVE', 'PAUSED'))
+           OR (x.n = 1 AND t.ended_at IS NULL)""",
+}
+
+REASONS = """
+    SELECT a.id FROM allocations a LEFT JOIN pools p ON p.name = a.pool
+    WHERE a.state = 'QUEUED' AND a.wait_reason IS NULL AND p.scheduled_at IS NOT NULL AND NOT p.dirty"""
+
+UNFINISHED = """
+    SELECT 'experiment ' || e.id || ' is ' || e.state AS what FROM experiments e
+    WHERE e.state NOT IN ('COMPLETED', 'CANCELED', 'ERROR', 'PAUSED', 'DELETE_FAILED')
+    UNION ALL SELECT 'allocation ' || a.id || ' is ' || a.state || coalesce(': ' || a.wait_reason, '')
+    FROM allocations a WHERE a.state <> 'TERMINATED'
+    UNION ALL SELECT 'effect ' || o.kind || ' ' || o.payload FROM outbox o"""
+
+STATES = """
+    SELECT 'experiment ' || id AS what, state::text AS state, id AS experiment_id FROM experiments
+    UNION ALL SELECT 'trial ' || id, state::text, experiment_id FROM trials
+    UNION ALL SELECT 'allocation ' || a.id, a.state::text, t.experiment_id FROM allocations a
+    JOIN tasks t ON t.id = a.task_id"""

@@ -1,0 +1,51 @@
+"""The tick, as its hosts call it: when woken, at its next due time, and as a safety net."""
+
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from det_controlplane.testing.world.processes import Process
+    from det_controlplane.testing.world.world import World
+
+_SAFETY_NET_S = 60.0
+_SPACING_S = 0.2
+
+
+class Ticking:
+    label = "tick"
+
+    def __init__(self, world: "World", rng: Random) -> None:
+        self._world = world
+        self._rng = rng
+        self._planned_s = float("inf")
+        self._plans = 0
+
+    def begin(self) -> None:
+        self._plan(1.0)
+
+    def wake(self) -> None:
+        self._plan(self._rng.uniform(0.02, 0.5))
+
+    def work(self, process: "Process") -> Callable[[], None]:
+        self._planned_s = float("inf")
+        due_s = process.tick()
+
+        def served() -> None:
+            self._world.invariants.check_reasons()
+            wanted = _SAFETY_NET_S if due_s is None else max(due_s, _SPACING_S)
+            self._plan(min(wanted, _SAFETY_NET_S))
+
+        return served
+
+    def lost(self) -> None:
+        self._plan(self._rng.uniform(1.0, _SAFETY_NET_S))
+
+    def _plan(self, delay_s: float) -> None:
+        """At most one tick is planned; an earlier one replaces it."""
+        at = self._world.timeline.seconds + delay_s
+        if at < self._planned_s:
+            self._planned_s = at
+            self._plans += 1
+            plan = self._plans
+            self._world.serve(self, delay_s, lambda: plan == self._plans)

@@ -1,0 +1,39 @@
+"""Virtual time: what happens next, in an order that only the seed decides."""
+
+import heapq
+import itertools
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+
+_BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+Action = Callable[[], None]
+
+
+class Timeline:
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._order = itertools.count()
+        self._due: list[tuple[float, int, Action]] = []
+
+    def now(self) -> datetime:
+        return _BEGIN + timedelta(seconds=self.seconds)
+
+    def after(self, delay_s: float, action: Action) -> None:
+        heapq.heappush(self._due, (self.seconds + delay_s, next(self._order), action))
+
+    def next(self) -> Action:
+        """The next action; time moves on to it."""
+        at, _, action = heapq.heappop(self._due)
+        self.seconds = max(self.seconds, at)
+        return action
+
+    def take(self, wanted: Callable[[Action], bool], within_s: float) -> Action | None:
+        """An action of the near future that happens now, while another is still being carried out."""
+        soon = [e for e in self._due if e[0] <= self.seconds + within_s and wanted(e[2])]
+        if not soon:
+            return None
+        first = min(soon)
+        self._due.remove(first)
+        heapq.heapify(self._due)
+        return first[2]

@@ -1,0 +1,5 @@
+"""An invariant is broken."""
+
+
+class Violation(AssertionError):
+    """The message says which, and how to see it again."""

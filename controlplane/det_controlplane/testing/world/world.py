@@ -1,0 +1,279 @@
+"""The simulated world: real services on a real PostgreSQL, everything around them played by a seed."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import Protocol
+
+from det_controlplane.db.engine import DatabaseDown, TryAgain
+from det_controlplane.services import journal
+from det_controlplane.testing.world import faults
+from det_controlplane.testing.world.agents import FakeAgent
+from det_controlplane.testing.world.configurations import cluster_config
+from det_controlplane.testing.world.faults import PEACE, Blocked, Died, Interruption, Rates
+from det_controlplane.testing.world.hosts import Hosts
+from det_controlplane.testing.world.invariants import Invariants, Violation
+from det_controlplane.testing.world.ledger import Ledger
+from det_controlplane.testing.world.network import Network
+from det_controlplane.testing.world.processes import Process
+from det_controlplane.testing.world.ticking import Ticking
+from det_controlplane.testing.world.timeline import Timeline
+from det_controlplane.testing.world.users import FakeUser
+
+_NEARBY_S = 5.0  # how far ahead a request may be that overtakes another
+# Among how many points of a step an interruption is drawn.
+_STATEMENTS, _SIDES = 25, 8
+
+
+class Actor(Protocol):
+    """Whoever lives in the world: agents, users; machines and clouds join by the same door."""
+
+    def begin(self) -> None:
+        """Plan the first acts on the timeline."""
+        ...
+
+    def calm_down(self) -> None:
+        """Faults are over: from now on behave, and finish what was begun."""
+        ...
+
+
+class Service(Protocol):
+    """Something the control plane does: a request, a tick."""
+
+    label: str
+
+    def work(self, process: Process) -> Callable[[], None]:
+        """In a process that may be interrupted; what it returns happens after it succeeded."""
+        ...
+
+    def lost(self) -> None:
+        """The process died, or could not."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    seed: int
+    steps: int
+    virtual_s: float
+    experiments: int
+    trials: int
+
+
+class World:
+    """`World(seed, hosts).run()` plays one history; it raises `Violation` where an invariant breaks."""
+
+    def __init__(
+        self, seed: int, hosts: Hosts, *, rates: Rates | None = None, chaos_s: float = 240.0
+    ) -> None:
+        self.seed = seed
+        self.rates = rates or Rates()
+        self.timeline = Timeline()
+        self.ledger = Ledger()
+        self.steps = 0
+        self.calm = False
+        self.history: list[str] = []
+        self._chaos_s = chaos_s
+        self._rng = self.stream("world")
+        self._hosts = hosts
+        self._deferred: list[Service] = []
+        self._topics: set[str] = set()
+        self.ticking = Ticking(self, self.stream("ticks"))
+        self.network = Network(self, self.stream("network"))
+        hosts.reset(
+            self.timeline, self.stream("control plane"), lambda topic: self._topics.add(topic)
+        )
+        config = cluster_config(self.stream("cluster"))
+        for process in hosts.processes:
+            process.configure(config)
+        self.config = config
+        self.invariants = Invariants(hosts, self.ledger, self.timeline)
+        slots = self._rng.choice((1, 2, 2, 4))
+        self.agents = [FakeAgent(self, f"agent-{n}", slots) for n in range(self._rng.randint(1, 3))]
+        self.users = [FakeUser(self, n) for n in range(self._rng.randint(1, 2))]
+        self.actors: list[Actor] = [*self.agents, *self.users]
+
+    def stream(self, name: str) -> Random:
+        """Randomness of its own for each actor: one more draw of one changes nothing for another."""
+        return Random(f"{self.seed}/{name}")
+
+    def run(self) -> Summary:
+        with _errors_of_the_log() as logged, _frequent_snapshots():
+            try:
+                self._live(logged)
+            except (Violation, AssertionError) as e:
+                raise Violation(self._told(e)) from e
+        return Summary(
+            self.seed, self.steps, self.timeline.seconds, *self.invariants.final_counts()
+        )
+
+    def _live(self, logged: list[str]) -> None:
+        for actor in self.actors:
+            actor.begin()
+        self.ticking.begin()
+        while self.timeline.seconds < self._chaos_s:
+            self._next(logged)
+        self.calm, self.rates = True, PEACE
+        for actor in self.actors:
+            actor.calm_down()
+        deadline = self.timeline.seconds + _LONGEST_QUIET_S
+        while not self.invariants.everything_ended():
+            if self.timeline.seconds > deadline:
+                raise Violation(f"it does not come to an end: {self.invariants.unfinished()}")
+            for _ in range(10):
+                self._next(logged)
+        self.invariants.check_end(self._hosts)
+
+    def _next(self, logged: list[str]) -> None:
+        self.timeline.next()()
+        if logged:
+            raise Violation(f"an error was logged: {logged[0]}")
+
+    def serve(
+        self, service: Service, delay_s: float, still_wanted: Callable[[], bool] = lambda: True
+    ) -> None:
+        self.timeline.after(delay_s, _Served(self, service, still_wanted))
+
+    def perform(self, service: Service) -> None:
+        """One step: a process works, is perhaps interrupted, and afterwards everything must hold."""
+        process = self._rng.choice(self._hosts.processes)
+        self.steps += 1
+        self._carry_out(process, service, self._drawn(process), in_a_hurry=False)
+        while self._deferred:
+            waited = self._deferred.pop()
+            self._carry_out(self._other(process), waited, [], in_a_hurry=False)
+        self._wake()
+        if self._hosts.wrote():
+            self.invariants.check_step(self._hosts)
+
+    def _carry_out(
+        self,
+        process: Process,
+        service: Service,
+        interruptions: list[Interruption],
+        *,
+        in_a_hurry: bool,
+    ) -> None:
+        process.points.begin_step(interruptions, in_a_hurry=in_a_hurry)
+        try:
+            then = service.work(process)
+        except Blocked:
+            self._deferred.append(service)
+            self._note(process, service, "waits for a lock")
+        except Died:
+            process.restart()
+            self._note(process, service, "died")
+            service.lost()
+        except (DatabaseDown, TryAgain):
+            self._note(process, service, "without the database")
+            service.lost()
+        else:
+            self._note(process, service, "")
+            then()
+        finally:
+            process.points.begin_step([], in_a_hurry=False)
+
+    def _drawn(self, process: Process) -> list[Interruption]:
+        rates, rng = self.rates, self._rng
+        drawn = []
+        if rng.random() < rates.dies:
+            drawn.append(self._somewhere(faults.die))
+        if rng.random() < rates.database_fails:
+            drawn.append(self._somewhere(rng.choice((faults.lose_the_database, faults.collide))))
+        if rng.random() < rates.interleaved:
+            drawn.append(self._somewhere(lambda: self._interleave(process)))
+        return drawn
+
+    def _somewhere(self, happens: Callable[[], None]) -> Interruption:
+        if self._rng.random() < 0.5:
+            return Interruption(self._rng.randint(1, _SIDES), happens, between_transactions=True)
+        return Interruption(self._rng.randint(1, _STATEMENTS), happens)
+
+    def _interleave(self, around: Process) -> None:
+        """Another request, served by the other process in the middle of this one."""
+        found = self.timeline.take(lambda action: isinstance(action, _Served), _NEARBY_S)
+        if not isinstance(found, _Served) or not found.still_wanted():
+            return
+        other = self._other(around)
+        dies = self._rng.random() < self.rates.dies
+        interruptions = [self._somewhere(faults.die)] if dies else []
+        self.steps += 1
+        self._carry_out(other, found.service, interruptions, in_a_hurry=True)
+
+    def _other(self, process: Process) -> Process:
+        return next(p for p in self._hosts.processes if p is not process)
+
+    def _wake(self) -> None:
+        """In an order of its own: the product wakes in that of a set."""
+        topics, self._topics = sorted(self._topics), set()
+        for topic in topics:
+            if self._rng.random() < self.rates.wake_lost:
+                continue
+            if topic == "schedule":
+                self.ticking.wake()
+            for agent in self.agents:
+                if topic == f"agent:{agent.id}":
+                    agent.wake()
+
+    def _note(self, process: Process, service: Service, what: str) -> None:
+        at = self.timeline.seconds
+        self.history.append(f"{at:8.2f} {process.name} {service.label} {what}")
+
+    def _told(self, e: BaseException) -> str:
+        last = "\n".join(self.history[-25:])
+        return f"{e}\n{last}\nagain: make sim SEEDS=1 FIRST_SEED={self.seed}"
+
+
+_LONGEST_QUIET_S = 2700.0
+
+
+class _Served:
+    """A service on the timeline."""
+
+    def __init__(self, world: World, service: Service, still_wanted: Callable[[], bool]) -> None:
+        self._world = world
+        self.service = service
+        self.still_wanted = still_wanted
+
+    def __call__(self) -> None:
+        if self.still_wanted():
+            self._world.perform(self.service)
+
+
+@contextmanager
+def _frequent_snapshots() -> Iterator[None]:
+    """A world has few events: the replay from a snapshot would never be seen."""
+    usual, journal.SNAPSHOT_EVERY = journal.SNAPSHOT_EVERY, 7
+    try:
+        yield
+    finally:
+        journal.SNAPSHOT_EVERY = usual
+
+
+class _errors_of_the_log(logging.Handler):
+    """The product swallows some errors after logging them; here they count."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self._found: list[str] = []
+        self._logger = logging.getLogger("det")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            if isinstance(record.exc_info[1], (DatabaseDown, TryAgain)):
+                return
+            text = f"{text}: {record.exc_info[1]!r}"
+        self._found.append(text)
+
+    def __enter__(self) -> list[str]:
+        self._level, self._propagate = self._logger.level, self._logger.propagate
+        self._logger.addHandler(self)
+        self._logger.propagate = False
+        return self._found
+
+    def __exit__(self, *exc: object) -> None:
+        self._logger.removeHandler(self)
+        self._logger.propagate = self._propagate

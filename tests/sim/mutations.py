@@ -1,0 +1,142 @@
+"""Bugs put in on purpose: each removes one guard of the product, and some world must notice.
+
+The name says what is broken; `breaks` patches it in; `seeds` are worlds of which at least one fails.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from det_controlplane.core.lifecycle import allocation as allocation_states
+from det_controlplane.core.lifecycle.allocation import Failure
+from det_controlplane.core.schedule import Start
+from det_controlplane.db import agents, allocations, experiments, queue, slots
+from det_controlplane.db import schedule as schedule_rows
+from det_controlplane.services import (
+    allocations as allocation_calls,
+)
+from det_controlplane.services import (
+    containers,
+    live,
+    metrics,
+    placement,
+    schedule_pool,
+    tick,
+)
+from det_controlplane.services.journal import Journal
+
+Breaks = Callable[[pytest.MonkeyPatch], None]
+
+
+@dataclass(frozen=True)
+class Mutation:
+    name: str
+    breaks: Breaks
+    seeds: Sequence[int] = range(1, 41)
+
+
+def _without(module: Any, name: str, guard: str, instead: str = "") -> Breaks:
+    """The statement without one of its guards."""
+
+    def breaks(patch: pytest.MonkeyPatch) -> None:
+        statement = str(getattr(module, name))
+        assert guard in statement, f"{name} has no {guard!r} any more: choose another mutation"
+        patch.setattr(module, name, sa.text(statement.replace(guard, instead)))
+
+    return breaks
+
+
+def _nothing(module: Any, name: str, result: Any = None) -> Breaks:
+    return lambda patch: patch.setattr(module, name, lambda *args, **kwargs: result)
+
+
+def _count_a_lost_agent_as_a_failure(patch: pytest.MonkeyPatch) -> None:
+    ours = (None, Failure.CONTAINER_FAILED, Failure.AGENT_LOST)
+    patch.setattr(allocation_states, "_is_infrastructure", lambda e: e.failure not in ours)
+    patch.setattr(
+        allocation_states, "_is_failure", lambda e: e.failure is not None or bool(e.exit_code)
+    )
+
+
+def _trust_what_was_remembered(patch: pytest.MonkeyPatch) -> None:
+    """As if no other process could have written events meanwhile."""
+    load = Journal._load
+
+    def trusting(self: Journal) -> Any:
+        cached = self._ctx.searches.take(self._experiment.id)
+        return load(self) if cached is None else cached.search
+
+    patch.setattr(Journal, "_load", trusting)
+
+
+def _place_half_a_gang(patch: pytest.MonkeyPatch) -> None:
+    start = schedule_pool._start
+
+    def halved(ctx: Any, tx: Any, effects: Any, found: Any, starts: Any, now: Any) -> None:
+        cut = [Start(s.allocation_id, s.placements[:1], s.backfilled) for s in starts]
+        start(ctx, tx, effects, found, cut, now)
+
+    patch.setattr(schedule_pool, "_start", halved)
+
+
+def _hand_out_occupied_slots(patch: pytest.MonkeyPatch) -> None:
+    _without(slots, "_HOLD", "AND container_id IS NULL")(patch)
+    _without(schedule_rows, "_AGENTS", "AND s.container_id IS NULL)")(patch)
+
+
+def _forget_that_a_trial_exited(patch: pytest.MonkeyPatch) -> None:
+    end = live.LiveExperiment._end_trial
+
+    def forgetful(self: Any, trial: Any, state: Any) -> None:
+        end(self, trial, state)
+        if self._events:
+            self._events.pop()
+
+    patch.setattr(live.LiveExperiment, "_end_trial", forgetful)
+
+
+def _answer_before_the_commit(patch: pytest.MonkeyPatch) -> None:
+    """Metrics are taken, and a failure to write them goes unnoticed."""
+    report = metrics.report
+
+    def careless(ctx: Any, sent: Any) -> None:
+        try:
+            report(ctx, sent)
+        except Exception:
+            return
+
+    patch.setattr(metrics, "report", careless)
+
+
+MUTATIONS = (
+    Mutation(
+        "killing twice forgets that the kill came first",
+        _without(allocations, "_KILL", "AND NOT a.killed"),
+    ),
+    Mutation(
+        "experiments are read without their row lock",
+        _without(experiments, "_LOCK", "FOR UPDATE OF e, s"),
+    ),
+    Mutation("a lost agent counts as a failure", _count_a_lost_agent_as_a_failure),
+    Mutation("slots are not released", lambda p: [
+        _nothing(slots, "release")(p), _nothing(slots, "release_container")(p), None][-1]),
+    Mutation(
+        "acknowledged preemptions are forgotten",
+        _without(allocation_calls, "_ACK", "preempt_acked = true", "preempt_acked = false"),
+    ),
+    Mutation("a process trusts the search it remembers", _trust_what_was_remembered),
+    Mutation("occupied slots are handed out", _hand_out_occupied_slots),
+    Mutation("half a gang is placed", _place_half_a_gang),
+    Mutation("the searcher is not told of exits", _forget_that_a_trial_exited),
+    Mutation("tokens outlive their allocations", _without(
+        placement, "_EXPIRE_TOKENS", "expires_at = :at", "expires_at = expires_at")),
+    Mutation("nobody says why something waits", _nothing(schedule_rows, "record_waiting")),
+    Mutation("preemptions are never enforced", _without(tick, "_KILLS_DUE", "kill_at <= :now", "false")),
+    Mutation("containers of lost agents live on", _nothing(containers, "agent_lost")),
+    Mutation("an incarnation that was replaced is obeyed", _without(
+        agents, "_TOUCH", "AND a.incarnation = cast(:incarnation AS uuid)")),
+    Mutation("a report that failed is acknowledged", _answer_before_the_commit),
+    Mutation("the queue is never looked at again", _nothing(queue, "mark_dirty")),
+)  # fmt: skip

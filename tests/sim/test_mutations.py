@@ -1,0 +1,29 @@
+"""The simulation notices bugs: `make sim-mutations` puts in every one of the list."""
+
+import os
+
+import pytest
+from det_controlplane.testing import Hosts, Violation, World
+
+from tests.sim.mutations import MUTATIONS, Mutation
+
+_SAMPLE = (
+    "slots are not released",
+    "a lost agent counts as a failure",
+    "the searcher is not told of exits",
+)
+_CHOSEN = [m for m in MUTATIONS if os.environ.get("SIM_MUTATIONS") == "all" or m.name in _SAMPLE]
+
+
+@pytest.mark.parametrize("mutation", _CHOSEN, ids=lambda m: m.name.replace(" ", "-"))
+def test_some_world_breaks_when(
+    mutation: Mutation, hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutation.breaks(monkeypatch)
+    for seed in mutation.seeds:
+        try:
+            World(seed, hosts).run()
+        except Violation as noticed:
+            print(f"{mutation.name}: seed {seed}: {str(noticed).splitlines()[0]}")
+            return
+    pytest.fail(f"no world of {mutation.seeds} noticed that {mutation.name}")
