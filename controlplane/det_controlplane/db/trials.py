@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import text
 
 from det_controlplane.core.lifecycle.trial import TrialState
-from det_controlplane.db.engine import Tx, as_json
+from det_controlplane.db.engine import Database, Tx, as_json
 
 
 @dataclass(slots=True)
@@ -29,14 +29,15 @@ class TrialRow:
     log_policy_matched: str | None
 
 
-_COLUMNS = """id, experiment_id, request_id, state::text, task_id, run_id, restarts, early_exit, parked,
-    stop_requested, seed, blocked_agents, log_policy_matched"""
-_BY_ID = text(f"SELECT {_COLUMNS} FROM trials WHERE id = :id")
+# What `TrialRow` holds, of trials t.
+COLUMNS = """t.id, t.experiment_id, t.request_id, t.state::text, t.task_id, t.run_id, t.restarts, t.early_exit, t.parked,
+    t.stop_requested, t.seed, t.blocked_agents, t.log_policy_matched"""
+_BY_ID = text(f"SELECT {COLUMNS} FROM trials t WHERE id = :id")
 _BY_REQUEST = text(
-    f"SELECT {_COLUMNS} FROM trials WHERE experiment_id = :experiment_id AND request_id = :request_id"
+    f"SELECT {COLUMNS} FROM trials t WHERE experiment_id = :experiment_id AND request_id = :request_id"
 )
 _LIVE = text(
-    f"SELECT {_COLUMNS} FROM trials WHERE experiment_id = :experiment_id AND ended_at IS NULL ORDER BY id"
+    f"SELECT {COLUMNS} FROM trials t WHERE experiment_id = :experiment_id AND ended_at IS NULL ORDER BY id"
 )
 
 
@@ -177,6 +178,14 @@ def insert_many(
     runs = state is TrialState.ACTIVE
     params = {"experiment_id": experiment_id, "rows": rows, "state": state.value, "runs": runs}
     tx.run(_INSERT_MANY, {**params, "now": now})
+
+
+_ANALYZE = text("ANALYZE trials, tasks, allocations")
+
+
+def tell_planner(database: Database) -> None:
+    """Many rows at once: plans that were made for small tables would read all of them, until the server notices."""
+    database.read(_ANALYZE)
 
 
 _SET_STATE = text("""

@@ -3,21 +3,22 @@
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import TextClause, text
 
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.lifecycle.trial import TrialState
-from det_controlplane.db import experiments
+from det_controlplane.db import experiments, trials
 from det_controlplane.db.engine import Tx, as_json
 from det_controlplane.db.experiments import ExperimentRow
+from det_controlplane.db.trials import TrialRow
 
+# Not EXISTS: the planner may answer that by reading every trial's report of the step.
 _LOCK = text(f"""
-    SELECT {experiments.COLUMNS}, t.id, t.request_id, t.run_id, t.state::text, t.total_batches, t.searcher_metric,
+    SELECT {experiments.COLUMNS}, {trials.COLUMNS}, t.total_batches, t.searcher_metric,
            t.summary_metrics->'validation_metrics' AS summary,
-           EXISTS (SELECT 1 FROM metrics m WHERE m.trial_id = t.id AND m.metric_group = 'validation'
-                   AND m.total_batches = :steps AND NOT m.archived) AS reported
+           (SELECT m.id FROM metrics m WHERE m.trial_id = t.id AND m.metric_group = 'validation'
+            AND m.total_batches = :steps AND NOT m.archived) IS NOT NULL AS reported
     FROM trials t JOIN experiments e ON e.id = t.experiment_id JOIN jobs j ON j.id = e.job_id
     JOIN searches s ON s.experiment_id = e.id
     WHERE t.id = :trial_id FOR NO KEY UPDATE OF e, s, t
@@ -49,15 +50,13 @@ _STORE_WITH_EVENT = text(f"""
         INSERT INTO search_events (experiment_id, seq, event) SELECT :id, :seq + 1, cast(:event AS jsonb) FROM added)
     UPDATE searches SET seq = seq + 1 FROM added WHERE experiment_id = :id
 """)
-_ROW = len(fields(ExperimentRow))
+_EXPERIMENT = len(fields(ExperimentRow))
+_TRIAL_ROW = _EXPERIMENT + len(fields(TrialRow))
 
 
 @dataclass(slots=True)
 class ReportingTrial:
-    id: int
-    request_id: UUID
-    run_id: int
-    state: TrialState
+    row: TrialRow
     total_batches: int
     searcher_metric: float | None
     summary: dict[str, Any] | None
@@ -86,24 +85,30 @@ def lock(tx: Tx, trial_id: int, steps: int) -> tuple[ExperimentRow, ReportingTri
     row = tx.row(_LOCK, {"trial_id": trial_id, "steps": steps})
     if row is None:
         return None
-    experiment, trial = ExperimentRow(*row[:_ROW]), ReportingTrial(*row[_ROW:])
+    experiment, trial = ExperimentRow(*row[:_EXPERIMENT]), TrialRow(*row[_EXPERIMENT:_TRIAL_ROW])
     experiment.state, trial.state = ExperimentState(experiment.state), TrialState(trial.state)
-    return experiment, trial
+    return experiment, ReportingTrial(trial, *row[_TRIAL_ROW:])
 
 
-def store(tx: Tx, experiment: ExperimentRow, new: Validation) -> bool:
-    """False when the step had a report: nothing was written then."""
-    return tx.run(_STORE, _params(experiment, new)) == 1
+def store(tx: Tx, experiment: ExperimentRow, new: Validation, event: dict[str, Any] | None) -> bool:
+    """With the search's event, if it is to be kept; False when the step had a report: nothing was written then."""
+    return tx.run(*_store(experiment, new, event)) == 1
 
 
 def store_last(
-    tx: Tx, experiment: ExperimentRow, new: Validation, event: dict[str, Any] | None = None
+    tx: Tx, experiment: ExperimentRow, new: Validation, event: dict[str, Any] | None
 ) -> bool:
-    """`store`, the event that the search made nothing of, and the commit."""
+    """`store`, and the commit with it."""
+    return tx.run_last(*_store(experiment, new, event)) == 1
+
+
+def _store(
+    experiment: ExperimentRow, new: Validation, event: dict[str, Any] | None
+) -> tuple[TextClause, dict[str, Any]]:
     params = _params(experiment, new)
     if event is None:
-        return tx.run_last(_STORE, params) == 1
-    return tx.run_last(_STORE_WITH_EVENT, {**params, "event": as_json(event)}) == 1
+        return _STORE, params
+    return _STORE_WITH_EVENT, {**params, "event": as_json(event)}
 
 
 def _params(experiment: ExperimentRow, new: Validation) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 from datetime import datetime
 
-from det_controlplane.db import queue
+from det_controlplane.db import queue, trials
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
+
+MANY_TRIALS = 200
 
 
 class Effects:
@@ -13,6 +15,7 @@ class Effects:
         self._dirty_pools: set[str] = set()
         self._topics: set[str] = set()
         self._outbox: list[tuple[str, dict[str, object]]] = []
+        self._trials_created = 0
 
     def queue_changed(self, pool: str) -> None:
         """Somebody waits who did not, or something became free."""
@@ -31,6 +34,9 @@ class Effects:
     def trial_ended(self, task_id: str) -> None:
         self._topics.add(f"logs:{task_id}")
 
+    def trials_created(self, count: int) -> None:
+        self._trials_created += count
+
     def experiment_ended(self, experiment_id: int) -> None:
         self.later("checkpoint_gc", experiment_id=experiment_id)
 
@@ -43,6 +49,8 @@ class Effects:
 
     def announce(self) -> None:
         """After the commit."""
+        if self._trials_created >= MANY_TRIALS:
+            trials.tell_planner(self._ctx.db)
         if self._dirty_pools or self._outbox:
             self._ctx.waker.wake("schedule")
         for topic in self._topics:

@@ -56,30 +56,25 @@ class Journal:
 
     def write(self) -> None:
         """Append what was recorded; the guard cannot fail under the row lock unless the lock was forgotten."""
-        if not self._new:
-            return
-        row, folded = self._experiment, self._folded()
-        if not searches.append(self._tx, row.id, row.seq, self.pending(), self._closed):
-            raise Taken(f"experiment {row.id}: another process wrote event {row.seq + 1} first")
-        self.written()
-        if self._snapshot_due(folded):
-            self._snapshot(folded)
-
-    def pending(self) -> list[dict[str, Any]]:
-        """What `write` would append, for a statement that appends it along with other things."""
-        return [e.to_json() for e in self._new]
+        row = self._experiment
+        if self._new or self._closed:
+            new = [e.to_json() for e in self._new]
+            if not searches.append(self._tx, row.id, row.seq, new, self._closed):
+                raise Taken(f"experiment {row.id}: another process wrote event {row.seq + 1} first")
+            self.written()
+            self._closed = False
+        if self._search is not None and self.snapshot_due:
+            self._snapshot(self._search)
 
     def written(self) -> None:
+        """A statement has appended what was recorded, along with other things."""
         self._experiment.seq += len(self._new)
         self._new.clear()
 
     @property
     def snapshot_due(self) -> bool:
-        return self._snapshot_due(self._folded())
-
-    def _snapshot_due(self, folded: search.Search) -> bool:
         replayed = self._experiment.seq + len(self._new) - self._experiment.snapshot_seq
-        return replayed >= max(SNAPSHOT_EVERY, folded.requested // 2)
+        return replayed >= max(SNAPSHOT_EVERY, self._folded().requested // 2)
 
     def write_with_snapshot(self) -> None:
         """So that no process goes on from what it remembers of the search before."""

@@ -34,6 +34,11 @@ class LiveExperiment:
         self.now: datetime = ctx.now()
         self.journal = Journal(ctx, tx, row)
         self._events: deque[search.Event] = deque()
+        self._known: dict[str, TrialRow] = {}
+
+    def knows(self, trial: TrialRow) -> None:
+        """A trial that was read under the lock already."""
+        self._known[str(trial.request_id)] = trial
 
     def feed(self, *events: search.Event) -> None:
         """Give the searcher events and apply what it decides, until it has nothing more to say."""
@@ -68,6 +73,7 @@ class LiveExperiment:
         if not planned:
             return
         state = TrialState(self.row.state.value)
+        self.effects.trials_created(len(planned))
         trials.insert_many(self.tx, self.row.id, list(planned.values()), state, self.now)
         planned.clear()
         if state is TrialState.ACTIVE:
@@ -200,7 +206,8 @@ class LiveExperiment:
             self.effects.experiment_ended(self.row.id)
 
     def _by_request(self, request_id: str) -> TrialRow | None:
-        return trials.by_request(self.tx, self.row.id, request_id)
+        known = self._known.pop(request_id, None)
+        return known or trials.by_request(self.tx, self.row.id, request_id)
 
 
 def _planned(action: search.Create) -> PlannedTrial:

@@ -1,7 +1,5 @@
 """The usual validation report in two round trips: read under the locks, decide in memory, write everything at once."""
 
-from typing import Any
-
 from det_controlplane.core import metrics as core_metrics
 from det_controlplane.db import validations
 from det_controlplane.db.experiments import ExperimentRow
@@ -37,32 +35,29 @@ def take(ctx: Context, experiment_id: int, report: MetricsReport) -> bool:
 def _is_usual(row: ExperimentRow, trial: ReportingTrial, report: MetricsReport) -> bool:
     """Nothing to merge, nothing of an earlier run to roll back, and a searcher that listens."""
     assert report.total_batches is not None
-    if row.unmanaged or not row.state.live or trial.reported or report.run_id < trial.run_id:
+    if row.unmanaged or not row.state.live or trial.reported or report.run_id < trial.row.run_id:
         return False
     return report.run_id <= 1 or report.total_batches >= trial.total_batches
 
 
 def _take(experiment: LiveExperiment, trial: ReportingTrial, report: MetricsReport) -> bool:
-    journal = experiment.journal
-    event = journal.validation(str(trial.request_id), report.metrics)
+    journal, tx, row = experiment.journal, experiment.tx, experiment.row
+    event = journal.validation(str(trial.row.request_id), report.metrics)
     actions = journal.record(event) if event is not None else ()
     new = _changes(experiment, trial, report)
+    written = None if event is None else event.to_json()
     if not actions and not journal.snapshot_due:
-        return _store_last(experiment, new)
-    if not validations.store(experiment.tx, experiment.row, new):
+        # The search had nothing to say: the commit goes along.
+        stored = validations.store_last(tx, row, new, written)
+        journal.written()
+        return stored
+    if not validations.store(tx, row, new, written):
         return False
+    journal.written()
+    experiment.knows(trial.row)
     experiment.carry_out(actions)
     live.close(experiment)
     return True
-
-
-def _store_last(experiment: LiveExperiment, new: Validation) -> bool:
-    """With the event, and the commit: the search had nothing to say."""
-    events: list[dict[str, Any]] = experiment.journal.pending()
-    stored = validations.store_last(experiment.tx, experiment.row, new, *events)
-    if stored:
-        experiment.journal.written()
-    return stored
 
 
 def _changes(
@@ -80,7 +75,7 @@ def _changes(
     progress = experiment.journal.progress(experiment.now)
     moved = progress is not None and abs(progress - (row.progress or 0.0)) >= _VISIBLE
     return Validation(
-        trial_id=trial.id, run_id=report.run_id, steps=report.total_batches, metrics=report.metrics,
+        trial_id=trial.row.id, run_id=report.run_id, steps=report.total_batches, metrics=report.metrics,
         at=report.reported_at or experiment.now,
         summary=core_metrics.summarise(trial.summary or {}, [report.metrics]),
         value=value, best_of_trial=best_of_trial, best=best,
