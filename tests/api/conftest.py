@@ -7,6 +7,7 @@ import pytest
 from det_controlplane.db.engine import Database
 
 from tests.support.api import Api, Caller, api_over
+from tests.support.postgres import DatabaseServer
 
 
 @pytest.fixture
@@ -24,3 +25,20 @@ def user(api: Api) -> Caller:
 @pytest.fixture
 def admin(api: Api) -> Caller:
     return api.signed_in("admin")
+
+
+@pytest.fixture(scope="module")
+def shared_api(
+    postgres_server: DatabaseServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Api]:
+    """For tests that only look: a database costs more than what they ask of it."""
+    with postgres_server.database() as url:
+        database = Database(url)
+        with api_over(database, tmp_path_factory.mktemp("shared")) as made:
+            yield made
+        database.dispose()
+
+
+@pytest.fixture(scope="module")
+def reader(shared_api: Api) -> Caller:
+    return shared_api.signed_in("determined")

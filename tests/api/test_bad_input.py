@@ -44,24 +44,24 @@ def file_of(path: str, content: bytes = b"x", **more: Any) -> dict[str, Any]:
     ids=["yaml", "list", "unknown", "type", "missing", "entrypoint", "negative", "pool", "storage"],
 )
 def test_a_configuration_with_a_mistake_is_refused_by_name(
-    user: Caller, config: str, named: str
+    reader: Caller, config: str, named: str
 ) -> None:
-    told = user.ask("POST", E, {"config": config})
+    told = reader.ask("POST", E, {"config": config})
     assert told.status == 400
     assert named in told.error
-    assert user.get(E)["experiments"] == []
+    assert reader.get(E)["experiments"] == []
 
 
 @pytest.mark.parametrize("path", ["../up.py", "/etc/passwd", "a/../../b", "", "nul\0byte"])
-def test_files_outside_of_the_archive_are_refused(user: Caller, path: str) -> None:
-    told = user.ask("POST", E, {"config": config_of(), "modelDefinition": [file_of(path)]})
+def test_files_outside_of_the_archive_are_refused(reader: Caller, path: str) -> None:
+    told = reader.ask("POST", E, {"config": config_of(), "modelDefinition": [file_of(path)]})
     assert told.status == 400
-    assert user.get(E)["experiments"] == []
+    assert reader.get(E)["experiments"] == []
 
 
-def test_a_file_that_is_not_base64_is_named(user: Caller) -> None:
+def test_a_file_that_is_not_base64_is_named(reader: Caller) -> None:
     broken = file_of("train.py") | {"content": "***"}
-    told = user.ask("POST", E, {"config": config_of(), "modelDefinition": [broken]})
+    told = reader.ask("POST", E, {"config": config_of(), "modelDefinition": [broken]})
     assert told.status == 400
     assert "train.py" in told.error
 
@@ -73,8 +73,8 @@ def test_an_upload_that_never_came_is_told(user: Caller) -> None:
     assert "PUT it" in told.error
 
 
-def test_an_announced_upload_over_the_limit_is_refused(user: Caller) -> None:
-    told = user.ask("POST", "/api/v1/contexts", {"size": 1 << 30, "sha256": "0" * 64})
+def test_an_announced_upload_over_the_limit_is_refused(reader: Caller) -> None:
+    told = reader.ask("POST", "/api/v1/contexts", {"size": 1 << 30, "sha256": "0" * 64})
     assert told.status == 413
     assert ".detignore" in told.error
 
@@ -114,8 +114,8 @@ def test_an_announced_upload_over_the_limit_is_refused(user: Caller) -> None:
         ("GET", "/api/v1/config-policies/workspaces/999/experiment"),
     ],
 )
-def test_unknown_ids_are_not_found(user: Caller, method: str, path: str) -> None:
-    told = user.ask(method, path)
+def test_unknown_ids_are_not_found(reader: Caller, method: str, path: str) -> None:
+    told = reader.ask(method, path)
     assert told.status == 404, told.body
     shown = next(x for x in (NOBODY, "not-a-uuid", "999") if x in path)
     assert shown in told.error
@@ -123,12 +123,12 @@ def test_unknown_ids_are_not_found(user: Caller, method: str, path: str) -> None
 
 
 @pytest.mark.parametrize("path", [f"{E}/abc", f"{E}/-1", f"{E}/99999999999999"])
-def test_ids_that_are_no_numbers_are_refused(user: Caller, path: str) -> None:
-    assert user.ask("GET", path).status == 400
+def test_ids_that_are_no_numbers_are_refused(reader: Caller, path: str) -> None:
+    assert reader.ask("GET", path).status == 400
 
 
 @pytest.mark.parametrize("token", ["", "forged", "a" * 4000])
-def test_without_a_valid_token_nothing_is_answered(api: Api, token: str) -> None:
+def test_without_a_valid_token_nothing_is_answered(shared_api: Api, token: str) -> None:
     for path in (
         "/api/v1/me",
         E,
@@ -136,7 +136,7 @@ def test_without_a_valid_token_nothing_is_answered(api: Api, token: str) -> None
         "/experiments/1/model_def",
         f"/checkpoints/{NOBODY}",
     ):
-        told = api.with_token(token).ask("GET", path)
+        told = shared_api.with_token(token).ask("GET", path)
         assert told.status == 401
         assert "sign in" in told.error
 
@@ -151,10 +151,10 @@ def test_an_expired_token_is_no_token(api: Api, user: Caller) -> None:
     assert "expired" in told.error
 
 
-def test_every_route_but_the_open_ones_asks_who_is_there(api: Api) -> None:
+def test_every_route_but_the_open_ones_asks_who_is_there(shared_api: Api) -> None:
     from det_controlplane.api.router import Access
 
-    open_paths = {r.path for r in api.app.router.routes if r.access is Access.PUBLIC}
+    open_paths = {r.path for r in shared_api.app.router.routes if r.access is Access.PUBLIC}
     assert open_paths == {
         "/info", "/health", "/", "/api/v1/master", "/api/v1/master/telemetry", "/api/v1/auth/login",
         "/api/v1/api.swagger.json", "/agents/v1/join",
@@ -166,39 +166,39 @@ def test_every_route_but_the_open_ones_asks_who_is_there(api: Api) -> None:
     [b"{", b"[1]", b'"text"', b"\xff\xfe", b"nul"],
     ids=["cut", "list", "text", "bytes", "word"],
 )
-def test_a_body_that_is_no_object_is_refused(user: Caller, body: bytes) -> None:
-    told = user.ask("POST", E, body)
+def test_a_body_that_is_no_object_is_refused(reader: Caller, body: bytes) -> None:
+    told = reader.ask("POST", E, body)
     assert told.status == 400
     assert "body" in told.error
 
 
-def test_a_body_that_is_no_gzip_is_refused(user: Caller) -> None:
-    told = user.ask("POST", E, b"plain", headers={"content-encoding": "gzip"})
+def test_a_body_that_is_no_gzip_is_refused(reader: Caller) -> None:
+    told = reader.ask("POST", E, b"plain", headers={"content-encoding": "gzip"})
     assert told.status == 400
     packed = gzip.compress(b'{"config": ""}')
-    told = user.ask("POST", E, packed, headers={"content-encoding": "gzip"})
+    told = reader.ask("POST", E, packed, headers={"content-encoding": "gzip"})
     assert "config" in told.error
 
 
-def test_fields_of_the_wrong_type_are_named(user: Caller) -> None:
-    told = user.ask("POST", E, {"config": {"name": "x"}})
+def test_fields_of_the_wrong_type_are_named(reader: Caller) -> None:
+    told = reader.ask("POST", E, {"config": {"name": "x"}})
     assert (told.status, "config" in told.error) == (400, True)
-    told = user.ask("POST", "/api/v1/workspaces", {"name": 7})
+    told = reader.ask("POST", "/api/v1/workspaces", {"name": 7})
     assert (told.status, "name" in told.error) == (400, True)
 
 
 @pytest.mark.parametrize(
     "query", [{"limit": ["-3"]}, {"limit": ["many"]}, {"sortBy": ["SORT_BY_COLOR"]}]
 )
-def test_listings_refuse_what_they_cannot_do(user: Caller, query: dict[str, list[str]]) -> None:
-    told = user.ask("GET", E, query=query)
+def test_listings_refuse_what_they_cannot_do(reader: Caller, query: dict[str, list[str]]) -> None:
+    told = reader.ask("GET", E, query=query)
     assert told.status == 400
     assert next(iter(query)) in told.error
 
 
-def test_a_path_that_is_not_there_and_one_with_other_methods(user: Caller) -> None:
-    assert user.ask("GET", "/api/v1/wishes").status == 404
-    told = user.ask("PUT", "/api/v1/me")
+def test_a_path_that_is_not_there_and_one_with_other_methods(reader: Caller) -> None:
+    assert reader.ask("GET", "/api/v1/wishes").status == 404
+    told = reader.ask("PUT", "/api/v1/me")
     assert told.status == 501
     assert "GET" in told.error
 
@@ -281,9 +281,20 @@ def test_commands_may_be_repeated(user: Caller, command: str) -> None:
         user.post(f"{E}/{experiment_id}/{command}")
 
 
-def test_what_is_not_run_here_says_so(user: Caller) -> None:
+def test_what_is_not_run_here_says_so(reader: Caller) -> None:
     for kind in ("notebooks", "shells", "commands", "tensorboards"):
-        assert user.get(f"/api/v1/{kind}")[kind] == []
-        told = user.ask("POST", f"/api/v1/{kind}", {})
+        assert reader.get(f"/api/v1/{kind}")[kind] == []
+        told = reader.ask("POST", f"/api/v1/{kind}", {})
         assert told.status == 501
         assert "does not run" in told.error
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [("/api/v1/tasks/%00/logs", {}), (E, {"name": "a\0b"})],
+    ids=["path", "query"],
+)
+def test_a_nul_character_is_refused(user: Caller, path: str, query: dict[str, str]) -> None:
+    told = user.ask("GET", path, query=query)
+    assert told.status == 400
+    assert "must not contain a NUL character" in told.error

@@ -84,9 +84,10 @@ def check(message: str, value: Any) -> None:
             assert found.isdigit(), f"{message}.{key} is {found!r}"
 
 
-@pytest.fixture
-def busy(api: Api, user: Caller) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def busy(shared_api: Api, reader: Caller) -> dict[str, Any]:
     """A cluster with one of everything."""
+    api, user = shared_api, reader
     identity = {
         "agent_id": "a1",
         "agent_key": "k",
@@ -160,20 +161,20 @@ ANSWERS = [
     ("message", "path", "where"), ANSWERS, ids=[f"{p}:{w}" for _, p, w in ANSWERS]
 )
 def test_every_key_that_clients_index_is_there(
-    user: Caller, busy: dict[str, Any], message: str, path: str, where: str
+    reader: Caller, busy: dict[str, Any], message: str, path: str, where: str
 ) -> None:
-    found = user.get(path.format(**busy))
+    found = reader.get(path.format(**busy))
     for step in filter(None, where.split(".")):
         found = found[int(step)] if step.isdigit() else found[step]
     check(message, found)
 
 
-def test_streams_send_whole_messages(user: Caller, busy: dict[str, Any]) -> None:
-    check("taskLog", user.lines(f"/api/v1/tasks/{busy['task']}/logs")[-1])
-    check("trialLog", user.lines(f"/api/v1/trials/{busy['trial']}/logs")[-1])
+def test_streams_send_whole_messages(reader: Caller, busy: dict[str, Any]) -> None:
+    check("taskLog", reader.lines(f"/api/v1/tasks/{busy['task']}/logs")[-1])
+    check("trialLog", reader.lines(f"/api/v1/trials/{busy['trial']}/logs")[-1])
     query = {"trialIds": [str(busy["trial"])]}
     for kind in ("training_metrics", "validation_metrics", "trial_metrics"):
-        (message,) = user.lines(f"/api/v1/trials/metrics/{kind}", query)
+        (message,) = reader.lines(f"/api/v1/trials/metrics/{kind}", query)
         check("metricsReport", message["metrics"][0])
 
 

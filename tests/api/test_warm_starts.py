@@ -1,0 +1,40 @@
+"""Trials that start from a checkpoint of another trial."""
+
+import uuid
+
+from tests.support.api import Caller, config_of, create, create_ended, report_checkpoint, trial_of
+
+E = "/api/v1/experiments"
+SINGLE = {"name": "single", "metric": "loss"}
+
+
+def test_a_source_trial_means_its_newest_checkpoint(user: Caller) -> None:
+    source = create(user)
+    report_checkpoint(user, source, steps=2)
+    newest = report_checkpoint(user, source, steps=5)
+    made = create(user, searcher={**SINGLE, "source_trial_id": trial_of(user, source)["id"]})
+    assert trial_of(user, made)["warmStartCheckpointUuid"] == newest
+
+
+def test_a_source_checkpoint_is_the_one_to_start_from(user: Caller) -> None:
+    source = create(user)
+    older = report_checkpoint(user, source, steps=2)
+    report_checkpoint(user, source, steps=5)
+    made = create(user, searcher={**SINGLE, "source_checkpoint_uuid": older})
+    assert trial_of(user, made)["warmStartCheckpointUuid"] == older
+
+
+def test_a_trial_without_checkpoints_is_refused_as_a_source(user: Caller) -> None:
+    trial_id = trial_of(user, create_ended(user))["id"]
+    config = config_of(searcher={**SINGLE, "source_trial_id": trial_id})
+    told = user.ask("POST", E, {"config": config})
+    assert told.status == 400
+    assert f"searcher.source_trial_id: there is no trial {trial_id} with a checkpoint" in told.error
+
+
+def test_a_checkpoint_that_does_not_exist_is_refused_as_a_source(user: Caller) -> None:
+    unknown = str(uuid.uuid4())
+    config = config_of(searcher={**SINGLE, "source_checkpoint_uuid": unknown})
+    told = user.ask("POST", E, {"config": config})
+    assert told.status == 400
+    assert f"checkpoint {unknown} does not exist" in told.error
