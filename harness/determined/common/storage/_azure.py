@@ -4,12 +4,16 @@ import base64
 from typing import Any, Callable, Iterator, Mapping, Sequence, Tuple, TypeVar
 
 from determined.common.storage._objects import Body, ObjectStorageManager
+from determined.common.storage._transfer import PART_THREADS, SMALL_THREADS
 
+_DENIED = (401, 403)
 T = TypeVar("T")
 
 
 class AzureStore:
     """Large files are staged as blocks and committed in one step."""
+
+    delete_batch = 1  # one request each, so many at once
 
     def __init__(self, container: Any, name: str) -> None:
         self._container = container
@@ -47,8 +51,13 @@ class AzureStore:
         yield from stream.chunks()
 
     def list(self, prefix: str) -> Iterator[Tuple[str, int]]:
-        for blob in self._container.list_blobs(name_starts_with=prefix):
-            yield str(blob.name), int(blob.size)
+        pages = self._container.list_blobs(name_starts_with=prefix).by_page()
+        while True:
+            page = self._call(prefix, lambda: next(pages, None))
+            if page is None:
+                return
+            for blob in page:
+                yield str(blob.name), int(blob.size)
 
     def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
@@ -56,6 +65,9 @@ class AzureStore:
                 self._call(key, self._container.get_blob_client(key).delete_blob)
             except FileNotFoundError:
                 continue
+
+    def close(self) -> None:
+        self._container.close()
 
     def _call(self, key: str, work: Callable[[], T]) -> T:
         from azure.core import exceptions
@@ -65,8 +77,12 @@ class AzureStore:
             return work()
         except exceptions.ResourceNotFoundError as e:
             raise FileNotFoundError(f"{where} does not exist") from e
-        except exceptions.ClientAuthenticationError as e:
-            raise PermissionError(f"{where} may not be used with these credentials: {e}") from e
+        except exceptions.HttpResponseError as e:
+            if e.status_code not in _DENIED:
+                raise
+            raise PermissionError(
+                f"{where} may not be used with these credentials ({e.reason})"
+            ) from e
 
 
 class AzureStorageManager(ObjectStorageManager):
@@ -79,6 +95,11 @@ class AzureStorageManager(ObjectStorageManager):
         container = _service(config).get_container_client(name)
         return cls(AzureStore(container, name), prefix or None, f"ms://{name}")
 
+    def close(self) -> None:
+        """Give the connections back."""
+        assert isinstance(self._store, AzureStore)
+        self._store.close()
+
 
 def _service(config: Mapping[str, Any]) -> Any:
     try:
@@ -88,6 +109,19 @@ def _service(config: Mapping[str, Any]) -> Any:
             "checkpoint_storage of type azure needs azure-storage-blob: "
             "run `pip install azure-storage-blob`, or add it to the image"
         ) from e
+    options = {"transport": _wide_transport()}
     if config.get("connection_string"):
-        return BlobServiceClient.from_connection_string(config["connection_string"])
-    return BlobServiceClient(config["account_url"], credential=config.get("credential"))
+        return BlobServiceClient.from_connection_string(config["connection_string"], **options)
+    return BlobServiceClient(config["account_url"], credential=config.get("credential"), **options)
+
+
+def _wide_transport() -> Any:
+    """Keep a connection for every thread: the default of ten would be opened again and again."""
+    from azure.core.pipeline.transport import RequestsTransport
+    from requests import Session
+    from requests.adapters import HTTPAdapter
+
+    session = Session()
+    for scheme in ("https://", "http://"):
+        session.mount(scheme, HTTPAdapter(pool_maxsize=SMALL_THREADS + PART_THREADS))
+    return RequestsTransport(session=session)

@@ -1,16 +1,21 @@
 """Google Cloud Storage."""
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple, TypeVar
 
 from determined.common.storage._objects import Body, ObjectStorageManager
+from determined.common.storage._transfer import PART_THREADS, SMALL_THREADS, retried
 
 MAX_COMPOSED = 32
+DELETE_THREADS = 16
 T = TypeVar("T")
 
 
 class GCSStore:
     """Large files are sent as objects of their own, then composed into one by the store."""
+
+    delete_batch = 1  # one request each, so many at once
 
     def __init__(self, client: Any, bucket: str) -> None:
         self._bucket_name = bucket
@@ -37,10 +42,11 @@ class GCSStore:
             names = [self._compose(group, f"{group[0]}-{len(groups)}") for group in groups]
             scratch += names
         self._compose(names, key)
-        self.delete(scratch)
+        self._drop(scratch)
 
     def abort_parts(self, key: str, upload_id: str, tags: Sequence[str]) -> None:
-        self.delete([tag for tag in tags if tag])
+        # A part may have arrived although its answer did not.
+        self._drop([name for name, _ in self.list(f"{key}.part-{upload_id}-")])
 
     def get(self, key: str) -> bytes:
         return bytes(self._call(key, self._bucket.blob(key).download_as_bytes))
@@ -52,8 +58,13 @@ class GCSStore:
         )
 
     def list(self, prefix: str) -> Iterator[Tuple[str, int]]:
-        for blob in self._client.list_blobs(self._bucket_name, prefix=prefix):
-            yield str(blob.name), int(blob.size)
+        pages = self._client.list_blobs(self._bucket_name, prefix=prefix).pages
+        while True:
+            page = self._call(prefix, lambda: next(pages, None))
+            if page is None:
+                return
+            for blob in page:
+                yield str(blob.name), int(blob.size)
 
     def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
@@ -61,6 +72,10 @@ class GCSStore:
                 self._call(key, self._bucket.blob(key).delete)
             except FileNotFoundError:
                 continue
+
+    def _drop(self, names: Sequence[str]) -> None:
+        with ThreadPoolExecutor(DELETE_THREADS) as pool:
+            list(pool.map(lambda name: retried(lambda: self.delete([name])), names))
 
     def _compose(self, names: List[str], target: str) -> str:
         sources = [self._bucket.blob(name) for name in names]
@@ -94,4 +109,16 @@ def _client() -> Any:
             "checkpoint_storage of type gcs needs google-cloud-storage: "
             "run `pip install google-cloud-storage`, or add it to the image"
         ) from e
-    return storage.Client()
+    client = storage.Client()
+    _widen_pool(client._http)
+    return client
+
+
+def _widen_pool(session: Any) -> None:
+    """Keep a connection for every thread: the default of ten would be opened again and again."""
+    from requests.adapters import HTTPAdapter
+
+    if getattr(session, "is_mtls", False):  # its adapter holds the client's certificate
+        return
+    for scheme in ("https://", "http://"):
+        session.mount(scheme, HTTPAdapter(pool_maxsize=SMALL_THREADS + PART_THREADS))

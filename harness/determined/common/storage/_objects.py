@@ -20,6 +20,8 @@ class ObjectStore(Protocol):
     else is tried again.
     """
 
+    delete_batch: int  # as many keys as one call of `delete` should take
+
     def put(self, key: str, body: bytes) -> None: ...
 
     def begin_parts(self, key: str) -> str: ...

@@ -14,6 +14,8 @@ _DENIED = ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch",
 class S3Store:
     """Bytes move by a light client where that is possible; boto3 does everything else."""
 
+    delete_batch = 1000  # what one request may name
+
     def __init__(self, client: Any, bucket: str, direct: Optional[DirectObjects]) -> None:
         self._client = client
         self._bucket = bucket

@@ -21,7 +21,6 @@ PART_THREADS = 6
 PARTS_IN_FLIGHT_BYTES = PART_THREADS * PART_BYTES
 SMALL_THREADS = 64
 SMALL_IN_FLIGHT_BYTES = 24 * 1024 * 1024
-DELETE_BATCH = 1000
 ATTEMPTS = 4
 
 T = TypeVar("T")
@@ -83,23 +82,27 @@ class Transfer:
         sizes = {path: os.path.getsize(os.path.join(root, path)) for path in files}
         large = [path for path in files if sizes[path] > PART_BYTES]
         uploads = {p: _PartedUpload(self, os.path.join(root, p), base + p, sizes[p]) for p in large}
-        jobs: Dict[str, Future[Any]] = {}
+        jobs: List[Future[Any]] = [self._small.submit(u.begin) for u in uploads.values()]
+        small: Dict[str, Future[FileChecksum]] = {}
         for path in files:
             if path not in uploads:
                 source, key = os.path.join(root, path), base + path
-                jobs[path] = self._small.submit(self._put_small, source, key, sizes[path])
+                small[path] = self._small.submit(self._put_small, source, key, sizes[path])
         try:
+            _gather(jobs)
             for upload in uploads.values():
                 upload.start(self._parts)
-            _gather([*jobs.values(), *(j for u in uploads.values() for j in u.jobs)])
+            jobs += [*small.values(), *(j for u in uploads.values() for j in u.jobs)]
+            _gather(jobs)
+            finished = {path: self._small.submit(u.finish) for path, u in uploads.items()}
+            jobs += finished.values()
+            _gather(jobs)
         except BaseException:
+            _settle([*jobs, *small.values()])
             for upload in uploads.values():
                 upload.abort()
             raise
-        checksums: Checksums = {path: job.result() for path, job in jobs.items()}
-        for path, upload in uploads.items():
-            checksums[path] = upload.finish()
-        return checksums
+        return {path: job.result() for path, job in {**small, **finished}.items()}
 
     def download(
         self, base: str, root: str, files: Mapping[str, int], checksums: Checksums
@@ -124,7 +127,8 @@ class Transfer:
             parts.finish()
 
     def delete(self, keys: Sequence[str]) -> None:
-        batches = [keys[i : i + DELETE_BATCH] for i in range(0, len(keys), DELETE_BATCH)]
+        step = self._store.delete_batch
+        batches = [keys[i : i + step] for i in range(0, len(keys), step)]
         jobs = [self._small.submit(self._delete_batch, batch) for batch in batches]
         _gather(jobs)
 
@@ -166,8 +170,10 @@ class _PartedUpload:
         self._tags = [""] * len(self._crcs)
         self.jobs: List[Future[None]] = []
 
-    def start(self, pool: ThreadPoolExecutor) -> None:
+    def begin(self) -> None:
         self._upload_id = retried(lambda: self._transfer._store.begin_parts(self._key))
+
+    def start(self, pool: ThreadPoolExecutor) -> None:
         self.jobs = [pool.submit(self._put, number) for number in range(len(self._crcs))]
 
     def finish(self) -> FileChecksum:
@@ -176,9 +182,6 @@ class _PartedUpload:
         return FileChecksum(self._size, self._part_size, self._crcs)
 
     def abort(self) -> None:
-        for job in self.jobs:
-            job.cancel()
-        wait([job for job in self.jobs if not job.cancelled()])
         if self._upload_id:
             with contextlib.suppress(Exception):  # the first error is the one to show
                 self._transfer._store.abort_parts(self._key, self._upload_id, self._tags)
@@ -281,6 +284,13 @@ def read_checksums(store: "ObjectStore", key: str) -> Checksums:
 def write_checksum_object(store: "ObjectStore", key: str, checksums: Checksums) -> None:
     body = json.dumps({path: c.to_json() for path, c in checksums.items()}).encode()
     retried(lambda: store.put(key, body))
+
+
+def _settle(jobs: Sequence["Future[Any]"]) -> None:
+    """Nothing of these runs any more, whatever became of them."""
+    for job in jobs:
+        job.cancel()
+    wait([job for job in jobs if not job.cancelled()])
 
 
 def _gather(jobs: Sequence["Future[Any]"]) -> None:

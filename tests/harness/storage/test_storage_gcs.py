@@ -1,0 +1,167 @@
+"""Google Cloud Storage through its own client, against an emulator."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from determined.common import storage
+from determined.common.storage import _transfer
+from determined.errors import CheckpointCorrupt
+from google.cloud.storage import Client
+
+from tests.support.fake_gcs import FakeGCS, serving
+
+PART = 256 * 1024
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGCS]:
+    fake = FakeGCS()
+    monkeypatch.setattr(_transfer, "PART_BYTES", PART)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    with serving(fake) as address:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", address)
+        Client().create_bucket("models")
+        yield fake
+
+
+@pytest.fixture
+def gcs(fake: FakeGCS) -> storage.StorageManager:
+    return storage.from_config({"type": "gcs", "bucket": "models", "prefix": "team/runs"})
+
+
+def checkpoint_in(folder: Path, parts: int = 3) -> Path:
+    source = folder / "source"
+    (source / "code" / "empty").mkdir(parents=True)
+    (source / "weights.bin").write_bytes(os.urandom((parts - 1) * PART + 17))
+    (source / "code" / "model.py").write_text("x = 1")
+    (source / "ünï code+&=.txt").write_text("odd name")
+    (source / "nothing").write_bytes(b"")
+    return source
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def save(manager: storage.StorageManager, source: Path) -> None:
+    manager.write_checksums("uuid-1", manager.upload(source, "uuid-1"))
+
+
+def keys() -> list[str]:
+    return [blob.name for blob in Client().list_blobs("models")]
+
+
+def test_gcs_gives_back_what_was_uploaded(gcs: storage.StorageManager, tmp_path: Path) -> None:
+    source = checkpoint_in(tmp_path)
+    save(gcs, source)
+    gcs.download("uuid-1", tmp_path / "out")
+    assert contents(tmp_path / "out") == contents(source)
+    assert gcs.list("uuid-1") == storage.list_directory(source)
+
+
+def test_gcs_composes_more_parts_than_one_request_may_name(
+    gcs: storage.StorageManager, tmp_path: Path
+) -> None:
+    source = checkpoint_in(tmp_path, parts=40)
+    save(gcs, source)
+    gcs.download("uuid-1", tmp_path / "out")
+    assert contents(tmp_path / "out") == contents(source)
+    assert not [key for key in keys() if ".part-" in key]
+
+
+def test_gcs_objects_lie_below_prefix_and_id(gcs: storage.StorageManager, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1")
+    gcs.upload(tmp_path, "uuid-1", ["a"])
+    assert keys() == ["team/runs/uuid-1/a"]
+    assert gcs.url("uuid-1") == "gs://models/team/runs/uuid-1"
+
+
+def test_gcs_moves_many_small_files_at_once(
+    gcs: storage.StorageManager, fake: FakeGCS, tmp_path: Path
+) -> None:
+    for n in range(200):
+        (tmp_path / f"{n}").write_text(f"{n}")
+    for move in (
+        lambda: gcs.upload(tmp_path, "uuid-1"),
+        lambda: gcs.download("uuid-1", tmp_path / "out"),
+        lambda: gcs.delete("uuid-1"),
+    ):
+        fake.most_at_once = 0
+        move()
+        assert fake.most_at_once > 4
+    assert len(contents(tmp_path / "out")) == 200
+    assert keys() == []
+
+
+def test_gcs_deletes_by_globs_and_tells_the_rest(
+    gcs: storage.StorageManager, tmp_path: Path
+) -> None:
+    save(gcs, checkpoint_in(tmp_path))
+    assert "weights.bin" not in gcs.delete("uuid-1", ["**/*.bin", "code/**"])
+    assert gcs.list("uuid-1") == {"nothing": 0, "ünï code+&=.txt": 8}
+    assert gcs.delete("uuid-1") == {}
+    assert keys() == []
+
+
+def test_a_gcs_download_goes_on_where_an_earlier_one_broke_off(
+    gcs: storage.StorageManager, fake: FakeGCS, tmp_path: Path
+) -> None:
+    source = checkpoint_in(tmp_path)
+    save(gcs, source)
+    (tmp_path / "out").mkdir()
+    half = (source / "weights.bin").read_bytes()[: 2 * PART]
+    (tmp_path / "out" / "weights.bin.partial").write_bytes(half)
+    gcs.download("uuid-1", tmp_path / "out", lambda path: path == "weights.bin")
+    assert contents(tmp_path / "out") == {"weights.bin": (source / "weights.bin").read_bytes()}
+    assert fake.ranges == [f"bytes={2 * PART}-{2 * PART + 16}"]
+
+
+def test_every_gcs_request_may_break_once(
+    gcs: storage.StorageManager, fake: FakeGCS, tmp_path: Path
+) -> None:
+    source = checkpoint_in(tmp_path)
+    broken: set[tuple[str, str]] = set()
+
+    def first_time(method: str, target: str) -> bool:
+        first = (method, target) not in broken
+        broken.add((method, target))
+        return first
+
+    fake.breaks = first_time
+    save(gcs, source)
+    gcs.download("uuid-1", tmp_path / "out")
+    assert contents(tmp_path / "out") == contents(source)
+    assert gcs.delete("uuid-1") == {}
+    assert {method for method, _ in broken} >= {"GET", "POST", "DELETE"}
+
+
+def test_a_failed_gcs_upload_leaves_no_parts(
+    gcs: storage.StorageManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> str:
+        raise PermissionError("may not compose")
+
+    monkeypatch.setattr("determined.common.storage._gcs.GCSStore._compose", refused)
+    with pytest.raises(PermissionError, match="may not compose"):
+        gcs.upload(checkpoint_in(tmp_path), "uuid-1", ["weights.bin"])
+    assert keys() == []
+
+
+def test_a_changed_gcs_object_is_not_accepted(gcs: storage.StorageManager, tmp_path: Path) -> None:
+    save(gcs, checkpoint_in(tmp_path))
+    blob = Client().bucket("models").blob("team/runs/uuid-1/code/model.py")
+    blob.upload_from_string(b"x = 2")
+    with pytest.raises(CheckpointCorrupt, match=r"model\.py"):
+        gcs.download("uuid-1", tmp_path / "out")
+
+
+def test_what_is_missing_from_gcs_is_named(gcs: storage.StorageManager, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="checkpoint uuid-9 is not in gs://models"):
+        gcs.download("uuid-9", tmp_path / "out")
+    elsewhere = storage.from_config({"type": "gcs", "bucket": "no-such-bucket"})
+    with pytest.raises(FileNotFoundError, match=r"gs://no-such-bucket/.*does not exist"):
+        elsewhere.validate()
+    with pytest.raises(FileNotFoundError, match="gs://no-such-bucket/uuid-1/ does not exist"):
+        elsewhere.list("uuid-1")

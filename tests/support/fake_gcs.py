@@ -1,0 +1,82 @@
+"""Google Cloud Storage for tests: the emulator's protocol on a server that takes many requests at once."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import ThreadingHTTPServer
+from typing import Any
+
+from gcp_storage_emulator.server import RequestHandler
+from gcp_storage_emulator.storage import Storage
+
+
+class FakeGCS:
+    """What the server saw, and which requests it must break."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, str]] = []
+        self.ranges: list[str] = []
+        self.most_at_once = 0
+        self.breaks: Callable[[str, str], bool] = lambda method, target: False
+        self._at_once = 0
+        self._lock = threading.Lock()
+        self.storage = threading.Lock()  # the emulator's storage is not made for threads
+
+    @contextmanager
+    def seen(self, method: str, target: str, wanted: str | None) -> Iterator[None]:
+        with self._lock:
+            self.requests.append((method, target))
+            self.ranges += [wanted] if wanted else []
+            self._at_once += 1
+            self.most_at_once = max(self.most_at_once, self._at_once)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._at_once -= 1
+
+
+class _Handler(RequestHandler):  # type: ignore[misc]
+    def __init__(self, fake: FakeGCS, *args: Any) -> None:
+        self._fake = fake
+        super().__init__(*args)
+
+    def _answer(self, method: str, answer: Callable[[], None]) -> None:
+        with self._fake.seen(method, self.path, self.headers.get("range")):
+            if self._fake.breaks(method, self.path):
+                self.close_connection = True  # no answer at all: the client sees a cut connection
+                return
+            with self._fake.storage:
+                answer()
+
+    def do_GET(self) -> None:
+        self._answer("GET", super().do_GET)
+
+    def do_POST(self) -> None:
+        self._answer("POST", super().do_POST)
+
+    def do_PUT(self) -> None:
+        self._answer("PUT", super().do_PUT)
+
+    def do_DELETE(self) -> None:
+        self._answer("DELETE", super().do_DELETE)
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 256
+
+
+@contextmanager
+def serving(fake: FakeGCS) -> Iterator[str]:
+    """The address for STORAGE_EMULATOR_HOST."""
+    handler = partial(_Handler, fake, Storage(use_memory_fs=True))
+    server = _Server(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
