@@ -73,13 +73,21 @@ def _tell_remote(error: BaseException, path: str) -> "Told | None":
         hint = _HINTS.get(error.status, "")
         if error.status == 404:
             unknown_route = error.message.startswith("no such path")
-            hint = _HINTS[501] if unknown_route else _where_to_look(path)
-        return Told(code, error.message, hint)
+            hint = _HINTS[501] if unknown_route else _where_to_look(path, error.message)
+        if error.status == 401 and path == "user login":
+            hint = "check the name and the password; `det -u admin user change-password` sets a new one"
+        return Told(code, error.message, "" if _says_so_itself(error.message, hint) else hint)
     return None
 
 
-def _where_to_look(path: str) -> str:
-    group = path.split(" ")[0]
+def _says_so_itself(message: str, hint: str) -> bool:
+    """Whether the cluster's message has the command that the hint would name."""
+    command = hint.split("`")[1] if "`" in hint else hint
+    return bool(command) and command in message
+
+
+def _where_to_look(path: str, message: str) -> str:
+    """A listing of what was not found, or else of what the command is about."""
     lists = {
         "experiment": "det experiment list --all",
         "trial": "det experiment list-trials EXPERIMENT_ID",
@@ -95,7 +103,9 @@ def _where_to_look(path: str) -> str:
         "model": "det model list",
         "resource-pool": "det resource-pool list",
     }
-    return f"`{lists[group]}` shows what there is" if group in lists else ""
+    missing, group = message.split(" ")[0], path.split(" ")[0]
+    found = lists.get(missing) or lists.get(group)
+    return f"`{found}` shows what there is" if found else ""
 
 
 def _tell_local(error: BaseException) -> "Told | None":

@@ -215,3 +215,20 @@ def test_deploy_hands_its_options_to_the_local_cluster(
     args = taken["cluster_up"]
     assert (args.agents, args.gpu, args.slots_per_agent) == (3, False, 2)  # type: ignore[attr-defined]
     assert (args.master_config_path, args.foreground) == ("c.yaml", True)  # type: ignore[attr-defined]
+
+
+def test_the_listing_told_is_of_what_was_not_found(cluster: FakeCluster, det: Det) -> None:
+    def refuse(_: Asked) -> None:
+        raise Refusal(404, "template 'x' not found")
+
+    cluster.on("GET", "/api/v1/agents", refuse)
+    ran = det("agent", "list")
+    assert ran.err.endswith("\n\nhint: `det template list` shows what there is\n")
+
+
+def test_a_hint_that_the_cluster_gave_is_not_repeated(cluster: FakeCluster, det: Det) -> None:
+    def refuse(_: Asked) -> None:
+        raise Refusal(404, "agent 'x' not found: `det agent list` shows them")
+
+    cluster.on("GET", "/api/v1/agents", refuse)
+    assert "hint" not in det("agent", "list").err

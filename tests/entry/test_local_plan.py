@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.entry.local_files import LocalAgent, LocalFiles
-from det_controlplane.entry.local_plan import BadPlan, Plan, plan
+from det_controlplane.entry.local_plan import BadPlan, Plan, plan, with_agent
 
 
 @pytest.fixture
@@ -122,3 +122,12 @@ def test_a_work_directory_is_mounted_where_it_is(files: LocalFiles, tmp_path: Pa
     assert defaults["bind_mounts"] == [
         {"host_path": str(tmp_path), "container_path": str(tmp_path)}
     ]
+
+
+def test_an_agent_for_a_pool_that_does_not_exist_is_refused_before_it_starts(
+    files: LocalFiles,
+) -> None:
+    keep(files, planned(files, "resource_pools: [{pool_name: gpu}]\nlocal_agents: []"))
+    assert with_agent(files, LocalAgent("late", pool="gpu")).agents[-1].name == "late"
+    with pytest.raises(BadPlan, match=r"agent late: resource pool 'gpus' does not exist.*: gpu$"):
+        with_agent(files, LocalAgent("late", pool="gpus"))

@@ -43,6 +43,7 @@ class App:
         try:
             match = self._route(request)
             request.params = match.params
+            _refuse_nul(request)
             request.principal = self._principal(match.route.access, request)
             return self._answer(match.route.handler, request)
         except errors.ApiError as e:
@@ -92,6 +93,14 @@ class App:
         if access is Access.ADMIN and not principal.admin:
             raise errors.PermissionDenied(f"user {principal.username} is not an administrator")
         return principal
+
+
+def _refuse_nul(request: Request) -> None:
+    """PostgreSQL's text has no NUL, so nothing can be named by one."""
+    given = [(name, [value]) for name, value in request.params.items()]
+    for name, values in (*given, *request.query.items()):
+        if any("\0" in value for value in values):
+            raise errors.BadRequest(f"{name} must not contain a NUL character")
 
 
 def bearer_token(request: Request) -> str:

@@ -22,7 +22,7 @@ _REMEMBER = text("""
 """)
 _FORGET = text("DELETE FROM log_batches WHERE stored_at < :before")
 _LINE = text("""
-    INSERT INTO task_logs (task_id, logged_at, level, source, log) VALUES (:task_id, :now, 'LOG_LEVEL_INFO', 'master', :log)
+    INSERT INTO task_logs (task_id, logged_at, level, source, log) VALUES (:task_id, :now, :level, 'master', :log)
 """)
 
 
@@ -39,6 +39,7 @@ def forget_batches(tx: Tx, before: datetime) -> int:
     return tx.run(_FORGET, {"before": before})
 
 
-def add_line(tx: Tx, task_id: str, line: str, now: datetime) -> None:
+def add_line(tx: Tx, task_id: str, line: str, now: datetime, level: str = "INFO") -> None:
     """A line of the control plane's own."""
-    tx.run(_LINE, {"task_id": task_id, "log": line, "now": now})
+    told = {"task_id": task_id, "log": line, "now": now, "level": f"LOG_LEVEL_{level}"}
+    tx.run(_LINE, told)

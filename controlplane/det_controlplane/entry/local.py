@@ -114,7 +114,7 @@ def agent_up(args: Any) -> int:
     if files.supervisor_pid() is None or not _is_this_machine(host):
         port = getattr(args, "master_port", None) or 8080
         return _agent_of_another_cluster(args, agent, f"http://{host}:{port}")
-    files.write_desired(files.desired().with_agent(agent))
+    files.write_desired(local_plan.with_agent(files, agent))
     _hang_up(files)
     return _joined(files, agent)
 

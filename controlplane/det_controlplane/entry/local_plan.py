@@ -63,6 +63,14 @@ def agent_of(args: Any, default_name: str) -> LocalAgent:
     )
 
 
+def with_agent(files: LocalFiles, agent: LocalAgent) -> Desired:
+    """What should run from `agent-up` on."""
+    desired = files.desired().with_agent(agent)
+    config = load_cluster(files.cluster_config.read_text("utf-8"))
+    _check_pools(desired, [p.pool_name for p in config.resource_pools])
+    return desired
+
+
 def remove_data(files: LocalFiles) -> None:
     """What `--delete-db` means: everything except checkpoints and logs."""
     for folder in (files.database, files.objects, files.folder / "agents"):

@@ -12,7 +12,7 @@ from det_controlplane.core.config import policies as policy_rules
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.db import experiments
-from det_controlplane.services import capacity, contexts, live, policies
+from det_controlplane.services import capacity, contexts, live, policies, warm_starts
 from det_controlplane.services.context import Context
 from det_controlplane.services.contexts import File
 from det_controlplane.services.effects import Effects
@@ -77,6 +77,7 @@ def create(ctx: Context, user: User, submission: Submission) -> Created:
     broken = policy_rules.check(config, limits)
     if broken:
         raise InvalidConfig(broken)
+    warm_starts.settle(ctx, config)
     if submission.validate_only:
         return Created(None, config, resolved.warnings, exceeds)
     if submission.context_id is not None:

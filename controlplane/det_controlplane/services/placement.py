@@ -7,7 +7,7 @@ from sqlalchemy import text
 
 from det_controlplane.core.lifecycle.allocation import AllocationState, Exit, ExitKind
 from det_controlplane.core.lifecycle.trial import Signal
-from det_controlplane.db import allocations, slots, trials
+from det_controlplane.db import allocations, logs, slots, trials
 from det_controlplane.db.allocations import AllocationRow
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.trials import TrialRow
@@ -112,6 +112,8 @@ def end(tx: Tx, effects: Effects, allocation: AllocationRow, exit: Exit, now: da
     )
     if not ended:
         return
+    if exit.kind in (ExitKind.FAILED, ExitKind.INFRASTRUCTURE):
+        logs.add_line(tx, allocation.task_id, f"This run has failed: {reason}", now, "ERROR")
     slots.release(tx, allocation.id)
     tx.run(_EXPIRE_TOKENS, {"id": allocation.id, "at": expires})
     announce(tx, effects, allocation)

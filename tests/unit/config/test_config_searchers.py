@@ -197,3 +197,9 @@ def test_the_space_comes_as_the_search_needs_it() -> None:
         {"name": "single"}, {"b": 1, "a": {"type": "categorical", "vals": [1]}}
     ).hparam_space()
     assert list(space) == ["a", "b"]
+
+
+def test_a_source_checkpoint_is_named_by_its_uuid() -> None:
+    told = problems({"name": "single", "source_checkpoint_uuid": "best"})
+    message = "must be the UUID of a checkpoint, not 'best'"
+    assert told == {"searcher.source_checkpoint_uuid": message}

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 from pydantic import Field, model_validator
 
@@ -27,6 +28,14 @@ Mode = Literal["aggressive", "standard", "conservative"]
 Form = Literal["stopping", "promotion"]
 
 
+def _is_uuid(value: str) -> bool:
+    try:
+        UUID(value)
+    except ValueError:
+        return False
+    return True
+
+
 class _Searcher(Closed):
     metric: Name
     smaller_is_better: bool = True
@@ -48,6 +57,9 @@ class _Searcher(Closed):
             message = (
                 "cannot be given together with source_trial_id; a trial starts from one checkpoint"
             )
+            yield Problem("source_checkpoint_uuid", message)
+        elif self.source_checkpoint_uuid is not None and not _is_uuid(self.source_checkpoint_uuid):
+            message = f"must be the UUID of a checkpoint, not {self.source_checkpoint_uuid!r}"
             yield Problem("source_checkpoint_uuid", message)
 
 

@@ -1,0 +1,48 @@
+"""The checkpoint that the trials of a new experiment start from."""
+
+from typing import Any
+
+from sqlalchemy import text
+
+from det_controlplane.core.problems import InvalidConfig, Problem
+from det_controlplane.db.engine import Tx
+from det_controlplane.services.context import Context
+
+_STATE = text("SELECT state::text FROM checkpoints WHERE uuid = cast(:uuid AS uuid)")
+_NEWEST = text("""
+    SELECT uuid FROM checkpoints WHERE trial_id = :id AND state = 'COMPLETED'
+    ORDER BY steps_completed DESC, reported_at DESC LIMIT 1
+""")
+
+
+def settle(ctx: Context, config: dict[str, Any]) -> None:
+    """Name the checkpoint once and for all: a source trial may go on, or lose checkpoints, meanwhile."""
+    searcher = config["searcher"]
+    trial_id, uuid = searcher["source_trial_id"], searcher["source_checkpoint_uuid"]
+    if uuid is None and trial_id is None:
+        return
+    with ctx.db.begin() as tx:
+        if uuid is not None:
+            _check(tx, uuid)
+        else:
+            searcher |= {"source_trial_id": None, "source_checkpoint_uuid": _newest(tx, trial_id)}
+
+
+def _check(tx: Tx, uuid: str) -> None:
+    state = tx.value(_STATE, {"uuid": uuid})
+    if state != "COMPLETED":
+        told = "does not exist" if state is None else f"is {state}: it has no files to start from"
+        raise InvalidConfig(
+            [Problem("searcher.source_checkpoint_uuid", f"checkpoint {uuid} {told}")]
+        )
+
+
+def _newest(tx: Tx, trial_id: int) -> str:
+    row = tx.row(_NEWEST, {"id": trial_id})
+    if row is None:
+        message = (
+            f"there is no trial {trial_id} with a checkpoint to start from;"
+            f" `det trial describe {trial_id}` shows what it has"
+        )
+        raise InvalidConfig([Problem("searcher.source_trial_id", message)])
+    return str(row.uuid)
