@@ -211,5 +211,7 @@ def _check_pools(desired: Desired, pools: list[str]) -> None:
         if agent.pool not in pools:
             raise BadPlan(
                 f"agent {agent.name}: resource pool {agent.pool!r} does not exist;"
-                f" the configuration has: {', '.join(pools)}"
+                f" the configuration has: {', '.join(pools)}."
+                " Choose one by --agent-resource-pool or local_agents,"
+                f" or remove the agent: det deploy local agent-down --agent-name {agent.name}"
             )
