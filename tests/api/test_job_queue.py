@@ -1,0 +1,69 @@
+"""The job queue through the API: its order, and changing it (facts §5.7)."""
+
+from typing import Any
+
+from tests.support.api import Caller, create
+
+QUEUES = "/api/v1/job-queues"
+
+
+def activated(user: Caller) -> int:
+    experiment_id = create(user)
+    user.post(f"/api/v1/experiments/{experiment_id}/activate")
+    return experiment_id
+
+
+def queued(user: Caller) -> list[int]:
+    """Ids of the default pool's queued experiments, next first."""
+    jobs = user.get(f"{QUEUES}-v2", resourcePool="default")["jobs"]
+    assert [j["full"]["summary"]["jobsAhead"] for j in jobs] == list(range(len(jobs)))
+    return [int(j["full"]["entityId"]) for j in jobs]
+
+
+def job_of(user: Caller, experiment_id: int) -> str:
+    found: str = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]["jobId"]
+    return found
+
+
+def update(user: Caller, experiment_id: int, **change: Any) -> None:
+    user.post(QUEUES, {"updates": [{"jobId": job_of(user, experiment_id), **change}]})
+
+
+def test_a_queued_experiment_says_how_many_jobs_are_ahead(user: Caller) -> None:
+    activated(user)
+    second = activated(user)
+    summary = user.get(f"/api/v1/experiments/{second}")["jobSummary"]
+    assert summary == {"state": "STATE_QUEUED", "jobsAhead": 1}
+
+
+def test_priority_puts_a_job_first_and_is_kept_in_its_configuration(user: Caller) -> None:
+    first, second = activated(user), activated(user)
+    update(user, second, priority=1)
+    assert queued(user) == [second, first]
+    config = user.get(f"/api/v1/experiments/{second}")["experiment"]["config"]
+    assert config["resources"]["priority"] == 1
+
+
+def test_a_job_moves_ahead_of_and_behind_another(user: Caller) -> None:
+    first, second, third = activated(user), activated(user), activated(user)
+    update(user, third, aheadOf=job_of(user, second))
+    assert queued(user) == [first, third, second]
+    update(user, first, behindOf=job_of(user, second))
+    assert queued(user) == [third, second, first]
+
+
+def test_a_job_moves_to_another_pool_with_what_waits(user: Caller) -> None:
+    stays, moves = activated(user), activated(user)
+    update(user, moves, resourcePool="reserved")
+    assert queued(user) == [stays]
+    there = user.get(f"{QUEUES}-v2", resourcePool="reserved")["jobs"]
+    assert [j["full"]["entityId"] for j in there] == [str(moves)]
+
+
+def test_what_the_pools_scheduler_does_not_know_is_refused_with_the_reason(user: Caller) -> None:
+    body = {"updates": [{"jobId": job_of(user, activated(user)), "weight": 2.0}]}
+    told = user.ask("POST", QUEUES, body)
+    assert told.status == 400
+    assert "fair_share" in told.error
+    body = {"updates": [{"jobId": "no-such-job", "priority": 3}]}
+    assert "no-such-job not found" in user.ask("POST", QUEUES, body).error
