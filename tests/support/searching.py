@@ -1,13 +1,15 @@
 """Experiments whose trials run, without agents: for tests of what their reports do."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.db.engine import Database
 from det_controlplane.ports.waker import NoWaker
-from det_controlplane.services import creation, metrics
+from det_controlplane.services import agents, creation, metrics
+from det_controlplane.services.containers import Report
 from det_controlplane.services.context import Context
-from det_controlplane.services.principal import User
+from det_controlplane.services.principal import AgentPrincipal, User
 from det_controlplane.services.reports import MetricsReport
 from sqlalchemy import text
 
@@ -28,6 +30,14 @@ _RUN = text("""
 _TRIALS = text("SELECT id FROM trials WHERE experiment_id = :id ORDER BY id")
 
 
+SINGLE = """
+name: one
+entrypoint: python3 train.py
+searcher: {name: single, metric: loss, max_length: {batches: 100}}
+max_restarts: 1
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Running:
     id: int
@@ -38,7 +48,7 @@ def context(database: Database) -> Context:
     """One process of the API; each call is another one."""
     return Context(
         db=database, config=load_cluster(CLUSTER), waker=NoWaker(), objects=None,  # type: ignore[arg-type]
-        cluster_id="test",
+        cluster_id="test", bootstrap_token="bootstrap",
     )  # fmt: skip
 
 
@@ -60,3 +70,31 @@ def let_run(ctx: Context, experiment_id: int) -> None:
 def validate(ctx: Context, trial_id: int, batches: int, loss: float, run_id: int = 1) -> None:
     values = {"loss": loss, "batches": batches}
     metrics.report(ctx, MetricsReport(trial_id, run_id, "validation", batches, values))
+
+
+@dataclass
+class Agent:
+    """What an agent remembers between polls."""
+
+    ctx: Context
+    id: str
+    incarnation: str
+    seq: int = 0
+
+    @classmethod
+    def joined(cls, ctx: Context, id: str = "agent", slots: int = 1) -> "Agent":
+        incarnation = ctx.new_uuid()
+        joining = agents.Joining(
+            agent_id=id, agent_key=f"key of {id}", incarnation=incarnation, pool="default", version="0.38.1",
+            hostname=id, runtime="process", addresses=[], slots=[{"id": n, "type": "cpu"} for n in range(slots)],
+            proof_kind="bootstrap_token", proof_token=ctx.bootstrap_token,
+        )  # fmt: skip
+        agents.join(ctx, joining)
+        return cls(ctx, id, str(incarnation))
+
+    def poll(self, *reports: Report, leaving: bool = False) -> list[dict[str, Any]]:
+        self.seq += 1
+        principal = AgentPrincipal(self.id, self.incarnation, "default")
+        asked = agents.Poll(principal, self.incarnation, list(reports), self.seq, "", leaving)
+        found: list[dict[str, Any]] = agents.poll(self.ctx, asked).body["containers"]
+        return found

@@ -39,7 +39,7 @@ _TOUCH = text("""
     FROM (SELECT id, leaving, state FROM agents WHERE id = :id FOR UPDATE) old
     WHERE a.id = old.id AND a.incarnation = cast(:incarnation AS uuid) AND a.state <> 'LOST'
     RETURNING a.draining, a.poll_seq <= :seq AS newest, a.leaving AND NOT old.leaving AS leaves_now,
-        old.state <> 'JOINED' AS returned
+        a.leaving, old.state <> 'JOINED' AS returned
 """)
 _DUTIES = text("""
     SELECT c.id::text AS id, c.allocation_id, c.epoch, c.state::text AS state, a.killed,
@@ -52,7 +52,10 @@ _OVERDUE = text("""
     WHERE (state = 'JOINED' AND lease_until <= :now) OR (state = 'SUSPECT' AND lost_after <= :now)
     RETURNING id, pool, state::text AS state
 """)
-_LIVE_CONTAINERS = text("SELECT id FROM containers WHERE agent_id = :id AND state <> 'TERMINATED'")
+_ABANDONED = text("""
+    SELECT c.agent_id, c.id FROM containers c JOIN agents a ON a.id = c.agent_id
+    WHERE c.state <> 'TERMINATED' AND a.state = 'LOST' ORDER BY c.agent_id, c.id
+""")
 _NEXT_DUE = text("""
     SELECT min(CASE WHEN state = 'JOINED' THEN lease_until ELSE lost_after END) FROM agents WHERE state <> 'LOST'
 """)
@@ -93,6 +96,7 @@ class Touched:
     draining: bool
     newest: bool  # no later poll of this process was seen
     leaves_now: bool  # this poll is the first to say that the machine goes away
+    leaving: bool
     returned: bool  # it had been suspect
 
 
@@ -132,8 +136,12 @@ def expire_leases(tx: Tx, now: datetime) -> list[Overdue]:
     return [Overdue(**r._mapping) for r in tx.rows(_OVERDUE, {"now": now})]
 
 
-def live_containers(tx: Tx, agent_id: str) -> list[UUID]:
-    return [r[0] for r in tx.rows(_LIVE_CONTAINERS, {"id": agent_id})]
+def abandoned_containers(tx: Tx) -> dict[str, list[UUID]]:
+    """Containers that went with their lost agents and have not been ended yet, by agent."""
+    found: dict[str, list[UUID]] = {}
+    for row in tx.rows(_ABANDONED):
+        found.setdefault(row.agent_id, []).append(row.id)
+    return found
 
 
 def next_due(tx: Tx) -> datetime | None:

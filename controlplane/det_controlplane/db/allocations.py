@@ -103,7 +103,7 @@ def insert(
 
 _PREEMPT = text("""
     UPDATE allocations SET preempt_at = :now, preempt_reason = :reason,
-        kill_at = cast(:now AS timestamptz) + make_interval(secs => preempt_timeout_s)
+        kill_at = least(kill_at, cast(:now AS timestamptz) + make_interval(secs => preempt_timeout_s))
     WHERE id = :id AND state <> 'TERMINATED' AND preempt_at IS NULL AND NOT killed
 """)
 _KILL = text("""

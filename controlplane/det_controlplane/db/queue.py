@@ -10,10 +10,13 @@ from sqlalchemy import text
 from det_controlplane.db.engine import Tx, as_json
 
 _MARK_DIRTY = text(
-    "INSERT INTO pools (name) VALUES (:name) ON CONFLICT (name) DO UPDATE SET dirty = true"
+    "INSERT INTO pools (name) VALUES (:name) ON CONFLICT (name) DO UPDATE SET marked = pools.marked + 1"
 )
 _DIRTY = text("SELECT name FROM pools WHERE dirty ORDER BY name")
-_CLEAN = text("UPDATE pools SET dirty = false, scheduled_at = :now WHERE name = :name")
+_MARKS = text("SELECT marked FROM pools WHERE name = :name")
+_ANSWER = text("""
+    UPDATE pools SET answered = greatest(answered, :marks), scheduled_at = :now WHERE name = :name
+""")
 _ADD = text("""
     INSERT INTO outbox (kind, payload, due_at, created_at) VALUES (:kind, cast(:payload AS jsonb), :now, :now)
 """)
@@ -46,8 +49,14 @@ def dirty_pools(tx: Tx) -> list[str]:
     return [r[0] for r in tx.rows(_DIRTY)]
 
 
-def clean(tx: Tx, pool: str, now: datetime) -> None:
-    tx.run(_CLEAN, {"name": pool, "now": now})
+def marks(tx: Tx, pool: str) -> int:
+    """How often the pool was marked: read before anything that a pass decides on."""
+    return int(tx.value(_MARKS, {"name": pool}) or 0)
+
+
+def answer(tx: Tx, pool: str, marks: int, now: datetime) -> None:
+    """The pass is done: the pool is dirty only if it was marked since."""
+    tx.run(_ANSWER, {"name": pool, "marks": marks, "now": now})
 
 
 def add_to_outbox(tx: Tx, kind: str, payload: Mapping[str, object], now: datetime) -> None:

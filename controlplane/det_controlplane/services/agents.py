@@ -126,8 +126,8 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
     changed = _take_reports(ctx, poll.agent.id, duties, reported)
     if poll.seq is not None and touched.newest:
         changed |= _lose_missing(ctx, poll.agent.id, duties, reported)
-    if touched.leaves_now:
-        changed |= leaving.stop_all(ctx, poll.agent.id, poll.agent.pool)
+    if touched.leaving and not all(d.preempt or d.killed for d in duties):
+        changed |= leaving.stop_all(ctx, poll.agent.id)
     if changed:
         duties = _duties(ctx, poll.agent.id)
     forget = [r.id for r in poll.reports if r.terminated]
@@ -187,11 +187,11 @@ def _extend_lease(ctx: Context, poll: Poll) -> agents.Touched:
             tx, poll.agent.id, poll.incarnation, seq=poll.seq or 0, leaving=poll.leaving,
             now=now, lease_until=lease_until, lost_after=lost_after,
         )  # fmt: skip
-        if touched is not None and touched.returned:
+        if touched is not None and (touched.returned or touched.leaves_now):
             queue.mark_dirty(tx, poll.agent.pool)
     if touched is None:
         raise Taken(f"agent {poll.agent.id}: incarnation {poll.incarnation} was replaced; stop")
-    if touched.returned:
+    if touched.returned or touched.leaves_now:
         ctx.waker.wake("schedule")
     return touched
 

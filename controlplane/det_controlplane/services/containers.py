@@ -34,7 +34,7 @@ _UPDATE = text("""
         exit_code = :exit_code, failure = :failure, message = :message,
         started_at = CASE WHEN :state = 'RUNNING' THEN coalesce(started_at, :now) ELSE started_at END,
         ended_at = CASE WHEN :state = 'TERMINATED' THEN cast(:now AS timestamptz) END
-    WHERE id = :id AND state <> 'TERMINATED' AND epoch = :epoch
+    WHERE id = :id AND epoch = :epoch AND state < cast(:state AS container_state)
 """)
 _PROGRESS = text("""
     UPDATE allocations SET state = cast(:state AS allocation_state),
@@ -78,6 +78,8 @@ def report(ctx: Context, agent_id: str, report: Report, known_state: str) -> boo
     if owner.experiment_id is not None and owner.trial_id is not None:
         with live.opened(ctx, owner.experiment_id) as experiment:
             allocation = _apply(ctx, experiment.tx, experiment.effects, allocation_id, report)
+            if allocation is None:
+                return False
             exit = _end_if_over(ctx, experiment.tx, experiment.effects, allocation)
             trial = trials.by_id(experiment.tx, owner.trial_id)
             if exit is not None and trial is not None:
@@ -86,6 +88,8 @@ def report(ctx: Context, agent_id: str, report: Report, known_state: str) -> boo
     effects = Effects(ctx)
     with ctx.db.begin() as tx:
         allocation = _apply(ctx, tx, effects, allocation_id, report)
+        if allocation is None:
+            return False
         exit = _end_if_over(ctx, tx, effects, allocation)
         if exit is not None:
             tasks.allocation_ended(ctx, tx, effects, allocation, exit)
@@ -96,11 +100,12 @@ def report(ctx: Context, agent_id: str, report: Report, known_state: str) -> boo
 
 def _apply(
     ctx: Context, tx: Tx, effects: Effects, allocation_id: str, report: Report
-) -> AllocationRow:
+) -> AllocationRow | None:
+    """None when a later report was taken meanwhile: two of one agent's polls may come in either order."""
     allocation = allocations.lock(tx, allocation_id)
     assert allocation is not None
     now = ctx.now()
-    tx.run(
+    newer = tx.run(
         _UPDATE,
         {
             "id": UUID(report.id), "epoch": report.epoch, "state": report.state.value, "now": now,
@@ -109,6 +114,8 @@ def _apply(
             "exit_code": report.exit_code, "failure": report.failure, "message": report.message,
         },
     )  # fmt: skip
+    if not newer:
+        return None
     if report.terminated:
         slots.release_container(tx, UUID(report.id))
         effects.queue_changed(allocation.pool)

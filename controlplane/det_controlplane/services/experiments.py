@@ -5,9 +5,9 @@ from det_controlplane.core.lifecycle import experiment as states
 from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.core.search import ExitReason
-from det_controlplane.db import allocations, trials
+from det_controlplane.db import trials
 from det_controlplane.db.trials import TrialRow
-from det_controlplane.services import live, placement
+from det_controlplane.services import live
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState
 from det_controlplane.services.live import LiveExperiment
@@ -42,12 +42,9 @@ def report_early_exit(ctx: Context, trial_id: int, reason: ExitReason) -> None:
             return
         trials.update(experiment.tx, trial.id, early_exit=reason.value)
         trial.early_exit = reason.value
-        allocation = allocations.live_of_task(experiment.tx, trial.task_id)
-        if allocation is not None:
-            placement.kill_soon(
-                experiment, allocation, "the trial reported invalid hyperparameters"
-            )
+        experiment.knows(trial)
         experiment.feed(search.ExitedEarly(str(trial.request_id), reason))
+        experiment.give_up(trial, "the trial reported invalid hyperparameters")
 
 
 class opened_trial:

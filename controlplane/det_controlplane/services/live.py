@@ -8,7 +8,7 @@ from datetime import datetime
 from det_controlplane.core import search
 from det_controlplane.core.lifecycle import experiment as experiment_states
 from det_controlplane.core.lifecycle import trial as trial_states
-from det_controlplane.core.lifecycle.allocation import Exit
+from det_controlplane.core.lifecycle.allocation import AllocationState, Exit
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.lifecycle.trial import Signal, TrialState
 from det_controlplane.core.search import ExitReason
@@ -153,6 +153,19 @@ class LiveExperiment:
                 self.allocation_ended(trial, ended)
         elif trial.state.stopping:
             self._end_trial(trial, trial_states.end_of(trial.state))
+
+    def give_up(self, trial: TrialRow, reason: str) -> None:
+        """The program wants no more: it may end by itself for a moment. Without a container the trial is over."""
+        allocation = allocations.live_of_task(self.tx, trial.task_id)
+        if allocation is None:
+            self._end_trial(trial, TrialState.COMPLETED)
+        elif allocation.state is AllocationState.QUEUED:
+            ended = placement.signal(self, allocation, Signal.KILL, reason)
+            assert ended is not None
+            self.allocation_ended(trial, ended)
+        else:
+            placement.kill_soon(self, allocation, reason)
+        self.feed()
 
     def _allocate(self, trial: TrialRow) -> None:
         if trial.stop_requested or trial.early_exit or trial.parked:

@@ -33,18 +33,14 @@ def run(ctx: Context, pool: str) -> schedule.SchedulePlan | None:
         with ctx.db.begin() as tx:
             if not rows_of.try_lock(tx, pool):
                 return None
-            queue.clean(tx, pool, now)
-        with ctx.db.begin() as tx:
-            if not rows_of.try_lock(tx, pool):
-                raise LostRace(pool)
+            marks = queue.marks(tx, pool)
             found = rows_of.load(tx, pool, aux_limit(ctx, pool))
             plan = schedule.decide(snapshot_of(ctx, pool, found), now.timestamp())
             _start(ctx, tx, effects, found, plan.start, now)
             _preempt(tx, effects, plan.preempt, now)
             rows_of.record_waiting(tx, found, tuple(plan.waiting), now)
+            queue.answer(tx, pool, marks, now)
     except LostRace:
-        with ctx.db.begin() as tx:
-            queue.mark_dirty(tx, pool)
         return None
     effects.announce()
     return plan

@@ -58,7 +58,8 @@ def _expire_agents(ctx: Context) -> None:
         changed = agents.expire_leases(tx, ctx.now())
         for agent in changed:
             queue.mark_dirty(tx, agent.pool)
-        lost = {a.id: agents.live_containers(tx, a.id) for a in changed if a.state == "LOST"}
+        # Also those that an earlier tick did not come to before it died.
+        lost = agents.abandoned_containers(tx)
     for agent_id, container_ids in lost.items():
         log.warning("agent %s was lost with %d containers", agent_id, len(container_ids))
         containers.agent_lost(ctx, agent_id, container_ids, f"agent {agent_id} was lost")

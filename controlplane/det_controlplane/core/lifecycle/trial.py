@@ -106,10 +106,11 @@ def after_exit(trial: TrialView, exit: Exit) -> AfterExit:
         return AfterExit(S.ERROR, False, exit.message)
     if exit.pull_failed and trial.pull_failures >= MAX_PULL_FAILURES:
         return AfterExit(S.ERROR, False, f"{exit.message} ({trial.pull_failures} times in a row)")
-    if exit.kind is ExitKind.INFRASTRUCTURE:
-        return AfterExit(trial.state, False, exit.message)
+    # Before what would try again: the program has said that trying is useless, and nothing would start it.
     if trial.invalid_hparams:
         return AfterExit(S.COMPLETED, False, "the trial reported invalid hyperparameters")
+    if exit.kind is ExitKind.INFRASTRUCTURE:
+        return AfterExit(trial.state, False, exit.message)
     if failed:
         return _after_failure(trial, exit)
     if exit.kind is ExitKind.CLEAN and not trial.parked:

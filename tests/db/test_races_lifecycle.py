@@ -1,0 +1,178 @@
+"""Processes that die between two commits, and messages that arrive late: nothing waits forever because of them."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from det_controlplane.core.lifecycle.allocation import ContainerState
+from det_controlplane.core.lifecycle.experiment import Command
+from det_controlplane.core.search import ExitReason
+from det_controlplane.db import schedule
+from det_controlplane.db.engine import Database
+from det_controlplane.services import (
+    containers,
+    creation,
+    experiments,
+    leaving,
+    schedule_pool,
+    tick,
+)
+from det_controlplane.services.containers import Report
+from det_controlplane.services.context import Context
+from sqlalchemy import text
+
+from tests.support.searching import OWNER, SINGLE, Agent, context
+
+START = datetime(2026, 11, 20, tzinfo=timezone.utc)
+_ALLOCATION = text("SELECT * FROM allocations ORDER BY run_id DESC LIMIT 1")
+_TRIAL = text("SELECT id, state::text, restarts FROM trials")
+_STATE = text("SELECT state::text FROM containers")
+_DIRTY = text("SELECT dirty FROM pools")
+_READY = text("UPDATE allocations SET ready = true")
+
+
+class Crash(Exception):
+    pass
+
+
+def crash(*_: Any, **__: Any) -> Any:
+    raise Crash
+
+
+@pytest.fixture
+def clock() -> list[datetime]:
+    return [START]
+
+
+@pytest.fixture
+def ctx(database: Database, clock: list[datetime]) -> Context:
+    made = context(database)
+    made.now = lambda: clock[0]
+    return made
+
+
+def submitted(ctx: Context) -> int:
+    created = creation.create(ctx, OWNER, creation.Submission(config=SINGLE))
+    assert created.experiment_id is not None
+    return created.experiment_id
+
+
+def started(ctx: Context, agent: Agent) -> Report:
+    """The trial's container runs; as its agent reports it."""
+    tick.run(ctx)
+    (container,) = agent.poll()
+    running = Report(container["id"], container["epoch"], ContainerState.RUNNING)
+    agent.poll(running)
+    with ctx.db.begin() as tx:
+        tx.run(_READY)
+    return running
+
+
+def one(database: Database, statement: Any) -> Any:
+    return database.read(statement)[0]
+
+
+def test_containers_of_a_lost_agent_end_though_the_tick_died_over_them(
+    ctx: Context, clock: list[datetime], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted(ctx)
+    started(ctx, Agent.joined(ctx))
+    clock[0] += timedelta(hours=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(containers, "agent_lost", crash)
+        with pytest.raises(Crash):
+            tick.run(ctx)
+    tick.run(ctx)
+    assert one(ctx.db, _STATE)[0] == "TERMINATED"
+    assert (one(ctx.db, _ALLOCATION).run_id, one(ctx.db, _TRIAL).restarts) == (2, 0)
+
+
+@pytest.mark.parametrize("step", ["load", "record_waiting"])
+def test_a_pool_is_scheduled_though_a_pass_over_it_died(
+    ctx: Context, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    Agent.joined(ctx)
+    submitted(ctx)
+    with monkeypatch.context() as patched:
+        patched.setattr(schedule, step, crash)
+        with pytest.raises(Crash):
+            schedule_pool.run(ctx, "default")
+    assert one(ctx.db, _DIRTY)[0]
+    tick.run(ctx)
+    assert one(ctx.db, _ALLOCATION).state == "ASSIGNED"
+    assert not one(ctx.db, _DIRTY)[0]
+
+
+def test_work_that_arrives_during_a_pass_leaves_the_pool_dirty(
+    ctx: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted(ctx)
+    load: Callable[..., Any] = schedule.load
+
+    def arriving(*args: Any) -> Any:
+        found = load(*args)
+        submitted(ctx)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(schedule, "load", arriving)
+        schedule_pool.run(ctx, "default")
+    assert one(ctx.db, _DIRTY)[0]
+
+
+def test_an_older_poll_that_arrives_late_does_not_set_a_container_back(ctx: Context) -> None:
+    agent = Agent.joined(ctx)
+    submitted(ctx)
+    running = started(ctx, agent)
+    pulling = Report(running.id, running.epoch, ContainerState.PULLING)
+    # It was read while the container was only assigned.
+    assert not containers.report(ctx, agent.id, pulling, "ASSIGNED")
+    assert one(ctx.db, _STATE)[0] == "RUNNING"
+    assert one(ctx.db, _ALLOCATION).state == "RUNNING"
+
+
+def test_a_machine_that_leaves_is_cleared_though_the_first_poll_died_over_it(
+    ctx: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = Agent.joined(ctx)
+    submitted(ctx)
+    running = started(ctx, agent)
+    with monkeypatch.context() as patched:
+        patched.setattr(leaving, "stop_all", crash)
+        with pytest.raises(Crash):
+            agent.poll(running, leaving=True)
+    (container,) = agent.poll(running, leaving=True)
+    assert container["preempt"]
+
+
+def test_pausing_does_not_put_off_the_kill_of_a_trial_that_gave_up(ctx: Context) -> None:
+    experiment_id = submitted(ctx)
+    started(ctx, Agent.joined(ctx))
+    experiments.report_early_exit(ctx, one(ctx.db, _TRIAL).id, ExitReason.INVALID_HP)
+    due = one(ctx.db, _ALLOCATION).kill_at
+    experiments.command(ctx, experiment_id, Command.PAUSE)
+    assert one(ctx.db, _ALLOCATION).kill_at == due == START + timedelta(seconds=10)
+
+
+def test_a_trial_that_gave_up_ends_though_its_agent_was_lost(
+    ctx: Context, clock: list[datetime]
+) -> None:
+    submitted(ctx)
+    started(ctx, Agent.joined(ctx))
+    experiments.report_early_exit(ctx, one(ctx.db, _TRIAL).id, ExitReason.INVALID_HP)
+    for _ in range(3):
+        clock[0] += timedelta(hours=1)
+        tick.run(ctx)
+    assert one(ctx.db, _TRIAL).state == "COMPLETED"
+
+
+@pytest.mark.parametrize("paused", [False, True], ids=["queued", "paused"])
+def test_a_trial_that_gives_up_without_a_container_is_over(ctx: Context, paused: bool) -> None:
+    """Its report arrives late: the container is gone, and the next one has no slots."""
+    experiment_id = submitted(ctx)
+    if paused:
+        experiments.command(ctx, experiment_id, Command.PAUSE)
+    experiments.report_early_exit(ctx, one(ctx.db, _TRIAL).id, ExitReason.INVALID_HP)
+    assert one(ctx.db, _TRIAL).state == "COMPLETED"
+    assert one(ctx.db, _ALLOCATION).state == "TERMINATED"
