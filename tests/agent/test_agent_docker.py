@@ -22,7 +22,7 @@ def agent(
     name = f"agent-{tmp_path.name}"
     yield start_agent(**{"runtime": "docker", "agent-id": name})
     for container in docker_client.containers.list(
-        all=True, filters={"label": f"ai.determined.container.agent_id={name}"}
+        all=True, sparse=True, filters={"label": f"ai.determined.container.agent_id={name}"}
     ):
         with contextlib.suppress(APIError):
             # The agent may be removing it at this moment.
@@ -38,7 +38,7 @@ def test_a_container_runs_to_its_end_and_is_removed_once_that_is_acknowledged(
     assert (ended["exit_code"], ended["failure"]) == (3, "container_failed")
     plane.until(lambda: "from inside" in plane.texts("task"))
     label = {"label": f"ai.determined.container.id={spec['container_id']}"}
-    plane.until(lambda: not docker_client.containers.list(all=True, filters=label))
+    plane.until(lambda: not docker_client.containers.list(all=True, sparse=True, filters=label))
 
 
 def test_an_image_that_cannot_be_pulled_is_told_in_a_sentence(

@@ -39,7 +39,7 @@ def test_a_private_image_is_pulled_with_the_tasks_credentials(
     ensure_image(
         docker_client.api, spec_of(registry.image, registry_auth=AUTH), said.append, lambda: False
     )
-    assert docker_client.images.get(f"{registry.image}:latest").tags == [f"{registry.image}:latest"]
+    assert f"{registry.image}:latest" in docker_client.images.get(f"{registry.image}:latest").tags
     assert said[0] == f"Pulling image {registry.image}"
     assert said[-1].startswith(f"Pulled image {registry.image} in ")
 
