@@ -10,6 +10,7 @@ import hmac
 import http.client
 import os
 import ssl
+import weakref
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Union
 from urllib.parse import quote, urlsplit
 
@@ -44,6 +45,7 @@ class DirectObjects:
         self._credentials = credentials
         # The one used last is taken first, so that few stay alive when few are needed.
         self._idle: List[http.client.HTTPConnection] = []
+        weakref.finalize(self, _close_all, self._idle)
         self._tls = _tls_context() if self._secure else None
         self._signing_key: Tuple[str, str, bytes] = ("", "", b"")
 
@@ -74,8 +76,7 @@ class DirectObjects:
         return self._stream(answer)
 
     def close(self) -> None:
-        while self._idle:
-            self._idle.pop().close()
+        _close_all(self._idle)
 
     def _send(
         self,
@@ -172,6 +173,11 @@ class DirectObjects:
 class _Answer(NamedTuple):
     connection: http.client.HTTPConnection
     response: http.client.HTTPResponse
+
+
+def _close_all(connections: List[http.client.HTTPConnection]) -> None:
+    while connections:
+        connections.pop().close()
 
 
 def _quoted(value: str) -> str:

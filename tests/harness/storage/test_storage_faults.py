@@ -1,0 +1,151 @@
+"""Checkpoints on S3 while the network between breaks: what is lost, half, late, changed or refused."""
+
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from determined.common import storage
+from determined.common.storage import _transfer
+from determined.common.storage._s3 import open_client
+from determined.errors import CheckpointCorrupt
+
+from tests.support.broken_proxy import BrokenProxy, Fault, broken_proxy
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from moto.server import ThreadedMotoServer
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    server = ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def proxied(endpoint: str) -> Iterator[tuple[BrokenProxy, str]]:
+    with broken_proxy(endpoint) as proxy_and_address:
+        yield proxy_and_address
+
+
+@pytest.fixture
+def proxy(proxied: tuple[BrokenProxy, str]) -> BrokenProxy:
+    return proxied[0]
+
+
+@pytest.fixture
+def config(
+    endpoint: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, Any]:
+    """Past the proxy: what is really stored."""
+    monkeypatch.setattr(_transfer, "PART_BYTES", 5 * MIB)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    bucket = f"faults-{abs(hash(request.node.name)) % 10**9}"
+    keys = {"access_key": "key", "secret_key": "secret"}
+    found = {"type": "s3", "bucket": bucket, "endpoint_url": endpoint, **keys}
+    open_client(found).create_bucket(Bucket=bucket)
+    return found
+
+
+@pytest.fixture
+def s3(config: dict[str, Any], proxied: tuple[BrokenProxy, str]) -> storage.StorageManager:
+    return storage.from_config({**config, "endpoint_url": proxied[1]})
+
+
+def checkpoint_in(folder: Path) -> Path:
+    source = folder / "source"
+    source.mkdir()
+    (source / "weights.bin").write_bytes(os.urandom(6 * MIB))
+    for n in range(20):
+        (source / f"{n}.json").write_text(f'{{"n": {n}}}')
+    return source
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def save(manager: storage.StorageManager, source: Path) -> None:
+    manager.write_checksums("uuid-1", manager.upload(source, "uuid-1"))
+
+
+@pytest.mark.parametrize("fault", ["lost", "unanswered", "busy"])
+def test_an_upload_whose_every_part_and_file_fails_once_is_complete(
+    s3: storage.StorageManager, proxy: BrokenProxy, tmp_path: Path, fault: Fault
+) -> None:
+    proxy.once_each(fault, ("PUT",))
+    source = checkpoint_in(tmp_path)
+    save(s3, source)
+    proxy.faults = lambda method, target: None
+    s3.download("uuid-1", tmp_path / "out")
+    assert contents(tmp_path / "out") == contents(source)
+
+
+@pytest.mark.parametrize("fault", ["lost", "half", "busy", "garbled"])
+def test_a_download_whose_every_request_fails_once_is_complete(
+    s3: storage.StorageManager,
+    config: dict[str, Any],
+    proxy: BrokenProxy,
+    tmp_path: Path,
+    fault: Fault,
+) -> None:
+    source = checkpoint_in(tmp_path)
+    save(storage.from_config(config), source)
+    proxy.once_each(fault, ("GET",))
+    if fault == "garbled":  # a listing has no checksum; its connection's TLS has
+        spoil = proxy.faults
+        proxy.faults = lambda m, t: spoil(m, t) if t.endswith((".bin", "/1.json")) else None
+    s3.download("uuid-1", tmp_path / "out")
+    assert contents(tmp_path / "out") == contents(source)
+
+
+def test_bytes_that_always_arrive_changed_are_refused(
+    s3: storage.StorageManager, config: dict[str, Any], proxy: BrokenProxy, tmp_path: Path
+) -> None:
+    save(storage.from_config(config), checkpoint_in(tmp_path))
+    proxy.faults = lambda method, target: "garbled" if target.endswith("weights.bin") else None
+    with pytest.raises(CheckpointCorrupt, match=r"weights\.bin: bytes .* differ"):
+        s3.download("uuid-1", tmp_path / "out")
+    assert not (tmp_path / "out" / "weights.bin").exists()
+
+
+def test_an_upload_that_fails_for_good_leaves_no_parts_to_pay_for(
+    s3: storage.StorageManager, config: dict[str, Any], proxy: BrokenProxy, tmp_path: Path
+) -> None:
+    proxy.faults = lambda method, target: "refused" if "partNumber=2" in target else None
+    with pytest.raises(PermissionError, match=r"uuid-1/weights\.bin may not be used"):
+        s3.upload(checkpoint_in(tmp_path), "uuid-1", ["weights.bin"])
+    assert s3.list("uuid-1") == {}
+    assert "Uploads" not in open_client(config).list_multipart_uploads(Bucket=config["bucket"])
+
+
+def test_a_download_that_failed_fetches_only_what_is_missing_the_next_time(
+    s3: storage.StorageManager, proxy: BrokenProxy, tmp_path: Path
+) -> None:
+    source = checkpoint_in(tmp_path)
+    save(s3, source)
+    fetched = []
+
+    def second_part_is_refused(method: str, target: str) -> Fault | None:
+        if target.endswith("weights.bin"):
+            fetched.append(target)
+            return "refused" if len(fetched) > 1 else None
+        return None
+
+    proxy.faults = second_part_is_refused
+    with pytest.raises(PermissionError, match=r"weights\.bin"):
+        s3.download("uuid-1", tmp_path / "out")
+    assert not (tmp_path / "out" / "weights.bin").exists()
+    proxy.faults = lambda method, target: None
+    proxy.requests.clear()
+    s3.download("uuid-1", tmp_path / "out")
+    assert contents(tmp_path / "out") == contents(source)
+    assert len([t for _, t in proxy.requests if t.endswith("weights.bin")]) == 1
