@@ -142,7 +142,7 @@ class DockerRuntime:
 
     def adoptable(self, cluster_id: str) -> Sequence[Started]:
         mine = [f"{LABEL}agent_id={self._agent_id}", f"{LABEL}cluster_id={cluster_id}"]
-        found = self._client.containers.list(all=True, filters={"label": mine})
+        found = self._client.containers.list(all=True, ignore_removed=True, filters={"label": mine})
         return [_started(container) for container in found]
 
     def remove(self, key: ContainerKey) -> None:
