@@ -9,6 +9,7 @@ from sqlalchemy import text
 
 from det_controlplane.core import config as configs
 from det_controlplane.core.config import policies as policy_rules
+from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.db import experiments
@@ -140,16 +141,21 @@ def _resolve(
     demanded: list[dict[str, Any]],
 ) -> tuple[configs.Resolved, str, bool]:
     seed = ctx.new_seed()
-    pool = capacity.pool_of(ctx, submitted, template, project)
+    pool, in_vain = _pool(ctx, submitted, template, project)
     invariants = tuple(p["invariant_config"] for p in demanded if p.get("invariant_config"))
     sources = configs.sources_of(
         ctx.config, pool, template=template, workspace_storage=project.checkpoint_storage,
         invariant_policies=invariants,
     )  # fmt: skip
-    resolved = configs.resolve(
-        submitted, sources, name=f"Experiment ({configs.petname(seed)})", seed=seed,
-        managed=not submission.unmanaged,
-    )  # fmt: skip
+    try:
+        resolved = configs.resolve(
+            submitted, sources, name=f"Experiment ({configs.petname(seed)})", seed=seed,
+            managed=not submission.unmanaged,
+        )  # fmt: skip
+    except InvalidConfig as error:
+        raise InvalidConfig([*in_vain, *error.problems]) from error
+    if in_vain:
+        raise InvalidConfig(in_vain)
     if submission.unmanaged:
         return resolved, pool.pool_name, False
     resources = resolved.config.resources
@@ -165,6 +171,16 @@ def _resolve(
             ]
         )
     return resolved, pool.pool_name, exceeds
+
+
+def _pool(
+    ctx: Context, submitted: dict[str, Any], template: dict[str, Any] | None, project: Any
+) -> tuple[Pool, list[Problem]]:
+    """The pool, or what is wrong with it and another one to find the other problems with."""
+    try:
+        return capacity.pool_of(ctx, submitted, template, project), []
+    except InvalidConfig as error:
+        return ctx.config.resource_pools[0], list(error.problems)
 
 
 def _insert(

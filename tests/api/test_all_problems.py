@@ -1,0 +1,11 @@
+"""Everything that is wrong with a configuration is told at once."""
+
+from tests.support.api import Caller, config_of
+
+
+def test_a_wrong_pool_does_not_hide_the_other_problems(user: Caller) -> None:
+    config = config_of(serchar={}, max_restarts="many", resources={"resource_pool": "nope"})
+    told = user.ask("POST", "/api/v1/experiments", {"config": config})
+    assert told.status == 400
+    for named in ("'nope' does not exist", "serchar", "max_restarts"):
+        assert named in told.error
