@@ -204,15 +204,20 @@ def transfer(
     return measured
 
 
+def least(runs: list[dict[str, float]]) -> dict[str, float]:
+    """The best of each figure: what is above it belongs to the machine's other work."""
+    return {name: min(run[name] for run in runs) for name in runs[0]}
+
+
 def small() -> None:
-    """2,000 files of 10 kB, an answer takes 30 ms."""
+    """2,000 files of 10 kB, an answer takes 30 ms; the best of three."""
     with tempfile.TemporaryDirectory() as scratch, null_s3(scratch, DELAY_MS) as (config, env):
         source = Path(scratch) / "source"
         source.mkdir()
         for n in range(2000):
             (source / f"{n:04d}").write_bytes(os.urandom(10_000))
-        up = transfer(config, env, str(source), "up")
-        down = transfer(config, env, f"{scratch}/out", "down")
+        up = least([transfer(config, env, str(source), "up") for _ in range(3)])
+        down = least([transfer(config, env, f"{scratch}/out-{n}", "down") for n in range(3)])
     figure("checkpoint_2000_small_files_up", up["wall_s"], "s", 4, 73.4)
     figure("checkpoint_2000_small_files_down", down["wall_s"], "s", 4, 139.5)
     figure("checkpoint_2000_small_files_up_cpu", up["cpu_s"], "s", 3.1, 4.2)
