@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from typing import Any
 from uuid import UUID
@@ -11,13 +10,13 @@ import pytest
 from det_controlplane.core.metrics import storable
 from det_controlplane.db import validations as rows
 from det_controlplane.db.engine import Database, Tx
-from det_controlplane.db.prepared import PreparedConnection
 from det_controlplane.services import metrics, validations
 from det_controlplane.services.errors import Invalid, WrongState
 from det_controlplane.services.reports import MetricsReport
 from sqlalchemy import text
 
 from tests.support.postgres import DatabaseServer
+from tests.support.round_trips import round_trips
 from tests.support.searching import ASHA, context, running, validate
 
 START = datetime(2026, 11, 20, tzinfo=timezone.utc)
@@ -98,26 +97,6 @@ def test_the_short_way_leaves_the_same_rows_as_the_long_way(
         long = after_reports(url, config, mixed_reports)
     for name in _EVERYTHING:
         assert short[name] == long[name], name
-
-
-@contextmanager
-def round_trips(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    sent: list[str] = []
-    run, commit = PreparedConnection._run, PreparedConnection.commit
-
-    def counted(self: Any, prepared: Any, *args: Any, **options: Any) -> Any:
-        sent.append(prepared.sql)
-        return run(self, prepared, *args, **options)
-
-    def committed(self: Any) -> None:
-        if self._in_transaction:
-            sent.append("commit")
-        commit(self)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(PreparedConnection, "_run", counted)
-        patched.setattr(PreparedConnection, "commit", committed)
-        yield sent
 
 
 @pytest.mark.parametrize("config", [ASHA.format(trials=3), RANDOM], ids=["asha", "random"])

@@ -1,7 +1,7 @@
 """Task logs: stored in batches, read by cursor."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -27,7 +27,18 @@ _LINE = text("""
 
 
 def insert(tx: Tx, rows: Sequence[dict[str, Any]], now: datetime) -> None:
-    tx.run(_INSERT, {"rows": json.dumps(rows).replace("\\u0000", "\\ufffd"), "now": now})
+    dumped = json.dumps(rows)
+    if "\\u0000" in dumped or "\\ud" in dumped:
+        dumped = json.dumps([{k: _storable(v) for k, v in row.items()} for row in rows])
+    tx.run(_INSERT, {"rows": dumped, "now": now})
+
+
+def _storable(value: Any) -> Any:
+    """PostgreSQL stores neither NUL nor half of a surrogate pair; programs print both."""
+    if not isinstance(value, str):
+        return value
+    whole = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return whole.replace("\0", "\ufffd")
 
 
 def remember_batch(tx: Tx, batch_id: UUID, now: datetime) -> bool:
@@ -43,3 +54,12 @@ def add_line(tx: Tx, task_id: str, line: str, now: datetime, level: str = "INFO"
     """A line of the control plane's own."""
     told = {"task_id": task_id, "log": line, "now": now, "level": f"LOG_LEVEL_{level}"}
     tx.run(_LINE, told)
+
+
+def add_lines(tx: Tx, lines: Mapping[str, str], now: datetime) -> None:
+    """A line of the control plane's own for each of many tasks."""
+    rows = [
+        {"task_id": task_id, "level": "LOG_LEVEL_INFO", "source": "master", "log": line}
+        for task_id, line in lines.items()
+    ]
+    insert(tx, rows, now)

@@ -1,6 +1,7 @@
 """The snapshot of a pool that a scheduling decision looks at, and the guarded writes that apply it."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -42,13 +43,16 @@ _JOBS = text("""
     WHERE j.id IN (SELECT job_id FROM allocations WHERE pool = :pool AND state <> 'TERMINATED')
 """)
 _ASSIGN = text("""
-    UPDATE allocations SET state = 'ASSIGNED', epoch = epoch + 1, assigned_at = :now, backfilled = :backfilled,
-        ports = cast(:ports AS jsonb), wait_code = NULL, wait_reason = NULL, wait_since = NULL
-    WHERE id = :id AND state = 'QUEUED' RETURNING epoch, task_id
+    UPDATE allocations a SET state = 'ASSIGNED', epoch = epoch + 1, assigned_at = :now, backfilled = x.backfilled,
+        ports = x.ports, wait_code = NULL, wait_reason = NULL, wait_since = NULL
+    FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS x (id text, backfilled boolean, ports jsonb)
+    WHERE a.id = x.id AND a.state = 'QUEUED' RETURNING a.id, a.epoch, a.task_id
 """)
-_INSERT_CONTAINER = text("""
+_INSERT_CONTAINERS = text("""
     INSERT INTO containers (id, allocation_id, agent_id, epoch, rank, slot_ids, state, assigned_at)
-    VALUES (:id, :allocation_id, :agent_id, :epoch, :rank, cast(:slot_ids AS integer[]), 'ASSIGNED', :now)
+    SELECT x.id, x.allocation_id, x.agent_id, x.epoch, x.rank, x.slot_ids, 'ASSIGNED', :now
+    FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS x (id uuid, allocation_id text, agent_id text, epoch integer,
+         rank integer, slot_ids integer[])
 """)
 _WAITING = text("""
     UPDATE allocations a SET wait_code = x.code, wait_reason = x.reason, wait_since = coalesce(a.wait_since, :now)
@@ -122,35 +126,30 @@ class Assigned:
     task_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class NewContainer:
+    id: UUID
+    allocation_id: str
+    agent_id: str
+    epoch: int
+    rank: int
+    slot_ids: list[int]
+
+
 def assign(
-    tx: Tx, allocation_id: str, *, backfilled: bool, ports: dict[str, int], now: datetime
-) -> Assigned | None:
-    """Give a queued allocation its next epoch; None when it no longer waits."""
-    row = tx.row(
-        _ASSIGN,
-        {"id": allocation_id, "backfilled": backfilled, "ports": as_json(ports), "now": now},
-    )
-    return None if row is None else Assigned(row.epoch, row.task_id)
+    tx: Tx, starts: Sequence[schedule.Start], ports: Sequence[dict[str, int]], now: datetime
+) -> dict[str, Assigned]:
+    """Give queued allocations their next epochs; one that no longer waits is missing in the answer."""
+    rows = [
+        {"id": start.allocation_id, "backfilled": start.backfilled, "ports": own}
+        for start, own in zip(starts, ports, strict=True)
+    ]
+    found = tx.rows(_ASSIGN, {"rows": as_json(rows), "now": now})
+    return {r.id: Assigned(r.epoch, r.task_id) for r in found}
 
 
-def insert_container(
-    tx: Tx,
-    container_id: UUID,
-    allocation_id: str,
-    *,
-    agent_id: str,
-    epoch: int,
-    rank: int,
-    slot_ids: list[int],
-    now: datetime,
-) -> None:
-    tx.run(
-        _INSERT_CONTAINER,
-        {
-            "id": container_id, "allocation_id": allocation_id, "agent_id": agent_id,
-            "epoch": epoch, "rank": rank, "slot_ids": slot_ids, "now": now,
-        },
-    )  # fmt: skip
+def insert_containers(tx: Tx, containers: Sequence[NewContainer], now: datetime) -> None:
+    tx.run(_INSERT_CONTAINERS, {"rows": as_json([asdict(c) for c in containers]), "now": now})
 
 
 def record_waiting(

@@ -1,8 +1,11 @@
 """Who holds which slot."""
 
+from collections.abc import Sequence
+from uuid import UUID
+
 from sqlalchemy import text
 
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine import Tx, as_json
 
 _RELEASE = text("""
     UPDATE slots SET container_id = NULL
@@ -13,9 +16,9 @@ _AGENTS = text(
     "SELECT DISTINCT agent_id FROM containers WHERE allocation_id = :id AND state <> 'TERMINATED'"
 )
 _HOLD = text("""
-    UPDATE slots SET container_id = :container_id
-    WHERE agent_id = :agent_id AND slot_id = ANY(cast(:slot_ids AS integer[])) AND container_id IS NULL
-      AND enabled AND NOT draining
+    UPDATE slots s SET container_id = x.container_id
+    FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS x (agent_id text, slot_id integer, container_id uuid)
+    WHERE s.agent_id = x.agent_id AND s.slot_id = x.slot_id AND s.container_id IS NULL AND s.enabled AND NOT s.draining
 """)
 
 
@@ -31,7 +34,11 @@ def agents_of(tx: Tx, allocation_id: str) -> list[str]:
     return [r[0] for r in tx.rows(_AGENTS, {"id": allocation_id})]
 
 
-def hold(tx: Tx, agent_id: str, slot_ids: list[int], container_id: object) -> bool:
-    """Give a container its slots; False when one of them is no longer free."""
-    params = {"agent_id": agent_id, "slot_ids": slot_ids, "container_id": container_id}
-    return tx.run(_HOLD, params) == len(slot_ids)
+def hold(tx: Tx, containers: Sequence[tuple[UUID, str, list[int]]]) -> bool:
+    """Give containers (id, agent, slots) their slots; False when one of those is no longer free."""
+    rows = [
+        {"agent_id": agent_id, "slot_id": slot_id, "container_id": container_id}
+        for container_id, agent_id, slot_ids in containers
+        for slot_id in slot_ids
+    ]
+    return not rows or tx.run(_HOLD, {"rows": as_json(rows)}) == len(rows)

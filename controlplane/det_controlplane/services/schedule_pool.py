@@ -1,6 +1,6 @@
 """One scheduling pass over a pool: load a snapshot, decide (pure), apply with guards."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from det_controlplane.core import schedule
@@ -8,6 +8,7 @@ from det_controlplane.core.lifecycle.trial import Signal
 from det_controlplane.db import allocations, logs, queue, slots
 from det_controlplane.db import schedule as rows_of
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.schedule import Assigned, NewContainer
 from det_controlplane.services import placement
 from det_controlplane.services.context import Context
 from det_controlplane.services.effects import Effects
@@ -77,30 +78,45 @@ def _start(
     tx: Tx,
     effects: Effects,
     found: rows_of.PoolRows,
-    starts: Iterable[schedule.Start],
+    starts: Sequence[schedule.Start],
     now: datetime,
 ) -> None:
-    taken = rows_of.ports_in_use(tx)
-    for start in starts:
-        ports = _free_ports(taken)
-        assigned = rows_of.assign(
-            tx, start.allocation_id, backfilled=start.backfilled, ports=ports, now=now
+    """A few statements, however many start."""
+    if not starts:
+        return
+    assigned = rows_of.assign(tx, starts, _free_ports(rows_of.ports_in_use(tx), len(starts)), now)
+    if len(assigned) < len(starts):
+        raise LostRace(f"{len(starts) - len(assigned)} allocations no longer wait")
+    containers = [
+        NewContainer(
+            ctx.new_uuid(), start.allocation_id, placed.agent_id, assigned[start.allocation_id].epoch, rank,
+            [found.free[placed.agent_id].pop(0) for _ in range(placed.slots)],
         )
-        if assigned is None:
-            raise LostRace(start.allocation_id)
-        for rank, placed in enumerate(start.placements):
-            slot_ids = [found.free[placed.agent_id].pop(0) for _ in range(placed.slots)]
-            container_id = ctx.new_uuid()
-            rows_of.insert_container(
-                tx, container_id, start.allocation_id, agent_id=placed.agent_id,
-                epoch=assigned.epoch, rank=rank, slot_ids=slot_ids, now=now,
-            )  # fmt: skip
-            if slot_ids and not slots.hold(tx, placed.agent_id, slot_ids, container_id):
-                raise LostRace(start.allocation_id)
-            effects.wake(f"agent:{placed.agent_id}")
+        for start in starts
+        for rank, placed in enumerate(start.placements)
+    ]  # fmt: skip
+    rows_of.insert_containers(tx, containers, now)
+    if not slots.hold(tx, [(c.id, c.agent_id, c.slot_ids) for c in containers]):
+        raise LostRace("a slot is no longer free")
+    for container in containers:
+        effects.wake(f"agent:{container.agent_id}")
+    _tell(tx, effects, starts, assigned, now)
+
+
+def _tell(
+    tx: Tx,
+    effects: Effects,
+    starts: Sequence[schedule.Start],
+    assigned: dict[str, Assigned],
+    now: datetime,
+) -> None:
+    lines = {}
+    for start in starts:
         where = ", ".join(p.agent_id for p in start.placements)
-        logs.add_line(tx, assigned.task_id, f"Scheduled on {where}.", now)
-        effects.wake(f"logs:{assigned.task_id}")
+        task_id = assigned[start.allocation_id].task_id
+        lines[task_id] = f"Scheduled on {where}."
+        effects.wake(f"logs:{task_id}")
+    logs.add_lines(tx, lines, now)
 
 
 def _preempt(
@@ -116,13 +132,15 @@ def _preempt(
         placement.stop(tx, effects, allocation, Signal.TERMINATE, reason, now)
 
 
-def _free_ports(taken: set[int]) -> dict[str, int]:
-    """The lowest free number for each, and no number twice in the cluster."""
-    ports = {}
-    for name, base in PORT_BASES.items():
-        port = base
-        while port in taken:
-            port += 1
-        taken.add(port)
-        ports[name] = port
-    return ports
+def _free_ports(taken: set[int], count: int) -> list[dict[str, int]]:
+    """For each start the lowest free number of each name, and no number twice in the cluster."""
+    free = {name: _numbers(base, taken) for name, base in PORT_BASES.items()}
+    return [{name: next(numbers) for name, numbers in free.items()} for _ in range(count)]
+
+
+def _numbers(port: int, taken: set[int]) -> Iterator[int]:
+    while True:
+        if port not in taken:
+            taken.add(port)
+            yield port
+        port += 1

@@ -1,0 +1,74 @@
+"""A scheduling pass takes a few statements, however much it starts; logs are stored as they come."""
+
+from collections import Counter
+
+import pytest
+from det_controlplane.db import logs
+from det_controlplane.db.engine import Database
+from det_controlplane.services import creation, schedule_pool
+from sqlalchemy import text
+
+from tests.support.round_trips import round_trips
+from tests.support.searching import ASHA, OWNER, Agent, context
+
+_PLACED = text("""
+    SELECT c.agent_id, c.slot_ids, c.epoch, c.rank, a.epoch AS of_allocation, a.state::text AS state, a.ports,
+           (SELECT array_agg(s.slot_id) FROM slots s WHERE s.container_id = c.id) AS held
+    FROM containers c JOIN allocations a ON a.id = c.allocation_id
+""")
+_LINES = text("SELECT task_id, log FROM task_logs WHERE source = 'master'")
+_LOGS = text("SELECT log FROM task_logs ORDER BY id")
+
+
+def statements_of_a_pass(
+    database: Database, monkeypatch: pytest.MonkeyPatch, trials: int
+) -> list[str]:
+    ctx = context(database)
+    creation.create(ctx, OWNER, creation.Submission(config=ASHA.format(trials=trials)))
+    with round_trips(monkeypatch) as sent:
+        plan = schedule_pool.run(ctx, "default")
+    assert plan is not None
+    assert len(plan.start) == trials
+    return sent
+
+
+def test_a_pass_takes_as_many_statements_for_one_start_as_for_many(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(8):
+        Agent.joined(context(database), f"agent-{n}", slots=8)
+    one = statements_of_a_pass(database, monkeypatch, 1)
+    many = statements_of_a_pass(database, monkeypatch, 60)
+    assert len(one) == len(many)
+
+
+def test_what_starts_together_holds_slots_and_ports_of_its_own(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(3):
+        Agent.joined(context(database), f"agent-{n}", slots=4)
+    statements_of_a_pass(database, monkeypatch, 12)
+    placed = database.read(_PLACED)
+    assert Counter(p.agent_id for p in placed) == {f"agent-{n}": 4 for n in range(3)}
+    assert all((p.epoch, p.of_allocation, p.state, p.rank) == (1, 1, "ASSIGNED", 0) for p in placed)
+    assert all(p.held == p.slot_ids for p in placed)
+    ports = [port for p in placed for port in p.ports.values()]
+    assert len(set(ports)) == len(ports) == 12 * len(schedule_pool.PORT_BASES)
+    assert len({r.task_id for r in database.read(_LINES)}) == 12
+
+
+@pytest.mark.parametrize(
+    ("printed", "stored"),
+    [
+        ("nul \0", "nul \ufffd"),
+        ("half \ud83d", "half \ufffd"),
+        ("the text \\u0000", "the text \\u0000"),
+        ("\U0001f600", "\U0001f600"),
+    ],
+    ids=["nul", "surrogate", "escape", "emoji"],
+)
+def test_whatever_a_program_prints_is_stored(database: Database, printed: str, stored: str) -> None:
+    ctx = context(database)
+    with database.begin() as tx:
+        logs.insert(tx, [{"task_id": "a", "log": printed}, {"task_id": "a", "log": "b"}], ctx.now())
+    assert [r.log for r in database.read(_LOGS)] == [stored, "b"]
