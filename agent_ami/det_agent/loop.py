@@ -118,9 +118,6 @@ class Loop:
                 answer = self._rooms.control_plane.join(
                     self._rooms.introduction, self._rooms.proof()
                 )
-            except ConflictError as e:
-                _log.warning("cannot join yet: %s", e)
-                backoff_s = self._back_off(backoff_s, e)
             except (APIError, MasterUnreachableError, OSError) as e:
                 backoff_s = self._back_off(backoff_s, e)
             else:
@@ -228,6 +225,6 @@ class Loop:
         limit_s = self._rooms.silence_limit_s
         if limit_s and silent_s >= limit_s:
             raise Silent(f"no answer from the control plane for {silent_s:.0f} s: {reason}")
-        _log.warning("the control plane does not answer as it should, trying again: %s", reason)
+        _log.warning("the cluster refused or did not answer, trying again: %s", reason)
         self._stop.wait(backoff_s * random.uniform(0.7, 1.0))
         return min(max(0.25, backoff_s * 2), LONGEST_BACKOFF_S)
