@@ -13,6 +13,7 @@ from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.db import experiments
+from det_controlplane.db.engine import TryAgain, Violated
 from det_controlplane.services import capacity, contexts, live, policies, warm_starts
 from det_controlplane.services.context import Context
 from det_controlplane.services.contexts import File
@@ -20,6 +21,9 @@ from det_controlplane.services.effects import Effects
 from det_controlplane.services.errors import Missing, WrongState
 from det_controlplane.services.experiments import start_search
 from det_controlplane.services.principal import User
+
+# The same request may come twice at the same time: one of them makes the experiment, the other finds it.
+_ONCE = ("experiments_idempotency_key_key", "experiments_external_id_key")
 
 _TEMPLATE = text("SELECT config FROM templates WHERE name = :name")
 _PROJECT = text("""
@@ -85,7 +89,12 @@ def create(ctx: Context, user: User, submission: Submission) -> Created:
         contexts.check_uploaded(ctx, submission.context_id)
     archive = contexts.archive(submission.files) if submission.files else b""
     row = contexts.prepare(ctx, archive) if archive else None
-    experiment_id = _insert(ctx, user, submission, config, project, pool, row)
+    try:
+        experiment_id = _insert(ctx, user, submission, config, project, pool, row)
+    except Violated as e:
+        if e.constraint in _ONCE:
+            raise TryAgain(f"another request made this experiment just now: {e}") from e
+        raise
     return Created(experiment_id, config, resolved.warnings, exceeds)
 
 

@@ -1,0 +1,29 @@
+"""The same submission, sent twice at the same time: a client that heard nothing asks again."""
+
+from typing import Any
+
+import pytest
+from det_controlplane.db.engine import Database, TryAgain
+from det_controlplane.services import creation
+from det_controlplane.services.creation import Submission
+
+from tests.support.searching import OWNER, SINGLE, context
+
+
+def test_the_one_that_comes_second_is_tried_again_and_finds_the_experiment(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ctx = context(database)
+    submission = Submission(config=SINGLE, idempotency_key="once")
+    made: list[int | None] = []
+    insert = creation._insert
+
+    def overtaken(*args: Any) -> int:
+        monkeypatch.setattr(creation, "_insert", insert)
+        made.append(creation.create(ctx, OWNER, submission).experiment_id)
+        return insert(*args)
+
+    monkeypatch.setattr(creation, "_insert", overtaken)
+    with pytest.raises(TryAgain):
+        creation.create(ctx, OWNER, submission)
+    assert [creation.create(ctx, OWNER, submission).experiment_id] == made
