@@ -60,11 +60,12 @@ class FakeAgent:
 
     def wake(self) -> None:
         """A held poll is answered."""
-        if self._me is not None and self.rng.random() < 0.7:
+        if self.rng.random() < 0.7:
             self.poll_soon()
 
     def poll_soon(self) -> None:
-        self._plan(_SOON_S, self._poll)
+        if self._me is not None:
+            self._plan(_SOON_S, self._poll)
 
     def _start(self) -> None:
         """The process begins; containers that still run are its own again."""
@@ -202,7 +203,7 @@ class FakeAgent:
             self._start()
 
     def _plan_trouble(self) -> None:
-        self.world.timeline.after(self.rng.expovariate(1 / 60), self._trouble)
+        self.world.timeline.after(self.rng.expovariate(1 / 40), self._trouble)
 
     def _trouble(self) -> None:
         if self.world.calm:

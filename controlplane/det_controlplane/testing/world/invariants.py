@@ -1,6 +1,7 @@
 """What must be true after every step, and at the end."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -24,7 +25,7 @@ def _all(named: dict[str, str]) -> sa.TextClause:
 
 
 _RULES, _JOURNAL_RULES = _all(rules.RULES), _all(rules.JOURNAL_RULES)
-_REASONS = sa.text(rules.REASONS)
+_TICK_RULES = _all(rules.TICK_RULES)
 _UNFINISHED = sa.text(rules.UNFINISHED)
 _STATES = sa.text(rules.STATES)
 _LIVE = sa.text("SELECT 1 FROM allocations WHERE id = :id AND state <> 'TERMINATED'")
@@ -68,10 +69,11 @@ class Invariants:
         with self._hosts.observed() as tx:
             return tx.value(_LIVE, {"id": allocation_id}) is not None
 
-    def check_reasons(self) -> None:
+    def check_tick(self, before: datetime) -> None:
+        """After a tick that nothing interrupted, which began at `before`."""
         with self._hosts.observed() as tx:
-            for row in tx.rows(_REASONS):
-                raise Violation(f"{row.id} waits and nobody can say why")
+            for broken in tx.rows(_TICK_RULES, {"now": before}):
+                raise Violation(f"{broken.rule}: {broken.what}")
 
     def everything_ended(self) -> bool:
         with self._hosts.observed() as tx:

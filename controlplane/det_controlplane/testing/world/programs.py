@@ -86,7 +86,7 @@ class TrialProgram:
         return self._run.chief_exit
 
     def _lead(self) -> Script:
-        if self._trouble(0.5):
+        if self._trouble(1.0):
             return (yield from self._give_up())
         promoted = bool(self._config["searcher"].get("max_length")) and self._is_asha
         code = yield from (self._train_operations() if promoted else self._train(self._length))
@@ -220,7 +220,7 @@ class TrialProgram:
         reply = yield self._post(path, {"reason": f"EXITED_REASON_{reason}"})
         if reply.ok:
             self._world.ledger.early_exits.add(self.trial_id)
-        while self._rng.random() < 0.8:
+        while self._rng.random() < 0.85:
             yield Sleep(self._rng.uniform(0, 5))
         self._run.ended_well = True
         return 0

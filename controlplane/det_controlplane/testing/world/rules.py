@@ -35,6 +35,10 @@ RULES: dict[str, str] = {
     "a trial that has ended has a live allocation": """
         SELECT t.id::text FROM trials t JOIN allocations a ON a.trial_id = t.id
         WHERE t.ended_at IS NOT NULL AND a.state <> 'TERMINATED'""",
+    "an allocation waits, nobody can say why, and nobody will look": """
+        SELECT a.id FROM allocations a LEFT JOIN pools p ON p.name = a.pool
+        WHERE a.state = 'QUEUED' AND a.wait_reason IS NULL
+        AND NOT coalesce(p.dirty, false)""",
     "a trial and its experiment disagree": """
         SELECT t.id || ' is ' || t.state || ', experiment ' || e.id || ' ' || e.state FROM trials t
         JOIN experiments e ON e.id = t.experiment_id WHERE t.ended_at IS NULL AND (
@@ -75,9 +79,14 @@ JOURNAL_RULES: dict[str, str] = {
            OR (x.n = 1 AND t.ended_at IS NULL)""",
 }
 
-REASONS = """
-    SELECT a.id FROM allocations a LEFT JOIN pools p ON p.name = a.pool
-    WHERE a.state = 'QUEUED' AND a.wait_reason IS NULL AND p.scheduled_at IS NOT NULL AND NOT p.dirty"""
+# What a tick that came to its end leaves to nobody.
+TICK_RULES: dict[str, str] = {
+    "a container of a lost agent lives on": """
+        SELECT c.id || ' on ' || c.agent_id FROM containers c JOIN agents g ON g.id = c.agent_id
+        WHERE c.state <> 'TERMINATED' AND g.state = 'LOST'""",
+    "a kill is overdue": """
+        SELECT a.id FROM allocations a WHERE a.state <> 'TERMINATED' AND a.kill_at <= :now""",
+}
 
 UNFINISHED = """
     SELECT 'experiment ' || e.id || ' is ' || e.state AS what FROM experiments e

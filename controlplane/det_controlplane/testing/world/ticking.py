@@ -29,10 +29,11 @@ class Ticking:
 
     def work(self, process: "Process") -> Callable[[], None]:
         self._planned_s = float("inf")
+        began = self._world.timeline.now()
         due_s = process.tick()
 
         def served() -> None:
-            self._world.invariants.check_reasons()
+            self._world.invariants.check_tick(began)
             wanted = _SAFETY_NET_S if due_s is None else max(due_s, _SPACING_S)
             self._plan(min(wanted, _SAFETY_NET_S))
 
