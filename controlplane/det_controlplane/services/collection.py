@@ -10,7 +10,7 @@ from sqlalchemy import text
 from det_controlplane.core import gc
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.metrics import number
-from det_controlplane.db import queue
+from det_controlplane.db import deletions, queue
 from det_controlplane.db.engine import Tx, as_json
 from det_controlplane.services import tasks
 from det_controlplane.services.context import Context
@@ -46,7 +46,6 @@ _TASK = text("""
 _DELETE_FAILED = text(
     "UPDATE experiments SET state = 'DELETE_FAILED', error = :error WHERE id = :id AND state = 'DELETING'"
 )
-_DELETE_EXPERIMENT = text("DELETE FROM experiments WHERE id = :id AND state = 'DELETING'")
 
 
 def after_experiment(ctx: Context, payload: dict[str, Any]) -> None:
@@ -197,10 +196,20 @@ def delete_experiment(ctx: Context, payload: dict[str, Any]) -> None:
         _launch(ctx, experiment, doomed, key=key, tensorboards=True)
     if experiment.has_trials and (task is None or task.ended_at is None):
         raise Unready(f"experiment {experiment_id}: its files are being deleted")
+    effects = Effects(ctx)
     with ctx.db.begin() as tx:
         if doomed and task is not None:
             error = f"its checkpoints could not be deleted: see 'det task logs {task.id}'"
             tx.run(_DELETE_FAILED, {"id": experiment_id, "error": error})
             return
-        tx.run(_DELETE_EXPERIMENT, {"id": experiment_id})
+        unused = deletions.delete_experiment(tx, experiment_id)
+        if unused is not None:
+            effects.later("delete_object", key=unused)
+        effects.write(tx, ctx.now())
         queue.hasten_deletions(tx, ctx.now())
+    effects.announce()
+
+
+def delete_object(ctx: Context, payload: dict[str, Any]) -> None:
+    """The context of experiments that are all gone."""
+    ctx.objects.delete(payload["key"])

@@ -20,6 +20,7 @@ def _after_experiment(ctx: Context, payload: dict[str, Any]) -> None:
 _HANDLERS: dict[str, Callable[[Context, dict[str, Any]], None]] = {
     "checkpoint_gc": _after_experiment,
     "delete_experiment": collection.delete_experiment,
+    "delete_object": collection.delete_object,
     "delete_project": deletion.project_effect,
     "delete_workspace": deletion.workspace_effect,
 }

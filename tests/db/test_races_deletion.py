@@ -1,0 +1,102 @@
+"""A deleted experiment leaves nothing of its own behind, and takes nothing that others use."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from det_controlplane.core.lifecycle.experiment import Command
+from det_controlplane.db import logs
+from det_controlplane.db.engine import Database
+from det_controlplane.services import collection, creation, editing, experiments, outbox
+from det_controlplane.services.context import Context
+from sqlalchemy import text
+
+from tests.support.searching import OWNER, SINGLE, context
+
+_CONTEXT = text("""
+    INSERT INTO contexts (id, size, sha256, object_key, uploaded, user_id, created_at)
+    VALUES (:id, 1, 'x', 'contexts/big', true, 2, now())
+""")
+_USE = text("UPDATE experiments SET context_id = :context WHERE id = :id")
+_TASK = text("SELECT id FROM tasks WHERE experiment_id = :id")
+_SESSION = text("""
+    INSERT INTO sessions (token_hash, kind, user_id, allocation_id, created_at)
+    SELECT 'hash', 'allocation', 2, id, now() FROM allocations
+""")
+_WITHOUT_TRIALS = text("UPDATE experiments SET unmanaged = true WHERE id = :id")
+_COUNT = "SELECT count(*) FROM {}"
+TABLES = ("experiments", "jobs", "tasks", "trials", "allocations", "sessions", "task_logs",
+          "searches", "search_events", "contexts")  # fmt: skip
+
+
+class Objects:
+    def __init__(self) -> None:
+        self.deleted: list[str] = []
+
+    def delete(self, key: str) -> None:
+        self.deleted.append(key)
+
+
+@pytest.fixture
+def ctx(database: Database) -> Context:
+    made = context(database)
+    made.objects = Objects()  # type: ignore[assignment]
+    return made
+
+
+def ended(ctx: Context, used: UUID) -> int:
+    """An experiment that was killed, with logs and a token of its trial."""
+    created = creation.create(ctx, OWNER, creation.Submission(config=SINGLE))
+    assert created.experiment_id is not None
+    with ctx.db.begin() as tx:
+        tx.run(_USE, {"id": created.experiment_id, "context": used})
+        logs.add_line(tx, tx.value(_TASK, {"id": created.experiment_id}), "hello", ctx.now())
+    experiments.command(ctx, created.experiment_id, Command.KILL)
+    return created.experiment_id
+
+
+def uploaded(ctx: Context) -> UUID:
+    context_id = ctx.new_uuid()
+    with ctx.db.begin() as tx:
+        tx.run(_CONTEXT, {"id": context_id})
+    return context_id
+
+
+def delete(ctx: Context, experiment_id: int) -> None:
+    """As if its files were gone: an unmanaged experiment has none."""
+    editing.delete(ctx, OWNER, experiment_id)
+    with ctx.db.begin() as tx:
+        tx.run(_WITHOUT_TRIALS, {"id": experiment_id})
+    outbox.run_due(ctx)
+
+
+def rows(database: Database) -> dict[str, Any]:
+    return {t: database.read(text(_COUNT.format(t)))[0][0] for t in TABLES}
+
+
+def test_a_deleted_experiment_leaves_no_rows_and_no_object(ctx: Context) -> None:
+    before = rows(ctx.db)
+    experiment_id = ended(ctx, uploaded(ctx))
+    with ctx.db.begin() as tx:
+        tx.run(_SESSION)
+    delete(ctx, experiment_id)
+    assert rows(ctx.db) == before
+    assert ctx.objects.deleted == ["contexts/big"]  # type: ignore[attr-defined]
+
+
+def test_a_context_stays_as_long_as_a_fork_uses_it(ctx: Context) -> None:
+    shared = uploaded(ctx)
+    parent, fork = ended(ctx, shared), ended(ctx, shared)
+    delete(ctx, parent)
+    assert rows(ctx.db)["contexts"] == 1
+    assert ctx.objects.deleted == []  # type: ignore[attr-defined]
+    delete(ctx, fork)
+    assert rows(ctx.db)["contexts"] == 0
+
+
+def test_deleting_again_what_is_gone_changes_nothing(ctx: Context) -> None:
+    experiment_id = ended(ctx, uploaded(ctx))
+    delete(ctx, experiment_id)
+    before = rows(ctx.db)
+    collection.delete_experiment(ctx, {"experiment_id": experiment_id})
+    assert rows(ctx.db) == before
