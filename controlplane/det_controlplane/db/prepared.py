@@ -9,11 +9,12 @@ import re
 from collections import OrderedDict, namedtuple
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
 import pg8000.dbapi
-from pg8000.converters import make_params
+from pg8000.converters import TIMESTAMPTZ, make_params, timestamptz_in
 from pg8000.core import SYNC_MSG as _SYNC
 from pg8000.core import Context, _flush, _write
 
@@ -41,6 +42,14 @@ def _row_type(columns: tuple[str, ...]) -> Any:
     return type("Row", (base,), {"__slots__": (), "_mapping": property(base._asdict)})
 
 
+def _time(written: str) -> Any:
+    """A tenth of the cost of pg8000's own reading, which parses a format for each value."""
+    try:
+        return datetime.fromisoformat(written + ":00" if written[-3] in "+-" else written)
+    except ValueError:  # infinity, years beyond 9999, and fractions that Python 3.10 does not read
+        return timestamptz_in(written)
+
+
 @dataclass(frozen=True, slots=True)
 class _Prepared:
     sql: str
@@ -55,6 +64,7 @@ class PreparedConnection(pg8000.dbapi.Connection):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._prepared: OrderedDict[str, _Prepared] = OrderedDict()
+        self.register_in_adapter(TIMESTAMPTZ, _time)
 
     def rows_of(self, statement: str, params: Mapping[str, Any]) -> Sequence[Any]:
         prepared = self._prepare(statement)
