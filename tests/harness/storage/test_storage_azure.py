@@ -13,6 +13,11 @@ from determined.common.storage._azure import AzureStorageManager
 from tests.support.fake_azure import FakeAzure, serving
 
 PART = 64 * 1024
+# A connection that the server cuts is left to the garbage collector by the client of Azure.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 
 @pytest.fixture

@@ -15,8 +15,9 @@ class AzureStore:
 
     delete_batch = 1  # one request each, so many at once
 
-    def __init__(self, container: Any, name: str) -> None:
-        self._container = container
+    def __init__(self, service: Any, name: str) -> None:
+        self._service = service
+        self._container = service.get_container_client(name)
         self._name = name
 
     def put(self, key: str, body: bytes) -> None:
@@ -67,7 +68,7 @@ class AzureStore:
                 continue
 
     def close(self) -> None:
-        self._container.close()
+        self._service.close()  # a container's client does not own its connections
 
     def _call(self, key: str, work: Callable[[], T]) -> T:
         from azure.core import exceptions
@@ -92,8 +93,7 @@ class AzureStorageManager(ObjectStorageManager):
     def from_config(cls, config: Mapping[str, Any]) -> "AzureStorageManager":
         """The container may carry a prefix after a slash."""
         name, _, prefix = str(config["container"]).partition("/")
-        container = _service(config).get_container_client(name)
-        return cls(AzureStore(container, name), prefix or None, f"ms://{name}")
+        return cls(AzureStore(_service(config), name), prefix or None, f"ms://{name}")
 
     def close(self) -> None:
         """Give the connections back."""

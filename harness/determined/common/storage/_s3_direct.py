@@ -102,7 +102,7 @@ class DirectObjects:
         try:
             body = answer.response.read()
         except (OSError, http.client.HTTPException):
-            answer.connection.close()
+            answer.close()
             return None
         self._idle.append(answer.connection)
         return body
@@ -117,7 +117,7 @@ class DirectObjects:
             if complete:
                 self._idle.append(answer.connection)
             else:
-                answer.connection.close()
+                answer.close()
 
     def _take_connection(self) -> http.client.HTTPConnection:
         try:
@@ -173,6 +173,10 @@ class DirectObjects:
 class _Answer(NamedTuple):
     connection: http.client.HTTPConnection
     response: http.client.HTTPResponse
+
+    def close(self) -> None:
+        self.response.close()  # it holds the socket open, too
+        self.connection.close()
 
 
 def _close_all(connections: List[http.client.HTTPConnection]) -> None:
