@@ -131,7 +131,8 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
     if changed:
         duties = _duties(ctx, poll.agent.id)
     forget = [r.id for r in poll.reports if r.terminated]
-    listed = [_directive(ctx, d, reported) for d in duties]
+    # Another poll may have brought the same exit since the duties were read: what is forgotten is no duty.
+    listed = [_directive(ctx, d, reported) for d in duties if d.id not in forget]
     version = _version(listed)
     body = {
         "containers": listed,
