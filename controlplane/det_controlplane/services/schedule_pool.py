@@ -84,7 +84,8 @@ def _start(
     """A few statements, however many start."""
     if not starts:
         return
-    assigned = rows_of.assign(tx, starts, _free_ports(rows_of.ports_in_use(tx), len(starts)), now)
+    taken = rows_of.ports_in_use(tx) | ctx.config.reserved_ports
+    assigned = rows_of.assign(tx, starts, _free_ports(taken, len(starts)), now)
     if len(assigned) < len(starts):
         raise LostRace(f"{len(starts) - len(assigned)} allocations no longer wait")
     containers = [

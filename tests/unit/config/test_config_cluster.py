@@ -80,6 +80,16 @@ def test_durations_and_sizes_are_written_as_people_do() -> None:
     assert config.task_container_defaults.shm_size_bytes == 1024**3
 
 
+def test_ports_of_other_services_are_listed() -> None:
+    assert load_cluster("reserved_ports: [29400, 12350]").reserved_ports == {12350, 29400}
+
+
+@pytest.mark.parametrize("given", ["29400", "[0]", "[ssh]", "[70000]"])
+def test_what_is_no_list_of_ports_is_refused(given: str) -> None:
+    with pytest.raises(InvalidConfig, match="whole numbers from 1 to 65535"):
+        load_cluster(f"reserved_ports: {given}")
+
+
 def test_a_provider_keeps_the_settings_of_its_cloud() -> None:
     provider = pool(load_cluster(TWO_POOLS), "gpu").provider
     assert provider is not None

@@ -30,7 +30,7 @@ _STORAGE_NEEDS = {
 # Keys of a resident master that mean nothing here.
 _IGNORED = (
     "config_file", "db", "root", "cache", "telemetry", "enable_cors", "logging", "observability",
-    "feature_switches", "reserved_ports", "ui_customization", "hyperparameter_importance", "port_range",
+    "feature_switches", "ui_customization", "hyperparameter_importance", "port_range",
     "tensorboard_storage", "grpc", "scim", "saml", "oidc", "integrations", "__internal", "det_cloud",
 )  # fmt: skip
 
@@ -62,6 +62,7 @@ class ClusterConfig:
     checkpoint_storage: Mapping[str, Any] | None = None
     cluster_name: str = ""
     port: int = 8080
+    reserved_ports: frozenset[int] = frozenset()  # that no trial may be told to use
     initial_user_password: str = ""
     launch_error: bool = True
     notebook_timeout: float | None = None  # seconds; None: never
@@ -118,6 +119,7 @@ def _cluster(reader: Reader) -> ClusterConfig:
         checkpoint_storage=_storage(reader.section("checkpoint_storage"), reader),
         cluster_name=reader.text("cluster_name", ""),
         port=reader.whole("port", 8080, 1, 65535, "http_port"),
+        reserved_ports=frozenset(reader.wholes("reserved_ports", 1, 65535)),
         initial_user_password=security.text("initial_user_password", ""),
         launch_error=reader.flag("launch_error", True),
         notebook_timeout=reader.seconds("notebook_timeout", None),

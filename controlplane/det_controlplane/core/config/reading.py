@@ -67,6 +67,16 @@ class Reader:
         self.refuse(key, f"must be a whole number from {least} to {most}, not {shown(value)}")
         return default
 
+    def wholes(self, key: str, least: int, most: int) -> list[int]:
+        """A list of whole numbers; empty where there is none."""
+        value = self.raw(key) or []
+        if isinstance(value, list | tuple) and all(
+            _is_number(n) and least <= n <= most and n == int(n) for n in value
+        ):
+            return [int(n) for n in value]
+        self.refuse(key, f"must be a list of whole numbers from {least} to {most}")
+        return []
+
     def size(self, key: str, default: int) -> int:
         """Bytes, as a number or like 4g."""
         value = self.raw(key)
