@@ -12,7 +12,7 @@ from det_controlplane.core.lifecycle.allocation import AllocationState, Exit
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.lifecycle.trial import Signal, TrialState
 from det_controlplane.core.search import ExitReason
-from det_controlplane.db import allocations, experiments, trials
+from det_controlplane.db import allocations, experiments, logs, trials
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.experiments import ExperimentRow
 from det_controlplane.db.trials import PlannedTrial, TrialRow
@@ -188,6 +188,9 @@ class LiveExperiment:
             else 0,
         )
         after = trial_states.after_exit(view, exit)
+        line = trial_states.log_line(view, exit, after)
+        if line:
+            logs.add_line(self.tx, trial.task_id, line, self.now)
         if after.counts_as_restart:
             trial.restarts += 1
             trials.update(self.tx, trial.id, restarts=trial.restarts)

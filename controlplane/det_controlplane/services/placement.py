@@ -84,6 +84,9 @@ def stop(
     """Preempt what can checkpoint (it has passed its rendezvous), kill the rest."""
     if signal is Signal.TERMINATE and allocation.preemptible and allocation.ready:
         allocations.preempt(tx, allocation.id, reason, now)
+        if allocation.preempt_at is None:
+            line = f"The run is asked to save a checkpoint and stop: {reason}."
+            logs.add_line(tx, allocation.task_id, line, now)
     else:
         allocations.kill(tx, allocation.id, reason)
     announce(tx, effects, allocation)

@@ -125,3 +125,19 @@ def _after_failure(trial: TrialView, exit: Exit) -> AfterExit:
         limit = f"it has failed {trial.restarts + 1} times and max_restarts is {trial.max_restarts}"
         return AfterExit(S.ERROR, True, f"{exit.message}; {limit}")
     return AfterExit(trial.state, True, exit.message)
+
+
+def log_line(trial: TrialView, exit: Exit, after: AfterExit) -> str:
+    """What the trial's own log says about the end of a run; empty where nothing is to explain."""
+    if after.state is S.ERROR:
+        return f"The trial failed: {after.reason}."
+    if after.counts_as_restart:
+        count = f"restart {trial.restarts + 1} of {trial.max_restarts}"
+        return f"The run failed: {after.reason}. It goes on from its newest checkpoint ({count})."
+    if exit.kind is ExitKind.INFRASTRUCTURE and not after.state.terminal:
+        return (
+            f"The run was lost: {exit.message}. It starts again; this is not counted as a restart."
+        )
+    if exit.kind is ExitKind.PREEMPTED and not after.state.terminal:
+        return "The run stopped as it was asked to, and frees its slots."
+    return ""

@@ -1,0 +1,47 @@
+"""What a trial's log says when one of its runs has ended."""
+
+from dataclasses import replace
+
+import pytest
+from det_controlplane.core.lifecycle.allocation import Exit, ExitKind
+from det_controlplane.core.lifecycle.trial import TrialState, TrialView, after_exit, log_line
+
+TRIAL = TrialView(
+    state=TrialState.ACTIVE, restarts=0, max_restarts=2, stopped_by_searcher=False,
+    invalid_hparams=False, parked=False, retries_cancelled=False, pull_failures=0,
+)  # fmt: skip
+FAILED = Exit(ExitKind.FAILED, "container failed with non-zero exit code: 137", exit_code=137)
+
+
+def line(trial: TrialView, exit: Exit) -> str:
+    return log_line(trial, exit, after_exit(trial, exit))
+
+
+def test_a_failed_run_tells_its_exit_and_how_many_restarts_are_spent() -> None:
+    assert line(TRIAL, FAILED) == (
+        "The run failed: container failed with non-zero exit code: 137. "
+        "It goes on from its newest checkpoint (restart 1 of 2)."
+    )
+
+
+def test_the_last_failure_tells_that_no_restart_is_left() -> None:
+    told = line(replace(TRIAL, restarts=2), FAILED)
+    assert told.startswith("The trial failed: container failed with non-zero exit code: 137")
+    assert "max_restarts is 2" in told
+
+
+def test_a_lost_machine_is_told_not_to_count() -> None:
+    told = line(TRIAL, Exit(ExitKind.INFRASTRUCTURE, "the agent was lost"))
+    assert told == (
+        "The run was lost: the agent was lost. It starts again; this is not counted as a restart."
+    )
+
+
+@pytest.mark.parametrize("state", [TrialState.ACTIVE, TrialState.PAUSED])
+def test_a_preempted_run_is_told_to_have_stopped(state: TrialState) -> None:
+    told = line(replace(TRIAL, state=state), Exit(ExitKind.PREEMPTED, "stopped"))
+    assert told == "The run stopped as it was asked to, and frees its slots."
+
+
+def test_a_run_that_simply_finished_needs_no_explanation() -> None:
+    assert line(TRIAL, Exit(ExitKind.CLEAN, "ended", exit_code=0)) == ""
