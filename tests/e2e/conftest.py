@@ -18,14 +18,16 @@ def cluster(
 ) -> Iterator[Cluster]:
     """A cluster whose agent runs containers as processes, and one that runs them in Docker."""
     if request.param == "docker":
-        _build_image()
+        request.getfixturevalue("test_image")
     config = "task_container_defaults: {image: det-test:latest}"
     folder = tmp_path_factory.mktemp(request.param)
     with local_cluster(folder, runtime=request.param, config=config) as started:
         yield started
 
 
-def _build_image() -> None:
+@pytest.fixture(scope="session")
+def test_image() -> None:
+    """The image of the tests, on an engine that runs."""
     from tests.support.docker import docker_engine
     from tests.support.docker_image import docker_image
 

@@ -178,22 +178,26 @@ def free_port() -> int:
         return int(s.getsockname()[1])
 
 
+def ports_of_others(port: int) -> list[int]:
+    """So that the trials of clusters beside each other on this machine do not meet at one port."""
+    first = port % 100 * 16
+    return [base + i for base in (12350, 29400) for i in range(first)]
+
+
 @contextmanager
 def local_cluster(
     folder: Path, *, runtime: str, agents: int = 1, slots: int = 4, config: str = ""
 ) -> Iterator[Cluster]:
     cluster = Cluster(folder, free_port(), runtime)
-    more: list[str] = []
-    if config:
-        path = folder / "cluster.yaml"
-        path.write_text(config)
-        more = ["--config", str(path)]
+    path = folder / "cluster.yaml"
+    path.write_text(f"{config}\nreserved_ports: {ports_of_others(cluster.port)}\n")
     data = str(folder / "data")
     try:
         cluster.det(
             "deploy", "local", "cluster-up", "--data-dir", data, "--master-port", str(cluster.port),
             "--agents", str(agents), "--slots-per-agent", str(slots), "--no-gpu",
-            "--container-runtime", runtime, "--initial-user-password", "", *more,
+            "--container-runtime", runtime, "--initial-user-password", "",
+            "--config", str(path),
         )  # fmt: skip
         yield cluster
     finally:

@@ -5,8 +5,12 @@ import os
 import pathlib
 import subprocess
 from collections.abc import Sequence
+from typing import Any
 
 ROOT = pathlib.Path(__file__).parents[2]
+_VENVS = pathlib.Path(os.environ.get("DET_ML_VENVS") or ROOT / ".venvs")
+# Where scripts/ml-venv compiled what DeepSpeed needs.
+_EXTENSIONS = _VENVS / "deepspeed" / "torch-extensions"
 
 
 @functools.cache
@@ -18,13 +22,39 @@ def require(name: str) -> str:
     return made.stdout.strip()
 
 
+def task_defaults(name: str) -> dict[str, Any]:
+    """Task container defaults under which `python3` has a framework, in Docker and in processes.
+
+    Containers see the environment and the Python that it was made from at the paths they have here.
+    """
+    python = pathlib.Path(require(name))
+    base = subprocess.run(
+        [str(python), "-c", "import sys; print(sys.base_prefix)"],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    lent = {base, str(python.parents[1])} - {"/usr"}
+    variables = {
+        "PATH": f"{python.parent}:/usr/local/bin:/usr/bin:/bin",
+        "OMP_NUM_THREADS": "1",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "TORCH_EXTENSIONS_DIR": str(_EXTENSIONS),
+    }
+    return {
+        "image": "det-test:latest",
+        "environment_variables": [f"{k}={v}" for k, v in variables.items()],
+        "bind_mounts": [
+            {"host_path": path, "container_path": path, "read_only": True} for path in sorted(lent)
+        ],
+    }
+
+
 def environment(home: pathlib.Path) -> dict[str, str]:
     """Off-cluster, with a user data directory of its own and few threads."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("DET_", "COV_"))}
-    # Where scripts/ml-venv compiled what DeepSpeed needs.
-    extensions = ROOT / ".venvs" / "deepspeed" / "torch-extensions"
     own = {"HOME": str(home), "XDG_DATA_HOME": str(home / "share"), "OMP_NUM_THREADS": "1"}
-    return {**kept, **own, "TF_CPP_MIN_LOG_LEVEL": "3", "TORCH_EXTENSIONS_DIR": str(extensions)}
+    return {**kept, **own, "TF_CPP_MIN_LOG_LEVEL": "3", "TORCH_EXTENSIONS_DIR": str(_EXTENSIONS)}
 
 
 def run(

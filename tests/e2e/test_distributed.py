@@ -1,0 +1,224 @@
+"""PyTorch trials over several agents, on whole clusters: two agents with two slots each, gloo between them."""
+
+import os
+import re
+import signal
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support import ml
+from tests.support.cluster import Cluster, local_cluster, pids_with
+
+CODE = Path(__file__).parent / "distributed"
+FOUR_SLOTS = ("--config", "resources.slots_per_trial=4")
+SLOW_FIRST_RUN = ("--config", "hyperparameters.pause_s=0.5")
+
+# What every rank tells after each report: batch -> digest of its weights, losses of the last batches.
+Told = dict[int, dict[int, str]]
+
+
+@pytest.fixture(
+    scope="module", params=["process", pytest.param("docker", marks=pytest.mark.docker)]
+)
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    if request.param == "docker":
+        request.getfixturevalue("test_image")
+    config = yaml.safe_dump({"task_container_defaults": ml.task_defaults("torch")})
+    folder = tmp_path_factory.mktemp(f"distributed-{request.param}")
+    with local_cluster(folder, runtime=request.param, agents=2, slots=2, config=config) as started:
+        yield started
+
+
+def start(cluster: Cluster, *options: str) -> tuple[int, int]:
+    """The experiment and its trial."""
+    experiment_id = cluster.create(CODE / "noisy.yaml", CODE, *options)
+    trials = cluster.until(lambda: cluster.trials(experiment_id), "a trial exists")
+    return experiment_id, int(trials[0]["id"])
+
+
+def finish(cluster: Cluster, experiment_id: int, restarts: int = 0) -> None:
+    state = cluster.until_state(experiment_id, "COMPLETED", "ERROR", timeout_s=240)
+    trial = cluster.trials(experiment_id)[0]
+    assert (state, trial["restarts"]) == ("COMPLETED", restarts), cluster.logs(trial["id"])
+
+
+def lines(cluster: Cluster, trial_id: int, wanted: str) -> list[tuple[int, re.Match[str]]]:
+    """Log lines of the training code that match, with their ranks."""
+    found = []
+    for entry in cluster.task_logs(trial_id):
+        match = re.search(wanted, entry["log"])
+        if match and entry.get("source") == "task":
+            found.append((entry.get("rankId") or 0, match))
+    return found
+
+
+def told(cluster: Cluster, trial_id: int) -> Told:
+    """What the ranks told, once; a batch that was trained twice must have been the same twice."""
+    found: Told = defaultdict(dict)
+    for rank, match in lines(cluster, trial_id, r"at batch (\d+): (.*)"):
+        batch, result = int(match[1]), match[2]
+        assert found[rank].setdefault(batch, result) == result, f"rank {rank}, batch {batch}"
+    return found
+
+
+def losses(cluster: Cluster, trial_id: int) -> dict[int, float]:
+    """Every batch's loss, however the reports were cut."""
+    found: dict[int, float] = {}
+    for rank, match in lines(cluster, trial_id, r"at batch (\d+): \w+ (\[.*\])"):
+        values = yaml.safe_load(match[2]) if rank == 0 else []
+        first = int(match[1]) - len(values)
+        for i, value in enumerate(values):
+            assert found.setdefault(first + i, value) == value, f"batch {first + i}"
+    return found
+
+
+def weights(told: Told, rank: int, batch: int) -> str:
+    return told[rank][batch].split()[0]
+
+
+def until_batch(cluster: Cluster, trial_id: int, batch: int) -> None:
+    cluster.until(
+        lambda: any(batch in seen for seen in told(cluster, trial_id).values()),
+        f"batch {batch} of trial {trial_id}",
+    )
+
+
+def until_saved(cluster: Cluster, trial_id: int) -> None:
+    path = f"/api/v1/trials/{trial_id}/checkpoints"
+    cluster.until(lambda: cluster.get(path)["checkpoints"], "a checkpoint was saved")
+
+
+def pause_and_resume(cluster: Cluster, experiment_id: int) -> None:
+    cluster.det("experiment", "pause", str(experiment_id))
+    cluster.until(
+        lambda: not cluster.get("/api/v1/tasks")["allocationIdToSummary"], "its slots are free"
+    )
+    cluster.det("experiment", "activate", str(experiment_id))
+
+
+@pytest.fixture(scope="module")
+def four_slots(cluster: Cluster) -> int:
+    """A trial on all four slots that nobody interrupted."""
+    experiment_id, trial_id = start(cluster, *FOUR_SLOTS)
+    finish(cluster, experiment_id)
+    return trial_id
+
+
+def test_four_ranks_in_two_containers_train_one_model(cluster: Cluster, four_slots: int) -> None:
+    by_rank = told(cluster, four_slots)
+    assert sorted(by_rank) == [0, 1, 2, 3]
+    assert list(by_rank[0]) == list(range(2, 41, 2))
+    assert by_rank[0] == by_rank[1] == by_rank[2] == by_rank[3]
+    logged = [e for e in cluster.task_logs(four_slots) if "at batch 40" in e["log"]]
+    assert len({e["containerId"] for e in logged}) == 2
+    assert len({e["agentId"] for e in logged}) == 2
+    shown = cluster.logs(four_slots)
+    assert all(f"[rank={rank}] || at batch 40" in shown for rank in range(4))
+
+
+def test_a_paused_gang_resumes_with_the_losses_of_one_that_was_not(
+    cluster: Cluster, four_slots: int
+) -> None:
+    experiment_id, trial_id = start(cluster, *FOUR_SLOTS, *SLOW_FIRST_RUN)
+    until_batch(cluster, trial_id, 4)
+    pause_and_resume(cluster, experiment_id)
+    finish(cluster, experiment_id)
+    starts = {int(match[1]) for _, match in lines(cluster, trial_id, r"starts at batch (\d+)")}
+    assert len(starts) == 2
+    assert losses(cluster, trial_id) == losses(cluster, four_slots)
+    expected = told(cluster, four_slots)
+    assert all(
+        weights(told(cluster, trial_id), rank, 40) == weights(expected, rank, 40)
+        for rank in range(4)
+    )
+
+
+def test_a_killed_rank_fails_both_nodes_and_the_trial_restarts_once_from_its_checkpoint(
+    cluster: Cluster, four_slots: int
+) -> None:
+    experiment_id, trial_id = start(cluster, *FOUR_SLOTS, *SLOW_FIRST_RUN)
+    until_saved(cluster, trial_id)
+    mine = (f"DET_TRIAL_ID={trial_id}", f"DET_CLUSTER_ID={cluster.cluster_id()}")
+    first = pids_with(*mine)
+    os.kill(pids_with(*mine, "RANK=3")[0], signal.SIGKILL)
+    finish(cluster, experiment_id, restarts=1)
+    starts = [int(match[1]) for _, match in lines(cluster, trial_id, r"starts at batch (\d+)")]
+    assert sorted(starts) == [0, 0, 0, 0, 10, 10, 10, 10]
+    assert not set(first) & set(pids_with(*mine))
+    assert losses(cluster, trial_id) == losses(cluster, four_slots)
+    logs = cluster.logs(trial_id)
+    assert "rank 3 failed with status 137; stopping ranks 2" in logs
+    assert "goes on from its newest checkpoint (restart 1 of 2)" in logs
+
+
+def test_a_paused_trial_of_one_slot_resumes_with_the_losses_of_one_that_was_not(
+    cluster: Cluster,
+) -> None:
+    whole, whole_trial = start(cluster)
+    paused, paused_trial = start(cluster, *SLOW_FIRST_RUN)
+    until_batch(cluster, paused_trial, 4)
+    finish(cluster, whole)
+    pause_and_resume(cluster, paused)
+    finish(cluster, paused)
+    assert len(lines(cluster, paused_trial, "starts at batch")) == 2
+    assert told(cluster, paused_trial)[0][40].split()[0] == weights(
+        told(cluster, whole_trial), 0, 40
+    )
+    assert losses(cluster, paused_trial) == losses(cluster, whole_trial)
+    assert len(losses(cluster, whole_trial)) == 40
+
+
+@pytest.mark.parametrize(
+    "entrypoint",
+    [
+        "python3 -m determined.launch.torch_distributed -- --trial model_def:NoisyTrial",
+        "python3 -m determined.launch.torch_distributed python3 train.py",
+        # Options before `--` are torchrun's, which then starts the workers.
+        "python3 -m determined.launch.torch_distributed --max_restarts=0 -- train.py",
+        "python3 launcher.py python3 train.py",
+    ],
+    ids=["trial class", "script", "by torchrun", "launcher of one's own"],
+)
+def test_every_way_to_start_a_trial_trains_the_same_model(
+    cluster: Cluster, four_slots: int, entrypoint: str
+) -> None:
+    if cluster.runtime != "process":
+        pytest.skip("how a command starts does not depend on what contains it")
+    option = ("--config", f"entrypoint={entrypoint}")
+    experiment_id, trial_id = start(cluster, *FOUR_SLOTS, *option)
+    finish(cluster, experiment_id)
+    assert told(cluster, trial_id) == told(cluster, four_slots)
+
+
+def test_a_gang_waits_with_a_reason_until_all_its_slots_are_free(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    def shell(command: str, slots: int) -> int:
+        config = {
+            "name": command,
+            "entrypoint": ["bash", "-c", command],
+            "searcher": {"name": "single", "metric": "loss"},
+            "resources": {"slots_per_trial": slots},
+            "max_restarts": 0,
+        }
+        (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+        return cluster.create(tmp_path / "config.yaml", tmp_path)
+
+    one = shell("echo occupying; sleep 600", 1)
+    trial = cluster.until(lambda: cluster.trials(one), "a trial exists")[0]["id"]
+    cluster.until(lambda: lines(cluster, trial, "^occupying"), "the trial of one slot runs")
+    gang = shell("echo all here", 4)
+    cluster.until(lambda: "4 slots" in cluster.det("why", str(gang)).out, "the gang tells why")
+    assert "1 of 2 agents is wholly free" in cluster.det("why", str(gang)).out
+    assert not lines(cluster, cluster.trials(gang)[0]["id"], "^all here")
+    cluster.det("experiment", "kill", str(one))
+    assert cluster.until_state(gang, "COMPLETED", "ERROR") == "COMPLETED"
+    here = [e["containerId"] for e in cluster.task_logs(cluster.trials(gang)[0]["id"])
+            if e["log"].startswith("all here")]  # fmt: skip
+    assert len(set(here)) == 2
