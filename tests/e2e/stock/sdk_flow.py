@@ -22,6 +22,7 @@ assert training == [(1, 0.1), (2, 0.05), (3, 0.1 / 3), (4, 0.025)], training
 validations = [(m.steps_completed, m.group) for m in trial.iter_metrics("validation")]
 assert validations == [(2, "validation"), (4, "validation")], validations
 best = experiment.top_checkpoint()
+assert best.metadata is not None
 assert best.metadata["steps_completed"] == 4, best.metadata
 path = best.download(out, mode=client.DownloadMode.MASTER)
 with open(f"{path}/state") as f:
@@ -31,7 +32,9 @@ assert any("step 4" in line for line in trial.logs())
 model = client.create_model("counter", description="counts", metadata={"of": "steps"})
 version = model.register_version(best.uuid)
 version.set_notes("the first")
-assert model.get_version().model_version == version.model_version == 1
+newest = model.get_version()
+assert newest is not None
+assert newest.model_version == version.model_version == 1
 version.delete()
 model.delete()
 
