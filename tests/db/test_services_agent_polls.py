@@ -1,5 +1,6 @@
 """Two polls of one agent at the same time: each may bring what the other brings."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,8 +9,25 @@ from det_controlplane.db.engine import Database
 from det_controlplane.services import agents, creation, tick
 from det_controlplane.services.containers import Report
 from det_controlplane.services.principal import AgentPrincipal
+from sqlalchemy import text
 
 from tests.support.searching import OWNER, SINGLE, Agent, context
+
+_EXPIRIES = text("SELECT count(*) AS tokens, count(expires_at) AS mortal FROM sessions")
+_DELETE = text("DELETE FROM experiments")
+
+
+def overtaken_by(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
+    """Something happens between the moment a poll has read its duties and the moment it acts on them."""
+    duties = agents._duties
+
+    def read(*args: Any) -> Any:
+        found = duties(*args)
+        monkeypatch.setattr(agents, "_duties", duties)
+        happens()
+        return found
+
+    monkeypatch.setattr(agents, "_duties", read)
 
 
 def test_a_container_that_is_to_be_forgotten_is_not_ordered_too(
@@ -21,16 +39,40 @@ def test_a_container_that_is_to_be_forgotten_is_not_ordered_too(
     tick.run(ctx)
     (order,) = agent.poll()
     ended = Report(order["id"], order["epoch"], ContainerState.TERMINATED, exit_code=0)
-    duties = agents._duties
-
-    def overtaken(*args: Any) -> Any:
-        read = duties(*args)
-        monkeypatch.setattr(agents, "_duties", duties)
-        agent.poll(ended)
-        return read
-
-    monkeypatch.setattr(agents, "_duties", overtaken)
+    overtaken_by(monkeypatch, lambda: agent.poll(ended))
     principal = AgentPrincipal(agent.id, agent.incarnation, "default")
     answer = agents.poll(ctx, agents.Poll(principal, agent.incarnation, [ended], 2)).body
     assert answer["forget"] == [order["id"]]
     assert answer["containers"] == []
+
+
+def test_a_token_that_is_made_while_its_allocation_ends_dies_with_it(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ctx = context(database)
+    agent = Agent.joined(ctx)
+    creation.create(ctx, OWNER, creation.Submission(config=SINGLE))
+    tick.run(ctx)
+    (order,) = agent.poll()
+    ended = Report(order["id"], order["epoch"], ContainerState.TERMINATED, exit_code=0)
+    overtaken_by(monkeypatch, lambda: agent.poll(ended))
+    agent.poll()
+    with database.begin() as tx:
+        (expiries,) = tx.rows(_EXPIRIES)
+    assert (expiries.tokens, expiries.mortal) == (2, 2)
+
+
+def test_a_container_that_is_deleted_while_its_agent_polls_is_not_ordered(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ctx = context(database)
+    agent = Agent.joined(ctx)
+    creation.create(ctx, OWNER, creation.Submission(config=SINGLE))
+    tick.run(ctx)
+
+    def delete() -> None:
+        with database.begin() as tx:
+            tx.run(_DELETE)
+
+    overtaken_by(monkeypatch, delete)
+    assert agent.poll() == []

@@ -132,7 +132,8 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
         duties = _duties(ctx, poll.agent.id)
     forget = [r.id for r in poll.reports if r.terminated]
     # Another poll may have brought the same exit since the duties were read: what is forgotten is no duty.
-    listed = [_directive(ctx, d, reported) for d in duties if d.id not in forget]
+    orders = [_directive(ctx, d, reported) for d in duties if d.id not in forget]
+    listed = [o for o in orders if o is not None]
     version = _version(listed)
     body = {
         "containers": listed,
@@ -197,7 +198,10 @@ def _extend_lease(ctx: Context, poll: Poll) -> agents.Touched:
     return touched
 
 
-def _directive(ctx: Context, duty: agents.Duty, reported: dict[str, Report]) -> dict[str, Any]:
+def _directive(
+    ctx: Context, duty: agents.Duty, reported: dict[str, Report]
+) -> dict[str, Any] | None:
+    """None for a container that was deleted since the duties were read."""
     directive: dict[str, Any] = {
         "id": duty.id,
         "allocation_id": duty.allocation_id,
@@ -206,5 +210,6 @@ def _directive(ctx: Context, duty: agents.Duty, reported: dict[str, Report]) -> 
         "preempt": duty.preempt,
     }
     if duty.id not in reported:
-        directive["spec"] = specification.of_container(ctx, UUID(duty.id))
+        spec = specification.of_container(ctx, UUID(duty.id))
+        return None if spec is None else {**directive, "spec": spec}
     return directive

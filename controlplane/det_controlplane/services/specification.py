@@ -19,14 +19,14 @@ TRIAL_PORT = 1734
 ENTRY = ["python3", "-m", "determined.exec.entry"]
 
 _CONTAINER = text("""
-    SELECT c.id, c.epoch, c.rank, c.slot_ids, c.agent_id, c.allocation_id, a.task_id, a.ports, a.run_id, a.slots, a.pool, a.peer_key,
+    SELECT c.id, c.epoch, c.rank, c.slot_ids, c.agent_id, c.allocation_id, a.task_id, a.ports, a.run_id, a.slots, a.pool, a.peer_key, a.token_expires_at,
            t.kind::text AS kind, t.config AS task_config, t.experiment_id, t.trial_id, j.user_id,
            u.username, coalesce(u.agent_user, w.agent_user) AS agent_user,
            (SELECT count(*) FROM containers p WHERE p.allocation_id = c.allocation_id AND p.epoch = c.epoch) AS peers,
            (SELECT min(s.device_type) FROM slots s WHERE s.agent_id = c.agent_id) AS device_type
     FROM containers c JOIN allocations a ON a.id = c.allocation_id JOIN tasks t ON t.id = a.task_id
     JOIN jobs j ON j.id = a.job_id JOIN users u ON u.id = j.user_id JOIN workspaces w ON w.id = j.workspace_id
-    WHERE c.id = :id
+    WHERE c.id = :id FOR SHARE OF a
 """)
 _TRIAL = text("""
     SELECT t.seed, t.hparams, t.total_batches, e.config,
@@ -38,14 +38,17 @@ _TRIAL = text("""
 """)
 
 
-def of_container(ctx: Context, container_id: UUID) -> dict[str, Any]:
-    """The specification as docs/reference/agent-protocol.md lists it, with a fresh token."""
+def of_container(ctx: Context, container_id: UUID) -> dict[str, Any] | None:
+    """The specification as docs/reference/agent-protocol.md lists it, with a fresh token; None when it is deleted."""
     with ctx.db.begin() as tx:
         row = tx.row(_CONTAINER, {"id": container_id})
-        assert row is not None
+        if row is None:
+            return None
+        # Under the allocation's lock: its end lets every token die, and one that comes later dies with them.
         token = new_session(
-            ctx, tx, "allocation", row.user_id, None, allocation_id=row.allocation_id
-        )
+            ctx, tx, "allocation", row.user_id, row.token_expires_at,
+            allocation_id=row.allocation_id,
+        )  # fmt: skip
         trial = tx.row(_TRIAL, {"id": row.trial_id}) if row.trial_id else None
     config: dict[str, Any] = trial.config if trial is not None else (row.task_config or {})
     pool = ctx.config.pool(row.pool)
