@@ -12,8 +12,10 @@ import sqlalchemy as sa
 from det_controlplane.core.lifecycle import allocation as allocation_states
 from det_controlplane.core.lifecycle.allocation import Failure
 from det_controlplane.core.schedule import Start
-from det_controlplane.db import agents, allocations, experiments, queue, slots
+from det_controlplane.db import allocations, experiments, queue, slots
+from det_controlplane.db import metrics as metric_rows
 from det_controlplane.db import schedule as schedule_rows
+from det_controlplane.db import validations as validation_rows
 from det_controlplane.services import (
     allocations as allocation_calls,
 )
@@ -82,8 +84,8 @@ def _place_half_a_gang(patch: pytest.MonkeyPatch) -> None:
 
 
 def _hand_out_occupied_slots(patch: pytest.MonkeyPatch) -> None:
-    _without(slots, "_HOLD", "AND container_id IS NULL")(patch)
-    _without(schedule_rows, "_AGENTS", "AND s.container_id IS NULL)")(patch)
+    _without(slots, "_HOLD", "AND s.container_id IS NULL")(patch)
+    _without(schedule_rows, "_AGENTS", "AND s.container_id IS NULL), '{}'", "), '{}'")(patch)
 
 
 def _forget_that_a_trial_exited(patch: pytest.MonkeyPatch) -> None:
@@ -95,6 +97,25 @@ def _forget_that_a_trial_exited(patch: pytest.MonkeyPatch) -> None:
             self._events.pop()
 
     patch.setattr(live.LiveExperiment, "_end_trial", forgetful)
+
+
+def _take_reports_of_any_run(patch: pytest.MonkeyPatch) -> None:
+    lock, lock_for_validation = metric_rows.lock_trial, validation_rows.lock
+
+    def unconcerned(tx: Any, trial_id: int) -> Any:
+        trial = lock(tx, trial_id)
+        if trial is not None:
+            trial.run_id = 0
+        return trial
+
+    def unconcerned_by_validations(tx: Any, trial_id: int, steps: int) -> Any:
+        found = lock_for_validation(tx, trial_id, steps)
+        if found is not None:
+            found[1].row.run_id = 0
+        return found
+
+    patch.setattr(metric_rows, "lock_trial", unconcerned)
+    patch.setattr(validation_rows, "lock", unconcerned_by_validations)
 
 
 def _answer_before_the_commit(patch: pytest.MonkeyPatch) -> None:
@@ -135,8 +156,7 @@ MUTATIONS = (
     Mutation("nobody says why something waits", _nothing(schedule_rows, "record_waiting")),
     Mutation("preemptions are never enforced", _without(tick, "_KILLS_DUE", "kill_at <= :now", "false")),
     Mutation("containers of lost agents live on", _nothing(containers, "agent_lost")),
-    Mutation("an incarnation that was replaced is obeyed", _without(
-        agents, "_TOUCH", "AND a.incarnation = cast(:incarnation AS uuid)")),
+    Mutation("reports of a run that was replaced are taken", _take_reports_of_any_run),
     Mutation("a report that failed is acknowledged", _answer_before_the_commit),
     Mutation("the queue is never looked at again", _nothing(queue, "mark_dirty")),
 )  # fmt: skip

@@ -104,8 +104,18 @@ class FakeAgent:
             "signals": [{"kind": "spot_interruption"}] if self._leaving else [],
         }  # fmt: skip
         call = Call("POST", "/agents/v1/poll", body, me.token)
-        self._send(call, lambda r: self._polled(me, applied, reports, r))
+        self._send(call, lambda r: self._polled(me, applied, reports, r), self._judge())
         self._plan(20.0, self._poll)
+
+    def _judge(self) -> Callable[[Reply], None]:
+        """A poll is refused only because its sender was replaced, or given up."""
+
+        def judge(reply: Reply) -> None:
+            fine = reply.status in (200, 401) or reply.unavailable
+            if not fine and "was replaced" not in str(reply.body):
+                raise Violation(f"{self.id}: a poll was answered {reply.status}: {reply.body}")
+
+        return judge
 
     def _polled(
         self, me: _Identity, applied: int, reports: list[dict[str, Any]], reply: Reply
@@ -171,7 +181,12 @@ class FakeAgent:
         self.containers[order["id"]] = container
         container.begin()
 
-    def _send(self, call: Call, answered: Callable[[Reply], None]) -> None:
+    def _send(
+        self,
+        call: Call,
+        answered: Callable[[Reply], None],
+        judge: Callable[[Reply], None] | None = None,
+    ) -> None:
         """Through the network, as long as this life of the process lasts."""
         life = self._life
 
@@ -180,7 +195,7 @@ class FakeAgent:
                 answered(reply if self.connected else Reply(0))
 
         if self.connected:
-            self.world.network.send(call, heard)
+            self.world.network.send(call, heard, judge)
         else:
             self.world.timeline.after(5.0, lambda: heard(Reply(0)))
 

@@ -27,7 +27,7 @@ class Rates:
 
     dies: float = 0.12
     database_fails: float = 0.04
-    interleaved: float = 0.4
+    interleaved: float = 0.6
     request_lost: float = 0.03
     answer_lost: float = 0.03
     repeated: float = 0.05

@@ -55,6 +55,10 @@ RULES: dict[str, str] = {
     "a trial was restarted more often than max_restarts": """
         SELECT t.id::text FROM trials t JOIN experiments e ON e.id = t.experiment_id
         WHERE t.restarts > (e.config->>'max_restarts')::integer + (t.ended_at IS NOT NULL)::integer""",
+    "a report of a run that was replaced was taken": """
+        SELECT m.id || ' of trial ' || m.trial_id FROM metrics m
+        JOIN allocations a ON a.trial_id = m.trial_id AND a.run_id = m.run_id + 1
+        WHERE m.reported_at > a.requested_at""",
     "a token outlives its allocation": """
         SELECT s.id || ' of ' || a.id FROM sessions s JOIN allocations a ON a.id = s.allocation_id
         WHERE a.ended_at IS NOT NULL AND s.revoked_at IS NULL

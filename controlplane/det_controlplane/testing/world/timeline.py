@@ -4,6 +4,7 @@ import heapq
 import itertools
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
+from random import Random
 
 _BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
@@ -28,12 +29,12 @@ class Timeline:
         self.seconds = max(self.seconds, at)
         return action
 
-    def take(self, wanted: Callable[[Action], bool], within_s: float) -> Action | None:
+    def take(self, wanted: Callable[[Action], bool], within_s: float, rng: Random) -> Action | None:
         """An action of the near future that happens now, while another is still being carried out."""
-        soon = [e for e in self._due if e[0] <= self.seconds + within_s and wanted(e[2])]
+        soon = sorted(e for e in self._due if e[0] <= self.seconds + within_s and wanted(e[2]))
         if not soon:
             return None
-        first = min(soon)
-        self._due.remove(first)
+        chosen = rng.choice(soon)
+        self._due.remove(chosen)
         heapq.heapify(self._due)
-        return first[2]
+        return chosen[2]

@@ -19,12 +19,13 @@ from det_controlplane.testing.world.ledger import Ledger
 from det_controlplane.testing.world.network import Network
 from det_controlplane.testing.world.processes import Process
 from det_controlplane.testing.world.ticking import Ticking
-from det_controlplane.testing.world.timeline import Timeline
+from det_controlplane.testing.world.timeline import Action, Timeline
 from det_controlplane.testing.world.users import FakeUser
 
-_NEARBY_S = 5.0  # how far ahead a request may be that overtakes another
+_NEARBY_S = 10.0  # how far ahead a request may be that overtakes another
+_HURRIED = 12  # how many actors may act early for it
 # Among how many points of a step an interruption is drawn.
-_STATEMENTS, _SIDES = 25, 8
+_STATEMENTS, _SIDES = 14, 6
 
 
 class Actor(Protocol):
@@ -193,14 +194,33 @@ class World:
 
     def _interleave(self, around: Process) -> None:
         """Another request, served by the other process in the middle of this one."""
-        found = self.timeline.take(lambda action: isinstance(action, _Served), _NEARBY_S)
-        if not isinstance(found, _Served) or not found.still_wanted():
+        service = self._overtaking()
+        if service is None:
             return
-        other = self._other(around)
         dies = self._rng.random() < self.rates.dies
-        interruptions = [self._somewhere(faults.die)] if dies else []
         self.steps += 1
-        self._carry_out(other, found.service, interruptions, in_a_hurry=True)
+        self._carry_out(
+            self._other(around),
+            service,
+            [self._somewhere(faults.die)] if dies else [],
+            in_a_hurry=True,
+        )
+
+    def _overtaking(self) -> Service | None:
+        """Actors that were to act soon act now, until one of their requests is there."""
+        for _ in range(_HURRIED):
+            action = self.timeline.take(self._may_overtake, _NEARBY_S, self._rng)
+            if isinstance(action, _Served):
+                if action.still_wanted():
+                    return action.service
+            elif action is not None:
+                action()
+        return None
+
+    def _may_overtake(self, action: Action) -> bool:
+        """Ticks are always near; mostly something else is more interesting."""
+        tick = isinstance(action, _Served) and action.service is self.ticking
+        return not tick or self._rng.random() < 0.1
 
     def _other(self, process: Process) -> Process:
         return next(p for p in self._hosts.processes if p is not process)
