@@ -79,7 +79,11 @@ class Database:
         self.url = url
         options = connect_options(url)
         self._pool = QueuePool(
-            lambda: _connect(options), pool_size=pool_size, max_overflow=24, recycle=600, use_lifo=True
+            lambda: _connect(options),
+            pool_size=pool_size,
+            max_overflow=24,
+            recycle=600,
+            use_lifo=True,
         )
 
     def read(self, statement: TextClause, params: Params | None = None) -> Sequence[Any]:
