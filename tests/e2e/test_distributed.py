@@ -22,7 +22,8 @@ Told = dict[int, dict[int, str]]
 
 
 @pytest.fixture(
-    scope="module", params=["process", pytest.param("docker", marks=pytest.mark.docker)]
+    scope="module",
+    params=["process", pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.slow])],
 )
 def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
