@@ -40,7 +40,7 @@ _RUNNING = text("""
 """)
 _JOBS = text("""
     SELECT j.id, j.priority, j.weight, j.position, j.max_slots, j.submitted_at FROM jobs j
-    WHERE j.id IN (SELECT job_id FROM allocations WHERE pool = :pool AND state <> 'TERMINATED')
+    WHERE j.id = ANY(cast(:ids AS uuid[]))
 """)
 _ASSIGN = text("""
     UPDATE allocations a SET state = 'ASSIGNED', epoch = epoch + 1, assigned_at = :now, backfilled = x.backfilled,
@@ -85,6 +85,9 @@ def load(tx: Tx, pool: str, aux_limit: int) -> PoolRows:
     params = {"pool": pool}
     agent_rows = tx.rows(_AGENTS, params)
     pending_rows = tx.rows(_PENDING, params)
+    running_rows = tx.rows(_RUNNING, params)
+    # Each statement sees the world a moment later: the jobs are those of what was found, not of what lives now.
+    jobs = {r.job_id for r in pending_rows} | {r.job_id for r in running_rows}
     return PoolRows(
         agents=tuple(
             Agent(r.id, r.slots, r.used, aux_limit, r.aux_used, r.enabled, r.draining)
@@ -97,10 +100,10 @@ def load(tx: Tx, pool: str, aux_limit: int) -> PoolRows:
             )
             for r in pending_rows
         ),
-        running=tuple(_running(r) for r in tx.rows(_RUNNING, params)),
+        running=tuple(_running(r) for r in running_rows),
         jobs=tuple(
             Job(str(r.id), r.priority, r.weight, r.position, r.max_slots, r.submitted_at.timestamp())
-            for r in tx.rows(_JOBS, params)
+            for r in tx.rows(_JOBS, {"ids": sorted(jobs)})
         ),
         free={r.id: list(r.free) for r in agent_rows},
         reasons={r.id: (r.wait_code, r.wait_reason) for r in pending_rows},

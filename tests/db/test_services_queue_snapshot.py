@@ -1,0 +1,37 @@
+"""The statements that load a pool see it one after the other, while others change it."""
+
+from typing import Any
+
+import pytest
+from det_controlplane.core.config.cluster import load_cluster
+from det_controlplane.db import schedule
+from det_controlplane.db.engine import Database, Tx
+from det_controlplane.services import creation, jobs, tick
+from sqlalchemy import text
+
+from tests.support.searching import CLUSTER, OWNER, SINGLE, Agent, context
+
+_END = text("UPDATE allocations SET state = 'TERMINATED', ended_at = now()")
+
+
+@pytest.mark.parametrize("scheduler", ["priority", "fair_share", "round_robin"])
+def test_a_queue_is_listed_while_one_of_its_jobs_ends(
+    scheduler: str, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ctx = context(database)
+    manager = {"type": "agent", "scheduler": {"type": scheduler}}
+    ctx.config = load_cluster({**CLUSTER, "resource_manager": manager})
+    Agent.joined(ctx)
+    creation.create(ctx, OWNER, creation.Submission(config=SINGLE))
+    tick.run(ctx)
+    rows = Tx.rows
+
+    def overtaken(tx: Tx, statement: Any, params: Any = None) -> Any:
+        if statement is schedule._JOBS:
+            monkeypatch.setattr(Tx, "rows", rows)
+            with database.begin() as other:
+                other.run(_END)
+        return rows(tx, statement, params)
+
+    monkeypatch.setattr(Tx, "rows", overtaken)
+    assert len(jobs.listed(ctx, "default", descending=False)) == 1
