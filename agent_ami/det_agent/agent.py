@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from determined.common.blocking import hearing_signals
 from determined.common.http import Session
 
 from det_agent.client import ControlPlane, Introduction
@@ -65,13 +66,14 @@ class Agent:
         self._loop = Loop(self._loop_rooms(), self._changed)
 
     def run(self) -> None:
-        """Until `stop`. Raises Replaced when another process took over, Silent at the dead-man switch."""
+        """Until `stop`, on the main thread, so that signals are heard. Raises Replaced when another process took
+        over, Silent at the dead-man switch."""
         self._gateway.start()
         self._shipper.start()
         self._adopt()
         self._signals.start()
         threading.Thread(target=self._converse, name="loop", daemon=True).start()
-        ended = self._ends.get()
+        ended = hearing_signals(self._ends.get)
         if isinstance(ended, Silent):
             self._connection_lost()
         elif not isinstance(ended, Replaced):

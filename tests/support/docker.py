@@ -17,6 +17,8 @@ from docker.errors import DockerException
 
 DEFAULT_ENGINE = "unix:///var/run/docker.sock"
 READY_S = 60.0
+# Engines outlive the test run that started them: collecting their Popen objects would warn in any later test.
+_engines: "list[subprocess.Popen[bytes]]" = []
 _PACKAGES = ("docker.io", "cgroupfs-mount", "iptables")
 
 
@@ -78,6 +80,7 @@ def _start(path: Path) -> Any | None:
         subprocess.run(["cgroupfs-mount"], check=False)
     for iptables in ("true", "false"):
         engine = _spawn(path, iptables)
+        _engines.append(engine)
         deadline = time.monotonic() + READY_S
         while time.monotonic() < deadline and engine.poll() is None:
             client = _answering(f"unix://{path}")

@@ -8,7 +8,7 @@ import threading
 import time
 from typing import IO, Callable, List, Mapping, Optional, Sequence
 
-from determined._blocking import hearing_signals
+from determined.common.blocking import hearing_signals
 from determined.exec._lines import LineSplitter
 from determined.exec._ship import LogShipper
 

@@ -10,7 +10,7 @@ import shutil
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from determined import _paths
-from determined._blocking import hearing_signals
+from determined.common.blocking import hearing_signals
 
 # The shell sources each hook (a failure ends it), tells its environment, waits for "go", and becomes the command.
 _SCRIPT = r"""

@@ -7,7 +7,7 @@ import sys
 import threading
 from typing import IO, Dict, Mapping, NamedTuple, Sequence
 
-from determined._blocking import hearing_signals
+from determined.common.blocking import hearing_signals
 
 GRACE_S = 15.0
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)

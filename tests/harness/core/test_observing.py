@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from determined import core, profiler
-from determined._blocking import hearing_signals
+from determined.common.blocking import hearing_signals
 from determined.exec._lines import LineSplitter
 from determined.tensorboard.metric_writers import BatchMetricWriter, MetricWriter
 
