@@ -68,11 +68,22 @@ def live_of_task(tx: Tx, task_id: str) -> AllocationRow | None:
     return None if row is None else _row(row)
 
 
+DELAYED = "BACKING_OFF"
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """Why an allocation is queued now and looked at only later."""
+
+    until: datetime
+    reason: str
+
+
 _INSERT = text("""
     INSERT INTO allocations (id, task_id, trial_id, job_id, run_id, pool, slots, state, preemptible, single_agent,
-        preempt_timeout_s, requested_at)
+        preempt_timeout_s, requested_at, not_before, wait_code, wait_reason, wait_since)
     VALUES (:id, :task_id, :trial_id, :job_id, :run_id, :pool, :slots, 'QUEUED', :preemptible, :single_agent,
-        :preempt_timeout_s, :now)
+        :preempt_timeout_s, :now, :not_before, :wait_code, :wait_reason, :wait_since)
 """)
 
 
@@ -90,6 +101,7 @@ def insert(
     single_agent: bool,
     preempt_timeout_s: int,
     now: datetime,
+    delay: Delay | None = None,
 ) -> None:
     tx.run(
         _INSERT,
@@ -97,6 +109,8 @@ def insert(
             "id": id, "task_id": task_id, "trial_id": trial_id, "job_id": job_id, "run_id": run_id,
             "pool": pool, "slots": slots, "preemptible": preemptible, "single_agent": single_agent,
             "preempt_timeout_s": preempt_timeout_s, "now": now,
+            "not_before": delay and delay.until, "wait_code": delay and DELAYED,
+            "wait_reason": delay and delay.reason, "wait_since": delay and now,
         },
     )  # fmt: skip
 
@@ -114,7 +128,7 @@ _KILL = text("""
 """)
 _END = text("""
     UPDATE allocations SET state = 'TERMINATED', ended_at = :now, exit_reason = :reason, exit_code = :exit_code,
-        kill_at = NULL, token_expires_at = :token_expires_at
+        setback = :infrastructure AND NOT ready, not_before = NULL, kill_at = NULL, token_expires_at = :token_expires_at
     WHERE id = :id AND state <> 'TERMINATED'
 """)
 
@@ -134,6 +148,7 @@ def end(
     *,
     reason: str,
     exit_code: int | None,
+    infrastructure: bool,
     now: datetime,
     token_expires_at: datetime,
 ) -> bool:
@@ -141,6 +156,7 @@ def end(
         "id": allocation_id,
         "reason": reason,
         "exit_code": exit_code,
+        "infrastructure": infrastructure,
         "now": now,
         "token_expires_at": token_expires_at,
     }
@@ -204,3 +220,32 @@ _PULL_FAILURES = text("""
 def pull_failures(tx: Tx, task_id: str) -> int:
     """How many of the task's newest allocations, in a row, ended because an image could not be pulled."""
     return int(tx.value(_PULL_FAILURES, {"task_id": task_id}))
+
+
+_SETBACKS = text("""
+    SELECT count(*) FROM (
+        SELECT bool_and(setback) OVER (ORDER BY run_id DESC) AS setback
+        FROM allocations WHERE task_id = :task_id AND state = 'TERMINATED') x WHERE setback
+""")
+_RELEASE_DELAYED = text("""
+    UPDATE allocations SET not_before = NULL, wait_code = NULL, wait_reason = NULL
+    WHERE state = 'QUEUED' AND not_before <= :now RETURNING pool
+""")
+_NEXT_DELAYED = text(
+    "SELECT min(not_before) FROM allocations WHERE state = 'QUEUED' AND not_before IS NOT NULL"
+)
+
+
+def setbacks(tx: Tx, task_id: str) -> int:
+    """How many of the task's newest allocations, in a row, infrastructure ended before they were ready."""
+    return int(tx.value(_SETBACKS, {"task_id": task_id}))
+
+
+def release_delayed(tx: Tx, now: datetime) -> set[str]:
+    """Let the scheduler look at those whose delay is over; the pools they wait in."""
+    return {row[0] for row in tx.rows(_RELEASE_DELAYED, {"now": now})}
+
+
+def next_delayed(tx: Tx) -> datetime | None:
+    due: datetime | None = tx.value(_NEXT_DELAYED)
+    return due

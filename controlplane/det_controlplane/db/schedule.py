@@ -28,7 +28,7 @@ _PENDING = text("""
     SELECT a.id, a.job_id, a.slots, a.requested_at, a.single_agent, a.preemptible, t.blocked_agents,
            a.wait_code, a.wait_reason
     FROM allocations a LEFT JOIN trials t ON t.id = a.trial_id
-    WHERE a.pool = :pool AND a.state = 'QUEUED' ORDER BY a.requested_at, a.id
+    WHERE a.pool = :pool AND a.state = 'QUEUED' AND a.not_before IS NULL ORDER BY a.requested_at, a.id
 """)
 _RUNNING = text("""
     SELECT a.id, a.job_id, a.slots, a.requested_at, a.preemptible, (a.killed OR a.preempt_at IS NOT NULL) AS releasing,

@@ -8,11 +8,12 @@ from datetime import datetime
 from det_controlplane.core import search
 from det_controlplane.core.lifecycle import experiment as experiment_states
 from det_controlplane.core.lifecycle import trial as trial_states
-from det_controlplane.core.lifecycle.allocation import AllocationState, Exit
+from det_controlplane.core.lifecycle.allocation import AllocationState, Exit, ExitKind
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.lifecycle.trial import Signal, TrialState
 from det_controlplane.core.search import ExitReason
 from det_controlplane.db import allocations, experiments, logs, trials
+from det_controlplane.db.allocations import Delay
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.experiments import ExperimentRow
 from det_controlplane.db.trials import PlannedTrial, TrialRow
@@ -167,11 +168,11 @@ class LiveExperiment:
             placement.kill_soon(self, allocation, reason)
         self.feed()
 
-    def _allocate(self, trial: TrialRow) -> None:
+    def _allocate(self, trial: TrialRow, delay: Delay | None = None) -> None:
         if trial.stop_requested or trial.early_exit or trial.parked:
             return
         if allocations.live_of_task(self.tx, trial.task_id) is None:
-            placement.request_for_trial(self, trial)
+            placement.request_for_trial(self, trial, delay)
 
     def allocation_ended(self, trial: TrialRow, exit: Exit) -> None:
         """What follows for the trial now that its allocation has ended."""
@@ -188,7 +189,8 @@ class LiveExperiment:
             else 0,
         )
         after = trial_states.after_exit(view, exit)
-        line = trial_states.log_line(view, exit, after)
+        delay = self._delay(trial, exit)
+        line = trial_states.log_line(view, exit, after, delay.until - self.now if delay else None)
         if line:
             logs.add_line(self.tx, trial.task_id, line, self.now)
         if after.counts_as_restart:
@@ -197,7 +199,22 @@ class LiveExperiment:
         if after.state.terminal:
             self._end_trial(trial, after.state)
         elif after.state is TrialState.ACTIVE:
-            self._allocate(trial)
+            self._allocate(trial, delay)
+
+    def _delay(self, trial: TrialRow, exit: Exit) -> Delay | None:
+        """What fails again and again before it even starts is not tried in a tight circle."""
+        if exit.kind is not ExitKind.INFRASTRUCTURE:
+            return None
+        setbacks = allocations.setbacks(self.tx, trial.task_id)
+        wait = trial_states.retry_delay(setbacks)
+        if not wait:
+            return None
+        until = self.now + wait
+        return Delay(
+            until,
+            f"failed to start {setbacks} times in a row, the last time because: {exit.message}; "
+            f"it is tried again at {until:%H:%M:%S} UTC",
+        )
 
     def _end_trial(self, trial: TrialRow, state: TrialState) -> None:
         if trial.state.terminal:

@@ -8,7 +8,7 @@ from sqlalchemy import text
 from det_controlplane.core.lifecycle.allocation import AllocationState, Exit, ExitKind
 from det_controlplane.core.lifecycle.trial import Signal
 from det_controlplane.db import allocations, logs, slots, trials
-from det_controlplane.db.allocations import AllocationRow
+from det_controlplane.db.allocations import AllocationRow, Delay
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.trials import TrialRow
 from det_controlplane.services.effects import Effects
@@ -36,7 +36,7 @@ _EXPIRE_TOKENS = text(
 )
 
 
-def request_for_trial(live: "LiveExperiment", trial: TrialRow) -> None:
+def request_for_trial(live: "LiveExperiment", trial: TrialRow, delay: Delay | None = None) -> None:
     """Queue the trial's next allocation."""
     settings = live.tx.row(_REQUEST_SETTINGS, {"id": live.row.id})
     assert settings is not None
@@ -55,6 +55,7 @@ def request_for_trial(live: "LiveExperiment", trial: TrialRow) -> None:
         single_agent=settings.single_agent,
         preempt_timeout_s=settings.preempt_timeout_s,
         now=live.now,
+        delay=delay,
     )
     live.effects.queue_changed(settings.pool)
 
@@ -110,6 +111,7 @@ def end(tx: Tx, effects: Effects, allocation: AllocationRow, exit: Exit, now: da
         allocation.id,
         reason=reason,
         exit_code=exit.exit_code,
+        infrastructure=exit.kind is ExitKind.INFRASTRUCTURE,
         now=now,
         token_expires_at=expires,
     )

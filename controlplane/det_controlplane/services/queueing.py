@@ -29,7 +29,7 @@ _CHANGE = text("""
     WHERE id = cast(:id AS uuid)
 """)
 _MOVE_QUEUED = text("""
-    UPDATE allocations SET pool = :pool, wait_code = NULL, wait_reason = NULL, wait_since = NULL
+    UPDATE allocations SET pool = :pool, not_before = NULL, wait_code = NULL, wait_reason = NULL, wait_since = NULL
     WHERE job_id = cast(:id AS uuid) AND state = 'QUEUED'
 """)
 

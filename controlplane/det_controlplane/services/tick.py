@@ -35,6 +35,8 @@ def run(ctx: Context) -> float | None:
 
 def schedule_dirty_pools(ctx: Context) -> None:
     with ctx.db.begin() as tx:
+        for pool in allocations.release_delayed(tx, ctx.now()):
+            queue.mark_dirty(tx, pool)
         dirty = queue.dirty_pools(tx)
     for pool in dirty:
         schedule_pool.run(ctx, pool)
@@ -75,6 +77,7 @@ def _next_due_s(ctx: Context) -> float | None:
             agents.next_due(tx),
             queue.next_effect_due(tx),
             _next_kill(tx),
+            allocations.next_delayed(tx),
             unmanaged.next_due(tx),
         ]
     times = [d for d in due if d is not None]

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from det_controlplane.core.lifecycle.allocation import (
     AllocationState,
     ContainerExit,
@@ -12,7 +13,13 @@ from det_controlplane.core.lifecycle.allocation import (
     classify,
     state_of,
 )
-from det_controlplane.core.lifecycle.trial import TrialState, TrialView, after_exit, after_patch
+from det_controlplane.core.lifecycle.trial import (
+    TrialState,
+    TrialView,
+    after_exit,
+    after_patch,
+    retry_delay,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -120,3 +127,10 @@ def test_only_failures_of_user_code_count_as_restarts(trial: TrialView, exit: Ex
     after = after_exit(trial, exit)
     assert not after.counts_as_restart or exit.kind is ExitKind.FAILED
     assert not after.state.stopping or after.state is trial.state
+
+
+@pytest.mark.parametrize(
+    ("setbacks", "seconds"), [(0, 0), (1, 0), (2, 5), (3, 10), (6, 80), (9, 300), (10**6, 300)]
+)
+def test_setbacks_in_a_row_are_tried_again_later_and_later(setbacks: int, seconds: int) -> None:
+    assert retry_delay(setbacks).total_seconds() == seconds

@@ -1,12 +1,15 @@
 """A trial's states (facts §7.2) and what follows when its allocation has ended (facts §7.3)."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import Enum
 
 from det_controlplane.core.lifecycle.allocation import Exit, ExitKind
 
 # A pull that failed this often in a row is the user's image, not our luck.
 MAX_PULL_FAILURES = 3
+FIRST_RETRY_DELAY = timedelta(seconds=5)
+LONGEST_RETRY_DELAY = timedelta(minutes=5)
 
 
 class TrialState(str, Enum):
@@ -127,7 +130,15 @@ def _after_failure(trial: TrialView, exit: Exit) -> AfterExit:
     return AfterExit(trial.state, True, exit.message)
 
 
-def log_line(trial: TrialView, exit: Exit, after: AfterExit) -> str:
+def retry_delay(setbacks: int) -> timedelta:
+    """How long to wait after so many runs in a row that infrastructure ended before they were ready."""
+    if setbacks < 2:
+        return timedelta(0)
+    doublings: int = 2 ** min(setbacks - 2, 16)
+    return min(FIRST_RETRY_DELAY * doublings, LONGEST_RETRY_DELAY)
+
+
+def log_line(trial: TrialView, exit: Exit, after: AfterExit, delay: timedelta | None = None) -> str:
     """What the trial's own log says about the end of a run; empty where nothing is to explain."""
     if after.state is S.ERROR:
         return f"The trial failed: {after.reason}."
@@ -135,9 +146,8 @@ def log_line(trial: TrialView, exit: Exit, after: AfterExit) -> str:
         count = f"restart {trial.restarts + 1} of {trial.max_restarts}"
         return f"The run failed: {after.reason}. It goes on from its newest checkpoint ({count})."
     if exit.kind is ExitKind.INFRASTRUCTURE and not after.state.terminal:
-        return (
-            f"The run was lost: {exit.message}. It starts again; this is not counted as a restart."
-        )
+        when = f" in {delay.total_seconds():.0f} s" if delay else ""
+        return f"The run was lost: {exit.message}. It starts again{when}; this is not counted as a restart."
     if exit.kind is ExitKind.PREEMPTED and not after.state.terminal:
         return "The run stopped as it was asked to, and frees its slots."
     return ""

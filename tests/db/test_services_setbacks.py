@@ -1,0 +1,89 @@
+"""Runs that infrastructure ends before they are ready are tried again later and later."""
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from det_controlplane.core.lifecycle.allocation import ContainerState, Failure
+from det_controlplane.db.engine import Database
+from det_controlplane.services import creation, tick, why
+from det_controlplane.services.containers import Report
+from det_controlplane.services.context import Context
+from sqlalchemy import text
+
+from tests.support.searching import OWNER, SINGLE, Agent, context
+
+START = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+_READY = text("UPDATE allocations SET ready = true WHERE state <> 'TERMINATED'")
+_RUN = text("SELECT max(run_id) FROM allocations")
+_RESTARTS = text("SELECT restarts FROM trials")
+
+
+@pytest.fixture
+def clock() -> list[datetime]:
+    return [START]
+
+
+@pytest.fixture
+def ctx(database: Database, clock: list[datetime]) -> Context:
+    made = context(database)
+    made.now = lambda: clock[0]
+    creation.create(made, OWNER, creation.Submission(config=SINGLE))
+    return made
+
+
+@pytest.fixture
+def agent(ctx: Context) -> Agent:
+    return Agent.joined(ctx)
+
+
+def fails_to_start(ctx: Context, agent: Agent) -> None:
+    tick.run(ctx)
+    (order,) = agent.poll()
+    failure = Failure.AGENT_ERROR.value
+    ended = Report(order["id"], order["epoch"], ContainerState.TERMINATED, None, failure, "no disk")
+    agent.poll(ended)
+    agent.poll()
+
+
+def starts(ctx: Context, agent: Agent) -> bool:
+    agent.poll()
+    tick.run(ctx)
+    return bool(agent.poll())
+
+
+def test_the_first_setback_is_tried_again_at_once(ctx: Context, agent: Agent) -> None:
+    fails_to_start(ctx, agent)
+    assert starts(ctx, agent)
+
+
+def test_a_second_setback_in_a_row_waits_says_why_and_costs_no_restart(
+    ctx: Context, agent: Agent, clock: list[datetime]
+) -> None:
+    fails_to_start(ctx, agent)
+    fails_to_start(ctx, agent)
+    assert not starts(ctx, agent)
+    (reason,) = why.of(ctx, "experiment", "1")
+    assert reason["code"] == "BACKING_OFF"
+    assert reason["sentence"] == (
+        "failed to start 2 times in a row, the last time because: no disk; it is tried again at 12:00:05 UTC"
+    )
+    due_s = tick.run(ctx)
+    assert due_s is not None
+    assert due_s <= 5
+    clock[0] += timedelta(seconds=5)
+    assert starts(ctx, agent)
+    assert ctx.db.read(_RESTARTS)[0][0] == 0
+
+
+def test_a_run_that_was_ready_ends_the_row(
+    ctx: Context, agent: Agent, clock: list[datetime]
+) -> None:
+    fails_to_start(ctx, agent)
+    tick.run(ctx)
+    (order,) = agent.poll()
+    with ctx.db.begin() as tx:
+        tx.run(_READY)
+    gone = Report(order["id"], order["epoch"], ContainerState.TERMINATED, None, "agent_error", "x")
+    agent.poll(gone)
+    assert starts(ctx, agent)
+    assert ctx.db.read(_RUN)[0][0] == 3
