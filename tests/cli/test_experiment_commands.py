@@ -174,7 +174,11 @@ def test_wait_exits_with_1_for_an_experiment_in_error(mine: FakeCluster, det: De
     mine.add(4, state="STATE_ERROR")
     ran = det("e", "wait", 4)
     assert (ran.code, ran.out) == (1, "")
-    assert "is ERROR" in ran.err
+    assert ran.err.splitlines() == [
+        "Experiment 4 is ERROR.",
+        "It has failed: its last run: container failed with non-zero exit code: 3.",
+        "`det experiment logs 4` shows what its code printed.",
+    ]
 
 
 def test_wait_polls_until_the_end(mine: FakeCluster, det: Det) -> None:

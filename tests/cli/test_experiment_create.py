@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import json
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,14 @@ def test_create_sends_text_and_code_and_prints_the_number(
     assert body["config"] == CONFIG
     assert body["activate"] is True
     assert [f["path"] for f in body["modelDefinition"]] == ["train.py"]
+
+
+def test_create_prints_the_experiment_as_json_for_scripts(
+    cluster: FakeCluster, det: Det, config: Path, code: Path
+) -> None:
+    ran = det("experiment", "create", config, code, "--json")
+    assert ran.code == 0
+    assert json.loads(ran.out)["id"] == 1
 
 
 def test_create_paused_does_not_activate(

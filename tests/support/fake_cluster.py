@@ -142,6 +142,7 @@ class FakeCluster(FakeApi):
         self.on("GET", f"{v1}/experiments/(\\d+)/trials", self._trials)
         self.on("GET", f"{v1}/experiments/(\\d+)/checkpoints", self._checkpoints)
         self.on("GET", f"{v1}/experiments/(\\d+)/model_def", self._model_def)
+        self.on("GET", f"{v1}/why/experiment/(\\d+)", self._why)
         self.on("GET", f"{v1}/trials/(\\d+)", lambda a: {"trial": self_.trial(a)})
         self.on("POST", f"{v1}/trials/(\\d+)/kill", lambda a: self_.trial(a) and {})
         self.on("GET", f"{v1}/trials/(\\d+)/workloads", lambda a: page("workloads", workloads(), a))
@@ -167,6 +168,13 @@ class FakeCluster(FakeApi):
     def trial(self, asked: Asked) -> dict[str, Any]:
         self.who(asked)
         return self._find(self.trials, int(asked.found[0]), "trial")
+
+    def _why(self, asked: Asked) -> Any:
+        found = self._find(self.experiments, int(asked.found[0]), "experiment")
+        sentence = f"is {found['state']}"
+        if found["state"] == "STATE_ERROR":
+            sentence = "has failed: its last run: container failed with non-zero exit code: 3"
+        return {"reasons": [{"state": found["state"], "code": "", "sentence": sentence}]}
 
     def _find(self, store: dict[Any, dict[str, Any]], id: Any, kind: str) -> dict[str, Any]:
         if id not in store:

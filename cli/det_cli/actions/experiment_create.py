@@ -19,7 +19,7 @@ from det_cli.actions.logs import print_line
 from det_cli.connection import V1, connect
 from det_cli.errors import INTERRUPTED, OK, UsageError
 from det_cli.progress import Progress
-from det_cli.render import print_yaml, say
+from det_cli.render import print_json, print_yaml, say
 
 _POLL_S = 0.5
 
@@ -58,7 +58,11 @@ def _watching(size: int) -> Iterator[context_upload.Watch]:
 
 def _created(session: Session, args: argparse.Namespace, answer: dict[str, Any]) -> int:
     id = int(answer["experiment"]["id"])
-    print(f"Created experiment {id}", flush=True)
+    if args.format == "json":
+        print_json(answer["experiment"])
+        sys.stdout.flush()
+    else:
+        print(f"Created experiment {id}", flush=True)
     for warning in answer.get("warnings") or []:
         if warning == "LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED":
             say("It asks for more slots than the pool has now, and waits until they exist.")

@@ -136,7 +136,15 @@ def wait_for(session: Session, experiment_id: int, interval_s: float) -> int:
         if found["state"] != seen:
             seen = found["state"]
             say(f"Experiment {experiment_id} is {state_text(seen)}.")
+        if seen == "STATE_ERROR":
+            _tell_cause(session, experiment_id)
         if seen in TERMINAL:
             return OK if seen == "STATE_COMPLETED" else FAILED
         sys.stdout.flush()
         time.sleep(interval_s)
+
+
+def _tell_cause(session: Session, experiment_id: int) -> None:
+    for reason in session.get(f"{V1}/why/experiment/{experiment_id}")["reasons"]:
+        say(f"It {reason['sentence']}.")
+    say(f"`det experiment logs {experiment_id}` shows what its code printed.")

@@ -51,6 +51,7 @@ CREATE = Command(
     CONFIG,
     Arg("--template", metavar="NAME", help="lay the configuration over this template"),
     Arg("--project_id", "--project-id", type=int, dest="project_id", help="put it in this project"),
+    JSON,
     Arg("--local", action="store_true", help="with --test-mode: run here, without a cluster"),
     OneOf(
         FOLLOW,

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.core.config.pools import Pool
 from det_controlplane.db import allocations, queue
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.sql import text
 from det_controlplane.db.views import time
 from det_controlplane.services import placement
 from det_controlplane.services.context import Context
@@ -15,15 +14,16 @@ from det_controlplane.services.errors import Missing
 
 _CONTAINER = """json_build_object('id', c.id, 'parent', c.agent_id, 'permissionDenied', false,
     'state', 'STATE_' || c.state, 'devices', (SELECT coalesce(json_agg(json_build_object('id', d.slot_id,
-        'brand', d.device_brand, 'uuid', d.device_uuid, 'type', 'TYPE_' || upper(d.device_type))), '[]'::json)
+        'brand', d.device_brand, 'uuid', d.device_uuid, 'type', 'TYPE_' || upper(d.device_type))
+        ORDER BY d.slot_id), '[]'::json)
         FROM slots d WHERE d.container_id = c.id))"""
-_SLOT = f"""json_build_object('id', s.slot_id::text, 'enabled', s.enabled, 'draining', s.draining,
+_SLOT = f"""json_build_object('id', s.slot_id::text, 'enabled', s.enabled AND NOT s.draining, 'draining', s.draining,
     'device', json_build_object('id', s.slot_id, 'brand', s.device_brand, 'uuid', s.device_uuid,
                                 'type', 'TYPE_' || upper(s.device_type)),
     'container', (SELECT {_CONTAINER} FROM containers c WHERE c.id = s.container_id))"""
 _AGENT = f"""json_build_object('id', a.id, 'version', a.version, 'registeredTime', {time("a.joined_at")},
     'addresses', to_json(a.addresses), 'resourcePools', json_build_array(a.pool),
-    'enabled', a.enabled AND a.state = 'JOINED', 'draining', a.draining,
+    'enabled', a.enabled AND NOT a.draining AND a.state = 'JOINED', 'draining', a.draining,
     'slots', (SELECT coalesce(json_object_agg(s.slot_id::text, {_SLOT} ORDER BY s.slot_id), '{{}}'::json) FROM slots s WHERE s.agent_id = a.id),
     'containers', (SELECT coalesce(json_object_agg(c.id, {_CONTAINER} ORDER BY c.assigned_at, c.id), '{{}}'::json) FROM containers c
                    WHERE c.agent_id = a.id AND c.state <> 'TERMINATED'),
@@ -82,7 +82,7 @@ def _with_stats(agent: dict[str, Any]) -> dict[str, Any]:
                 name, {"states": {}, "disabled": 0, "draining": 0, "total": 0}
             )
             entry["total"] += 1
-            entry["disabled"] += not slot["enabled"]
+            entry["disabled"] += not (slot["enabled"] or slot["draining"])
             entry["draining"] += bool(slot["draining"])
             if slot["container"]:
                 state = slot["container"]["state"]
