@@ -34,7 +34,7 @@ from det_agent.upstream import Tls, Upstream
 
 LOOPBACK = "127.0.0.1"
 FLUSH_S = 2.0
-STOP_S = 10.0
+KILL_S = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -96,10 +96,14 @@ class Agent:
     def _leave(self) -> None:
         kill = self._settings.on_stop == "kill"
         if kill or machine_is_stopping():
-            self._signals.raise_shutdown(within_s=STOP_S)
+            grace_s = self._settings.stop_grace
+            self._signals.raise_shutdown(within_s=grace_s)
+            if self._loop.in_contact:
+                # The cluster asks the trials to save a checkpoint; those that do end by themselves.
+                self._containers.wait_until_ended(grace_s)
         if kill:
             self._containers.kill_all("the agent is being stopped")
-            self._containers.wait_until_ended(STOP_S)
+            self._containers.wait_until_ended(KILL_S)
         if self._signals.standing():
             self._loop.last_report()
         self._signals.stop()

@@ -80,6 +80,11 @@ class Loop:
         self._due_moved = threading.Event()
         self._replaced: Replaced | None = None
 
+    @property
+    def in_contact(self) -> bool:
+        """Whether the control plane answered when it was last asked."""
+        return self._contact.applied > 0 and self._contact.silent_since is None
+
     def stop(self) -> None:
         self._stop.set()
         self._changed.set()

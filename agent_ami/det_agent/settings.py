@@ -64,6 +64,7 @@ OPTIONS = (
     Option("shutdown_after_silence", 0.0, "seconds without the cluster until hooks run (0: never)"),
     Option("hooks.on_connection_lost", [], "command to run after that silence"),
     Option("on_stop", "leave", "containers at SIGTERM: leave them running, or kill them"),
+    Option("stop_grace", 10.0, "seconds for trials to save a checkpoint before on_stop kills them"),
     Option("container_auto_remove_disabled", False, "keep exited containers for inspection"),
     Option("log.level", "info", "trace, debug, info, warning or error"),
     Option("log.color", True, "accepted and ignored"),
@@ -93,6 +94,7 @@ class Settings:
     shutdown_after_silence: float
     on_connection_lost: tuple[str, ...]
     on_stop: str
+    stop_grace: float
     keep_exited: bool
     log_level: str
     proxies: Mapping[str, str] = field(default_factory=dict)
@@ -192,6 +194,7 @@ def _settings(v: Mapping[str, Any]) -> Settings:
         shutdown_after_silence=v["shutdown_after_silence"],
         on_connection_lost=tuple(v["hooks_on_connection_lost"]),
         on_stop=v["on_stop"],
+        stop_grace=v["stop_grace"],
         keep_exited=v["container_auto_remove_disabled"],
         log_level="debug" if v["debug"] else v["log_level"],
         proxies=proxies | {n.upper(): value for n, value in proxies.items()},

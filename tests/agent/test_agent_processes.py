@@ -220,7 +220,7 @@ def test_sigterm_leaves_containers_running(
 def test_sigterm_with_on_stop_kill_ends_them_and_says_so(
     plane: FakeControlPlane, start_agent: StartAgent
 ) -> None:
-    agent = start_agent(**{"on-stop": "kill"})
+    agent = start_agent(**{"on-stop": "kill", "stop-grace": "0"})
     spec = make_spec("sleep 600")
     plane.want(spec)
     running = plane.until_state(spec["container_id"], "running")
@@ -228,6 +228,22 @@ def test_sigterm_with_on_stop_kill_ends_them_and_says_so(
     assert not _runs(int(running["runtime_id"]))
     assert plane.reported[spec["container_id"]]["failure"] == "aborted"
     assert [s["kind"] for s in plane.signals] == ["shutdown"]
+
+
+def test_with_on_stop_kill_trials_may_save_a_checkpoint_and_end_by_themselves(
+    plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
+) -> None:
+    agent = start_agent(**{"on-stop": "kill", "stop-grace": "60"})
+    told = tmp_path / "told"
+    spec = make_spec(f"until test -e {told}; do sleep 0.02; done; exit 0")
+    plane.want(spec)
+    plane.until_state(spec["container_id"], "running")
+    agent.process.terminate()
+    plane.until(lambda: any(s["kind"] == "shutdown" for s in plane.signals))
+    told.touch()
+    assert agent.process.wait(30) == 0
+    assert plane.reported[spec["container_id"]]["exit_code"] == 0
+    assert "failure" not in plane.reported[spec["container_id"]]
 
 
 def test_a_shutdown_of_the_machine_is_told_before_the_agent_ends(

@@ -17,7 +17,7 @@ log = logging.getLogger("det.supervisor")
 
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.05, 30.0
 _SETTLED_S = 20.0  # who lived so long starts afresh
-_STOP_S = 15.0
+_STOP_S = 25.0  # agents let trials save a last checkpoint
 
 
 class Kept(Protocol):
