@@ -42,11 +42,11 @@ bench: $(VENV)/.installed-dev
 SEEDS ?= 200
 FIRST_SEED ?= 1
 sim: $(VENV)/.installed-dev
-	SIM_SEEDS=$(SEEDS) SIM_FIRST_SEED=$(FIRST_SEED) PYTHONHASHSEED=0 $(RUN)/python -m pytest \
+	SIM_SEEDS=$(SEEDS) SIM_FIRST_SEED=$(FIRST_SEED) $(RUN)/python -m pytest \
 		-n $(if $(filter 1,$(SEEDS)),0,$(WORKERS)) --dist load tests/sim/test_world.py
 
 sim-mutations: $(VENV)/.installed-dev
-	SIM_MUTATIONS=all PYTHONHASHSEED=0 $(RUN)/python -m pytest -rP \
+	SIM_MUTATIONS=all $(RUN)/python -m pytest -rP \
 		-n $(WORKERS) --dist load tests/sim/test_mutations.py
 
 # The versions that everybody gets, for every platform and Python at once.

@@ -22,7 +22,7 @@ _ADD = text("""
 """)
 _CLAIM = text("""
     UPDATE outbox SET attempts = attempts + 1, due_at = cast(:now AS timestamptz) + make_interval(secs => least(15 * 2 ^ attempts, 900))
-    WHERE id = (SELECT id FROM outbox WHERE due_at <= :now ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED)
+    WHERE id = (SELECT id FROM outbox WHERE due_at <= :now ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED)
     RETURNING id, kind, payload, attempts
 """)
 _WAIT = text("""

@@ -14,7 +14,7 @@ from det_controlplane.services.rights import require_admin
 
 _BOUND = text("SELECT workspace_id FROM pool_bindings WHERE pool = :pool ORDER BY workspace_id")
 _ALL_BOUND = text(
-    "SELECT pool, array_agg(workspace_id) AS workspaces FROM pool_bindings GROUP BY pool"
+    "SELECT pool, array_agg(workspace_id ORDER BY workspace_id) AS workspaces FROM pool_bindings GROUP BY pool"
 )
 _IDS = text("""
     SELECT id, name FROM workspaces WHERE id = ANY(cast(:ids AS integer[])) OR name = ANY(cast(:names AS text[]))

@@ -31,10 +31,11 @@ _SUMMARIES = text(f"""
         'resources', coalesce((SELECT json_agg(json_build_object('resourcesId', c.id, 'resourcesType', 'docker-container',
                 'allocationId', a.id, 'containerId', c.id, 'agentDevices', json_build_object(c.agent_id,
                     json_build_object('devices', (SELECT coalesce(json_agg(json_build_object('id', s.slot_id,
-                        'brand', s.device_brand, 'uuid', s.device_uuid, 'type', 'TYPE_' || upper(s.device_type))), '[]')
+                        'brand', s.device_brand, 'uuid', s.device_uuid, 'type', 'TYPE_' || upper(s.device_type))
+                        ORDER BY s.slot_id), '[]')
                         FROM slots s WHERE s.container_id = c.id))), 'started', NULL, 'exited', NULL) ORDER BY c.rank)
             FROM containers c WHERE c.allocation_id = a.id AND c.epoch = a.epoch AND c.state <> 'TERMINATED'), '[]'::json)
-        )), '{{}}'::json)::text
+        ) ORDER BY a.requested_at, a.id), '{{}}'::json)::text
     FROM allocations a JOIN tasks k ON k.id = a.task_id JOIN jobs j ON j.id = a.job_id WHERE a.state <> 'TERMINATED'
 """)
 

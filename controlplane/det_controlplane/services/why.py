@@ -20,7 +20,7 @@ _REASONS = """
             WHEN a.state = 'PULLING' THEN 'pulls its image on ' || {agents}
             WHEN a.state = 'ASSIGNED' THEN 'was given to ' || {agents} || ', which has not started it yet'
             ELSE 'runs on ' || {agents} END,
-        'since', {since}) ORDER BY a.requested_at), '[]'::json)
+        'since', {since}) ORDER BY a.requested_at, a.id), '[]'::json)
     FROM allocations a JOIN tasks k ON k.id = a.task_id WHERE a.state <> 'TERMINATED' AND {where}
 """.replace(
     "{agents}",

@@ -1,8 +1,11 @@
 """What goes wrong, how often, and where: between any two statements a process may die."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
+from random import Random
 from typing import Any
 
 from sqlalchemy import TextClause, text
@@ -10,6 +13,7 @@ from sqlalchemy import TextClause, text
 from det_controlplane.db.engine import Database, DatabaseDown, Params, QueryFailed, TryAgain, Tx
 
 _LOCK_NOT_AVAILABLE = "55P03"
+_INNERMOST = re.compile(r"\([^()]*\)")
 _HURRY = text("SET LOCAL lock_timeout = 3")
 
 
@@ -56,6 +60,7 @@ class Points:
         self._pending: list[Interruption] = []
         self.in_a_hurry = False
         self.wrote = False
+        self.rng = Random(0)
 
     def begin_step(self, interruptions: Sequence[Interruption], *, in_a_hurry: bool) -> None:
         self._passed = {True: 0, False: 0}
@@ -69,6 +74,14 @@ class Points:
             self._pending.remove(due)
             due.happens()
 
+    def in_some_order(self, statement: TextClause, rows: Sequence[Any]) -> Sequence[Any]:
+        """Where a statement asks for no order PostgreSQL may choose any: here the seed does."""
+        if len(rows) < 2 or _is_ordered(statement.text):
+            return rows
+        drawn = sorted(rows, key=repr)
+        self.rng.shuffle(drawn)
+        return drawn
+
 
 class WatchedTx(Tx):
     """A transaction whose every statement is a point where the world may interrupt."""
@@ -76,12 +89,13 @@ class WatchedTx(Tx):
     def __init__(self, tx: Tx, points: Points) -> None:
         super().__init__(tx.connection)
         self._points = points
+        self.committed = False
 
     def rows(self, statement: TextClause, params: Params | None = None) -> Sequence[Any]:
         self._points.passed()
         found = super().rows(statement, params)
         self._points.wrote |= bool(found) and _writes(statement)
-        return found
+        return self._points.in_some_order(statement, found)
 
     def run(self, statement: TextClause, params: Params | None = None) -> int:
         self._points.passed()
@@ -93,6 +107,9 @@ class WatchedTx(Tx):
         self._points.passed()
         changed = super().run_last(statement, params)
         self._points.wrote |= changed != 0
+        # What fails from here on fails after the commit.
+        self.committed = True
+        self._points.passed(between_transactions=True)
         return changed
 
 
@@ -103,7 +120,7 @@ class WatchedDatabase(Database):
 
     def read(self, statement: TextClause, params: Params | None = None) -> Sequence[Any]:
         self.points.passed()
-        return super().read(statement, params)
+        return self.points.in_some_order(statement, super().read(statement, params))
 
     @contextmanager
     def begin(self) -> Iterator[Tx]:
@@ -112,19 +129,30 @@ class WatchedDatabase(Database):
             with super().begin() as tx:
                 if self.points.in_a_hurry:
                     tx.run(_HURRY)
-                yield WatchedTx(tx, self.points)
-                self.points.passed()
+                watched = WatchedTx(tx, self.points)
+                yield watched
+                if not watched.committed:
+                    self.points.passed()
         except QueryFailed as e:
             if e.sqlstate == _LOCK_NOT_AVAILABLE:
                 raise Blocked from e
             raise
-        self.points.passed(between_transactions=True)
+        if not watched.committed:
+            self.points.passed(between_transactions=True)
 
 
 def _writes(statement: TextClause) -> bool:
     """Whether rows come back from a change. Renewing a lease changes nothing that an invariant is about."""
     sql = statement.text.lstrip()
     return not sql.startswith("SELECT") and "SET last_seen_at" not in sql
+
+
+@cache
+def _is_ordered(sql: str) -> bool:
+    """By the outermost query: what is in parentheses orders something else."""
+    while sql != (shorter := _INNERMOST.sub("", sql)):
+        sql = shorter
+    return "ORDER BY" in sql
 
 
 def die() -> None:

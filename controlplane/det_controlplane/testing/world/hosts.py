@@ -31,8 +31,8 @@ class Hosts:
         self.processes = [Process(n, url, timeline, rng, _nobody) for n in ("A", "B")]
         with self.observer.begin() as tx:
             names = [r[0] for r in tx.rows(_TABLES)]
-        emptied = ", ".join(n for n in names if n not in _KEPT and "migration" not in n)
-        self._truncate = sa.text(f"TRUNCATE {emptied} RESTART IDENTITY")
+        self._emptied = [n for n in names if n not in _KEPT and "migration" not in n]
+        self._truncate = sa.text(f"TRUNCATE {', '.join(self._emptied)} RESTART IDENTITY")
 
     def reset(self, timeline: Timeline, rng: Random, wake: Callable[[str], None]) -> None:
         with self.observer.begin() as tx:
@@ -40,6 +40,11 @@ class Hosts:
             tx.run(_SIGN_IN, {"hash": token_hash(USER_TOKEN), "now": timeline.now()})
         for process in self.processes:
             process.reset(timeline, rng, wake)
+
+    def contents(self) -> dict[str, list[str]]:
+        """Every row of every table, but for what PostgreSQL itself draws."""
+        with self.observer.begin() as tx:
+            return {name: [r[0] for r in tx.rows(_rows_of(name))] for name in self._emptied}
 
     @contextmanager
     def observed(self) -> Iterator[Tx]:
@@ -57,6 +62,10 @@ class Hosts:
         self.observer.dispose()
         for process in self.processes:
             process.db.dispose()
+
+
+def _rows_of(table: str) -> sa.TextClause:
+    return sa.text(f"SELECT (to_jsonb(t) - 'peer_key')::text FROM {table} t ORDER BY 1")
 
 
 def _nobody(topic: str) -> None:

@@ -39,9 +39,6 @@ _TRIALS = sa.text("""
     FROM trials t JOIN experiments e ON e.id = t.experiment_id
 """)
 _EXITS = sa.text("SELECT id::text AS id, state::text AS state FROM containers")
-_COUNTS = sa.text(
-    "SELECT (SELECT count(*) FROM experiments) AS experiments, (SELECT count(*) FROM trials) AS trials"
-)
 _TERMINAL = ("COMPLETED", "CANCELED", "ERROR", "TERMINATED", "DELETING", "DELETE_FAILED")
 _ENDED = ("COMPLETED", "CANCELED", "ERROR")
 
@@ -82,12 +79,6 @@ class Invariants:
     def unfinished(self) -> str:
         with self._hosts.observed() as tx:
             return "; ".join(r.what for r in tx.rows(_UNFINISHED))
-
-    def final_counts(self) -> tuple[int, int]:
-        with self._hosts.observed() as tx:
-            row = tx.row(_COUNTS)
-            assert row is not None
-            return row.experiments, row.trials
 
     def _check_terminal(self, rows: Sequence[tuple[str, str, int | None]]) -> None:
         """What has ended stays as it ended, until it is deleted."""

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
+from det_controlplane.testing.world.processes import Done, Process
 from det_controlplane.testing.world.script import SILENCE, Call, Reply
 
 if TYPE_CHECKING:
-    from det_controlplane.testing.world.processes import Process
     from det_controlplane.testing.world.world import World
 
 Answered = Callable[[Reply], None]
@@ -58,7 +58,7 @@ class _Delivery:
         self._judge = judge
         self.label = f"{call.method} {call.path}"
 
-    def work(self, process: "Process") -> Callable[[], None]:
+    def work(self, process: Process) -> Done:
         reply = process.answer(self._call)
 
         def served() -> None:
@@ -66,7 +66,7 @@ class _Delivery:
                 self._judge(reply)
             self._network.arrive(reply, self._answered)
 
-        return served
+        return Done(str(reply.status), served)
 
     def lost(self) -> None:
         self._network.fail(self._answered)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from random import Random
+from typing import NamedTuple
 from uuid import UUID
 
 from det_controlplane.api import routes
@@ -35,6 +36,13 @@ class StrictApp(App):
         return answer
 
 
+class Done(NamedTuple):
+    """A service succeeded: what it said, and what happens then."""
+
+    said: str
+    then: Callable[[], None]
+
+
 class Process:
     """One host of the API and the tick, with a database pool and a search cache of its own."""
 
@@ -59,6 +67,7 @@ class Process:
     def reset(self, timeline: Timeline, rng: Random, wake: Callable[[str], None]) -> None:
         """The same host in another world: connections and their prepared statements are kept."""
         self._rng, self.wake, self.ctx.now = rng, wake, timeline.now
+        self.points.rng = Random(rng.getrandbits(64))
         self.restart()
 
     def restart(self) -> None:

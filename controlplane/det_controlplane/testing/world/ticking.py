@@ -1,11 +1,11 @@
 """The tick, as its hosts call it: when woken, at its next due time, and as a safety net."""
 
-from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
+from det_controlplane.testing.world.processes import Done, Process
+
 if TYPE_CHECKING:
-    from det_controlplane.testing.world.processes import Process
     from det_controlplane.testing.world.world import World
 
 _SAFETY_NET_S = 60.0
@@ -27,7 +27,7 @@ class Ticking:
     def wake(self) -> None:
         self._plan(self._rng.uniform(0.02, 0.5))
 
-    def work(self, process: "Process") -> Callable[[], None]:
+    def work(self, process: Process) -> Done:
         self._planned_s = float("inf")
         began = self._world.timeline.now()
         due_s = process.tick()
@@ -37,7 +37,7 @@ class Ticking:
             wanted = _SAFETY_NET_S if due_s is None else max(due_s, _SPACING_S)
             self._plan(min(wanted, _SAFETY_NET_S))
 
-        return served
+        return Done("" if due_s is None else f"next in {due_s:.2f} s", served)
 
     def lost(self) -> None:
         self._plan(self._rng.uniform(1.0, _SAFETY_NET_S))

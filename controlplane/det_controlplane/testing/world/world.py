@@ -17,7 +17,7 @@ from det_controlplane.testing.world.hosts import Hosts
 from det_controlplane.testing.world.invariants import Invariants, Violation
 from det_controlplane.testing.world.ledger import Ledger
 from det_controlplane.testing.world.network import Network
-from det_controlplane.testing.world.processes import Process
+from det_controlplane.testing.world.processes import Done, Process
 from det_controlplane.testing.world.ticking import Ticking
 from det_controlplane.testing.world.timeline import Action, Timeline
 from det_controlplane.testing.world.users import FakeUser
@@ -45,8 +45,8 @@ class Service(Protocol):
 
     label: str
 
-    def work(self, process: Process) -> Callable[[], None]:
-        """In a process that may be interrupted; what it returns happens after it succeeded."""
+    def work(self, process: Process) -> Done:
+        """In a process that may be interrupted."""
         ...
 
     def lost(self) -> None:
@@ -59,8 +59,7 @@ class Summary:
     seed: int
     steps: int
     virtual_s: float
-    experiments: int
-    trials: int
+    experiments: int  # that were made, deleted ones too
 
 
 class World:
@@ -106,9 +105,7 @@ class World:
                 self._live(logged)
             except (Violation, AssertionError) as e:
                 raise Violation(self._told(e)) from e
-        return Summary(
-            self.seed, self.steps, self.timeline.seconds, *self.invariants.final_counts()
-        )
+        return Summary(self.seed, self.steps, self.timeline.seconds, len(self.ledger.experiments))
 
     def _live(self, logged: list[str]) -> None:
         for actor in self.actors:
@@ -159,7 +156,7 @@ class World:
     ) -> None:
         process.points.begin_step(interruptions, in_a_hurry=in_a_hurry)
         try:
-            then = service.work(process)
+            done = service.work(process)
         except Blocked:
             self._deferred.append(service)
             self._note(process, service, "waits for a lock")
@@ -171,8 +168,8 @@ class World:
             self._note(process, service, "without the database")
             service.lost()
         else:
-            self._note(process, service, "")
-            then()
+            self._note(process, service, done.said)
+            done.then()
         finally:
             process.points.begin_step([], in_a_hurry=False)
 
