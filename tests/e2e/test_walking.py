@@ -93,6 +93,23 @@ def test_a_trial_survives_the_death_of_the_api_server(cluster: Cluster, exact: P
     assert cluster.trials(experiment_id)[0]["restarts"] == 0
 
 
+def test_a_trial_goes_on_after_the_cluster_was_down_from_where_it_was_asked_to_stop(
+    cluster: Cluster, exact: Path
+) -> None:
+    experiment_id = cluster.create(exact / "single.yaml", exact)
+    trial_id = trial_of(cluster, experiment_id)
+    until_step(cluster, trial_id, "saved step 10")
+    cluster.down()
+    cluster.up_again()
+    assert cluster.until_state(experiment_id, "COMPLETED", "ERROR") == "COMPLETED"
+    logs = cluster.logs(trial_id)
+    stopped = re.search(r"preempted at step (\d+)", logs)
+    assert stopped is not None
+    assert f"resumed at step {stopped.group(1)}" in logs
+    assert "finished at step 60: exact" in logs
+    assert cluster.trials(experiment_id)[0]["restarts"] == 0
+
+
 def test_a_checkpoint_can_be_downloaded(cluster: Cluster, exact: Path, tmp_path: Path) -> None:
     experiment_id = cluster.create(
         exact / "single.yaml", exact, "--config", "searcher.max_length.batches=5"

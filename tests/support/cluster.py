@@ -144,6 +144,13 @@ class Cluster:
         os.kill(found[0], signal.SIGKILL)
         return found[0]
 
+    def down(self) -> None:
+        self.det("deploy", "local", "cluster-down", "--data-dir", self.folder / "data")
+
+    def up_again(self) -> None:
+        """With all that it was told at its first start."""
+        self.det("deploy", "local", "cluster-up", "--data-dir", self.folder / "data")
+
     def why(self) -> str:
         """The end of the servers' own logs, for a failing test."""
         parts = []
