@@ -1,6 +1,7 @@
 """The part of a container's environment that only its agent knows."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -27,6 +28,7 @@ def container_env(spec: ContainerSpec, here: Surroundings) -> dict[str, str]:
         **here.proxies,
         "DET_CLUSTER_ID": here.cluster_id,
         "DET_MASTER_ID": here.master_id,
+        **{n: os.environ[n] for n in spec.env_of_agent if n in os.environ and _for_tasks(n)},
         **spec.env,
         "DET_SESSION_TOKEN": spec.session_token,
         "DET_MASTER": f"http://{here.master_host}:{here.master_port}",
@@ -40,6 +42,11 @@ def container_env(spec: ContainerSpec, here: Surroundings) -> dict[str, str]:
         "DET_SLOT_IDS": json.dumps(list(spec.slot_ids)),
         "DET_RUNTIME": here.runtime,
     }
+
+
+def _for_tasks(name: str) -> bool:
+    """The agent's own settings are nobody else's business."""
+    return not name.startswith("DET_")
 
 
 def assigned(spec: ContainerSpec, slots: Sequence[Slot]) -> list[Slot]:

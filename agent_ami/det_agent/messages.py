@@ -68,6 +68,7 @@ class ContainerSpec:
     registry_auth: Mapping[str, str] = field(default_factory=dict)
     work_dir: str = "/run/determined/workdir"
     env: Mapping[str, str] = field(default_factory=dict)
+    env_of_agent: tuple[str, ...] = ()
     files: tuple[ContainerFile, ...] = ()
     mounts: tuple[Mount, ...] = ()
     devices: tuple[Device, ...] = ()
@@ -183,6 +184,7 @@ def read_spec(body: Mapping[str, Any]) -> ContainerSpec:
         registry_auth=body.get("registry_auth") or {},
         work_dir=body.get("work_dir") or "/run/determined/workdir",
         env={str(k): str(v) for k, v in (body.get("env") or {}).items()},
+        env_of_agent=tuple(_items(body, "env_of_agent")),
         files=tuple(
             ContainerFile(f["path"], int(f.get("mode") or 0o644), f["content_b64"])
             for f in _items(body, "files")

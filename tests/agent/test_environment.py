@@ -1,0 +1,32 @@
+"""The environment that an agent gives a container."""
+
+import pytest
+from det_agent.environment import Surroundings, container_env
+from det_agent.messages import read_spec
+
+from tests.support.agents import make_spec
+
+HERE = Surroundings(agent_id="a", runtime="process", master_host="127.0.0.1", master_port=1)
+
+
+@pytest.fixture(autouse=True)
+def agents_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATA_ROOT", "/mnt/data")
+    monkeypatch.setenv("DET_TOKEN_FILE", "/etc/token")
+    monkeypatch.delenv("NOWHERE", raising=False)
+
+
+def test_a_bare_name_gets_the_agents_value_if_it_has_one() -> None:
+    env = container_env(read_spec(make_spec("true", env_of_agent=["DATA_ROOT", "NOWHERE"])), HERE)
+    assert env["DATA_ROOT"] == "/mnt/data"
+    assert "NOWHERE" not in env
+
+
+def test_a_value_of_the_task_wins_over_the_agents() -> None:
+    spec = make_spec("true", env={"DATA_ROOT": "mine"}, env_of_agent=["DATA_ROOT"])
+    assert container_env(read_spec(spec), HERE)["DATA_ROOT"] == "mine"
+
+
+def test_the_agents_settings_are_not_passed_on() -> None:
+    env = container_env(read_spec(make_spec("true", env_of_agent=["DET_TOKEN_FILE"])), HERE)
+    assert "DET_TOKEN_FILE" not in env
