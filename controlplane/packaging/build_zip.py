@@ -22,7 +22,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "det_controlplane"
 # What the API needs at run time; boto3 comes with Lambda, Chalice adds its own run time.
-ROOTS = ("pydantic", "sqlalchemy", "pg8000", "pyyaml")
+ROOTS = ("pydantic", "pg8000", "pyyaml")
 APP = '''"""The functions of the zip, where Chalice looks for them."""
 
 from det_controlplane.entry.chalice_app import app, tick
@@ -35,12 +35,6 @@ UNUSED = (
     "det_controlplane/testing",
     "pydantic/v1",
     "pydantic/mypy.py",
-    "sqlalchemy/testing",
-    "sqlalchemy/dialects/mssql",
-    "sqlalchemy/dialects/mysql",
-    "sqlalchemy/dialects/oracle",
-    "sqlalchemy/dialects/sqlite",
-    "sqlalchemy/ext",
 )
 # Same bytes for the same sources, so that a deployment sees no change where there is none.
 EPOCH = (2020, 1, 1, 0, 0, 0)

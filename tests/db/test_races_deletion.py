@@ -7,9 +7,9 @@ import pytest
 from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.db import logs
 from det_controlplane.db.engine import Database
+from det_controlplane.db.sql import text
 from det_controlplane.services import collection, creation, editing, experiments, outbox
 from det_controlplane.services.context import Context
-from sqlalchemy import text
 
 from tests.support.searching import OWNER, SINGLE, context
 

@@ -10,6 +10,7 @@ from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.core.search import ExitReason
 from det_controlplane.db import schedule
 from det_controlplane.db.engine import Database
+from det_controlplane.db.sql import text
 from det_controlplane.services import (
     containers,
     creation,
@@ -20,7 +21,6 @@ from det_controlplane.services import (
 )
 from det_controlplane.services.containers import Report
 from det_controlplane.services.context import Context
-from sqlalchemy import text
 
 from tests.support.searching import OWNER, SINGLE, Agent, context
 

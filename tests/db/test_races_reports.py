@@ -6,9 +6,9 @@ from functools import partial
 
 from det_controlplane.core import search
 from det_controlplane.db.engine import Database
+from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.journal import parse_space
-from sqlalchemy import text
 
 from tests.support.searching import ASHA, Running, context, running, validate
 

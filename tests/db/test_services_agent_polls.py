@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from det_controlplane.core.lifecycle.allocation import ContainerState
 from det_controlplane.db.engine import Database
+from det_controlplane.db.sql import text
 from det_controlplane.services import agents, creation, tick
 from det_controlplane.services.containers import Report
 from det_controlplane.services.principal import AgentPrincipal
-from sqlalchemy import text
 
 from tests.support.searching import OWNER, SINGLE, Agent, context
 

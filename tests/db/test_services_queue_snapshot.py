@@ -6,8 +6,8 @@ import pytest
 from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.db import schedule
 from det_controlplane.db.engine import Database, Tx
+from det_controlplane.db.sql import text
 from det_controlplane.services import creation, jobs, tick
-from sqlalchemy import text
 
 from tests.support.searching import CLUSTER, OWNER, SINGLE, Agent, context
 

@@ -5,10 +5,10 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from det_controlplane.core.lifecycle.allocation import ContainerState, Failure
 from det_controlplane.db.engine import Database
+from det_controlplane.db.sql import text
 from det_controlplane.services import creation, tick, why
 from det_controlplane.services.containers import Report
 from det_controlplane.services.context import Context
-from sqlalchemy import text
 
 from tests.support.searching import OWNER, SINGLE, Agent, context
 

@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 from det_controlplane.db import logs
 from det_controlplane.db.engine import Database
+from det_controlplane.db.sql import text
 from det_controlplane.services import creation, schedule_pool
-from sqlalchemy import text
 
 from tests.support.round_trips import round_trips
 from tests.support.searching import ASHA, OWNER, Agent, context

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 from det_controlplane.db.engine import Database
-from sqlalchemy import text
+from det_controlplane.db.sql import text
 
 _TIME = text("SELECT cast(:value AS timestamptz)")
 _SHOWN_IN = text("SET LOCAL timezone = 'Asia/Kolkata'")

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 from det_controlplane.core.lifecycle import allocation as allocation_states
 from det_controlplane.core.lifecycle.allocation import Failure
 from det_controlplane.core.schedule import Start
@@ -16,6 +15,7 @@ from det_controlplane.db import allocations, experiments, queue, slots
 from det_controlplane.db import metrics as metric_rows
 from det_controlplane.db import schedule as schedule_rows
 from det_controlplane.db import validations as validation_rows
+from det_controlplane.db.sql import text
 from det_controlplane.services import (
     allocations as allocation_calls,
 )
@@ -45,7 +45,7 @@ def _without(module: Any, name: str, guard: str, instead: str = "") -> Breaks:
     def breaks(patch: pytest.MonkeyPatch) -> None:
         statement = str(getattr(module, name))
         assert guard in statement, f"{name} has no {guard!r} any more: choose another mutation"
-        patch.setattr(module, name, sa.text(statement.replace(guard, instead)))
+        patch.setattr(module, name, text(statement.replace(guard, instead)))
 
     return breaks
 

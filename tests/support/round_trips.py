@@ -18,7 +18,7 @@ def round_trips(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         return run(self, prepared, *args, **options)
 
     def committed(self: Any) -> None:
-        if self._in_transaction:
+        if self.in_transaction:
             sent.append("commit")
         commit(self)
 

@@ -5,13 +5,13 @@ from typing import Any
 
 from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.db.engine import Database
+from det_controlplane.db.sql import text
 from det_controlplane.ports.waker import NoWaker
 from det_controlplane.services import agents, creation, metrics
 from det_controlplane.services.containers import Report
 from det_controlplane.services.context import Context
 from det_controlplane.services.principal import AgentPrincipal, User
 from det_controlplane.services.reports import MetricsReport
-from sqlalchemy import text
 
 OWNER = User(2, "determined", False, 0)
 CLUSTER = {"checkpoint_storage": {"type": "directory", "container_path": "/checkpoints"}}

@@ -5,9 +5,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
-
 from det_controlplane.db.engine import Tx, as_json
+from det_controlplane.db.sql import text
 
 _HOLDER = text(
     "SELECT agent_key_hash, lease_until, state::text AS state FROM agents WHERE id = :id FOR UPDATE"

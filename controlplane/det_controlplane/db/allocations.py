@@ -5,8 +5,6 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
-
 from det_controlplane.core.lifecycle.allocation import (
     AllocationState,
     ContainerExit,
@@ -14,6 +12,7 @@ from det_controlplane.core.lifecycle.allocation import (
     Failure,
 )
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.sql import text
 
 
 @dataclass(slots=True)

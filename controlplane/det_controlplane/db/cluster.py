@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import text
-
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.sql import text
 
 _IDENTITY = text("SELECT cluster_id::text FROM cluster")
 _WITHOUT_PASSWORD = text("""

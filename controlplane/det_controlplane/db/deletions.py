@@ -1,8 +1,7 @@
 """Removing an experiment with everything that was only its own."""
 
-from sqlalchemy import text
-
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.sql import text
 
 _OWN = text("""
     SELECT e.context_id, array(SELECT k.job_id FROM tasks k WHERE k.experiment_id = e.id) || e.job_id AS jobs

@@ -1,18 +1,17 @@
 """The connection to PostgreSQL: pooled, without Nagle's delay, one transaction a use case."""
 
 import json
-import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from pg8000.exceptions import DatabaseError, InterfaceError
-from sqlalchemy import TextClause
-from sqlalchemy.pool import QueuePool
 
 from det_controlplane.db import prepared
+from det_controlplane.db.pool import Pool
 from det_controlplane.db.prepared import PreparedConnection
+from det_controlplane.db.sql import Statement
 
 Params = Mapping[str, Any]
 
@@ -53,47 +52,37 @@ class Tx:
     def __init__(self, connection: PreparedConnection) -> None:
         self.connection = connection
 
-    def rows(self, statement: TextClause, params: Params | None = None) -> Sequence[Any]:
+    def rows(self, statement: Statement, params: Params | None = None) -> Sequence[Any]:
         """Named tuples, one a row."""
-        return self.connection.rows_of(statement.text, params or {})
+        return self.connection.rows_of(statement, params or {})
 
-    def row(self, statement: TextClause, params: Params | None = None) -> Any | None:
+    def row(self, statement: Statement, params: Params | None = None) -> Any | None:
         found = self.rows(statement, params)
         return found[0] if found else None
 
-    def value(self, statement: TextClause, params: Params | None = None) -> Any:
+    def value(self, statement: Statement, params: Params | None = None) -> Any:
         found = self.rows(statement, params)
         return found[0][0] if found else None
 
-    def run(self, statement: TextClause, params: Params | None = None) -> int:
+    def run(self, statement: Statement, params: Params | None = None) -> int:
         """Execute and return how many rows changed: the guard of guarded updates."""
-        return self.connection.changed_by(statement.text, params or {})
+        return self.connection.changed_by(statement, params or {})
 
-    def run_last(self, statement: TextClause, params: Params | None = None) -> int:
+    def run_last(self, statement: Statement, params: Params | None = None) -> int:
         """Like `run`, and the commit travels with it: nothing may follow in this transaction."""
-        return self.connection.changed_by_last(statement.text, params or {})
+        return self.connection.changed_by_last(statement, params or {})
 
 
 class Database:
     def __init__(self, url: str, *, pool_size: int = 8) -> None:
         self.url = url
         options = connect_options(url)
-        self._pool = QueuePool(
-            lambda: _connect(options),
-            pool_size=pool_size,
-            max_overflow=24,
-            recycle=600,
-            use_lifo=True,
-        )
+        self._pool = Pool(lambda: prepared.connect(**options), kept=pool_size, most=pool_size + 24)
 
-    def read(self, statement: TextClause, params: Params | None = None) -> Sequence[Any]:
+    def read(self, statement: Statement, params: Params | None = None) -> Sequence[Any]:
         """One statement that only reads: a single round trip, without a transaction around it."""
         with self._borrowed() as connection:
-            connection.autocommit = True
-            try:
-                return connection.rows_of(statement.text, params or {})
-            finally:
-                connection.autocommit = False
+            return connection.rows_of(statement, params or {}, begins=False)
 
     @contextmanager
     def begin(self) -> Iterator[Tx]:
@@ -105,26 +94,22 @@ class Database:
     @contextmanager
     def _borrowed(self) -> Iterator[PreparedConnection]:
         try:
-            borrowed = self._pool.connect()
+            connection = self._pool.take()
         except (OSError, InterfaceError, DatabaseError) as e:
             raise DatabaseDown(f"the database does not answer: {_cause(e)}") from e
-        connection: Any = borrowed.dbapi_connection
         try:
             yield connection
         except (OSError, InterfaceError) as e:
-            borrowed.invalidate()
-            self._pool.dispose()
-            self._pool = self._pool.recreate()
+            # What else is in the pool was connected to the same server that is gone.
+            self._pool.clear()
             raise DatabaseDown(f"the database does not answer: {_cause(e)}") from e
         except DatabaseError as e:
             raise _translated(e) from e
         finally:
-            # Whatever happened, the next borrower finds no open transaction: the pool rolls back.
-            with suppress(OSError, InterfaceError, DatabaseError):
-                borrowed.close()
+            self._pool.give(connection)
 
     def dispose(self) -> None:
-        self._pool.dispose()
+        self._pool.clear()
 
 
 def _translated(e: DatabaseError) -> Exception:
@@ -171,12 +156,3 @@ def connect_options(url: str) -> dict[str, Any]:
     if query.get("sslmode", ["disable"])[0] != "disable":
         options["ssl_context"] = True
     return options
-
-
-def _connect(options: dict[str, Any]) -> Any:
-    connection = prepared.connect(**options)
-    raw = connection._usock
-    if raw.family in (socket.AF_INET, socket.AF_INET6):
-        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    raw.settimeout(None)
-    return connection

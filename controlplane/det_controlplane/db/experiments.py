@@ -5,10 +5,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
-
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.db.engine import Tx, as_json
+from det_controlplane.db.sql import text
 
 
 @dataclass(slots=True)

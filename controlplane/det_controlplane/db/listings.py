@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages, views
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.pages import Listing
+from det_controlplane.db.sql import text
 
 EXPERIMENT_ORDER = {
     "SORT_BY_ID": "e.id", "SORT_BY_DESCRIPTION": "e.description", "SORT_BY_START_TIME": "e.started_at",

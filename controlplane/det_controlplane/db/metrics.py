@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.db.engine import Tx, as_json
+from det_controlplane.db.sql import text
 
 _INSERT = text("""
     INSERT INTO metrics (trial_id, run_id, metric_group, total_batches, metrics, batch_metrics, reported_at)

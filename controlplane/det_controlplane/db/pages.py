@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import TextClause, text
-
 from det_controlplane.core.paging import Page
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.sql import Statement, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class Listing:
 
 
 @lru_cache(maxsize=512)
-def _statement(name: str, item: str, source: str, where: str, order: str) -> TextClause:
+def _statement(name: str, item: str, source: str, where: str, order: str) -> Statement:
     return text(f"""
         WITH matching AS MATERIALIZED (SELECT count(*) AS total FROM {source} WHERE {where}),
         page AS (SELECT total, CASE WHEN cast(:offset AS integer) < 0 THEN greatest(total + cast(:offset AS integer), 0) ELSE least(cast(:offset AS integer), total) END AS first

@@ -1,38 +1,23 @@
-"""pg8000 connections that prepare each statement once.
+"""Connections that prepare each statement at its first use; `begin` and `commit` travel with statements."""
 
-pg8000 parses, describes, binds and executes every statement anew: two round trips, and a walk over the SQL
-in Python. Our statements are constants, so they are prepared at first use and afterwards cost one round trip;
-`begin` travels with the first statement of its transaction.
-"""
-
-import re
+import socket
 from collections import OrderedDict, namedtuple
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-import pg8000.dbapi
-from pg8000.converters import TIMESTAMPTZ, make_params, timestamptz_in
-from pg8000.core import SYNC_MSG as _SYNC
-from pg8000.core import Context, _flush, _write
+from pg8000.core import CoreConnection
+
+from det_controlplane.db import wire
+from det_controlplane.db.sql import Statement
+from det_controlplane.db.values import Decoder
 
 _KEPT = 300  # a connection's prepared statements; log filters make statements of their own
-_BEGIN, _COMMIT, _ROLLBACK = "begin transaction", "commit", "rollback"
-# `:name`, but neither the `::type` of a cast nor the `24:MI` of a time format.
-_PARAMETER = re.compile(r"(?<![:\w\\]):(\w+)(?!:)")
+_STALE = "0A000"  # a migration changed what the statement returns
 
-
-@lru_cache(maxsize=2048)
-def numbered(statement: str) -> tuple[str, tuple[str, ...]]:
-    """The statement with $1, $2, … for its parameters, and their names in that order."""
-    names: dict[str, int] = {}
-
-    def number(match: "re.Match[str]") -> str:
-        return f"${names.setdefault(match[1], len(names) + 1)}"
-
-    return _PARAMETER.sub(number, statement), tuple(names)
+_CONTROL = {b"begin": "begin", b"commit": "commit", b"rollback": "rollback"}
+_PREPARE_CONTROL = b"".join(wire.parse(name, sql) for name, sql in _CONTROL.items())
+_BEGIN, _COMMIT, _ROLLBACK = (wire.bind(name, []) + wire.EXECUTE for name in _CONTROL)
 
 
 @lru_cache(maxsize=1024)
@@ -42,91 +27,135 @@ def _row_type(columns: tuple[str, ...]) -> Any:
     return type("Row", (base,), {"__slots__": (), "_mapping": property(base._asdict)})
 
 
-def _time(written: str) -> Any:
-    """A tenth of the cost of pg8000's own reading, which parses a format for each value."""
-    try:
-        return datetime.fromisoformat(written + ":00" if written[-3] in "+-" else written)
-    except ValueError:  # infinity, years beyond 9999, and fractions that Python 3.10 does not read
-        return timestamptz_in(written)
-
-
-@dataclass(frozen=True, slots=True)
 class _Prepared:
-    sql: str
-    name: bytes
-    parameters: tuple[str, ...]
-    columns: Any
-    input_funcs: Any
-    row: Any  # builds one row; None for statements that return none
+    """A statement under its name on one connection."""
+
+    __slots__ = ("decoders", "name", "numbered", "parameters", "ready", "row", "sql")
+
+    def __init__(self, statement: Statement, name: bytes) -> None:
+        self.sql = statement.text
+        self.name = name
+        self.numbered, self.parameters = statement.numbered
+        self.ready = False
+        self.decoders: tuple[Decoder, ...] = ()
+        self.row: Any = None  # builds one row; None for statements that return none
+
+    def described(self, columns: Sequence[wire.Column]) -> None:
+        self.ready = True
+        self.decoders = tuple(decoder for _, decoder in columns)
+        self.row = _row_type(tuple(name for name, _ in columns))._make if columns else None
 
 
-class PreparedConnection(pg8000.dbapi.Connection):  # type: ignore[misc]
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+class PreparedConnection:
+    def __init__(self, opened: CoreConnection) -> None:
+        self._opened = opened
+        self._wire = wire.Wire(opened._usock)
         self._prepared: OrderedDict[str, _Prepared] = OrderedDict()
-        self.register_in_adapter(TIMESTAMPTZ, _time)
+        self._named = 0
+        self._control_prepared = False
 
-    def rows_of(self, statement: str, params: Mapping[str, Any]) -> Sequence[Any]:
-        prepared = self._prepare(statement)
-        rows = self._run(prepared, params).rows
-        return [] if prepared.row is None else list(map(prepared.row, rows))
+    @property
+    def in_transaction(self) -> bool:
+        return self._wire.in_transaction
 
-    def changed_by(self, statement: str, params: Mapping[str, Any]) -> int:
-        return int(self._run(self._prepare(statement), params).row_count)
+    @property
+    def broken(self) -> bool:
+        return self._wire.broken
 
-    def changed_by_last(self, statement: str, params: Mapping[str, Any]) -> int:
+    def rows_of(
+        self, statement: Statement, params: Mapping[str, Any], *, begins: bool = True
+    ) -> Sequence[Any]:
+        prepared = self._known(statement)
+        rows = self._run(prepared, params, begins=begins).rows
+        make, decoders = prepared.row, prepared.decoders
+        return [] if make is None else [make(wire.values(row, decoders)) for row in rows]
+
+    def changed_by(self, statement: Statement, params: Mapping[str, Any]) -> int:
+        return int(self._run(self._known(statement), params).changed[0])
+
+    def changed_by_last(self, statement: Statement, params: Mapping[str, Any]) -> int:
         """The statement and the commit after it, in one round trip."""
-        return int(self._run(self._prepare(statement), params, ends=True).row_count)
+        return int(self._run(self._known(statement), params, ends=True).changed[0])
 
     def commit(self) -> None:
-        if self._in_transaction:
-            self.execute_simple(_COMMIT)
+        if self.in_transaction:
+            self._end(_COMMIT)
 
     def rollback(self) -> None:
-        if self._in_transaction:
-            self.execute_simple(_ROLLBACK)
+        if self.in_transaction:
+            self._end(_ROLLBACK)
 
-    def _run(self, prepared: _Prepared, params: Mapping[str, Any], *, ends: bool = False) -> Any:
-        values = [params[name] for name in prepared.parameters]
-        begins = not self._in_transaction and not self.autocommit
-        if begins:
-            self.send_QUERY(_BEGIN)
-        context = Context(
-            columns=prepared.columns, input_funcs=prepared.input_funcs, statement=prepared.sql
+    def close(self) -> None:
+        self._opened.close()
+
+    def _end(self, message: bytes) -> None:
+        answer = self._wire.exchange(message + wire.SYNC)
+        if answer.error is not None:
+            raise answer.error
+
+    def _run(
+        self,
+        prepared: _Prepared,
+        params: Mapping[str, Any],
+        *,
+        begins: bool = True,
+        ends: bool = False,
+    ) -> wire.Answer:
+        """One round trip. A transaction begins with its first statement, unless `begins` is false."""
+        begins = begins and not self.in_transaction
+        bound = wire.bind(prepared.name, [params[name] for name in prepared.parameters])
+        answer = self._wire.exchange(
+            b"".join(
+                (
+                    b"" if self._control_prepared else _PREPARE_CONTROL,
+                    b"" if prepared.ready else self._preparation(prepared),
+                    _BEGIN if begins else b"",
+                    bound,
+                    wire.EXECUTE,
+                    _COMMIT if ends else b"",
+                    wire.SYNC,
+                )
+            )
         )
-        self.send_BIND(prepared.name, make_params(self.py_types, values))
-        self.send_EXECUTE()
-        _write(self._sock, _SYNC)
-        if ends:
-            self.send_QUERY(_COMMIT)
-        _flush(self._sock)
+        self._note_prepared(prepared, answer)
+        if answer.error is not None:
+            if answer.sqlstate == _STALE:
+                self._prepared.pop(prepared.sql, None)
+            raise answer.error
         if begins:
-            self.handle_messages(Context(_BEGIN))
-        try:
-            self.handle_messages(context)
-        finally:
-            if ends:
-                # After an error the server takes the commit for a rollback.
-                self.handle_messages(Context(_COMMIT if context.error is None else _ROLLBACK))
-        return context
+            del answer.changed[0]
+        return answer
 
-    def _prepare(self, statement: str) -> _Prepared:
-        found = self._prepared.get(statement)
+    def _known(self, statement: Statement) -> _Prepared:
+        found = self._prepared.get(statement.text)
         if found is not None:
-            self._prepared.move_to_end(statement)
+            self._prepared.move_to_end(statement.text)
             return found
-        if len(self._prepared) >= _KEPT:
-            _, oldest = self._prepared.popitem(last=False)
-            self.close_prepared_statement(oldest.name)
-        if not self._in_transaction and not self.autocommit:
-            self.execute_simple(_BEGIN)
-        sql, parameters = numbered(statement)
-        name, columns, input_funcs = self.prepare_statement(sql, ())
-        row = _row_type(tuple(c["name"] for c in columns))._make if columns else None
-        prepared = _Prepared(sql, name, parameters, columns, input_funcs, row)
-        self._prepared[statement] = prepared
-        return prepared
+        self._named += 1
+        return _Prepared(statement, b"s%d" % self._named)
+
+    def _preparation(self, prepared: _Prepared) -> bytes:
+        """Makes room for one more, too."""
+        messages = wire.parse(prepared.name, prepared.numbered) + wire.describe(prepared.name)
+        if len(self._prepared) < _KEPT:
+            return messages
+        _, oldest = self._prepared.popitem(last=False)
+        return wire.close(oldest.name) + messages
+
+    def _note_prepared(self, prepared: _Prepared, answer: wire.Answer) -> None:
+        parsed = answer.parsed
+        if not self._control_prepared:
+            self._control_prepared = parsed >= len(_CONTROL)
+            parsed -= len(_CONTROL)
+        if parsed > 0:
+            prepared.described(answer.columns)
+            self._prepared[prepared.sql] = prepared
 
 
 def connect(**options: Any) -> PreparedConnection:
-    return PreparedConnection(**options)
+    opened = CoreConnection(**options)
+    raw = opened._usock
+    if raw.family in (socket.AF_INET, socket.AF_INET6):
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    raw.settimeout(None)
+    return PreparedConnection(opened)

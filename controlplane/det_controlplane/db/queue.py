@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.db.engine import Tx, as_json
+from det_controlplane.db.sql import text
 
 _MARK_DIRTY = text(
     "INSERT INTO pools (name) VALUES (:name) ON CONFLICT (name) DO UPDATE SET marked = pools.marked + 1"

@@ -6,11 +6,10 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
-
 from det_controlplane.core import schedule
 from det_controlplane.core.schedule import Agent, Job, Placement, Request, Running
 from det_controlplane.db.engine import Tx, as_json
+from det_controlplane.db.sql import text
 
 _TRY_LOCK = text("SELECT pg_try_advisory_xact_lock(hashtextextended('pool:' || :pool, 0))")
 _AGENTS = text("""

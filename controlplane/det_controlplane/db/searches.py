@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.db.engine import Tx, as_json
+from det_controlplane.db.sql import text
 
 _SNAPSHOT = text("SELECT snapshot FROM searches WHERE experiment_id = :id")
 _EVENTS = text("""

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-from sqlalchemy import text
-
 from det_controlplane.db.engine import Tx, as_json
+from det_controlplane.db.sql import text
 
 _RELEASE = text("""
     UPDATE slots SET container_id = NULL

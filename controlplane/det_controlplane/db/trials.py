@@ -6,10 +6,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
-
 from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.db.engine import Database, Tx, as_json
+from det_controlplane.db.sql import text
 
 
 @dataclass(slots=True)

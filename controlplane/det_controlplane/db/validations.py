@@ -4,13 +4,12 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import TextClause, text
-
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.db import experiments, trials
 from det_controlplane.db.engine import Tx, as_json
 from det_controlplane.db.experiments import ExperimentRow
+from det_controlplane.db.sql import Statement, text
 from det_controlplane.db.trials import TrialRow
 
 # Not EXISTS: the planner may answer that by reading every trial's report of the step.
@@ -104,7 +103,7 @@ def store_last(
 
 def _store(
     experiment: ExperimentRow, new: Validation, event: dict[str, Any] | None
-) -> tuple[TextClause, dict[str, Any]]:
+) -> tuple[Statement, dict[str, Any]]:
     params = _params(experiment, new)
     if event is None:
         return _STORE, params

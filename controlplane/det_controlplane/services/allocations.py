@@ -3,12 +3,11 @@
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
-
 from det_controlplane.core.lifecycle.allocation import AllocationState, ContainerState
 from det_controlplane.db import allocations, logs
 from det_controlplane.db.allocations import AllocationRow
 from det_controlplane.db.engine import Tx, as_json
+from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.effects import Effects
 from det_controlplane.services.errors import Forbidden, Invalid, Missing, Unready, WrongState

@@ -4,10 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.core.problems import InvalidConfig
+from det_controlplane.db.sql import text
 from det_controlplane.services import editing, experiments, moving, retention
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Refused

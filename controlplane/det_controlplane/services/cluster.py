@@ -4,11 +4,10 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.core.durations import parse_duration
 from det_controlplane.core.secrets import redacted
 from det_controlplane.db.engine import DatabaseDown
+from det_controlplane.db.sql import text
 from det_controlplane.db.views import time
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid

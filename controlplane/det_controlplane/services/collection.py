@@ -5,13 +5,12 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
-
 from det_controlplane.core import gc
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.metrics import number
 from det_controlplane.db import deletions, queue
 from det_controlplane.db.engine import Tx, as_json
+from det_controlplane.db.sql import text
 from det_controlplane.services import tasks
 from det_controlplane.services.context import Context
 from det_controlplane.services.effects import Effects

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
-
 from det_controlplane.core.lifecycle.allocation import (
     AllocationState,
     ContainerState,
@@ -16,6 +14,7 @@ from det_controlplane.core.lifecycle.allocation import (
 from det_controlplane.db import allocations, slots, trials
 from det_controlplane.db.allocations import AllocationRow
 from det_controlplane.db.engine import Tx, as_json
+from det_controlplane.db.sql import text
 from det_controlplane.services import live, placement, tasks
 from det_controlplane.services.context import Context
 from det_controlplane.services.effects import Effects

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.core import config as configs
 from det_controlplane.core import search
 from det_controlplane.core.config import policies as policy_rules
@@ -14,6 +12,7 @@ from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.db import trials
 from det_controlplane.db.engine import as_json
+from det_controlplane.db.sql import text
 from det_controlplane.services import live, policies
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import WrongState

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
-
 from det_controlplane.core import config as configs
 from det_controlplane.core.config import policies as policy_rules
 from det_controlplane.core.config.pools import Pool
@@ -14,6 +12,7 @@ from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.db import experiments
 from det_controlplane.db.engine import TryAgain, Violated
+from det_controlplane.db.sql import text
 from det_controlplane.services import capacity, contexts, live, policies, warm_starts
 from det_controlplane.services.context import Context
 from det_controlplane.services.contexts import File

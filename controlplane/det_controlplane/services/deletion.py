@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.sql import text
 from det_controlplane.services import live, projects, workspaces
 from det_controlplane.services.context import Context
 from det_controlplane.services.effects import Effects

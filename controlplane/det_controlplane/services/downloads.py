@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.core import archives
 from det_controlplane.core.archives import Entry
+from det_controlplane.db.sql import text
 from det_controlplane.ports.checkpoint_files import StorageUnreachable
 from det_controlplane.services.checkpoints import parse_uuid
 from det_controlplane.services.context import Context

@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.core.config import policies as policy_rules
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db.engine import Tx, as_json
+from det_controlplane.db.sql import text
 from det_controlplane.services import deletion, live, policies
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Invalid, Missing, WrongState

@@ -2,8 +2,7 @@
 
 from datetime import timedelta
 
-from sqlalchemy import text
-
+from det_controlplane.db.sql import text
 from det_controlplane.services import masterlog, retention
 from det_controlplane.services.context import Context
 

@@ -5,9 +5,8 @@ import hmac
 import secrets
 from datetime import datetime, timedelta
 
-from sqlalchemy import text
-
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, NotSignedIn
 from det_controlplane.services.principal import AgentPrincipal, Principal, User

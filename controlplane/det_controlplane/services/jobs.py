@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.core import schedule
 from det_controlplane.db import schedule as rows_of
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.sql import text
 from det_controlplane.db.views import time
 from det_controlplane.services import schedule_pool
 from det_controlplane.services.context import Context

@@ -1,9 +1,8 @@
 """A machine goes away: a spot notice, maintenance, a shutdown. What runs there checkpoints and moves."""
 
-from sqlalchemy import text
-
 from det_controlplane.core.lifecycle.trial import Signal
 from det_controlplane.db import allocations
+from det_controlplane.db.sql import text
 from det_controlplane.services import placement
 from det_controlplane.services.context import Context
 from det_controlplane.services.effects import Effects

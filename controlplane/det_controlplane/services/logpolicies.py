@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import text
-
+from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 
 _POLICIES = text("""

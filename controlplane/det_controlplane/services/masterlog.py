@@ -6,9 +6,8 @@ import time
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.db.engine import Database, DatabaseDown
+from det_controlplane.db.sql import text
 from det_controlplane.db.views import time as shown_time
 from det_controlplane.services.context import Context
 from det_controlplane.services.principal import User

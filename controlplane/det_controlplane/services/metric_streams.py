@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import text
-
+from det_controlplane.db.sql import text
 from det_controlplane.db.views import time
 from det_controlplane.services.checkpoints import parse_uuid
 from det_controlplane.services.context import Context

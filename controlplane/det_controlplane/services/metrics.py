@@ -3,13 +3,12 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.core import metrics as core_metrics
 from det_controlplane.db import experiments, metrics
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.experiments import ExperimentRow
 from det_controlplane.db.metrics import TrialMetrics
+from det_controlplane.db.sql import text
 from det_controlplane.services import live, validations
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState

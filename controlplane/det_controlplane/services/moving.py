@@ -1,7 +1,6 @@
 """Moving experiments between projects."""
 
-from sqlalchemy import text
-
+from det_controlplane.db.sql import text
 from det_controlplane.services import live
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import WrongState

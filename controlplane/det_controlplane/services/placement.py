@@ -3,13 +3,12 @@
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from sqlalchemy import text
-
 from det_controlplane.core.lifecycle.allocation import AllocationState, Exit, ExitKind
 from det_controlplane.core.lifecycle.trial import Signal
 from det_controlplane.db import allocations, logs, slots, trials
 from det_controlplane.db.allocations import AllocationRow, Delay
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.sql import text
 from det_controlplane.db.trials import TrialRow
 from det_controlplane.services.effects import Effects
 

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.core.config import load_yaml
 from det_controlplane.core.config.policies import Constraints, Policies, read_policies
 from det_controlplane.db.engine import Tx, as_json
+from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
 from det_controlplane.services.principal import User

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.core.paging import Page
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
 from det_controlplane.services.principal import User

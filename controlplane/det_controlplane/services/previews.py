@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.core import config as configs
 from det_controlplane.core import gc, hparams, search
 from det_controlplane.core.problems import InvalidConfig, Problem
+from det_controlplane.db.sql import text
 from det_controlplane.db.views import time
 from det_controlplane.services import collection
 from det_controlplane.services.context import Context

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.core.lifecycle.allocation import AllocationState
 from det_controlplane.core.lifecycle.trial import Signal
 from det_controlplane.core.queue import QueueChange, QueuedJob, QueuePool, QueueUpdate, change_queue
 from det_controlplane.db import allocations, queue, trials
+from det_controlplane.db.sql import text
 from det_controlplane.services import live, placement
 from det_controlplane.services.context import Context
 from det_controlplane.services.editing import set_config

@@ -4,10 +4,9 @@ import base64
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import listings
+from det_controlplane.db.sql import text
 from det_controlplane.services.checkpoints import parse_uuid
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing

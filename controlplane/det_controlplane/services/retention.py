@@ -2,9 +2,8 @@
 
 from datetime import datetime, timedelta
 
-from sqlalchemy import text
-
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
 from det_controlplane.services.principal import User

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.core import search
 from det_controlplane.db import trials
 from det_controlplane.db.engine import as_json
+from det_controlplane.db.sql import text
 from det_controlplane.services.checkpoints import parse_uuid
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing

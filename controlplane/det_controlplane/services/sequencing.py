@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.core import workloads
 from det_controlplane.core.search import length_of
 from det_controlplane.core.workloads import Progress, Workload
+from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 

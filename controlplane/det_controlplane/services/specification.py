@@ -5,9 +5,8 @@ import json
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
-
 from det_controlplane.core.config.task_defaults import TaskContainerDefaults
+from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity import new_session
 

@@ -7,9 +7,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
-
 from det_controlplane.db import logs
+from det_controlplane.db.sql import text
 from det_controlplane.services import logpolicies
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing

@@ -3,10 +3,9 @@
 import logging
 from datetime import datetime, timedelta
 
-from sqlalchemy import text
-
 from det_controlplane.db import agents, allocations, logs, queue
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.sql import text
 from det_controlplane.services import containers, outbox, placement, schedule_pool, unmanaged
 from det_controlplane.services.context import Context
 from det_controlplane.services.effects import Effects

@@ -3,11 +3,10 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.db import trials
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.sql import text
 from det_controlplane.db.trials import NewTrial
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 
 _STATE = text("SELECT state::text FROM checkpoints WHERE uuid = cast(:uuid AS uuid)")

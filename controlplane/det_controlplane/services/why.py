@@ -3,8 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
-
+from det_controlplane.db.sql import text
 from det_controlplane.db.views import time
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing

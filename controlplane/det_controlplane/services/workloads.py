@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import text
-
 from det_controlplane.core.paging import Page
 from det_controlplane.db import pages
 from det_controlplane.db.pages import Listing
+from det_controlplane.db.sql import text
 from det_controlplane.db.views import CHECKPOINT_WORKLOAD, time
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing

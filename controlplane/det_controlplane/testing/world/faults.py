@@ -8,9 +8,8 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from sqlalchemy import TextClause, text
-
 from det_controlplane.db.engine import Database, DatabaseDown, Params, QueryFailed, TryAgain, Tx
+from det_controlplane.db.sql import Statement, text
 
 _LOCK_NOT_AVAILABLE = "55P03"
 _INNERMOST = re.compile(r"\([^()]*\)")
@@ -74,7 +73,7 @@ class Points:
             self._pending.remove(due)
             due.happens()
 
-    def in_some_order(self, statement: TextClause, rows: Sequence[Any]) -> Sequence[Any]:
+    def in_some_order(self, statement: Statement, rows: Sequence[Any]) -> Sequence[Any]:
         """Where a statement asks for no order PostgreSQL may choose any: here the seed does."""
         if len(rows) < 2 or _is_ordered(statement.text):
             return rows
@@ -91,19 +90,19 @@ class WatchedTx(Tx):
         self._points = points
         self.committed = False
 
-    def rows(self, statement: TextClause, params: Params | None = None) -> Sequence[Any]:
+    def rows(self, statement: Statement, params: Params | None = None) -> Sequence[Any]:
         self._points.passed()
         found = super().rows(statement, params)
         self._points.wrote |= bool(found) and _writes(statement)
         return self._points.in_some_order(statement, found)
 
-    def run(self, statement: TextClause, params: Params | None = None) -> int:
+    def run(self, statement: Statement, params: Params | None = None) -> int:
         self._points.passed()
         changed = super().run(statement, params)
         self._points.wrote |= changed != 0
         return changed
 
-    def run_last(self, statement: TextClause, params: Params | None = None) -> int:
+    def run_last(self, statement: Statement, params: Params | None = None) -> int:
         self._points.passed()
         changed = super().run_last(statement, params)
         self._points.wrote |= changed != 0
@@ -118,7 +117,7 @@ class WatchedDatabase(Database):
         super().__init__(url, pool_size=2)
         self.points = points
 
-    def read(self, statement: TextClause, params: Params | None = None) -> Sequence[Any]:
+    def read(self, statement: Statement, params: Params | None = None) -> Sequence[Any]:
         self.points.passed()
         return self.points.in_some_order(statement, super().read(statement, params))
 
@@ -141,7 +140,7 @@ class WatchedDatabase(Database):
             self.points.passed(between_transactions=True)
 
 
-def _writes(statement: TextClause) -> bool:
+def _writes(statement: Statement) -> bool:
     """Whether rows come back from a change. Renewing a lease changes nothing that an invariant is about."""
     sql = statement.text.lstrip()
     return not sql.startswith("SELECT") and "SET last_seen_at" not in sql

@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
 
-import sqlalchemy as sa
-
 from det_controlplane.db.engine import Database, Tx
+from det_controlplane.db.sql import Statement, text
 from det_controlplane.services.identity import token_hash
 from det_controlplane.testing.world.processes import Process
 from det_controlplane.testing.world.timeline import Timeline
@@ -15,8 +14,8 @@ USER_TOKEN = "somebody"
 
 # Users, workspaces, projects and the cluster's identity come with the schema and stay.
 _KEPT = ("cluster", "users", "workspaces", "projects", "schema_migrations")
-_TABLES = sa.text("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename")
-_SIGN_IN = sa.text("""
+_TABLES = text("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename")
+_SIGN_IN = text("""
     INSERT INTO sessions (token_hash, kind, user_id, created_at) VALUES (:hash, 'user', 1, :now)
 """)
 
@@ -32,7 +31,7 @@ class Hosts:
         with self.observer.begin() as tx:
             names = [r[0] for r in tx.rows(_TABLES)]
         self._emptied = [n for n in names if n not in _KEPT and "migration" not in n]
-        self._truncate = sa.text(f"TRUNCATE {', '.join(self._emptied)} RESTART IDENTITY")
+        self._truncate = text(f"TRUNCATE {', '.join(self._emptied)} RESTART IDENTITY")
 
     def reset(self, timeline: Timeline, rng: Random, wake: Callable[[str], None]) -> None:
         with self.observer.begin() as tx:
@@ -64,8 +63,8 @@ class Hosts:
             process.db.dispose()
 
 
-def _rows_of(table: str) -> sa.TextClause:
-    return sa.text(f"SELECT (to_jsonb(t) - 'peer_key')::text FROM {table} t ORDER BY 1")
+def _rows_of(table: str) -> Statement:
+    return text(f"SELECT (to_jsonb(t) - 'peer_key')::text FROM {table} t ORDER BY 1")
 
 
 def _nobody(topic: str) -> None:

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-import sqlalchemy as sa
-
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.sql import Statement, text
 from det_controlplane.testing.world import rules
 from det_controlplane.testing.world.ledger import Ledger
 from det_controlplane.testing.world.replay import Replays
@@ -19,26 +18,26 @@ if TYPE_CHECKING:
 __all__ = ["Invariants", "Violation"]
 
 
-def _all(named: dict[str, str]) -> sa.TextClause:
+def _all(named: dict[str, str]) -> Statement:
     parts = (f"SELECT '{n}' AS rule, what FROM ({sql}) AS x (what)" for n, sql in named.items())
-    return sa.text(" UNION ALL ".join(parts))
+    return text(" UNION ALL ".join(parts))
 
 
 _RULES, _JOURNAL_RULES = _all(rules.RULES), _all(rules.JOURNAL_RULES)
 _TICK_RULES = _all(rules.TICK_RULES)
-_UNFINISHED = sa.text(rules.UNFINISHED)
-_STATES = sa.text(rules.STATES)
-_LIVE = sa.text("SELECT 1 FROM allocations WHERE id = :id AND state <> 'TERMINATED'")
-_METRICS = sa.text("""
+_UNFINISHED = text(rules.UNFINISHED)
+_STATES = text(rules.STATES)
+_LIVE = text("SELECT 1 FROM allocations WHERE id = :id AND state <> 'TERMINATED'")
+_METRICS = text("""
     SELECT trial_id, run_id, metric_group, total_batches, (metrics->>'loss')::float AS loss FROM metrics
 """)
-_CHECKPOINTS = sa.text("SELECT uuid::text AS uuid FROM checkpoints")
-_TRIALS = sa.text("""
+_CHECKPOINTS = text("SELECT uuid::text AS uuid FROM checkpoints")
+_TRIALS = text("""
     SELECT t.id, t.experiment_id, t.state::text AS state, t.restarts, t.early_exit, t.stop_requested,
            e.state::text AS experiment_state
     FROM trials t JOIN experiments e ON e.id = t.experiment_id
 """)
-_EXITS = sa.text("SELECT id::text AS id, state::text AS state FROM containers")
+_EXITS = text("SELECT id::text AS id, state::text AS state FROM containers")
 _TERMINAL = ("COMPLETED", "CANCELED", "ERROR", "TERMINATED", "DELETING", "DELETE_FAILED")
 _ENDED = ("COMPLETED", "CANCELED", "ERROR")
 
@@ -147,6 +146,6 @@ class Invariants:
             raise Violation(f"exits were acknowledged and forgotten: {live & ledger.forgotten}")
 
 
-def _none_broken(tx: Tx, query: sa.TextClause) -> None:
+def _none_broken(tx: Tx, query: Statement) -> None:
     for broken in tx.rows(query):
         raise Violation(f"{broken.rule}: {broken.what}")

@@ -4,23 +4,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import sqlalchemy as sa
-
 from det_controlplane.core import search
 from det_controlplane.core.search import Create
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.sql import text
 from det_controlplane.services.journal import parse_space
 from det_controlplane.testing.world.processes import Process
 from det_controlplane.testing.world.violation import Violation
 
-_SEARCHES = sa.text("""
+_SEARCHES = text("""
     SELECT experiment_id, seq FROM searches ORDER BY 1
 """)
-_NEW = sa.text("SELECT e.config, e.seed FROM experiments e WHERE e.id = :id")
-_EVENTS = sa.text(
+_NEW = text("SELECT e.config, e.seed FROM experiments e WHERE e.id = :id")
+_EVENTS = text(
     "SELECT event FROM search_events WHERE experiment_id = :id AND seq > :seq ORDER BY seq"
 )
-_TRIALS = sa.text("""
+_TRIALS = text("""
     SELECT request_id::text AS request_id, hparams, seed, stop_requested FROM trials
     WHERE experiment_id = :id ORDER BY id
 """)

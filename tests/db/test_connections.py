@@ -1,0 +1,136 @@
+"""What a connection to PostgreSQL keeps, loses and never mixes up."""
+
+from datetime import datetime, timezone
+from typing import Any
+from uuid import UUID
+
+import pytest
+from det_controlplane.db.engine import Database, DatabaseDown, QueryFailed, TryAgain, Violated
+from det_controlplane.db.sql import text
+
+NUMBERS = text("SELECT n FROM generate_series(1, cast(:most AS integer)) AS n")
+INSERT = text("INSERT INTO pools (name) VALUES (:name)")
+NAMES = text("SELECT name FROM pools ORDER BY name")
+BACKEND = text("SELECT pg_backend_pid() AS pid")
+TERMINATE = text("SELECT pg_terminate_backend(cast(:pid AS integer))")
+
+
+def names(database: Database) -> list[str]:
+    return [r.name for r in database.read(NAMES)]
+
+
+@pytest.mark.parametrize(
+    ("type", "value"),
+    [
+        ("integer", -7),
+        ("bigint", 2**62),
+        ("double precision", -0.1),
+        ("numeric", 12),
+        ("boolean", True),
+        ("boolean", False),
+        ("text", "Grüße, 世界 ' \\ \n"),
+        ("text", ""),
+        ("bytea", bytes(range(256))),
+        ("uuid", UUID(int=5)),
+        ("timestamptz", datetime(2026, 2, 3, 4, 5, 6, 789, tzinfo=timezone.utc)),
+        ("integer[]", [1, 2, 3]),
+        ("text[]", ['a,"b', "", "c d"]),
+        ("integer", None),
+    ],
+)
+def test_values_come_back_as_they_were_sent(database: Database, type: str, value: Any) -> None:
+    statement = text(f"SELECT cast(:value AS {type}) AS value")
+    for _ in range(2):  # described, and known
+        assert database.read(statement, {"value": value})[0].value == value
+
+
+def test_a_large_answer_arrives_whole(database: Database) -> None:
+    text_of = text("SELECT repeat('x', cast(:size AS integer)) AS body")
+    assert len(database.read(text_of, {"size": 3_000_001})[0].body) == 3_000_001
+    assert [r.n for r in database.read(NUMBERS, {"most": 40_000})] == list(range(1, 40_001))
+
+
+def test_a_failed_transaction_leaves_nothing_for_the_next_borrower(database: Database) -> None:
+    def insert(*wanted: str) -> None:
+        with database.begin() as tx:
+            for name in wanted:
+                tx.run(INSERT, {"name": name})
+            raise ValueError
+
+    with pytest.raises(Violated):
+        insert("a", "a")
+    with pytest.raises(ValueError):
+        insert("b")
+    with database.begin() as tx:
+        tx.run(INSERT, {"name": "c"})
+    assert names(database) == ["c"]
+
+
+def test_a_statement_that_fails_with_its_commit_writes_nothing(database: Database) -> None:
+    def insert(*first: str) -> None:
+        with database.begin() as tx:
+            for name in first:
+                tx.run(INSERT, {"name": name})
+            tx.run_last(INSERT, {"name": "kept"})
+
+    insert()
+    with pytest.raises(Violated):
+        insert("lost")
+    assert names(database) == ["kept"]
+
+
+def test_a_mistake_in_a_statement_is_told_each_time(database: Database) -> None:
+    for _ in range(2):
+        with pytest.raises(QueryFailed, match="no_such_table"):
+            database.read(text("SELECT * FROM no_such_table"))
+    assert database.read(NUMBERS, {"most": 1})[0].n == 1
+
+
+def test_more_statements_than_a_connection_keeps(database: Database) -> None:
+    many = [text(f"SELECT {n} AS n") for n in range(700)]
+    with database.begin() as tx:
+        assert [tx.value(s) for s in many] == list(range(700))
+        assert [tx.value(s) for s in many] == list(range(700))
+
+
+def test_a_migration_under_a_prepared_statement_costs_one_more_try(database: Database) -> None:
+    everything = text("SELECT * FROM storages")
+    assert database.read(everything) == []
+    with database.begin() as tx:
+        tx.run(text("ALTER TABLE storages ADD COLUMN label text"))
+    with pytest.raises(TryAgain):
+        database.read(everything)
+    assert database.read(everything) == []
+
+
+def test_connections_that_the_server_closed_are_replaced(database: Database) -> None:
+    with database.begin() as one, database.begin() as other:
+        pids = [one.value(BACKEND), other.value(BACKEND)]
+    watcher = Database(database.url)
+    for pid in pids:
+        watcher.read(TERMINATE, {"pid": pid})
+    watcher.dispose()
+    with pytest.raises(DatabaseDown):
+        database.read(NUMBERS, {"most": 1})
+    assert database.read(NUMBERS, {"most": 1})[0].n == 1
+
+
+def test_an_answer_that_was_not_read_is_never_taken_for_the_next(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(BaseException):
+        pass
+
+    def interrupted() -> None:
+        raise Interrupted
+
+    def interrupt() -> None:
+        with database.begin() as tx:
+            used.append(tx.value(BACKEND))
+            monkeypatch.setattr(tx.connection._wire, "_received", interrupted)
+            tx.value(NUMBERS, {"most": 1})
+
+    used: list[int] = []
+    with pytest.raises(Interrupted):
+        interrupt()
+    assert database.read(BACKEND)[0].pid not in used
