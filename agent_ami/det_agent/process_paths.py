@@ -39,7 +39,17 @@ def lay_out(spec: ContainerSpec, folder: Path) -> PathMap:
     if folder in work_dir.parents:
         work_dir.mkdir(parents=True, exist_ok=True)
     _hand_over(folder, spec.user)
+    _link_mounts(spec, run_dir)
     return paths
+
+
+def _link_mounts(spec: ContainerSpec, run_dir: Path) -> None:
+    """What is mounted inside the container's own tree, as data below the work directory may be."""
+    for mount in spec.mounts:
+        place = Path(PathMap({RUN_DIR: str(run_dir)}).host(mount.container_path))
+        if run_dir in place.parents and not place.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.symlink_to(mount.host_path)
 
 
 def may_switch_user(user: TaskUser) -> bool:

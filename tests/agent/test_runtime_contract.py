@@ -42,7 +42,8 @@ class Bench:
 
     def spec(self, command: list[str] | str, **changes: Any) -> ContainerSpec:
         shared = {"host_path": str(self.shared), "container_path": "/shared", "read_only": False}
-        return read_spec(make_spec(command, mounts=[shared], **changes))
+        mounts = [shared, *changes.pop("mounts", [])]
+        return read_spec(make_spec(command, mounts=mounts, **changes))
 
     def path(self, name: str) -> str:
         """A file both sides see, as the container names it."""
@@ -200,6 +201,13 @@ def test_a_mounted_directory_is_shared_with_the_host(bench: Bench) -> None:
     started = bench.start(f"echo hello > {bench.path('greeting')}")
     assert bench.runtime.wait(started).exit_code == 0
     assert (bench.shared / "greeting").read_text() == "hello\n"
+
+
+def test_a_directory_mounted_below_the_work_directory_is_found_there(bench: Bench) -> None:
+    (bench.shared / "rows").write_text("seven\n")
+    place = "/run/determined/workdir/sets/a"
+    mount = {"host_path": str(bench.shared), "container_path": place, "read_only": True}
+    assert bench.output(bench.start("cat sets/a/rows", mounts=[mount])) == ["seven"]
 
 
 def test_the_harness_of_this_installation_is_imported_first(bench: Bench) -> None:

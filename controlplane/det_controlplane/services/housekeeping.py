@@ -12,6 +12,9 @@ _CLAIM = text(
     "UPDATE cluster SET cleaned_at = :now WHERE cleaned_at IS NULL OR cleaned_at <= :before"
 )
 
+# Every container that is ordered gets a token of its own.
+_FORGET_SESSIONS = text("DELETE FROM sessions WHERE kind = 'allocation' AND expires_at < :before")
+
 
 def run_if_due(ctx: Context) -> bool:
     """Logs only grow with work, so the end of an experiment is when to look."""
@@ -19,6 +22,7 @@ def run_if_due(ctx: Context) -> bool:
     with ctx.db.begin() as tx:
         if not tx.run(_CLAIM, {"now": now, "before": now - INTERVAL}):
             return False
+        tx.run(_FORGET_SESSIONS, {"before": now - INTERVAL})
         retention.delete_old(tx, ctx.config.retention_policy.log_retention_days, now)
     masterlog.forget_old(ctx)
     return True

@@ -5,16 +5,14 @@ import json
 from typing import Any
 from uuid import UUID
 
-from det_controlplane.core.config.task_defaults import TaskContainerDefaults
 from det_controlplane.db.sql import text
+from det_controlplane.services import container_settings
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity import new_session
 
 VERSION = "0.38.1"
 RUN_DIR = "/run/determined"
 WORK_DIR = f"{RUN_DIR}/workdir"
-SHARED_FS_MOUNT = "/determined_shared_fs"
-TRIAL_PORT = 1734
 ENTRY = ["python3", "-m", "determined.exec.entry"]
 
 _CONTAINER = text("""
@@ -55,10 +53,13 @@ def of_container(ctx: Context, container_id: UUID) -> dict[str, Any] | None:
     env = _environment(ctx, row, token)
     if trial is not None:
         env |= _trial_environment(row, trial)
-    env |= _user_environment(config, row.device_type)
+    env |= container_settings.network_interface(defaults)
+    values, of_agent = container_settings.variables(config, row.device_type)
+    env |= values
     if defaults.startup_hook:
         hook = base64.b64encode(defaults.startup_hook.encode()).decode()
         env["DET_TASK_STARTUP_HOOK_B64"] = hook
+    work_dir = config.get("work_dir") or defaults.work_dir or WORK_DIR
     return {
         "container_id": str(row.id),
         "resources_id": str(row.id),
@@ -68,13 +69,15 @@ def of_container(ctx: Context, container_id: UUID) -> dict[str, Any] | None:
         "epoch": row.epoch,
         "name": _name(row),
         "command": config.get("_command") or ENTRY,
-        "work_dir": config.get("work_dir") or defaults.work_dir or WORK_DIR,
+        "work_dir": work_dir,
         "env": env,
+        "env_of_agent": of_agent,
         "files": config.get("_files") or [],
         "slot_ids": list(row.slot_ids),
         "user": _user(row.agent_user),
         "session_token": token,
-        **_machine(config, defaults, row.device_type, int(row.peers)),
+        "network": "host" if row.peers > 1 else defaults.network_mode,
+        **container_settings.machine(config, defaults, row.device_type, work_dir),
     }
 
 
@@ -82,51 +85,6 @@ def _name(row: Any) -> str:
     if row.trial_id is not None:
         return f"exp-{row.experiment_id}-trial-{row.trial_id}-attempt-{row.run_id}"
     return f"{row.kind.lower()}-{row.task_id}"
-
-
-def _machine(
-    config: dict[str, Any], defaults: TaskContainerDefaults, device_type: str | None, peers: int
-) -> dict[str, Any]:
-    environment = config.get("environment") or {}
-    resources = config.get("resources") or {}
-    shm = resources.get("shm_size")
-    return {
-        "image": _image(environment, device_type),
-        "force_pull": bool(environment.get("force_pull_image")),
-        "registry_auth": environment.get("registry_auth"),
-        "mounts": _mounts(config),
-        "devices": resources.get("devices") or [],
-        "shm_size_bytes": shm or defaults.shm_size_bytes,
-        "cap_add": environment.get("add_capabilities") or [],
-        "cap_drop": environment.get("drop_capabilities") or [],
-        "network": "host" if peers > 1 else defaults.network_mode,
-        "ports": [
-            TRIAL_PORT,
-            *(int(p["proxy_port"]) for p in environment.get("proxy_ports") or []),
-        ],
-    }
-
-
-def _image(environment: dict[str, Any], device_type: str | None) -> str:
-    image = environment.get("image") or ""
-    if isinstance(image, dict):
-        return str(image.get(device_type or "cpu") or image.get("cpu") or "")
-    return str(image)
-
-
-def _mounts(config: dict[str, Any]) -> list[dict[str, Any]]:
-    mounts = list(config.get("bind_mounts") or [])
-    storage = config.get("checkpoint_storage") or {}
-    if storage.get("type") == "shared_fs":
-        mounts.append(
-            {
-                "host_path": storage["host_path"],
-                "container_path": SHARED_FS_MOUNT,
-                "read_only": False,
-                "propagation": storage.get("propagation") or "rprivate",
-            }
-        )
-    return mounts
 
 
 def _user(agent_user: dict[str, Any] | None) -> dict[str, Any]:
@@ -174,11 +132,3 @@ def _trial_environment(row: Any, trial: Any) -> dict[str, str]:
     if trial.latest_checkpoint is not None:
         env["DET_LATEST_CHECKPOINT"] = str(trial.latest_checkpoint)
     return env
-
-
-def _user_environment(config: dict[str, Any], device_type: str | None) -> dict[str, str]:
-    """`K=V` lines; a bare `K` asks for the agent's own value, which the agent resolves."""
-    variables = (config.get("environment") or {}).get("environment_variables") or []
-    if isinstance(variables, dict):
-        variables = variables.get(device_type or "cpu") or []
-    return dict(v.partition("=")[::2] for v in variables if "=" in v)

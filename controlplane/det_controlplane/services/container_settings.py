@@ -1,0 +1,79 @@
+"""What of a configuration a container's machine must know: image, mounts, devices, the user's variables."""
+
+import posixpath
+from typing import Any
+
+from det_controlplane.core.config.task_defaults import TaskContainerDefaults
+
+SHARED_FS_MOUNT = "/determined_shared_fs"
+TRIAL_PORT = 1734
+_INTERFACE_VARIABLES = (
+    "DET_INTER_NODE_NETWORK_INTERFACE",
+    "NCCL_SOCKET_IFNAME",
+    "GLOO_SOCKET_IFNAME",
+)
+
+
+def machine(
+    config: dict[str, Any], defaults: TaskContainerDefaults, device_type: str | None, work_dir: str
+) -> dict[str, Any]:
+    environment = config.get("environment") or {}
+    resources = config.get("resources") or {}
+    shm = resources.get("shm_size")
+    return {
+        "image": _image(environment, device_type),
+        "force_pull": bool(environment.get("force_pull_image")),
+        "registry_auth": environment.get("registry_auth"),
+        "mounts": _mounts(config, work_dir),
+        "devices": resources.get("devices") or [],
+        "shm_size_bytes": shm or defaults.shm_size_bytes,
+        "cap_add": environment.get("add_capabilities") or [],
+        "cap_drop": environment.get("drop_capabilities") or [],
+        "ports": [
+            TRIAL_PORT,
+            *(int(p["proxy_port"]) for p in environment.get("proxy_ports") or []),
+        ],
+    }
+
+
+def _image(environment: dict[str, Any], device_type: str | None) -> str:
+    image = environment.get("image") or ""
+    if isinstance(image, dict):
+        return str(image.get(device_type or "cpu") or image.get("cpu") or "")
+    return str(image)
+
+
+def _mounts(config: dict[str, Any], work_dir: str) -> list[dict[str, Any]]:
+    """A relative container path is below the work directory."""
+    mounts = [
+        {**mount, "container_path": posixpath.join(work_dir, mount["container_path"])}
+        for mount in config.get("bind_mounts") or []
+    ]
+    storage = config.get("checkpoint_storage") or {}
+    if storage.get("type") == "shared_fs":
+        mounts.append(
+            {
+                "host_path": storage["host_path"],
+                "container_path": SHARED_FS_MOUNT,
+                "read_only": False,
+                "propagation": storage.get("propagation") or "rprivate",
+            }
+        )
+    return mounts
+
+
+def variables(config: dict[str, Any], device_type: str | None) -> tuple[dict[str, str], list[str]]:
+    """Those of `NAME=value`, and the bare names, whose values the agent's own environment has."""
+    given = (config.get("environment") or {}).get("environment_variables") or []
+    if isinstance(given, dict):
+        given = given.get(device_type or "cpu") or []
+    values = dict(v.partition("=")[::2] for v in given if "=" in v)
+    return values, [v for v in given if "=" not in v]
+
+
+def network_interface(defaults: TaskContainerDefaults) -> dict[str, str]:
+    """The cluster's choice for the traffic between a trial's containers, in the words of each library."""
+    name = defaults.dtrain_network_interface
+    if not name:
+        return {}
+    return dict.fromkeys(_INTERFACE_VARIABLES, name)

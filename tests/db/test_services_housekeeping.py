@@ -1,0 +1,32 @@
+"""What is deleted once a day."""
+
+from datetime import timedelta
+
+from det_controlplane.db.engine import Database
+from det_controlplane.db.sql import text
+from det_controlplane.services import creation, housekeeping, tick
+
+from tests.support.searching import OWNER, SINGLE, Agent, context
+
+_TOKENS = text("SELECT count(*) FROM sessions WHERE kind = 'allocation'")
+_EXPIRE = text("UPDATE sessions SET expires_at = :at WHERE kind = 'allocation'")
+
+
+def test_tokens_of_containers_go_a_day_after_they_expired(database: Database) -> None:
+    ctx = context(database)
+    agent = Agent.joined(ctx)
+    creation.create(ctx, OWNER, creation.Submission(config=SINGLE))
+    tick.run(ctx)
+    agent.poll()
+    assert database.read(_TOKENS)[0][0] == 1
+    start = ctx.now()
+    clock = [start]
+    ctx.now = lambda: clock[0]
+    with database.begin() as tx:
+        tx.run(_EXPIRE, {"at": start})
+    left = []
+    for days in (0.9, 1.95):
+        clock[0] = start + timedelta(days=days)
+        assert housekeeping.run_if_due(ctx)
+        left.append(database.read(_TOKENS)[0][0])
+    assert left == [1, 0]

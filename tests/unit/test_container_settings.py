@@ -1,0 +1,34 @@
+"""What of a configuration reaches a container's machine."""
+
+from det_controlplane.core.config.task_defaults import TaskContainerDefaults
+from det_controlplane.services.container_settings import machine, network_interface, variables
+
+DEFAULTS = TaskContainerDefaults()
+
+
+def test_a_relative_mount_is_below_the_work_directory() -> None:
+    mounts = [
+        {"host_path": "/mnt/data", "container_path": "data"},
+        {"host_path": "/mnt/models", "container_path": "/models"},
+    ]
+    found = machine({"bind_mounts": mounts}, DEFAULTS, "cpu", "/work")["mounts"]
+    assert [m["container_path"] for m in found] == ["/work/data", "/models"]
+
+
+def test_bare_names_are_left_to_the_agent() -> None:
+    given = ["A=1", "HOME_OF_DATA", "EMPTY=", "B=x=y"]
+    values, of_agent = variables({"environment": {"environment_variables": given}}, "cpu")
+    assert values == {"A": "1", "EMPTY": "", "B": "x=y"}
+    assert of_agent == ["HOME_OF_DATA"]
+
+
+def test_variables_are_those_of_the_kind_of_slot() -> None:
+    given = {"cpu": ["KIND=cpu"], "cuda": ["KIND=cuda"]}
+    values, _ = variables({"environment": {"environment_variables": given}}, "cuda")
+    assert values == {"KIND": "cuda"}
+
+
+def test_the_clusters_network_interface_is_told_to_every_library() -> None:
+    told = network_interface(TaskContainerDefaults(dtrain_network_interface="ens5"))
+    assert told["NCCL_SOCKET_IFNAME"] == told["GLOO_SOCKET_IFNAME"] == "ens5"
+    assert network_interface(DEFAULTS) == {}
