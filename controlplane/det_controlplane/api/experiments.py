@@ -10,6 +10,8 @@ from det_controlplane.api.http import (
     EMPTY,
     Answer,
     Request,
+    as_json,
+    json_object,
     json_response,
     json_text,
 )
@@ -41,18 +43,17 @@ def put_external(ctx: Context, request: Request) -> Answer:
 
 
 def _created(ctx: Context, created: creation.Created) -> Answer:
+    config = as_json(created.config)
     if created.experiment_id is None:
-        shown = reading.blank_experiment(created.config)
+        shown = as_json(reading.blank_experiment(created.config))
     else:
-        shown = reading.experiment(ctx, created.experiment_id)
+        shown = reading.experiment(ctx, created.experiment_id).shown
     warnings = ["LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"] if created.exceeds_slots else []
-    return json_response(
-        {
-            "experiment": shown,
-            "config": created.config,
-            "warnings": warnings,
-            "configWarnings": list(created.warnings),
-        }
+    return json_object(
+        experiment=shown,
+        config=config,
+        warnings=as_json(warnings),
+        configWarnings=as_json(created.warnings),
     )
 
 
@@ -134,12 +135,10 @@ def _filters(request: Request) -> dict[str, Any]:
 
 def get_experiment(ctx: Context, request: Request) -> Answer:
     found = reading.experiment(ctx, request.id("experimentId"))
-    return json_response(
-        {
-            "experiment": found,
-            "config": found["config"],
-            "jobSummary": jobs.summary(ctx, found),
-        }
+    return json_object(
+        experiment=found.shown,
+        config=found.config,
+        jobSummary=as_json(jobs.summary(ctx, found)),
     )
 
 
@@ -183,7 +182,7 @@ def unarchive(ctx: Context, request: Request) -> Answer:
 def edit(ctx: Context, request: Request) -> Answer:
     experiment_id = request.id("experimentId")
     editing.patch(ctx, experiment_id, _changes(Body(request.json())))
-    return json_response({"experiment": reading.experiment(ctx, experiment_id)})
+    return json_object(experiment=reading.experiment(ctx, experiment_id).shown)
 
 
 def _changes(body: Body) -> Changes:

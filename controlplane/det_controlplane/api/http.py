@@ -132,12 +132,22 @@ Answer = Response | Wait | Stream
 
 
 def json_response(obj: Any, status: int = 200) -> Response:
-    return Response(json.dumps(obj, separators=(",", ":"), default=str).encode(), status)
+    return Response(as_json(obj).encode(), status)
 
 
 def json_text(text: str | None) -> Response:
     """An answer that PostgreSQL already wrote as JSON."""
     return Response((text or "{}").encode())
+
+
+def json_object(**fields: str) -> Response:
+    """An object of fields that are JSON text already."""
+    body = ",".join([f'"{name}":{text}' for name, text in fields.items()])
+    return Response(b"{%s}" % body.encode())
+
+
+def as_json(obj: Any) -> str:
+    return json.dumps(obj, separators=(",", ":"), default=str)
 
 
 def line(obj: Any) -> bytes:

@@ -13,6 +13,7 @@ from det_controlplane.api.http import (
     Request,
     Response,
     Stream,
+    json_object,
     json_response,
     line,
 )
@@ -37,7 +38,8 @@ def resume(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
     experiment_id = body.integer("id")
     continuing.resume(ctx, experiment_id, body.text("overrideConfig"))
-    return json_response({"experiment": reading.experiment(ctx, experiment_id), "warnings": []})
+    shown = reading.experiment(ctx, experiment_id).shown
+    return json_object(experiment=shown, warnings="[]")
 
 
 def move(ctx: Context, request: Request) -> Answer:

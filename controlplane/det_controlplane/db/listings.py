@@ -1,11 +1,13 @@
 """The listings of experiments, trials and checkpoints, and single ones, as JSON text."""
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages, views
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine import Database, Tx
 from det_controlplane.db.pages import Listing
 from det_controlplane.db.sql import text
 
@@ -52,23 +54,48 @@ EXPERIMENT_FILTERS = {
     "id_not_in": "NOT e.id = ANY(cast(:id_not_in AS integer[]))",
 }  # fmt: skip
 
-_EXPERIMENT = text(f"SELECT {views.EXPERIMENT} FROM {views.EXPERIMENT_FROM} WHERE e.id = :id")
+# What choosing a page of experiments may need, by the alias that a filter or an order names.
+_JOINED = {
+    "j": "JOIN jobs j ON j.id = e.job_id", "u": "JOIN users u ON u.id = e.user_id",
+    "p": "JOIN projects p ON p.id = e.project_id", "w": "JOIN workspaces w ON w.id = p.workspace_id",
+}  # fmt: skip
+_CHOSEN = """e.id, e.state, e.archived, e.unmanaged, e.started_at, e.ended_at, e.job_id, e.user_id, e.project_id,
+    e.context_id, e.progress, e.best_trial_id, e.best_metric"""
+_SHOWN = f"e {views.EXPERIMENT_FROM}"
+_EXPERIMENT = text(f"""
+    WITH page AS (SELECT {_CHOSEN} FROM experiments e WHERE e.id = :id)
+    SELECT {views.EXPERIMENT} AS shown, d.config, {views.EXPERIMENT_STATE} AS state, j.pool, e.job_id::text AS job_id
+    FROM page {_SHOWN}
+""")
 _TRIAL = text(f"SELECT {views.TRIAL}::text FROM trials t WHERE t.id = :id")
 _CHECKPOINT = text(
     f"SELECT {views.CHECKPOINT}::text FROM {views.CHECKPOINT_FROM} WHERE c.uuid = :uuid"
 )
 
 
-def experiments(tx: Tx, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
+def experiments(db: Database, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
     where = [EXPERIMENT_FILTERS[name] for name in filters]
     order = sort.sql(EXPERIMENT_ORDER, "SORT_BY_ID")
-    listing = Listing("experiments", views.EXPERIMENT, views.EXPERIMENT_FROM, where, order)
-    return pages.fetch(tx, listing, page, filters)
+    named = " ".join((*where, order))
+    joins = [join for alias, join in _JOINED.items() if re.search(rf"\b{alias}\.", named)]
+    source = " ".join(("experiments e", *joins))
+    listing = Listing("experiments", views.EXPERIMENT, source, where, order, _CHOSEN, _SHOWN)
+    return pages.fetch(db, listing, page, filters)
 
 
-def experiment(tx: Tx, experiment_id: int) -> dict[str, Any] | None:
-    found: dict[str, Any] | None = tx.value(_EXPERIMENT, {"id": experiment_id})
-    return found
+@dataclass(frozen=True, slots=True)
+class ShownExperiment:
+    shown: str  # JSON, as `config` is
+    config: str
+    state: str
+    pool: str
+    job_id: str
+
+
+def experiment(db: Database, experiment_id: int) -> ShownExperiment | None:
+    for row in db.read(_EXPERIMENT, {"id": experiment_id}):
+        return ShownExperiment(*row)
+    return None
 
 
 def trials(tx: Tx, page: Page, sort: Sort, experiment_id: int, states: Sequence[str]) -> str:

@@ -1,46 +1,59 @@
 """Listings: filter, order, page, and let PostgreSQL write the JSON in one statement."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from det_controlplane.core.paging import Page
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine import Database, Tx
 from det_controlplane.db.sql import Statement, text
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """`name` is the field of the answer that holds the rows. `order` and `where` are ours, never a caller's text."""
+    """`name` is the field of the answer that holds the rows. `order` and `where` are ours, never a caller's text.
+
+    Where a page is chosen first and what its rows show is joined afterwards, `chosen` are the columns that
+    the page keeps and `shown` joins the rest to it."""
 
     name: str
-    item: str
+    item: str  # JSON
     source: str
     where: Sequence[str]
     order: str
+    chosen: str = ""
+    shown: str = ""
 
 
 @lru_cache(maxsize=512)
-def _statement(name: str, item: str, source: str, where: str, order: str) -> Statement:
+def _statement(listing: Listing, where: str, most: int | None) -> Statement:
+    # The length is part of the statement: planned once, with it in mind.
+    page = f"""FROM {listing.source} WHERE {where} ORDER BY {listing.order}
+               OFFSET (SELECT first FROM bounds) LIMIT {"ALL" if most is None else most}"""
+    chosen, rows = "", f"SELECT {listing.item} AS item {page}"
+    if listing.shown:
+        chosen = f""", page AS MATERIALIZED (
+            SELECT q.*, row_number() OVER () AS place FROM (SELECT {listing.chosen} {page}) q)"""
+        rows = f"SELECT {listing.item} AS item FROM page {listing.shown} ORDER BY place"
+    last = "total" if most is None else f"least(first + {most}, total)"
     return text(f"""
-        WITH matching AS MATERIALIZED (SELECT count(*) AS total FROM {source} WHERE {where}),
-        page AS (SELECT total, CASE WHEN cast(:offset AS integer) < 0 THEN greatest(total + cast(:offset AS integer), 0) ELSE least(cast(:offset AS integer), total) END AS first
-                 FROM matching)
-        SELECT json_build_object('{name}', coalesce((SELECT json_agg(x.item) FROM (
-                   SELECT {item} AS item FROM {source} WHERE {where} ORDER BY {order}
-                   OFFSET (SELECT first FROM page) LIMIT cast(:limit AS integer)) x), '[]'::json),
-               'pagination', json_build_object('offset', cast(:offset AS integer), 'limit', cast(:asked AS integer),
-                   'startIndex', first, 'endIndex', least(first + coalesce(cast(:limit AS integer), total), total), 'total', total))::text
-        FROM page
+        WITH matching AS MATERIALIZED (SELECT count(*) AS total FROM {listing.source} WHERE {where}),
+        bounds AS MATERIALIZED (SELECT total, CASE WHEN cast(:offset AS integer) < 0
+            THEN greatest(total + cast(:offset AS integer), 0) ELSE least(cast(:offset AS integer), total) END AS first
+            FROM matching){chosen}
+        SELECT concat('{{"{listing.name}":[', (SELECT string_agg(x.item::text, ',') FROM ({rows}) x),
+            '],"pagination":{{"offset":', cast(:offset AS integer), ',"limit":', cast(:asked AS integer),
+            ',"startIndex":', first, ',"endIndex":', {last}, ',"total":', total, '}}}}')
+        FROM bounds
     """)
 
 
-def fetch(tx: Tx, listing: Listing, page: Page, params: Mapping[str, Any]) -> str:
+def fetch(db: Tx | Database, listing: Listing, page: Page, params: Mapping[str, Any]) -> str:
     """The whole answer as JSON text."""
     where = " AND ".join(listing.where) or "true"
-    statement = _statement(listing.name, listing.item, listing.source, where, listing.order)
-    answer: str = tx.value(
-        statement, {**params, "offset": page.offset, "limit": page.most, "asked": page.limit}
-    )
+    statement = _statement(replace(listing, where=()), where, page.most)
+    given = {**params, "offset": page.offset, "asked": page.limit}
+    rows = db.read(statement, given) if isinstance(db, Database) else db.rows(statement, given)
+    answer: str = rows[0][0]
     return answer

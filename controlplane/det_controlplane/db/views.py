@@ -1,5 +1,7 @@
 """Expressions that PostgreSQL turns into the public API's JSON (facts §2.8). Every field is always present."""
 
+from collections.abc import Mapping
+
 
 def time(column: str) -> str:
     """RFC 3339 in UTC."""
@@ -18,26 +20,64 @@ EXPERIMENT_STATE = f"""'STATE_' || CASE WHEN e.state = 'ACTIVE' AND NOT e.unmana
 TRIAL_STATE = f"""'STATE_' || CASE WHEN t.state = 'ACTIVE' AND t.external_id IS NULL
     THEN {_FURTHEST.format(key="trial_id = t.id")} ELSE t.state::text END"""
 
-EXPERIMENT = f"""json_build_object(
-    'id', e.id, 'name', e.name, 'description', e.description, 'labels', to_json(e.labels), 'notes', e.notes,
-    'state', {EXPERIMENT_STATE}, 'jobId', e.job_id, 'archived', e.archived, 'unmanaged', e.unmanaged,
-    'startTime', {time("e.started_at")}, 'endTime', {time("e.ended_at")},
-    'duration', floor(extract(epoch FROM coalesce(e.ended_at, now()) - e.started_at))::integer,
-    'numTrials', (SELECT count(*) FROM trials t WHERE t.experiment_id = e.id), 'trialIds', '[]'::json,
-    'username', u.username, 'displayName', coalesce(u.display_name, ''), 'userId', e.user_id,
-    'resourcePool', j.pool, 'searcherType', e.config#>>'{{searcher,name}}',
-    'searcherMetric', coalesce(e.config#>>'{{searcher,metric}}', ''), 'hyperparameters', e.config->'hyperparameters',
-    'config', e.config, 'originalConfig', e.original_config, 'forkedFrom', e.parent_id, 'progress', e.progress,
-    'projectId', e.project_id, 'projectName', p.name, 'projectOwnerId', p.user_id, 'parentArchived', p.archived OR w.archived,
-    'workspaceId', w.id, 'workspaceName', w.name, 'bestTrialId', e.best_trial_id,
-    'bestTrialSearcherMetric', e.best_metric, 'externalExperimentId', e.external_id,
-    'checkpointCount', (SELECT count(*) FROM checkpoints c WHERE c.experiment_id = e.id AND c.state = 'COMPLETED'),
-    'checkpointSize', (SELECT coalesce(sum(c.size), 0)::bigint::text FROM checkpoints c
-                       WHERE c.experiment_id = e.id AND c.state IN ('COMPLETED', 'PARTIALLY_DELETED')),
-    'modelDefinitionSize', coalesce((SELECT x.size FROM contexts x WHERE x.id = e.context_id), 0))"""
 
-EXPERIMENT_FROM = """experiments e JOIN jobs j ON j.id = e.job_id JOIN users u ON u.id = e.user_id
-    JOIN projects p ON p.id = e.project_id JOIN workspaces w ON w.id = p.workspace_id"""
+def _fields(fields: Mapping[str, str]) -> str:
+    """Text of a JSON object's fields, each after a comma; no value may be NULL. Half the cost of json_build_object."""
+    return (
+        "concat(" + ", ".join(f"""',"{name}":', {value}""" for name, value in fields.items()) + ")"
+    )
+
+
+def _or_null(value: str) -> str:
+    return f"coalesce(to_json({value})::text, 'null')"
+
+
+def _quoted(value: str) -> str:
+    return f"""'"', {value}, '"'"""
+
+
+EXPERIMENT = (
+    "concat('{', d.shown, ',\"config\":', d.config, "
+    + _fields(
+        {
+            "id": "e.id",
+            "state": _quoted(EXPERIMENT_STATE),
+            "archived": "e.archived::text",
+            "startTime": _quoted(time("e.started_at")),
+            "endTime": _or_null(time("e.ended_at")),
+            "duration": "floor(extract(epoch FROM coalesce(e.ended_at, now()) - e.started_at))::integer",
+            "numTrials": "coalesce(n.trials, 0)",
+            "trialIds": "'[]'",
+            "username": "to_json(u.username)",
+            "displayName": "to_json(coalesce(u.display_name, ''))",
+            "userId": "e.user_id",
+            "resourcePool": "to_json(j.pool)",
+            "progress": _or_null("e.progress"),
+            "projectId": "e.project_id",
+            "projectName": "to_json(p.name)",
+            "projectOwnerId": "p.user_id",
+            "parentArchived": "(p.archived OR w.archived)::text",
+            "workspaceId": "w.id",
+            "workspaceName": "to_json(w.name)",
+            "bestTrialId": _or_null("e.best_trial_id"),
+            "bestTrialSearcherMetric": _or_null("e.best_metric"),
+            "checkpointCount": "coalesce(k.completed, 0)",
+            "checkpointSize": _quoted("coalesce(k.size, 0)"),
+            "modelDefinitionSize": "coalesce(x.size, 0)",
+        }
+    )
+    + ", '}')"
+)
+
+# `e` is a page of experiments: what is counted is counted for all of them at once.
+EXPERIMENT_FROM = """JOIN jobs j ON j.id = e.job_id JOIN users u ON u.id = e.user_id
+    JOIN projects p ON p.id = e.project_id JOIN workspaces w ON w.id = p.workspace_id
+    JOIN experiment_texts d ON d.experiment_id = e.id LEFT JOIN contexts x ON x.id = e.context_id
+    LEFT JOIN (SELECT t.experiment_id, count(*) AS trials FROM trials t
+               WHERE t.experiment_id IN (SELECT id FROM page) GROUP BY 1) n ON n.experiment_id = e.id
+    LEFT JOIN (SELECT c.experiment_id, count(*) FILTER (WHERE c.state = 'COMPLETED') AS completed, sum(c.size)::bigint AS size
+               FROM checkpoints c WHERE c.experiment_id IN (SELECT id FROM page)
+                AND c.state IN ('COMPLETED', 'PARTIALLY_DELETED') GROUP BY 1) k ON k.experiment_id = e.id"""
 
 VALIDATION = f"""json_build_object('totalBatches', coalesce(m.total_batches, 0), 'endTime', {time("m.reported_at")},
     'numInputs', 0, 'metrics', json_build_object('avgMetrics', m.metrics, 'batchMetrics', coalesce(m.batch_metrics, '[]')))"""

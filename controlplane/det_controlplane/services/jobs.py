@@ -6,6 +6,7 @@ from typing import Any
 from det_controlplane.core import schedule
 from det_controlplane.db import schedule as rows_of
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.listings import ShownExperiment
 from det_controlplane.db.sql import text
 from det_controlplane.db.views import time
 from det_controlplane.services import schedule_pool
@@ -42,12 +43,12 @@ def listed(ctx: Context, pool_name: str, *, descending: bool) -> list[dict[str, 
     return jobs
 
 
-def summary(ctx: Context, experiment: dict[str, Any]) -> dict[str, Any] | None:
+def summary(ctx: Context, experiment: ShownExperiment) -> dict[str, Any] | None:
     """Where an experiment stands in the queue; None unless it waits there."""
-    if experiment["state"] != "STATE_QUEUED" or ctx.config.pool(experiment["resourcePool"]) is None:
+    if experiment.state != "STATE_QUEUED" or ctx.config.pool(experiment.pool) is None:
         return None
-    jobs = listed(ctx, experiment["resourcePool"], descending=False)
-    own = [j["summary"] for j in jobs if j["jobId"] == experiment["jobId"]]
+    jobs = listed(ctx, experiment.pool, descending=False)
+    own = [j["summary"] for j in jobs if j["jobId"] == experiment.job_id]
     return own[0] if own else None
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import listings
+from det_controlplane.db.listings import ShownExperiment
 from det_controlplane.db.sql import text
 from det_controlplane.services.checkpoints import parse_uuid
 from det_controlplane.services.context import Context
@@ -25,13 +26,11 @@ _BEST = text("SELECT best_metric FROM experiments WHERE id = :id")
 
 
 def experiments(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
-    with ctx.db.begin() as tx:
-        return listings.experiments(tx, page, sort, filters)
+    return listings.experiments(ctx.db, page, sort, filters)
 
 
-def experiment(ctx: Context, experiment_id: int) -> dict[str, Any]:
-    with ctx.db.begin() as tx:
-        found = listings.experiment(tx, experiment_id)
+def experiment(ctx: Context, experiment_id: int) -> ShownExperiment:
+    found = listings.experiment(ctx.db, experiment_id)
     if found is None:
         raise Missing(f"experiment {experiment_id} not found")
     return found
