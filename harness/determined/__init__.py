@@ -12,7 +12,7 @@ if _deps_dir and _deps_dir not in sys.path:
     sys.path.append(_deps_dir)
 
 if TYPE_CHECKING:
-    from determined import core, errors
+    from determined import constants, core, errors, util
     from determined._experiment_config import ExperimentConfig
     from determined._import import import_from_path
     from determined._info import ClusterInfo, TrialInfo, get_cluster_info
@@ -27,10 +27,12 @@ __all__ = [
     "TrialContext",
     "TrialController",
     "TrialInfo",
+    "constants",
     "core",
     "errors",
     "get_cluster_info",
     "import_from_path",
+    "util",
 ]
 
 _NAMES: Dict[str, str] = {
@@ -45,6 +47,7 @@ _NAMES: Dict[str, str] = {
     "TrialController": "_trial",
 }
 _MODULES = (
+    "constants",
     "core",
     "errors",
     "experimental",
@@ -55,6 +58,7 @@ _MODULES = (
     "pytorch",
     "tensorboard",
     "transformers",
+    "util",
 )
 
 

@@ -1,0 +1,73 @@
+"""What model code imports from determined.util."""
+
+from pathlib import Path
+
+import determined as det
+import pytest
+from determined.errors import InvalidHP
+
+
+def test_a_batch_size_is_shared_by_the_slots_and_rounded_down_until_it_divides() -> None:
+    sizes = det.util.calculate_batch_sizes
+    assert sizes({"global_batch_size": 16}, 4, "T") == (4, 16)
+    assert sizes({"global_batch_size": 10}, 4, "T") == (2, 8)
+    assert sizes({"global_batch_size": 3}, 0, "T") == (3, 3)
+
+
+@pytest.mark.parametrize("hparams", [{}, {"global_batch_size": 2}])
+def test_a_batch_size_that_leaves_slots_without_records_is_refused(
+    hparams: "dict[str, int]",
+) -> None:
+    with pytest.raises(InvalidHP, match="global_batch_size"):
+        det.util.calculate_batch_sizes(hparams, 4, "MyTrial")
+
+
+def test_merging_leaves_both_dictionaries_alone() -> None:
+    base, more = {"a": {"b": 1, "c": 2}, "e": 5}, {"a": {"b": 3}, "d": 4, "e": {"f": 6}}
+    assert det.util.merge_dicts(base, more) == {"a": {"b": 3, "c": 2}, "d": 4, "e": {"f": 6}}
+    assert base["a"] == {"b": 1, "c": 2}
+
+
+def test_an_overridden_method_is_told_from_an_inherited_one() -> None:
+    class Parent:
+        def one(self) -> None: ...
+
+        def two(self) -> None: ...
+
+    class Child(Parent):
+        def one(self) -> None: ...
+
+    assert det.util.is_overridden(Child().one, Parent)
+    assert not det.util.is_overridden(Child().two, Parent)
+
+
+def test_a_link_replaces_what_is_there(tmp_path: Path) -> None:
+    place = tmp_path / "latest"
+    place.write_text("old")
+    for target in ("one", "two"):
+        det.util.force_create_symlink(str(tmp_path / target), str(place))
+    assert place.readlink() == tmp_path / "two"
+
+
+class _Blob:
+    def __init__(self, codes: "list[int]") -> None:
+        self.codes = codes
+
+    def download_as_bytes(self) -> bytes:
+        if self.codes:
+            error = OSError("busy")
+            error.code = self.codes.pop(0)  # type: ignore[attr-defined]
+            raise error
+        return b"data"
+
+
+def test_a_busy_bucket_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("time.sleep", waits.append)
+    assert det.util.download_gcs_blob_with_backoff(_Blob([429, 503])) == b"data"
+    assert len(waits) == 2
+
+
+def test_what_another_try_does_not_change_is_raised() -> None:
+    with pytest.raises(OSError, match="busy"):
+        det.util.download_gcs_blob_with_backoff(_Blob([403]))
