@@ -97,7 +97,7 @@ class StockClient:
 def stock_client(master: str, folder: Path) -> Iterator[StockClient]:
     """Signed in nowhere yet: its home is a new directory."""
     python = stock_python()
-    env = {k: v for k, v in os.environ.items() if not k.startswith("DET_")}
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("DET_", "PYTHONPATH"))}
     with tempfile.TemporaryDirectory(dir=folder) as home:
         env |= {"DET_MASTER": master, "HOME": home, "XDG_CONFIG_HOME": f"{home}/.config"}
         server = subprocess.Popen(
