@@ -141,11 +141,13 @@ class PyTorchTrialContext(BaseTrialContext):
 
         Clip in `clip_grads(parameters)`: it sees unscaled gradients, averaged over slots and batches.
         """
-        if not self._ends_aggregation():
+        frequency = self._settings.aggregation_frequency
+        if frequency > 1 and (self._position.batch + 1) % frequency:
             return
         scaler = self._scaler if self._auto_amp else scaler
         self._backend.synchronize(optimizer)
-        self._average_gradients(optimizer)
+        if frequency > 1:
+            self._average_gradients(optimizer, frequency)
         if clip_grads is not None:
             if scaler is not None:
                 scaler.unscale_(optimizer)
@@ -162,14 +164,8 @@ class PyTorchTrialContext(BaseTrialContext):
         if self.lr_schedulers:
             self._step_schedulers_of(optimizer)
 
-    def _ends_aggregation(self) -> bool:
-        frequency = self._settings.aggregation_frequency
-        return frequency == 1 or (self._position.batch + 1) % frequency == 0
-
-    def _average_gradients(self, optimizer: Any) -> None:
-        frequency = self._settings.aggregation_frequency
-        wanted = self._averages.get(id(optimizer), True) and not self._backend.averages_passes
-        if frequency == 1 or not wanted:
+    def _average_gradients(self, optimizer: Any, frequency: int) -> None:
+        if self._backend.averages_passes or not self._averages.get(id(optimizer), True):
             return
         for group in optimizer.param_groups:
             for parameter in group["params"]:

@@ -135,13 +135,21 @@ def to_device(
     """Move the tensors of a batch; what is neither a container nor movable stays, with one warning a type."""
     if isinstance(data, torch.Tensor):
         return data if data.device == device else data.to(device, non_blocking=True)
+    if isinstance(data, (list, tuple)):
+        # Most batches are tensors in a list: they need no call each.
+        items = [
+            item
+            if isinstance(item, torch.Tensor) and item.device == device
+            else to_device(item, device, warned_types)
+            for item in data
+        ]
+        kind = type(data)
+        if kind is list:
+            return items
+        return kind(*items) if hasattr(data, "_fields") else kind(items)
     if isinstance(data, dict):
         moved = {name: to_device(value, device, warned_types) for name, value in data.items()}
         return moved if type(data) is dict else _like_mapping(data, moved)
-    if isinstance(data, tuple) and hasattr(data, "_fields"):
-        return type(data)(*(to_device(item, device, warned_types) for item in data))
-    if isinstance(data, (list, tuple)):
-        return type(data)([to_device(item, device, warned_types) for item in data])
     if type(data).__module__ == "numpy" and getattr(data, "dtype", None) is not None:
         return _array_to_device(data, device)
     if hasattr(data, "to"):

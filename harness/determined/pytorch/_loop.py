@@ -19,7 +19,8 @@ logger = logging.getLogger("determined.pytorch")
 
 # A preemption is noticed after about this many seconds of batches, however long the reporting period.
 _POLL_SECONDS = 5.0
-_MAX_POLL_BATCHES = 10_000
+# So many small tensors of metrics may lie about before they are packed.
+_MAX_POLL_BATCHES = 2_000
 
 
 class Loop:
@@ -41,6 +42,7 @@ class Loop:
         self.progress = steps.progress
         self.best_validation = steps.best_validation
         self.poll_batches = 1
+        self.status = ""
 
     def run(self) -> None:
         self.hooks.call("on_training_start")
@@ -83,6 +85,7 @@ class Loop:
                 (time.monotonic() - started) / max(1, done - first)
             ):
                 break
+            self.rows.pack()
         self._report_training()
         self.steps.log_throughput("trained", done - first, time.monotonic() - started)
 
@@ -182,6 +185,7 @@ class Loop:
         self._add_position(report)
         self.core.train.report_validation_metrics(self.progress.batches, report)
         self.scalars.write(metrics, self.progress.batches)
+        self.scalars.flush()
         return improved
 
     def _compare(self, metrics: Dict[str, Any]) -> Optional[bool]:
@@ -220,7 +224,8 @@ class Loop:
         metrics["epochs"] = self.context._position.epoch
 
     def _status(self, status: str) -> None:
-        if self.is_chief:
+        if self.is_chief and status != self.status:
+            self.status = status
             self.core.train.set_status(status)
 
 

@@ -13,9 +13,6 @@ from determined.pytorch._reducer import Reducer
 
 logger = logging.getLogger("determined.pytorch")
 
-# Batches whose tensors are kept one by one before they are packed into one tensor a metric.
-_PACK_ROWS = 2_000
-
 Columns = Dict[str, List[Any]]
 
 
@@ -24,33 +21,34 @@ class MetricRows:
 
     def __init__(self) -> None:
         self._rows: List[Dict[str, Any]] = []
-        self._packed: List[List[Dict[str, Any]]] = []
+        self._packed: List[Dict[str, Any]] = []
         self._first: Dict[str, torch.Tensor] = {}
         self._reused: Tuple[str, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self._rows) + sum(len(rows) for rows in self._packed)
+        # Whether values must be compared with the first ones: once two rows differ they no longer are.
+        self._watching = True
 
     def add(self, returned: Any) -> None:
         """Keep one batch's metrics, without waiting for the device."""
         if type(returned) is not dict:
             returned = _as_metrics(returned)
-        rows = self._rows
         row = {
             name: value.detach() if isinstance(value, torch.Tensor) else value
             for name, value in returned.items()
         }
-        if len(rows) < 2 or self._reused:
+        if self._watching:
             self._keep_from_reuse(row)
-        rows.append(row)
-        if len(rows) >= _PACK_ROWS:
-            self._packed.append(_to_host(rows))
-            self._rows = []
+        self._rows.append(row)
+
+    def pack(self) -> None:
+        """Turn what was added into numbers now: thousands of small tensors are a burden."""
+        self._packed += _to_host(self._rows)
+        self._rows = []
 
     def take(self) -> List[Dict[str, Any]]:
         """All rows as Python numbers; leaves none behind."""
-        rows = [row for packed in self._packed for row in packed] + _to_host(self._rows)
-        self._rows, self._packed, self._first = [], [], {}
+        self.pack()
+        rows, self._packed = self._packed, []
+        self._first, self._watching = {}, True
         return rows
 
     def _keep_from_reuse(self, row: Dict[str, Any]) -> None:
@@ -63,6 +61,7 @@ class MetricRows:
                 self._reused += () if name in self._reused else (name,)
             if not self._rows or name in self._reused:
                 row[name] = value.clone()
+        self._watching = not self._rows or bool(self._reused)
 
 
 def _as_metrics(returned: Any) -> Mapping[str, Any]:
@@ -87,10 +86,12 @@ def _to_host(rows: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
 
 
 def _column_to_host(values: List[Any]) -> List[Any]:
-    scalars = all(isinstance(v, torch.Tensor) and v.numel() == 1 for v in values)
-    if scalars and len({(v.dtype, v.device) for v in values}) == 1:
-        numbers: List[Any] = torch.stack([v.reshape(()) for v in values]).tolist()
-        return numbers
+    first = values[0]
+    if isinstance(first, torch.Tensor) and first.numel() == 1:
+        kinds = {(v.dtype, v.device, v.shape) for v in values if isinstance(v, torch.Tensor)}
+        if len(kinds) == 1 and len({type(v) for v in values}) == 1:
+            numbers: List[Any] = torch.stack(values).flatten().tolist()
+            return numbers
     return [plain(value) for value in values]
 
 

@@ -2,9 +2,13 @@
 
 import importlib.util
 import logging
+import time
 from typing import Any, Dict
 
 logger = logging.getLogger("determined.pytorch")
+
+# Flushing waits for the writer's thread, and lets the whole file be uploaded again.
+_FLUSH_PERIOD_S = 5.0
 
 
 class ScalarLog:
@@ -18,6 +22,7 @@ class ScalarLog:
             logger.info(
                 "the package tensorboard is not installed: no TensorBoard files are written"
             )
+        self._flush_due = 0.0
 
     def write(self, metrics: Dict[str, Any], steps_completed: int) -> None:
         if not (self._available and self._context.get_enable_tensorboard_logging()):
@@ -26,4 +31,11 @@ class ScalarLog:
         for name, value in metrics.items():
             if isinstance(value, (int, float)) and name not in ("batches", "epochs"):
                 writer.add_scalar(f"Determined/{name}", value, steps_completed)
-        writer.flush()
+        if time.monotonic() >= self._flush_due:
+            self.flush()
+
+    def flush(self) -> None:
+        """Let others see now what was written."""
+        if self._context._tensorboard_writer is not None:
+            self._context._tensorboard_writer.flush()
+        self._flush_due = time.monotonic() + _FLUSH_PERIOD_S

@@ -73,7 +73,9 @@ class PyTorchSteps(Steps):
             saved = self._restored.get("progress", {})
             at.epoch = saved.get("epoch", 0)
             at.epoch_start = saved.get("epoch_start", at.batch)
-        self._batches = Passes(loader, endless=at.epoch_len is not None)
+        batches = Passes(loader, endless=at.epoch_len is not None)
+        move = self._mover()
+        self._moved = map(move, batches) if move else batches
 
     def restore_rng(self) -> None:
         if self._restored:
@@ -92,15 +94,15 @@ class PyTorchSteps(Steps):
     def train_mode(self) -> None:
         for model in self.context.models:
             model.train()
-        self._each = self._compose_train_batch()
+        self._train_batch = self._compose_train_batch()
 
     def eval_mode(self) -> None:
         for model in self.context.models:
             model.eval()
 
     def train_batches(self, start: int, stop: int, rows: _metrics.MetricRows) -> int:
-        at, batches, train_batch, add = self.context._position, self._batches, self._each, rows.add
-        epoch = at.epoch
+        at, train_batch, add = self.context._position, self._train_batch, rows.add
+        epoch, batches = at.epoch, self._moved
         for index in range(start, stop):
             batch = next(batches, _NO_BATCH)
             if batch is _NO_BATCH:
@@ -178,16 +180,13 @@ class PyTorchSteps(Steps):
             s for s in context.lr_schedulers if s._step_mode is _StepMode.STEP_EVERY_BATCH
         ]
         frequency = context._settings.aggregation_frequency
-        move = self._mover()
         if not schedulers and frequency == 1:
-            if move is None:
-                return train_batch
-            return lambda batch, epoch, index: train_batch(move(batch), epoch, index)
+            return train_batch
 
         def train(batch: Any, epoch: int, index: int) -> Any:
             if frequency > 1:
                 context._backend.set_gradient_sync(context.models, (index + 1) % frequency == 0)
-            metrics = train_batch(move(batch) if move else batch, epoch, index)
+            metrics = train_batch(batch, epoch, index)
             for scheduler in schedulers:
                 scheduler.step_if_due(index + 1)
             return metrics
@@ -206,7 +205,7 @@ class PyTorchSteps(Steps):
         return autocasted
 
     def _mover(self) -> Optional[Callable[[Any], Any]]:
-        """A subclass may redefine to_device; on a CPU the default would only look for arrays."""
+        """What moves a batch to this slot's device; a subclass of the context may redefine it."""
         return self.context.to_device if self.context._auto_to_device else None
 
     def _check_evaluation(self) -> None:
