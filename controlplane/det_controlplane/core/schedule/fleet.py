@@ -38,11 +38,10 @@ class Fleet(ABC):
 
     def fit(self, request: Request) -> Fit | None:
         """The seats of a request that starts now, or None."""
-        return self._fit(request, tie_hash(request.allocation_id), self.blocked(request))
+        blocked = self.blocked(request) if request.blocked_agents else NOT_BLOCKED
+        return self._fit(request, tie_hash(request.allocation_id), blocked)
 
     def blocked(self, request: Request) -> frozenset[int]:
-        if not request.blocked_agents:
-            return NOT_BLOCKED
         return frozenset(self.index[i] for i in request.blocked_agents if i in self.index)
 
     def hold(self, agent: int) -> None:
@@ -160,8 +159,11 @@ class AuxFleet(Fleet):
 
     def take(self, fit: Fit) -> None:
         for agent, _ in fit:
-            self._unshelve(agent)
+            before = self._rank(agent)
             self.free[agent] -= 1
+            if self.free[agent] and self._rank(agent) == before:
+                continue
+            discard(self._shelves[before], self.tokens[agent])
             if self.free[agent]:
                 insort(self._shelves.setdefault(self._rank(agent), []), self.tokens[agent])
 

@@ -7,9 +7,9 @@ victims on the chosen agents are asked to leave. Heaps keep the turns, so one ch
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heappop, heappush, heapreplace
 
-from .fleet import Fit, Fleet, greedy_mix
+from .fleet import NOT_BLOCKED, Fit, Fleet, greedy_mix
 from .model import Request, Running
 
 _Entry = tuple[int, int]  # turn, agent
@@ -28,6 +28,7 @@ class Forecast:
         """
         self._fleet = fleet
         self._free = list(fleet.free)
+        self._open_index = {a: i for a, i in fleet.index.items() if fleet.open[i]}
         self._turns: dict[tuple[int, int], list[_Entry]] = {}
         self._sizes = sorted({t for t, o in zip(fleet.total, fleet.open, strict=True) if t and o})
         self._gone: set[int] = set()
@@ -54,11 +55,12 @@ class Forecast:
         Called in queue order, so that the reach only shrinks.
         """
         limit = bisect_left(self._places, -place)
-        self._count_on_leavers_above(limit)
-        blocked = self._fleet.blocked(request)
+        if self._lowest_out_of_reach > limit + 1:
+            self._count_on_leavers_above(limit)
+        blocked = self._fleet.blocked(request) if request.blocked_agents else NOT_BLOCKED
         units = request.slots or 1
         turn, fit = self._single(units, limit, blocked)
-        if request.slots > 1 and not request.single_agent:
+        if turn and request.slots > 1 and not request.single_agent:
             gang_turn, gang = self._gang(units, limit, blocked)
             if gang_turn < turn:
                 turn, fit = gang_turn, gang
@@ -70,13 +72,8 @@ class Forecast:
         return fit, self._ask(fit)
 
     def _seats_of(self, running: Running) -> Fit:
-        index, is_open = self._fleet.index, self._fleet.open
-        seats = []
-        for agent_id, slots in running.placements:
-            agent = index.get(agent_id)
-            if agent is not None and is_open[agent]:
-                seats.append((agent, slots or 1))
-        return seats
+        index = self._open_index
+        return [(index[a], slots or 1) for a, slots in running.placements if a in index]
 
     def _give_back(self, seats: Fit) -> None:
         for agent, units in seats:
@@ -111,20 +108,41 @@ class Forecast:
         A turn in a heap may be too early, and is then corrected when it comes up; it is never too late, because
         agents that became roomier are entered again here.
         """
-        for agent in self._roomier:
-            for (units_, size_), heap in self._turns.items():
-                turn = self._turn(agent, units_)
-                if turn < _NEVER and size_ in (0, self._fleet.total[agent]):
-                    heappush(heap, (turn, agent))
-        self._roomier.clear()
+        if self._roomier:
+            self._enter_roomier()
         found = self._turns.get((units, size))
         if found is None:
-            total = self._fleet.total
-            agents = [a for a, o in enumerate(self._fleet.open) if o and size in (0, total[a])]
-            turns = [(self._turn(a, units), a) for a in agents]
-            found = self._turns[units, size] = [entry for entry in turns if entry[0] < _NEVER]
-            heapify(found)
+            found = self._turns[units, size] = self._all_turns(units, size)
         return found
+
+    def _all_turns(self, units: int, size: int) -> list[_Entry]:
+        """In order, so that they are a heap already: one walk over the victims serves all agents."""
+        total, is_open = self._fleet.total, self._fleet.open
+        short = [
+            units - free if is_open[a] and size in (0, total[a]) else 0
+            for a, free in enumerate(self._free)
+        ]
+        turns = [
+            (0, a)
+            for a, missing in enumerate(short)
+            if missing <= 0 and is_open[a] and size in (0, total[a])
+        ]
+        for turn, seats in enumerate(self._seats, start=1):
+            for agent, freed in seats:
+                missing = short[agent]
+                if missing > 0 and turn not in self._gone:
+                    short[agent] = missing - freed
+                    if missing <= freed:
+                        turns.append((turn, agent))
+        return turns
+
+    def _enter_roomier(self) -> None:
+        for agent in self._roomier:
+            for (units, size), heap in self._turns.items():
+                turn = self._turn(agent, units)
+                if turn < _NEVER and size in (0, self._fleet.total[agent]):
+                    heappush(heap, (turn, agent))
+        self._roomier.clear()
 
     def _first(
         self, units: int, size: int, count: int, limit: int, blocked: frozenset[int]
@@ -147,10 +165,10 @@ class Forecast:
         return [(turn, agent) for agent, turn in found.items()]
 
     def _single(self, units: int, limit: int, blocked: frozenset[int]) -> tuple[int, Fit]:
-        heap = self._heap(units, 0)
+        heap, free = self._heap(units, 0), self._free
         while not blocked and heap and heap[0][0] <= limit:
             turn, agent = heap[0]
-            now = self._turn(agent, units)
+            now = 0 if free[agent] >= units else self._turn(agent, units)
             if now == turn:
                 return turn, [(agent, units)]
             if now < turn:  # entered again already, with its earlier turn

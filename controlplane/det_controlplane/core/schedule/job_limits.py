@@ -9,7 +9,7 @@ from .outcome import OverLimit
 
 class JobLimits:
     def __init__(self, jobs: Sequence[Job], running: Sequence[Running]) -> None:
-        self.limited = {job.id: job.max_slots for job in jobs if job.max_slots is not None}
+        self.limited = {job.id: limit for job in jobs if (limit := job.max_slots) is not None}
         self._causes = {job_id: OverLimit(job_id) for job_id in self.limited}
         self._reserved: defaultdict[str, int] = defaultdict(int)
         self.held: defaultdict[str, int] = defaultdict(int)
@@ -28,13 +28,16 @@ class JobLimits:
 
     def reserved(self, request: Request) -> None:
         """It will start when others have left; until then its job asks nobody else to leave for more."""
-        self._reserved[request.job_id] += request.slots
+        if self.limited:
+            self._reserved[request.job_id] += request.slots
 
     def cause(self, job_id: str) -> OverLimit:
         return self._causes[job_id]
 
     def surplus(self, running: Sequence[Running]) -> list[Running]:
         """What has to leave after a limit was lowered, the newest first."""
+        if not self.limited:
+            return []
         staying: defaultdict[str, int] = defaultdict(int)
         for allocation in running:
             if not allocation.releasing:

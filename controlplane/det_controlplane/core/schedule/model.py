@@ -1,6 +1,6 @@
 """What a scheduling decision looks at and what it answers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
@@ -117,16 +117,46 @@ class PreemptReason(Enum):
     FAIR_SHARE = "FAIR_SHARE"
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Shared by all allocations that wait for the same thing."""
-
+class Told(NamedTuple):
     code: WaitCode
     sentence: str
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Reason:
+    """Shared by all allocations that wait for the same thing; put into words when somebody reads it."""
+
+    __slots__ = ("_tell", "_told")
+
+    def __init__(self, tell: Callable[[], Told]) -> None:
+        self._tell = tell
+        self._told: Told | None = None
+
+    @property
+    def told(self) -> Told:
+        if self._told is None:
+            self._told = self._tell()
+        return self._told
+
+    @property
+    def code(self) -> WaitCode:
+        return self.told.code
+
+    @property
+    def sentence(self) -> str:
+        return self.told.sentence
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Reason) and self.told == other.told
+
+    def __hash__(self) -> int:
+        return hash(self.told)
+
+    def __repr__(self) -> str:
+        return f"Reason({self.code.value}: {self.sentence})"
+
+
+# Tuples from here on, because a pass makes thousands of them.
+class Start(NamedTuple):
     """Rank 0 runs on the first placement, the one with the most slots."""
 
     allocation_id: str
@@ -134,15 +164,12 @@ class Start:
     backfilled: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Preempt:
+class Preempt(NamedTuple):
     allocation_id: str
     reason: PreemptReason
 
 
 class Waiting(NamedTuple):
-    """A tuple, because a pass makes one for each of ten thousand queued allocations."""
-
     allocation_id: str
     reason: Reason
     jobs_ahead: int  # -1 where the scheduler keeps no order

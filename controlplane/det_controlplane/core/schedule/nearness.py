@@ -34,16 +34,22 @@ def distance(target: int, token: int) -> int:
 
 
 def nearest(shelf: Shelf, target: int, blocked: Collection[int]) -> int | None:
+    if not blocked and shelf:
+        return shelf[_start(shelf, target)] & _INDEX_MASK
     return next(by_distance(shelf, target, blocked), None)
 
 
 def by_distance(shelf: Shelf, target: int, blocked: Collection[int]) -> Iterator[int]:
     """The shelf's agents that are not blocked, nearest first."""
-    start = bisect_right(shelf, target << _INDEX_BITS | _INDEX_MASK) - 1
+    start = _start(shelf, target)
     for step in range(len(shelf)):
         agent = shelf[start - step] & _INDEX_MASK
         if agent not in blocked:
             yield agent
+
+
+def _start(shelf: Shelf, target: int) -> int:
+    return bisect_right(shelf, target << _INDEX_BITS | _INDEX_MASK) - 1
 
 
 def discard(shelf: Shelf, token: int) -> None:

@@ -1,9 +1,14 @@
 """What a pass has decided so far, and the causes of waiting before they become sentences."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import compress
+from operator import attrgetter
 
 from .fleet import Fit, Fleet
 from .model import Placement, Preempt, Request, Start
+
+_allocation_id = attrgetter("allocation_id")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,7 +35,8 @@ class OverLimit:
 class Victims:
     """The room is reserved; allocations on these agents are leaving."""
 
-    agent_ids: tuple[str, ...]
+    fleet: Fleet
+    fit: Fit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,6 +56,14 @@ class Outcome:
     waiting_ids: list[str] = field(default_factory=list)
     causes: list[Cause] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
+
+    def wait_all(
+        self, requests: Sequence[Request], causes: Sequence[Cause | None], places: Sequence[int]
+    ) -> None:
+        """Those of the requests that have a cause."""
+        self.waiting_ids += compress(map(_allocation_id, requests), causes)
+        self.causes += filter(None, causes)
+        self.places += compress(places, causes)
 
     def wait(self, request: Request, cause: Cause, place: int) -> None:
         self.waiting_ids.append(request.allocation_id)

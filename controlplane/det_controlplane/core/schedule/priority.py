@@ -1,5 +1,8 @@
 """The priority scheduler: the most important first, with preemption and backfill (facts §5.4)."""
 
+from bisect import bisect_left
+from itertools import compress
+
 from .fleet import Fit, Fleet, shape_of
 from .forecast import Forecast
 from .model import Preempt, PreemptReason, Request, Running
@@ -28,9 +31,8 @@ class PriorityWalk:
         self._outcome = pool.outcome
         self._preemption = pool.snapshot.settings.preemption
         self._forecast: Forecast | None = None
-        self._failed: list[Request] = []  # wanted to start and could not
         self._behind: Behind | None = None  # set for the priorities below
-        self._victims: dict[tuple[int, ...], Victims] = {}
+        self._victims: dict[int, Victims] = {}  # by the agent, if it is a single one
         self._next: set[str] = set()  # have room reserved
         self._releasing = False  # somebody waits for slots that are being given back
         self._frozen = False  # that somebody has a more important priority
@@ -39,50 +41,67 @@ class PriorityWalk:
         self._hopeless: dict[object, Cause] = {}
 
     def run(self, pending: list[Request]) -> None:
-        levels = iter(self._order.levels)
-        priority, level_end = 0, 0
-        hopeless, limited, outcome = self._hopeless, self._limits.limited, self._outcome
-        waiting, causes, places = outcome.waiting_ids, outcome.causes, outcome.places
-        requests, all_places = self._order.arrange(pending)
-        for at, (request, place) in enumerate(zip(requests, all_places, strict=True)):
-            while place >= level_end:
-                self._leave_level(priority)
-                priority, level_end = next(levels)
-            behind = self._behind
-            if behind is not None and not self._preemption:
-                self._all_wait(requests[at:], all_places[at:], behind)
-                return
-            cause: Cause | None
-            if behind is not None and not request.preemptible:
-                cause = behind
-            elif limited and request.job_id in limited and not self._limits.allow(request):
-                cause = self._limits.cause(request.job_id)
-            else:
-                plain = not (request.single_agent or request.blocked_agents)
-                shape = request.slots if plain else shape_of(request)
-                cause = hopeless.get(shape) or self._try(request, shape, place)
-                if cause is None:
-                    continue
-                if behind is None:
-                    self._failed.append(request)
-            waiting.append(request.allocation_id)
-            causes.append(cause)
-            places.append(place)
+        requests, places = self._order.arrange(pending)
+        causes: list[Cause | None] = []
+        shapes = self._standings(requests)
+        for priority, level_end in self._order.levels:
+            at = len(causes)
+            if self._behind is not None and not self._preemption:
+                causes += [self._behind] * (len(requests) - at)
+                break
+            end = bisect_left(places, level_end, at)
+            level, asking = requests[at:end], shapes[at:end]
+            causes += self._visit_level(level, places[at:end], asking)
+            self._leave_level(priority, level, causes[at:])
+        self._outcome.wait_all(requests, causes, places)
 
-    def _all_wait(self, requests: list[Request], places: list[int], behind: Behind) -> None:
-        self._outcome.waiting_ids += [r.allocation_id for r in requests]
-        self._outcome.causes += [behind] * len(requests)
-        self._outcome.places += places
+    def _standings(self, requests: list[Request]) -> list[object]:
+        """Their shapes; None, which never is hopeless, where something else decides as well."""
+        limited = self._limits.limited
+        if limited:
+            return [
+                shape_of(r) if r.preemptible and r.job_id not in limited else None for r in requests
+            ]
+        return [
+            (shape_of(r) if r.single_agent or r.blocked_agents else r.slots)
+            if r.preemptible
+            else None
+            for r in requests
+        ]
 
-    def _leave_level(self, priority: int) -> None:
-        # Who may start no more because its job has reached max_slots meanwhile is in nobody's way.
-        stopped = (
-            r for r in self._failed if r.allocation_id in self._next or self._limits.allow(r)
-        )
-        blocker = next(stopped, None)
-        if self._behind is None and blocker is not None:
-            self._behind = Behind(blocker, priority)
-        self._failed.clear()
+    def _visit_level(
+        self, requests: list[Request], places: list[int], shapes: list[object]
+    ) -> list[Cause | None]:
+        """Why each waits. In a long queue nearly all shapes are hopeless: those are not looked at one by one."""
+        hopeless = self._hopeless
+        causes = list(map(hopeless.get, shapes))
+        at = _next_open(causes, 0)
+        while at < len(causes):
+            known = len(hopeless)
+            causes[at] = self._visit(requests[at], places[at])
+            if len(hopeless) > known:
+                causes[at + 1 :] = map(hopeless.get, shapes[at + 1 :])
+            at = _next_open(causes, at + 1)
+        return causes
+
+    def _visit(self, request: Request, place: int) -> Cause | None:
+        if self._behind is not None and not request.preemptible:
+            return self._behind
+        if not self._limits.allow(request):
+            return self._limits.cause(request.job_id)
+        shape = shape_of(request)
+        return self._hopeless.get(shape) or self._try(request, shape, place)
+
+    def _leave_level(
+        self, priority: int, requests: list[Request], causes: list[Cause | None]
+    ) -> None:
+        if self._behind is None:
+            failed = compress(requests, causes)
+            # Who may start no more because its job has reached max_slots meanwhile is in nobody's way.
+            stopped = (r for r in failed if r.allocation_id in self._next or self._limits.allow(r))
+            blocker = next(stopped, None)
+            if blocker is not None:
+                self._behind = Behind(blocker, priority)
         if self._releasing and not self._frozen and self._behind:
             self._frozen = True
             self._hopeless.update(dict.fromkeys(self._hopeless, self._behind))
@@ -117,10 +136,11 @@ class PriorityWalk:
         reservation = self._forecast.reserve(request, place)
         if reservation is None:
             return None
+        fit, victims = reservation
         self._releasing = True
         self._limits.reserved(request)
-        self._next.add(request.allocation_id)
-        fit, victims = reservation
+        if self._behind is None:
+            self._next.add(request.allocation_id)
         for victim in victims:
             self._outcome.preempt.append(
                 Preempt(victim.allocation_id, PreemptReason.HIGHER_PRIORITY)
@@ -128,14 +148,31 @@ class PriorityWalk:
         if not self._frozen:  # else nothing starts any more
             for agent, _ in fit:
                 self._fleet.hold(agent)
-        key = tuple([agent for agent, _ in fit])
-        if key not in self._victims:
-            self._victims[key] = Victims(tuple([self._fleet.agents[agent].id for agent in key]))
-        return self._victims[key]
+        return self._victims_on(fit)
+
+    def _victims_on(self, fit: Fit) -> Victims:
+        if len(fit) > 1:
+            return Victims(self._fleet, fit)
+        agent = fit[0][0]
+        found = self._victims.get(agent)
+        if found is None:
+            found = self._victims[agent] = Victims(self._fleet, fit)
+        return found
 
     def _look_ahead(self) -> Forecast:
         place = self._order.place
         leaving = [r for r in self._running if r.releasing and not r.preemptible]
-        victims = [(place[r.job_id], r) for r in self._running if r.preemptible]
-        victims.sort(key=lambda v: (v[0], v[1].requested_at, v[1].allocation_id), reverse=True)
-        return Forecast(self._fleet, leaving, victims)
+        ranked = [
+            (place[r.job_id], r.requested_at, r.allocation_id, r)
+            for r in self._running
+            if r.preemptible
+        ]
+        ranked.sort(reverse=True)  # ids are unique: the last field is never compared
+        return Forecast(self._fleet, leaving, [(r[0], r[3]) for r in ranked])
+
+
+def _next_open(causes: list[Cause | None], start: int) -> int:
+    try:
+        return causes.index(None, start)
+    except ValueError:
+        return len(causes)

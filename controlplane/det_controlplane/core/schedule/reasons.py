@@ -10,7 +10,7 @@ from functools import cached_property
 
 from .fleet import Fleet
 from .job_limits import JobLimits
-from .model import Agent, PoolSnapshot, Reason, Request, WaitCode
+from .model import Agent, PoolSnapshot, Request, Told, WaitCode
 from .outcome import Behind, Blocked, Cause, OverLimit, ShareUsed, Victims
 
 _NAMES_SHOWN = 3
@@ -23,7 +23,7 @@ class Explainer:
         self._aux = aux
         self._limits = limits
 
-    def explain(self, cause: Cause) -> Reason:
+    def explain(self, cause: Cause) -> Told:
         match cause:
             case Blocked(request) if request.slots == 0:
                 return self._no_container(request)
@@ -33,8 +33,8 @@ class Explainer:
                 return _behind(blocker, priority)
             case OverLimit(job_id):
                 return self._over_limit(job_id)
-            case Victims(agent_ids):
-                return _leaving(agent_ids)
+            case Victims(fleet, fit):
+                return _leaving([fleet.agents[agent].id for agent, _ in fit])
             case ShareUsed(job_id, offered):
                 return self._share_used(job_id, offered)
 
@@ -46,7 +46,7 @@ class Explainer:
     def _sizes_with_closed(self) -> Counter[int]:
         return _sizes_of(self._snapshot.agents)
 
-    def _no_room(self, request: Request) -> Reason:
+    def _no_room(self, request: Request) -> Told:
         need = self._need(request)
         agents = self._snapshot.agents
         if not any(a.slots for a in agents):
@@ -84,7 +84,7 @@ class Explainer:
             return True
         return any(slots % size == 0 and count >= slots // size for size, count in sizes.items())
 
-    def _busy(self, request: Request, need: str) -> Reason:
+    def _busy(self, request: Request, need: str) -> Told:
         usable = [a for a in self._slots.index if a not in request.blocked_agents]
         free = {a: self._slots.free[self._slots.index[a]] for a in usable}
         name = max(sorted(free), key=free.__getitem__)
@@ -92,31 +92,31 @@ class Explainer:
             sentence = (
                 f"{need}; those free on {name} are kept for a request ahead, until others leave"
             )
-            return Reason(WaitCode.WAITING_FOR_PREEMPTION, sentence)
+            return Told(WaitCode.WAITING_FOR_PREEMPTION, sentence)
         if request.single_agent or any(size >= request.slots for size in self._sizes):
             most = (
                 f"the most any agent has free is {free[name]} ({name})"
                 if free[name]
                 else "none is free"
             )
-            return Reason(WaitCode.NO_FREE_SLOTS, f"{need}; {most}; it starts when slots are freed")
+            return Told(WaitCode.NO_FREE_SLOTS, f"{need}; {most}; it starts when slots are freed")
         return self._not_enough_whole(need)
 
-    def _not_enough_whole(self, need: str) -> Reason:
+    def _not_enough_whole(self, need: str) -> Told:
         fleet = self._slots
         sized = [
             (f, t) for f, t, o in zip(fleet.free, fleet.total, fleet.open, strict=True) if o and t
         ]
         whole = sum(free == total for free, total in sized)
         sentence = f"{need}; {whole} of {_count(len(sized), 'agent')} {_are(whole)} wholly free"
-        return Reason(WaitCode.NO_WHOLE_AGENTS, f"{sentence}; it starts when enough are")
+        return Told(WaitCode.NO_WHOLE_AGENTS, f"{sentence}; it starts when enough are")
 
     def _largest(self) -> str:
         agent = max(self._snapshot.agents, key=lambda a: (a.slots, a.id))
         total = sum(a.slots for a in self._snapshot.agents)
         return f"the largest agent has {agent.slots} ({agent.id}) and the pool {total}"
 
-    def _no_agents(self, request: Request, need: str, lack: str) -> Reason:
+    def _no_agents(self, request: Request, need: str, lack: str) -> Told:
         largest = self._snapshot.max_slots_per_launch
         fits = largest and (
             largest >= request.slots
@@ -126,41 +126,41 @@ class Explainer:
             sentence = (
                 f"{need}; {lack}; machines with up to {_count(largest or 0, 'slot')} can be added"
             )
-            return Reason(WaitCode.NO_AGENTS, sentence)
+            return Told(WaitCode.NO_AGENTS, sentence)
         if not any(a.slots for a in self._snapshot.agents) and not largest:
-            return Reason(WaitCode.NO_AGENTS, f"{need}; {lack}; start one, or choose another pool")
+            return Told(WaitCode.NO_AGENTS, f"{need}; {lack}; start one, or choose another pool")
         way_out = "ask for fewer slots, choose another pool, or add larger agents"
         if largest:
             lack = f"{lack}; the largest machine that can be added has {largest}"
-        return Reason(WaitCode.TOO_LARGE, f"{need}; {lack}; {way_out}")
+        return Told(WaitCode.TOO_LARGE, f"{need}; {lack}; {way_out}")
 
-    def _no_container(self, request: Request) -> Reason:
+    def _no_container(self, request: Request) -> Told:
         need = "needs an agent, but no slot"
         agents = self._snapshot.agents
         usable = [a for a in agents if _is_open(a) and a.id not in request.blocked_agents]
         if not agents:
-            return Reason(WaitCode.NO_AGENTS, f"{need}; the pool has no agent yet; start one")
+            return Told(WaitCode.NO_AGENTS, f"{need}; the pool has no agent yet; start one")
         if usable and any(a.aux_limit for a in usable):
             limit = max(a.aux_limit for a in usable)
             sentence = (
                 f"{need}; every agent runs as many such containers as it may (at most {limit})"
             )
-            return Reason(WaitCode.AUX_LIMIT, f"{sentence}; it starts when one of them ends")
+            return Told(WaitCode.AUX_LIMIT, f"{sentence}; it starts when one of them ends")
         if usable:
             sentence = f"{need}; no agent of the pool takes such containers; choose another pool"
-            return Reason(WaitCode.AUX_LIMIT, sentence)
+            return Told(WaitCode.AUX_LIMIT, sentence)
         if any(_is_open(a) for a in agents):
             return _only_blocked(request, need)
         return _closed(list(agents), need)
 
-    def _over_limit(self, job_id: str) -> Reason:
+    def _over_limit(self, job_id: str) -> Told:
         limit, held = self._limits.limited[job_id], self._limits.held[job_id]
         sentence = f"its job may hold {_count(limit, 'slot')} (max_slots) and holds {held}"
-        return Reason(WaitCode.MAX_SLOTS, f"{sentence}; it starts when one of its trials ends")
+        return Told(WaitCode.MAX_SLOTS, f"{sentence}; it starts when one of its trials ends")
 
-    def _share_used(self, job_id: str, offered: int) -> Reason:
+    def _share_used(self, job_id: str, offered: int) -> Told:
         sentence = f"its job's fair share is {_count(offered, 'slot')} and it holds {self._limits.held[job_id]}"
-        return Reason(
+        return Told(
             WaitCode.FAIR_SHARE, f"{sentence}; it starts when the share grows or a trial ends"
         )
 
@@ -173,31 +173,31 @@ def _sizes_of(agents: Iterable[Agent]) -> Counter[int]:
     return Counter(a.slots for a in agents if a.slots)
 
 
-def _behind(blocker: Request, priority: int) -> Reason:
+def _behind(blocker: Request, priority: int) -> Told:
     need = _count(blocker.slots, "slot") if blocker.slots else "an agent"
     sentence = f"priority {priority} goes first: {blocker.allocation_id} waits for {need}"
     way_out = "a smaller priority number moves it ahead"
-    return Reason(WaitCode.BEHIND_HIGHER_PRIORITY, f"{sentence}; {way_out}")
+    return Told(WaitCode.BEHIND_HIGHER_PRIORITY, f"{sentence}; {way_out}")
 
 
-def _leaving(agent_ids: tuple[str, ...]) -> Reason:
+def _leaving(agent_ids: list[str]) -> Told:
     sentence = f"is next on {_names(agent_ids)}; it starts when allocations that were asked to leave have left"
-    return Reason(WaitCode.WAITING_FOR_PREEMPTION, sentence)
+    return Told(WaitCode.WAITING_FOR_PREEMPTION, sentence)
 
 
-def _only_blocked(request: Request, need: str) -> Reason:
+def _only_blocked(request: Request, need: str) -> Told:
     names = _names(sorted(request.blocked_agents))
     sentence = f"{need}; all agents that could hold it are excluded after failures ({names})"
-    return Reason(
+    return Told(
         WaitCode.BLOCKED_NODES, f"{sentence}; add an agent, or start it again as a new experiment"
     )
 
 
-def _closed(agents: list[Agent], need: str) -> Reason:
+def _closed(agents: list[Agent], need: str) -> Told:
     largest = max(agents, key=lambda a: (a.slots, a.id))
     names = _names(sorted(a.id for a in agents))
     sentence = f"{need}; the agents that could hold it are disabled or draining ({names})"
-    return Reason(
+    return Told(
         WaitCode.AGENT_DRAINING, f"{sentence}; `det agent enable {largest.id}` lets it start"
     )
 
