@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,11 +47,18 @@ class Cluster:
             "HOME": str(self.folder),
         }
 
-    def run(self, *args: str | Path, timeout_s: float = 120, cwd: Path | None = None) -> Answer:
+    def run(
+        self,
+        *args: str | Path,
+        timeout_s: float = 120,
+        environ: Mapping[str, str | None] | None = None,
+    ) -> Answer:
+        """Variables of `environ` replace ours; None takes one away."""
+        env = {**self.env, **(environ or {})}
         done = subprocess.run(
             [*DET, *map(str, args)],
-            env=self.env,
-            cwd=cwd or self.folder,
+            env={name: value for name, value in env.items() if value is not None},
+            cwd=self.folder,
             capture_output=True,
             text=True,
             timeout=timeout_s,
