@@ -6,8 +6,10 @@ from typing import Any
 from uuid import UUID
 
 from det_controlplane.core.lifecycle.experiment import ExperimentState
-from det_controlplane.db.engine import Tx, as_json
-from det_controlplane.db.sql import text
+from det_controlplane.db import contexts
+from det_controlplane.db.contexts import NewContext
+from det_controlplane.db.engine import Database, Tx, as_json
+from det_controlplane.db.sql import Statement, text
 
 
 @dataclass(slots=True)
@@ -59,11 +61,10 @@ def config(tx: Tx, experiment_id: int) -> dict[str, Any]:
     return found
 
 
-_INSERT_JOB = text("""
-    INSERT INTO jobs (id, kind, name, pool, priority, weight, max_slots, position, user_id, workspace_id, submitted_at)
-    VALUES (:id, cast(:kind AS job_kind), :name, :pool, :priority, :weight, :max_slots,
-            floor(extract(epoch FROM cast(:now AS timestamptz)) * 1000000), :user_id, :workspace_id, :now)
-""")
+_JOB = """INSERT INTO jobs (id, kind, name, pool, priority, weight, max_slots, position, user_id, workspace_id, submitted_at)
+    VALUES (:job_id, cast(:kind AS job_kind), :name, :pool, :priority, :weight, :max_slots,
+            floor(extract(epoch FROM cast(:now AS timestamptz)) * 1000000), :user_id, :workspace_id, :now)"""
+_INSERT_JOB = text(_JOB)
 
 
 def insert_job(
@@ -83,7 +84,7 @@ def insert_job(
     tx.run(
         _INSERT_JOB,
         {
-            "id": id, "kind": kind, "name": name, "pool": pool, "priority": priority,
+            "job_id": id, "kind": kind, "name": name, "pool": pool, "priority": priority,
             "weight": weight, "max_slots": max_slots, "user_id": user_id,
             "workspace_id": workspace_id, "now": now,
         },
@@ -100,6 +101,7 @@ class NewExperiment:
     labels: list[str]
     user_id: int
     project_id: int
+    workspace_id: int
     context_id: UUID | None
     parent_id: int | None
     unmanaged: bool
@@ -107,25 +109,56 @@ class NewExperiment:
     seed: int
     log_retention_days: int | None
     idempotency_key: str | None
+    pool: str
+    priority: int | None
+    weight: float
+    max_slots: int | None
 
 
-_INSERT = text("""
-    INSERT INTO experiments (job_id, state, config, original_config, name, description, labels, user_id, project_id,
-        context_id, parent_id, unmanaged, external_id, seed, log_retention_days, idempotency_key, created_at, started_at)
-    VALUES (:job_id, :state, cast(:config AS jsonb), :original_config, :name, :description, cast(:labels AS text[]),
-        :user_id, :project_id, :context_id, :parent_id, :unmanaged, :external_id, :seed, :log_retention_days,
-        :idempotency_key, :now, :now)
-    RETURNING id
-""")
-_INSERT_SEARCH = text("INSERT INTO searches (experiment_id) VALUES (:id)")
+def _insert_with(context: str) -> Statement:
+    return text(f"""
+        WITH job AS ({_JOB}), {context}
+        made AS (
+            INSERT INTO experiments (job_id, state, config, original_config, name, description, labels, user_id, project_id,
+                context_id, parent_id, unmanaged, external_id, seed, log_retention_days, idempotency_key, created_at, started_at)
+            VALUES (:job_id, cast(:state AS experiment_state), cast(:config AS jsonb), :original_config, :name, :description,
+                cast(:labels AS text[]), :user_id, :project_id, :context_id, :parent_id, :unmanaged, :external_id, :seed,
+                :log_retention_days, :idempotency_key, :now, :now)
+            RETURNING id, metric_name, smaller_is_better, max_restarts, slots_per_trial,
+                json_build_object('searcher', config->'searcher', 'hyperparameters', config->'hyperparameters') AS searched),
+        search AS (INSERT INTO searches (experiment_id) SELECT id FROM made)
+        SELECT * FROM made
+    """)
 
 
-def insert(tx: Tx, new: NewExperiment, state: ExperimentState, now: datetime) -> int:
+_INSERT = _insert_with("")
+_INSERT_WITH_CONTEXT = _insert_with(f"context AS ({contexts.INSERT}),")
+
+
+def insert(
+    tx: Tx, new: NewExperiment, context: NewContext | None, state: ExperimentState, now: datetime
+) -> tuple[ExperimentRow, dict[str, Any]]:
+    """With its job, its search and, where it comes along, its model definition: nobody else sees them yet.
+
+    What the search reads of the configuration comes back as it will be read again: in the order of the database."""
     params = {name: getattr(new, name) for name in NewExperiment.__slots__}
-    params |= {"config": as_json(new.config), "state": state.value, "now": now}
-    experiment_id = int(tx.value(_INSERT, params))
-    tx.run(_INSERT_SEARCH, {"id": experiment_id})
-    return experiment_id
+    params |= {
+        "kind": "EXPERIMENT",
+        "config": as_json(new.config),
+        "state": state.value,
+        "now": now,
+    }
+    if context is not None:
+        params |= context.params()
+    made = tx.row(_INSERT if context is None else _INSERT_WITH_CONTEXT, params)
+    assert made is not None
+    row = ExperimentRow(
+        id=made.id, job_id=new.job_id, state=state, pool=new.pool, seed=new.seed, seq=0, snapshot_seq=0,
+        metric=made.metric_name, smaller_is_better=made.smaller_is_better, max_restarts=made.max_restarts,
+        slots_per_trial=made.slots_per_trial, best_metric=None, progress=None, unmanaged=new.unmanaged,
+        user_id=new.user_id, context_id=params["context_id"],
+    )  # fmt: skip
+    return row, made.searched
 
 
 _SET_STATE = text("""
@@ -163,6 +196,6 @@ def set_best(tx: Tx, id: int, trial_id: int, metric: float) -> None:
 _CREATED_BY_KEY = text("SELECT id FROM experiments WHERE idempotency_key = :key")
 
 
-def by_idempotency_key(tx: Tx, key: str) -> int | None:
-    found = tx.value(_CREATED_BY_KEY, {"key": key})
-    return None if found is None else int(found)
+def by_idempotency_key(db: Database, key: str) -> int | None:
+    found = db.read(_CREATED_BY_KEY, {"key": key})
+    return int(found[0].id) if found else None

@@ -50,9 +50,8 @@ def of_pool(ctx: Context, pool_name: str) -> int | None:
     pool = ctx.config.pool(pool_name)
     if pool is not None and pool.provider is not None:
         return None
-    with ctx.db.begin() as tx:
-        row = tx.row(_SLOTS, {"pool": pool_name})
-    return int(row.total) if row is not None and row.total else None
+    row = ctx.db.read(_SLOTS, {"pool": pool_name})[0]
+    return int(row.total) if row.total else None
 
 
 def exceeds(ctx: Context, pool_name: str, slots: int) -> bool:

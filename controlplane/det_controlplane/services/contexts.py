@@ -12,7 +12,8 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from det_controlplane.db.engine import Tx
+from det_controlplane.db import contexts as rows_of
+from det_controlplane.db.contexts import NewContext
 from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, Oversized, WrongState
@@ -23,10 +24,6 @@ INLINE_LIMIT = 8 * 1024 * 1024
 UPLOAD_LIFE = timedelta(hours=1)
 _DIRECTORY = 53  # the tar type flag '5'; files are 48, '0'
 
-_INSERT = text("""
-    INSERT INTO contexts (id, size, sha256, content, object_key, uploaded, user_id, created_at)
-    VALUES (:id, :size, :sha256, :content, :object_key, :uploaded, :user_id, :now)
-""")
 _FIND = text("SELECT id, size, sha256, content, object_key, uploaded FROM contexts WHERE id = :id")
 _UPLOADED = text("UPDATE contexts SET uploaded = true WHERE id = :id")
 _OF_TASK = text("SELECT context_id FROM tasks WHERE id = :id")
@@ -85,23 +82,16 @@ def _member(file: File, size: int) -> tarfile.TarInfo:
     return member
 
 
-def prepare(ctx: Context, content: bytes) -> dict[str, Any]:
-    """Parameters of the row; a large archive goes to the object store first, outside any transaction."""
+def prepare(ctx: Context, content: bytes) -> NewContext:
+    """A large archive goes to the object store first, outside any transaction."""
     context_id = ctx.new_uuid()
     inline = len(content) <= INLINE_LIMIT
     key = None if inline else f"contexts/{context_id}.tar.gz"
     if key is not None:
         ctx.objects.put(key, content)
-    return {
-        "id": context_id, "size": len(content), "sha256": hashlib.sha256(content).hexdigest(),
-        "content": content if inline else None, "object_key": key, "uploaded": True,
-    }  # fmt: skip
-
-
-def insert(ctx: Context, tx: Tx, row: dict[str, Any], user_id: int) -> UUID:
-    tx.run(_INSERT, {**row, "user_id": user_id, "now": ctx.now()})
-    context_id: UUID = row["id"]
-    return context_id
+    digest = hashlib.sha256(content).hexdigest()
+    stored = content if inline else None
+    return NewContext(context_id, len(content), digest, stored, key, uploaded=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +110,9 @@ def begin_upload(ctx: Context, user_id: int, size: int, sha256: str) -> Upload:
         raise Invalid("sha256 must be the archive's SHA-256 in hex")
     context_id = ctx.new_uuid()
     key = f"contexts/{context_id}.tar.gz"
-    row = {
-        "id": context_id, "size": size, "sha256": sha256, "content": None, "object_key": key, "uploaded": False,
-    }  # fmt: skip
+    announced = NewContext(context_id, size, sha256, None, key, uploaded=False)
     with ctx.db.begin() as tx:
-        insert(ctx, tx, row, user_id)
+        rows_of.insert(tx, announced, user_id, ctx.now())
     return Upload(context_id, ctx.objects.upload_url(key, size, int(UPLOAD_LIFE.total_seconds())))
 
 

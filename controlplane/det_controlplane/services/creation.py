@@ -11,6 +11,7 @@ from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.db import experiments
+from det_controlplane.db.contexts import NewContext
 from det_controlplane.db.engine import TryAgain, Violated
 from det_controlplane.db.sql import text
 from det_controlplane.services import capacity, contexts, live, policies, warm_starts
@@ -19,26 +20,27 @@ from det_controlplane.services.contexts import File
 from det_controlplane.services.effects import Effects
 from det_controlplane.services.errors import Missing, WrongState
 from det_controlplane.services.experiments import start_search
+from det_controlplane.services.live import LiveExperiment
 from det_controlplane.services.principal import User
 
 # The same request may come twice at the same time: one of them makes the experiment, the other finds it.
 _ONCE = ("experiments_idempotency_key_key", "experiments_external_id_key")
 
 _TEMPLATE = text("SELECT config FROM templates WHERE name = :name")
-_PROJECT = text("""
-    SELECT p.id, p.workspace_id, p.archived OR w.archived AS archived, p.state IS NOT NULL AS deleting, w.checkpoint_storage, w.default_compute_pool,
-           w.default_aux_pool
+_PROJECT = """
+    SELECT p.id, p.workspace_id, p.archived OR w.archived AS archived, p.state IS NOT NULL AS deleting,
+           w.checkpoint_storage, w.default_compute_pool, w.default_aux_pool,
+           (SELECT json_agg(c.policy ORDER BY c.workspace_id DESC) FROM config_policies c
+            WHERE c.workload_type = 'EXPERIMENT' AND c.workspace_id IN (0, p.workspace_id)) AS policies
     FROM projects p JOIN workspaces w ON w.id = p.workspace_id
-    WHERE CASE WHEN cast(:id AS integer) IS NULL THEN lower(w.name) = lower(:workspace) AND lower(p.name) = lower(:project)
-          ELSE p.id = :id END
-""")
+"""
+_PROJECT_BY_ID = text(f"{_PROJECT} WHERE p.id = :id")
+_PROJECT_BY_NAME = text(
+    f"{_PROJECT} WHERE lower(w.name) = lower(:workspace) AND lower(p.name) = lower(:project)"
+)
 _PARENT = text("""
     SELECT e.context_id, p.archived OR w.archived AS archived FROM experiments e JOIN projects p ON p.id = e.project_id
     JOIN workspaces w ON w.id = p.workspace_id WHERE e.id = :id
-""")
-_POLICIES = text("""
-    SELECT policy FROM config_policies WHERE workload_type = 'EXPERIMENT' AND workspace_id IN (0, :workspace_id)
-    ORDER BY workspace_id DESC
 """)
 
 
@@ -68,14 +70,13 @@ class Created:
 def create(ctx: Context, user: User, submission: Submission) -> Created:
     """Nothing is left behind when any part is refused."""
     submitted = configs.load_yaml(submission.config)
-    with ctx.db.begin() as tx:
-        repeated = _repeated(tx, submission)
-        project = _project(tx, submission.project_id, submitted)
-        template = _template(tx, submission.template)
-        demanded = [r[0] for r in tx.rows(_POLICIES, {"workspace_id": project.workspace_id})]
-        limits = policies.in_force(tx, project.workspace_id).constraints
+    repeated = _repeated(ctx, submission)
     if repeated is not None:
         return _existing(ctx, repeated)
+    project = _project(ctx, submission.project_id, submitted)
+    template = _template(ctx, submission.template)
+    demanded = project.policies or []
+    limits = policies.merged(demanded).constraints
     resolved, pool, exceeds = _resolve(ctx, submission, submitted, project, template, demanded)
     config = resolved.config.to_json()
     broken = policy_rules.check(config, limits)
@@ -87,9 +88,9 @@ def create(ctx: Context, user: User, submission: Submission) -> Created:
     if submission.context_id is not None:
         contexts.check_uploaded(ctx, submission.context_id)
     archive = contexts.archive(submission.files) if submission.files else b""
-    row = contexts.prepare(ctx, archive) if archive else None
+    context = contexts.prepare(ctx, archive) if archive else None
     try:
-        experiment_id = _insert(ctx, user, submission, config, project, pool, row)
+        experiment_id = _insert(ctx, user, submission, config, project, pool, context)
     except Violated as e:
         if e.constraint in _ONCE:
             raise TryAgain(f"another request made this experiment just now: {e}") from e
@@ -97,9 +98,9 @@ def create(ctx: Context, user: User, submission: Submission) -> Created:
     return Created(experiment_id, config, resolved.warnings, exceeds)
 
 
-def _repeated(tx: Any, submission: Submission) -> int | None:
+def _repeated(ctx: Context, submission: Submission) -> int | None:
     key = submission.idempotency_key
-    return experiments.by_idempotency_key(tx, key) if key else None
+    return experiments.by_idempotency_key(ctx.db, key) if key else None
 
 
 def _existing(ctx: Context, experiment_id: int) -> Created:
@@ -107,22 +108,22 @@ def _existing(ctx: Context, experiment_id: int) -> Created:
         return Created(experiment_id, experiments.config(tx, experiment_id), ())
 
 
-def _project(tx: Any, project_id: int, submitted: dict[str, Any]) -> Any:
+def _project(ctx: Context, project_id: int, submitted: dict[str, Any]) -> Any:
     workspace, project = submitted.get("workspace"), submitted.get("project")
     by_name = project_id <= 1 and workspace and project
-    params = {
-        "id": None if by_name else max(project_id, 1),
-        "workspace": str(workspace or ""),
-        "project": str(project or ""),
-    }
-    row = tx.row(_PROJECT, params)
-    if row is None:
+    if by_name:
+        names = {"workspace": str(workspace), "project": str(project)}
+        found = ctx.db.read(_PROJECT_BY_NAME, names)
+    else:
+        found = ctx.db.read(_PROJECT_BY_ID, {"id": max(project_id, 1)})
+    if not found:
         what = (
             f"project {project!r} of workspace {workspace!r}"
             if by_name
             else f"project {project_id}"
         )
         raise Missing(f"{what} not found")
+    row = found[0]
     if row.archived:
         raise WrongState(f"project {row.id} is archived: unarchive it, or choose another")
     if row.deleting:
@@ -130,14 +131,14 @@ def _project(tx: Any, project_id: int, submitted: dict[str, Any]) -> Any:
     return row
 
 
-def _template(tx: Any, name: str) -> dict[str, Any] | None:
+def _template(ctx: Context, name: str) -> dict[str, Any] | None:
     if not name:
         return None
-    row = tx.row(_TEMPLATE, {"name": name})
-    if row is None:
+    found = ctx.db.read(_TEMPLATE, {"name": name})
+    if not found:
         raise Missing(f"template '{name}' not found")
-    found: dict[str, Any] = row[0]
-    return found
+    config: dict[str, Any] = found[0][0]
+    return config
 
 
 def _resolve(
@@ -198,7 +199,7 @@ def _insert(
     config: dict[str, Any],
     project: Any,
     pool: str,
-    context_row: dict[str, Any] | None,
+    context: NewContext | None,
 ) -> int:
     effects, now, job_id = Effects(ctx), ctx.now(), ctx.new_uuid()
     resources = config["resources"]
@@ -212,34 +213,28 @@ def _insert(
                 raise WrongState(
                     f"experiment {submission.parent_id} cannot be forked: its project is archived"
                 )
-            context_id = parent.context_id
-        elif context_row is not None:
-            context_id = contexts.insert(ctx, tx, context_row, user.id)
-        experiments.insert_job(
-            tx, id=job_id, kind="EXPERIMENT", name=config["name"], pool=pool,
-            priority=resources.get("priority"), weight=float(resources.get("weight") or 1),
-            max_slots=resources.get("max_slots"), user_id=user.id,
-            workspace_id=project.workspace_id, now=now,
-        )  # fmt: skip
+            context_id, context = parent.context_id, None
         state = ExperimentState.ACTIVE if submission.activate else ExperimentState.PAUSED
         retention = config.get("retention_policy") or {}
         new = experiments.NewExperiment(
             job_id=job_id, config=config, original_config=submission.config, name=config["name"],
             description=config.get("description") or "", labels=list(config.get("labels") or []),
-            user_id=user.id, project_id=project.id, context_id=context_id,
+            user_id=user.id, project_id=project.id, workspace_id=project.workspace_id, context_id=context_id,
             parent_id=submission.parent_id, unmanaged=submission.unmanaged,
             external_id=submission.external_id, seed=config["reproducibility"]["experiment_seed"],
             log_retention_days=retention.get("log_retention_days"),
-            idempotency_key=submission.idempotency_key,
+            idempotency_key=submission.idempotency_key, pool=pool,
+            priority=resources.get("priority"), weight=float(resources.get("weight") or 1),
+            max_slots=resources.get("max_slots"),
         )  # fmt: skip
-        experiment_id = experiments.insert(tx, new, state, now)
-        experiment = live.lock(ctx, tx, experiment_id, effects)
+        row, searched = experiments.insert(tx, new, context, state, now)
+        experiment = LiveExperiment(ctx, tx, row, effects)
         if not submission.unmanaged:
-            start_search(experiment)
+            start_search(experiment, searched)
         live.close(experiment)
     experiment.journal.keep()
     effects.announce()
-    return experiment_id
+    return row.id
 
 
 _BY_EXTERNAL = text("SELECT id FROM experiments WHERE external_id = :id")
@@ -247,6 +242,5 @@ _BY_EXTERNAL = text("SELECT id FROM experiments WHERE external_id = :id")
 
 def put(ctx: Context, user: User, submission: Submission) -> Created:
     """Unmanaged experiments by a name of the user's: made once, found afterwards."""
-    with ctx.db.begin() as tx:
-        found = tx.value(_BY_EXTERNAL, {"id": submission.external_id})
-    return create(ctx, user, submission) if found is None else _existing(ctx, int(found))
+    found = ctx.db.read(_BY_EXTERNAL, {"id": submission.external_id})
+    return _existing(ctx, int(found[0].id)) if found else create(ctx, user, submission)

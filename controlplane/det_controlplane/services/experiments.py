@@ -1,5 +1,8 @@
 """Use cases on an existing experiment."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from det_controlplane.core import search
 from det_controlplane.core.lifecycle import experiment as states
 from det_controlplane.core.lifecycle.experiment import Command
@@ -10,7 +13,9 @@ from det_controlplane.db.trials import TrialRow
 from det_controlplane.services import live
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState
+from det_controlplane.services.journal import parse_space
 from det_controlplane.services.live import LiveExperiment
+from det_controlplane.services.searchcache import CachedSearch
 
 
 def command(ctx: Context, experiment_id: int, command: Command) -> None:
@@ -25,8 +30,11 @@ def command(ctx: Context, experiment_id: int, command: Command) -> None:
         experiment.set_state(target)
 
 
-def start_search(experiment: LiveExperiment) -> None:
-    """The searcher's first decisions."""
+def start_search(experiment: LiveExperiment, config: Mapping[str, Any]) -> None:
+    """The searcher's first decisions, from the configuration that was just stored."""
+    row = experiment.row
+    new = search.new(config["searcher"], parse_space(config), row.seed)
+    experiment.ctx.searches.give_back(row.id, CachedSearch(row.seq, new))
     experiment.feed(search.Started())
 
 

@@ -1,5 +1,6 @@
 """Config policies: what administrators demand of experiments and tasks, stored and looked up (facts §9.11)."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from det_controlplane.core.config import load_yaml
@@ -59,12 +60,18 @@ def delete(ctx: Context, caller: User, scope: int, workload: str) -> None:
 
 def in_force(tx: Tx, workspace_id: int, workload: str = "EXPERIMENT") -> Policies:
     """The cluster's and the workspace's in one; where both set a constraint, the cluster wins."""
-    merged, invariant = Constraints(), None
-    for row in tx.rows(_BOTH, {"workspace_id": workspace_id, "workload": workload}):
-        found = read_policies(row.policy, _WORKLOADS[workload])
-        merged = merged.under(found.constraints)
+    rows = tx.rows(_BOTH, {"workspace_id": workspace_id, "workload": workload})
+    return merged([r.policy for r in rows], workload)
+
+
+def merged(policies: Sequence[dict[str, Any]], workload: str = "EXPERIMENT") -> Policies:
+    """The workspace's first, the cluster's last."""
+    constraints, invariant = Constraints(), None
+    for policy in policies:
+        found = read_policies(policy, _WORKLOADS[workload])
+        constraints = constraints.under(found.constraints)
         invariant = found.invariant_config or invariant
-    return Policies(merged, invariant)
+    return Policies(constraints, invariant)
 
 
 def _workload(workload: str) -> str:

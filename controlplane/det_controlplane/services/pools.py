@@ -35,8 +35,7 @@ def workspaces_of(ctx: Context, pool: str) -> list[int]:
 
 def open_to(ctx: Context, workspace_id: int) -> list[str]:
     """The pools that a workspace may use: its own, and those of nobody."""
-    with ctx.db.begin() as tx:
-        bound = {r.pool: r.workspaces for r in tx.rows(_ALL_BOUND)}
+    bound = {r.pool: r.workspaces for r in ctx.db.read(_ALL_BOUND)}
     names = [p.pool_name for p in ctx.config.resource_pools]
     return [n for n in names if workspace_id in bound.get(n, [workspace_id])]
 
