@@ -38,3 +38,13 @@ def test_a_checkpoint_that_does_not_exist_is_refused_as_a_source(user: Caller) -
     told = user.ask("POST", E, {"config": config})
     assert told.status == 400
     assert f"checkpoint {unknown} does not exist" in told.error
+
+
+def test_an_experiment_is_not_deleted_while_others_start_from_its_checkpoints(user: Caller) -> None:
+    source = create_ended(user)
+    checkpoint = report_checkpoint(user, source)
+    made = create(user, searcher={**SINGLE, "source_checkpoint_uuid": checkpoint})
+    told = user.ask("DELETE", f"{E}/{source}")
+    assert (told.status, f"of experiment {made} starts from" in told.error) == (400, True)
+    user.post(f"{E}/{made}/kill")
+    assert user.ask("DELETE", f"{E}/{source}").status == 200

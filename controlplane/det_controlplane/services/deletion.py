@@ -30,13 +30,22 @@ _REGISTERED = text("""
     WHERE e.id = :experiment_id OR p.id = :project_id OR p.workspace_id = :workspace_id LIMIT 1
 """)
 
+_STARTED_FROM = text("""
+    SELECT t.id, t.experiment_id, c.uuid FROM trials t JOIN checkpoints c ON c.uuid = t.warm_start_uuid
+    JOIN experiments e ON e.id = c.experiment_id JOIN projects p ON p.id = e.project_id
+    JOIN experiments o ON o.id = t.experiment_id JOIN projects op ON op.id = o.project_id
+    WHERE t.ended_at IS NULL AND t.experiment_id <> c.experiment_id
+      AND (e.id = :experiment_id OR p.id = :project_id OR p.workspace_id = :workspace_id)
+      AND op.id <> :project_id AND op.workspace_id <> :workspace_id ORDER BY t.id LIMIT 1
+""")
+
 
 def delete_project(ctx: Context, caller: User, project_id: int) -> bool:
     """Whether it is gone already; otherwise it goes when its experiments have."""
     effects = Effects(ctx)
     with ctx.db.begin() as tx:
         pending = projects.begin_deletion(tx, caller, project_id)
-        refuse_registered(tx, project_id=project_id)
+        refuse_needed(tx, project_id=project_id)
         if pending:
             effects.later("delete_project", project_id=project_id)
         else:
@@ -50,7 +59,7 @@ def delete_workspace(ctx: Context, caller: User, workspace_id: int) -> bool:
     effects = Effects(ctx)
     with ctx.db.begin() as tx:
         pending = workspaces.begin_deletion(ctx, tx, caller, workspace_id)
-        refuse_registered(tx, workspace_id=workspace_id)
+        refuse_needed(tx, workspace_id=workspace_id)
         if pending:
             effects.later("delete_workspace", workspace_id=workspace_id)
         else:
@@ -60,10 +69,10 @@ def delete_workspace(ctx: Context, caller: User, workspace_id: int) -> bool:
     return not pending
 
 
-def refuse_registered(
+def refuse_needed(
     tx: Tx, *, experiment_id: int = 0, project_id: int = 0, workspace_id: int = 0
 ) -> None:
-    """A registered model version is somebody's product: its checkpoint is not lost by deleting around it."""
+    """A checkpoint that a model version or a live trial needs is not lost by deleting what it belongs to."""
     params = {
         "experiment_id": experiment_id,
         "project_id": project_id,
@@ -74,6 +83,12 @@ def refuse_registered(
         raise WrongState(
             f"a checkpoint of experiment {row.experiment_id} is version {row.version} of model '{row.name}':"
             " delete that version first"
+        )
+    row = tx.row(_STARTED_FROM, params)
+    if row is not None:
+        raise WrongState(
+            f"trial {row.id} of experiment {row.experiment_id} starts from its checkpoint {row.uuid}:"
+            f" let that experiment end, or kill it, first"
         )
 
 

@@ -54,7 +54,7 @@ def delete(ctx: Context, user: User, experiment_id: int) -> None:
             raise WrongState(
                 f"experiment {experiment_id} is {row.state.value}; kill it, or wait until it has ended"
             )
-        deletion.refuse_registered(experiment.tx, experiment_id=experiment_id)
+        deletion.refuse_needed(experiment.tx, experiment_id=experiment_id)
         experiment.set_state(ExperimentState.DELETING)
         key = f"delete {ctx.new_uuid()}"
         experiment.effects.later("delete_experiment", experiment_id=experiment_id, key=key)
