@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from det_controlplane.db.engine import Tx, as_json
+from det_controlplane.db.engine import Database, Tx, as_json
 from det_controlplane.db.sql import text
 
 _HOLDER = text(
@@ -32,13 +32,19 @@ _UPSERT_SLOTS = text("""
     ON CONFLICT (agent_id, slot_id) DO UPDATE SET device_type = excluded.device_type,
         device_uuid = excluded.device_uuid, device_brand = excluded.device_brand
 """)
+# What an agent brings back or takes away needs a scheduling pass: the pool is marked in the same statement.
 _TOUCH = text("""
-    UPDATE agents a SET last_seen_at = :now, lease_until = :lease_until, lost_after = :lost_after, state = 'JOINED',
-        poll_seq = greatest(a.poll_seq, :seq), leaving = a.leaving OR :leaving
-    FROM (SELECT id, leaving, state FROM agents WHERE id = :id FOR UPDATE) old
-    WHERE a.id = old.id AND a.incarnation = cast(:incarnation AS uuid) AND a.state <> 'LOST'
-    RETURNING a.draining, a.poll_seq <= :seq AS newest, a.leaving AND NOT old.leaving AS leaves_now,
-        a.leaving, old.state <> 'JOINED' AS returned
+    WITH touched AS (
+        UPDATE agents a SET last_seen_at = :now, lease_until = :lease_until, lost_after = :lost_after, state = 'JOINED',
+            poll_seq = greatest(a.poll_seq, :seq), leaving = a.leaving OR :leaving
+        FROM (SELECT id, leaving, state FROM agents WHERE id = :id FOR UPDATE) old
+        WHERE a.id = old.id AND a.incarnation = cast(:incarnation AS uuid) AND a.state <> 'LOST'
+        RETURNING a.draining, a.poll_seq <= :seq AS newest, a.leaving AND NOT old.leaving AS leaves_now,
+            a.leaving, old.state <> 'JOINED' AS returned, a.pool),
+    marked AS (
+        INSERT INTO pools (name) SELECT pool FROM touched WHERE returned OR leaves_now
+        ON CONFLICT (name) DO UPDATE SET marked = pools.marked + 1)
+    SELECT draining, newest, leaves_now, leaving, returned FROM touched
 """)
 _DUTIES = text("""
     SELECT c.id::text AS id, c.allocation_id, c.epoch, c.state::text AS state, a.killed,
@@ -100,7 +106,7 @@ class Touched:
 
 
 def touch(
-    tx: Tx,
+    db: Database,
     agent_id: str,
     incarnation: str,
     *,
@@ -110,17 +116,17 @@ def touch(
     lease_until: datetime,
     lost_after: datetime,
 ) -> Touched | None:
-    """Extend the lease; None when this incarnation was replaced."""
+    """Extend the lease; None when this incarnation was replaced. A transaction of its own."""
     params = {
         "id": agent_id, "incarnation": incarnation, "seq": seq, "leaving": leaving,
         "now": now, "lease_until": lease_until, "lost_after": lost_after,
     }  # fmt: skip
-    row = tx.row(_TOUCH, params)
-    return None if row is None else Touched(**row._mapping)
+    found = db.alone(_TOUCH, params)
+    return Touched(*found[0]) if found else None
 
 
-def duties(tx: Tx, agent_id: str) -> list[Duty]:
-    return [Duty(**r._mapping) for r in tx.rows(_DUTIES, {"id": agent_id})]
+def duties(db: Database, agent_id: str) -> list[Duty]:
+    return [Duty(*r) for r in db.read(_DUTIES, {"id": agent_id})]
 
 
 @dataclass(frozen=True, slots=True)

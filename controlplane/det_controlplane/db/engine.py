@@ -84,6 +84,10 @@ class Database:
         with self._borrowed() as connection:
             return connection.rows_of(statement, params or {}, begins=False)
 
+    def alone(self, statement: Statement, params: Params | None = None) -> Sequence[Any]:
+        """One statement that changes something and is a whole transaction: a single round trip, too."""
+        return self.read(statement, params)
+
     @contextmanager
     def begin(self) -> Iterator[Tx]:
         """A transaction that commits when the block ends, and rolls back when it raises."""

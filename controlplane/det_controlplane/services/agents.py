@@ -147,8 +147,7 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
 
 
 def _duties(ctx: Context, agent_id: str) -> list[agents.Duty]:
-    with ctx.db.begin() as tx:
-        return agents.duties(tx, agent_id)
+    return agents.duties(ctx.db, agent_id)
 
 
 def _take_reports(
@@ -184,13 +183,10 @@ def _extend_lease(ctx: Context, poll: Poll) -> agents.Touched:
     now = ctx.now()
     lease_until = now + LEASE
     lost_after = lease_until + _reconnect_wait(ctx, poll.agent.pool)
-    with ctx.db.begin() as tx:
-        touched = agents.touch(
-            tx, poll.agent.id, poll.incarnation, seq=poll.seq or 0, leaving=poll.leaving,
-            now=now, lease_until=lease_until, lost_after=lost_after,
-        )  # fmt: skip
-        if touched is not None and (touched.returned or touched.leaves_now):
-            queue.mark_dirty(tx, poll.agent.pool)
+    touched = agents.touch(
+        ctx.db, poll.agent.id, poll.incarnation, seq=poll.seq or 0, leaving=poll.leaving,
+        now=now, lease_until=lease_until, lost_after=lost_after,
+    )  # fmt: skip
     if touched is None:
         raise Taken(f"agent {poll.agent.id}: incarnation {poll.incarnation} was replaced; stop")
     if touched.returned or touched.leaves_now:

@@ -121,6 +121,10 @@ class WatchedDatabase(Database):
         self.points.passed()
         return self.points.in_some_order(statement, super().read(statement, params))
 
+    def alone(self, statement: Statement, params: Params | None = None) -> Sequence[Any]:
+        with self.begin() as tx:
+            return tx.rows(statement, params)
+
     @contextmanager
     def begin(self) -> Iterator[Tx]:
         self.points.passed(between_transactions=True)
