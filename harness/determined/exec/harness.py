@@ -6,6 +6,7 @@ import os
 import sys
 from typing import Any, List, Optional
 
+from determined import _frameworks
 from determined.errors import InvalidHP
 
 
@@ -24,22 +25,12 @@ def load_trial_class(location: str) -> type:
     return found
 
 
-def run(trial_class: type) -> int:
-    """Hand the class to the framework that it is written for."""
-    bases = {f"{base.__module__}.{base.__qualname__}" for base in trial_class.__mro__}
-    if any(name.startswith("determined.keras.") for name in bases):
-        runner = importlib.import_module("determined.keras._trial_runner")
-    else:
-        runner = importlib.import_module("determined.pytorch._trial_runner")
-    return int(runner.run(trial_class))
-
-
 def main(argv: Optional[List[str]] = None) -> int:
     parser = argparse.ArgumentParser(prog="python3 -m determined.exec.harness")
     parser.add_argument("--trial", required=True, metavar="MODULE:CLASS")
     args = parser.parse_args(argv)
     try:
-        return run(load_trial_class(args.trial))
+        return _frameworks.run(load_trial_class(args.trial))
     except InvalidHP as e:
         _report_invalid_hp()
         print(f"invalid hyperparameters, the trial ends early: {e}", file=sys.stderr)

@@ -19,17 +19,17 @@ def test_one_batch(
     config: Optional[Mapping[str, Any]] = None,  # noqa: PT028 - Determined's name, no test of ours
 ) -> None:
     """Train, validate and save `trial_class` once; an error in any of them is raised."""
-    from determined.pytorch._trial_runner import framework_of
+    from determined._frameworks import framework_of
 
     settings = {**(config or {})}
     settings["searcher"] = {**(settings.get("searcher") or {}), "max_length": _SHORTEST}
     hparams = example(settings.get("hyperparameters") or {})
     framework = framework_of(trial_class)
     if framework == "keras":
-        raise ValueError(
-            f"{trial_class.__name__} is a Keras trial, which is tested on a cluster only:"
-            " use `det experiment create --test-mode` without --local"
-        )
+        from determined.keras import _trial_runner
+
+        _trial_runner.test_one_batch(trial_class, hparams, settings)
+        return
     name = "determined.pytorch" + (".deepspeed" if framework == "deepspeed" else "")
     module = importlib.import_module(name)
     with module.init(hparams=hparams, exp_conf=settings) as context:

@@ -3,11 +3,15 @@ import pathlib
 from typing import Any
 
 import pytest
+from determined.experimental import _one_batch
 
 from tests.support import ml
+from tests.support.fake_api import FakeApi
 
 pytestmark = pytest.mark.slow
 SCRIPT = str(pathlib.Path(__file__).parent / "keras_trial_script.py")
+LOCATION = "tests.harness.frameworks.keras_class:Trial"
+SEARCHER = {"name": "single", "metric": "val_loss", "max_length": {"batches": 3}}
 
 
 @pytest.fixture(scope="module")
@@ -29,3 +33,48 @@ def test_its_callbacks_see_epochs(trained: Any) -> None:
 
 def test_it_resumes_to_the_same_weights(trained: Any) -> None:
     assert trained["same"]
+
+
+def test_a_trial_class_is_tested_without_a_cluster(tmp_path: pathlib.Path) -> None:
+    config = {"hyperparameters": {"lr": {"type": "log", "minval": -3, "maxval": -1}}}
+    arguments = ["-m", "determined.experimental._one_batch", LOCATION]
+    env = {"PYTHONPATH": str(ml.ROOT), _one_batch.CONFIG_VARIABLE: json.dumps(config)}
+    output = ml.run("tensorflow", arguments, tmp_path, 300, **env)
+    assert output.count("trained a batch") == 1
+    assert len(list((tmp_path / "share").rglob("trial_state.json"))) == 1
+
+
+def test_a_trial_class_runs_on_a_cluster(tmp_path: pathlib.Path) -> None:
+    with FakeApi() as api:
+        api.on("POST", r"/api/v1/.*", {})
+        api.on("GET", r".*/signals/preemption", {"preempt": False})
+        api.on("GET", r".*/best_searcher_validation_metric", {})
+        storage = {"type": "directory", "container_path": str(tmp_path / "checkpoints")}
+        env = {
+            "PYTHONPATH": str(ml.ROOT),
+            "DET_MASTER": api.url,
+            "DET_ALLOCATION_ID": "1.a.1",
+            "DET_TASK_ID": "1.a",
+            "DET_TASK_TYPE": "TRIAL",
+            "DET_CLUSTER_ID": "c",
+            "DET_TRIAL_ID": "5",
+            "DET_EXPERIMENT_ID": "1",
+            "DET_TRIAL_SEED": "7",
+            "DET_TRIAL_RUN_ID": "1",
+            "DET_SESSION_TOKEN": "t",
+            "DET_SLOT_IDS": "[0]",
+            "DET_HPARAMS": '{"lr": 0.1}',
+            "DET_EXPERIMENT_CONFIG": json.dumps(
+                {"checkpoint_storage": storage, "searcher": SEARCHER}
+            ),
+            "DET_RUN_DIR": str(tmp_path / "run"),
+        }
+        arguments = ["-m", "determined.exec.harness", "--trial", LOCATION]
+        output = ml.run("tensorflow", arguments, tmp_path, 300, **env)
+        validated = [
+            asked.body["metrics"]["stepsCompleted"]
+            for asked in api.sent("POST", "/api/v1/trials/5/metrics")
+            if asked.body["group"] == "validation"
+        ]
+    assert output.count("trained a batch") == 3
+    assert validated == [3]
