@@ -13,6 +13,7 @@ SKIPPED = {
     "run.py",
     "cpu.py",
     "search_curves.py",
+    "search_packages.py",
     "search_peers.py",
     "search_quality.py",
     "null_s3.py",

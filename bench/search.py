@@ -15,8 +15,7 @@ from det_controlplane.core.hparams import Double, Int, Log, Space
 from det_controlplane.core.search import Event, Search, new
 from det_controlplane.testing.searchers import Driver
 
-from bench.search_peers import PEERS
-from bench.search_quality import MARKS, OURS, Quality, compare
+from bench.search_quality import MARKS, OURS, RULES, Quality, compare
 
 SPACE: Space = {
     "dropout": Double(0.0, 0.6),
@@ -95,8 +94,8 @@ def _driven(searcher: Mapping[str, Any], trials: int) -> tuple[Search, list[Even
 
 def quality_figures(seeds: Sequence[int], processes: int) -> Iterable[dict[str, Any]]:
     """Mean normalised regret; a floor is the best peer and two standard errors of the difference."""
-    results = {q.method: q for q in compare([*PEERS, *OURS], seeds, processes)}
-    peers = [results[name] for name in PEERS]
+    results = {q.method: q for q in compare([*RULES, *OURS], seeds, processes)}
+    peers = [results[name] for name in RULES]
     for name in OURS:
         for index, mark in enumerate(MARKS):
             best = min(peers, key=lambda peer: peer.means[index])

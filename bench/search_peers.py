@@ -1,6 +1,7 @@
 """Textbook forms of the rules other libraries stop trials by, written from their documentation.
 
-They are compared by decisions, not by speed: each sees the same curves, workers and budget as ours.
+They are compared by decisions, not by speed: each sees the same curves, workers and budget as ours. The packages
+themselves join where they are installed: `search_packages.py`.
 """
 
 import heapq
@@ -23,6 +24,7 @@ RUNGS = [1, 3, 9, 27, 81]
 
 @dataclass
 class Trial:
+    number: int
     hparams: Mapping[str, Any]
     seed: int
     length: int = 0
@@ -37,7 +39,10 @@ class Rule(ABC):
         return 0
 
     @abstractmethod
-    def goes_on(self, bracket: int, rung: int, loss: float) -> bool: ...
+    def goes_on(self, trial: Trial, rung: int, loss: float) -> bool: ...
+
+    def ended(self, trial: Trial) -> None:  # noqa: B027
+        """It reached its full length."""
 
 
 def _quantile(ascending: list[float], share: float) -> float:
@@ -58,10 +63,10 @@ class RayAsha(Rule):
         sizes = [ETA ** (len(RUNGS) - s) / (len(RUNGS) - s) for s in range(self._brackets)]
         return _pick(sizes, draw)
 
-    def goes_on(self, bracket: int, rung: int, loss: float) -> bool:
-        if rung < bracket:
+    def goes_on(self, trial: Trial, rung: int, loss: float) -> bool:
+        if rung < trial.bracket:
             return True
-        seen = self._seen.setdefault((bracket, rung), [])
+        seen = self._seen.setdefault((trial.bracket, rung), [])
         keep = not seen or loss <= _quantile(seen, 1 / ETA)
         insort(seen, loss)
         return keep
@@ -73,7 +78,7 @@ class SyneTuneAsha(Rule):
     def __init__(self) -> None:
         self._seen: dict[int, list[float]] = {}
 
-    def goes_on(self, bracket: int, rung: int, loss: float) -> bool:
+    def goes_on(self, trial: Trial, rung: int, loss: float) -> bool:
         seen = self._seen.setdefault(rung, [])
         insort(seen, loss)
         return len(seen) < ETA or loss <= _quantile(seen, 1 / ETA)
@@ -85,10 +90,10 @@ class OptunaHalving(Rule):
     def __init__(self) -> None:
         self._seen: dict[tuple[int, int], list[float]] = {}
 
-    def goes_on(self, bracket: int, rung: int, loss: float) -> bool:
-        if rung < bracket:
+    def goes_on(self, trial: Trial, rung: int, loss: float) -> bool:
+        if rung < trial.bracket:
             return True
-        seen = self._seen.setdefault((bracket, rung), [])
+        seen = self._seen.setdefault((trial.bracket, rung), [])
         insort(seen, loss)
         return loss <= seen[max(len(seen) // ETA - 1, 0)]
 
@@ -104,7 +109,7 @@ class OptunaHyperband(OptunaHalving):
 class RandomSearch(Rule):
     """Every trial trains to its end."""
 
-    def goes_on(self, bracket: int, rung: int, loss: float) -> bool:
+    def goes_on(self, trial: Trial, rung: int, loss: float) -> bool:
         return True
 
 
@@ -142,7 +147,8 @@ def run_peer(
     def start(now: float) -> None:
         nonlocal started
         create = sampler.create()
-        trial = Trial(create.hparams, create.seed, bracket=rule.bracket(draws.random()))
+        bracket = rule.bracket(draws.random())
+        trial = Trial(started, create.hparams, create.seed, bracket=bracket)
         started += 1
         heapq.heappush(busy, (now + RUNGS[0], started, trial))
 
@@ -155,8 +161,10 @@ def run_peer(
         trial.length = RUNGS[rung]
         loss = task.observed(trial.hparams, trial.seed, trial.length)
         observe(work, trial.hparams, trial.length, loss)
-        if trial.length < FULL and rule.goes_on(trial.bracket, rung, loss):
+        if trial.length == FULL:
+            rule.ended(trial)
+        elif rule.goes_on(trial, rung, loss):
             due = now + RUNGS[rung + 1] - trial.length
             heapq.heappush(busy, (due, order, trial))
-        else:
-            start(now)
+            continue
+        start(now)

@@ -11,6 +11,7 @@ from typing import Any
 from det_controlplane.core.search import SimulatedTrial, simulate
 
 from bench.search_curves import FAMILIES, FULL, SPACE, Task
+from bench.search_packages import PACKAGES
 from bench.search_peers import PEERS, run_peer
 
 WORKERS = 8
@@ -32,7 +33,8 @@ OURS: dict[str, Mapping[str, Any]] = {
     "local_asha": {**_ASHA, "name": "local_asha", "num_rungs": 5},
     "local_asha_promotion": {**_ASHA, **_PROMOTION, "name": "local_asha", "num_rungs": 5},
 }
-METHODS = [*OURS, *PEERS]
+RULES = {**PEERS, **PACKAGES}
+METHODS = [*OURS, *RULES]
 
 
 @dataclass
@@ -62,8 +64,8 @@ def regrets(method: str, family: str, seed: int) -> list[float]:
         incumbent.see(hparams, length, loss)
 
     budget = MARKS[-1] * FULL
-    if method in PEERS:
-        run_peer(PEERS[method](), task, WORKERS, budget, observe)
+    if method in RULES:
+        run_peer(RULES[method](), task, WORKERS, budget, observe)
     else:
         _run_ours(OURS[method], task, budget, observe)
     return [*marks, *[incumbent.regret] * (len(MARKS) - len(marks))]
