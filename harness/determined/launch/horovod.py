@@ -53,6 +53,7 @@ def run(overrides: Sequence[str], command: Sequence[str]) -> int:
     if not peers.is_chief:
         return _ssh.serve_as_daemon()
     if peers.containers > 1:
+        _ssh.make_keys()
         _ssh.wait_for_peers(peers.addresses[1:])
     config: Dict[str, Any] = json.loads(os.environ.get("DET_EXPERIMENT_CONFIG") or "{}")
     env = {**os.environ, "DET_CHIEF_IP": peers.chief, "USE_HOROVOD": "1"}
