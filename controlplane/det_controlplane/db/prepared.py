@@ -15,6 +15,13 @@ from det_controlplane.db.values import Decoder
 _KEPT = 300  # a connection's prepared statements; log filters make statements of their own
 _STALE = "0A000"  # a migration changed what the statement returns
 
+_KEEPALIVE = {
+    "TCP_KEEPIDLE": 20,
+    "TCP_KEEPINTVL": 5,
+    "TCP_KEEPCNT": 4,
+    "TCP_USER_TIMEOUT": 40_000,
+}
+
 _CONTROL = {b"begin": "begin", b"commit": "commit", b"rollback": "rollback"}
 _PREPARE_CONTROL = b"".join(wire.parse(name, sql) for name, sql in _CONTROL.items())
 _BEGIN, _COMMIT, _ROLLBACK = (wire.bind(name, []) + wire.EXECUTE for name in _CONTROL)
@@ -157,5 +164,14 @@ def connect(**options: Any) -> PreparedConnection:
     raw = opened._usock
     if raw.family in (socket.AF_INET, socket.AF_INET6):
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _notice_silence(raw)
     raw.settimeout(None)
     return PreparedConnection(opened)
+
+
+def _notice_silence(raw: socket.socket) -> None:
+    """A server that vanished without a word fails its callers within a minute, not within hours."""
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        if hasattr(socket, name):  # by platform
+            raw.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -22,7 +22,7 @@ EXECUTE = b"E" + _INT.pack(9) + b"\0" + _INT.pack(0)
 SYNC = b"S" + _INT.pack(4)
 
 _DATA_ROW, _READY, _COMPLETE, _ERROR, _COLUMNS, _PARSED = b"DZCET1"
-_IN_TRANSACTION = b"I"[0]
+_IDLE = b"I"[0]
 
 
 def parse(name: bytes, sql: str) -> bytes:
@@ -105,7 +105,7 @@ class Wire:
             if code == _DATA_ROW:
                 answer.rows.append(data[at + 5 : end])
             elif code == _READY:
-                self.in_transaction = data[at + 5] != _IN_TRANSACTION
+                self.in_transaction = data[at + 5] != _IDLE
                 return answer
             else:
                 _take(answer, code, data[at + 5 : end])
