@@ -12,6 +12,7 @@ import pytest
 from det_controlplane.adapters.directory_objects import BadKey, DirectoryObjects
 from det_controlplane.adapters.s3_objects import S3Objects
 from det_controlplane.api.app import App
+from det_controlplane.api.router import Router
 from det_controlplane.entry.lambda_events import respond
 from det_controlplane.entry.object_routes import object_routes
 from det_controlplane.ports.objects import ObjectStore
@@ -53,7 +54,7 @@ def subject(
 
 def directory_subject(folder: Path, now: Callable[[], float] = lambda: 1000.0) -> Subject:
     store = DirectoryObjects(folder, b"secret", "http://api.example:8080/", clock=now)
-    app = App(cast(Context, HostContext(0)), object_routes(store))
+    app = App(cast(Context, HostContext(0)), Router(object_routes(store)))
 
     def upload(url: str, body: bytes) -> int:
         assert url.startswith("http://api.example:8080/objects/")

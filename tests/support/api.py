@@ -14,6 +14,7 @@ from det_controlplane.adapters.directory_objects import DirectoryObjects
 from det_controlplane.api import routes
 from det_controlplane.api.app import App
 from det_controlplane.api.http import Answer, Request, Response, Stream
+from det_controlplane.api.router import Router
 from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.db.engine import Database
 from det_controlplane.ports.waker import NoWaker
@@ -129,7 +130,7 @@ def api_over(database: Database, folder: Path) -> Iterator[Api]:
         bootstrap_token=BOOTSTRAP,
         checkpoint_files=ReachableCheckpoints(),
     )
-    yield Api(ctx, App(ctx, routes.ALL), checkpoints)
+    yield Api(ctx, App(ctx, Router(routes.every())), checkpoints)
 
 
 def config_of(**more: Any) -> str:

@@ -7,7 +7,7 @@ from typing import cast
 
 from det_controlplane.api.app import App
 from det_controlplane.api.http import Answer, Request
-from det_controlplane.api.router import Access, Route
+from det_controlplane.api.router import Access, Route, Router
 from det_controlplane.services.context import Context
 
 Handler = Callable[[Context, Request], Answer]
@@ -25,4 +25,4 @@ class HostContext:
 
 def small_app(*handlers: tuple[str, Handler], method: str = "GET", may_wait_s: float = 30) -> App:
     routes = [Route(method, path, handler, Access.PUBLIC) for path, handler in handlers]
-    return App(cast(Context, HostContext(may_wait_s)), routes)
+    return App(cast(Context, HostContext(may_wait_s)), Router(routes))

@@ -1,11 +1,10 @@
 """From request to answer: route, principal, handler, and one place that turns refusals into statuses."""
 
 import logging
-from collections.abc import Sequence
 
 from det_controlplane.api import errors
 from det_controlplane.api.http import Answer, Request, Response
-from det_controlplane.api.router import Access, Handler, Match, Route, Router
+from det_controlplane.api.router import Access, Handler, Match, Router
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db.engine import DatabaseDown, TryAgain
 from det_controlplane.services import errors as refusals
@@ -35,9 +34,9 @@ _STATUS: tuple[tuple[type[Exception], type[errors.ApiError]], ...] = (
 class App:
     """The whole API as one function; hosts differ only in how they carry requests to it."""
 
-    def __init__(self, ctx: Context, routes: Sequence[Route]) -> None:
+    def __init__(self, ctx: Context, router: Router) -> None:
         self.ctx = ctx
-        self.router = Router(routes)
+        self.router = router
 
     def handle(self, request: Request) -> Answer:
         try:

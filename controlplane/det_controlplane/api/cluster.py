@@ -3,8 +3,7 @@
 from det_controlplane.api.http import EMPTY, Answer, Request, Response, json_response
 from det_controlplane.api.router import Access, get
 from det_controlplane.services import cluster
-from det_controlplane.services.context import Context
-from det_controlplane.services.specification import VERSION
+from det_controlplane.services.context import VERSION, Context
 
 
 def info(ctx: Context, request: Request) -> Answer:

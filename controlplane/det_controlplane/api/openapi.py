@@ -1,13 +1,12 @@
 """The API's own description, made from the route table."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from det_controlplane.api.http import Answer, Request, json_response
 from det_controlplane.api.router import Access, Route, get
-from det_controlplane.services.context import Context
-from det_controlplane.services.specification import VERSION
+from det_controlplane.services.context import VERSION, Context
 
 _PARAMETER = re.compile(r"\{(\w+)(?:\.\.\.)?\}")
 _ERROR = {"description": "Refused; error.error says why", "schema": {"$ref": "#/definitions/Error"}}
@@ -64,11 +63,11 @@ def _tag(path: str) -> str:
     return path.removeprefix("/api/v1").strip("/").partition("/")[0] or "root"
 
 
-def route_describing(routes: tuple[Route, ...]) -> Route:
+def route_describing(routes: Callable[[], tuple[Route, ...]]) -> Route:
     """The description includes itself."""
 
     def swagger(ctx: Context, request: Request) -> Answer:
-        return json_response(description((*routes, own)))
+        return json_response(description((*routes(), own)))
 
     path = "/api/v1/api.swagger.json"
     own = get(path, swagger, access=Access.PUBLIC, summary="This description")

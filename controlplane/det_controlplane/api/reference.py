@@ -46,4 +46,4 @@ def _group(path: str) -> str:
 
 
 if __name__ == "__main__":
-    print(page(routes.ALL), end="")
+    print(page(routes.every()), end="")

@@ -1,5 +1,6 @@
 """A route table and the trie that reads it: matching costs one dictionary look-up a path segment."""
 
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -46,9 +47,11 @@ class Match:
 
 class Router:
     def __init__(self, routes: Iterable[Route]) -> None:
-        self.routes = tuple(routes)
         self._root = _Node()
-        for route in self.routes:
+        self.add(routes)
+
+    def add(self, routes: Iterable[Route]) -> None:
+        for route in routes:
             self._add(route)
 
     def match(self, method: str, path: str) -> Match | set[str]:
@@ -96,6 +99,39 @@ class Router:
         return None
 
 
+class GrowingRouter(Router):
+    """Fetches the routes of a place when it is asked for first."""
+
+    def __init__(
+        self,
+        routes: Iterable[Route],
+        place_of: Callable[[str], str],
+        modules_at: Callable[[str], Iterable[str]],
+        of_module: Callable[[str], Iterable[Route]],
+    ) -> None:
+        super().__init__(routes)
+        self._place_of, self._modules_at, self._of_module = place_of, modules_at, of_module
+        self._places: set[str] = set()
+        self._modules: set[str] = set()
+        self._growing = threading.Lock()
+
+    def match(self, method: str, path: str) -> Match | set[str]:
+        place = self._place_of(path)
+        if place not in self._places:
+            with self._growing:
+                self._grow(place)
+        return super().match(method, path)
+
+    def _grow(self, place: str) -> None:
+        modules = tuple(self._modules_at(place))
+        for name in modules:
+            if name not in self._modules:
+                self.add(self._of_module(name))
+                self._modules.add(name)
+        if modules:
+            self._places.add(place)
+
+
 def _enter_wildcard(node: _Node) -> _Node:
     node.wildcard = node.wildcard or _Node()
     return node.wildcard
@@ -104,10 +140,6 @@ def _enter_wildcard(node: _Node) -> _Node:
 def _enter_rest(node: _Node) -> _Node:
     node.rest = node.rest or _Node()
     return node.rest
-
-
-def routes(*groups: Iterable[Route]) -> tuple[Route, ...]:
-    return tuple(route for group in groups for route in group)
 
 
 def get(path: str, handler: Handler, **kw: Any) -> Route:

@@ -1,50 +1,92 @@
-"""Every route of the API."""
+"""Where the routes of the API are written down. Modules are imported when something of theirs is asked for:
+a process that answers a few requests should not start with everything."""
 
-from det_controlplane.api import (
-    agent_protocol,
-    agents,
-    allocations,
-    auth,
-    cluster,
-    experiments,
-    groups,
-    interactive,
-    jobs,
-    lineage,
-    logs,
-    master,
-    models,
-    openapi,
-    projects,
-    tasks,
-    templates,
-    trials,
-    users,
-    why,
-    workspaces,
-)
-from det_controlplane.api.router import Route, routes
+from functools import cache
+from importlib import import_module
 
-_SERVED: tuple[Route, ...] = routes(
-    cluster.ROUTES,
-    auth.ROUTES,
-    users.ROUTES,
-    groups.ROUTES,
-    workspaces.ROUTES,
-    projects.ROUTES,
-    templates.ROUTES,
-    models.ROUTES,
-    master.ROUTES,
-    experiments.ROUTES,
-    lineage.ROUTES,
-    trials.ROUTES,
-    allocations.ROUTES,
-    tasks.ROUTES,
-    logs.ROUTES,
-    agents.ROUTES,
-    jobs.ROUTES,
-    interactive.ROUTES,
-    why.ROUTES,
-    agent_protocol.ROUTES,
-)
-ALL: tuple[Route, ...] = (*_SERVED, openapi.route_describing(_SERVED))
+from det_controlplane.api import openapi
+from det_controlplane.api.router import Route
+
+# A place is the first name below /api/v1, or the first of any other path.
+_PLACES: dict[str, tuple[str, ...]] = {
+    "/": ("cluster",),
+    "/agents": ("agent_protocol", "logs"),
+    "/checkpoints": ("lineage",),
+    "/experiments": ("lineage",),
+    "/health": ("cluster",),
+    "/info": ("cluster",),
+    "/resources": ("master",),
+    "/task-logs": ("logs",),
+    "/tasks": ("tasks",),
+    "agents": ("agents",),
+    "allocations": ("allocations",),
+    "auth": ("auth",),
+    "checkpoints": ("lineage", "tasks"),
+    "cleanup_logs": ("master",),
+    "commands": ("interactive",),
+    "config-policies": ("templates",),
+    "contexts": ("experiments",),
+    "experiment": ("lineage",),
+    "experiments": ("experiments", "lineage", "remote_search"),
+    "generic-tasks": ("interactive",),
+    "groups": ("groups",),
+    "job-queues": ("jobs",),
+    "job-queues-v2": ("jobs",),
+    "master": ("cluster", "master"),
+    "me": ("auth",),
+    "model": ("models",),
+    "models": ("models",),
+    "notebooks": ("interactive",),
+    "permissions": ("groups",),
+    "preview-hp-search": ("lineage",),
+    "projects": ("projects",),
+    "resource-pools": ("agents", "workspaces"),
+    "resources": ("master",),
+    "roles": ("groups",),
+    "runs": ("trials",),
+    "shells": ("interactive",),
+    "task": ("logs",),
+    "tasks": ("interactive", "logs", "tasks"),
+    "template": ("templates",),
+    "templates": ("templates",),
+    "tensorboards": ("interactive",),
+    "tokens": ("groups",),
+    "trial-source-info": ("trials",),
+    "trials": ("lineage", "logs", "trials"),
+    "user": ("users",),
+    "users": ("groups", "users"),
+    "why": ("why",),
+    "workspaces": ("projects", "workspaces"),
+}
+# In the order of the reference.
+_MODULES = (
+    "cluster", "auth", "users", "groups", "workspaces", "projects", "templates", "models", "master", "experiments",
+    "lineage", "remote_search", "trials", "allocations", "tasks", "logs", "agents", "jobs", "interactive", "why", "agent_protocol",
+)  # fmt: skip
+
+
+def place_of(path: str) -> str:
+    names = path.strip("/").split("/", 3)
+    below = names[:2] == ["api", "v1"] and len(names) > 2
+    return names[2] if below else f"/{names[0]}"
+
+
+def modules_at(place: str) -> tuple[str, ...]:
+    return _PLACES.get(place, ())
+
+
+def of_module(name: str) -> tuple[Route, ...]:
+    found: tuple[Route, ...] = import_module(f"det_controlplane.api.{name}").ROUTES
+    return found
+
+
+def served() -> tuple[Route, ...]:
+    return tuple(route for name in _MODULES for route in of_module(name))
+
+
+DESCRIPTION = openapi.route_describing(served)
+
+
+@cache
+def every() -> tuple[Route, ...]:
+    return (*served(), DESCRIPTION)

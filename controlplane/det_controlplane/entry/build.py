@@ -7,7 +7,7 @@ from det_controlplane.adapters.directory_objects import DirectoryObjects
 from det_controlplane.adapters.s3_objects import S3Objects
 from det_controlplane.api import routes
 from det_controlplane.api.app import App
-from det_controlplane.api.router import Route
+from det_controlplane.api.router import GrowingRouter, Route, Router
 from det_controlplane.core.config.cluster import ClusterConfig, load_cluster
 from det_controlplane.db.engine import Database
 from det_controlplane.entry.object_routes import object_routes
@@ -43,8 +43,19 @@ def build_context(settings: Settings, waker: Waker) -> Context:
 
 
 def build_app(ctx: Context, *more: Route) -> App:
-    own = object_routes(ctx.objects) if isinstance(ctx.objects, DirectoryObjects) else ()
-    return App(ctx, (*routes.ALL, *own, *more))
+    """For a process that lives: everything is there before the first request."""
+    return App(ctx, Router((*routes.every(), *_object_routes(ctx), *more)))
+
+
+def build_function(ctx: Context) -> App:
+    """For a process that starts with a request in its hands: what that needs."""
+    own = (routes.DESCRIPTION, *_object_routes(ctx))
+    places = GrowingRouter(own, routes.place_of, routes.modules_at, routes.of_module)
+    return App(ctx, places)
+
+
+def _object_routes(ctx: Context) -> tuple[Route, ...]:
+    return object_routes(ctx.objects) if isinstance(ctx.objects, DirectoryObjects) else ()
 
 
 def _cluster_config(given: str) -> ClusterConfig:

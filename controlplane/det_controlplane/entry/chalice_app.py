@@ -13,10 +13,9 @@ from chalice import Chalice, Rate
 from det_controlplane.adapters.inline_waker import InlineWaker
 from det_controlplane.api.app import App
 from det_controlplane.db.migrate import migrate
-from det_controlplane.entry.build import build_app, build_context
+from det_controlplane.entry.build import build_context, build_function
 from det_controlplane.entry.lambda_events import is_http, respond
 from det_controlplane.entry.settings import from_environment
-from det_controlplane.services import tick as tick_service
 
 log = logging.getLogger("det")
 
@@ -32,7 +31,7 @@ def built() -> App:
     log.setLevel(logging.INFO)
     settings = from_environment(os.environ)
     migrate(settings.database_url)
-    return build_app(build_context(settings, waker))
+    return build_function(build_context(settings, waker))
 
 
 def answered(event: dict[str, Any], remaining_s: float) -> dict[str, Any]:
@@ -40,11 +39,18 @@ def answered(event: dict[str, Any], remaining_s: float) -> dict[str, Any]:
     answer = respond(built(), event, remaining_s)
     if "schedule" in waker.take():
         try:
-            tick_service.run(built().ctx)
+            _tick()
         except Exception:
             # The request itself is done and stored; the next tick does what this one did not.
             log.exception("the tick after %s failed", event.get("path") or event.get("rawPath"))
     return answer
+
+
+def _tick() -> float | None:
+    # Requests that change nothing in a queue do without the scheduler.
+    from det_controlplane.services import tick
+
+    return tick.run(built().ctx)
 
 
 class ControlPlane(Chalice):  # type: ignore[misc]
@@ -67,4 +73,4 @@ def everything() -> None:
 @app.schedule(Rate(1, unit=Rate.MINUTES))  # type: ignore[untyped-decorator]
 def tick(event: Any) -> dict[str, float | None]:
     """The safety net: what no wake has started, and what has come due."""
-    return {"next_due_s": tick_service.run(built().ctx)}
+    return {"next_due_s": _tick()}

@@ -13,6 +13,8 @@ from det_controlplane.ports.objects import ObjectStore
 from det_controlplane.ports.waker import Waker
 from det_controlplane.services.searchcache import SearchCache
 
+VERSION = "0.38.1"  # of Determined: the interface that is served
+
 
 def _utc_now() -> datetime:
     return datetime.now(timezone.utc)

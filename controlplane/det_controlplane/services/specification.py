@@ -10,7 +10,6 @@ from det_controlplane.services import container_settings
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity import new_session
 
-VERSION = "0.38.1"
 RUN_DIR = "/run/determined"
 WORK_DIR = f"{RUN_DIR}/workdir"
 ENTRY = ["python3", "-m", "determined.exec.entry"]

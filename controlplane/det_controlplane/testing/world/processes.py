@@ -10,6 +10,7 @@ from uuid import UUID
 from det_controlplane.api import routes
 from det_controlplane.api.app import App
 from det_controlplane.api.http import Request, Response
+from det_controlplane.api.router import Router
 from det_controlplane.core.config import ClusterConfig
 from det_controlplane.services import tick
 from det_controlplane.services.context import Context
@@ -59,7 +60,7 @@ class Process:
             cluster_id="00000000-0000-0000-0000-000000000000", bootstrap_token=BOOTSTRAP_TOKEN,
             now=timeline.now, new_uuid=self._uuid, new_token=self._token, new_seed=self._seed,
         )  # fmt: skip
-        self.app = StrictApp(self.ctx, routes.ALL)
+        self.app = StrictApp(self.ctx, Router(routes.every()))
 
     def configure(self, config: ClusterConfig) -> None:
         self.ctx.config = config

@@ -1,0 +1,57 @@
+"""Routes are found whether their modules were imported at the start or are when somebody asks."""
+
+import subprocess
+import sys
+
+from det_controlplane.api import routes
+from det_controlplane.api.router import GrowingRouter, Match, Router
+
+_LIGHT = """
+import sys
+from det_controlplane.api import routes
+from det_controlplane.api.router import GrowingRouter
+growing = GrowingRouter((), routes.place_of, routes.modules_at, routes.of_module)
+assert growing.match("GET", "/info")
+print(*(name for name in sys.modules if name.startswith("det_controlplane.api.")))
+"""
+
+
+def growing() -> GrowingRouter:
+    return GrowingRouter(
+        (routes.DESCRIPTION,), routes.place_of, routes.modules_at, routes.of_module
+    )
+
+
+def filled(path: str) -> str:
+    return "/".join("x" if name.startswith("{") else name for name in path.split("/"))
+
+
+def test_a_router_that_grows_finds_every_route() -> None:
+    whole = Router(routes.every())
+    for route in routes.every():
+        path = filled(route.path)
+        found = growing().match(route.method, path)
+        assert isinstance(found, Match), f"{route.method} {route.path}: extend routes._PLACES"
+        assert found == whole.match(route.method, path)
+
+
+def test_a_path_that_lacks_a_method_names_those_it_has() -> None:
+    whole = Router(routes.every())
+    for route in routes.every():
+        path = filled(route.path)
+        assert growing().match("OPTIONS", path) == whole.match("OPTIONS", path)
+
+
+def test_a_router_that_grows_knows_no_other_paths() -> None:
+    router = growing()
+    for path in ("/nothing", "/api/v1", "/api/v1/nothing", "/api/v2/experiments", ""):
+        assert router.match("GET", path) == Router(routes.every()).match("GET", path)
+
+
+def test_only_what_is_asked_for_is_imported() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _LIGHT], capture_output=True, text=True, check=True
+    )
+    imported = done.stdout.split()
+    assert "det_controlplane.api.cluster" in imported
+    assert "det_controlplane.api.experiments" not in imported
