@@ -144,8 +144,8 @@ def test_nothing_is_stored_when_the_search_was_written_to_by_somebody_else(
     before = everything(database)
     locked = rows.lock
 
-    def behind(tx: Tx, trial_id: int, steps: int) -> Any:
-        found = locked(tx, trial_id, steps)
+    def behind(tx: Tx, experiment_id: int, steps: dict[int, int]) -> Any:
+        found = locked(tx, experiment_id, steps)
         assert found is not None
         found[0].seq -= 1
         return found
@@ -174,7 +174,9 @@ def test_looking_for_an_earlier_report_reads_the_one_trial_only(database: Databa
     plan = database.read(
         text(
             "EXPLAIN "
-            + rows._LOCK.text.replace(":trial_id", str(experiment.trials[0])).replace(":steps", "1")
+            + rows._LOCK.text.replace(":trial_ids", f"'{{{experiment.trials[0]}}}'")
+            .replace(":steps", "'{1}'")
+            .replace(":id", str(experiment.id))
         )
     )
     assert "one_report_a_step" in "\n".join(r[0] for r in plan)

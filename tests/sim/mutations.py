@@ -108,10 +108,10 @@ def _take_reports_of_any_run(patch: pytest.MonkeyPatch) -> None:
             trial.run_id = 0
         return trial
 
-    def unconcerned_by_validations(tx: Any, trial_id: int, steps: int) -> Any:
-        found = lock_for_validation(tx, trial_id, steps)
-        if found is not None:
-            found[1].row.run_id = 0
+    def unconcerned_by_validations(tx: Any, experiment_id: int, steps: dict[int, int]) -> Any:
+        found = lock_for_validation(tx, experiment_id, steps)
+        for trial in () if found is None else found[1].values():
+            trial.row.run_id = 0
         return found
 
     patch.setattr(metric_rows, "lock_trial", unconcerned)

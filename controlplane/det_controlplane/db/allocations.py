@@ -119,6 +119,24 @@ _PREEMPT = text("""
         kill_at = least(kill_at, cast(:now AS timestamptz) + make_interval(secs => preempt_timeout_s))
     WHERE id = :id AND state <> 'TERMINATED' AND preempt_at IS NULL AND NOT killed
 """)
+# What runs and was not told to leave yet: one statement for trials that the searcher stops.
+_ASK_TO_LEAVE = text("""
+    WITH told AS (
+        UPDATE allocations a SET preempt_at = :now, preempt_reason = :reason,
+            kill_at = least(a.kill_at, cast(:now AS timestamptz) + make_interval(secs => a.preempt_timeout_s))
+        FROM trials t WHERE t.experiment_id = :experiment_id AND t.request_id = ANY(cast(:request_ids AS uuid[]))
+            AND t.state = 'ACTIVE' AND a.task_id = t.task_id AND a.state NOT IN ('QUEUED', 'TERMINATED')
+            AND a.preemptible AND a.ready AND a.preempt_at IS NULL AND NOT a.killed
+        RETURNING a.id, a.task_id, t.id AS trial_id, t.request_id),
+    stopped AS (
+        UPDATE trials SET state = 'STOPPING_COMPLETED', stop_requested = true FROM told WHERE trials.id = told.trial_id),
+    logged AS (
+        INSERT INTO task_logs (task_id, logged_at, level, source, log)
+        SELECT task_id, :now, 'LOG_LEVEL_INFO', 'master', :line FROM told)
+    SELECT id, request_id::text AS request_id, ARRAY(
+        SELECT DISTINCT c.agent_id FROM containers c WHERE c.allocation_id = told.id AND c.state <> 'TERMINATED') AS agents
+    FROM told ORDER BY id
+""")
 _KILL = text("""
     UPDATE allocations a SET killed = true, kill_at = NULL, preempt_reason = coalesce(preempt_reason, :reason),
         kill_before_exit = NOT EXISTS (SELECT 1 FROM containers c
@@ -135,6 +153,24 @@ _END = text("""
 def preempt(tx: Tx, allocation_id: str, reason: str, now: datetime) -> bool:
     """Ask it to checkpoint and stop, with the kill due when it takes too long."""
     return tx.run(_PREEMPT, {"id": allocation_id, "reason": reason, "now": now}) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    id: str
+    request_id: str
+    agents: list[str]
+
+
+def ask_to_leave(
+    tx: Tx, experiment_id: int, request_ids: list[str], reason: str, line: str, now: datetime
+) -> list[Leaving]:
+    """Stop trials by preempting their allocations. Those that do not run, or are leaving already, stay as they are."""
+    params = {
+        "experiment_id": experiment_id, "request_ids": request_ids, "reason": reason, "line": line,
+        "now": now,
+    }  # fmt: skip
+    return [Leaving(*row) for row in tx.rows(_ASK_TO_LEAVE, params)]
 
 
 def kill(tx: Tx, allocation_id: str, reason: str) -> bool:

@@ -1,5 +1,6 @@
-"""A validation report in two statements: one locks and reads what it touches, one writes it all."""
+"""Validation reports of one experiment in two statements: one locks and reads what they touch, one writes it all."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
@@ -9,7 +10,7 @@ from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.db import experiments, trials
 from det_controlplane.db.engine import Tx, as_json
 from det_controlplane.db.experiments import ExperimentRow
-from det_controlplane.db.sql import Statement, text
+from det_controlplane.db.sql import text
 from det_controlplane.db.trials import TrialRow
 
 # Not EXISTS: the planner may answer that by reading every trial's report of the step.
@@ -17,37 +18,38 @@ _LOCK = text(f"""
     SELECT {experiments.COLUMNS}, {trials.COLUMNS}, t.total_batches, t.searcher_metric,
            t.summary_metrics->'validation_metrics' AS summary,
            (SELECT m.id FROM metrics m WHERE m.trial_id = t.id AND m.metric_group = 'validation'
-            AND m.total_batches = :steps AND NOT m.archived) IS NOT NULL AS reported
-    FROM trials t JOIN experiments e ON e.id = t.experiment_id JOIN jobs j ON j.id = e.job_id
+            AND m.total_batches = w.steps AND NOT m.archived) IS NOT NULL AS reported
+    FROM unnest(cast(:trial_ids AS integer[]), cast(:steps AS integer[])) AS w (trial_id, steps)
+    JOIN trials t ON t.id = w.trial_id JOIN experiments e ON e.id = t.experiment_id JOIN jobs j ON j.id = e.job_id
     JOIN searches s ON s.experiment_id = e.id
-    WHERE t.id = :trial_id FOR NO KEY UPDATE OF e, s, t
+    WHERE e.id = :id FOR NO KEY UPDATE OF e, s, t
 """)
-# Every part follows from `added`: a repeated report, or a search that somebody else wrote to, changes nothing at all.
-_ADDED = """
+# Every part follows from `added`: a repeated report, or a search that somebody else wrote to, adds nothing.
+_STORE = text("""
+    WITH new AS (
+        SELECT * FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS x (trial_id integer, run_id integer, steps integer,
+            metrics jsonb, at timestamptz, summary jsonb, value double precision, best_of_trial boolean, seq integer, event jsonb)),
     added AS (
         INSERT INTO metrics (trial_id, run_id, metric_group, total_batches, metrics, reported_at)
-        SELECT :trial_id, :run_id, 'validation', :steps, cast(:metrics AS jsonb), :at
-        FROM searches WHERE experiment_id = :id AND seq = :seq
+        SELECT n.trial_id, n.run_id, 'validation', n.steps, n.metrics, n.at
+        FROM new n, searches s WHERE s.experiment_id = :id AND s.seq = :seq
         ON CONFLICT (trial_id, metric_group, total_batches) WHERE NOT archived AND total_batches IS NOT NULL DO NOTHING
-        RETURNING id),
+        RETURNING id, trial_id),
+    trial AS (
+        UPDATE trials t SET summary_metrics = t.summary_metrics || n.summary,
+            total_batches = greatest(t.total_batches, n.steps), latest_validation_id = a.id,
+            best_validation_id = CASE WHEN n.best_of_trial THEN a.id ELSE t.best_validation_id END,
+            searcher_metric = CASE WHEN n.best_of_trial THEN n.value ELSE t.searcher_metric END
+        FROM added a JOIN new n ON n.trial_id = a.trial_id WHERE t.id = a.trial_id),
     shown AS (
-        UPDATE experiments SET progress = :progress,
-            best_trial_id = CASE WHEN :best THEN :trial_id ELSE best_trial_id END,
-            best_metric = CASE WHEN :best THEN :value ELSE best_metric END
-        FROM added WHERE experiments.id = :id AND :shown)
-"""
-_TRIAL = """
-    UPDATE trials SET summary_metrics = summary_metrics || cast(:summary AS jsonb),
-        total_batches = greatest(total_batches, :steps), latest_validation_id = added.id,
-        best_validation_id = CASE WHEN :best_of_trial THEN added.id ELSE best_validation_id END,
-        searcher_metric = CASE WHEN :best_of_trial THEN :value ELSE searcher_metric END
-    FROM added WHERE trials.id = :trial_id
-"""
-_STORE = text(f"WITH {_ADDED} {_TRIAL}")
-_STORE_WITH_EVENT = text(f"""
-    WITH {_ADDED}, trial AS ({_TRIAL}), event AS (
-        INSERT INTO search_events (experiment_id, seq, event) SELECT :id, :seq + 1, cast(:event AS jsonb) FROM added)
-    UPDATE searches SET seq = seq + 1 FROM added WHERE experiment_id = :id
+        UPDATE experiments SET progress = :progress, best_trial_id = coalesce(:best_trial_id, best_trial_id),
+            best_metric = :best_metric
+        WHERE id = :id AND :shown AND EXISTS (SELECT 1 FROM added)),
+    event AS (
+        INSERT INTO search_events (experiment_id, seq, event)
+        SELECT :id, n.seq, n.event FROM new n JOIN added a ON a.trial_id = n.trial_id WHERE n.event IS NOT NULL)
+    UPDATE searches SET seq = seq + :events
+    WHERE experiment_id = :id AND seq = :seq AND (SELECT count(*) FROM added) = :count
 """)
 _EXPERIMENT = len(fields(ExperimentRow))
 _TRIAL_ROW = _EXPERIMENT + len(fields(TrialRow))
@@ -64,7 +66,7 @@ class ReportingTrial:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """What a report changes."""
+    """What a report changes on its trial, and what the search is told, if it listens."""
 
     trial_id: int
     run_id: int
@@ -74,46 +76,65 @@ class Validation:
     summary: dict[str, Any]
     value: float | None
     best_of_trial: bool
-    best: bool
+    event: dict[str, Any] | None
+
+
+@dataclass(slots=True)
+class Standing:
+    """What reports change on the experiment's own row."""
+
     progress: float | None
-    shown: bool  # the experiment's own row changes
+    best_metric: float | None
+    best_trial_id: int | None = None  # None: as before
+    shown: bool = False  # anything of it changes
 
 
-def lock(tx: Tx, trial_id: int, steps: int) -> tuple[ExperimentRow, ReportingTrial] | None:
-    """The experiment and its trial, both locked."""
-    row = tx.row(_LOCK, {"trial_id": trial_id, "steps": steps})
-    if row is None:
+def lock(
+    tx: Tx, experiment_id: int, steps: dict[int, int]
+) -> tuple[ExperimentRow, dict[int, ReportingTrial]] | None:
+    """The experiment and those of its trials that report, with the steps they report, all of them locked."""
+    params = {"id": experiment_id, "trial_ids": list(steps), "steps": list(steps.values())}
+    rows = tx.rows(_LOCK, params)
+    if not rows:
         return None
-    experiment, trial = ExperimentRow(*row[:_EXPERIMENT]), TrialRow(*row[_EXPERIMENT:_TRIAL_ROW])
-    experiment.state, trial.state = ExperimentState(experiment.state), TrialState(trial.state)
-    return experiment, ReportingTrial(trial, *row[_TRIAL_ROW:])
+    experiment = ExperimentRow(*rows[0][:_EXPERIMENT])
+    experiment.state = ExperimentState(experiment.state)
+    return experiment, {t.row.id: t for t in map(_trial, rows)}
 
 
-def store(tx: Tx, experiment: ExperimentRow, new: Validation, event: dict[str, Any] | None) -> bool:
-    """With the search's event, if it is to be kept; False when the step had a report: nothing was written then."""
-    return tx.run(*_store(experiment, new, event)) == 1
+def _trial(row: Any) -> ReportingTrial:
+    trial = TrialRow(*row[_EXPERIMENT:_TRIAL_ROW])
+    trial.state = TrialState(trial.state)
+    return ReportingTrial(trial, *row[_TRIAL_ROW:])
 
 
-def store_last(
-    tx: Tx, experiment: ExperimentRow, new: Validation, event: dict[str, Any] | None
-) -> bool:
-    """`store`, and the commit with it."""
-    return tx.run_last(*_store(experiment, new, event)) == 1
+def store(tx: Tx, experiment: ExperimentRow, new: Sequence[Validation], standing: Standing) -> bool:
+    """With the search's events. False: not all of it could be written, so nothing of it may be committed."""
+    return tx.run(_STORE, _params(experiment, new, standing)) == 1
 
 
-def _store(
-    experiment: ExperimentRow, new: Validation, event: dict[str, Any] | None
-) -> tuple[Statement, dict[str, Any]]:
-    params = _params(experiment, new)
-    if event is None:
-        return _STORE, params
-    return _STORE_WITH_EVENT, {**params, "event": as_json(event)}
+def store_last(tx: Tx, experiment: ExperimentRow, new: Validation, standing: Standing) -> bool:
+    """`store` of a single report, and the commit with it; False when nothing was written."""
+    return tx.run_last(_STORE, _params(experiment, [new], standing)) == 1
 
 
-def _params(experiment: ExperimentRow, new: Validation) -> dict[str, Any]:
+def _params(
+    experiment: ExperimentRow, new: Sequence[Validation], standing: Standing
+) -> dict[str, Any]:
+    rows, seq = [], experiment.seq
+    for one in new:
+        seq += one.event is not None
+        rows.append(
+            {
+                "trial_id": one.trial_id, "run_id": one.run_id, "steps": one.steps, "metrics": one.metrics,
+                "at": one.at.isoformat(), "summary": {"validation_metrics": one.summary},
+                # As text: JSON knows neither NaN nor infinity.
+                "value": None if one.value is None else str(one.value),
+                "best_of_trial": one.best_of_trial, "seq": seq, "event": one.event,
+            }
+        )  # fmt: skip
     return {
-        "id": experiment.id, "seq": experiment.seq, "trial_id": new.trial_id, "run_id": new.run_id,
-        "steps": new.steps, "metrics": as_json(new.metrics), "at": new.at,
-        "summary": as_json({"validation_metrics": new.summary}), "value": new.value,
-        "best_of_trial": new.best_of_trial, "best": new.best, "progress": new.progress, "shown": new.shown,
+        "id": experiment.id, "seq": experiment.seq, "rows": as_json(rows), "count": len(rows),
+        "events": seq - experiment.seq, "progress": standing.progress, "best_metric": standing.best_metric,
+        "best_trial_id": standing.best_trial_id, "shown": standing.shown,
     }  # fmt: skip

@@ -59,15 +59,30 @@ class LiveExperiment:
 
     def _carry_out(self, actions: Sequence[search.Action]) -> None:
         created: dict[str, PlannedTrial] = {}
+        stopped: list[str] = []
         for action in actions:
             if isinstance(action, search.Create):
                 created[action.request_id] = _planned(action)
             elif isinstance(action, search.TrainTo) and action.request_id in created:
                 created[action.request_id].train_to = action.length
+            elif isinstance(action, search.Stop) and action.request_id not in created:
+                stopped.append(action.request_id)
             else:
                 self._create_trials(created)
+                self._stop_trials(stopped)
                 self._apply(action)
         self._create_trials(created)
+        self._stop_trials(stopped)
+
+    def _stop_trials(self, request_ids: list[str]) -> None:
+        """Those that run are asked to leave all at once."""
+        if not request_ids:
+            return
+        told = placement.ask_to_leave(self, request_ids, _why(TrialState.STOPPING_COMPLETED))
+        for request_id in request_ids:
+            if request_id not in told:
+                self._stop_trial(request_id)
+        request_ids.clear()
 
     def _create_trials(self, planned: dict[str, PlannedTrial]) -> None:
         """All at once: searches begin with thousands."""

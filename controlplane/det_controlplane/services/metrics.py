@@ -17,7 +17,12 @@ from det_controlplane.services.reports import MetricsReport
 
 VALIDATION = "validation"
 _SUMMARY_KEYS = {"training": "avg_metrics", VALIDATION: "validation_metrics"}
-_EXPERIMENT_OF = text("SELECT experiment_id FROM trials WHERE id = :id")
+# With the trials made after it: they are about to report, too.
+_EXPERIMENT_OF = text("""
+    SELECT t.experiment_id, array_agg(n.id) AS trial_ids
+    FROM trials t JOIN trials n ON n.experiment_id = t.experiment_id AND n.id BETWEEN t.id AND t.id + 200
+    WHERE t.id = :id GROUP BY t.experiment_id
+""")
 
 
 def report(ctx: Context, report: MetricsReport) -> None:
@@ -151,8 +156,9 @@ def _experiment_of(ctx: Context, trial_id: int) -> int:
     found = ctx.db.read(_EXPERIMENT_OF, {"id": trial_id})
     if not found:
         raise Missing(f"trial {trial_id} not found")
-    ctx.searches.remember_trial(trial_id, int(found[0][0]))
-    return int(found[0][0])
+    experiment_id = int(found[0].experiment_id)
+    ctx.searches.remember_trials(found[0].trial_ids, experiment_id)
+    return experiment_id
 
 
 def best_validation(ctx: Context, experiment_id: int) -> float | None:

@@ -85,11 +85,26 @@ def stop(
     if signal is Signal.TERMINATE and allocation.preemptible and allocation.ready:
         allocations.preempt(tx, allocation.id, reason, now)
         if allocation.preempt_at is None:
-            line = f"The run is asked to save a checkpoint and stop: {reason}."
-            logs.add_line(tx, allocation.task_id, line, now)
+            logs.add_line(tx, allocation.task_id, _asked(reason), now)
     else:
         allocations.kill(tx, allocation.id, reason)
     announce(tx, effects, allocation)
+
+
+def ask_to_leave(live: "LiveExperiment", request_ids: list[str], reason: str) -> set[str]:
+    """Stop trials for good that are at work and may checkpoint; returns which those were."""
+    told = allocations.ask_to_leave(
+        live.tx, live.row.id, request_ids, reason, _asked(reason), live.now
+    )
+    for allocation in told:
+        live.effects.allocation_changed(allocation.id)
+        for agent_id in allocation.agents:
+            live.effects.wake(f"agent:{agent_id}")
+    return {allocation.request_id for allocation in told}
+
+
+def _asked(reason: str) -> str:
+    return f"The run is asked to save a checkpoint and stop: {reason}."
 
 
 def kill_soon(live: "LiveExperiment", allocation: AllocationRow, reason: str) -> None:

@@ -2,17 +2,21 @@
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
+
+from det_controlplane.services.gathering import Gathering
+from det_controlplane.services.reports import MetricsReport
 
 if TYPE_CHECKING:
     from det_controlplane.core.search import Search
 
 _CAPACITY = 256
 _TRIALS_KEPT = 50_000
+_REPORTS_TOGETHER = 32
 
 
 @dataclass(slots=True)
@@ -38,6 +42,7 @@ class SearchCache:
         self._queues: dict[int, _Queue] = {}
         self._experiments: dict[int, int] = {}
         self._lock = threading.Lock()
+        self.reports: Gathering[MetricsReport] = Gathering(_REPORTS_TOGETHER)
 
     @contextmanager
     def turn(self, experiment_id: int) -> Iterator[None]:
@@ -94,11 +99,11 @@ class SearchCache:
         """What was remembered: a trial never changes its experiment."""
         return self._experiments.get(trial_id)
 
-    def remember_trial(self, trial_id: int, experiment_id: int) -> None:
+    def remember_trials(self, trial_ids: Sequence[int], experiment_id: int) -> None:
         with self._lock:
             if len(self._experiments) >= _TRIALS_KEPT:
                 self._experiments.clear()
-            self._experiments[trial_id] = experiment_id
+            self._experiments.update(dict.fromkeys(trial_ids, experiment_id))
 
     def clear(self) -> None:
         with self._lock:

@@ -1,0 +1,154 @@
+"""Reports that wait for the same lock share a transaction, and leave what they would have left one by one."""
+
+import threading
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
+from itertools import count
+from typing import Any
+from uuid import UUID
+
+import pytest
+from det_controlplane.core.metrics import storable
+from det_controlplane.db import validations as rows
+from det_controlplane.db.engine import Database, TryAgain, Tx
+from det_controlplane.db.sql import text
+from det_controlplane.services import metrics, validations
+from det_controlplane.services.context import Context
+from det_controlplane.services.gathering import Ticket
+from det_controlplane.services.reports import MetricsReport
+
+from tests.db.test_throughput_validations import everything
+from tests.support.postgres import DatabaseServer
+from tests.support.searching import ASHA, Running, context, running, validate
+
+START = datetime(2026, 11, 20, tzinfo=timezone.utc)
+_TRANSACTIONS = text("SELECT count(DISTINCT xmin::text) FROM metrics")
+_VALIDATIONS = text("""
+    SELECT t.id, b.total_batches AS best, l.total_batches AS latest FROM trials t
+    LEFT JOIN metrics b ON b.id = t.best_validation_id
+    LEFT JOIN metrics l ON l.id = t.latest_validation_id ORDER BY t.id
+""")
+_EVENTS = text("SELECT event->>'request_id' AS id FROM search_events WHERE seq > 1 ORDER BY seq")
+
+
+def report(trial: int, batches: int, loss: float | None) -> MetricsReport:
+    values: dict[str, Any] = {"batches": batches}
+    if loss is not None:
+        values["loss"] = storable(loss)
+    return MetricsReport(trial, 1, "validation", batches, values)
+
+
+def sent_together(ctx: Context, experiment: Running, reports: Sequence[MetricsReport]) -> None:
+    """All but the last wait already when the last one comes."""
+    waiting = [ctx.searches.reports.join(experiment.id, r) for r in reports[:-1]]
+    metrics.report(ctx, reports[-1])
+    for ticket in waiting:
+        assert ticket.error is None
+        if not ticket.fulfilled:
+            metrics.report(ctx, ticket.item)
+
+
+def sent_one_by_one(ctx: Context, experiment: Running, reports: Sequence[MetricsReport]) -> None:
+    for one in reports:
+        metrics.report(ctx, one)
+
+
+def left_by(url: str, send: Any, batches: Sequence[Sequence[tuple[int, int, float | None]]]) -> Any:
+    database = Database(url)
+    ctx, numbers, clock = context(database), count(1), [START]
+    ctx.now = lambda: clock[0]
+    ctx.new_uuid = lambda: UUID(int=next(numbers))
+    experiment = running(ctx, ASHA.format(trials=8))
+    for batch in batches:
+        clock[0] += timedelta(seconds=5)
+        send(ctx, experiment, [report(experiment.trials[t], b, loss) for t, b, loss in batch])
+    found = everything(database)
+    # Rows of reports may be numbered differently.
+    found["trials"] = [row[:-2] for row in found["trials"]]
+    found["metrics"].sort(key=repr)
+    found["validations"] = [tuple(row) for row in database.read(_VALIDATIONS)]
+    database.dispose()
+    return found
+
+
+AT_THE_RUNG = [(t, 4, loss) for t, loss in enumerate((0.5, 0.9, 0.1, float("nan"), 0.05, 0.7))]
+MIXES = {
+    "decided at a rung": [AT_THE_RUNG],
+    "two rungs of the same trials": [AT_THE_RUNG, [(4, 16, 0.3), (0, 16, 0.01)]],
+    "a trial twice": [[(1, 4, 0.6), (0, 4, 0.5), (2, 4, 0.1), (0, 5, 0.4)]],
+    "a repeated report": [[(0, 4, 0.5)], [(1, 4, 0.6), (0, 4, 0.5), (2, 4, 0.1)]],
+    "one that ends the search": [[(0, 4, 0.5), (1, 4, None), (2, 4, 0.1), (3, 4, 0.2)]],
+}
+
+
+@pytest.mark.parametrize("mix", MIXES.values(), ids=MIXES)
+def test_together_they_leave_the_rows_that_they_leave_one_by_one(
+    postgres_server: DatabaseServer, mix: Any
+) -> None:
+    with postgres_server.database() as url:
+        together = left_by(url, sent_together, mix)
+    with postgres_server.database() as url:
+        alone = left_by(url, sent_one_by_one, mix)
+    for name, expected in alone.items():
+        assert together[name] == expected, name
+
+
+def test_who_waits_for_its_turn_joins_the_next_transaction(database: Database) -> None:
+    ctx = context(database)
+    experiment = running(ctx, ASHA.format(trials=6))
+    validate(ctx, experiment.trials[0], 1, 0.5)
+    threads = [
+        threading.Thread(target=validate, args=(ctx, trial, 4, 0.5)) for trial in experiment.trials
+    ]
+    with ctx.searches.turn(experiment.id):
+        for thread in threads:
+            thread.start()
+        while ctx.searches.reports.waiting(experiment.id) < len(threads):
+            pass
+    for thread in threads:
+        thread.join()
+    assert database.read(_TRANSACTIONS)[0][0] == 2
+    assert len({r.id for r in database.read(_EVENTS)}) == len(threads)
+
+
+def test_what_another_process_stored_meanwhile_keeps_nobody_else_out(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ctx = context(database)
+    experiment = running(ctx, ASHA.format(trials=3))
+    validate(ctx, experiment.trials[1], 4, 0.5)
+    locked = rows.lock
+
+    def unaware(tx: Tx, experiment_id: int, steps: dict[int, int]) -> Any:
+        found = locked(tx, experiment_id, steps)
+        assert found is not None
+        for trial in found[1].values():
+            trial.reported = False
+        return found
+
+    monkeypatch.setattr(rows, "lock", unaware)
+    tickets = [
+        ctx.searches.reports.join(experiment.id, report(t, 4, 0.5)) for t in experiment.trials[:2]
+    ]
+    assert validations.take(ctx, experiment.id, report(experiment.trials[2], 4, 0.25))
+    assert [t.fulfilled for t in tickets] == [True, False]
+    assert len(database.read(_EVENTS)) == 3
+
+
+def test_a_failure_is_told_to_everyone_whose_report_it_kept_out(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ctx = context(database)
+    experiment = running(ctx, ASHA.format(trials=2))
+
+    def fail(*_: object) -> Any:
+        raise TryAgain("deadlock detected")
+
+    monkeypatch.setattr(rows, "store", fail)
+    other: Ticket[MetricsReport] = ctx.searches.reports.join(
+        experiment.id, report(experiment.trials[0], 1, 0.5)
+    )
+    with pytest.raises(TryAgain):
+        validations.take(ctx, experiment.id, report(experiment.trials[1], 1, 0.5))
+    assert isinstance(other.error, TryAgain)
+    assert not database.read(_EVENTS)
