@@ -27,7 +27,7 @@ _PLACES: dict[str, tuple[str, ...]] = {
     "config-policies": ("templates",),
     "contexts": ("experiments",),
     "experiment": ("lineage",),
-    "experiments": ("experiments", "lineage"),
+    "experiments": ("experiments", "lineage", "remote_search"),
     "generic-tasks": ("interactive",),
     "groups": ("groups",),
     "job-queues": ("jobs",),
@@ -61,7 +61,8 @@ _PLACES: dict[str, tuple[str, ...]] = {
 # In the order of the reference.
 _MODULES = (
     "cluster", "auth", "users", "groups", "workspaces", "projects", "templates", "models", "master", "experiments",
-    "lineage", "trials", "allocations", "tasks", "logs", "agents", "jobs", "interactive", "why", "agent_protocol",
+    "lineage", "remote_search", "trials", "allocations", "tasks", "logs", "agents", "jobs", "interactive", "why",
+    "agent_protocol",
 )  # fmt: skip
 
 

@@ -3,7 +3,15 @@
 from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
-from det_controlplane.api.http import EMPTY, Answer, Request, Response, json_response, json_text
+from det_controlplane.api.http import (
+    EMPTY,
+    Answer,
+    Request,
+    Response,
+    Wait,
+    json_response,
+    json_text,
+)
 from det_controlplane.api.listing import page_of, sort_of, states_of
 from det_controlplane.api.router import get, patch, post, put
 from det_controlplane.core.metrics import storable
@@ -20,6 +28,9 @@ from det_controlplane.services import (
 )
 from det_controlplane.services.context import Context
 from det_controlplane.services.reports import MetricsReport
+
+# A container that starts anew costs more than slots that are idle for so long.
+_DECISION_WAIT_S = 20.0
 
 
 def get_trial(ctx: Context, request: Request) -> Answer:
@@ -172,7 +183,12 @@ def report_source(ctx: Context, request: Request) -> Answer:
 
 
 def searcher_operation(ctx: Context, request: Request) -> Answer:
-    return json_response(runs.searcher_operation(ctx, request.id("trialId")))
+    trial_id = request.id("trialId")
+    operation = runs.searcher_operation(ctx, trial_id, may_wait=not request.final)
+    if operation.undecided:
+        return Wait(f"operation:{trial_id}", _DECISION_WAIT_S)
+    asked = {"validateAfter": {"length": str(operation.length)}}
+    return json_response({"op": asked, "completed": operation.completed})
 
 
 def completed_operation(ctx: Context, request: Request) -> Answer:

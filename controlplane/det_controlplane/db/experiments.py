@@ -61,6 +61,13 @@ def config(tx: Tx, experiment_id: int) -> dict[str, Any]:
     return found
 
 
+_SEARCHER_NAME = text("SELECT config#>>'{searcher,name}' FROM experiments WHERE id = :id")
+
+
+def searcher_name(tx: Tx, experiment_id: int) -> str:
+    return str(tx.value(_SEARCHER_NAME, {"id": experiment_id}))
+
+
 _JOB = """INSERT INTO jobs (id, kind, name, pool, priority, weight, max_slots, position, user_id, workspace_id, submitted_at)
     VALUES (:job_id, cast(:kind AS job_kind), :name, :pool, :priority, :weight, :max_slots,
             floor(extract(epoch FROM cast(:now AS timestamptz)) * 1000000), :user_id, :workspace_id, :now)"""

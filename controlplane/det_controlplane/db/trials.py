@@ -135,6 +135,7 @@ class PlannedTrial:
     hparams: Mapping[str, Any]
     warm_start_from: str | None  # another trial, by request id; else what the configuration names
     train_to: float | None = None
+    parked: bool = False  # asks for no slots before it is told to train
 
 
 _INSERT_MANY = text("""
@@ -146,18 +147,18 @@ _INSERT_MANY = text("""
         FROM experiments e JOIN jobs j ON j.id = e.job_id WHERE e.id = :experiment_id),
     planned AS (
         SELECT x.* FROM ROWS FROM (jsonb_to_recordset(cast(:rows AS jsonb)) AS (request_id uuid, seed bigint, hparams jsonb,
-            warm_start_from uuid, train_to double precision))
-            WITH ORDINALITY AS x (request_id, seed, hparams, warm_start_from, train_to, n)),
+            warm_start_from uuid, train_to double precision, parked boolean))
+            WITH ORDINALITY AS x (request_id, seed, hparams, warm_start_from, train_to, parked, n)),
     created AS (
         INSERT INTO trials (experiment_id, request_id, state, hparams, seed, train_to, task_id, run_id, started_at,
-            warm_start_uuid)
+            parked, warm_start_uuid)
         SELECT e.id, p.request_id, cast(:state AS trial_state), p.hparams, p.seed, p.train_to,
-               e.id || '.' || p.request_id, CASE WHEN :runs THEN 1 ELSE 0 END, :now,
+               e.id || '.' || p.request_id, CASE WHEN :runs AND NOT p.parked THEN 1 ELSE 0 END, :now, p.parked,
                CASE WHEN p.warm_start_from IS NULL THEN e.source ELSE (
                    SELECT c.uuid FROM checkpoints c JOIN trials t ON t.id = c.trial_id
                    WHERE t.experiment_id = e.id AND t.request_id = p.warm_start_from AND c.state = 'COMPLETED'
                    ORDER BY c.steps_completed DESC, c.reported_at DESC LIMIT 1) END
-        FROM planned p, experiment e ORDER BY p.n RETURNING id, task_id),
+        FROM planned p, experiment e ORDER BY p.n RETURNING id, task_id, parked),
     tasked AS (
         INSERT INTO tasks (id, kind, job_id, trial_id, experiment_id, context_id, started_at)
         SELECT c.task_id, 'TRIAL', e.job_id, c.id, e.id, e.context_id, :now FROM created c, experiment e)
@@ -165,7 +166,7 @@ _INSERT_MANY = text("""
         preempt_timeout_s, requested_at)
     SELECT c.task_id || '.1', c.task_id, c.id, e.job_id, 1, e.pool, e.slots_per_trial, 'QUEUED', true, e.single_agent,
            e.preempt_timeout_s, :now
-    FROM created c, experiment e WHERE :runs ORDER BY c.id
+    FROM created c, experiment e WHERE :runs AND NOT c.parked ORDER BY c.id
 """)
 
 
@@ -205,6 +206,19 @@ def set_state(tx: Tx, trial: TrialRow, state: TrialState, now: datetime) -> None
 
 def end_task(tx: Tx, task_id: str, now: datetime) -> None:
     tx.run(_END_TASK, {"task_id": task_id, "now": now})
+
+
+_REST = text("UPDATE trials SET rested_run = run_id WHERE id = :id AND parked")
+_TOLD_TO_REST = text("SELECT 1 FROM trials WHERE id = :id AND rested_run = run_id")
+
+
+def let_rest(tx: Tx, trial_id: int) -> bool:
+    """Whether nothing is asked of the trial, so that its run may end."""
+    return tx.run(_REST, {"id": trial_id}) == 1
+
+
+def told_to_rest(tx: Tx, trial_id: int) -> bool:
+    return tx.row(_TOLD_TO_REST, {"id": trial_id}) is not None
 
 
 _UPDATE: dict[tuple[str, ...], Any] = {}

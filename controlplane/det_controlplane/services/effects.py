@@ -31,6 +31,9 @@ class Effects:
     def allocation_changed(self, allocation_id: str) -> None:
         self._topics.add(f"allocation:{allocation_id}")
 
+    def operation_changed(self, trial_id: int) -> None:
+        self._topics.add(f"operation:{trial_id}")
+
     def trial_ended(self, task_id: str) -> None:
         self._topics.add(f"logs:{task_id}")
 

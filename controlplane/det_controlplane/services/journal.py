@@ -27,6 +27,7 @@ class Journal:
         self._search: search.Search | None = None
         self._new: list[search.Event] = []
         self._closed = False
+        self.has_remote_events = False
         self._progress_at: datetime | None = None
 
     def validation(self, request_id: str, metrics: Mapping[str, Any]) -> search.Validated | None:
@@ -41,8 +42,14 @@ class Journal:
         folded = self._folded()
         self._new.append(event)
         actions = folded.fold(event)
+        self.has_remote_events = bool(folded.remote_events())
         self._closed = self._closed or any(isinstance(a, search.Shutdown) for a in actions)
         return actions
+
+    def remote(self) -> search.RemoteSearch | None:
+        """The method's own state, where a program outside decides."""
+        method = self._folded().method
+        return method if isinstance(method, search.RemoteSearch) else None
 
     def progress(self, now: datetime) -> float | None:
         """How far the search is; None when it is too early to look at all trials again."""

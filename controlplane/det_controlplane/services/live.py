@@ -65,6 +65,8 @@ class LiveExperiment:
                 created[action.request_id] = _planned(action)
             elif isinstance(action, search.TrainTo) and action.request_id in created:
                 created[action.request_id].train_to = action.length
+            elif isinstance(action, search.Rest) and action.request_id in created:
+                created[action.request_id].parked = True
             elif isinstance(action, search.Stop) and action.request_id not in created:
                 stopped.append(action.request_id)
             else:
@@ -102,6 +104,8 @@ class LiveExperiment:
             self._train_to(action)
         elif isinstance(action, search.Park):
             self._park(action.request_id)
+        elif isinstance(action, search.Rest):
+            self._rest(action.request_id)
         elif isinstance(action, search.Shutdown):
             self._shutdown(action)
         elif isinstance(action, search.Fail):
@@ -121,6 +125,8 @@ class LiveExperiment:
         values = {"train_to": action.length, "op_completed": False, "parked": False}
         trials.update(self.tx, trial.id, **values)
         was_parked, trial.parked = trial.parked, False
+        if was_parked:
+            self.effects.operation_changed(trial.id)
         if was_parked and trial.state is TrialState.ACTIVE:
             self._allocate(trial)
 
@@ -131,6 +137,13 @@ class LiveExperiment:
         trials.update(self.tx, trial.id, parked=True)
         trial.parked = True
         self._signal(trial, Signal.TERMINATE, "the searcher parked the trial until it is promoted")
+
+    def _rest(self, request_id: str) -> None:
+        trial = self._by_request(request_id)
+        if trial is None or trial.state.terminal:
+            return
+        trials.update(self.tx, trial.id, parked=True)
+        trial.parked = True
 
     def _shutdown(self, action: search.Shutdown) -> None:
         if action.failure:
@@ -149,7 +162,14 @@ class LiveExperiment:
         if not state.terminal:
             for trial in trials.live(self.tx, self.row.id):
                 self.patch_trial(trial, TrialState(state.value))
+        if state is ExperimentState.PAUSED:
+            self._tell_paused()
         self._finish_if_done()
+
+    def _tell_paused(self) -> None:
+        """Whoever decides from outside should know why nothing happens."""
+        if experiments.searcher_name(self.tx, self.row.id) == "custom":
+            self._events.append(search.Inactivated(f"STATE_{self.row.state.value}"))
 
     def patch_trial(self, trial: TrialRow, target: TrialState) -> None:
         """Move one trial; tell its allocation, or end it when there is none."""
@@ -163,6 +183,8 @@ class LiveExperiment:
 
     def _signal(self, trial: TrialRow, signal: Signal, reason: str) -> None:
         live = allocations.live_of_task(self.tx, trial.task_id)
+        if trial.parked:
+            self.effects.operation_changed(trial.id)
         if live is not None:
             ended = placement.signal(self, live, signal, reason)
             if ended is not None:
@@ -197,7 +219,8 @@ class LiveExperiment:
             max_restarts=self.row.max_restarts,
             stopped_by_searcher=trial.stop_requested,
             invalid_hparams=trial.early_exit is not None,
-            parked=trial.parked,
+            parked=trial.parked
+            or (exit.kind is ExitKind.CLEAN and trials.told_to_rest(self.tx, trial.id)),
             retries_cancelled=trial.log_policy_matched is not None,
             pull_failures=allocations.pull_failures(self.tx, trial.task_id)
             if exit.pull_failed
@@ -252,10 +275,16 @@ class LiveExperiment:
             experiments.set_state(self.tx, self.row.id, state, self.now)
             self.row.state = state
             self.effects.experiment_ended(self.row.id)
+            self.effects.wake(searcher_topic(self.row.id))
 
     def _by_request(self, request_id: str) -> TrialRow | None:
         known = self._known.pop(request_id, None)
         return known or trials.by_request(self.tx, self.row.id, request_id)
+
+
+def searcher_topic(experiment_id: int) -> str:
+    """What waits for the events of a remote search method waits for this."""
+    return f"searcher:{experiment_id}"
 
 
 def _planned(action: search.Create) -> PlannedTrial:
@@ -295,5 +324,7 @@ def lock(ctx: Context, tx: Tx, experiment_id: int, effects: Effects) -> LiveExpe
 def close(live: LiveExperiment) -> None:
     """The last writes before the commit."""
     live.feed()
+    if live.journal.has_remote_events:
+        live.effects.wake(searcher_topic(live.row.id))
     live.journal.write()
     live.effects.write(live.tx, live.now)

@@ -1,5 +1,6 @@
 """What a running trial tells besides metrics and checkpoints."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from det_controlplane.core import search
@@ -11,7 +12,14 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
 from det_controlplane.services.experiments import opened_trial
 
-_PROGRESS = text("UPDATE trials SET progress = :progress WHERE id = :id AND ended_at IS NULL")
+# A program that decides from outside hears of whole percents.
+_PROGRESS = text("""
+    UPDATE trials t SET progress = :progress FROM trials old WHERE t.id = :id AND t.ended_at IS NULL AND old.id = t.id
+    RETURNING t.train_to IS NOT NULL
+        AND floor(t.progress * 100) IS DISTINCT FROM floor(old.progress * 100) AS moved,
+        CASE WHEN t.train_to IS NOT NULL THEN
+            (SELECT e.config#>>'{searcher,name}' FROM experiments e WHERE e.id = t.experiment_id) END AS searcher
+""")
 _RUNNER_STATE = text("UPDATE trials SET runner_state = :state WHERE id = :id")
 _METADATA = text("SELECT id, metadata FROM trials WHERE id = :id")
 _SET_METADATA = text(
@@ -24,7 +32,8 @@ _SOURCE = text("""
         model_version = excluded.model_version, kind = excluded.kind
 """)
 _OPERATION = text("""
-    SELECT t.train_to, t.op_completed, t.stop_requested, t.parked, t.ended_at, e.config->'searcher' AS searcher
+    SELECT t.train_to, t.op_completed, t.stop_requested, t.parked, t.ended_at, t.state::text AS state,
+           e.config->'searcher' AS searcher
     FROM trials t JOIN experiments e ON e.id = t.experiment_id WHERE t.id = :id
 """)
 
@@ -34,8 +43,18 @@ def report_progress(ctx: Context, trial_id: int, progress: float) -> None:
     if not 0 <= progress <= 1:
         raise Invalid(f"trial {trial_id}: progress must be between 0 and 1, not {progress}")
     with ctx.db.begin() as tx:
-        if not tx.run(_PROGRESS, {"id": trial_id, "progress": progress}):
+        row = tx.row(_PROGRESS, {"id": trial_id, "progress": progress})
+        if row is None:
             _must_exist(tx.row(_METADATA, {"id": trial_id}), trial_id)
+            return
+    if row.moved and row.searcher == "custom":
+        _tell_progress(ctx, trial_id, progress)
+
+
+def _tell_progress(ctx: Context, trial_id: int, progress: float) -> None:
+    with opened_trial(ctx, trial_id) as (experiment, trial):
+        if not trial.state.terminal:
+            experiment.feed(search.Progressed(str(trial.request_id), progress))
 
 
 def set_runner_state(ctx: Context, trial_id: int, state: str) -> None:
@@ -74,17 +93,35 @@ def report_source(
         tx.run(_SOURCE, params)
 
 
-def searcher_operation(ctx: Context, trial_id: int) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """How far a trial should train. `undecided`: a program outside is about to say how it goes on."""
+
+    length: int
+    completed: bool
+    undecided: bool
+
+
+def searcher_operation(ctx: Context, trial_id: int, *, may_wait: bool) -> Operation:
     """What harnesses up to 0.37 ask: how far to train. In the stopping form that is the whole length."""
     with ctx.db.begin() as tx:
         row = _must_exist(tx.row(_OPERATION, {"id": trial_id}), trial_id)
+        undecided = _is_undecided(row) and may_wait
+        if row.parked and not undecided and not trials.let_rest(tx, trial_id):
+            # It was asked to go on at this very moment.
+            row = _must_exist(tx.row(_OPERATION, {"id": trial_id}), trial_id)
     length = row.train_to
     if length is None:
         length = search.length_of(row.searcher.get("max_length"))
     if length is None:
         raise Missing(f"trial {trial_id}: its searcher sets no length; the training code decides")
     done = bool(row.op_completed or row.stop_requested or row.parked or row.ended_at is not None)
-    return {"op": {"validateAfter": {"length": str(int(length))}}, "completed": done}
+    return Operation(int(length), done, undecided)
+
+
+def _is_undecided(row: Any) -> bool:
+    waits = row.parked and row.state == "ACTIVE" and not row.stop_requested
+    return bool(waits and row.searcher.get("name") == "custom")
 
 
 def complete_operation(ctx: Context, trial_id: int, length: float, metric: Any) -> None:

@@ -48,7 +48,7 @@ def _length(row: Any) -> Any:
     whole = searcher.get("max_length")
     if row.train_to is None:
         return whole if whole is not None else _time_in_batches(searcher)
-    unit = next(iter(whole)) if isinstance(whole, dict) else "batches"
+    unit = next(iter(whole)) if isinstance(whole, dict) else searcher.get("unit") or "batches"
     return {unit: length_of(row.train_to)}
 
 

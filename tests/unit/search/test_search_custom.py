@@ -1,6 +1,7 @@
 """`custom`: a remote search method reads events and posts operations."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -15,11 +16,15 @@ from det_controlplane.core.search import (
     Fail,
     Inactivated,
     OperationCompleted,
+    Park,
+    Progressed,
+    Rest,
     Search,
     Shutdown,
     Started,
     Stop,
     TrainTo,
+    Validated,
     new,
     restore,
 )
@@ -40,6 +45,10 @@ def search() -> Search:
 
 def post(search: Search, *operations: Any, after: int | None = None) -> tuple[Action, ...]:
     return search.fold(CustomOperations(operations, after))
+
+
+def kinds(event: Mapping[str, Any]) -> str:
+    return " ".join(name for name in event if name != "id")
 
 
 def test_the_first_event_asks_for_the_first_operations(search: Search) -> None:
@@ -97,9 +106,69 @@ def test_only_the_remote_method_ends_the_search(search: Search) -> None:
     post(search, CREATE, after=1)
     assert post(search, {"closeTrial": {"requestId": ONE}}) == (Stop(ONE),)
     assert search.fold(Exited(ONE)) == ()
-    assert post(search, {"shutDown": {"cancel": False, "failure": True}}) == (
-        Shutdown(failure=True),
-    )
+    assert post(search, {"shutDown": {"cancel": True}}) == (Shutdown(cancel=True),)
+
+
+def test_a_search_that_its_method_calls_failed_says_so(search: Search) -> None:
+    (fail,) = post(search, {"shutDown": {"cancel": False, "failure": True}})
+    assert isinstance(fail, Fail)
+    assert "remote search method" in fail.reason
+
+
+def test_a_trial_that_was_not_asked_to_train_yet_rests(search: Search) -> None:
+    create, rest = post(search, CREATE, after=1)
+    assert isinstance(create, Create)
+    assert rest == Rest(ONE)
+
+
+def test_a_trial_rests_between_operations_and_trains_on(search: Search) -> None:
+    post(search, CREATE, TRAIN, after=1)
+    assert search.fold(OperationCompleted(ONE, 100, 0.5)) == (Rest(ONE),)
+    longer = {"trialOperation": {"validateAfter": {"requestId": ONE, "length": "300"}}}
+    assert post(search, longer, after=3) == (TrainTo(ONE, 300),)
+
+
+def test_a_script_that_only_reports_metrics_is_parked_at_its_length(search: Search) -> None:
+    post(search, CREATE, TRAIN, after=1)
+    assert search.fold(Validated(ONE, {"loss": 0.6, "batches": 50})) == ()
+    assert search.fold(Validated(ONE, {"loss": 0.5, "batches": 100})) == (Park(ONE),)
+    assert [kinds(e) for e in search.remote_events()] == ["trialCreated", "validationCompleted"]
+    assert search.fold(Validated(ONE, {"loss": 0.4, "batches": 150})) == (Park(ONE),)
+    assert len(search.remote_events()) == 2
+
+
+def test_a_trial_that_is_asked_to_train_and_closed_together_trains_first(search: Search) -> None:
+    create, train = post(search, CREATE, TRAIN, {"closeTrial": {"requestId": ONE}}, after=1)
+    assert (type(create), train) == (Create, TrainTo(ONE, 100))
+    assert search.fold(OperationCompleted(ONE, 100, 0.5)) == (Stop(ONE),)
+    search.fold(Exited(ONE))
+    assert kinds(search.remote_events()[-1]) == "trialClosed"
+
+
+def test_progress_is_told_in_units_and_only_the_newest_stays_unread(search: Search) -> None:
+    post(search, CREATE, TRAIN, after=1)
+    for fraction in (0.25, 0.5, 0.75):
+        search.fold(Progressed(ONE, fraction))
+    told = [e["trialProgress"] for e in search.remote_events() if "trialProgress" in e]
+    assert told == [{"requestId": ONE, "partialUnits": 75.0}]
+    search.fold(OperationCompleted(ONE, 100, 0.5))
+    assert [kinds(e) for e in search.remote_events()] == ["trialCreated", "validationCompleted"]
+
+
+def test_an_answer_to_progress_that_was_overtaken_is_carried_out(search: Search) -> None:
+    post(search, CREATE, TRAIN, after=1)
+    search.fold(Progressed(ONE, 0.25))
+    read = search.remote_events()[-1]["id"]
+    search.fold(Progressed(ONE, 0.5))
+    post(search, {"setSearcherProgress": {"progress": 0.1}}, after=read)
+    assert search.progress({}) == 0.1
+    assert [kinds(e) for e in search.remote_events()] == ["trialProgress"]
+
+
+def test_only_the_newest_pause_stays_unread(search: Search) -> None:
+    for _ in range(2):
+        search.fold(Inactivated("STATE_PAUSED"))
+    assert [kinds(e) for e in search.remote_events()] == ["initialOperations", "experimentInactive"]
 
 
 def test_a_closed_trial_is_neither_trained_nor_closed_again(search: Search) -> None:
@@ -131,3 +200,5 @@ def test_the_queue_survives_a_snapshot(search: Search) -> None:
     assert post(resumed, CREATE, after=2) == ()
     resumed.fold(OperationCompleted(ONE, 100, 0.5))
     assert resumed.remote_events()[-1]["id"] == 3
+    post(resumed, {"setSearcherProgress": {"progress": 1}}, after=2)
+    assert resumed.progress({}) == 0

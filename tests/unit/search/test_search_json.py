@@ -15,6 +15,8 @@ from det_controlplane.core.search import (
     Inactivated,
     OperationCompleted,
     Park,
+    Progressed,
+    Rest,
     Shutdown,
     Started,
     Stop,
@@ -33,12 +35,14 @@ EVENTS: list[Event] = [
     Exited("a"),
     CustomOperations([{"shutDown": {}}], 3),
     Inactivated("STATE_PAUSED"),
+    Progressed("a", 0.5),
 ]
 ACTIONS: list[Action] = [
     Create("a", 1, {"lr": 0.1}),
     Create("b", 1, {"lr": 0.1}, "a"),
     TrainTo("a", 10),
     Park("a"),
+    Rest("a"),
     Stop("a"),
     Shutdown(cancel=True),
     Fail("why"),

@@ -5,12 +5,14 @@ from .actions import (
     Create,
     Fail,
     Park,
+    Rest,
     Shutdown,
     Stop,
     TrainTo,
     action_from_json,
     action_to_json,
 )
+from .custom import RemoteSearch
 from .events import (
     Continued,
     CustomOperations,
@@ -20,6 +22,7 @@ from .events import (
     ExitReason,
     Inactivated,
     OperationCompleted,
+    Progressed,
     Started,
     Validated,
     event_from_json,
@@ -43,6 +46,9 @@ __all__ = [
     "Inactivated",
     "OperationCompleted",
     "Park",
+    "Progressed",
+    "RemoteSearch",
+    "Rest",
     "Search",
     "SearchFailed",
     "Shutdown",

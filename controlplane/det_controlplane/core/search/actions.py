@@ -31,6 +31,13 @@ class Park:
 
 
 @dataclass(frozen=True, slots=True)
+class Rest:
+    """Nothing to do for now, and no reason to interrupt it: a clean end of its script does not close the trial."""
+
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """Preempt the trial for good; what it reports afterwards is not read."""
 
@@ -52,12 +59,13 @@ class Fail:
     reason: str
 
 
-Action = Create | TrainTo | Park | Stop | Shutdown | Fail
+Action = Create | TrainTo | Park | Rest | Stop | Shutdown | Fail
 
 _TYPES: dict[str, type[Any]] = {
     "create": Create,
     "train_to": TrainTo,
     "park": Park,
+    "rest": Rest,
     "stop": Stop,
     "shutdown": Shutdown,
     "fail": Fail,

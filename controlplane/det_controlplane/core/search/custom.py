@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from .actions import Action, Create, Shutdown, Stop, TrainTo
+from .actions import Action, Create, Fail, Park, Rest, Shutdown, Stop, TrainTo
 from .events import ExitReason, writable
 from .method import NOTHING, Method, SearchFailed
 from .metrics import read_time
@@ -30,10 +30,20 @@ class RemoteSearch(Method):
         self._metric = metric
         self._time_metric = time_metric
         self._last_id = 0
+        self._answered = 0  # the newest event that operations have answered
         self._queue: list[dict[str, Any]] = []
         self._targets: dict[str, int | None] = {}  # of live trials; None while not asked to train
+        self._closing: set[str] = set()  # close when they have trained as far as they were asked to
         self._created: set[str] = set()
         self._progress = 0.0
+
+    @property
+    def last_id(self) -> int:
+        """Of the newest event; none has a higher one."""
+        return self._last_id
+
+    def created(self, request_id: str) -> bool:
+        return request_id in self._created
 
     def started(self) -> Sequence[Action]:
         return self._tell("initialOperations", {})
@@ -42,16 +52,20 @@ class RemoteSearch(Method):
         if self._time_metric not in metrics or self._metric not in metrics:
             return NOTHING
         time = read_time(metrics, self._time_metric, request_id)
-        return self.completed(request_id, time, metrics[self._metric])
+        # A script that tells its length by metrics trains on until it is asked to stop.
+        return self._reached(request_id, time, metrics[self._metric], Park(request_id))
 
     def completed(self, request_id: str, length: float, metric: Any) -> Sequence[Action]:
+        # A script that answers operations asks for the next one: it may have come by then.
+        return self._reached(request_id, length, metric, Rest(request_id))
+
+    def progressed(self, request_id: str, fraction: float) -> Sequence[Action]:
         target = self._targets.get(request_id)
-        if target is None or length < target:
+        if target is None:
             return NOTHING
-        self._targets[request_id] = None
-        told = {"requestId": request_id, "metric": writable(metric)}
-        told["validateAfterLength"] = str(target)
-        return self._tell("validationCompleted", told)
+        self._forget("trialProgress", request_id)
+        told = {"requestId": request_id, "partialUnits": fraction * target}
+        return self._tell("trialProgress", told)
 
     def invalid(self, request_id: str) -> Sequence[Action]:
         return self.exited_early(request_id, ExitReason.INVALID_HP)
@@ -62,9 +76,12 @@ class RemoteSearch(Method):
 
     def exited(self, request_id: str) -> Sequence[Action]:
         self._targets.pop(request_id, None)
+        self._closing.discard(request_id)
+        self._forget("trialProgress", request_id)
         return self._tell("trialClosed", {"requestId": request_id})
 
     def inactivated(self, state: str) -> Sequence[Action]:
+        self._queue = [event for event in self._queue if "experimentInactive" not in event]
         return self._tell("experimentInactive", {"experimentState": state})
 
     def operated(
@@ -72,10 +89,11 @@ class RemoteSearch(Method):
     ) -> Sequence[Action]:
         """Operations answer an event and everything before it: those leave the queue."""
         if triggered_by is not None:
-            if not any(event["id"] == triggered_by for event in self._queue):
+            if triggered_by <= self._answered:
                 return NOTHING  # a repeated request: its operations were carried out before
+            self._answered = triggered_by
             self._queue = [event for event in self._queue if event["id"] > triggered_by]
-        return [action for operation in operations for action in self._carry_out(operation)]
+        return self._resting([a for o in operations for a in self._carry_out(o)])
 
     def remote_events(self) -> Sequence[Mapping[str, Any]]:
         return tuple(self._queue)
@@ -86,16 +104,20 @@ class RemoteSearch(Method):
     def snapshot(self) -> dict[str, Any]:
         return {
             "last_id": self._last_id,
+            "answered": self._answered,
             "queue": list(self._queue),
             "targets": dict(self._targets),
+            "closing": sorted(self._closing),
             "created": sorted(self._created),
             "progress": self._progress,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self._last_id = state["last_id"]
+        self._answered = state["answered"]
         self._queue = list(state["queue"])
         self._targets = dict(state["targets"])
+        self._closing = set(state["closing"])
         self._created = set(state["created"])
         self._progress = state["progress"]
 
@@ -103,6 +125,27 @@ class RemoteSearch(Method):
         self._last_id += 1
         self._queue.append({"id": self._last_id, kind: dict(told)})
         return NOTHING
+
+    def _forget(self, kind: str, request_id: str) -> None:
+        """Events that a newer one says better, as long as nobody has answered them."""
+        self._queue = [e for e in self._queue if e.get(kind, {}).get("requestId") != request_id]
+
+    def _reached(
+        self, request_id: str, length: float, metric: Any, then: Park | Rest
+    ) -> Sequence[Action]:
+        if request_id not in self._targets:
+            return NOTHING
+        target = self._targets[request_id]
+        if target is None:
+            return [then] if type(then) is Park else NOTHING
+        if length < target:
+            return NOTHING
+        self._targets[request_id] = None
+        self._forget("trialProgress", request_id)
+        told = {"requestId": request_id, "metric": writable(metric)}
+        told["validateAfterLength"] = str(target)
+        self._tell("validationCompleted", told)
+        return [Stop(request_id) if request_id in self._closing else then]
 
     def _carry_out(self, operation: Mapping[str, Any]) -> Sequence[Action]:
         for kind, details in operation.items():
@@ -113,7 +156,7 @@ class RemoteSearch(Method):
             if kind == "closeTrial":
                 return self._close(details["requestId"])
             if kind == "shutDown":
-                return [Shutdown(bool(details.get("cancel")), bool(details.get("failure")))]
+                return [self._shut_down(details)]
             if kind == "setSearcherProgress":
                 self._progress = float(details["progress"])
                 return NOTHING
@@ -134,12 +177,30 @@ class RemoteSearch(Method):
             hparams = json.loads(hparams)
         return [Create(request_id, self._rng.seed31(), hparams)]
 
+    def _resting(self, actions: list[Action]) -> list[Action]:
+        """A new trial that nobody has asked to train needs no slots yet."""
+        idle = [
+            Rest(action.request_id)
+            for action in actions
+            if type(action) is Create and self._targets[action.request_id] is None
+        ]
+        return [*actions, *idle]
+
     def _close(self, request_id: str) -> Sequence[Action]:
-        return [Stop(request_id)] if request_id in self._targets else NOTHING
+        """After what it was asked to train: create, train and close are often posted together."""
+        if request_id not in self._targets or request_id in self._closing:
+            return NOTHING
+        self._closing.add(request_id)
+        return NOTHING if self._targets[request_id] is not None else [Stop(request_id)]
 
     def _train(self, details: Mapping[str, Any]) -> Sequence[Action]:
         request_id, length = details["requestId"], int(details["length"])
-        if request_id not in self._targets:
+        if request_id not in self._targets or request_id in self._closing:
             return NOTHING  # closed in the meantime
         self._targets[request_id] = length
         return [TrainTo(request_id, length)]
+
+    def _shut_down(self, details: Mapping[str, Any]) -> Action:
+        if details.get("failure"):
+            return Fail("the remote search method ended the search as failed")
+        return Shutdown(bool(details.get("cancel")))

@@ -95,6 +95,17 @@ class CustomOperations:
 
 
 @dataclass(frozen=True, slots=True)
+class Progressed:
+    """A trial is this fraction of the way to what it was asked to train: a remote search method is told."""
+
+    request_id: str
+    fraction: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": "progressed", "request_id": self.request_id, "fraction": self.fraction}
+
+
+@dataclass(frozen=True, slots=True)
 class Inactivated:
     """The experiment was paused or is ending: a remote search method is told the state."""
 
@@ -121,6 +132,7 @@ Event = (
     | ExitedEarly
     | Exited
     | CustomOperations
+    | Progressed
     | Inactivated
     | Continued
 )
@@ -132,6 +144,7 @@ _TYPES: dict[str, type[Any]] = {
     "exited_early": ExitedEarly,
     "exited": Exited,
     "custom_operations": CustomOperations,
+    "progressed": Progressed,
     "inactivated": Inactivated,
     "continued": Continued,
 }

@@ -31,6 +31,10 @@ class Method(ABC):
         """A live trial answered TrainTo."""
         return NOTHING
 
+    def progressed(self, request_id: str, fraction: float) -> Sequence[Action]:
+        """A live trial told how far it is on the way to its length."""
+        return NOTHING
+
     def invalid(self, request_id: str) -> Sequence[Action]:
         """A live trial found its hyperparameters invalid; it is about to exit."""
         return NOTHING

@@ -14,6 +14,7 @@ from .events import (
     ExitReason,
     Inactivated,
     OperationCompleted,
+    Progressed,
     Started,
     Validated,
 )
@@ -57,6 +58,7 @@ class Search:
             ExitedEarly: self._exit_early,
             Exited: self._exit,
             CustomOperations: self._operate,
+            Progressed: self._progressed,
             Inactivated: self._inactivate,
             Continued: self._continue,
         }
@@ -181,6 +183,11 @@ class Search:
 
     def _operate(self, event: CustomOperations) -> Sequence[Action]:
         return self.method.operated(event.operations, event.triggered_by)
+
+    def _progressed(self, event: Progressed) -> Sequence[Action]:
+        if self._live.get(event.request_id) != _RUNNING:
+            return NOTHING
+        return self.method.progressed(event.request_id, event.fraction)
 
     def _inactivate(self, event: Inactivated) -> Sequence[Action]:
         return self.method.inactivated(event.state)

@@ -1,0 +1,126 @@
+"""What the program outside asks and says that decides a search (`searcher.name: custom`)."""
+
+import json
+import math
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from det_controlplane.api.body import Body
+from det_controlplane.api.errors import BadRequest
+from det_controlplane.api.http import EMPTY, Answer, Request, Wait, json_response
+from det_controlplane.api.router import get, post
+from det_controlplane.core.metrics import storable
+from det_controlplane.services import live, remote_search
+from det_controlplane.services.context import Context
+
+_LONG_POLL_S = 60
+_LONGEST = 2**53  # lengths are stored as doubles
+
+
+def events(ctx: Context, request: Request) -> Answer:
+    """Long poll. Answering with nothing early is fine: the client asks again."""
+    experiment_id = request.id("experimentId")
+    found = remote_search.events(ctx, experiment_id)
+    wait_s = request.integer("timeoutSeconds", "timeout_seconds", default=_LONG_POLL_S)
+    if not found and wait_s > 0 and not request.final:
+        return Wait(live.searcher_topic(experiment_id), min(wait_s, _LONG_POLL_S))
+    return json_response({"searcherEvents": [{**e, "id": str(e["id"])} for e in found]})
+
+
+def operate(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    operations = [_operation(o, i) for i, o in enumerate(body.bodies("searcherOperations"))]
+    trigger = body.body("triggeredByEvent").optional_integer("id")
+    remote_search.operate(ctx, request.id("experimentId"), operations, trigger)
+    return EMPTY
+
+
+def _operation(given: Body, index: int) -> dict[str, Any]:
+    kinds = [kind for kind in _KINDS if given.has(kind)]
+    if len(kinds) != 1:
+        found = "none of them" if not kinds else " and ".join(kinds)
+        raise BadRequest(
+            f"searcherOperations[{index}] must be one of {', '.join(_KINDS)}; it has {found}"
+        )
+    return {kinds[0]: _KINDS[kinds[0]](given.body(kinds[0]))}
+
+
+def _create(given: Body) -> Mapping[str, Any]:
+    request_id = _request_id(given)
+    return {"requestId": request_id, "hyperparams": _hyperparams(given, request_id)}
+
+
+def _validate_after(given: Body) -> Mapping[str, Any]:
+    operation = given.body("validateAfter")
+    request_id, length = _request_id(operation), operation.integer("length")
+    if not 1 <= length <= _LONGEST:
+        raise BadRequest(f"trial {request_id}: length must be a positive number, not {length}")
+    return {"validateAfter": {"requestId": request_id, "length": str(length)}}
+
+
+def _close(given: Body) -> Mapping[str, Any]:
+    return {"requestId": _request_id(given)}
+
+
+def _shut_down(given: Body) -> Mapping[str, Any]:
+    return {"cancel": given.flag("cancel"), "failure": given.flag("failure")}
+
+
+def _progress(given: Body) -> Mapping[str, Any]:
+    progress = given.number("progress") or 0.0
+    if not (math.isfinite(progress) and 0 <= progress <= 1):
+        raise BadRequest(f"setSearcherProgress: progress must be from 0 to 1, not {progress}")
+    return {"progress": progress}
+
+
+_KINDS: dict[str, Callable[[Body], Mapping[str, Any]]] = {
+    "createTrial": _create,
+    "trialOperation": _validate_after,
+    "closeTrial": _close,
+    "shutDown": _shut_down,
+    "setSearcherProgress": _progress,
+}
+
+
+def _request_id(given: Body) -> str:
+    value = given.required_text("requestId")
+    try:
+        return str(uuid.UUID(value))
+    except ValueError as e:
+        raise BadRequest(f"requestId must be a UUID, not {value!r:.80}") from e
+
+
+def _hyperparams(given: Body, request_id: str) -> dict[str, Any]:
+    text = given.required_text("hyperparams")
+    try:
+        found = json.loads(text)
+    except ValueError as e:
+        raise BadRequest(f"trial {request_id}: hyperparams must be JSON: {e}") from e
+    if not isinstance(found, dict):
+        raise BadRequest(
+            f"trial {request_id}: hyperparams must be a JSON object, not {text[:80]!r}"
+        )
+    if _has_nul(found):
+        raise BadRequest(f"trial {request_id}: hyperparams must not contain a NUL character")
+    return dict(storable(found))
+
+
+def _has_nul(value: Any) -> bool:
+    """PostgreSQL's JSON cannot hold one."""
+    if isinstance(value, dict):
+        return any(_has_nul(k) or _has_nul(v) for k, v in value.items())
+    if isinstance(value, list):
+        return any(map(_has_nul, value))
+    return isinstance(value, str) and "\0" in value
+
+
+_E = "/api/v1/experiments/{experimentId}"
+ROUTES = (
+    get(
+        f"{_E}/searcher_events",
+        events,
+        summary="What a custom search method has yet to answer (long poll)",
+    ),
+    post(f"{_E}/searcher_operations", operate, summary="Operations of a custom search method"),
+)

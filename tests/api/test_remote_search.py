@@ -1,0 +1,286 @@
+"""A search that a program outside decides: events it reads, operations it posts, and what running trials do."""
+
+import json
+import uuid
+from typing import Any
+
+import pytest
+from det_controlplane.core.lifecycle.allocation import ContainerState
+from det_controlplane.db.sql import text
+from det_controlplane.services import tick
+from det_controlplane.services.containers import Report
+
+from tests.support.api import Api, Caller, create, create_ended
+from tests.support.searching import Agent
+
+E = "/api/v1/experiments"
+CUSTOM = {"name": "custom", "metric": "loss", "unit": "batches"}
+ONE, TWO, NOBODY = (str(uuid.UUID(int=n)) for n in (1, 2, 3))
+HPARAMS = json.dumps({"lr": 0.5})
+_ALLOCATIONS = text("SELECT id, state::text FROM allocations ORDER BY requested_at, id")
+
+
+def create_trial(request_id: str, hyperparams: str = HPARAMS) -> dict[str, Any]:
+    return {"createTrial": {"requestId": request_id, "hyperparams": hyperparams}}
+
+
+def train(request_id: str, length: int) -> dict[str, Any]:
+    return {"trialOperation": {"validateAfter": {"requestId": request_id, "length": str(length)}}}
+
+
+def close(request_id: str) -> dict[str, Any]:
+    return {"closeTrial": {"requestId": request_id}}
+
+
+def searched(caller: Caller, **more: Any) -> int:
+    return create(caller, activate=True, searcher=CUSTOM, **more)
+
+
+def events(caller: Caller, experiment_id: int) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = caller.get(f"{E}/{experiment_id}/searcher_events")[
+        "searcherEvents"
+    ]
+    return found
+
+
+def kinds(caller: Caller, experiment_id: int) -> list[str]:
+    return [next(k for k in event if k != "id") for event in events(caller, experiment_id)]
+
+
+def body_of(*operations: Any, after: Any = None) -> dict[str, Any]:
+    body: dict[str, Any] = {"searcherOperations": list(operations)}
+    return body if after is None else body | {"triggeredByEvent": {"id": after}}
+
+
+def operate(caller: Caller, experiment_id: int, *operations: Any, after: Any = None) -> None:
+    caller.post(f"{E}/{experiment_id}/searcher_operations", body_of(*operations, after=after))
+
+
+def trials(caller: Caller, experiment_id: int) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = caller.get(f"{E}/{experiment_id}/trials")["trials"]
+    return found
+
+
+def operation_of(caller: Caller, trial_id: int) -> tuple[str, bool]:
+    told = caller.get(f"/api/v1/trials/{trial_id}/searcher/operation")
+    return told["op"]["validateAfter"]["length"], told["completed"]
+
+
+def complete(caller: Caller, trial_id: int, length: int, loss: float) -> None:
+    done = {"op": {"length": str(length)}, "searcherMetric": loss}
+    path = f"/api/v1/trials/{trial_id}/searcher/completed_operation"
+    caller.post(path, {"completedOperation": done})
+
+
+def allocations(api: Api) -> list[str]:
+    with api.ctx.db.begin() as tx:
+        return [str(row[1]) for row in tx.rows(_ALLOCATIONS)]
+
+
+def starts(api: Api, agent: Agent) -> dict[str, Any]:
+    """The container that the agent is told to run runs."""
+    tick.run(api.ctx)
+    (order,) = agent.poll()
+    agent.poll(Report(order["id"], order["epoch"], ContainerState.RUNNING))
+    return order
+
+
+def ends(agent: Agent, order: dict[str, Any]) -> None:
+    """Its script has come to its end with status 0."""
+    agent.poll(Report(order["id"], order["epoch"], ContainerState.TERMINATED, exit_code=0))
+
+
+def test_the_first_event_asks_for_the_first_operations(user: Caller) -> None:
+    experiment_id = searched(user)
+    assert events(user, experiment_id) == [{"id": "1", "initialOperations": {}}]
+
+
+def test_operations_create_trials_with_these_hyperparameters(user: Caller) -> None:
+    experiment_id = searched(user)
+    operate(user, experiment_id, create_trial(ONE), train(ONE, 8), after="1")
+    (trial,) = trials(user, experiment_id)
+    assert trial["hparams"] == {"lr": 0.5}
+    assert operation_of(user, trial["id"]) == ("8", False)
+    assert events(user, experiment_id) == [{"id": "2", "trialCreated": {"requestId": ONE}}]
+
+
+def test_a_repeated_answer_changes_nothing(user: Caller) -> None:
+    experiment_id = searched(user)
+    for _ in range(2):
+        operate(user, experiment_id, create_trial(ONE), train(ONE, 8), after=1)
+    operate(user, experiment_id, create_trial(TWO), after=1)
+    assert len(trials(user, experiment_id)) == 1
+    assert kinds(user, experiment_id) == ["trialCreated"]
+
+
+def test_a_trial_waits_for_slots_once_it_is_asked_to_train(api: Api, user: Caller) -> None:
+    experiment_id = searched(user)
+    operate(user, experiment_id, create_trial(ONE), after=1)
+    assert allocations(api) == []
+    operate(user, experiment_id, train(ONE, 8), after=2)
+    assert allocations(api) == ["QUEUED"]
+
+
+def test_what_a_trial_does_becomes_events(user: Caller) -> None:
+    experiment_id = searched(user)
+    operate(user, experiment_id, create_trial(ONE), train(ONE, 8), after=1)
+    (trial,) = trials(user, experiment_id)
+    user.post(f"/api/v1/trials/{trial['id']}/progress", {"progress": 0.25, "isRaw": True})
+    user.post(f"/api/v1/trials/{trial['id']}/progress", {"progress": 0.5, "isRaw": True})
+    assert events(user, experiment_id)[1:] == [
+        {"id": "4", "trialProgress": {"requestId": ONE, "partialUnits": 4.0}}
+    ]
+    complete(user, trial["id"], 8, 0.75)
+    told = {"requestId": ONE, "metric": 0.75, "validateAfterLength": "8"}
+    assert events(user, experiment_id)[1:] == [{"id": "5", "validationCompleted": told}]
+    user.post(f"/api/v1/trials/{trial['id']}/kill")
+    early = {"requestId": ONE, "exitedReason": "EXITED_REASON_USER_CANCELED"}
+    assert events(user, experiment_id)[2:] == [
+        {"id": "6", "trialExitedEarly": early},
+        {"id": "7", "trialClosed": {"requestId": ONE}},
+    ]
+
+
+def test_events_are_the_same_for_a_process_that_replays_them(api: Api, user: Caller) -> None:
+    experiment_id = searched(user)
+    operate(user, experiment_id, create_trial(ONE), train(ONE, 8), after=1)
+    trial_id = trials(user, experiment_id)[0]["id"]
+    user.post(f"/api/v1/trials/{trial_id}/progress", {"progress": 0.5})
+    user.post(f"{E}/{experiment_id}/pause")
+    live = events(user, experiment_id)
+    assert kinds(user, experiment_id) == ["trialCreated", "trialProgress", "experimentInactive"]
+    api.ctx.searches.clear()
+    assert events(user, experiment_id) == live
+
+
+def test_progress_of_less_than_a_percent_is_not_told(user: Caller) -> None:
+    experiment_id = searched(user)
+    operate(user, experiment_id, create_trial(ONE), train(ONE, 1000), after=1)
+    trial_id = trials(user, experiment_id)[0]["id"]
+    for progress in (0.101, 0.102, 0.103):
+        user.post(f"/api/v1/trials/{trial_id}/progress", {"progress": progress})
+    assert events(user, experiment_id)[-1] == {
+        "id": "3", "trialProgress": {"requestId": ONE, "partialUnits": 101.0}
+    }  # fmt: skip
+
+
+def test_a_trial_ends_its_run_between_operations_and_goes_on_in_another(
+    api: Api, user: Caller
+) -> None:
+    agent = Agent.joined(api.ctx)
+    experiment_id = searched(user)
+    operate(user, experiment_id, create_trial(ONE), train(ONE, 8), after=1)
+    trial_id = trials(user, experiment_id)[0]["id"]
+    order = starts(api, agent)
+    complete(user, trial_id, 8, 0.75)
+    assert operation_of(user, trial_id) == ("8", True)
+    ends(agent, order)
+    assert trials(user, experiment_id)[0]["endTime"] is None
+    assert allocations(api) == ["TERMINATED"]
+    operate(user, experiment_id, train(ONE, 16), after=3)
+    assert operation_of(user, trial_id) == ("16", False)
+    assert allocations(api) == ["TERMINATED", "QUEUED"]
+
+
+def test_an_operation_that_comes_while_the_run_ends_is_not_lost(api: Api, user: Caller) -> None:
+    agent = Agent.joined(api.ctx)
+    experiment_id = searched(user)
+    operate(user, experiment_id, create_trial(ONE), train(ONE, 8), after=1)
+    trial_id = trials(user, experiment_id)[0]["id"]
+    order = starts(api, agent)
+    complete(user, trial_id, 8, 0.75)
+    assert operation_of(user, trial_id)[1]
+    operate(user, experiment_id, train(ONE, 16), after=3)
+    ends(agent, order)
+    assert trials(user, experiment_id)[0]["endTime"] is None
+    assert allocations(api) == ["TERMINATED", "QUEUED"]
+
+
+def test_a_script_that_ends_by_itself_closes_its_trial(api: Api, user: Caller) -> None:
+    agent = Agent.joined(api.ctx)
+    experiment_id = searched(user)
+    operate(user, experiment_id, create_trial(ONE), train(ONE, 8), after=1)
+    ends(agent, starts(api, agent))
+    assert kinds(user, experiment_id) == ["trialCreated", "trialClosed"]
+
+
+def test_closing_and_shutting_down_ends_the_experiment(api: Api, user: Caller) -> None:
+    agent = Agent.joined(api.ctx)
+    experiment_id = searched(user)
+    operate(user, experiment_id, create_trial(ONE), train(ONE, 8), close(ONE), after=1)
+    trial_id = trials(user, experiment_id)[0]["id"]
+    order = starts(api, agent)
+    complete(user, trial_id, 8, 0.75)
+    ends(agent, order)
+    assert kinds(user, experiment_id)[-1] == "trialClosed"
+    operate(user, experiment_id, {"shutDown": {"cancel": False, "failure": False}}, after=4)
+    assert user.get(f"{E}/{experiment_id}")["experiment"]["state"] == "STATE_COMPLETED"
+    ended = {"id": "5", "experimentInactive": {"experimentState": "STATE_COMPLETED"}}
+    assert events(user, experiment_id) == [ended]
+    operate(user, experiment_id, {"shutDown": {}}, after=4)
+
+
+def test_a_search_that_its_method_calls_failed_ends_in_error(user: Caller) -> None:
+    experiment_id = searched(user)
+    operate(user, experiment_id, {"shutDown": {"failure": True}}, after=1)
+    assert user.get(f"{E}/{experiment_id}")["experiment"]["state"] == "STATE_ERROR"
+
+
+def test_progress_of_the_search_is_what_its_method_says(user: Caller) -> None:
+    experiment_id = searched(user)
+    operate(user, experiment_id, {"setSearcherProgress": {"progress": 0.25}}, after=1)
+    assert user.get(f"{E}/{experiment_id}")["experiment"]["progress"] == 0.25
+
+
+def test_a_killed_experiment_tells_so_after_what_was_unread(user: Caller) -> None:
+    experiment_id = searched(user)
+    user.post(f"{E}/{experiment_id}/kill")
+    assert events(user, experiment_id)[-1]["experimentInactive"] == {
+        "experimentState": "STATE_CANCELED"
+    }
+
+
+@pytest.mark.parametrize(
+    ("operation", "named"),
+    [
+        (train(NOBODY, 8), NOBODY),
+        (close(NOBODY), NOBODY),
+        (train(ONE, 0), "length"),
+        (train("one", 8), "'one'"),
+        (create_trial(TWO, "{lr: 1}"), TWO),
+        (create_trial(TWO, "[1]"), TWO),
+        (create_trial(TWO, '{"lr": "\\u0000"}'), "NUL"),
+        ({"createTrial": {"requestId": TWO}}, "hyperparams"),
+        ({"pauseTrial": {"requestId": ONE}}, "createTrial, trialOperation"),
+        ({**train(ONE, 8), **close(ONE)}, "searcherOperations[1]"),
+        ({"setSearcherProgress": {"progress": 7}}, "progress"),
+        ({"setSearcherProgress": {"progress": "NaN"}}, "progress"),
+        ({"shutDown": {"cancel": "yes"}}, "cancel"),
+        ("closeTrial", "searcherOperations"),
+    ],
+)
+def test_a_wrong_operation_is_named_and_nothing_of_its_list_is_carried_out(
+    user: Caller, operation: Any, named: str
+) -> None:
+    experiment_id = searched(user)
+    path = f"{E}/{experiment_id}/searcher_operations"
+    told = user.ask("POST", path, body_of(create_trial(ONE), operation, after=1))
+    assert told.status == 400
+    assert named in told.error
+    assert trials(user, experiment_id) == []
+    assert kinds(user, experiment_id) == ["initialOperations"]
+
+
+@pytest.mark.parametrize("trigger", [99, "x"])
+def test_an_event_that_never_was_cannot_be_answered(user: Caller, trigger: Any) -> None:
+    path = f"{E}/{searched(user)}/searcher_operations"
+    assert user.ask("POST", path, body_of(create_trial(ONE), after=trigger)).status == 400
+
+
+def test_other_searches_have_no_events(user: Caller) -> None:
+    experiment_id = create_ended(user)
+    for method, path in (("GET", "searcher_events"), ("POST", "searcher_operations")):
+        told = user.ask(method, f"{E}/{experiment_id}/{path}", {})
+        assert told.status == 400
+        assert "searches by single" in told.error
+    assert user.ask("GET", f"{E}/4711/searcher_events").status == 404
