@@ -6,6 +6,7 @@ import uuid
 from typing import Any
 
 import pytest
+from det_controlplane.api.http import MAX_BODY
 
 from tests.support.api import (
     BOOTSTRAP,
@@ -179,6 +180,20 @@ def test_a_body_that_is_no_gzip_is_refused(reader: Caller) -> None:
     packed = gzip.compress(b'{"config": ""}')
     told = reader.ask("POST", E, packed, headers={"content-encoding": "gzip"})
     assert "config" in told.error
+
+
+def test_a_small_body_that_unpacks_to_a_large_one_is_refused(reader: Caller) -> None:
+    packed = gzip.compress(bytes(MAX_BODY + 1), compresslevel=1)
+    told = reader.ask("POST", E, packed, headers={"content-encoding": "gzip"})
+    assert told.status == 413
+    assert "130 MiB" in told.error
+
+
+@pytest.mark.parametrize("body", [b'{"config": "\xed\xa0\x80"}', b"[" * 100_000])
+def test_a_body_that_is_no_text_or_too_deep_is_refused(reader: Caller, body: bytes) -> None:
+    told = reader.ask("POST", E, body)
+    assert told.status == 400
+    assert "JSON" in told.error
 
 
 def test_fields_of_the_wrong_type_are_named(reader: Caller) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.api import Caller
+from tests.support.api import Caller, config_of
 
 
 @pytest.mark.parametrize(
@@ -14,3 +14,38 @@ def test_a_nul_character_is_refused(user: Caller, path: str, query: dict[str, li
     told = user.ask("GET", path, query=query)
     assert told.status == 400
     assert "must not contain a NUL character" in told.error
+
+
+UNFIT = ["a\0b", "half \ud800 pair"]
+
+
+@pytest.mark.parametrize("unfit", UNFIT, ids=["nul", "surrogate"])
+def test_text_that_no_database_can_hold_is_refused(user: Caller, unfit: str) -> None:
+    made = user.post("/api/v1/experiments", {"config": config_of(), "unmanaged": True})
+    experiment_id = made["experiment"]["id"]
+    new = {"experimentId": experiment_id, "unmanaged": True}
+    trial_id = user.post("/api/v1/trials", {**new, "hparams": {"lr": 1}})["trial"]["id"]
+    of_trial = f"/api/v1/trials/{trial_id}"
+
+    def metrics(group: str, values: dict[str, object]) -> dict[str, object]:
+        report = {"trialRunId": 0, "stepsCompleted": 1, "metrics": {"avgMetrics": values}}
+        return {"metrics": report, "group": group}
+
+    refused = [
+        user.ask("POST", f"{of_trial}/metrics", metrics(unfit, {"loss": 1})),
+        user.ask("POST", f"{of_trial}/metrics", metrics("validation", {unfit: 1})),
+        user.ask("POST", f"{of_trial}/metrics", metrics("training", {"note": unfit})),
+        user.ask("POST", "/api/v1/trials", {**new, "hparams": {unfit: 1}}),
+        user.ask("POST", "/api/v1/trials", {**new, "hparams": {"lr": unfit}}),
+        user.ask("POST", f"{of_trial}/runner/metadata", {"state": unfit}),
+        user.ask("PATCH", f"/api/v1/experiments/{experiment_id}", {"notes": unfit}),
+        user.ask("POST", "/api/v1/auth/login", {"username": unfit, "password": unfit}),
+    ]
+    assert [told.status for told in refused if not 400 <= told.status < 500] == []
+    assert user.get(of_trial)["trial"]["summaryMetrics"] == {}
+
+
+def test_numbers_that_no_column_can_hold_are_refused(user: Caller) -> None:
+    told = user.ask("POST", "/api/v1/trials", {"experimentId": 2**70, "unmanaged": True})
+    assert told.status == 400
+    assert "out of range" in told.error

@@ -6,7 +6,7 @@ from det_controlplane.api import errors
 from det_controlplane.api.http import Answer, Request, Response
 from det_controlplane.api.router import Access, Handler, Match, Router
 from det_controlplane.core.problems import InvalidConfig
-from det_controlplane.db.engine import DatabaseDown, TryAgain
+from det_controlplane.db.engine import DatabaseDown, TryAgain, Unstorable
 from det_controlplane.services import errors as refusals
 from det_controlplane.services import identity
 from det_controlplane.services.context import Context
@@ -26,6 +26,11 @@ _STATUS: tuple[tuple[type[Exception], type[errors.ApiError]], ...] = (
     (refusals.NotSignedIn, errors.Unauthenticated),
     (refusals.Unready, errors.NotYet),
     (refusals.Oversized, errors.TooLarge),
+    (Unstorable, errors.BadRequest),
+    (
+        UnicodeEncodeError,
+        errors.BadRequest,
+    ),  # half a surrogate pair, which JSON can spell and no text can have
     (DatabaseDown, errors.Unavailable),
     (TryAgain, errors.Unavailable),
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime, timezone
+from functools import lru_cache
 from typing import Any
 
 from det_controlplane.api.errors import BadRequest
@@ -115,5 +116,6 @@ def parse_time(value: str, what: str) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
 
 
+@lru_cache(maxsize=1024)
 def _snake(name: str) -> str:
     return "".join(f"_{c.lower()}" if c.isupper() else c for c in name)

@@ -1,12 +1,14 @@
 """Requests and responses as the API sees them, whatever host carries them."""
 
 import gzip
+import io
 import json
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from det_controlplane.api.errors import BadRequest
+from det_controlplane.api.errors import BadRequest, TooLarge
 from det_controlplane.services.principal import Principal
 
 MAX_BODY = 130 * 1024 * 1024  # what the stock client may send: 95 MiB of files in base64
@@ -33,15 +35,12 @@ class Request:
         """The body as an object; an absent body is an empty object."""
         raw = self.body
         if self.headers.get("content-encoding") == "gzip":
-            try:
-                raw = gzip.decompress(raw)
-            except (OSError, EOFError) as e:
-                raise BadRequest("the body is not valid gzip") from e
+            raw = _unpacked(raw)
         if not raw.strip():
             return {}
         try:
-            obj = json.loads(raw)
-        except ValueError as e:
+            obj = json.loads(raw.decode("utf-8-sig"))
+        except (ValueError, RecursionError) as e:
             raise BadRequest(f"the body is not valid JSON: {e}") from e
         if not isinstance(obj, dict):
             raise BadRequest("the body must be a JSON object")
@@ -129,6 +128,20 @@ class Stream:
 
 
 Answer = Response | Wait | Stream
+
+
+def _unpacked(body: bytes) -> bytes:
+    """No more of it than a body may have: a few kilobytes can stand for gigabytes."""
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(body)) as file:
+            unpacked = file.read(MAX_BODY + 1)
+    except (OSError, EOFError, zlib.error) as e:
+        raise BadRequest("the body is not valid gzip") from e
+    if len(unpacked) > MAX_BODY:
+        raise TooLarge(
+            f"the body unpacks to more than {MAX_BODY >> 20} MiB: send less, or in parts"
+        )
+    return unpacked
 
 
 def json_response(obj: Any, status: int = 200) -> Response:

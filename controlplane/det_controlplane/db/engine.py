@@ -20,6 +20,7 @@ Params = Mapping[str, Any]
 _RETRYABLE = ("40P01", "40001", "0A000")
 _VIOLATION = "23"
 _GOING_DOWN = ("57P", "53", "08")
+_UNFIT, _DIVISION_BY_ZERO = "22", "22012"
 
 
 class DatabaseDown(Exception):
@@ -36,6 +37,10 @@ class Violated(Exception):
     def __init__(self, constraint: str, cause: str) -> None:
         super().__init__(cause)
         self.constraint = constraint
+
+
+class Unstorable(Exception):
+    """A value that PostgreSQL's types have no place for: NUL or half a surrogate pair in a text, a number too large."""
 
 
 class QueryFailed(Exception):
@@ -124,6 +129,8 @@ def _translated(e: DatabaseError) -> Exception:
         return DatabaseDown(f"the database does not answer: {_cause(e)}")
     if code.startswith(_VIOLATION):
         return Violated(_field(e, "n"), _cause(e))
+    if code.startswith(_UNFIT) and code != _DIVISION_BY_ZERO:
+        return Unstorable(f"a value cannot be stored: {_cause(e)}{_detail(e)}")
     return QueryFailed(code, _cause(e))
 
 
@@ -133,6 +140,11 @@ def _field(e: Exception, name: str) -> str:
 
 def _cause(e: Exception) -> str:
     return _field(e, "M") or str(e).partition("\n")[0] or type(e).__name__
+
+
+def _detail(e: Exception) -> str:
+    detail = _field(e, "D")
+    return f" ({detail.rstrip('.')})" if detail else ""
 
 
 def as_json(value: Any) -> str:
