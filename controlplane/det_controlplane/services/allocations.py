@@ -24,11 +24,17 @@ _DAEMON = text(
 _WAITING = text(
     "UPDATE allocations SET state = 'WAITING' WHERE id = :id AND state IN ('STARTING', 'RUNNING')"
 )
+# Peers arrive one by one, so that each finds the round that is not full yet.
+_LOCK = text("SELECT id FROM allocations WHERE id = :id FOR NO KEY UPDATE")
 _GATHER = text("""
-    INSERT INTO gathers (allocation_id, request_uuid, payload) VALUES (:id, :request_uuid, cast(:payload AS jsonb))
+    INSERT INTO gathers (allocation_id, request_uuid, payload, round)
+    SELECT :id, :request_uuid, cast(:payload AS jsonb), count(*) / cast(:peers AS integer) FROM gathers WHERE allocation_id = :id
     ON CONFLICT DO NOTHING
 """)
-_GATHERED = text("SELECT payload FROM gathers WHERE allocation_id = :id ORDER BY request_uuid")
+_GATHERED = text("""
+    SELECT payload FROM gathers WHERE allocation_id = :id
+    AND round = (SELECT round FROM gathers WHERE allocation_id = :id AND request_uuid = :request_uuid) ORDER BY request_uuid
+""")
 
 
 def find(ctx: Context, user: User, allocation_id: str) -> AllocationRow:
@@ -126,12 +132,15 @@ def mark_daemon(ctx: Context, user: User, allocation_id: str, resources_id: str)
 def all_gather(
     ctx: Context, user: User, allocation_id: str, request_uuid: str, peers: int, data: Any
 ) -> list[Any]:
-    """Everybody's data, once `peers` have sent theirs."""
+    """Everybody's data of one round, once `peers` have sent theirs; a request sent twice gets the same answer."""
     find(ctx, user, allocation_id)
-    params = {"id": allocation_id, "request_uuid": request_uuid, "payload": as_json(data)}
+    if peers < 1:
+        raise Invalid(f"numPeers must be at least 1, not {peers}")
+    asked = {"id": allocation_id, "request_uuid": request_uuid}
     with ctx.db.begin() as tx:
-        tx.run(_GATHER, params)
-        gathered = [r[0] for r in tx.rows(_GATHERED, {"id": allocation_id})]
+        tx.run(_LOCK, {"id": allocation_id})
+        tx.run(_GATHER, {**asked, "payload": as_json(data), "peers": peers})
+        gathered = [r[0] for r in tx.rows(_GATHERED, asked)]
         if len(gathered) >= peers:
             tx.run(_READY, {"id": allocation_id})
     ctx.waker.wake(f"allocation:{allocation_id}")

@@ -1,0 +1,69 @@
+"""Containers of one allocation exchange data through the API, as often as they like."""
+
+import threading
+from typing import Any
+
+import pytest
+from det_controlplane.db.engine import Database
+from det_controlplane.db.sql import text
+from det_controlplane.services import allocations, creation, tick
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Invalid, Unready
+
+from tests.support.searching import OWNER, SINGLE, Agent, context
+
+_ALLOCATION = text("SELECT id FROM allocations")
+
+
+@pytest.fixture
+def ctx(database: Database) -> Context:
+    made = context(database)
+    creation.create(made, OWNER, creation.Submission(config=SINGLE))
+    agent = Agent.joined(made)
+    tick.run(made)
+    agent.poll()
+    return made
+
+
+def send(ctx: Context, request: str, data: Any, peers: int = 2) -> Any:
+    (row,) = ctx.db.read(_ALLOCATION)
+    return allocations.all_gather(ctx, OWNER, row.id, request, peers, data)
+
+
+def test_a_peer_waits_for_the_others_and_everybody_gets_all_data(ctx: Context) -> None:
+    with pytest.raises(Unready, match="1 of 2 peers"):
+        send(ctx, "a", {"rank": 0})
+    assert send(ctx, "b", {"rank": 1}) == [{"rank": 0}, {"rank": 1}]
+    assert send(ctx, "a", {"rank": 0}) == [{"rank": 0}, {"rank": 1}]
+
+
+def test_a_second_round_has_data_of_its_own(ctx: Context) -> None:
+    with pytest.raises(Unready):
+        send(ctx, "a", "first of a")
+    send(ctx, "b", "first of b")
+    with pytest.raises(Unready, match="1 of 2 peers"):
+        send(ctx, "c", "second of a")
+    assert send(ctx, "d", "second of b") == ["second of a", "second of b"]
+    assert send(ctx, "a", "first of a") == ["first of a", "first of b"]
+
+
+def test_peers_that_arrive_at_once_form_whole_rounds(ctx: Context) -> None:
+    def arrive(request: str) -> None:
+        try:
+            send(ctx, request, request, peers=3)
+        except Unready:
+            pass
+
+    threads = [threading.Thread(target=arrive, args=(str(n),)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    rounds = {tuple(send(ctx, str(n), None, peers=3)) for n in range(6)}
+    assert sorted(len(found) for found in rounds) == [3, 3]
+    assert sorted(request for found in rounds for request in found) == list("012345")
+
+
+def test_a_number_of_peers_below_one_is_refused(ctx: Context) -> None:
+    with pytest.raises(Invalid, match="numPeers"):
+        send(ctx, "a", None, peers=0)
