@@ -5,12 +5,15 @@ import json
 import os
 import signal
 import socket
+import time
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from det_controlplane.db.engine import Database
+from det_controlplane.db.sql import text
 from det_controlplane.entry.local import main
 from det_controlplane.entry.local_files import LocalFiles
 
@@ -143,4 +146,36 @@ def test_an_agent_that_does_not_join_is_told_with_its_log(
     told = capsys.readouterr().err
     assert "agent determined-agent-0 did not join" in told
     assert "nonsense" in told
+    assert cluster.files.supervisor_pid() is None
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (
+            "INSERT INTO schema_migrations (version, name, checksum) VALUES (999, 'x', 'y')",
+            "the database is at version 999",
+        ),
+        (
+            "ALTER TABLE schema_migrations RENAME TO x",
+            '0001_initial.sql: relation "cluster" already exists',
+        ),
+    ],
+    ids=["newer", "refused"],
+)
+def test_a_database_that_cannot_be_migrated_is_told_at_once(
+    cluster: Cluster,
+    capsys: pytest.CaptureFixture[str],
+    database_url: str,
+    spoil: str,
+    reason: str,
+) -> None:
+    database = Database(database_url)
+    with database.begin() as tx:
+        tx.run(text(spoil))
+    database.dispose()
+    began = time.monotonic()
+    assert cluster.up(agents=0, db=database_url) == 1
+    assert time.monotonic() - began < 20
+    assert f"the API does not come up: {reason}" in capsys.readouterr().err
     assert cluster.files.supervisor_pid() is None

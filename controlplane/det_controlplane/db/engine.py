@@ -113,7 +113,7 @@ class Database:
             self._pool.clear()
             raise DatabaseDown(f"the database does not answer: {_cause(e)}") from e
         except DatabaseError as e:
-            raise _translated(e) from e
+            raise translated(e) from e
         finally:
             self._pool.give(connection)
 
@@ -121,7 +121,8 @@ class Database:
         self._pool.clear()
 
 
-def _translated(e: DatabaseError) -> Exception:
+def translated(e: DatabaseError) -> Exception:
+    """A refusal of the server in our words."""
     code = _field(e, "C")
     if code in _RETRYABLE:
         return TryAgain(_cause(e))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pg8000.native
 
-from det_controlplane.db.engine import DatabaseDown, connect_options
+from det_controlplane.db.engine import DatabaseDown, connect_options, translated
 
 FOLDER = Path(__file__).parent / "migrations"
 _LOCK = 0x6D696772  # any constant of our own: who migrates holds it
@@ -114,6 +114,11 @@ def _connection(url: str) -> Iterator[pg8000.native.Connection]:
         connection = pg8000.native.Connection(**connect_options(url))
     except (OSError, pg8000.native.InterfaceError) as e:
         raise DatabaseDown(f"the database does not answer: {e}") from e
+    except pg8000.native.DatabaseError as e:
+        refused = translated(e)
+        if isinstance(refused, DatabaseDown):
+            raise refused from e
+        raise MigrationError(f"the database refuses us: {_sentence(e)}") from e
     # The 15 s of a connection attempt must not cut a long migration short.
     connection._usock.settimeout(None)
     try:

@@ -17,6 +17,7 @@ from det_controlplane.db.engine import DatabaseDown
 from det_controlplane.db.migrate import MigrationError, migrate
 from det_controlplane.entry.asgi import AsgiApp
 from det_controlplane.entry.build import build_app, build_context
+from det_controlplane.entry.local_client import SAYS
 from det_controlplane.entry.local_routes import local_routes
 from det_controlplane.entry.settings import BadSettings, Settings, from_environment
 from det_controlplane.entry.tick_loop import TickLoop
@@ -39,7 +40,7 @@ def main() -> int:
         _migrate_when_up(settings.database_url)
         serve(settings, _listening_socket(int(os.environ.get(LISTEN_FD, "-1"))))
     except (BadSettings, MigrationError, DatabaseDown) as e:
-        print(f"det api: {e}", file=sys.stderr)
+        print(f"{SAYS}{e}", file=sys.stderr)
         return 1
     return 0
 

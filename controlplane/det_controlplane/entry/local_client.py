@@ -3,10 +3,12 @@
 import http.client
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,9 +17,10 @@ from det_controlplane.entry.local_files import LocalFiles
 
 STATUS_PATH = "/local/status"
 AGENT_PREFIX = "agent-"
+SAYS = "det api: "  # what begins the line with which an API gives up
 _UP_S = 100.0
 _JOIN_S = 60.0
-_MANY_RESTARTS = 3
+_MANY_STARTS = 2
 _PAUSE_S = 0.03
 
 
@@ -27,18 +30,20 @@ class NotUp(Exception):
 
 def wait_until_up(files: LocalFiles) -> None:
     limit = time.monotonic() + _UP_S
-    processes: set[int] = set()
-    while time.monotonic() < limit:
+    starts: set[int] = set()
+
+    def hopeless() -> bool:
         if files.supervisor_pid() is None:
             raise NotUp(f"the cluster ended at once:\n{tail(files.log('supervisor'))}")
-        status = _get(files, "/health", timeout_s=5)
+        starts.add(files.report().get("processes", {}).get("api") or 0)
+        return len(starts - {0}) > _MANY_STARTS or time.monotonic() > limit
+
+    while not hopeless():
+        status = _get(files, "/health", timeout_s=5, give_up=hopeless)
         if status is not None and status[0] == 200:
             return
-        processes.add(files.report().get("processes", {}).get("api") or 0)
-        if len(processes - {0}) > _MANY_RESTARTS:
-            break
         time.sleep(_PAUSE_S)
-    raise NotUp(f"the API does not come up; {files.log('api')} ends with:\n{_api_tail(files)}")
+    raise NotUp(f"the API does not come up: {_reason(files)}")
 
 
 def wait_until_joined(files: LocalFiles, names: set[str]) -> list[dict[str, Any]]:
@@ -94,8 +99,12 @@ def tail(path: Path, lines: int = 12) -> str:
     return "\n".join(text.splitlines()[-lines:])
 
 
-def _api_tail(files: LocalFiles) -> str:
-    return tail(files.log("api"), 20)
+def _reason(files: LocalFiles) -> str:
+    """What the API said when it gave up; the end of its log when it did not get to that."""
+    path = files.log("api")
+    end = tail(path, 20)
+    said = [line for line in end.splitlines() if line.startswith(SAYS)]
+    return said[-1].removeprefix(SAYS) if said else f"{path} ends with:\n{end}"
 
 
 def _print_from(path: Path, place: int) -> int:
@@ -110,7 +119,10 @@ def _print_from(path: Path, place: int) -> int:
     return (place if size >= place else 0) + len(whole)
 
 
-def _get(files: LocalFiles, path: str, timeout_s: float) -> tuple[int, dict[str, Any]] | None:
+def _get(
+    files: LocalFiles, path: str, timeout_s: float, give_up: Callable[[], bool] = lambda: False
+) -> tuple[int, dict[str, Any]] | None:
+    """None when there is no answer. The supervisor's socket takes connections that no API serves yet."""
     parts = urlsplit(files.desired().url)
     connection = http.client.HTTPConnection(
         parts.hostname or "127.0.0.1", parts.port, timeout=timeout_s
@@ -118,6 +130,10 @@ def _get(files: LocalFiles, path: str, timeout_s: float) -> tuple[int, dict[str,
     token = files.secrets().bootstrap_token
     try:
         connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
+        limit = time.monotonic() + timeout_s
+        while not select.select([connection.sock], [], [], _PAUSE_S)[0]:
+            if give_up() or time.monotonic() > limit:
+                return None
         answer = connection.getresponse()
         return answer.status, json.loads(answer.read() or b"{}")
     except (OSError, http.client.HTTPException, ValueError):
