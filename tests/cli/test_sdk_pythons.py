@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import pythons
 from tests.support.fake_cluster import CKPT, FakeCluster, log_line
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,24 +23,11 @@ print(sys.version_info[:2], target)
 """
 
 
-def interpreter(version: str) -> "str | None":
-    """One that really runs: version managers leave names behind that do not."""
-    command = [f"python{version}", "-c", "import sys; print(sys.executable)"]
-    env = {**os.environ, "PYENV_VERSION": os.environ.get("PYENV_VERSION", "")}
-    for candidate in (command, ["pyenv", "exec", *command]):
-        try:
-            done = subprocess.run(candidate, capture_output=True, text=True, check=True, env=env)
-            return done.stdout.strip()
-        except (OSError, subprocess.CalledProcessError):
-            continue
-    return next(map(str, Path.home().glob(f".pyenv/versions/{version}.*/bin/python")), None)
-
-
-@pytest.mark.parametrize("version", ["3.9", "3.10", "3.12", "3.13"])
+@pytest.mark.parametrize("version", pythons.VERSIONS)
 def test_the_sdk_runs_on_every_supported_python(
     request: pytest.FixtureRequest, tmp_path: Path, version: str
 ) -> None:
-    python = interpreter(version)  # before the fixture takes the home directory away
+    python = pythons.interpreter(version)  # before the fixture takes the home directory away
     if python is None:
         pytest.skip(f"no Python {version} on this machine")
     cluster: FakeCluster = request.getfixturevalue("cluster")
