@@ -2,6 +2,8 @@
 
 import logging
 import threading
+import time
+from itertools import pairwise
 
 import pytest
 from det_controlplane.entry.tick_loop import TickLoop
@@ -67,3 +69,20 @@ def test_a_failure_is_logged_and_tried_again(caplog: pytest.LogCaptureFixture) -
     with caplog.at_level(logging.ERROR), TickLoop(ticks).running():
         assert ticks.reached(2)
     assert "database gone" in caplog.text
+
+
+def test_a_tick_that_takes_long_leaves_most_of_the_time_to_others() -> None:
+    ends: list[float] = []
+    enough, never = threading.Event(), threading.Event()
+
+    def slow() -> None:
+        loop.wake()
+        never.wait(0.03)
+        ends.append(time.monotonic())
+        if len(ends) == 4:
+            enough.set()
+
+    loop = TickLoop(slow)
+    with loop.running():
+        assert enough.wait(10)
+    assert all(later - earlier > 0.14 for earlier, later in pairwise(ends[:4]))

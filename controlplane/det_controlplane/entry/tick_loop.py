@@ -9,7 +9,9 @@ from contextlib import contextmanager
 log = logging.getLogger("det.tick")
 
 SAFETY_NET_S = 60.0
-_SPACING_S = 0.02  # a flood of wakes is one tick
+# A flood of wakes is one tick; where a tick takes long, since much is waiting, it rests in proportion.
+_SPACING_S, _LONGEST_SPACING_S = 0.02, 0.5
+_REST = 4
 _FIRST_RETRY_S, _LAST_RETRY_S = 0.5, 30.0
 
 
@@ -39,9 +41,11 @@ class TickLoop:
     def _run(self) -> None:
         while not self._stopping:
             self._woken.clear()
+            began = time.monotonic()
             pause_s = self._once()
+            took_s = time.monotonic() - began
             # Wakes of these few milliseconds share the next tick.
-            time.sleep(_SPACING_S)
+            time.sleep(min(max(_SPACING_S, _REST * took_s), _LONGEST_SPACING_S))
             self._woken.wait(pause_s)
 
     def _once(self) -> float:
