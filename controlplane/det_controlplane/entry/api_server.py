@@ -1,5 +1,6 @@
 """The API and the tick in one process, by uvicorn: `python -m det_controlplane.entry.api_server`."""
 
+import gc
 import logging
 import os
 import signal
@@ -72,6 +73,9 @@ def serve(settings: Settings, listening: socket.socket) -> None:
     server = uvicorn.Server(config)
     if DIE_WITH_PARENT in os.environ:
         threading.Thread(target=_end_with_parent, daemon=True).start()
+    # What was imported stays: the collector need not look at it again and again.
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
     server.run(sockets=[listening])
 
 
