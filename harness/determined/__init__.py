@@ -56,6 +56,7 @@ _MODULES = (
     "lightning",
     "profiler",
     "pytorch",
+    "searcher",
     "tensorboard",
     "transformers",
     "util",

@@ -75,7 +75,7 @@ def max_length(config: Mapping[str, Any], unit: Any, core_context: Any) -> Train
     if found is None and kind is not None and searcher.get("max_time"):
         found = kind(int(searcher["max_time"]))
     if found is None:
-        found = _length_of_operation(core_context)
+        found = unit({str(searcher.get("unit") or "batches"): _length_of_operation(core_context)})
     if found is None:
         raise InvalidConfigurationException(
             "the experiment does not say how long to train: set searcher.max_length, for example "
@@ -84,12 +84,12 @@ def max_length(config: Mapping[str, Any], unit: Any, core_context: Any) -> Train
     return found
 
 
-def _length_of_operation(core_context: Any) -> Optional[TrainUnit]:
+def _length_of_operation(core_context: Any) -> Optional[int]:
     from determined.errors import SearcherContextMissing
 
     with contextlib.suppress(SearcherContextMissing):
         operation = next(iter(core_context.searcher.operations()), None)
-        return Batch(operation.length) if operation is not None and operation.length else None
+        return None if operation is None else int(operation.length)
     return None
 
 

@@ -1,12 +1,10 @@
 """A connection to one cluster, with everything that can be made and found there."""
 
-import json
-import os
 import pathlib
 import uuid
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Union
 
-from determined.common import context, context_upload, master_address
+from determined.common import master_address
 from determined.common.failures import SignInFailed
 from determined.common.http import UnauthenticatedError
 from determined.common.pages import V1, pages
@@ -14,6 +12,7 @@ from determined.common.passwords import salted
 from determined.common.sign_in import SignedIn, open_session, sign_in
 from determined.common.token_store import TokenStore
 from determined.experimental.client import _metrics as metrics
+from determined.experimental.client import _submission as submission
 from determined.experimental.client._checkpoint import Checkpoint
 from determined.experimental.client._enums import (
     ExperimentSortBy,
@@ -61,25 +60,13 @@ class Determined:
         template: Optional[str] = None,
     ) -> Experiment:
         """Submit an experiment; `config` is a mapping or the path of a YAML file."""
-        if isinstance(config, dict):
-            text = json.dumps(config)
-        else:
-            text = pathlib.Path(config).read_text(encoding="utf-8")
-        root = None if model_dir is None else os.fspath(model_dir)
-        files = context.collect(root, [os.fspath(i) for i in includes or ()])
-        body: Dict[str, Any] = {
-            "config": text,
-            "activate": True,
-            **context_upload.send(self._session, files),
-        }
+        body = submission.body(self._session, config, model_dir, includes)
         if project_id is not None:
             body["projectId"] = project_id
         if template is not None:
             body["template"] = template
-        # A repeated request, after an answer was lost, finds the experiment that the first one made.
-        once = {"Idempotency-Key": str(uuid.uuid4())}
-        answer = self._session.post(f"{V1}/experiments", body, headers=once)
-        return Experiment._from_json(self._session, answer["experiment"])
+        made = submission.submit(self._session, body, str(uuid.uuid4()))
+        return Experiment._from_json(self._session, made)
 
     def get_experiment(self, experiment_id: int) -> Experiment:
         experiment = Experiment(experiment_id, self._session)

@@ -1,0 +1,35 @@
+"""What the request for a new experiment says, and sending it so that it cannot happen twice."""
+
+import json
+import os
+import pathlib
+from typing import Any, Dict, Iterable, Optional, Union
+
+from determined.common import context, context_upload
+from determined.common.http import Session
+from determined.common.pages import V1
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+
+def body(
+    session: Session,
+    config: Union[PathLike, Dict[str, Any]],
+    model_dir: Optional[PathLike],
+    includes: Optional[Iterable[PathLike]],
+) -> Dict[str, Any]:
+    """The request, with the code in it or uploaded."""
+    if isinstance(config, dict):
+        text = json.dumps(config)
+    else:
+        text = pathlib.Path(config).read_text(encoding="utf-8")
+    root = None if model_dir is None else os.fspath(model_dir)
+    files = context.collect(root, [os.fspath(i) for i in includes or ()])
+    return {"config": text, "activate": True, **context_upload.send(session, files)}
+
+
+def submit(session: Session, request: Dict[str, Any], key: str) -> Dict[str, Any]:
+    """A repeated request, after an answer was lost, finds the experiment that the first one made."""
+    once = {"Idempotency-Key": key}
+    answer = session.post(f"{V1}/experiments", request, headers=once)
+    return dict(answer["experiment"])

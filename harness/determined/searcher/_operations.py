@@ -1,0 +1,86 @@
+"""What a search method asks for, and why a trial may leave it."""
+
+import enum
+import json
+import uuid
+from typing import Any, Dict, Mapping
+
+
+class ExitedReason(enum.Enum):
+    """Why a trial ended before the search closed it."""
+
+    ERRORED = "EXITED_REASON_UNSPECIFIED"
+    USER_CANCELED = "EXITED_REASON_USER_CANCELED"
+    INVALID_HP = "EXITED_REASON_INVALID_HP"
+    USER_REQUESTED_STOP = "EXITED_REASON_USER_REQUESTED_STOP"
+
+
+class Operation:
+    """Base of everything a search method may ask for."""
+
+    def to_json(self) -> Dict[str, Any]:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({fields})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Create(Operation):
+    """A new trial with these hyperparameters; `request_id` is its name in every event and operation."""
+
+    def __init__(self, request_id: uuid.UUID, hparams: Mapping[str, Any]) -> None:
+        self.request_id = request_id
+        self.hparams = dict(hparams)
+
+    def to_json(self) -> Dict[str, Any]:
+        text = json.dumps(self.hparams)
+        return {"createTrial": {"requestId": str(self.request_id), "hyperparams": text}}
+
+
+class ValidateAfter(Operation):
+    """Train the trial until it has trained `length` in total, counted in `searcher.unit`, and validate it."""
+
+    def __init__(self, request_id: uuid.UUID, length: int) -> None:
+        self.request_id = request_id
+        self.length = length
+
+    def to_json(self) -> Dict[str, Any]:
+        asked = {"requestId": str(self.request_id), "length": str(self.length)}
+        return {"trialOperation": {"validateAfter": asked}}
+
+
+class Close(Operation):
+    """Nothing more is asked of the trial: it ends when it has trained what it was asked to."""
+
+    def __init__(self, request_id: uuid.UUID) -> None:
+        self.request_id = request_id
+
+    def to_json(self) -> Dict[str, Any]:
+        return {"closeTrial": {"requestId": str(self.request_id)}}
+
+
+class Shutdown(Operation):
+    """End the experiment: as completed, as canceled or as failed."""
+
+    def __init__(self, cancel: bool = False, failure: bool = False) -> None:
+        self.cancel = cancel
+        self.failure = failure
+
+    def to_json(self) -> Dict[str, Any]:
+        return {"shutDown": {"cancel": self.cancel, "failure": self.failure}}
+
+
+class Progress(Operation):
+    """How far the whole search is, from 0 to 1."""
+
+    def __init__(self, progress: float) -> None:
+        self.progress = progress
+
+    def to_json(self) -> Dict[str, Any]:
+        return {"setSearcherProgress": {"progress": self.progress}}
