@@ -123,7 +123,12 @@ class DeterminedCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
         self._status("training")
 
     def _state(self) -> Dict[str, Any]:
-        return {"continue_id": self._continue_id, "epochs": self._epochs, "batches": self._batches}
+        return {
+            "continue_id": self._continue_id,
+            "epochs": self._epochs,
+            "batches": self._batches,
+            "seeds": _weights.seeds(self.model),
+        }
 
     def _restore(self, path: pathlib.Path) -> None:
         self.load_model(self.model, str(path), self.core_context.distributed)
@@ -134,6 +139,7 @@ class DeterminedCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
             return
         self._batches = self._saved_at = self._validated_at = state["batches"]
         self._epochs = self.initial_epoch = state["epochs"]
+        _weights.set_seeds(self.model, state.get("seeds", []))
         start_at_epoch(self.model, self.initial_epoch)
 
     def _status(self, status: str) -> None:

@@ -179,6 +179,7 @@ class KerasTrainer:
             _weights.save(self.model, str(path), None)
             trial_id = self.context._settings.trial_id
             state = {**dataclasses.asdict(self.progress), "best": self.best, "trial_id": trial_id}
+            state["seeds"] = _weights.seeds(self.model)
             (path / STATE_FILE).write_text(json.dumps(state))
             load = _trial_files.load_data(type(self.trial), "TFKerasTrial", self.context)
             _trial_files.write_origin(path, load, type(self.trial))
@@ -187,8 +188,10 @@ class KerasTrainer:
         _weights.load(self.model, str(path))
         state = json.loads((path / STATE_FILE).read_text())
         self.best = state.pop("best")
+        seeds = state.pop("seeds", [])
         if state.pop("trial_id") == self.context._settings.trial_id:
             self.progress = Progress(**{**state, "stopping": False})
+            _weights.set_seeds(self.model, seeds)
             self.epoch = self.progress.batches // (self.training.epoch_len or 2**62)
 
     def _averaged(self, metrics: Dict[str, float]) -> Dict[str, float]:

@@ -35,6 +35,25 @@ def load(model: Any, path: str) -> None:
     model.load_weights(keras_3)
 
 
+def seeds(model: Any) -> List[List[int]]:
+    """Where the generators of random numbers of layers such as Dropout are; Keras leaves them out of its files."""
+    return [[int(n) for n in state.numpy()] for state in _seed_states(model)]
+
+
+def set_seeds(model: Any, found: List[List[int]]) -> None:
+    for state, numbers in zip(_seed_states(model), found):
+        state.assign(numbers)
+
+
+def _seed_states(model: Any) -> List[Any]:
+    """In the order of the layers; Keras 2 has none."""
+    return [
+        variable
+        for variable in model.variables
+        if str(getattr(variable, "path", "")).endswith("seed_generator_state")
+    ]
+
+
 def files_in(path: pathlib.Path) -> List[str]:
     return sorted(p.name for p in path.iterdir())
 

@@ -21,7 +21,14 @@ core: Any = FakeCore(DIRECTORY)
 core.preempt.wanted = PREEMPT == "preempt"
 x = numpy.linspace(0, 1, 8, dtype="float32").reshape(-1, 1)
 tf.keras.utils.set_random_seed(1)
-model = tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(1)])
+model = tf.keras.Sequential(
+    [
+        tf.keras.Input((1,)),
+        tf.keras.layers.Dense(4),
+        tf.keras.layers.Dropout(0.5),
+        tf.keras.layers.Dense(1),
+    ]
+)
 model.compile(optimizer=tf.keras.optimizers.Adam(0.1), loss="mse")
 callback = keras.DeterminedCallback(
     core, None if CHECKPOINT == "none" else CHECKPOINT, 1, train_metrics_report_period=2

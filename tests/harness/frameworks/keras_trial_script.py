@@ -22,7 +22,8 @@ class Trial(keras.TFKerasTrial):
         self.epochs: list[int] = []
 
     def build_model(self) -> Any:
-        model = tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(1)])
+        layers = [tf.keras.layers.Dense(4), tf.keras.layers.Dropout(0.5), tf.keras.layers.Dense(1)]
+        model = tf.keras.Sequential([tf.keras.Input((1,)), *layers])
         model = self.context.wrap_model(model)
         optimizer = self.context.wrap_optimizer(tf.keras.optimizers.Adam(0.1))
         model.compile(optimizer=optimizer, loss="mse")
