@@ -19,15 +19,15 @@ _DELETE = text("DELETE FROM experiments")
 
 def overtaken_by(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
     """Something happens between the moment a poll has read its duties and the moment it acts on them."""
-    duties = agents._duties
+    extend = agents._extend_lease
 
     def read(*args: Any) -> Any:
-        found = duties(*args)
-        monkeypatch.setattr(agents, "_duties", duties)
+        found = extend(*args)
+        monkeypatch.setattr(agents, "_extend_lease", extend)
         happens()
         return found
 
-    monkeypatch.setattr(agents, "_duties", read)
+    monkeypatch.setattr(agents, "_extend_lease", read)
 
 
 def test_a_container_that_is_to_be_forgotten_is_not_ordered_too(

@@ -32,25 +32,29 @@ _UPSERT_SLOTS = text("""
     ON CONFLICT (agent_id, slot_id) DO UPDATE SET device_type = excluded.device_type,
         device_uuid = excluded.device_uuid, device_brand = excluded.device_brand
 """)
+_LIVE = """FROM containers c JOIN allocations a ON a.id = c.allocation_id
+    WHERE c.agent_id = {agent_id} AND c.state <> 'TERMINATED'"""
 # What an agent brings back or takes away needs a scheduling pass: the pool is marked in the same statement.
-_TOUCH = text("""
+_TOUCH = text(f"""
     WITH touched AS (
         UPDATE agents a SET last_seen_at = :now, lease_until = :lease_until, lost_after = :lost_after, state = 'JOINED',
             poll_seq = greatest(a.poll_seq, :seq), leaving = a.leaving OR :leaving
         FROM (SELECT id, leaving, state FROM agents WHERE id = :id FOR UPDATE) old
         WHERE a.id = old.id AND a.incarnation = cast(:incarnation AS uuid) AND a.state <> 'LOST'
         RETURNING a.draining, a.poll_seq <= :seq AS newest, a.leaving AND NOT old.leaving AS leaves_now,
-            a.leaving, old.state <> 'JOINED' AS returned, a.pool),
+            a.leaving, old.state <> 'JOINED' AS returned, a.pool, a.id),
     marked AS (
         INSERT INTO pools (name) SELECT pool FROM touched WHERE returned OR leaves_now
         ON CONFLICT (name) DO UPDATE SET marked = pools.marked + 1)
-    SELECT draining, newest, leaves_now, leaving, returned FROM touched
+    SELECT draining, newest, leaves_now, leaving, returned, (
+        SELECT json_agg(json_build_array(c.id, c.allocation_id, c.epoch, c.state, a.killed, a.preempt_at IS NOT NULL)
+                        ORDER BY c.assigned_at, c.id) {_LIVE.format(agent_id="touched.id")}) AS duties
+    FROM touched
 """)
-_DUTIES = text("""
+_DUTIES = text(f"""
     SELECT c.id::text AS id, c.allocation_id, c.epoch, c.state::text AS state, a.killed,
            (a.preempt_at IS NOT NULL) AS preempt
-    FROM containers c JOIN allocations a ON a.id = c.allocation_id
-    WHERE c.agent_id = :id AND c.state <> 'TERMINATED' ORDER BY c.assigned_at, c.id
+    {_LIVE.format(agent_id=":id")} ORDER BY c.assigned_at, c.id
 """)
 _OVERDUE = text("""
     UPDATE agents SET state = CASE WHEN lost_after <= :now THEN 'LOST'::agent_state ELSE 'SUSPECT' END
@@ -103,6 +107,7 @@ class Touched:
     leaves_now: bool  # this poll is the first to say that the machine goes away
     leaving: bool
     returned: bool  # it had been suspect
+    duties: list[Duty]
 
 
 def touch(
@@ -116,13 +121,16 @@ def touch(
     lease_until: datetime,
     lost_after: datetime,
 ) -> Touched | None:
-    """Extend the lease; None when this incarnation was replaced. A transaction of its own."""
+    """Extend the lease and read the duties; None when this incarnation was replaced. A transaction of its own."""
     params = {
         "id": agent_id, "incarnation": incarnation, "seq": seq, "leaving": leaving,
         "now": now, "lease_until": lease_until, "lost_after": lost_after,
     }  # fmt: skip
     found = db.alone(_TOUCH, params)
-    return Touched(*found[0]) if found else None
+    if not found:
+        return None
+    row = found[0]._asdict()
+    return Touched(**{**row, "duties": [Duty(*d) for d in row["duties"] or ()]})
 
 
 def duties(db: Database, agent_id: str) -> list[Duty]:

@@ -121,7 +121,7 @@ class PollAnswer:
 def poll(ctx: Context, poll: Poll) -> PollAnswer:
     """Take the agent's state, say what it should run."""
     touched = _extend_lease(ctx, poll)
-    duties = _duties(ctx, poll.agent.id)
+    duties = touched.duties
     reported = {r.id: r for r in poll.reports}
     changed = _take_reports(ctx, poll.agent.id, duties, reported)
     if poll.seq is not None and touched.newest:
