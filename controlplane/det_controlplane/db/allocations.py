@@ -119,6 +119,10 @@ _PREEMPT = text("""
         kill_at = least(kill_at, cast(:now AS timestamptz) + make_interval(secs => preempt_timeout_s))
     WHERE id = :id AND state <> 'TERMINATED' AND preempt_at IS NULL AND NOT killed
 """)
+_EXCUSE = text("""
+    UPDATE allocations SET preempt_acked = true
+    WHERE task_id = :task_id AND state <> 'TERMINATED' AND preempt_at IS NOT NULL
+""")
 # What runs and was not told to leave yet: one statement for trials that the searcher stops.
 _ASK_TO_LEAVE = text("""
     WITH told AS (
@@ -153,6 +157,11 @@ _END = text("""
 def preempt(tx: Tx, allocation_id: str, reason: str, now: datetime) -> bool:
     """Ask it to checkpoint and stop, with the kill due when it takes too long."""
     return tx.run(_PREEMPT, {"id": allocation_id, "reason": reason, "now": now}) == 1
+
+
+def excuse_leaving(tx: Tx, task_id: str) -> None:
+    """As if the program had acknowledged that it was asked to leave: its exit is not the end of the trial."""
+    tx.run(_EXCUSE, {"task_id": task_id})
 
 
 @dataclass(frozen=True, slots=True)

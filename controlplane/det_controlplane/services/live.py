@@ -126,6 +126,9 @@ class LiveExperiment:
         trials.update(self.tx, trial.id, **values)
         was_parked, trial.parked = trial.parked, False
         if was_parked:
+            # The run that leaves because it was parked has not come to its end, whatever it says.
+            allocations.excuse_leaving(self.tx, trial.task_id)
+        if was_parked:
             self.effects.operation_changed(trial.id)
         if was_parked and trial.state is TrialState.ACTIVE:
             self._allocate(trial)
