@@ -42,15 +42,16 @@ def _claims(
 ) -> list[Claim]:
     claims = []
     for job in pool.snapshot.jobs:
-        job_id = job.id
-        sizes = [a.slots for a in (*asked.get(job_id, ()), *held.get(job_id, ()))]
+        requests, allocations = asked.get(job.id, ()), held.get(job.id, ())
+        sizes = [a.slots for a in requests] + [a.slots for a in allocations]
         if not sizes:
             continue
-        demand = sum(sizes) if job.max_slots is None else min(sum(sizes), job.max_slots)
-        if demand < min(sizes):
-            demand = 0  # max_slots leaves no room for any of its allocations
-        fixed = sum(r.slots for r in held.get(job_id, ()) if not r.preemptible)
-        claims.append(Claim(job_id, job.submitted_at, job.weight, demand, min(sizes), fixed))
+        demand, smallest, limit = sum(sizes), min(sizes), job.max_slots
+        if limit is not None:
+            # It may leave no room for any of its allocations.
+            demand = min(demand, limit) if limit >= smallest else 0
+        fixed = sum([r.slots for r in allocations if not r.preemptible])
+        claims.append(Claim(job.id, job.submitted_at, job.weight, demand, smallest, fixed))
     return claims
 
 
@@ -83,11 +84,12 @@ def _start(
     offered: dict[str, int],
 ) -> None:
     no_room: dict[object, Blocked] = {}
+    limited = pool.limits.limited
     for job_id, requests in asked.items():
-        left = offered[job_id] - sum(r.slots for r in held.get(job_id, ()))
+        left = offered[job_id] - sum([r.slots for r in held.get(job_id, ())])
         used = ShareUsed(job_id, offered[job_id])
         for request in requests:
-            if not pool.limits.allow(request):
+            if limited and not pool.limits.allow(request):
                 _wait(pool, request, pool.limits.cause(job_id))
             elif request.slots > left:
                 _wait(pool, request, used)

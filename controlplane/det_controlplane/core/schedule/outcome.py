@@ -10,15 +10,17 @@ from .model import Placement, Preempt, Request, Start
 
 _allocation_id = attrgetter("allocation_id")
 
+# Causes are compared by identity. Not frozen, which triples the cost of making one: there may be one for each job.
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(slots=True, eq=False)
 class Blocked:
     """No room: `request` stands for all requests of its shape."""
 
     request: Request
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Behind:
     """A request of a more important priority has to start first."""
 
@@ -26,12 +28,12 @@ class Behind:
     priority: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class OverLimit:
     job_id: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Victims:
     """The room is reserved; allocations on these agents are leaving."""
 
@@ -39,7 +41,7 @@ class Victims:
     fit: Fit
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class ShareUsed:
     job_id: str
     offered: int

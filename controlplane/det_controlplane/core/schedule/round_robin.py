@@ -1,55 +1,70 @@
 """Round robin: jobs take turns, one allocation a turn (facts §5.6)."""
 
-from collections import Counter, deque
-from heapq import heapify, heappop, heappush
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 
 from .fleet import shape_of
 from .model import Request
 from .outcome import Blocked, Cause
 from .pool_pass import PoolPass
 
+Span = tuple[int, int]  # of a job's requests in the queue
+
 
 def schedule_in_turns(pool: PoolPass) -> None:
     """Whoever holds the fewest allocations is first, so the rotation goes on where it stopped."""
-    queues: dict[str, deque[Request]] = {}
-    for request in pool.order.arrange(pool.snapshot.pending)[0]:
-        queues.setdefault(request.job_id, deque()).append(request)
+    requests, places = pool.order.arrange(pool.snapshot.pending)
     held = Counter(running.job_id for running in pool.running)
-    turns = [(held[job_id], pool.order.place[job_id], job_id) for job_id in queues]
-    heapify(turns)
-    rounds = _Rounds(pool)
+    turns: defaultdict[int, list[Span]] = defaultdict(list)
+    for span in _spans(places):
+        turns[held.get(requests[span[0]].job_id, 0)].append(span)
+    rounds = _Rounds(pool, requests)
     while turns:
-        holds, rank, job_id = heappop(turns)
-        if rounds.start_one(queues[job_id]):
-            heappush(turns, (holds + 1, rank, job_id))
+        holds = min(turns)
+        started = (rounds.start_one(span) for span in sorted(turns.pop(holds)))
+        again = [span for span in started if span is not None]
+        if again:
+            turns[holds + 1] += again
+    pool.outcome.wait_all(requests, rounds.causes, places)
+
+
+def _spans(places: list[int]) -> Iterator[Span]:
+    """Requests stand in the order of their jobs."""
+    begin = 0
+    for at in range(1, len(places) + 1):
+        if at == len(places) or places[at] != places[begin]:
+            yield begin, at
+            begin = at
 
 
 class _Rounds:
-    def __init__(self, pool: PoolPass) -> None:
+    def __init__(self, pool: PoolPass, requests: list[Request]) -> None:
+        self.causes: list[Cause | None] = [None] * len(requests)
         self._pool = pool
+        self._requests = requests
         self._no_room: dict[object, Blocked] = {}
 
-    def start_one(self, queue: deque[Request]) -> bool:
-        """The job's first request that fits; those before it wait."""
-        while queue:
-            if self._try(queue.popleft()):
-                return True
-        return False
+    def start_one(self, span: Span) -> Span | None:
+        """The job's first request that fits starts, those before it wait; returns what is left of the span."""
+        begin, end = span
+        for at in range(begin, end):
+            cause = self.causes[at] = self._try(self._requests[at])
+            if cause is None:
+                return (at + 1, end) if at + 1 < end else None
+        return None
 
-    def _try(self, request: Request) -> bool:
+    def _try(self, request: Request) -> Cause | None:
         pool, shape = self._pool, shape_of(request)
-        if not pool.limits.allow(request):
-            self._wait(request, pool.limits.cause(request.job_id))
-            return False
-        fit = None if shape in self._no_room else pool.fleet_of(request).fit(request)
+        if pool.limits.limited and not pool.limits.allow(request):
+            return pool.limits.cause(request.job_id)
+        blocked = self._no_room.get(shape)
+        if blocked is not None:
+            return blocked
+        fleet = pool.fleet_of(request)
+        fit = fleet.fit(request)
         if fit is None:
-            self._wait(request, self._no_room.setdefault(shape, Blocked(request)))
-            return False
-        pool.fleet_of(request).take(fit)
+            return self._no_room.setdefault(shape, Blocked(request))
+        fleet.take(fit)
         pool.limits.started(request)
-        pool.outcome.begin(request, pool.fleet_of(request), fit)
-        return True
-
-    def _wait(self, request: Request, cause: Cause) -> None:
-        place = self._pool.order.place[request.job_id]
-        self._pool.outcome.wait(request, cause, place)
+        pool.outcome.begin(request, fleet, fit)
+        return None

@@ -1,12 +1,14 @@
 """How many slots each job is offered under fair share (facts §5.5)."""
 
-from dataclasses import dataclass
 from math import floor
+from operator import attrgetter
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """What one job asks for. `fixed` slots are held by allocations that cannot be preempted."""
+class Claim(NamedTuple):
+    """What one job asks for; a tuple, because there are as many as jobs.
+
+    `fixed` slots are held by allocations that cannot be preempted."""
 
     job_id: str
     submitted_at: float
@@ -14,6 +16,10 @@ class Claim:
     demand: int
     smallest: int  # slots of its smallest allocation, running or pending
     fixed: int
+
+
+_smallest_first = attrgetter("demand", "submitted_at", "job_id")
+_oldest_first = attrgetter("submitted_at", "job_id")
 
 
 def offers(claims: list[Claim], capacity: int) -> dict[str, int]:
@@ -32,18 +38,20 @@ def offers(claims: list[Claim], capacity: int) -> dict[str, int]:
 def _fill(claims: list[Claim], capacity: int) -> dict[str, int]:
     filling = _Filling(claims)
     left = filling.hand_out(max(0, capacity))
-    youngest_last = sorted(claims, key=lambda c: (c.submitted_at, c.job_id))
-    while youngest_last and not left:
-        claim = youngest_last.pop()
+    if left:
+        return filling.shares
+    for claim in sorted(claims, key=_oldest_first, reverse=True):
         # It gives up what is of no use to it, so that somebody else can run.
         if filling.shares[claim.job_id] < claim.smallest:
             left = filling.hand_out(filling.drop(claim))
+            if left:
+                break
     return filling.shares
 
 
 class _Filling:
     def __init__(self, claims: list[Claim]) -> None:
-        in_order = sorted(claims, key=lambda c: (c.demand, c.submitted_at, c.job_id))
+        in_order = sorted(claims, key=_smallest_first)
         self.shares = dict.fromkeys((c.job_id for c in claims), 0)
         self._hungry = {c.job_id: c for c in in_order if c.demand}
         self._weights = sum(c.weight for c in self._hungry.values())

@@ -16,17 +16,39 @@ Waiting = tuple[float, int, str]
 
 
 class PromotionRung:
-    """Counts who came and who left upwards; the waiting trials are a heap, best first."""
+    """Counts who came and who left upwards; the waiting trials are two heaps, best first.
 
-    __slots__ = ("arrived", "promoted", "waiting")
+    Who is better than all that wait is mostly promoted at once: a small heap of those keeps a long queue out of
+    nearly every decision."""
+
+    __slots__ = ("_ahead", "_queue", "arrived", "promoted")
 
     def __init__(self) -> None:
         self.arrived = 0
         self.promoted = 0
-        self.waiting: list[Waiting] = []
+        self._ahead: list[Waiting] = []  # each better than the whole queue
+        self._queue: list[Waiting] = []
+
+    def wait(self, entry: Waiting) -> None:
+        better = self._queue and entry < self._queue[0]
+        heapq.heappush(self._ahead if better else self._queue, entry)
+
+    def pop(self) -> str | None:
+        """The best."""
+        heap = self._ahead or self._queue
+        return heapq.heappop(heap)[2] if heap else None
+
+    def clear(self) -> list[str]:
+        """All of them, best first."""
+        trials = [request_id for _, _, request_id in self._in_order()]
+        self._ahead, self._queue = [], []
+        return trials
+
+    def _in_order(self) -> list[Waiting]:
+        return sorted(self._ahead + self._queue)
 
     def snapshot(self, is_waiting: Mapping[str, int]) -> dict[str, Any]:
-        waiting = [entry for entry in sorted(self.waiting) if entry[2] in is_waiting]
+        waiting = [entry for entry in self._in_order() if entry[2] in is_waiting]
         return {
             "arrived": self.arrived,
             "promoted": self.promoted,
@@ -34,12 +56,15 @@ class PromotionRung:
             "trials": [[order, request_id] for _, order, request_id in waiting],
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any]) -> list[str]:
+        """Returns who waits."""
         self.arrived = state["arrived"]
         self.promoted = state["promoted"]
         losses = unpack(state["losses"])
         trials = zip(losses, state["trials"], strict=True)
-        self.waiting = [(loss, order, request_id) for loss, (order, request_id) in trials]
+        self._ahead = []
+        self._queue = [(loss, order, request_id) for loss, (order, request_id) in trials]
+        return [request_id for _, _, request_id in self._queue]
 
 
 class PromotionAsha(Method):
@@ -130,8 +155,7 @@ class PromotionAsha(Method):
         self._training = dict(state["training"])
         self._waiting = {}
         for index, (rung, saved) in enumerate(zip(self._rungs, state["rungs"], strict=True)):
-            rung.restore(saved)
-            self._waiting.update((request_id, index) for _, _, request_id in rung.waiting)
+            self._waiting.update(dict.fromkeys(rung.restore(saved), index))
         self._proposal.restore(state["proposal"])
 
     def _arrive(self, request_id: str, index: int, loss: float) -> list[Action]:
@@ -143,7 +167,7 @@ class PromotionAsha(Method):
             self._proposal.close(request_id)
             return [Stop(request_id), *self._create_if_due(), *self._close_full_rungs()]
         self._arrivals += 1
-        heapq.heappush(rung.waiting, (loss, self._arrivals, request_id))
+        rung.wait((loss, self._arrivals, request_id))
         self._waiting[request_id] = index
         onwards = self._promote(index)
         actions: list[Action] = [] if request_id in self._training else [Park(request_id)]
@@ -165,8 +189,7 @@ class PromotionAsha(Method):
         rung = self._rungs[index]
         if rung.promoted >= int(rung.arrived // self._config.divisor):
             return []
-        while rung.waiting:
-            _, _, request_id = heapq.heappop(rung.waiting)
+        while (request_id := rung.pop()) is not None:
             if self._waiting.pop(request_id, None) is not None:
                 rung.promoted += 1
                 self._training[request_id] = index + 1
@@ -187,8 +210,7 @@ class PromotionAsha(Method):
         return actions
 
     def _release(self, rung: PromotionRung) -> list[Action]:
-        released = [entry[2] for entry in sorted(rung.waiting) if entry[2] in self._waiting]
-        rung.waiting.clear()
+        released = [request_id for request_id in rung.clear() if request_id in self._waiting]
         for request_id in released:
             del self._waiting[request_id]
             self._proposal.close(request_id)
