@@ -24,6 +24,9 @@ def test_some_world_breaks_when(
         try:
             World(seed, hosts).run()
         except Violation as noticed:
+            # A statement that PostgreSQL cannot even read proves nothing.
+            if "syntax error" in str(noticed):
+                raise
             print(f"{mutation.name}: seed {seed}: {str(noticed).splitlines()[0]}")
             return
     pytest.fail(f"no world of {mutation.seeds} noticed that {mutation.name}")
