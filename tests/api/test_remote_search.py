@@ -5,6 +5,7 @@ import uuid
 from typing import Any
 
 import pytest
+from det_controlplane.api.http import Answer, Request, Response, Wait
 from det_controlplane.core.lifecycle.allocation import ContainerState
 from det_controlplane.db.sql import text
 from det_controlplane.services import tick
@@ -194,6 +195,35 @@ def test_an_operation_that_comes_while_the_run_ends_is_not_lost(api: Api, user: 
     ends(agent, order)
     assert trials(user, experiment_id)[0]["endTime"] is None
     assert allocations(api) == ["TERMINATED", "QUEUED"]
+
+
+def waiting(caller: Caller, path: str) -> Answer:
+    """What a host that can hold a request is told."""
+    headers = {"authorization": f"Bearer {caller.token}"}
+    return caller.app.handle(Request("GET", path, headers=headers, final=False))
+
+
+def test_questions_with_nothing_to_answer_wait_where_the_host_can(user: Caller) -> None:
+    experiment_id = searched(user)
+    path = f"{E}/{experiment_id}/searcher_events"
+    assert isinstance(waiting(user, path), Response)
+    operate(user, experiment_id, after=1)
+    assert waiting(user, path) == Wait(f"searcher:{experiment_id}", 60)
+
+
+def test_a_trial_waits_for_its_next_operation_unless_others_want_its_slots(
+    api: Api, user: Caller
+) -> None:
+    agent = Agent.joined(api.ctx)
+    experiment_id = searched(user)
+    operate(user, experiment_id, create_trial(ONE), train(ONE, 8), after=1)
+    trial_id = trials(user, experiment_id)[0]["id"]
+    starts(api, agent)
+    path = f"/api/v1/trials/{trial_id}/searcher/operation"
+    complete(user, trial_id, 8, 0.75)
+    assert isinstance(waiting(user, path), Wait)
+    operate(user, experiment_id, create_trial(TWO), train(TWO, 8))
+    assert isinstance(waiting(user, path), Response)
 
 
 def test_a_script_that_ends_by_itself_closes_its_trial(api: Api, user: Caller) -> None:

@@ -33,7 +33,9 @@ _SOURCE = text("""
 """)
 _OPERATION = text("""
     SELECT t.train_to, t.op_completed, t.stop_requested, t.parked, t.ended_at, t.state::text AS state,
-           e.config->'searcher' AS searcher
+           e.config->'searcher' AS searcher,
+           CASE WHEN t.parked THEN EXISTS (SELECT 1 FROM allocations q JOIN jobs j ON j.pool = q.pool
+                WHERE j.id = e.job_id AND q.state = 'QUEUED') END AS slots_wanted
     FROM trials t JOIN experiments e ON e.id = t.experiment_id WHERE t.id = :id
 """)
 
@@ -120,8 +122,9 @@ def searcher_operation(ctx: Context, trial_id: int, *, may_wait: bool) -> Operat
 
 
 def _is_undecided(row: Any) -> bool:
+    """Worth keeping the container for: an answer is likely, and nobody else waits for its slots."""
     waits = row.parked and row.state == "ACTIVE" and not row.stop_requested
-    return bool(waits and row.searcher.get("name") == "custom")
+    return bool(waits and not row.slots_wanted and row.searcher.get("name") == "custom")
 
 
 def complete_operation(ctx: Context, trial_id: int, length: float, metric: Any) -> None:

@@ -1,0 +1,102 @@
+"""A search method of a user drives real trials, and its runner does not survive everything; the search does."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.cluster import ROOT, Cluster
+
+LENGTHS = [4] * 6 + [12] * 2 + [36]
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    folder = tmp_path / "code"
+    shutil.copytree(Path(__file__).parent / "searched", folder)
+    shutil.copy(ROOT / "examples/custom_search/halving.py", folder)
+    return folder
+
+
+def experiments(cluster: Cluster, name: str) -> list[dict[str, Any]]:
+    listed = cluster.get("/api/v1/experiments?limit=-1")["experiments"]
+    return [e for e in listed if e["name"] == name and e["state"] != "STATE_CANCELED"]
+
+
+def searched(cluster: Cluster, known: list[int]) -> int | None:
+    """The experiment that the runner has made since."""
+    new = [e["id"] for e in experiments(cluster, "searched") if e["id"] not in known]
+    assert len(new) <= 1, "the runner made its experiment twice"
+    return new[0] if new else None
+
+
+def until_some_have_validated(cluster: Cluster, known: list[int], count: int) -> int:
+    def some() -> int | None:
+        found = searched(cluster, known)
+        trials = cluster.trials(found) if found else []
+        return found if sum(t["bestValidation"] is not None for t in trials) >= count else None
+
+    found: int = cluster.until(some, f"{count} trials have validated")
+    return found
+
+
+def assert_halved(cluster: Cluster, experiment_id: int) -> None:
+    """Each trial trained as far as its rank earns, once, and the best of all the longest."""
+    trials = cluster.trials(experiment_id)
+    by_loss = sorted(trials, key=lambda t: t["searcherMetricValue"])
+    assert sorted(t["totalBatchesProcessed"] for t in trials) == LENGTHS
+    assert by_loss[0]["totalBatchesProcessed"] == 36
+    assert {t["state"] for t in trials} == {"STATE_COMPLETED"}
+    assert {t["restarts"] for t in trials} == {0}
+    for trial in trials:
+        lines = [line["message"] for line in cluster.task_logs(trial["id"])]
+        asked = [line.split()[-1] for line in lines if "asked to train to" in line]
+        assert asked == [str(n) for n in (4, 12, 36) if n <= trial["totalBatchesProcessed"]]
+
+
+def test_a_local_runner_that_is_killed_goes_on_with_its_search(
+    cluster: Cluster, code: Path
+) -> None:
+    known = [e["id"] for e in experiments(cluster, "searched")]
+
+    def start() -> subprocess.Popen[bytes]:
+        command = [sys.executable, "runner.py", "state"]
+        return subprocess.Popen(command, cwd=code, env=cluster.env, stdout=subprocess.DEVNULL)
+
+    first = start()
+    experiment_id = until_some_have_validated(cluster, known, 3)
+    first.kill()
+    first.wait()
+    assert not cluster.experiment(experiment_id)["endTime"]
+    second = start()
+    assert cluster.until_state(experiment_id, "COMPLETED", "ERROR", "CANCELED") == "COMPLETED"
+    assert second.wait(timeout=60) == 0
+    assert searched(cluster, known) == experiment_id
+    assert_halved(cluster, experiment_id)
+
+
+def test_a_runner_in_a_task_survives_its_death_and_a_preemption(
+    cluster: Cluster, code: Path
+) -> None:
+    known = [e["id"] for e in experiments(cluster, "searched")]
+    runner_id = cluster.create(code / "in_cluster.yaml", code)
+    experiment_id = until_some_have_validated(cluster, known, 2)
+    runner_trial = cluster.trials(runner_id)[0]["id"]
+    for pid in cluster.containers_of(runner_trial):
+        os.kill(pid, signal.SIGKILL)
+    until_some_have_validated(cluster, known, 5)
+    cluster.det("experiment", "pause", str(runner_id))
+    cluster.until(
+        lambda: not cluster.containers_of(runner_trial), "the runner left because it was asked to"
+    )
+    cluster.det("experiment", "activate", str(runner_id))
+    for each in (experiment_id, runner_id):
+        assert cluster.until_state(each, "COMPLETED", "ERROR", "CANCELED") == "COMPLETED"
+    assert searched(cluster, known) == experiment_id
+    assert cluster.trials(runner_id)[0]["restarts"] == 1
+    assert_halved(cluster, experiment_id)
