@@ -130,7 +130,10 @@ def serve_connection(connection: socket.socket, context: ssl.SSLContext, store: 
             headers = {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in lines)}
             if headers.get("expect") == "100-continue":
                 tls.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-            body, buffered = _body(tls, int(headers.get("content-length") or 0), buffered)
+            if headers.get("transfer-encoding") == "chunked":
+                body, buffered = _chunks(tls, buffered)
+            else:
+                body, buffered = _body(tls, int(headers.get("content-length") or 0), buffered)
             method, target, _ = first.split(" ")
             status, extra, answer = store.answer(method, target, headers, body)
             time.sleep(store.delay_s)
@@ -153,6 +156,32 @@ def _body(tls: ssl.SSLSocket, length: int, buffered: bytes) -> tuple[bytes, byte
             raise ConnectionError("the client went away")
         done += count
     return bytes(body) if length < 1 << 20 else body, b""  # type: ignore[return-value]
+
+
+def _chunks(tls: ssl.SSLSocket, buffered: bytes) -> tuple[bytes, bytes]:
+    """What boto3 sends when it adds checksums of its own behind the body."""
+    body = bytearray()
+    while True:
+        size, buffered = _until(tls, b"\r\n", buffered)
+        length = int(size.partition(b";")[0], 16)
+        if length == 0:
+            trailer = size
+            while trailer:
+                trailer, buffered = _until(tls, b"\r\n", buffered)
+            return body, buffered  # type: ignore[return-value]
+        chunk, buffered = _body(tls, length, buffered)
+        body += chunk
+        _, buffered = _until(tls, b"\r\n", buffered)
+
+
+def _until(tls: ssl.SSLSocket, mark: bytes, buffered: bytes) -> tuple[bytes, bytes]:
+    while mark not in buffered:
+        received = tls.recv(65536)
+        if not received:
+            raise ConnectionError("the client went away")
+        buffered += received
+    found, _, rest = buffered.partition(mark)
+    return found, rest
 
 
 def main(port: int, delay_ms: float, cert: str, key: str) -> None:
