@@ -139,6 +139,7 @@ MUTATIONS = (
     Mutation(
         "experiments are read without their row lock",
         _without(experiments, "_LOCK", "FOR NO KEY UPDATE OF e, s"),
+        range(105, 145),
     ),
     Mutation("a lost agent counts as a failure", _count_a_lost_agent_as_a_failure),
     Mutation("slots are not released", lambda p: [
