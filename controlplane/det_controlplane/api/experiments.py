@@ -43,11 +43,11 @@ def put_external(ctx: Context, request: Request) -> Answer:
 
 
 def _created(ctx: Context, created: creation.Created) -> Answer:
-    config = as_json(created.config)
     if created.experiment_id is None:
-        shown = as_json(reading.blank_experiment(created.config))
+        shown, config = as_json(reading.blank_experiment(created.config)), as_json(created.config)
     else:
-        shown = reading.experiment(ctx, created.experiment_id).shown
+        found = reading.experiment(ctx, created.experiment_id)
+        shown, config = found.shown, found.config
     warnings = ["LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"] if created.exceeds_slots else []
     return json_object(
         experiment=shown,
