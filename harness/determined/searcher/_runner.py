@@ -92,7 +92,8 @@ class SearchRunner:
                 if not self.state.experiment_ended:
                     asked = [operation.to_json() for operation in operations]
                     self._answers.append({"event": str(event["id"]), "operations": asked})
-            if events:
+            # Progress asks the method for nothing: it is not worth a save, least of all a checkpoint.
+            if any("trialProgress" not in event for event in events):
                 self._save()
 
     def _next_events(self, experiment_id: int) -> List[Mapping[str, Any]]:

@@ -4,13 +4,15 @@ import importlib.util
 import json
 import math
 import random
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from det_controlplane.db.engine import Database
-from determined import searcher
+from determined import core, searcher
+from determined.common.http import APIError
 
 from tests.support.api import Caller, api_over, config_of
 from tests.support.cluster import ROOT
@@ -120,8 +122,6 @@ class OneTrial(searcher.SearchMethod):
         self.told: list[Any] = []
 
     def initial_operations(self, state: Any) -> list[Any]:
-        import uuid
-
         request_id = uuid.UUID(int=5)
         return [searcher.Create(request_id, {}), searcher.ValidateAfter(request_id, 4)]
 
@@ -182,6 +182,38 @@ def test_a_paused_experiment_goes_on_when_it_is_activated(user: Caller, tmp_path
     assert (length, progress) == (4, 4.0)
 
 
+def test_progress_of_trials_is_known_and_costs_no_save(user: Caller, tmp_path: Path) -> None:
+    class Progressing(PlayedSession):
+        left = 3
+
+        def _play(self, experiment: str) -> None:
+            trials = self.caller.get(f"{experiment}/trials")["trials"]
+            if self.left and trials:
+                path = f"/api/v1/trials/{trials[0]['id']}/progress"
+                self.caller.post(path, {"progress": 1 - self.left / 4})
+                self.left -= 1
+            else:
+                super()._play(experiment)
+
+    class Counting(searcher.LocalSearchRunner):
+        saves = 0
+        progress: ClassVar[list[float]] = []
+
+        def _save(self) -> None:
+            self.saves += 1
+            super()._save()
+
+        def _may_go_on(self) -> None:
+            self.progress.extend(self.state.trial_progress.values())
+
+    session = Progressing(user, Plan(random.Random(0)), lambda *_: 0.5)
+    runner = Counting(OneTrial(), tmp_path / "s", session)
+    runner.run(CONFIG)
+    # Begins, created, validated, closed, ended.
+    assert runner.saves <= 5
+    assert {1.0, 2.0, 3.0, 4.0} <= {*runner.progress}
+
+
 def test_a_trial_that_a_user_kills_is_told_with_its_reason(user: Caller, tmp_path: Path) -> None:
     class KillingTrial(PlayedSession):
         def _play(self, experiment: str) -> None:
@@ -214,3 +246,21 @@ def test_a_file_of_another_searcher_is_refused_and_its_experiment_killed(
         runner.run(tmp_path / "single.yaml")
     states = [e["state"] for e in user.get("/api/v1/experiments")["experiments"]]
     assert states == ["STATE_CANCELED"]
+
+
+def test_an_operation_for_a_trial_that_was_never_created_is_told_with_its_id(
+    user: Caller, tmp_path: Path
+) -> None:
+    class Confused(OneTrial):
+        def initial_operations(self, state: Any) -> list[Any]:
+            return [searcher.Close(uuid.UUID(int=6))]
+
+    session = PlayedSession(user, Plan(random.Random(0)), loss)
+    runner = searcher.LocalSearchRunner(Confused(), tmp_path / "s", session)
+    with pytest.raises(APIError, match=str(uuid.UUID(int=6))):
+        runner.run(CONFIG)
+
+
+def test_a_task_runner_outside_of_a_cluster_names_the_other_one() -> None:
+    with core.init() as context, pytest.raises(RuntimeError, match="LocalSearchRunner"):
+        searcher.RemoteSearchRunner(OneTrial(), context)
