@@ -1,0 +1,61 @@
+"""What listings and single experiments show is the same, and follows what was edited."""
+
+from typing import Any
+
+from tests.support.api import Caller, config_of
+
+E = "/api/v1/experiments"
+
+
+def made(user: Caller, **config: Any) -> int:
+    body = {"config": config_of(**config), "activate": False}
+    return int(user.post(E, body)["experiment"]["id"])
+
+
+def test_an_edited_experiment_is_shown_as_it_is_now(user: Caller) -> None:
+    experiment_id = made(user, name="before")
+    edits = {
+        "name": 'new "name" \\ ü',
+        "description": "what\nit is",
+        "notes": "{}",
+        "labels": ["a", 'b"c'],
+        "checkpointStorage": {"saveTrialBest": 7},
+    }
+    user.done("PATCH", f"{E}/{experiment_id}", edits)
+    single = user.get(f"{E}/{experiment_id}")
+    (listed,) = user.get(E)["experiments"]
+    for shown in (single["experiment"], listed):
+        assert {k: shown[k] for k in ("name", "description", "notes")} == {
+            k: edits[k] for k in ("name", "description", "notes")
+        }
+        assert sorted(shown["labels"]) == sorted(edits["labels"])
+        assert shown["config"]["checkpoint_storage"]["save_trial_best"] == 7
+    assert single["config"] == single["experiment"]["config"]
+
+
+def test_a_listing_shows_what_looking_at_each_shows(user: Caller) -> None:
+    ids = [made(user, name=f"number {n}") for n in range(3)]
+    listed = user.get(E)["experiments"]
+    single = [user.get(f"{E}/{i}")["experiment"] for i in ids]
+    for shown in (*listed, *single):
+        del shown["duration"]
+    assert listed == single
+    assert [e["numTrials"] for e in listed] == [1, 1, 1]
+
+
+def test_pages_are_cut_before_they_are_filled(user: Caller) -> None:
+    ids = [made(user, name=f"number {n}") for n in range(5)]
+
+    def page(**query: str) -> tuple[list[int], dict[str, int]]:
+        found = user.ask("GET", E, query={k: [v] for k, v in query.items()}).json()
+        return [e["id"] for e in found["experiments"]], found["pagination"]
+
+    shown, pagination = page(limit="2", offset="1", sortBy="SORT_BY_NAME", orderBy="ORDER_BY_DESC")
+    assert shown == [ids[3], ids[2]]
+    assert (pagination["startIndex"], pagination["endIndex"], pagination["total"]) == (1, 3, 5)
+    assert page(limit="-1", offset="-2")[0] == ids[3:]
+    assert page(limit="-2") == (
+        [],
+        {"offset": 0, "limit": -2, "startIndex": 0, "endIndex": 0, "total": 5},
+    )
+    assert page(users="determined", sortBy="SORT_BY_USER")[0] == ids
