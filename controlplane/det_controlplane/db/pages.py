@@ -1,4 +1,4 @@
-"""Listings: filter, order, page, and let PostgreSQL write the JSON in one statement."""
+"""Listings: filter, order and page in one statement; PostgreSQL writes the JSON of each row."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,21 +31,20 @@ def _statement(listing: Listing, where: str, most: int | None) -> Statement:
     # The length is part of the statement: planned once, with it in mind.
     page = f"""FROM {listing.source} WHERE {where} ORDER BY {listing.order}
                OFFSET (SELECT first FROM bounds) LIMIT {"ALL" if most is None else most}"""
-    chosen, rows = "", f"SELECT {listing.item} AS item {page}"
+    chosen = ""
+    rows = (
+        f"SELECT q.*, row_number() OVER () AS place FROM (SELECT {listing.item} AS item {page}) q"
+    )
     if listing.shown:
         chosen = f""", page AS MATERIALIZED (
             SELECT q.*, row_number() OVER () AS place FROM (SELECT {listing.chosen} {page}) q)"""
-        rows = f"SELECT {listing.item} AS item FROM page {listing.shown} ORDER BY place"
-    last = "total" if most is None else f"least(first + {most}, total)"
+        rows = f"SELECT {listing.item} AS item, place FROM page {listing.shown}"
     return text(f"""
         WITH matching AS MATERIALIZED (SELECT count(*) AS total FROM {listing.source} WHERE {where}),
         bounds AS MATERIALIZED (SELECT total, CASE WHEN cast(:offset AS integer) < 0
             THEN greatest(total + cast(:offset AS integer), 0) ELSE least(cast(:offset AS integer), total) END AS first
             FROM matching){chosen}
-        SELECT concat('{{"{listing.name}":[', (SELECT string_agg(x.item::text, ',') FROM ({rows}) x),
-            '],"pagination":{{"offset":', cast(:offset AS integer), ',"limit":', cast(:asked AS integer),
-            ',"startIndex":', first, ',"endIndex":', {last}, ',"total":', total, '}}}}')
-        FROM bounds
+        SELECT x.item::text, total, first FROM bounds LEFT JOIN ({rows}) x ON true ORDER BY x.place
     """)
 
 
@@ -53,7 +52,12 @@ def fetch(db: Tx | Database, listing: Listing, page: Page, params: Mapping[str, 
     """The whole answer as JSON text."""
     where = " AND ".join(listing.where) or "true"
     statement = _statement(replace(listing, where=()), where, page.most)
-    given = {**params, "offset": page.offset, "asked": page.limit}
+    given = {**params, "offset": page.offset}
     rows = db.read(statement, given) if isinstance(db, Database) else db.rows(statement, given)
-    answer: str = rows[0][0]
-    return answer
+    items = [row.item for row in rows if row.item is not None]
+    _, total, first = rows[0]
+    last = total if page.most is None else min(first + page.most, total)
+    return (
+        f'{{"{listing.name}":[{",".join(items)}],"pagination":{{"offset":{page.offset},"limit":{page.limit},'
+        f'"startIndex":{first},"endIndex":{last},"total":{total}}}}}'
+    )

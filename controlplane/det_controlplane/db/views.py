@@ -21,58 +21,47 @@ TRIAL_STATE = f"""'STATE_' || CASE WHEN t.state = 'ACTIVE' AND t.external_id IS 
     THEN {_FURTHEST.format(key="trial_id = t.id")} ELSE t.state::text END"""
 
 
-def _fields(fields: Mapping[str, str]) -> str:
-    """Text of a JSON object's fields, each after a comma; no value may be NULL. Half the cost of json_build_object."""
-    return (
-        "concat(" + ", ".join(f"""',"{name}":', {value}""" for name, value in fields.items()) + ")"
-    )
+def _object(fields: Mapping[str, str], begun: str) -> str:
+    """Text of a JSON object that begins so; no value may be NULL. Half the cost of json_build_object."""
+    parts = [f"""',"{name}":', {value}""" for name, value in fields.items()]
+    return f"concat({begun}, {', '.join(parts)}, '}}')"
 
 
-def _or_null(value: str) -> str:
-    return f"coalesce(to_json({value})::text, 'null')"
+def _or_null(column: str, written: str) -> str:
+    return f"CASE WHEN {column} IS NULL THEN 'null' ELSE {written} END"
 
 
 def _quoted(value: str) -> str:
     return f"""'"', {value}, '"'"""
 
 
-EXPERIMENT = (
-    "concat('{', d.shown, ',\"config\":', d.config, "
-    + _fields(
-        {
-            "id": "e.id",
-            "state": _quoted(EXPERIMENT_STATE),
-            "archived": "e.archived::text",
-            "startTime": _quoted(time("e.started_at")),
-            "endTime": _or_null(time("e.ended_at")),
-            "duration": "floor(extract(epoch FROM coalesce(e.ended_at, now()) - e.started_at))::integer",
-            "numTrials": "coalesce(n.trials, 0)",
-            "trialIds": "'[]'",
-            "username": "to_json(u.username)",
-            "displayName": "to_json(coalesce(u.display_name, ''))",
-            "userId": "e.user_id",
-            "resourcePool": "to_json(j.pool)",
-            "progress": _or_null("e.progress"),
-            "projectId": "e.project_id",
-            "projectName": "to_json(p.name)",
-            "projectOwnerId": "p.user_id",
-            "parentArchived": "(p.archived OR w.archived)::text",
-            "workspaceId": "w.id",
-            "workspaceName": "to_json(w.name)",
-            "bestTrialId": _or_null("e.best_trial_id"),
-            "bestTrialSearcherMetric": _or_null("e.best_metric"),
-            "checkpointCount": "coalesce(k.completed, 0)",
-            "checkpointSize": _quoted("coalesce(k.size, 0)"),
-            "modelDefinitionSize": "coalesce(x.size, 0)",
-        }
-    )
-    + ", '}')"
+# What hardly ever changes is kept as text: of the experiment in `d`, of its user in `u`, of its project in `p`.
+EXPERIMENT = _object(
+    {
+        "config": "d.config",
+        "state": _quoted(EXPERIMENT_STATE),
+        "endTime": _or_null("e.ended_at", f"""concat('"', {time("e.ended_at")}, '"')"""),
+        "duration": "floor(date_part('epoch', coalesce(e.ended_at, now()) - e.started_at))::integer",
+        "numTrials": "coalesce(n.trials, 0)",
+        "resourcePool": "to_json(j.pool)",
+        "progress": "coalesce(e.progress::text, 'null')",
+        "bestTrialId": "coalesce(e.best_trial_id::text, 'null')",
+        "bestTrialSearcherMetric": _or_null("e.best_metric", "to_json(e.best_metric)::text"),
+        "checkpointCount": "coalesce(k.completed, 0)",
+        "checkpointSize": _quoted("coalesce(k.size, 0)"),
+    },
+    begun="'{', d.shown, u.shown, p.shown",
 )
 
-# `e` is a page of experiments: what is counted is counted for all of them at once.
-EXPERIMENT_FROM = """JOIN jobs j ON j.id = e.job_id JOIN users u ON u.id = e.user_id
-    JOIN projects p ON p.id = e.project_id JOIN workspaces w ON w.id = p.workspace_id
-    JOIN experiment_texts d ON d.experiment_id = e.id LEFT JOIN contexts x ON x.id = e.context_id
+# `e` is a page of experiments: what is counted is counted for all of them at once, and what is said of a user or
+# a project is written once (that is what OFFSET 0 is for).
+EXPERIMENT_FROM = """JOIN jobs j ON j.id = e.job_id JOIN experiment_texts d ON d.experiment_id = e.id
+    JOIN (SELECT u.id, concat(',"username":', to_json(u.username), ',"displayName":', to_json(coalesce(u.display_name, ''))) AS shown
+          FROM users u WHERE u.id IN (SELECT user_id FROM page) OFFSET 0) u ON u.id = e.user_id
+    JOIN (SELECT p.id, concat(',"projectId":', p.id, ',"projectName":', to_json(p.name), ',"projectOwnerId":', p.user_id,
+                 ',"parentArchived":', (p.archived OR w.archived)::text, ',"workspaceId":', w.id, ',"workspaceName":', to_json(w.name)) AS shown
+          FROM projects p JOIN workspaces w ON w.id = p.workspace_id
+          WHERE p.id IN (SELECT project_id FROM page) OFFSET 0) p ON p.id = e.project_id
     LEFT JOIN (SELECT t.experiment_id, count(*) AS trials FROM trials t
                WHERE t.experiment_id IN (SELECT id FROM page) GROUP BY 1) n ON n.experiment_id = e.id
     LEFT JOIN (SELECT c.experiment_id, count(*) FILTER (WHERE c.state = 'COMPLETED') AS completed, sum(c.size)::bigint AS size
