@@ -2,6 +2,9 @@
 
 from datetime import timedelta
 
+import pytest
+from det_controlplane.services import retention
+
 from tests.support.api import Api, Caller, create, create_ended, trial_of
 
 
@@ -26,6 +29,19 @@ def test_old_logs_of_ended_tasks_go_and_others_stay(api: Api, user: Caller) -> N
     assert user.ask("POST", "/api/v1/cleanup_logs").status == 403
     assert int(admin.post("/api/v1/cleanup_logs")["removedCount"]) > 0
     assert (lines_of(user, ended), lines_of(user, live)) == (0, kept)
+
+
+def test_more_lines_than_go_at_once_all_go(
+    api: Api, user: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "AT_ONCE", 1)
+    tasks = [write_log(user, create_ended(user)) for _ in range(2)]
+    later = api.ctx.now() + timedelta(days=11)
+    api.ctx.now = lambda: later
+    removed = api.signed_in("admin").post("/api/v1/cleanup_logs")["removedCount"]
+    user = api.signed_in("determined")
+    assert int(removed) >= 2
+    assert [lines_of(user, task) for task in tasks] == [0, 0]
 
 
 def test_the_end_of_an_experiment_cleans_up_once_a_day(api: Api, user: Caller) -> None:

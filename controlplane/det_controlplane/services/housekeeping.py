@@ -23,6 +23,6 @@ def run_if_due(ctx: Context) -> bool:
         if not tx.run(_CLAIM, {"now": now, "before": now - INTERVAL}):
             return False
         tx.run(_FORGET_SESSIONS, {"before": now - INTERVAL})
-        retention.delete_old(tx, ctx.config.retention_policy.log_retention_days, now)
+    retention.delete_old(ctx)
     masterlog.forget_old(ctx)
     return True

@@ -1,8 +1,7 @@
 """How long logs are kept: the cluster's rule, an experiment's, a trial's (facts §9.13)."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-from det_controlplane.db.engine import Tx
 from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
@@ -11,6 +10,7 @@ from det_controlplane.services.rights import require_admin
 
 FOREVER = -1
 MAX_DAYS = 32767
+AT_ONCE = 50_000  # lines a transaction
 
 _OF_EXPERIMENT = text("UPDATE experiments SET log_retention_days = :days WHERE id = :id")
 _OF_ITS_TRIALS = text("UPDATE trials SET log_retention_days = :days WHERE experiment_id = :id")
@@ -21,12 +21,13 @@ _LEFT = text("""
 """)
 # Only ended tasks: nothing that still writes loses lines.
 _CLEAN = text("""
-    DELETE FROM task_logs l USING tasks k LEFT JOIN trials t ON t.id = k.trial_id
-        LEFT JOIN experiments e ON e.id = k.experiment_id
-    WHERE l.task_id = k.id AND k.ended_at IS NOT NULL
-      AND coalesce(t.log_retention_days, e.log_retention_days, :days) >= 0
-      AND k.ended_at < cast(:now AS timestamptz)
-          - make_interval(days => coalesce(t.log_retention_days, e.log_retention_days, :days))
+    DELETE FROM task_logs WHERE ctid = ANY(ARRAY(
+        SELECT l.ctid FROM task_logs l JOIN tasks k ON k.id = l.task_id LEFT JOIN trials t ON t.id = k.trial_id
+            LEFT JOIN experiments e ON e.id = k.experiment_id
+        WHERE k.ended_at IS NOT NULL
+          AND coalesce(t.log_retention_days, e.log_retention_days, :days) >= 0
+          AND k.ended_at < cast(:now AS timestamptz)
+              - make_interval(days => coalesce(t.log_retention_days, e.log_retention_days, :days)) LIMIT :most))
 """)
 
 
@@ -62,12 +63,20 @@ def days_left(ctx: Context, trial_id: int) -> int:
 def clean_up(ctx: Context, caller: User) -> int:
     """At once, instead of at its next time; how many lines went."""
     require_admin(caller, "clean up logs")
-    with ctx.db.begin() as tx:
-        return delete_old(tx, ctx.config.retention_policy.log_retention_days, ctx.now())
+    return delete_old(ctx)
 
 
-def delete_old(tx: Tx, default_days: int, now: datetime) -> int:
-    return tx.run(_CLEAN, {"days": default_days, "now": now})
+def delete_old(ctx: Context) -> int:
+    """In transactions of a bounded size: one that is cut short leaves less to the next."""
+    default = ctx.config.retention_policy.log_retention_days
+    params = {"days": default, "now": ctx.now(), "most": AT_ONCE}
+    removed = 0
+    while True:
+        with ctx.db.begin() as tx:
+            gone = tx.run(_CLEAN, params)
+        removed += gone
+        if gone < AT_ONCE:
+            return removed
 
 
 def _check(days: int) -> None:
