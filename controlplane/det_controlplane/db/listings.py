@@ -8,6 +8,7 @@ from typing import Any
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages, views
 from det_controlplane.db.engine import Database, Tx
+from det_controlplane.db.experiment_texts import ExperimentTexts
 from det_controlplane.db.pages import Listing
 from det_controlplane.db.sql import text
 
@@ -62,6 +63,7 @@ _JOINED = {
 _CHOSEN = """e.id, e.state, e.archived, e.unmanaged, e.started_at, e.ended_at, e.job_id, e.user_id, e.project_id,
     e.context_id, e.progress, e.best_trial_id, e.best_metric"""
 _SHOWN = f"e {views.EXPERIMENT_FROM}"
+_KNOWN_BY = ("d.experiment_id", "d.version")
 _EXPERIMENT = text(f"""
     WITH page AS (SELECT {_CHOSEN} FROM experiments e WHERE e.id = :id)
     SELECT {views.EXPERIMENT} AS shown, d.config, {views.EXPERIMENT_STATE} AS state, j.pool, e.job_id::text AS job_id
@@ -73,14 +75,23 @@ _CHECKPOINT = text(
 )
 
 
-def experiments(db: Database, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
+def experiments(
+    db: Database, texts: ExperimentTexts, page: Page, sort: Sort, filters: dict[str, Any]
+) -> str:
     where = [EXPERIMENT_FILTERS[name] for name in filters]
     order = sort.sql(EXPERIMENT_ORDER, "SORT_BY_ID")
     named = " ".join((*where, order))
     joins = [join for alias, join in _JOINED.items() if re.search(rf"\b{alias}\.", named)]
     source = " ".join(("experiments e", *joins))
-    listing = Listing("experiments", views.EXPERIMENT, source, where, order, _CHOSEN, _SHOWN)
-    return pages.fetch(db, listing, page, filters)
+    listing = Listing(
+        "experiments", views.EXPERIMENT_REST, source, where, order, _CHOSEN, _SHOWN, _KNOWN_BY
+    )
+    found = pages.find(db, listing, page, filters)
+    begun = texts.of(db, {row.experiment_id: row.version for row in found.rows})
+    items = [
+        (begun[row.experiment_id], row.item) for row in found.rows if row.experiment_id in begun
+    ]
+    return pages.answer(listing, page, found, items)
 
 
 @dataclass(frozen=True, slots=True)

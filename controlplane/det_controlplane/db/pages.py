@@ -1,6 +1,6 @@
 """Listings: filter, order and page in one statement; PostgreSQL writes the JSON of each row."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -24,6 +24,7 @@ class Listing:
     order: str
     chosen: str = ""
     shown: str = ""
+    more: Sequence[str] = ()  # further columns of each row, with the alias of their table
 
 
 @lru_cache(maxsize=512)
@@ -38,26 +39,49 @@ def _statement(listing: Listing, where: str, most: int | None) -> Statement:
     if listing.shown:
         chosen = f""", page AS MATERIALIZED (
             SELECT q.*, row_number() OVER () AS place FROM (SELECT {listing.chosen} {page}) q)"""
-        rows = f"SELECT {listing.item} AS item, place FROM page {listing.shown}"
+        rows = f"SELECT {', '.join((listing.item + ' AS item', 'place', *listing.more))} FROM page {listing.shown}"
+    outer = [f"x.{column.rpartition('.')[2]}" for column in listing.more]
     return text(f"""
         WITH matching AS MATERIALIZED (SELECT count(*) AS total FROM {listing.source} WHERE {where}),
         bounds AS MATERIALIZED (SELECT total, CASE WHEN cast(:offset AS integer) < 0
             THEN greatest(total + cast(:offset AS integer), 0) ELSE least(cast(:offset AS integer), total) END AS first
             FROM matching){chosen}
-        SELECT x.item::text, total, first FROM bounds LEFT JOIN ({rows}) x ON true ORDER BY x.place
+        SELECT x.item::text AS item, {", ".join((*outer, "total", "first"))}
+        FROM bounds LEFT JOIN ({rows}) x ON true ORDER BY x.place
     """)
 
 
-def fetch(db: Tx | Database, listing: Listing, page: Page, params: Mapping[str, Any]) -> str:
-    """The whole answer as JSON text."""
+@dataclass(frozen=True, slots=True)
+class Found:
+    rows: Sequence[Any]
+    total: int
+    first: int
+
+
+def find(db: Tx | Database, listing: Listing, page: Page, params: Mapping[str, Any]) -> Found:
     where = " AND ".join(listing.where) or "true"
     statement = _statement(replace(listing, where=()), where, page.most)
     given = {**params, "offset": page.offset}
     rows = db.read(statement, given) if isinstance(db, Database) else db.rows(statement, given)
-    items = [row.item for row in rows if row.item is not None]
-    _, total, first = rows[0]
-    last = total if page.most is None else min(first + page.most, total)
-    return (
-        f'{{"{listing.name}":[{",".join(items)}],"pagination":{{"offset":{page.offset},"limit":{page.limit},'
-        f'"startIndex":{first},"endIndex":{last},"total":{total}}}}}'
+    return Found([row for row in rows if row.item is not None], rows[0].total, rows[0].first)
+
+
+def answer(listing: Listing, page: Page, found: Found, items: Iterable[Sequence[str]]) -> str:
+    """The whole answer as JSON text, of rows in one or more pieces each; put together at once, for it may be long."""
+    last = found.total if page.most is None else min(found.first + page.most, found.total)
+    parts = [f'{{"{listing.name}":[']
+    for pieces in items:
+        parts += pieces
+        parts.append(",")
+    if len(parts) > 1:
+        parts.pop()
+    parts.append(
+        f'],"pagination":{{"offset":{page.offset},"limit":{page.limit},'
+        f'"startIndex":{found.first},"endIndex":{last},"total":{found.total}}}}}'
     )
+    return "".join(parts)
+
+
+def fetch(db: Tx | Database, listing: Listing, page: Page, params: Mapping[str, Any]) -> str:
+    found = find(db, listing, page, params)
+    return answer(listing, page, found, ((row.item,) for row in found.rows))

@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 
 from det_controlplane.core.config import ClusterConfig
 from det_controlplane.db.engine import Database
+from det_controlplane.db.experiment_texts import ExperimentTexts
 from det_controlplane.ports.checkpoint_files import CheckpointFiles
 from det_controlplane.ports.objects import ObjectStore
 from det_controlplane.ports.waker import Waker
@@ -38,3 +39,4 @@ class Context:
     new_token: Callable[[], str] = lambda: secrets.token_urlsafe(32)
     new_seed: Callable[[], int] = lambda: secrets.randbits(31)
     searches: SearchCache = field(default_factory=SearchCache)
+    experiment_texts: ExperimentTexts = field(default_factory=ExperimentTexts)

@@ -26,7 +26,7 @@ _BEST = text("SELECT best_metric FROM experiments WHERE id = :id")
 
 
 def experiments(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
-    return listings.experiments(ctx.db, page, sort, filters)
+    return listings.experiments(ctx.db, ctx.experiment_texts, page, sort, filters)
 
 
 def experiment(ctx: Context, experiment_id: int) -> ShownExperiment:

@@ -1,4 +1,8 @@
--- More of what is shown of an experiment changes seldom or never: it is written with the rest.
+-- More of what is shown of an experiment changes seldom or never: it is written with the rest. Who has read a text
+-- knows by its version whether it is still the same.
+CREATE SEQUENCE experiment_text_versions;
+ALTER TABLE experiment_texts ADD COLUMN version bigint NOT NULL DEFAULT nextval('experiment_text_versions');
+
 CREATE OR REPLACE FUNCTION write_experiment_texts() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO experiment_texts (experiment_id, shown, config)
@@ -11,7 +15,7 @@ BEGIN
         'forkedFrom', NEW.parent_id, 'externalExperimentId', NEW.external_id,
         'searcherType', NEW.config#>>'{searcher,name}', 'searcherMetric', coalesce(NEW.config#>>'{searcher,metric}', ''),
         'hyperparameters', NEW.config->'hyperparameters')::text, 2), -1), NEW.config::text)
-    ON CONFLICT (experiment_id) DO UPDATE SET shown = excluded.shown, config = excluded.config;
+    ON CONFLICT (experiment_id) DO UPDATE SET shown = excluded.shown, config = excluded.config, version = excluded.version;
     RETURN NULL;
 END $$;
 DROP TRIGGER experiment_texts ON experiments;
