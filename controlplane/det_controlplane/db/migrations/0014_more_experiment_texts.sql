@@ -2,6 +2,7 @@
 -- knows by its version whether it is still the same.
 CREATE SEQUENCE experiment_text_versions;
 ALTER TABLE experiment_texts ADD COLUMN version bigint NOT NULL DEFAULT nextval('experiment_text_versions');
+ALTER SEQUENCE experiment_text_versions OWNED BY experiment_texts.version;
 
 CREATE OR REPLACE FUNCTION write_experiment_texts() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
