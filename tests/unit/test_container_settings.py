@@ -11,8 +11,8 @@ def test_a_relative_mount_is_below_the_work_directory() -> None:
         {"host_path": "/mnt/data", "container_path": "data"},
         {"host_path": "/mnt/models", "container_path": "/models"},
     ]
-    found = machine({"bind_mounts": mounts}, DEFAULTS, "cpu", "/work")["mounts"]
-    assert [m["container_path"] for m in found] == ["/work/data", "/models"]
+    found = machine({"bind_mounts": mounts}, DEFAULTS, "cpu", "/app")["mounts"]
+    assert [m["container_path"] for m in found] == ["/app/data", "/models"]
 
 
 def test_bare_names_are_left_to_the_agent() -> None:
