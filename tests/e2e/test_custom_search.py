@@ -1,8 +1,6 @@
 """A search method of a user drives real trials, and its runner does not survive everything; the search does."""
 
-import os
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -87,8 +85,7 @@ def test_a_runner_in_a_task_survives_its_death_and_a_preemption(
     runner_id = cluster.create(code / "in_cluster.yaml", code)
     experiment_id = until_some_have_validated(cluster, known, 2)
     runner_trial = cluster.trials(runner_id)[0]["id"]
-    for pid in cluster.containers_of(runner_trial):
-        os.kill(pid, signal.SIGKILL)
+    cluster.kill_containers_of(runner_trial)
     until_some_have_validated(cluster, known, 5)
     cluster.det("experiment", "pause", str(runner_id))
     cluster.until(

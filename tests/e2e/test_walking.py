@@ -1,9 +1,6 @@
 """Everything a user can do at the end of the first day, on a whole cluster of real processes and containers."""
 
-import os
 import re
-import signal
-from contextlib import suppress
 from pathlib import Path
 
 from tests.support.cluster import ROOT, Cluster
@@ -60,10 +57,7 @@ def test_a_container_killed_by_hand_is_restarted_from_its_checkpoint_and_counted
     experiment_id = cluster.create(exact / "single.yaml", exact)
     trial_id = trial_of(cluster, experiment_id)
     until_step(cluster, trial_id, "saved step 20")
-    for pid in cluster.containers_of(trial_id):
-        # The death of a container's first process takes the others along.
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    cluster.kill_containers_of(trial_id)
     assert cluster.until_state(experiment_id, "COMPLETED", "ERROR") == "COMPLETED"
     logs = cluster.logs(trial_id)
     assert re.search(r"resumed at step [2-6]\d", logs)

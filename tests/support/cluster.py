@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -139,6 +139,12 @@ class Cluster:
     def containers_of(self, trial_id: int) -> list[int]:
         """Processes on this machine that belong to the trial's containers, oldest first."""
         return pids_with(f"DET_TRIAL_ID={trial_id}", f"DET_CLUSTER_ID={self.cluster_id()}")
+
+    def kill_containers_of(self, trial_id: int) -> None:
+        """SIGKILL to every process there; the death of a container's first takes the others along."""
+        for pid in self.containers_of(trial_id):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def cluster_id(self) -> str:
         return str(self.get("/info")["cluster_id"])
