@@ -2,7 +2,7 @@
 
 import pytest
 from det_controlplane.core.paging import Page, Sort
-from det_controlplane.db import listings
+from det_controlplane.db import experiment_pages
 from det_controlplane.db.engine import Database
 from det_controlplane.db.experiment_texts import ExperimentTexts
 from det_controlplane.db.sql import text
@@ -22,7 +22,7 @@ def made(database: Database) -> int:
 
 
 def listed(database: Database, texts: ExperimentTexts) -> str:
-    return listings.experiments(database, texts, Page(), Sort(), {})
+    return experiment_pages.find(database, texts, Page(), Sort(), {}).decode()
 
 
 def test_a_change_by_another_process_is_seen_at_once(database: Database) -> None:

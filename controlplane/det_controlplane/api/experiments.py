@@ -10,6 +10,7 @@ from det_controlplane.api.http import (
     EMPTY,
     Answer,
     Request,
+    Response,
     as_json,
     json_object,
     json_response,
@@ -106,7 +107,7 @@ def begin_upload(ctx: Context, request: Request) -> Answer:
 
 def list_experiments(ctx: Context, request: Request) -> Answer:
     sort = sort_of(request)
-    return json_text(reading.experiments(ctx, page_of(request), sort, _filters(request)))
+    return Response(reading.experiments(ctx, page_of(request), sort, _filters(request)))
 
 
 def _filters(request: Request) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def load(tx: Tx, pool: str, aux_limit: int) -> PoolRows:
         ),
         running=tuple(_running(r) for r in running_rows),
         jobs=tuple(
-            Job(str(r.id), r.priority, r.weight, _position(r.position), r.max_slots, r.submitted_at.timestamp())
+            Job(r.priority, _position(r.position), str(r.id), r.weight, r.max_slots, r.submitted_at.timestamp())
             for r in tx.rows(_JOBS, {"ids": sorted(jobs)})
         ),
         free={r.id: list(r.free) for r in agent_rows},
@@ -162,14 +162,12 @@ def insert_containers(tx: Tx, containers: Sequence[NewContainer], now: datetime)
     tx.run(_INSERT_CONTAINERS, {"rows": as_json([asdict(c) for c in containers]), "now": now})
 
 
-def record_waiting(
-    tx: Tx, rows: PoolRows, waiting: tuple[schedule.Waiting, ...], now: datetime
-) -> None:
+def record_waiting(tx: Tx, rows: PoolRows, waiting: schedule.WaitingList, now: datetime) -> None:
     """Write the reasons that changed."""
     changed = [
-        {"id": w.allocation_id, "code": w.reason.code.value, "reason": w.reason.sentence}
-        for w in waiting
-        if rows.reasons.get(w.allocation_id) != (w.reason.code.value, w.reason.sentence)
+        {"id": allocation_id, "code": told.code.value, "reason": told.sentence}
+        for allocation_id, told in waiting.told()
+        if rows.reasons.get(allocation_id) != told
     ]
     if changed:
         tx.run(_WAITING, {"rows": as_json(changed), "now": now})

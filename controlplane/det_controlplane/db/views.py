@@ -34,8 +34,8 @@ def _quoted(value: str) -> str:
     return f"""'"', {value}, '"'"""
 
 
-# What hardly ever changes is kept as text: of the experiment in `d`, of its user in `u`, of its project in `p`.
-_CHANGING = _fields(
+# What is shown of an experiment `e` beside its text, and what many have in common: its user `u`, its project `p`.
+EXPERIMENT_CHANGING = _fields(
     {
         "state": _quoted(EXPERIMENT_STATE),
         "endTime": _or_null("e.ended_at", f"""concat('"', {time("e.ended_at")}, '"')"""),
@@ -49,21 +49,22 @@ _CHANGING = _fields(
         "checkpointSize": _quoted("coalesce(k.size, 0)"),
     }
 )
-EXPERIMENT = (
-    f"""concat('{{', d.shown, ',"config":', d.config, u.shown, p.shown, {_CHANGING}, '}}')"""
+EXPERIMENT_USER = _fields(
+    {"username": "to_json(u.username)", "displayName": "to_json(coalesce(u.display_name, ''))"}
 )
-# The same without what is in `d`, which its reader may know already.
-EXPERIMENT_REST = f"concat(u.shown, p.shown, {_CHANGING}, '}}')"
+EXPERIMENT_PROJECT = _fields(
+    {
+        "projectId": "p.id",
+        "projectName": "to_json(p.name)",
+        "projectOwnerId": "p.user_id",
+        "parentArchived": "(p.archived OR w.archived)::text",
+        "workspaceId": "w.id",
+        "workspaceName": "to_json(w.name)",
+    }
+)
 
-# `e` is a page of experiments: what is counted is counted for all of them at once, and what is said of a user or
-# a project is written once (that is what OFFSET 0 is for).
-EXPERIMENT_FROM = """JOIN jobs j ON j.id = e.job_id JOIN experiment_texts d ON d.experiment_id = e.id
-    JOIN (SELECT u.id, concat(',"username":', to_json(u.username), ',"displayName":', to_json(coalesce(u.display_name, ''))) AS shown
-          FROM users u WHERE u.id IN (SELECT user_id FROM page) OFFSET 0) u ON u.id = e.user_id
-    JOIN (SELECT p.id, concat(',"projectId":', p.id, ',"projectName":', to_json(p.name), ',"projectOwnerId":', p.user_id,
-                 ',"parentArchived":', (p.archived OR w.archived)::text, ',"workspaceId":', w.id, ',"workspaceName":', to_json(w.name)) AS shown
-          FROM projects p JOIN workspaces w ON w.id = p.workspace_id
-          WHERE p.id IN (SELECT project_id FROM page) OFFSET 0) p ON p.id = e.project_id
+# `e` is a page of experiments: what is counted is counted for all of them at once.
+EXPERIMENT_FROM = """page e JOIN jobs j ON j.id = e.job_id
     LEFT JOIN (SELECT t.experiment_id, count(*) AS trials FROM trials t
                WHERE t.experiment_id IN (SELECT id FROM page) GROUP BY 1) n ON n.experiment_id = e.id
     LEFT JOIN (SELECT c.experiment_id, count(*) FILTER (WHERE c.state = 'COMPLETED') AS completed, sum(c.size)::bigint AS size

@@ -6,7 +6,7 @@ from typing import Any
 from det_controlplane.core import schedule
 from det_controlplane.db import schedule as rows_of
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.listings import ShownExperiment
+from det_controlplane.db.experiment_pages import ShownExperiment
 from det_controlplane.db.sql import text
 from det_controlplane.db.views import time
 from det_controlplane.services import schedule_pool

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from det_controlplane.core.paging import Page, Sort
-from det_controlplane.db import listings
-from det_controlplane.db.listings import ShownExperiment
+from det_controlplane.db import experiment_pages, listings
+from det_controlplane.db.experiment_pages import ShownExperiment
 from det_controlplane.db.sql import text
 from det_controlplane.services.checkpoints import parse_uuid
 from det_controlplane.services.context import Context
@@ -25,12 +25,12 @@ _BY_EXTERNAL = text("""
 _BEST = text("SELECT best_metric FROM experiments WHERE id = :id")
 
 
-def experiments(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
-    return listings.experiments(ctx.db, ctx.experiment_texts, page, sort, filters)
+def experiments(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> bytes:
+    return experiment_pages.find(ctx.db, ctx.experiment_texts, page, sort, filters)
 
 
 def experiment(ctx: Context, experiment_id: int) -> ShownExperiment:
-    found = listings.experiment(ctx.db, experiment_id)
+    found = experiment_pages.one(ctx.db, experiment_id)
     if found is None:
         raise Missing(f"experiment {experiment_id} not found")
     return found

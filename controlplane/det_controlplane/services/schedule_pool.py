@@ -39,7 +39,7 @@ def run(ctx: Context, pool: str) -> schedule.SchedulePlan | None:
             plan = schedule.decide(snapshot_of(ctx, pool, found), now.timestamp())
             _start(ctx, tx, effects, found, plan.start, now)
             _preempt(tx, effects, plan.preempt, now)
-            rows_of.record_waiting(tx, found, tuple(plan.waiting), now)
+            rows_of.record_waiting(tx, found, plan.waiting, now)
             queue.answer(tx, pool, marks, now)
     except LostRace:
         return None
