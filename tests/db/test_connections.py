@@ -79,6 +79,14 @@ def test_a_statement_that_fails_with_its_commit_writes_nothing(database: Databas
     assert names(database) == ["kept"]
 
 
+def test_nothing_follows_the_statement_that_committed(database: Database) -> None:
+    with database.begin() as tx:
+        tx.run_last(INSERT, {"name": "kept"})
+        with pytest.raises(RuntimeError, match="is committed"):
+            tx.run(INSERT, {"name": "of another transaction"})
+    assert names(database) == ["kept"]
+
+
 def test_a_mistake_in_a_statement_is_told_each_time(database: Database) -> None:
     for _ in range(2):
         with pytest.raises(QueryFailed, match="no_such_table"):

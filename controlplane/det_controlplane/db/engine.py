@@ -56,9 +56,11 @@ class Tx:
 
     def __init__(self, connection: PreparedConnection) -> None:
         self.connection = connection
+        self._ended = False
 
     def rows(self, statement: Statement, params: Params | None = None) -> Sequence[Any]:
         """Named tuples, one a row."""
+        self._refuse_ended()
         return self.connection.rows_of(statement, params or {})
 
     def row(self, statement: Statement, params: Params | None = None) -> Any | None:
@@ -71,11 +73,19 @@ class Tx:
 
     def run(self, statement: Statement, params: Params | None = None) -> int:
         """Execute and return how many rows changed: the guard of guarded updates."""
+        self._refuse_ended()
         return self.connection.changed_by(statement, params or {})
 
     def run_last(self, statement: Statement, params: Params | None = None) -> int:
         """Like `run`, and the commit travels with it: nothing may follow in this transaction."""
-        return self.connection.changed_by_last(statement, params or {})
+        self._refuse_ended()
+        changed = self.connection.changed_by_last(statement, params or {})
+        self._ended = True
+        return changed
+
+    def _refuse_ended(self) -> None:
+        if self._ended:
+            raise RuntimeError("the transaction is committed: what follows would be another one")
 
 
 class Database:

@@ -44,6 +44,11 @@ def mark_dirty(tx: Tx, pool: str) -> None:
     tx.run(_MARK_DIRTY, {"name": pool})
 
 
+def mark_dirty_last(tx: Tx, pool: str) -> None:
+    """Commits: everybody writes to this row, so nobody keeps it locked for one more round trip."""
+    tx.run_last(_MARK_DIRTY, {"name": pool})
+
+
 def dirty_pools(tx: Tx) -> list[str]:
     return [r[0] for r in tx.rows(_DIRTY)]
 

@@ -28,13 +28,13 @@ def pool_of(
     pool = ctx.config.pool_for(str(requested), slots)
     if isinstance(pool, Problem):
         raise InvalidConfig([pool])
-    refuse_reserved(ctx, pool, project.workspace_id)
+    refuse_reserved(ctx, pool, project)
     return pool
 
 
-def refuse_reserved(ctx: Context, pool: Pool, workspace_id: int) -> None:
+def refuse_reserved(ctx: Context, pool: Pool, project: Any) -> None:
     """A pool bound to workspaces is for them alone."""
-    usable = pools.open_to(ctx, workspace_id)
+    usable = pools.usable(ctx, project.bound_pools or {}, project.workspace_id)
     if pool.pool_name not in usable:
         message = f"{pool.pool_name!r} is reserved for other workspaces; this one may use: {', '.join(usable)}"
         raise InvalidConfig([Problem("resources.resource_pool", message)])

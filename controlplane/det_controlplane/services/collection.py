@@ -204,8 +204,8 @@ def delete_experiment(ctx: Context, payload: dict[str, Any]) -> None:
         unused = deletions.delete_experiment(tx, experiment_id)
         if unused is not None:
             effects.later("delete_object", key=unused)
-        effects.write(tx, ctx.now())
         queue.hasten_deletions(tx, ctx.now())
+        effects.write(tx, ctx.now())
     effects.announce()
 
 

@@ -31,7 +31,9 @@ _PROJECT = """
     SELECT p.id, p.workspace_id, p.archived OR w.archived AS archived, p.state IS NOT NULL AS deleting,
            w.checkpoint_storage, w.default_compute_pool, w.default_aux_pool,
            (SELECT json_agg(c.policy ORDER BY c.workspace_id DESC) FROM config_policies c
-            WHERE c.workload_type = 'EXPERIMENT' AND c.workspace_id IN (0, p.workspace_id)) AS policies
+            WHERE c.workload_type = 'EXPERIMENT' AND c.workspace_id IN (0, p.workspace_id)) AS policies,
+           (SELECT json_object_agg(b.pool, b.workspaces) FROM (
+                SELECT pool, json_agg(workspace_id) AS workspaces FROM pool_bindings GROUP BY pool) b) AS bound_pools
     FROM projects p JOIN workspaces w ON w.id = p.workspace_id
 """
 _PROJECT_BY_ID = text(f"{_PROJECT} WHERE p.id = :id")

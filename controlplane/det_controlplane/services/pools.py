@@ -1,6 +1,6 @@
 """Resource pools reserved for workspaces (facts §9.1)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from det_controlplane.core.paging import Page
@@ -35,7 +35,11 @@ def workspaces_of(ctx: Context, pool: str) -> list[int]:
 
 def open_to(ctx: Context, workspace_id: int) -> list[str]:
     """The pools that a workspace may use: its own, and those of nobody."""
-    bound = {r.pool: r.workspaces for r in ctx.db.read(_ALL_BOUND)}
+    return usable(ctx, {r.pool: r.workspaces for r in ctx.db.read(_ALL_BOUND)}, workspace_id)
+
+
+def usable(ctx: Context, bound: Mapping[str, Sequence[int]], workspace_id: int) -> list[str]:
+    """The same, where it is known already which pools are bound to which workspaces."""
     names = [p.pool_name for p in ctx.config.resource_pools]
     return [n for n in names if workspace_id in bound.get(n, [workspace_id])]
 
