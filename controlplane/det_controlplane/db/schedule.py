@@ -9,6 +9,7 @@ from uuid import UUID
 
 from det_controlplane.core import schedule
 from det_controlplane.core.schedule import Agent, Job, Placement, Request, Running
+from det_controlplane.core.schedule.model import NO_BLOCKED_AGENTS
 from det_controlplane.db.engine import Tx, as_json
 from det_controlplane.db.sql import text
 
@@ -24,16 +25,18 @@ _AGENTS = text("""
     FROM agents a LEFT JOIN slots s ON s.agent_id = a.id
     WHERE a.pool = :pool AND a.state = 'JOINED' GROUP BY a.id ORDER BY a.id
 """)
-# In the order of the queue: the decision sorts what is sorted already.
+# In the order of the queue: the decision sorts what is sorted already. Thousands may wait: what is cheap to read here
+# are texts, numbers and NULLs.
 _PENDING = text("""
-    SELECT a.id, a.job_id, a.slots, a.requested_at, a.single_agent, a.preemptible, t.blocked_agents,
-           a.wait_code, a.wait_reason
+    SELECT a.id, a.job_id::text AS job_id, a.slots, date_part('epoch', a.requested_at) AS requested_at, a.single_agent,
+           a.preemptible, nullif(t.blocked_agents, '{}') AS blocked_agents, a.wait_code, a.wait_reason
     FROM allocations a JOIN jobs j ON j.id = a.job_id LEFT JOIN trials t ON t.id = a.trial_id
     WHERE a.pool = :pool AND a.state = 'QUEUED' AND a.not_before IS NULL
     ORDER BY j.priority, j.position, j.id, a.requested_at, a.id
 """)
 _RUNNING = text("""
-    SELECT a.id, a.job_id, a.slots, a.requested_at, a.preemptible, (a.killed OR a.preempt_at IS NOT NULL) AS releasing,
+    SELECT a.id, a.job_id::text AS job_id, a.slots, date_part('epoch', a.requested_at) AS requested_at, a.preemptible,
+           (a.killed OR a.preempt_at IS NOT NULL) AS releasing,
            array_agg(c.agent_id ORDER BY c.rank) AS agents,
            array_agg((SELECT count(*) FROM slots s WHERE s.container_id = c.id AND s.enabled AND NOT s.draining)
                      ORDER BY c.rank) AS held
@@ -41,8 +44,9 @@ _RUNNING = text("""
     WHERE a.pool = :pool AND a.state NOT IN ('QUEUED', 'TERMINATED') GROUP BY a.id ORDER BY a.requested_at, a.id
 """)
 _JOBS = text("""
-    SELECT j.id, j.priority, j.weight, trim_scale(j.position)::text AS position, j.max_slots, j.submitted_at FROM jobs j
-    WHERE j.id = ANY(cast(:ids AS uuid[])) ORDER BY j.priority, j.position, j.id
+    SELECT j.id::text AS id, j.priority, j.weight, trim_scale(j.position)::text AS position, j.max_slots,
+           date_part('epoch', j.submitted_at) AS submitted_at
+    FROM jobs j WHERE j.id = ANY(cast(:ids AS uuid[])) ORDER BY j.priority, j.position, j.id
 """)
 _ASSIGN = text("""
     UPDATE allocations a SET state = 'ASSIGNED', epoch = epoch + 1, assigned_at = :now, backfilled = x.backfilled,
@@ -97,15 +101,15 @@ def load(tx: Tx, pool: str, aux_limit: int) -> PoolRows:
         ),
         pending=tuple(
             Request(
-                r.id, str(r.job_id), r.slots, r.requested_at.timestamp(), r.single_agent,
-                r.preemptible, frozenset(r.blocked_agents or ()),
+                r.id, r.job_id, r.slots, r.requested_at, r.single_agent, r.preemptible,
+                frozenset(r.blocked_agents) if r.blocked_agents else NO_BLOCKED_AGENTS,
             )
             for r in pending_rows
         ),
         running=tuple(_running(r) for r in running_rows),
         jobs=tuple(
-            Job(r.priority, _position(r.position), str(r.id), r.weight, r.max_slots, r.submitted_at.timestamp())
-            for r in tx.rows(_JOBS, {"ids": sorted(jobs)})
+            Job(r.priority, _position(r.position), r.id, r.weight, r.max_slots, r.submitted_at)
+            for r in tx.rows(_JOBS, {"ids": f"{{{','.join(sorted(jobs))}}}"})
         ),
         free={r.id: list(r.free) for r in agent_rows},
         reasons={r.id: (r.wait_code, r.wait_reason) for r in pending_rows},
@@ -121,12 +125,12 @@ def _running(r: Any) -> Running:
     placements = tuple(Placement(a, n) for a, n in zip(r.agents, r.held, strict=True))
     return Running(
         r.id,
-        str(r.job_id),
+        r.job_id,
         r.slots,
         placements,
         r.preemptible,
         r.releasing,
-        r.requested_at.timestamp(),
+        r.requested_at,
     )
 
 
