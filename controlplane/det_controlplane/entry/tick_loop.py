@@ -11,7 +11,7 @@ log = logging.getLogger("det.tick")
 SAFETY_NET_S = 60.0
 # A flood of wakes is one tick; where a tick takes long, since much is waiting, it rests in proportion.
 _SPACING_S, _LONGEST_SPACING_S = 0.02, 0.5
-_REST = 4
+_REST = 8
 _FIRST_RETRY_S, _LAST_RETRY_S = 0.5, 30.0
 
 
