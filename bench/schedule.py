@@ -74,7 +74,7 @@ def gangs(preemption: bool) -> PoolSnapshot:
 
 def _job(id: str, priority: int, position: int) -> Job:
     # Positions are real ones: microseconds since 1970, whole as long as the job was not moved.
-    return Job(id, priority, 1.0, 1_790_000_000_000_000 + position, None, float(position))
+    return Job(priority, 1_790_000_000_000_000 + position, id, 1.0, None, float(position))
 
 
 def usual_scan(snapshot: PoolSnapshot) -> int:

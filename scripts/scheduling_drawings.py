@@ -42,7 +42,7 @@ def pool(
             for (name, _, on), on_seats in zip(running, seats, strict=True)
         ),
         tuple(
-            Job(name, priority, 1, Decimal(at), None, float(at))
+            Job(priority, Decimal(at), name, 1, None, float(at))
             for at, (name, priority) in enumerate(names)
         ),
     )

@@ -41,10 +41,10 @@ def pools(draw: Draw, scheduler: SchedulerType | None = None) -> PoolSnapshot:
 
 def _job(draw: Draw, n: int) -> Job:
     return Job(
-        f"job{n}",
         draw(st.sampled_from([None, 1, 42, 99])),
-        draw(st.sampled_from([0.5, 1.0, 3.0])),
         Decimal(draw(st.integers(0, 4))),
+        f"job{n}",
+        draw(st.sampled_from([0.5, 1.0, 3.0])),
         draw(st.sampled_from([None, None, 1, 4])),
         float(n),
     )

@@ -36,7 +36,7 @@ def job(
     weight: float = 1,
     max_slots: int | None = None,
 ) -> Job:
-    return Job(id, priority, weight, position, max_slots, float(position))
+    return Job(priority, position, id, weight, max_slots, float(position))
 
 
 def request(id: str, slots: int, job_id: str | None = None, **more: Any) -> Request:

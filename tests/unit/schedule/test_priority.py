@@ -1,5 +1,6 @@
 """The priority scheduler (facts §5.4)."""
 
+from dataclasses import replace
 from decimal import Decimal
 
 from det_controlplane.core.schedule import (
@@ -182,6 +183,37 @@ def test_what_cannot_be_preempted_stays() -> None:
         preemption=True,
     )
     assert preempted(snapshot) == []
+
+
+def test_who_holds_only_disabled_slots_is_not_asked_to_leave_for_them() -> None:
+    holds = replace(running("low", a1=0), slots=1)
+    snapshot = pool(
+        [agent("a1", 0), agent("a2", 1, enabled=False)],
+        pending=[request("high", 1)],
+        running=[holds],
+        jobs=[job("low", 50), job("high", 1)],
+        preemption=True,
+    )
+    assert preempted(snapshot) == []
+
+
+def test_the_order_of_a_gangs_seats_does_not_choose_the_agent() -> None:
+    gang, other = {"a1": 4, "a2": 4}, {"a2": 4, "a1": 4}
+    plans = [
+        decide(
+            pool(
+                agents(4, 4),
+                pending=[request("high", 4)],
+                running=[running("low", **seats)],
+                jobs=[job("low", 50), job("high", 1)],
+                preemption=True,
+            ),
+            NOW,
+        )
+        for seats in (gang, other)
+    ]
+    assert plans[0].waiting[0].sentence == plans[1].waiting[0].sentence
+    assert "is next on a1" in plans[0].waiting[0].sentence
 
 
 def test_an_earlier_victim_is_not_asked_again_and_nobody_else_is_asked() -> None:

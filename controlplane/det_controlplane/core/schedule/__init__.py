@@ -11,15 +11,14 @@ from .model import (
     PoolSnapshot,
     Preempt,
     PreemptReason,
-    Reason,
     Request,
     Running,
-    SchedulePlan,
     SchedulerType,
     Start,
+    Told,
     WaitCode,
-    Waiting,
 )
+from .plan import Reason, SchedulePlan, Waiting, WaitingList
 
 __all__ = [
     "DEFAULT_PRIORITY",
@@ -37,7 +36,9 @@ __all__ = [
     "SchedulePlan",
     "SchedulerType",
     "Start",
+    "Told",
     "WaitCode",
     "Waiting",
+    "WaitingList",
     "decide",
 ]

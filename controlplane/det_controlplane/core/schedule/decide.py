@@ -1,10 +1,8 @@
 """The entry: a pool at one moment in, a plan out."""
 
-from functools import partial
-from itertools import repeat
-
 from .fair_share import schedule_by_share
-from .model import PoolSnapshot, PreemptReason, Reason, SchedulePlan, Waiting
+from .model import PoolSnapshot, PreemptReason
+from .plan import SchedulePlan, WaitingList
 from .pool_pass import PoolPass
 from .priority import schedule_by_priority
 from .reasons import Explainer
@@ -36,14 +34,9 @@ def _enforce_max_slots(pool: PoolPass) -> None:
 
 
 def _plan(pool: PoolPass) -> SchedulePlan:
-    outcome, ahead, places = pool.outcome, pool.order.place, pool.outcome.places
+    outcome, ahead = pool.outcome, pool.order.place
     if pool.snapshot.settings.scheduler == "fair_share":
-        ahead, places = dict.fromkeys(ahead, -1), [-1] * len(places)
-    explainer = Explainer(pool.snapshot, pool.slots, pool.aux, pool.limits)
-    reasons = {cause: Reason(partial(explainer.explain, cause)) for cause in set(outcome.causes)}
-    columns = zip(
-        outcome.waiting_ids, map(reasons.__getitem__, outcome.causes), places, strict=True
-    )
-    # Straight to the tuple, without a Python call for each of ten thousand.
-    waiting = tuple(map(tuple.__new__, repeat(Waiting), columns))
+        ahead = dict.fromkeys(ahead, -1)
+    explainer = Explainer(pool.snapshot, pool.slots, pool.limits)
+    waiting = WaitingList(outcome.tables(), explainer.explain)
     return SchedulePlan(tuple(outcome.start), tuple(outcome.preempt), waiting, ahead)

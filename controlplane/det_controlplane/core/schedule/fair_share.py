@@ -3,11 +3,12 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from .fleet import Fit, SlotFleet, shape_of
+from .fleet import Fit, Roster, shape_of
 from .model import Agent, PreemptReason, Request, Running
 from .outcome import Blocked, Cause, ShareUsed
 from .pool_pass import PoolPass
 from .shares import Claim, offers
+from .slot_fleet import SlotFleet
 
 
 def schedule_by_share(pool: PoolPass) -> None:
@@ -110,8 +111,7 @@ def _start_or_wait(pool: PoolPass, request: Request, no_room: dict[object, Block
 
 
 def _wait(pool: PoolPass, request: Request, cause: Cause) -> None:
-    place = pool.order.place[request.job_id]
-    pool.outcome.wait(request, cause, place)
+    pool.outcome.wait(request, cause)
 
 
 class _Feasible:
@@ -124,7 +124,7 @@ class _Feasible:
                 for placement in allocation.placements:
                     leaving[placement.agent_id] += placement.slots
         agents = tuple(_without(a, leaving[a.id]) for a in pool.snapshot.agents)
-        self._fleet = SlotFleet(agents, pool.snapshot.settings)
+        self._fleet = SlotFleet(Roster(agents, pool.snapshot.settings))
         self._known: dict[object, bool] = {}
 
     def holds(self, request: Request) -> bool:

@@ -1,203 +1,129 @@
 """What the fleet can offer once the right running allocations have left.
 
 Victims leave in one fixed order, the least important first. So for every agent and size there is a *turn*: how
-far down that order one must go until the agent has the room. The smallest turn is the choice, and only the
-victims on the chosen agents are asked to leave. Heaps keep the turns, so one choice does not look at every agent.
+far down that order one must go until the agent has the room; 0 where it has the room already. The smallest turn is
+the choice, and only the victims on the chosen agents are asked to leave.
 """
 
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from heapq import heappop, heappush, heapreplace
 
-from .fleet import NOT_BLOCKED, Fit, Fleet, greedy_mix
+from .fleet import NOT_BLOCKED, Fit, Fleet
 from .model import Request, Running
+from .slot_fleet import greedy_mix
+from .turns import NEVER, Room, Turns
 
-_Entry = tuple[int, int]  # turn, agent
-_NEVER = 1 << 60
+_NOBODY: list[Running] = []
 
 
 class Forecast:
     """Room after the leaving have left, less what waiting requests have reserved."""
 
     def __init__(
-        self, fleet: Fleet, leaving: Iterable[Running], victims: Sequence[tuple[int, Running]]
+        self,
+        fleet: Fleet,
+        leaving: Iterable[Running],
+        candidates: Sequence[Running],
+        places: Sequence[int],
     ) -> None:
-        """`leaving` go whatever happens; `victims` are (place, running), the first to be asked first.
+        """`leaving` go whatever happens; `candidates` are in queue order, the last to be asked first, at `places`.
 
-        A victim that was asked earlier keeps its turn, so that the next pass makes the same choices.
+        A candidate that was asked earlier keeps its turn, so that the next pass makes the same choices.
         """
         self._fleet = fleet
-        self._free = list(fleet.free)
-        self._open_index = {a: i for a, i in fleet.index.items() if fleet.open[i]}
-        self._turns: dict[tuple[int, int], list[_Entry]] = {}
+        self._places = places
+        self._next_place = 0  # where fewer can be asked
+        self._victims = candidates[::-1]
+        self._room = Room(fleet, self._victims)
+        self._turns: dict[int, Turns] = {}
+        self._turns_of_size: dict[int, Turns] = {}
         self._sizes = sorted({t for t, o in zip(fleet.total, fleet.open, strict=True) if t and o})
-        self._gone: set[int] = set()
-        self._roomier: set[int] = set()
-        self._victims = [running for _, running in victims]
-        self._places = [-place for place, _ in victims]
-        self._lowest_out_of_reach = len(victims) + 1
-        self._seats = [self._seats_of(running) for running in self._victims]
-        self._on: list[list[tuple[int, int]]] = [[] for _ in fleet.free]
-        for turn, seats in enumerate(self._seats, start=1):
-            for agent, units in seats:
-                self._on[agent].append((turn, units))
         for running in leaving:
-            self._give_back(self._seats_of(running))
+            self._room.give_back(running)
 
     def take(self, fit: Fit) -> None:
         """Somebody started here in this pass."""
         for agent, slots in fit:
-            self._free[agent] -= slots or 1
+            self._room.free[agent] -= slots or 1
 
     def reserve(self, request: Request, place: int) -> tuple[Fit, list[Running]] | None:
         """Room and victims for a request at this place; None if less important ones hold too little.
 
         Called in queue order, so that the reach only shrinks.
         """
-        limit = bisect_left(self._places, -place)
-        if self._lowest_out_of_reach > limit + 1:
-            self._count_on_leavers_above(limit)
-        blocked = self._fleet.blocked(request) if request.blocked_agents else NOT_BLOCKED
         units = request.slots or 1
-        turn, fit = self._single(units, limit, blocked)
-        if turn and request.slots > 1 and not request.single_agent:
-            gang_turn, gang = self._gang(units, limit, blocked)
-            if gang_turn < turn:
-                turn, fit = gang_turn, gang
-        if turn > limit:
-            return None
+        if request.blocked_agents:
+            self._look_from(place)
+            turn, fit = self._choice(request, units, self._fleet.blocked(request))
+        else:
+            agent = self.claim(units, place)
+            if agent is not None:
+                return [(agent, units)], _NOBODY
+            turn, fit = self._choice(request, units, NOT_BLOCKED)
         if turn == 0:
             self.take(fit)
-            return fit, []
-        return fit, self._ask(fit)
+            return fit, _NOBODY
+        return None if turn == NEVER else (fit, self._ask(fit))
 
-    def _seats_of(self, running: Running) -> Fit:
-        index = self._open_index
-        return [(index[a], slots or 1) for a, slots in running.placements if a in index]
+    def claim(self, units: int, place: int) -> int | None:
+        """An agent that has the room without asking anybody to leave; it is reserved."""
+        if place >= self._next_place or self._room.roomier:
+            self._look_from(place)
+        agent = (self._turns.get(units) or self._turns_for(units)).first_with_room()
+        if agent is not None:
+            self._room.free[agent] -= units
+        return agent
 
-    def _give_back(self, seats: Fit) -> None:
-        for agent, units in seats:
-            self._free[agent] = min(self._free[agent] + units, self._fleet.total[agent])
-            self._roomier.add(agent)
-
-    def _count_on_leavers_above(self, limit: int) -> None:
-        while self._lowest_out_of_reach > limit + 1:
-            self._lowest_out_of_reach -= 1
-            if self._victims[self._lowest_out_of_reach - 1].releasing:
-                self._leave(self._lowest_out_of_reach)
-
-    def _leave(self, turn: int) -> None:
-        if turn not in self._gone:
-            self._gone.add(turn)
-            self._give_back(self._seats[turn - 1])
-
-    def _turn(self, agent: int, units: int) -> int:
-        room = self._free[agent]
-        if room >= units:
-            return 0
-        for turn, freed in self._on[agent]:
-            if turn not in self._gone:
-                room += freed
-                if room >= units:
-                    return turn
-        return _NEVER
-
-    def _heap(self, units: int, size: int) -> list[_Entry]:
-        """The turns of all agents, or of those of one size.
-
-        A turn in a heap may be too early, and is then corrected when it comes up; it is never too late, because
-        agents that became roomier are entered again here.
-        """
-        if self._roomier:
+    def _look_from(self, place: int) -> None:
+        """From further down the queue fewer can be asked; those of them that leave anyhow are counted on."""
+        passed = bisect_right(self._places, place)
+        self._next_place = self._places[passed] if passed < len(self._places) else NEVER
+        limit = len(self._places) - passed
+        for turn in range(self._room.limit, limit, -1):
+            if self._victims[turn - 1].releasing:
+                self._room.leave(turn)
+        self._room.limit = limit
+        if self._room.roomier:
             self._enter_roomier()
-        found = self._turns.get((units, size))
-        if found is None:
-            found = self._turns[units, size] = self._all_turns(units, size)
-        return found
 
-    def _all_turns(self, units: int, size: int) -> list[_Entry]:
-        """In order, so that they are a heap already: one walk over the victims serves all agents."""
-        total, is_open = self._fleet.total, self._fleet.open
-        short = [
-            units - free if is_open[a] and size in (0, total[a]) else 0
-            for a, free in enumerate(self._free)
-        ]
-        turns = [
-            (0, a)
-            for a, missing in enumerate(short)
-            if missing <= 0 and is_open[a] and size in (0, total[a])
-        ]
-        for turn, seats in enumerate(self._seats, start=1):
-            for agent, freed in seats:
-                missing = short[agent]
-                if missing > 0 and turn not in self._gone:
-                    short[agent] = missing - freed
-                    if missing <= freed:
-                        turns.append((turn, agent))
-        return turns
+    def _choice(self, request: Request, units: int, blocked: frozenset[int]) -> tuple[int, Fit]:
+        """One agent, unless a gang has to wait for fewer to leave."""
+        chosen: tuple[int, Fit] = (NEVER, [])
+        for turn, agent in self._turns_for(units).first_of(1, blocked):
+            chosen = (turn, [(agent, units)])
+        if chosen[0] and request.slots > 1 and not request.single_agent:
+            gang = self._gang(units, blocked)
+            return gang if gang[0] < chosen[0] else chosen
+        return chosen
 
-    def _enter_roomier(self) -> None:
-        for agent in self._roomier:
-            for (units, size), heap in self._turns.items():
-                turn = self._turn(agent, units)
-                if turn < _NEVER and size in (0, self._fleet.total[agent]):
-                    heappush(heap, (turn, agent))
-        self._roomier.clear()
+    def _turns_for(self, units: int) -> Turns:
+        if units not in self._turns:
+            self._turns[units] = Turns(self._room, units, 0)
+        return self._turns[units]
 
-    def _first(
-        self, units: int, size: int, count: int, limit: int, blocked: frozenset[int]
-    ) -> list[_Entry]:
-        """Up to `count` agents with the smallest turns; all turns within the limit."""
-        heap = self._heap(units, size)
-        found: dict[int, int] = {}
-        passed_over: dict[int, int] = {}
-        while heap and len(found) < count and heap[0][0] <= limit:
-            turn, agent = heap[0]
-            now = self._turn(agent, units)
-            if turn < now < _NEVER:
-                heapreplace(heap, (now, agent))
-                continue
-            heappop(heap)
-            if now == turn:
-                (passed_over if agent in blocked else found)[agent] = turn
-        for agent, turn in (*found.items(), *passed_over.items()):
-            heappush(heap, (turn, agent))
-        return [(turn, agent) for agent, turn in found.items()]
-
-    def _single(self, units: int, limit: int, blocked: frozenset[int]) -> tuple[int, Fit]:
-        heap, free = self._heap(units, 0), self._free
-        while not blocked and heap and heap[0][0] <= limit:
-            turn, agent = heap[0]
-            now = 0 if free[agent] >= units else self._turn(agent, units)
-            if now == turn:
-                return turn, [(agent, units)]
-            if now < turn:  # entered again already, with its earlier turn
-                heappop(heap)
-            else:
-                heapreplace(heap, (now, agent))
-        found = self._first(units, 0, 1, limit, blocked) if blocked else []
-        return (found[0][0], [(found[0][1], units)]) if found else (_NEVER, [])
-
-    def _gang(self, slots: int, limit: int, blocked: frozenset[int]) -> tuple[int, Fit]:
+    def _gang(self, slots: int, blocked: frozenset[int]) -> tuple[int, Fit]:
         """Wholly free agents: of one size, or of several where the pool allows it."""
-        chosen: tuple[int, Fit] = (_NEVER, [])
+        chosen: tuple[int, Fit] = (NEVER, [])
         for size in reversed(self._sizes):
             count, rest = divmod(slots, size)
             if rest or count < 2:
                 continue
-            found = self._first(size, size, count, limit, blocked)
+            found = self._whole(size).first_of(count, blocked)
             if len(found) == count and found[-1][0] < chosen[0]:
                 chosen = (found[-1][0], [(agent, size) for _, agent in found])
         if chosen[1] or not self._fleet.mixes_sizes:
             return chosen
-        return self._mix(slots, limit, blocked)
+        return self._mix(slots, blocked)
 
-    def _mix(self, slots: int, limit: int, blocked: frozenset[int]) -> tuple[int, Fit]:
-        everyone = len(self._free)
+    def _whole(self, size: int) -> Turns:
+        if size not in self._turns_of_size:
+            self._turns_of_size[size] = Turns(self._room, size, size)
+        return self._turns_of_size[size]
+
+    def _mix(self, slots: int, blocked: frozenset[int]) -> tuple[int, Fit]:
+        everyone = len(self._fleet.agents)
         found = sorted(
-            entry
-            for size in self._sizes
-            for entry in self._first(size, size, everyone, limit, blocked)
+            entry for size in self._sizes for entry in self._whole(size).first_of(everyone, blocked)
         )
         room = 0
         for at, (turn, agent) in enumerate(found):
@@ -206,7 +132,14 @@ class Forecast:
                 agents = [(a, self._fleet.total[a]) for _, a in found[: at + 1]]
                 agents.sort(key=lambda seat: (-seat[1], seat[0]))
                 return turn, greedy_mix(agents, slots) or []
-        return _NEVER, []
+        return NEVER, []
+
+    def _enter_roomier(self) -> None:
+        every = (*self._turns.values(), *self._turns_of_size.values())
+        for agent in self._room.roomier:
+            for turns in every:
+                turns.reconsider(agent)
+        self._room.roomier.clear()
 
     def _ask(self, fit: Fit) -> list[Running]:
         gang = len(fit) > 1
@@ -214,26 +147,20 @@ class Forecast:
         for agent, units in fit:
             turns.update(self._needed(agent, self._fleet.total[agent] if gang else units))
         for turn in turns:
-            self._leave(turn)
+            self._room.leave(turn)
         for agent, units in fit:
-            self._free[agent] -= units
-            if not self._free[agent]:
-                self._roomier.discard(agent)  # what it gained is gone: no turn came closer
+            self._room.free[agent] -= units
+            if not self._room.free[agent]:
+                self._room.roomier.discard(agent)  # what it gained is gone: no turn came closer
         victims = [self._victims[turn - 1] for turn in sorted(turns)]
         return [victim for victim in victims if not victim.releasing]
 
     def _needed(self, agent: int, units: int) -> list[int]:
         """The turns that make the room, without those the room does not depend on."""
-        short = units - self._free[agent]
-        in_reach: list[tuple[int, int]] = []
-        for turn, freed in self._on[agent]:
-            if short <= 0:
-                break
-            if turn not in self._gone:
-                in_reach.append((turn, freed))
-                short -= freed
+        in_reach = self._room.in_reach(agent, units)
+        short = units - self._room.free[agent] - sum(seat[2] for seat in in_reach)
         needed: list[int] = []
-        for turn, freed in reversed(in_reach):
+        for turn, _, freed in reversed(in_reach):
             if short + freed <= 0 and not self._victims[turn - 1].releasing:
                 short += freed
             else:

@@ -2,19 +2,32 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import cached_property
+from operator import itemgetter
 
 from .model import Job, Request, Running
 from .outcome import OverLimit
 
+_max_slots = itemgetter(Job._fields.index("max_slots"))
+
 
 class JobLimits:
     def __init__(self, jobs: Sequence[Job], running: Sequence[Running]) -> None:
-        self.limited = {job.id: limit for job in jobs if (limit := job.max_slots) is not None}
+        limits = list(map(_max_slots, jobs))
+        self.limited: dict[str, int] = {}
+        if limits.count(None) < len(limits):  # few have any
+            self.limited = {j.id: limit for j in jobs if (limit := j.max_slots) is not None}
         self._causes = {job_id: OverLimit(job_id) for job_id in self.limited}
         self._reserved: defaultdict[str, int] = defaultdict(int)
-        self.held: defaultdict[str, int] = defaultdict(int)
-        for allocation in running:
-            self.held[allocation.job_id] += allocation.slots
+        self._running = running
+
+    @cached_property
+    def held(self) -> defaultdict[str, int]:
+        """Slots by job, with those of what `started`."""
+        held: defaultdict[str, int] = defaultdict(int)
+        for allocation in self._running:
+            held[allocation.job_id] += allocation.slots
+        return held
 
     def allow(self, request: Request) -> bool:
         limit = self.limited.get(request.job_id)
@@ -28,8 +41,7 @@ class JobLimits:
 
     def reserved(self, request: Request) -> None:
         """It will start when others have left; until then its job asks nobody else to leave for more."""
-        if self.limited:
-            self._reserved[request.job_id] += request.slots
+        self._reserved[request.job_id] += request.slots
 
     def cause(self, job_id: str) -> OverLimit:
         return self._causes[job_id]

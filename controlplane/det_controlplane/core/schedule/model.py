@@ -1,6 +1,5 @@
 """What a scheduling decision looks at and what it answers."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
@@ -57,14 +56,16 @@ class Running:
     requested_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """Who asks: an experiment or another task with live allocations."""
+class Job(NamedTuple):
+    """Who asks: an experiment or another task with live allocations.
 
-    id: str
+    A tuple in the order of the queue: thousands of jobs are sorted as they are, if all have a priority.
+    """
+
     priority: int | None
-    weight: float
     position: Decimal | int  # microseconds of submission unless the job was moved
+    id: str
+    weight: float
     max_slots: int | None
     submitted_at: float
 
@@ -93,7 +94,7 @@ class PoolSnapshot:
     max_slots_per_launch: int | None = None  # slots of the largest machine the pool may add
 
 
-class WaitCode(Enum):
+class WaitCode(str, Enum):
     """Why an allocation has not started."""
 
     NO_AGENTS = "NO_AGENTS"
@@ -122,40 +123,7 @@ class Told(NamedTuple):
     sentence: str
 
 
-class Reason:
-    """Shared by all allocations that wait for the same thing; put into words when somebody reads it."""
-
-    __slots__ = ("_tell", "_told")
-
-    def __init__(self, tell: Callable[[], Told]) -> None:
-        self._tell = tell
-        self._told: Told | None = None
-
-    @property
-    def told(self) -> Told:
-        if self._told is None:
-            self._told = self._tell()
-        return self._told
-
-    @property
-    def code(self) -> WaitCode:
-        return self.told.code
-
-    @property
-    def sentence(self) -> str:
-        return self.told.sentence
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Reason) and self.told == other.told
-
-    def __hash__(self) -> int:
-        return hash(self.told)
-
-    def __repr__(self) -> str:
-        return f"Reason({self.code.value}: {self.sentence})"
-
-
-# Tuples from here on, because a pass makes thousands of them.
+# Tuples, because a pass makes thousands of them.
 class Start(NamedTuple):
     """Rank 0 runs on the first placement, the one with the most slots."""
 
@@ -167,25 +135,3 @@ class Start(NamedTuple):
 class Preempt(NamedTuple):
     allocation_id: str
     reason: PreemptReason
-
-
-class Waiting(NamedTuple):
-    allocation_id: str
-    reason: Reason
-    jobs_ahead: int  # -1 where the scheduler keeps no order
-
-    @property
-    def sentence(self) -> str:
-        """The reason with the place in the queue; put together only when somebody asks."""
-        if self.jobs_ahead < 1:
-            return self.reason.sentence
-        noun = "job is" if self.jobs_ahead == 1 else "jobs are"
-        return f"{self.reason.sentence}; {self.jobs_ahead} {noun} ahead"
-
-
-@dataclass(frozen=True, slots=True)
-class SchedulePlan:
-    start: tuple[Start, ...]
-    preempt: tuple[Preempt, ...]
-    waiting: tuple[Waiting, ...]
-    jobs_ahead: Mapping[str, int]

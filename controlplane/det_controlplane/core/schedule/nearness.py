@@ -3,21 +3,24 @@
 A shelf is a sorted list of tokens, hash and agent index in one integer, so the nearest agent is one binary search.
 """
 
-import hashlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator
 from functools import lru_cache
+from hashlib import md5
+from struct import Struct
 
 _INDEX_BITS = 24
 _INDEX_MASK = (1 << _INDEX_BITS) - 1
 _HASH_RANGE = 1 << 64
+_eight_bytes = Struct("<Q").unpack_from
 
 Shelf = list[int]
 
 
 def tie_hash(name: str) -> int:
     """Eight bytes of md5: spreads equal choices over the pool, the same way in every process."""
-    return int.from_bytes(hashlib.md5(name.encode(), usedforsecurity=False).digest()[:8], "little")
+    eight: int = _eight_bytes(md5(name.encode(), usedforsecurity=False).digest())[0]
+    return eight
 
 
 @lru_cache(maxsize=1 << 16)
@@ -33,23 +36,24 @@ def distance(target: int, token: int) -> int:
     return (target - (token >> _INDEX_BITS)) % _HASH_RANGE
 
 
+def index_of(token: int) -> int:
+    return token & _INDEX_MASK
+
+
 def nearest(shelf: Shelf, target: int, blocked: Collection[int]) -> int | None:
     if not blocked and shelf:
-        return shelf[_start(shelf, target)] & _INDEX_MASK
+        at = bisect_right(shelf, target << _INDEX_BITS | _INDEX_MASK) - 1
+        return shelf[at] & _INDEX_MASK
     return next(by_distance(shelf, target, blocked), None)
 
 
 def by_distance(shelf: Shelf, target: int, blocked: Collection[int]) -> Iterator[int]:
     """The shelf's agents that are not blocked, nearest first."""
-    start = _start(shelf, target)
+    start = bisect_right(shelf, target << _INDEX_BITS | _INDEX_MASK) - 1
     for step in range(len(shelf)):
         agent = shelf[start - step] & _INDEX_MASK
         if agent not in blocked:
             yield agent
-
-
-def _start(shelf: Shelf, target: int) -> int:
-    return bisect_right(shelf, target << _INDEX_BITS | _INDEX_MASK) - 1
 
 
 def discard(shelf: Shelf, token: int) -> None:

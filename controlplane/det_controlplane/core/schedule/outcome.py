@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import compress
-from operator import attrgetter
 
 from .fleet import Fit, Fleet
 from .model import Placement, Preempt, Request, Start
 
-_allocation_id = attrgetter("allocation_id")
+_new = tuple.__new__  # without a Python call for each of thousands
 
 # Causes are compared by identity. Not frozen, which triples the cost of making one: there may be one for each job.
 
@@ -37,8 +35,7 @@ class OverLimit:
 class Victims:
     """The room is reserved; allocations on these agents are leaving."""
 
-    fleet: Fleet
-    fit: Fit
+    agents: tuple[str, ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -49,37 +46,34 @@ class ShareUsed:
 
 Cause = Blocked | Behind | OverLimit | Victims | ShareUsed
 
+# Columns of one table: requests, why each of them waits (None: it starts), how many jobs are ahead.
+Queued = tuple[Sequence[Request], list[Cause | None], Sequence[int]]
+
 
 @dataclass(slots=True)
 class Outcome:
     start: list[Start] = field(default_factory=list)
     preempt: list[Preempt] = field(default_factory=list)
-    # Columns of one table, because ten thousand may wait: allocation, cause, place in the queue.
-    waiting_ids: list[str] = field(default_factory=list)
-    causes: list[Cause] = field(default_factory=list)
-    places: list[int] = field(default_factory=list)
+    queued: list[Queued] = field(default_factory=list)
+    _unordered: tuple[list[Request], list[Cause | None]] = field(default_factory=lambda: ([], []))
 
-    def wait_all(
-        self, requests: Sequence[Request], causes: Sequence[Cause | None], places: Sequence[int]
-    ) -> None:
-        """Those of the requests that have a cause."""
-        self.waiting_ids += compress(map(_allocation_id, requests), causes)
-        self.causes += filter(None, causes)
-        self.places += compress(places, causes)
+    def wait(self, request: Request, cause: Cause) -> None:
+        """Where the scheduler keeps no order."""
+        requests, causes = self._unordered
+        requests.append(request)
+        causes.append(cause)
 
-    def wait(self, request: Request, cause: Cause, place: int) -> None:
-        self.waiting_ids.append(request.allocation_id)
-        self.causes.append(cause)
-        self.places.append(place)
+    def tables(self) -> list[Queued]:
+        requests, causes = self._unordered
+        return [*self.queued, (requests, causes, [-1] * len(requests))]
 
     def begin(self, request: Request, fleet: Fleet, fit: Fit, *, backfilled: bool = False) -> None:
         agents = fleet.agents
-        if len(fit) == 1:
-            placements: tuple[Placement, ...] = (Placement(agents[fit[0][0]].id, fit[0][1]),)
-        else:
-            seats = [Placement(agents[agent].id, slots) for agent, slots in fit]
-            placements = tuple(sorted(seats, key=_largest_first))
-        self.start.append(Start(request.allocation_id, placements, backfilled))
+        seats = [_new(Placement, (agents[agent].id, slots)) for agent, slots in fit]
+        if len(seats) > 1:
+            seats.sort(key=_largest_first)
+        start = (request.allocation_id, tuple(seats), backfilled)
+        self.start.append(_new(Start, start))
 
 
 def _largest_first(placement: Placement) -> tuple[int, str]:

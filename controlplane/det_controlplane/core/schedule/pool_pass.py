@@ -2,19 +2,22 @@
 
 from dataclasses import replace
 
-from .fleet import AuxFleet, Fleet, SlotFleet
+from .aux_fleet import AuxFleet
+from .fleet import Fleet, Roster
 from .job_limits import JobLimits
 from .model import PoolSnapshot, Preempt, PreemptReason, Request, Running
 from .outcome import Outcome
 from .queue_order import QueueOrder
+from .slot_fleet import SlotFleet
 
 
 class PoolPass:
     def __init__(self, snapshot: PoolSnapshot) -> None:
         self.snapshot = snapshot
         self.order = QueueOrder(snapshot)
-        self.slots = SlotFleet(snapshot.agents, snapshot.settings)
-        self.aux = AuxFleet(snapshot.agents, snapshot.settings)
+        roster = Roster(snapshot.agents, snapshot.settings)
+        self.slots = SlotFleet(roster)
+        self.aux = AuxFleet(roster)
         self.limits = JobLimits(snapshot.jobs, snapshot.running)
         self.outcome = Outcome()
         self.running: list[Running] = list(snapshot.running)

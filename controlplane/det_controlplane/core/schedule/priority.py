@@ -1,31 +1,33 @@
 """The priority scheduler: the most important first, with preemption and backfill (facts §5.4)."""
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from itertools import compress
 
 from .fleet import Fit, Fleet, shape_of
 from .forecast import Forecast
-from .model import Preempt, PreemptReason, Request, Running
+from .model import Preempt, PreemptReason, Request
 from .outcome import Behind, Blocked, Cause, Victims
 from .pool_pass import PoolPass
 
 
 def schedule_by_priority(pool: PoolPass) -> None:
     """Requests without slots and requests with slots do not compete: two independent walks."""
-    pending, running = pool.snapshot.pending, pool.running
+    pending = pool.snapshot.pending
     without_slots = [r for r in pending if not r.slots]
     if without_slots:
-        PriorityWalk(pool, pool.aux, [r for r in running if not r.slots]).run(without_slots)
-    with_slots = [r for r in pending if r.slots]
-    PriorityWalk(pool, pool.slots, [r for r in running if r.slots]).run(with_slots)
+        PriorityWalk(pool, pool.aux).run(without_slots)
+    PriorityWalk(pool, pool.slots).run(
+        [r for r in pending if r.slots] if without_slots else pending
+    )
 
 
 class PriorityWalk:
     """Visits requests from the most important downwards."""
 
-    def __init__(self, pool: PoolPass, fleet: Fleet, running: list[Running]) -> None:
+    def __init__(self, pool: PoolPass, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._running = running
+        self._running = pool.running
         self._order = pool.order
         self._limits = pool.limits
         self._outcome = pool.outcome
@@ -40,12 +42,14 @@ class PriorityWalk:
         # Shapes that can neither start nor get room in this pass: nearly all of a long queue.
         self._hopeless: dict[object, Cause] = {}
 
-    def run(self, pending: list[Request]) -> None:
+    def run(self, pending: Sequence[Request]) -> None:
         requests, places = self._order.arrange(pending)
-        causes: list[Cause | None] = []
+        causes: list[Cause | None] = [None] * self._start_in_order(requests)
         shapes = self._standings(requests)
         for priority, level_end in self._order.levels:
             at = len(causes)
+            if at == len(requests):
+                break
             if self._behind is not None and not self._preemption:
                 causes += [self._behind] * (len(requests) - at)
                 break
@@ -53,9 +57,20 @@ class PriorityWalk:
             level, asking = requests[at:end], shapes[at:end]
             causes += self._visit_level(level, places[at:end], asking)
             self._leave_level(priority, level, causes[at:])
-        self._outcome.wait_all(requests, causes, places)
+        self._outcome.queued.append((requests, causes, places))
 
-    def _standings(self, requests: list[Request]) -> list[object]:
+    def _start_in_order(self, requests: Sequence[Request]) -> int:
+        """As long as each finds room it is no matter who is more important."""
+        limits = self._limits
+        for started, request in enumerate(requests):
+            allowed = not limits.limited or limits.allow(request)
+            fit = self._fleet.fit(request) if allowed else None
+            if fit is None:
+                return started
+            self._begin(request, fit)
+        return len(requests)
+
+    def _standings(self, requests: Sequence[Request]) -> list[object]:
         """Their shapes; None, which never is hopeless, where something else decides as well."""
         limited = self._limits.limited
         if limited:
@@ -70,30 +85,55 @@ class PriorityWalk:
         ]
 
     def _visit_level(
-        self, requests: list[Request], places: list[int], shapes: list[object]
+        self, requests: Sequence[Request], places: list[int], shapes: list[object]
     ) -> list[Cause | None]:
         """Why each waits. In a long queue nearly all shapes are hopeless: those are not looked at one by one."""
         hopeless = self._hopeless
-        causes = list(map(hopeless.get, shapes))
-        at = _next_open(causes, 0)
-        while at < len(causes):
+        visit = self._claim if self._frozen else self._visit
+        causes: list[Cause | None] = list(map(hopeless.get, shapes))
+        for at, cause in enumerate(causes):
+            if cause is not None:
+                continue
             known = len(hopeless)
-            causes[at] = self._visit(requests[at], places[at])
+            causes[at] = visit(requests[at], shapes[at], places[at])
             if len(hopeless) > known:
                 causes[at + 1 :] = map(hopeless.get, shapes[at + 1 :])
-            at = _next_open(causes, at + 1)
         return causes
 
-    def _visit(self, request: Request, place: int) -> Cause | None:
-        if self._behind is not None and not request.preemptible:
-            return self._behind
-        if not self._limits.allow(request):
-            return self._limits.cause(request.job_id)
-        shape = shape_of(request)
-        return self._hopeless.get(shape) or self._try(request, shape, place)
+    def _visit(self, request: Request, shape: object, place: int) -> Cause | None:
+        """None if it starts, else why not."""
+        if shape is None:
+            if self._behind is not None and not request.preemptible:
+                return self._behind
+            if not self._limits.allow(request):
+                return self._limits.cause(request.job_id)
+            shape = shape_of(request)
+            if shape in self._hopeless:
+                return self._hopeless[shape]
+        if not self._frozen and shape not in self._no_room:
+            fit = self._fleet.fit(request)
+            if fit is not None:
+                self._begin(request, fit)
+                return None
+            self._no_room[shape] = Blocked(request)
+        victims = self._make_room(request, place) if self._preemption else None
+        if victims is None:
+            # Later requests of this shape rank lower: they have no more room and fewer victims.
+            cause = self._behind if self._frozen and self._behind else self._no_room[shape]
+            self._hopeless[shape] = cause
+            return cause
+        return victims
+
+    def _claim(self, request: Request, shape: object, place: int) -> Cause | None:
+        """Nothing starts any more, so what is free or will be is shared out; most only need one agent."""
+        if self._forecast is not None and isinstance(shape, int):
+            agent = self._forecast.claim(request.slots or 1, place)
+            if agent is not None:
+                return self._victims.get(agent) or self._victims_of(agent)
+        return self._visit(request, shape, place)
 
     def _leave_level(
-        self, priority: int, requests: list[Request], causes: list[Cause | None]
+        self, priority: int, requests: Sequence[Request], causes: list[Cause | None]
     ) -> None:
         if self._behind is None:
             failed = compress(requests, causes)
@@ -106,27 +146,12 @@ class PriorityWalk:
             self._frozen = True
             self._hopeless.update(dict.fromkeys(self._hopeless, self._behind))
 
-    def _try(self, request: Request, shape: object, place: int) -> Cause | None:
-        """None if it starts, else why not."""
-        if not self._frozen and shape not in self._no_room:
-            fit = self._fleet.fit(request)
-            if fit is not None:
-                self._begin(request, fit)
-                return None
-            self._no_room[shape] = Blocked(request)
-        victims = self._make_room(request, place) if self._preemption else None
-        if victims is not None:
-            return victims
-        # Later requests of this shape rank lower: they have no more room and fewer victims.
-        cause = self._behind if self._frozen and self._behind else self._no_room[shape]
-        self._hopeless[shape] = cause
-        return cause
-
     def _begin(self, request: Request, fit: Fit) -> None:
         self._fleet.take(fit)
         if self._forecast is not None:
             self._forecast.take(fit)
-        self._limits.started(request)
+        if self._limits.limited:
+            self._limits.started(request)
         self._outcome.begin(request, self._fleet, fit, backfilled=self._behind is not None)
 
     def _make_room(self, request: Request, place: int) -> Victims | None:
@@ -136,43 +161,38 @@ class PriorityWalk:
         reservation = self._forecast.reserve(request, place)
         if reservation is None:
             return None
-        fit, victims = reservation
-        self._releasing = True
-        self._limits.reserved(request)
-        if self._behind is None:
-            self._next.add(request.allocation_id)
-        for victim in victims:
-            self._outcome.preempt.append(
-                Preempt(victim.allocation_id, PreemptReason.HIGHER_PRIORITY)
-            )
+        fit, leaving = reservation
+        if leaving:
+            self._outcome.preempt += [
+                Preempt(running.allocation_id, PreemptReason.HIGHER_PRIORITY) for running in leaving
+            ]
+        if self._limits.limited:
+            self._limits.reserved(request)
         if not self._frozen:  # else nothing starts any more
-            for agent, _ in fit:
-                self._fleet.hold(agent)
+            self._keep(request, fit)
         return self._victims_on(fit)
 
     def _victims_on(self, fit: Fit) -> Victims:
+        agents = self._fleet.agents
         if len(fit) > 1:
-            return Victims(self._fleet, fit)
+            return Victims(tuple([agents[agent].id for agent, _ in fit]))
         agent = fit[0][0]
-        found = self._victims.get(agent)
-        if found is None:
-            found = self._victims[agent] = Victims(self._fleet, fit)
-        return found
+        return self._victims.get(agent) or self._victims_of(agent)
+
+    def _victims_of(self, agent: int) -> Victims:
+        victims = self._victims[agent] = Victims((self._fleet.agents[agent].id,))
+        return victims
+
+    def _keep(self, request: Request, fit: Fit) -> None:
+        """Nothing starts on these agents before the request does."""
+        self._releasing = True
+        if self._behind is None:
+            self._next.add(request.allocation_id)
+        for agent, _ in fit:
+            self._fleet.hold(agent)
 
     def _look_ahead(self) -> Forecast:
-        place = self._order.place
-        leaving = [r for r in self._running if r.releasing and not r.preemptible]
-        ranked = [
-            (place[r.job_id], r.requested_at, r.allocation_id, r)
-            for r in self._running
-            if r.preemptible
-        ]
-        ranked.sort(reverse=True)  # ids are unique: the last field is never compared
-        return Forecast(self._fleet, leaving, [(r[0], r[3]) for r in ranked])
-
-
-def _next_open(causes: list[Cause | None], start: int) -> int:
-    try:
-        return causes.index(None, start)
-    except ValueError:
-        return len(causes)
+        rivals = [r for r in self._running if bool(r.slots) is self._fleet.has_slots]
+        leaving = [r for r in rivals if r.releasing and not r.preemptible]
+        candidates, places = self._order.arrange([r for r in rivals if r.preemptible])
+        return Forecast(self._fleet, leaving, candidates, places)

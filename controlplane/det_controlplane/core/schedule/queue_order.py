@@ -1,15 +1,19 @@
 """The order of jobs and of what they ask for."""
 
-from collections import defaultdict
+from bisect import bisect_right
 from collections.abc import Sequence
-from operator import attrgetter, eq
+from contextlib import suppress
+from functools import cached_property
+from operator import attrgetter, itemgetter
+from typing import TypeVar
 
-from .model import Job, PoolSnapshot, Request
+from .model import Job, PoolSnapshot, Request, Running
 
-_id = attrgetter("id")
-_exact_order = attrgetter("position", "id")
-_position = attrgetter("position")
-_job_id = attrgetter("job_id")
+Asking = TypeVar("Asking", Request, Running)
+
+_id = itemgetter(Job._fields.index("id"))
+_priority = itemgetter(Job._fields.index("priority"))
+_in_line = attrgetter("position", "id")
 _request_time = attrgetter("requested_at", "allocation_id")
 
 
@@ -17,40 +21,39 @@ class QueueOrder:
     """Jobs by priority (where the scheduler knows any), then position, then id."""
 
     def __init__(self, snapshot: PoolSnapshot) -> None:
-        levels = _by_priority(snapshot, snapshot.settings.default_priority)
-        names: list[str] = []
-        self.levels: list[tuple[int, int]] = []  # priority, the first place after it
-        for priority in sorted(levels):
-            names += map(_id, _sorted(levels[priority]))
-            self.levels.append((priority, len(names)))
-        self.place = dict(zip(names, range(len(names)), strict=True))
+        self._jobs = _in_order(snapshot)
+        self.place = dict(zip(map(_id, self._jobs), range(len(self._jobs)), strict=True))
 
-    def arrange(self, requests: Sequence[Request]) -> tuple[list[Request], list[int]]:
+    @cached_property
+    def levels(self) -> list[tuple[int, int]]:
+        """Each priority with the first place after it."""
+        levels, end = [], 0
+        while end < len(self._jobs):
+            priority: int = _priority(self._jobs[end])
+            end = bisect_right(self._jobs, priority, lo=end, key=_priority)
+            levels.append((priority, end))
+        return levels
+
+    def arrange(self, requests: Sequence[Asking]) -> tuple[Sequence[Asking], list[int]]:
         """The requests in queue order and the places of their jobs."""
-        places = list(map(self.place.__getitem__, map(_job_id, requests)))
+        place = self.place
+        places = [place[r.job_id] for r in requests]
+        in_order = sorted(places)
+        if len(set(places)) < len(places):
+            in_time = sorted(requests, key=_request_time)
+            in_time.sort(key=lambda r: place[r.job_id])
+            return in_time, in_order
+        if places == in_order:  # as rows come
+            return requests, places
         alone = dict(zip(places, requests, strict=True))
-        if len(alone) == len(requests):
-            places = sorted(alone)
-            return list(map(alone.__getitem__, places)), places
-        in_time = sorted(requests, key=_request_time)
-        in_time.sort(key=lambda r: self.place[r.job_id])
-        return in_time, sorted(places)
+        return list(map(alone.__getitem__, in_order)), in_order
 
 
-def _by_priority(snapshot: PoolSnapshot, default: int) -> dict[int, list[Job]]:
+def _in_order(snapshot: PoolSnapshot) -> list[Job]:
+    default, jobs = snapshot.settings.default_priority, snapshot.jobs
     if snapshot.settings.scheduler != "priority":
-        return {default: list(snapshot.jobs)}
-    levels: defaultdict[int | None, list[Job]] = defaultdict(list)
-    for job in snapshot.jobs:
-        levels[job.priority].append(job)
-    unset = levels.pop(None, [])
-    found = {priority: jobs for priority, jobs in levels.items() if priority is not None}
-    return {**found, default: found.get(default, []) + unset} if unset else found
-
-
-def _sorted(jobs: list[Job]) -> list[Job]:
-    jobs.sort(key=_position)
-    positions = list(map(_position, jobs))
-    if any(map(eq, positions, positions[1:])):
-        jobs.sort(key=_exact_order)
-    return jobs
+        return sorted(jobs, key=_in_line)
+    if jobs and jobs[0].priority is not None:
+        with suppress(TypeError):  # one without a priority among them: None compares with no number
+            return sorted(jobs)
+    return sorted(j if j.priority is not None else j._replace(priority=default) for j in jobs)

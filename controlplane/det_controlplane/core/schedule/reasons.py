@@ -17,10 +17,9 @@ _NAMES_SHOWN = 3
 
 
 class Explainer:
-    def __init__(self, snapshot: PoolSnapshot, slots: Fleet, aux: Fleet, limits: JobLimits) -> None:
+    def __init__(self, snapshot: PoolSnapshot, slots: Fleet, limits: JobLimits) -> None:
         self._snapshot = snapshot
         self._slots = slots
-        self._aux = aux
         self._limits = limits
 
     def explain(self, cause: Cause) -> Told:
@@ -33,8 +32,8 @@ class Explainer:
                 return _behind(blocker, priority)
             case OverLimit(job_id):
                 return self._over_limit(job_id)
-            case Victims(fleet, fit):
-                return _leaving([fleet.agents[agent].id for agent, _ in fit])
+            case Victims(agents):
+                return _leaving(agents)
             case ShareUsed(job_id, offered):
                 return self._share_used(job_id, offered)
 
@@ -180,7 +179,7 @@ def _behind(blocker: Request, priority: int) -> Told:
     return Told(WaitCode.BEHIND_HIGHER_PRIORITY, f"{sentence}; {way_out}")
 
 
-def _leaving(agent_ids: list[str]) -> Told:
+def _leaving(agent_ids: Iterable[str]) -> Told:
     sentence = f"is next on {_names(agent_ids)}; it starts when allocations that were asked to leave have left"
     return Told(WaitCode.WAITING_FOR_PREEMPTION, sentence)
 

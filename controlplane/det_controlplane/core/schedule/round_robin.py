@@ -1,7 +1,7 @@
 """Round robin: jobs take turns, one allocation a turn (facts §5.6)."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from .fleet import shape_of
 from .model import Request
@@ -25,7 +25,7 @@ def schedule_in_turns(pool: PoolPass) -> None:
         again = [span for span in started if span is not None]
         if again:
             turns[holds + 1] += again
-    pool.outcome.wait_all(requests, rounds.causes, places)
+    pool.outcome.queued.append((requests, rounds.causes, places))
 
 
 def _spans(places: list[int]) -> Iterator[Span]:
@@ -38,7 +38,7 @@ def _spans(places: list[int]) -> Iterator[Span]:
 
 
 class _Rounds:
-    def __init__(self, pool: PoolPass, requests: list[Request]) -> None:
+    def __init__(self, pool: PoolPass, requests: Sequence[Request]) -> None:
         self.causes: list[Cause | None] = [None] * len(requests)
         self._pool = pool
         self._requests = requests
@@ -65,6 +65,7 @@ class _Rounds:
         if fit is None:
             return self._no_room.setdefault(shape, Blocked(request))
         fleet.take(fit)
-        pool.limits.started(request)
+        if pool.limits.limited:
+            pool.limits.started(request)
         pool.outcome.begin(request, fleet, fit)
         return None

@@ -1,0 +1,109 @@
+"""What a pass answers: who starts, who has to leave, who waits and why."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, overload
+
+from .model import Preempt, Start, Told, WaitCode
+from .outcome import Cause, Queued
+
+
+class Reason:
+    """Shared by all allocations that wait for the same thing; put into words when somebody reads it."""
+
+    __slots__ = ("_tell", "_told")
+
+    def __init__(self, tell: Callable[[], Told]) -> None:
+        self._tell = tell
+        self._told: Told | None = None
+
+    @property
+    def told(self) -> Told:
+        if self._told is None:
+            self._told = self._tell()
+        return self._told
+
+    @property
+    def code(self) -> WaitCode:
+        return self.told.code
+
+    @property
+    def sentence(self) -> str:
+        return self.told.sentence
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Reason) and self.told == other.told
+
+    def __hash__(self) -> int:
+        return hash(self.told)
+
+    def __repr__(self) -> str:
+        return f"Reason({self.code.value}: {self.sentence})"
+
+
+class Waiting(NamedTuple):
+    allocation_id: str
+    reason: Reason
+    jobs_ahead: int  # -1 where the scheduler keeps no order
+
+    @property
+    def sentence(self) -> str:
+        """The reason with the place in the queue; put together only when somebody asks."""
+        if self.jobs_ahead < 1:
+            return self.reason.sentence
+        noun = "job is" if self.jobs_ahead == 1 else "jobs are"
+        return f"{self.reason.sentence}; {self.jobs_ahead} {noun} ahead"
+
+
+class WaitingList(Sequence[Waiting]):
+    """Kept as the pass left it, because ten thousand may wait; an entry is put together when somebody looks at it."""
+
+    def __init__(self, queued: Sequence[Queued], explain: Callable[[Cause], Told]) -> None:
+        self._queued = queued
+        self._explain = explain
+        self._reasons: dict[Cause, Reason] = {}
+
+    def told(self) -> Iterator[tuple[str, Told]]:
+        """Each allocation with why it waits, at the price of a loop."""
+        tolds: dict[Cause | None, Told] = {}
+        for requests, causes, _ in self._queued:
+            tolds |= {c: self._reason(c).told for c in set(causes) - tolds.keys() if c is not None}
+            for request, cause in zip(requests, causes, strict=True):
+                if cause is not None:
+                    yield request.allocation_id, tolds[cause]
+
+    def __len__(self) -> int:
+        return sum(len(causes) - causes.count(None) for _, causes, _ in self._queued)
+
+    def __iter__(self) -> Iterator[Waiting]:
+        return iter(self._entries)
+
+    @overload
+    def __getitem__(self, index: int) -> Waiting: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Waiting]: ...
+    def __getitem__(self, index: int | slice) -> Waiting | Sequence[Waiting]:
+        return self._entries[index]
+
+    @cached_property
+    def _entries(self) -> list[Waiting]:
+        return [
+            Waiting(request.allocation_id, self._reason(cause), place)
+            for requests, causes, places in self._queued
+            for request, cause, place in zip(requests, causes, places, strict=True)
+            if cause is not None
+        ]
+
+    def _reason(self, cause: Cause) -> Reason:
+        if cause not in self._reasons:
+            self._reasons[cause] = Reason(lambda: self._explain(cause))
+        return self._reasons[cause]
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulePlan:
+    start: tuple[Start, ...]
+    preempt: tuple[Preempt, ...]
+    waiting: WaitingList
+    jobs_ahead: Mapping[str, int]
