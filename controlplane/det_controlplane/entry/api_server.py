@@ -65,6 +65,7 @@ def serve(settings: Settings, listening: socket.socket) -> None:
         lifespan="on",
         log_config=None,
         access_log=False,
+        proxy_headers=False,  # nothing here trusts the address of a client
         server_header=False,
         ws="none",
         timeout_keep_alive=75,
