@@ -131,3 +131,30 @@ def test_an_agent_for_a_pool_that_does_not_exist_is_refused_before_it_starts(
     assert with_agent(files, LocalAgent("late", pool="gpu")).agents[-1].name == "late"
     with pytest.raises(BadPlan, match=r"agent late: .*'gpus' does not exist.*agent-name late$"):
         with_agent(files, LocalAgent("late", pool="gpus"))
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("mysql://u:secret@h/x", "must be a URL like postgresql://"),
+        ("postgresql://u:secret@h:port/x", "must be a URL like postgresql://"),
+        ("postgresql://u:secret@127.0.0.1:1/x", r"answers at postgresql://127\.0\.0\.1:1/x"),
+        ("postgresql://u:secret@nowhere.invalid/x", r"answers at postgresql://nowhere\.invalid/x"),
+    ],
+)
+def test_a_database_that_cannot_be_used_is_told_before_anything_starts(
+    files: LocalFiles, url: str, told: str
+) -> None:
+    with pytest.raises(BadPlan, match=told) as refused:
+        planned(files, db=url, initial_user_password="given")
+    assert "secret" not in str(refused.value)
+    assert not files.has_cluster()
+
+
+def test_a_database_of_ones_own_is_prepared_and_remembered(
+    files: LocalFiles, empty_database_url: str
+) -> None:
+    made = planned(files, db=empty_database_url)
+    assert made.password_is_random
+    keep(files, made)
+    assert planned(files).desired.database_url == empty_database_url

@@ -9,6 +9,7 @@ from typing import Any
 
 from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.core.config.text import load_yaml
+from det_controlplane.entry import own_database
 from det_controlplane.entry.local_files import Desired, LocalAgent, LocalFiles
 
 AGENTS_KEY = "local_agents"
@@ -35,8 +36,9 @@ def plan(files: LocalFiles, args: Any) -> Plan:
     config = _completed(raw, files, args)
     # Everything that is wrong with it is said here, not in the log of a server.
     checked = load_cluster(config)
-    password, is_random = _password(files, args, checked.initial_user_password)
     database_url = getattr(args, "db", None) or (before.database_url if before else "")
+    awaits = _awaits_password(files, database_url)
+    password, is_random = _password(args, checked.initial_user_password, awaits)
     name = cluster_name(args)
     desired = Desired(
         cluster_name=name,
@@ -178,32 +180,23 @@ def _host(args: Any, before: Desired | None, password: str | None) -> str:
     return "127.0.0.1" if password == "" else "0.0.0.0"
 
 
-def _password(files: LocalFiles, args: Any, configured: str) -> tuple[str | None, bool]:
+def _password(args: Any, configured: str, awaits: bool) -> tuple[str | None, bool]:
     given = getattr(args, "initial_user_password", None)
     if given is not None:
         return str(given), False
     if configured:
         return configured, False
-    if not _awaits_password(files, getattr(args, "db", None)):
-        return None, False
-    return secrets.token_urlsafe(_PASSWORD_BYTES), True
+    return (secrets.token_urlsafe(_PASSWORD_BYTES), True) if awaits else (None, False)
 
 
-def _awaits_password(files: LocalFiles, database_url: str | None) -> bool:
-    if not database_url and files.has_cluster():
-        database_url = files.desired().database_url
+def _awaits_password(files: LocalFiles, database_url: str) -> bool:
+    """Whether nobody can sign in yet."""
     if not database_url:
         return not any(files.database.glob("**/PG_VERSION"))
-    from det_controlplane.db.engine import Database
-    from det_controlplane.db.migrate import migrate
-    from det_controlplane.services.first_start import awaits_first_password
-
-    migrate(database_url)
-    db = Database(database_url, pool_size=1)
     try:
-        return awaits_first_password(db)
-    finally:
-        db.dispose()
+        return own_database.prepare(database_url)
+    except own_database.BadDatabase as e:
+        raise BadPlan(str(e)) from e
 
 
 def _check_pools(desired: Desired, pools: list[str]) -> None:
