@@ -1,8 +1,13 @@
-"""What the PyTorch training loop costs over one written by hand, round by round in one process.
+"""What the PyTorch training loop costs over one written by hand.
 
+The two take turns in one process, a reporting period each, so that whatever else slows this machine down
+meets both alike. CPU time by hand is that of its one thread; ours is all the rest of the process, with the threads
+that report and write TensorBoard files. Rare costs, as TensorBoard's first import, fall out with the median of groups.
+Records lie in memory and are fetched a batch at once, since a slow loader would drown what is measured.
 Prints a line of JSON for each figure. Runs itself in the environment that scripts/ml-venv makes.
 """
 
+import itertools
 import json
 import os
 import pathlib
@@ -11,16 +16,44 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = pathlib.Path(__file__).parents[1]
-ROUNDS = 7
 BATCH = 32
+PERIOD = 100
+
+
+class Clock(NamedTuple):
+    """Seconds since some moment, of which only differences count."""
+
+    wall: float
+    cpu: float
+    thread: float
+
+
+def now() -> Clock:
+    return Clock(time.perf_counter(), time.process_time(), time.thread_time())
+
+
+class Period(NamedTuple):
+    """What one reporting period took, in seconds."""
+
+    hand_wall: float
+    hand_cpu: float
+    ours_wall: float
+    ours_cpu: float
+
+
+class Comparison(NamedTuple):
+    wall_us: float
+    cpu_us: float
+    cpu_ratio: float
+    cpu_error_us: float
 
 
 def emit(name: str, value: float, unit: str, floor: float, peer: float | None = None) -> None:
     figure = {"name": name, "value": round(value, 3), "unit": unit, "floor": floor}
-    print(json.dumps({**figure, "better": "less", "peer": peer}), flush=True)
+    print(json.dumps({**figure, "better": "lower", "peer": peer}), flush=True)
 
 
 def tiny_mlp() -> Any:
@@ -42,38 +75,62 @@ def small_cnn() -> Any:
     )
 
 
-def data_of(shape: tuple[int, ...], batches: int) -> Any:
+def table_of(shape: tuple[int, ...], batches: int) -> Any:
     import torch
 
-    records = batches * BATCH
-    return torch.utils.data.TensorDataset(torch.randn(records, *shape), torch.randn(records, 1))
+    class Table(torch.utils.data.Dataset):  # type: ignore[misc]
+        """Records in memory; a loader asks it for a whole batch."""
+
+        def __init__(self, records: int) -> None:
+            self.x, self.y = torch.randn(records, *shape), torch.randn(records, 1)
+
+        def __len__(self) -> int:
+            return len(self.x)
+
+        def __getitems__(self, indices: list[int]) -> tuple[Any, Any]:
+            chosen = torch.tensor(indices)
+            return self.x[chosen], self.y[chosen]
+
+    return Table(batches * BATCH)
 
 
-def by_hand(make_model: Any, data: Any) -> tuple[float, float]:
-    """Wall and CPU seconds of a plain loop that keeps every loss until the end."""
-    import torch
-    from torch import nn
-
-    model = make_model().train()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    loader = torch.utils.data.DataLoader(data, batch_size=BATCH, shuffle=True)
-    losses = []
-    wall, cpu = time.perf_counter(), time.process_time()
-    for x, y in loader:
-        loss = nn.functional.mse_loss(model(x), y)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(loss.detach())
-    torch.stack(losses).tolist()
-    return time.perf_counter() - wall, time.process_time() - cpu
+def as_it_is(batch: Any) -> Any:
+    return batch
 
 
-def by_trainer(make_model: Any, data: Any, batches: int) -> tuple[float, float]:
-    """The same by PyTorchTrial; validation and checkpoint are not counted."""
+class ByHand:
+    """A plain loop that keeps every loss until the end."""
+
+    def __init__(self, make_model: Any, table: Any) -> None:
+        import torch
+
+        self.model = make_model().train()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3)
+        self.batches = iter(
+            torch.utils.data.DataLoader(table, batch_size=BATCH, shuffle=True, collate_fn=as_it_is)
+        )
+        self.losses: list[Any] = []
+
+    def train(self, count: int) -> None:
+        from torch.nn.functional import mse_loss
+
+        model, optimizer, losses = self.model, self.optimizer, self.losses
+        for x, y in itertools.islice(self.batches, count):
+            loss = mse_loss(model(x), y)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.detach())
+
+
+def turns(make_model: Any, table: Any, batches: int) -> list[Period]:
+    """Train by PyTorchTrial with all that a user has on; after each of its periods comes one by hand."""
     import torch
     from determined import pytorch
-    from torch import nn
+    from torch.nn.functional import mse_loss
+
+    periods: list[Period] = []
+    hand = ByHand(make_model, table)
 
     class Trial(pytorch.PyTorchTrial):
         def __init__(self, context: Any) -> None:
@@ -83,55 +140,64 @@ def by_trainer(make_model: Any, data: Any, batches: int) -> tuple[float, float]:
             self.optimizer = context.wrap_optimizer(optimizer)
 
         def build_training_data_loader(self) -> Any:
-            return pytorch.DataLoader(data, batch_size=BATCH, shuffle=True)
+            return pytorch.DataLoader(table, batch_size=BATCH, shuffle=True, collate_fn=as_it_is)
 
         def build_validation_data_loader(self) -> Any:
-            return pytorch.DataLoader(torch.utils.data.Subset(data, [0]))
+            return pytorch.DataLoader(table, batch_size=BATCH, collate_fn=as_it_is)
 
         def build_callbacks(self) -> dict[str, pytorch.PyTorchCallback]:
-            return {"clock": clock}
+            return {"turns": Turns()}
 
         def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
             x, y = batch
-            loss = nn.functional.mse_loss(self.model(x), y)
+            loss = mse_loss(self.model(x), y)
             self.context.backward(loss)
             self.context.step_optimizer(self.optimizer)
             return {"loss": loss}
 
-        def evaluate_batch(self, batch: Any, batch_idx: int) -> dict[str, Any]:
+        def evaluate_full_dataset(self, data_loader: Any) -> dict[str, Any]:
             return {"zero": 0.0}
 
-    class Clock(pytorch.PyTorchCallback):
+    class Turns(pytorch.PyTorchCallback):
         def on_training_start(self) -> None:
-            self.wall, self.cpu = time.perf_counter(), time.process_time()
+            self.last = now()
 
-        def on_validation_start(self) -> None:
-            self.wall = time.perf_counter() - self.wall
-            self.cpu = time.process_time() - self.cpu
+        def on_training_workload_end(self, avg_metrics: Any, batch_metrics: Any) -> None:
+            began = now()
+            hand.train(PERIOD)
+            ended = now()
+            hand_wall, hand_cpu = ended.wall - began.wall, ended.thread - began.thread
+            ours_wall = began.wall - self.last.wall
+            periods.append(
+                Period(hand_wall, hand_cpu, ours_wall, ended.cpu - self.last.cpu - hand_cpu)
+            )
+            self.last = now()
 
-    clock = Clock()
     with pytorch.init(exp_conf={}, enable_tensorboard_logging=True) as context:
-        pytorch.Trainer(Trial(context), context).fit(max_length=pytorch.Batch(batches))
-    return clock.wall, clock.cpu
+        pytorch.Trainer(Trial(context), context).fit(
+            max_length=pytorch.Batch(batches), reporting_period=pytorch.Batch(PERIOD)
+        )
+    return periods
 
 
-def compare(name: str, make_model: Any, shape: tuple[int, ...], batches: int) -> None:
-    """Alternate the two loops, so that what else runs on the machine meets both alike."""
-    data = data_of(shape, batches)
-    hand, trainer = [], []
-    for _ in range(ROUNDS + 1):
-        hand.append(by_hand(make_model, data))
-        trainer.append(by_trainer(make_model, data, batches))
-    pairs = list(zip(hand, trainer, strict=True))[1:]
-    cpu_over = statistics.median((t[1] - h[1]) / batches * 1e6 for h, t in pairs)
-    wall_over = (min(t[0] for _, t in pairs) - min(h[0] for h, _ in pairs)) / batches * 1e6
-    ratio = statistics.median(t[1] / h[1] for h, t in pairs)
-    is_tiny = name == "tiny_mlp"
-    if is_tiny:
-        emit(f"pytorch_{name}_overhead_wall", wall_over, "us/batch", 10, 91)
-        emit(f"pytorch_{name}_overhead_cpu", cpu_over, "us/batch", 10, 91)
-    emit(
-        f"pytorch_{name}_cpu_ratio", ratio, "x", 1.1 if is_tiny else 1.01, 1.8 if is_tiny else None
+def compare(
+    make_model: Any, shape: tuple[int, ...], batches: int, periods_a_group: int
+) -> Comparison:
+    periods = turns(make_model, table_of(shape, batches), batches)
+    assert len(periods) == batches // PERIOD
+    groups = [
+        Period(*map(sum, zip(*periods[at : at + periods_a_group], strict=True)))
+        for at in range(0, len(periods), periods_a_group)
+    ]
+    group_batches = PERIOD * periods_a_group
+    over = [(g.ours_cpu - g.hand_cpu) / group_batches * 1e6 for g in groups]
+    low, _, high = statistics.quantiles(over)
+    return Comparison(
+        statistics.median((g.ours_wall - g.hand_wall) / group_batches * 1e6 for g in groups),
+        statistics.median(over),
+        statistics.median(g.ours_cpu / g.hand_cpu for g in groups),
+        # The standard error of a median, from the quartiles: single outliers do not move it.
+        1.25 * (high - low) / 1.35 / len(groups) ** 0.5,
     )
 
 
@@ -160,8 +226,14 @@ def main() -> None:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as home:
         os.environ["XDG_DATA_HOME"] = home
-        compare("tiny_mlp", tiny_mlp, (16,), 2_000)
-        compare("small_cnn", small_cnn, (1, 16, 16), 300)
+        tiny = compare(tiny_mlp, (16,), 30_000, 10)
+        cnn = compare(small_cnn, (1, 16, 16), 4_000, 1)
+    emit("pytorch_tiny_mlp_overhead_wall", tiny.wall_us, "us/batch", 10, 91)
+    emit("pytorch_tiny_mlp_overhead_cpu", tiny.cpu_us, "us/batch", 10, 91)
+    emit("pytorch_tiny_mlp_overhead_cpu_error", tiny.cpu_error_us, "us/batch", 2)
+    emit("pytorch_tiny_mlp_cpu_ratio", tiny.cpu_ratio, "x", 1.1, 1.8)
+    emit("pytorch_small_cnn_cpu_ratio", cnn.cpu_ratio, "x", 1.01)
+    emit("pytorch_small_cnn_overhead_cpu_error", cnn.cpu_error_us, "us/batch", 10)
     emit("import_determined_pytorch_over_torch", import_added_cpu_s() * 1e3, "ms CPU", 50, 320)
 
 

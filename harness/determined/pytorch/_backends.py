@@ -14,6 +14,8 @@ class Backend:
 
     # Whether the backend divides gradients by the number of aggregated passes itself.
     averages_passes = False
+    # Whether it takes part in steps: `synchronize` before gradients are read, `step` instead of the optimizer's.
+    takes_part_in_steps = False
 
     def wrap_model(self, model: nn.Module, device: torch.device) -> nn.Module:
         return model
@@ -86,6 +88,7 @@ class Horovod(Backend):
     """Horovod, for trials started by its launcher."""
 
     averages_passes = True
+    takes_part_in_steps = True
 
     def __init__(self, hvd: Any) -> None:
         self._hvd = hvd

@@ -36,6 +36,7 @@ class PyTorchTrialContext(BaseTrialContext):
         self._apex: Optional[Any] = None
         self._averages: Dict[int, bool] = {}
         self._optimizer_steps: Dict[int, int] = {}
+        self._last_loss: Optional[torch.Tensor] = None
 
     def wrap_model(self, model: nn.Module) -> Any:
         """Move a model to the device and make it train on all slots."""
@@ -124,6 +125,9 @@ class PyTorchTrialContext(BaseTrialContext):
         """Compute gradients, scaled where `use_amp()` or Apex ask for it."""
         if self._auto_amp and self._scaler is not None:
             loss = self._scaler.scale(loss)
+        # As a variable of a loop by hand does, it outlives the next forward pass: building a graph is
+        # faster while the last one stands. Without its tensors, that is: a retained one would keep them.
+        self._last_loss = None if retain_graph or create_graph else loss
         if self._apex is None:
             loss.backward(gradient, retain_graph, create_graph)
             return
@@ -145,7 +149,9 @@ class PyTorchTrialContext(BaseTrialContext):
         if frequency > 1 and (self._position.batch + 1) % frequency:
             return
         scaler = self._scaler if self._auto_amp else scaler
-        self._backend.synchronize(optimizer)
+        backend = self._backend
+        if backend.takes_part_in_steps:
+            backend.synchronize(optimizer)
         if frequency > 1:
             self._average_gradients(optimizer, frequency)
         if clip_grads is not None:
@@ -155,8 +161,10 @@ class PyTorchTrialContext(BaseTrialContext):
             clip_grads(self._apex.master_params(optimizer) if self._apex else parameters)
         if scaler is not None:
             scaler.step(optimizer)
+        elif backend.takes_part_in_steps:
+            backend.step(optimizer)
         else:
-            self._backend.step(optimizer)
+            optimizer.step()
         if self._auto_amp and scaler is not None:
             scaler.update()
         if auto_zero_grads:

@@ -158,6 +158,26 @@ def to_device(
     return data
 
 
+def mover(
+    device: torch.device, warned_types: Optional[Set[Type[Any]]] = None
+) -> Callable[[TorchData], TorchData]:
+    """`to_device` for one device. Where that is the CPU, batches of tensors are there already: see it cheaply."""
+    if device.type != "cpu":
+        return lambda data: to_device(data, device, warned_types)
+
+    def move(data: TorchData) -> TorchData:
+        kind = type(data)
+        if kind is list or kind is tuple:
+            for item in data:
+                if type(item) is not torch.Tensor or not item.is_cpu:
+                    break
+            else:
+                return kind(data)
+        return to_device(data, device, warned_types)
+
+    return move
+
+
 def _array_to_device(array: Any, device: Union[torch.device, str]) -> Any:
     if array.dtype.kind in "biufc":
         return torch.as_tensor(array).to(device, non_blocking=True)

@@ -47,6 +47,12 @@ class Loop:
     def run(self) -> None:
         self.hooks.call("on_training_start")
         self.steps.restore_rng()
+        try:
+            self._work()
+        finally:
+            self.scalars.flush()
+
+    def _work(self) -> None:
         while True:
             workload = self._next_workload()
             if workload.kind is Kind.RUN_STEP:

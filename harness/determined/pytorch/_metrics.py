@@ -4,7 +4,9 @@ Reading a number off a GPU waits for everything queued on it; one such read a ba
 ahead. So rows are kept as they come, and each column is moved at once.
 """
 
+import contextlib
 import logging
+import operator
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
@@ -14,6 +16,8 @@ from determined.pytorch._reducer import Reducer
 logger = logging.getLogger("determined.pytorch")
 
 Columns = Dict[str, List[Any]]
+_Tensor = torch.Tensor
+_dtype_of = operator.attrgetter("dtype")
 
 
 class MetricRows:
@@ -31,10 +35,9 @@ class MetricRows:
         """Keep one batch's metrics, without waiting for the device."""
         if type(returned) is not dict:
             returned = _as_metrics(returned)
-        row = {
-            name: value.detach() if isinstance(value, torch.Tensor) else value
-            for name, value in returned.items()
-        }
+        row = {}
+        for name, value in returned.items():
+            row[name] = value.detach() if isinstance(value, _Tensor) else value
         if self._watching:
             self._keep_from_reuse(row)
         self._rows.append(row)
@@ -76,8 +79,11 @@ def _as_metrics(returned: Any) -> Mapping[str, Any]:
 
 def _to_host(rows: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """Rows of tensors to rows of numbers: one transfer a metric, whatever the number of rows."""
+    names = list({name: None for row in rows for name in row})
+    if names and all(len(row) == len(names) for row in rows):
+        moved = [_column_to_host([row[name] for row in rows]) for name in names]
+        return [dict(zip(names, values)) for values in zip(*moved)]
     host: List[Dict[str, Any]] = [{} for _ in rows]
-    names = {name: None for row in rows for name in row}
     for name in names:
         holders = [i for i, row in enumerate(rows) if name in row]
         for i, value in zip(holders, _column_to_host([rows[i][name] for i in holders])):
@@ -86,13 +92,16 @@ def _to_host(rows: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
 
 
 def _column_to_host(values: List[Any]) -> List[Any]:
-    first = values[0]
-    if isinstance(first, torch.Tensor) and first.numel() == 1:
-        kinds = {(v.dtype, v.device, v.shape) for v in values if isinstance(v, torch.Tensor)}
-        if len(kinds) == 1 and len({type(v) for v in values}) == 1:
+    if isinstance(values[0], _Tensor) and values[0].numel() == 1 and _are_of_one_kind(values):
+        with contextlib.suppress(RuntimeError):  # of several shapes, or on several devices
             numbers: List[Any] = torch.stack(values).flatten().tolist()
             return numbers
     return [plain(value) for value in values]
+
+
+def _are_of_one_kind(values: List[Any]) -> bool:
+    """Stacking would turn whole numbers that lie among fractions into fractions."""
+    return len(set(map(type, values))) == 1 and len(set(map(_dtype_of, values))) == 1
 
 
 def plain(value: Any) -> Any:
@@ -128,10 +137,10 @@ def reduce_columns(
     return metrics
 
 
-def average_rows(shards: Sequence[Sequence[Mapping[str, Any]]]) -> List[Dict[str, Any]]:
+def average_rows(shards: Sequence[Sequence[Dict[str, Any]]]) -> List[Dict[str, Any]]:
     """The rows of all ranks as one: the n-th holds the averages of everyone's n-th batch."""
     if len(shards) == 1:
-        return [dict(row) for row in shards[0]]
+        return list(shards[0])
     averaged = []
     for batch in zip(*shards):
         row = reduce_columns([columns(batch)])

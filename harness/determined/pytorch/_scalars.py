@@ -3,7 +3,7 @@
 import importlib.util
 import logging
 import time
-from typing import Any, Dict
+from typing import Any, Dict, List, Tuple
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -12,7 +12,10 @@ _FLUSH_PERIOD_S = 5.0
 
 
 class ScalarLog:
-    """Writes one point a report: a point a batch would cost more than many a batch itself."""
+    """Writes one point a report: a point a batch would cost more than many a batch itself.
+
+    Points wait for the next flush. Given one by one, each would wake the writer's thread.
+    """
 
     def __init__(self, context: Any) -> None:
         self._context = context
@@ -22,20 +25,26 @@ class ScalarLog:
             logger.info(
                 "the package tensorboard is not installed: no TensorBoard files are written"
             )
+        self._waiting: List[Tuple[str, float, int, float]] = []
         self._flush_due = 0.0
 
     def write(self, metrics: Dict[str, Any], steps_completed: int) -> None:
         if not (self._available and self._context.get_enable_tensorboard_logging()):
             return
-        writer = self._context.get_tensorboard_writer()
+        now = time.time()
         for name, value in metrics.items():
             if isinstance(value, (int, float)) and name not in ("batches", "epochs"):
-                writer.add_scalar(f"Determined/{name}", value, steps_completed)
+                self._waiting.append((f"Determined/{name}", value, steps_completed, now))
         if time.monotonic() >= self._flush_due:
             self.flush()
 
     def flush(self) -> None:
         """Let others see now what was written."""
+        if self._waiting:
+            writer = self._context.get_tensorboard_writer()
+            for point in self._waiting:
+                writer.add_scalar(*point)
+            self._waiting = []
         if self._context._tensorboard_writer is not None:
             self._context._tensorboard_writer.flush()
         self._flush_due = time.monotonic() + _FLUSH_PERIOD_S

@@ -14,6 +14,7 @@ from determined.pytorch._data import DataLoader
 from determined.pytorch._loop import Passes, Steps, check_reducer, takes_batch_idx
 from determined.pytorch._lr_scheduler import LRScheduler
 from determined.pytorch._trial import PyTorchTrial, overrides
+from determined.pytorch._trial_context import BaseTrialContext
 from determined.pytorch.samplers import length_of
 from determined.workloads import Progress
 
@@ -73,7 +74,9 @@ class PyTorchSteps(Steps):
             saved = self._restored.get("progress", {})
             at.epoch = saved.get("epoch", 0)
             at.epoch_start = saved.get("epoch_start", at.batch)
-        batches = Passes(loader, endless=at.epoch_len is not None)
+        # A loader of ours goes on by itself from one pass to the next.
+        is_ours = isinstance(self._training, DataLoader)
+        batches = iter(loader) if is_ours else Passes(loader, endless=at.epoch_len is not None)
         move = self._mover()
         self._moved = map(move, batches) if move else batches
 
@@ -206,7 +209,13 @@ class PyTorchSteps(Steps):
 
     def _mover(self) -> Optional[Callable[[Any], Any]]:
         """What moves a batch to this slot's device; a subclass of the context may redefine it."""
-        return self.context.to_device if self.context._auto_to_device else None
+        context = self.context
+        if not context._auto_to_device:
+            return None
+        move: Callable[[Any], Any] = context.to_device
+        if getattr(move, "__func__", None) is BaseTrialContext.to_device:
+            move = context._move
+        return move
 
     def _check_evaluation(self) -> None:
         has_batch = overrides(self.trial, PyTorchTrial, "evaluate_batch")

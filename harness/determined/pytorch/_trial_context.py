@@ -39,10 +39,11 @@ class BaseTrialContext(TrialContext, ReducerContext):
         self._tensorboard_logging = settings.enable_tensorboard_logging
         self._tensorboard_writer: Optional[Any] = None
         self._reproducibility_checks = True
+        self._move = _data.mover(device, self._position.warned_types)
 
     def to_device(self, data: Any) -> Any:
         """Move a batch (tensors in dictionaries, lists and tuples) to this slot's device."""
-        return _data.to_device(data, self.device, self._position.warned_types)
+        return self._move(data)
 
     def get_initial_batch(self) -> int:
         """The number of batches that were trained before this run."""

@@ -1,3 +1,4 @@
+import weakref
 from typing import Any
 
 import pytest
@@ -172,6 +173,76 @@ def test_rows_that_were_packed_stay_in_order() -> None:
         if i % 3 == 2:
             rows.pack()
     assert [row["loss"] for row in rows.take()] == [float(i) for i in range(8)]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [torch.tensor(1), torch.tensor(0.5)],
+        [torch.tensor([1.0]), torch.tensor(2.0)],
+        [torch.tensor(1.0), 2],
+        [torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])],
+    ],
+)
+def test_a_metric_may_change_its_kind_from_batch_to_batch(values: list[Any]) -> None:
+    rows = _metrics.MetricRows()
+    for value in values:
+        rows.add({"m": value})
+    numbers = [row["m"] for row in rows.take()]
+    assert numbers == [_metrics.plain(value) for value in values]
+    assert [type(n) for n in numbers] == [type(_metrics.plain(v)) for v in values]
+
+
+def test_batches_may_return_different_metrics_or_none() -> None:
+    rows = _metrics.MetricRows()
+    returned: list[dict[str, Any]] = [{"a": torch.tensor(1.0)}, {}, {"b": 2}, {}]
+    for row in returned:
+        rows.add(row)
+    assert rows.take() == returned
+
+
+def test_a_retained_graph_is_not_kept_from_the_memory_it_holds(core: FakeCore) -> None:
+    context = make_context(core)
+    weight = torch.nn.Parameter(torch.ones(2))
+
+    def freed_after_backward(retain: bool) -> bool:
+        loss = (weight * 2).sum()
+        node = weakref.ref(loss)
+        context.backward(loss, retain_graph=retain)
+        del loss
+        return node() is None
+
+    assert freed_after_backward(retain=True)
+    assert not freed_after_backward(retain=False)
+
+
+def test_every_report_becomes_a_tensorboard_point(core: FakeCore) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    settings = {"enable_tensorboard_logging": True}
+    fit(core, PlainTrial, settings, max_length=Batch(6), reporting_period=Batch(2))
+    events = EventAccumulator(str(core.train.get_tensorboard_path())).Reload()
+    points = events.Scalars("Determined/loss")
+    reported = [(steps, metrics["loss"]) for steps, metrics, _ in core.train.training]
+    assert [p.step for p in points if p.step < 6] == [2, 4]
+    assert [p.value for p in points[:2]] == pytest.approx([loss for _, loss in reported[:2]])
+    assert points[-1].step == 6
+
+
+def test_points_are_written_though_training_fails(core: FakeCore) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    class Failing(PlainTrial):
+        def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
+            if batch_idx == 3:
+                raise ValueError("no more")
+            return super().train_batch(batch, epoch_idx, batch_idx)
+
+    settings = {"enable_tensorboard_logging": True}
+    with pytest.raises(ValueError, match="no more"):
+        fit(core, Failing, settings, max_length=Batch(6), reporting_period=Batch(1))
+    events = EventAccumulator(str(core.train.get_tensorboard_path())).Reload()
+    assert [point.step for point in events.Scalars("Determined/loss")] == [1, 2, 3]
 
 
 def test_a_batch_that_returns_nothing_useful_is_explained() -> None:

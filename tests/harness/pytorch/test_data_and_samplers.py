@@ -4,7 +4,7 @@ import numpy
 import pytest
 import torch
 from determined import pytorch
-from determined.pytorch import samplers
+from determined.pytorch import _data, samplers
 
 from tests.support.torch_trials import BATCH, EPOCH, RECORDS, Numbers, records_of
 
@@ -113,6 +113,15 @@ def test_moving_keeps_the_structure_and_converts_arrays() -> None:
     moved = pytorch.to_device(batch, torch.device("meta"))
     assert moved["x"].device.type == moved["pair"][1][0].device.type == "meta"
     assert (moved["name"], type(moved["pair"])) == ("a", tuple)
+
+
+def test_batches_that_are_on_the_cpu_already_are_handed_on_as_they_are() -> None:
+    move = _data.mover(torch.device("cpu"))
+    pair = (torch.ones(1), torch.zeros(1))
+    assert move(pair) is pair
+    mixed = move([torch.ones(1), numpy.ones(2), [numpy.zeros(1)]])
+    assert [type(item) for item in mixed] == [torch.Tensor, torch.Tensor, list]
+    assert type(mixed[2][0]) is torch.Tensor
 
 
 def test_what_cannot_be_moved_is_warned_about_once() -> None:
