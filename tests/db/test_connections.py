@@ -1,17 +1,31 @@
 """What a connection to PostgreSQL keeps, loses and never mixes up."""
 
+import socket
+import threading
+import time
+from contextlib import suppress
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
-from det_controlplane.db.engine import Database, DatabaseDown, QueryFailed, TryAgain, Violated
+from det_controlplane.db import prepared
+from det_controlplane.db.engine import (
+    Database,
+    DatabaseDown,
+    QueryFailed,
+    TryAgain,
+    Violated,
+    connect_options,
+)
 from det_controlplane.db.sql import text
 
 NUMBERS = text("SELECT n FROM generate_series(1, cast(:most AS integer)) AS n")
 INSERT = text("INSERT INTO pools (name) VALUES (:name)")
 NAMES = text("SELECT name FROM pools ORDER BY name")
 BACKEND = text("SELECT pg_backend_pid() AS pid")
+BACKENDS = text("SELECT pid FROM pg_stat_activity WHERE pid = ANY(cast(:pids AS integer[]))")
 TERMINATE = text("SELECT pg_terminate_backend(cast(:pid AS integer))")
 
 
@@ -111,16 +125,92 @@ def test_a_migration_under_a_prepared_statement_costs_one_more_try(database: Dat
     assert database.read(everything) == []
 
 
-def test_connections_that_the_server_closed_are_replaced(database: Database) -> None:
+def test_connections_that_the_server_closed_are_replaced_before_they_are_used(
+    database: Database,
+) -> None:
     with database.begin() as one, database.begin() as other:
         pids = [one.value(BACKEND), other.value(BACKEND)]
     watcher = Database(database.url)
     for pid in pids:
         watcher.read(TERMINATE, {"pid": pid})
+    while watcher.read(BACKENDS, {"pids": pids}):
+        time.sleep(0.01)
     watcher.dispose()
+    with database.begin() as tx:
+        assert tx.value(BACKEND) not in pids
+
+
+def test_a_connection_that_dies_in_a_transaction_is_told_and_the_next_one_is_new(
+    database: Database,
+) -> None:
+    watcher = Database(database.url)
+
+    def go_on_after_the_end() -> None:
+        with database.begin() as tx:
+            watcher.read(TERMINATE, {"pid": tx.value(BACKEND)})
+            while tx.value(NUMBERS, {"most": 1}):
+                pass
+
     with pytest.raises(DatabaseDown):
-        database.read(NUMBERS, {"most": 1})
+        go_on_after_the_end()
+    watcher.dispose()
     assert database.read(NUMBERS, {"most": 1})[0].n == 1
+
+
+class ForgetfulNetwork:
+    """Carries connections to the server; those of before `forget` lead nowhere from then on, and nobody is told."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self._server: str = connect_options(url)["unix_sock"]
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(str(folder / "server"))
+        self._listening.listen()
+        self.url = url.replace(self._server, str(folder / "server"))
+        self._open: list[socket.socket] = []
+        self._lost: set[socket.socket] = set()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def forget(self) -> None:
+        self._lost.update(self._open)
+
+    def close(self) -> None:
+        for each in (self._listening, *self._open):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._listening.accept()
+                far = socket.socket(socket.AF_UNIX)
+                far.connect(self._server)
+                self._open += [near, far]
+                for pair in ((near, far), (far, near)):
+                    threading.Thread(target=self._carry, args=pair, daemon=True).start()
+
+    def _carry(self, source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                if source not in self._lost:
+                    target.sendall(data)
+
+
+def test_after_a_long_rest_a_connection_is_asked_whether_it_lives(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepared, "_LONG_REST_S", 0.0)
+    monkeypatch.setattr(prepared, "_PATIENCE_S", 0.2)
+    network = ForgetfulNetwork(database.url, tmp_path)
+    through = Database(network.url)
+    first = through.read(BACKEND)[0].pid
+    assert through.read(BACKEND)[0].pid == first
+    network.forget()
+    began = time.monotonic()
+    assert through.read(BACKEND)[0].pid != first
+    assert time.monotonic() - began < 5
+    through.dispose()
+    network.close()
 
 
 def test_an_answer_that_was_not_read_is_never_taken_for_the_next(

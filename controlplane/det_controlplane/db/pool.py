@@ -20,7 +20,7 @@ class Pool:
         self._connect = connect
         self._kept = kept
         self._places = threading.Semaphore(most)
-        self._idle: list[PreparedConnection] = []
+        self._idle: list[tuple[PreparedConnection, float]] = []  # and since when
         self._born: dict[PreparedConnection, float] = {}
 
     def take(self) -> PreparedConnection:
@@ -29,10 +29,12 @@ class Pool:
         try:
             while True:
                 try:
-                    connection = self._idle.pop()
+                    connection, since = self._idle.pop()
                 except IndexError:
                     return self._opened()
-                if time.monotonic() - self._born.get(connection, 0.0) < _LIFE_S:
+                now = time.monotonic()
+                is_young = now - self._born.get(connection, 0.0) < _LIFE_S
+                if is_young and connection.is_alive(now - since):
                     return connection
                 self._close(connection)
         except BaseException:
@@ -44,7 +46,7 @@ class Pool:
         try:
             usable = connection in self._born and self._rolled_back(connection)
             if usable and len(self._idle) < self._kept:
-                self._idle.append(connection)
+                self._idle.append((connection, time.monotonic()))
             else:
                 self._close(connection)
         finally:
@@ -55,7 +57,7 @@ class Pool:
         self._born.clear()
         while self._idle:
             with suppress(IndexError):
-                self._close(self._idle.pop())
+                self._close(self._idle.pop()[0])
 
     def _opened(self) -> PreparedConnection:
         connection = self._connect()

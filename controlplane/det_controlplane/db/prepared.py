@@ -13,6 +13,7 @@ from det_controlplane.db.sql import Statement
 from det_controlplane.db.values import Decoder
 
 _KEPT = 300  # a connection's prepared statements; log filters make statements of their own
+_LONG_REST_S, _PATIENCE_S = 20.0, 2.0
 _STALE = "0A000"  # a migration changed what the statement returns
 
 _KEEPALIVE = {
@@ -68,6 +69,11 @@ class PreparedConnection:
     @property
     def broken(self) -> bool:
         return self._wire.broken
+
+    def is_alive(self, idle_s: float) -> bool:
+        """As far as can be told before it is used. After a long rest it is asked: a host that was frozen meanwhile, or a
+        network that forgets, hears of no end."""
+        return self._wire.is_silent() and (idle_s < _LONG_REST_S or self._wire.answers(_PATIENCE_S))
 
     def rows_of(
         self, statement: Statement, params: Mapping[str, Any], *, begins: bool = True

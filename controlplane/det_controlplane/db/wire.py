@@ -4,6 +4,7 @@ pg8000 opens the connection. Its own way of executing writes each message by its
 flush after each of them, and reads the answers in pieces of a few bytes: several times the cost of this.
 """
 
+import select
 from struct import Struct
 from typing import Any
 
@@ -77,6 +78,21 @@ class Wire:
         self._sock = sock
         self.in_transaction = False
         self.broken = False  # an exchange was cut short: what comes next belongs to it
+
+    def is_silent(self) -> bool:
+        """Whether nothing came unasked: a server that closes says so."""
+        waiting = select.poll()
+        waiting.register(self._sock, select.POLLIN)
+        return not waiting.poll(0)
+
+    def answers(self, within_s: float) -> bool:
+        self._sock.settimeout(within_s)
+        try:
+            return self.exchange(SYNC).error is None
+        except InterfaceError:
+            return False
+        finally:
+            self._sock.settimeout(None)
 
     def exchange(self, messages: bytes) -> Answer:
         """Send, ending with SYNC, and read the whole answer."""
