@@ -47,14 +47,21 @@ def queue_and_running(
     return PoolSnapshot(
         settings,
         tuple(Agent(f"agent-{n:04}", SLOTS, 4) for n in range(AGENTS)),
-        tuple(Request(f"{n}.{n}", f"job-{n}", slots[n], float(n)) for n in arrivals),
         tuple(
-            Running(f"r{n}", f"r{n}", 2, (Placement(f"agent-{on:04}", 2),), True, False, float(n))
-            for on, n in seats
+            Request(f"{n}.{n}", _job(f"job-{n}", priorities[n], 20_000 + n), slots[n], float(n))
+            for n in arrivals
         ),
-        (
-            *(_job(f"job-{n}", priorities[n], 20_000 + n) for n in arrivals),
-            *(_job(f"r{n}", running_priorities[n % len(running_priorities)], n) for _, n in seats),
+        tuple(
+            Running(
+                f"r{n}",
+                _job(f"r{n}", running_priorities[n % len(running_priorities)], n),
+                2,
+                (Placement(f"agent-{on:04}", 2),),
+                True,
+                False,
+                float(n),
+            )
+            for on, n in seats
         ),
     )
 
@@ -64,12 +71,16 @@ def gangs(preemption: bool) -> PoolSnapshot:
     random_ = random.Random(11)
     agents = tuple(Agent(f"agent-{n:04}", (4, 8, 8, 16)[n % 4]) for n in range(AGENTS))
     pending = tuple(
-        Request(f"gang-{n}", f"job-{n}", random_.choice((32, 32, 48, 64, 24)), float(n))
+        Request(
+            f"gang-{n}",
+            _job(f"job-{n}", 1 + n % 99, n),
+            random_.choice((32, 32, 48, 64, 24)),
+            float(n),
+        )
         for n in range(1_000)
     )
-    jobs = tuple(_job(f"job-{n}", 1 + n % 99, n) for n in range(1_000))
     settings = PoolSettings(preemption=preemption, allow_heterogeneous_fits=preemption)
-    return PoolSnapshot(settings, agents, pending, (), jobs)
+    return PoolSnapshot(settings, agents, pending, ())
 
 
 def _job(id: str, priority: int, position: int) -> Job:

@@ -33,17 +33,17 @@ def pool(
     seats = [tuple(Placement(a, n) for a, n in on.items()) for _, _, on in running]
     used = {a: sum(p.slots for on in seats for p in on if p.agent_id == a) for a in agents}
     names = [(name, priority) for name, priority, _ in (*running, *queue)]
+    jobs = {
+        name: Job(priority, Decimal(at), name, 1, None, float(at))
+        for at, (name, priority) in enumerate(names)
+    }
     return PoolSnapshot(
         settings,
         tuple(Agent(id, slots, used[id]) for id, slots in agents.items()),
-        tuple(Request(name, name, slots, 0.0) for name, _, slots in queue),
+        tuple(Request(name, jobs[name], slots, 0.0) for name, _, slots in queue),
         tuple(
-            Running(name, name, sum(on.values()), on_seats, True, False, 0.0)
+            Running(name, jobs[name], sum(on.values()), on_seats, True, False, 0.0)
             for (name, _, on), on_seats in zip(running, seats, strict=True)
-        ),
-        tuple(
-            Job(priority, Decimal(at), name, 1, None, float(at))
-            for at, (name, priority) in enumerate(names)
         ),
     )
 
@@ -52,13 +52,12 @@ def draw(snapshot: PoolSnapshot) -> str:
     plan = decide(snapshot, 0.0)
     lines = [_agent(agent, snapshot, plan) for agent in snapshot.agents]
     lines.append("")
-    priority = {job.id: job.priority for job in snapshot.jobs}
     reasons = {w.allocation_id: w.reason for w in plan.waiting}
     backfilled = {s.allocation_id: s.backfilled for s in plan.start}
     for request in snapshot.pending:
         id = request.allocation_id
         slots = f"{request.slots} slot" + "s" * (request.slots != 1)
-        asked = f"{id}  priority {priority[request.job_id]}, {slots}"
+        asked = f"{id}  priority {request.job.priority}, {slots}"
         if id in backfilled:
             said = "starts as backfill" if backfilled[id] else "starts"
         else:

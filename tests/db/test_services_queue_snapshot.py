@@ -35,3 +35,16 @@ def test_a_queue_is_listed_while_one_of_its_jobs_ends(
 
     monkeypatch.setattr(Tx, "rows", overtaken)
     assert len(jobs.listed(ctx, "default", descending=False)) == 1
+
+
+@pytest.mark.parametrize(("default", "first"), [(42, "named"), (10, "plain")])
+def test_a_job_without_a_priority_has_the_default_of_the_pool(
+    default: int, first: str, database: Database
+) -> None:
+    ctx = context(database)
+    manager = {"type": "agent", "scheduler": {"type": "priority", "default_priority": default}}
+    ctx.config = load_cluster({**CLUSTER, "resource_manager": manager})
+    for name, more in (("plain", ""), ("named", "resources: {priority: 20}")):
+        config = SINGLE.replace("name: one", f"name: {name}") + more
+        creation.create(ctx, OWNER, creation.Submission(config=config))
+    assert jobs.listed(ctx, "default", descending=False)[0]["name"] == first

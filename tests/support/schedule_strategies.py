@@ -36,12 +36,12 @@ def pools(draw: Draw, scheduler: SchedulerType | None = None) -> PoolSnapshot:
     agents = [_agent(draw, n) for n in range(draw(st.integers(0, 5)))]
     running = _load(draw, agents, jobs)
     pending = tuple(_request(draw, n, jobs, agents) for n in range(draw(st.integers(0, 8))))
-    return PoolSnapshot(settings, tuple(agents), pending, running, jobs)
+    return PoolSnapshot(settings, tuple(agents), pending, running)
 
 
 def _job(draw: Draw, n: int) -> Job:
     return Job(
-        draw(st.sampled_from([None, 1, 42, 99])),
+        draw(st.sampled_from([1, 42, 42, 99])),
         Decimal(draw(st.integers(0, 4))),
         f"job{n}",
         draw(st.sampled_from([0.5, 1.0, 3.0])),
@@ -65,7 +65,7 @@ def _request(draw: Draw, n: int, jobs: tuple[Job, ...], agents: list[Agent]) -> 
     blocked = draw(st.sets(st.sampled_from([a.id for a in agents]))) if agents else set()
     return Request(
         f"p{n}",
-        draw(st.sampled_from(jobs)).id,
+        draw(st.sampled_from(jobs)),
         draw(_SLOTS),
         float(draw(st.integers(0, 5))),
         single_agent=draw(st.booleans()),
@@ -88,7 +88,7 @@ def _load(draw: Draw, agents: list[Agent], jobs: tuple[Job, ...]) -> tuple[Runni
         running.append(
             Running(
                 f"r{n}",
-                draw(st.sampled_from(jobs)).id,
+                draw(st.sampled_from(jobs)),
                 sum(s.slots for s in seats),
                 tuple(seats),
                 draw(st.sampled_from([True, True, False])),

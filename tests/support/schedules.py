@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from det_controlplane.core.schedule import (
+    DEFAULT_PRIORITY,
     Agent,
     Job,
     Placement,
@@ -30,7 +31,7 @@ def agents(*slots: int) -> tuple[Agent, ...]:
 
 def job(
     id: str,
-    priority: int | None = None,
+    priority: int = DEFAULT_PRIORITY,
     *,
     position: Decimal | int = 0,
     weight: float = 1,
@@ -40,14 +41,14 @@ def job(
 
 
 def request(id: str, slots: int, job_id: str | None = None, **more: Any) -> Request:
-    made = Request(id, job_id or id, slots, 0.0)
+    made = Request(id, job(job_id or id), slots, 0.0)
     return replace(made, **more)
 
 
 def running(id: str, job_id: str | None = None, /, **on: int) -> Running:
     """`running("t1", a1=4)`: 4 slots of agent a1."""
     seats = tuple(Placement(agent_id, slots) for agent_id, slots in on.items())
-    return Running(id, job_id or id, sum(on.values()), seats, True, False, 0.0)
+    return Running(id, job(job_id or id), sum(on.values()), seats, True, False, 0.0)
 
 
 def pool(
@@ -60,16 +61,15 @@ def pool(
     **settings: Any,
 ) -> PoolSnapshot:
     """Agents are given empty; what runs is added to them. Jobs not given have the default priority."""
-    pending, running, named = tuple(pending), tuple(running), tuple(jobs or ())
-    known = {j.id for j in named}
-    asking = [*(r.job_id for r in running), *(r.job_id for r in pending)]
+    pending, running, known = tuple(pending), tuple(running), {j.id: j for j in jobs or ()}
+    asking = [*(r.job.id for r in running), *(r.job.id for r in pending)]
     missing = dict.fromkeys(id for id in asking if id not in known)
+    known |= {id: job(id, position=n) for n, id in enumerate(missing, start=1)}
     return PoolSnapshot(
         PoolSettings(**settings),
         tuple(_loaded(a, running) for a in agents),
-        pending,
-        running,
-        (*named, *(job(id, position=n) for n, id in enumerate(missing, start=1))),
+        tuple(replace(r, job=known[r.job.id]) for r in pending),
+        tuple(replace(r, job=known[r.job.id]) for r in running),
         max_slots_per_launch,
     )
 
@@ -116,7 +116,7 @@ def end(snapshot: PoolSnapshot, *ids: str) -> PoolSnapshot:
 def _began(request: Request, placements: tuple[Placement, ...]) -> Running:
     return Running(
         request.allocation_id,
-        request.job_id,
+        request.job,
         request.slots,
         placements,
         request.preemptible,

@@ -32,7 +32,7 @@ _PENDING = text("""
            a.preemptible, nullif(t.blocked_agents, '{}') AS blocked_agents, a.wait_code, a.wait_reason
     FROM allocations a JOIN jobs j ON j.id = a.job_id LEFT JOIN trials t ON t.id = a.trial_id
     WHERE a.pool = :pool AND a.state = 'QUEUED' AND a.not_before IS NULL
-    ORDER BY j.priority, j.position, j.id, a.requested_at, a.id
+    ORDER BY coalesce(j.priority, :default_priority), j.position, j.id, a.requested_at, a.id
 """)
 _RUNNING = text("""
     SELECT a.id, a.job_id::text AS job_id, a.slots, date_part('epoch', a.requested_at) AS requested_at, a.preemptible,
@@ -44,9 +44,9 @@ _RUNNING = text("""
     WHERE a.pool = :pool AND a.state NOT IN ('QUEUED', 'TERMINATED') GROUP BY a.id ORDER BY a.requested_at, a.id
 """)
 _JOBS = text("""
-    SELECT j.id::text AS id, j.priority, j.weight, trim_scale(j.position)::text AS position, j.max_slots,
-           date_part('epoch', j.submitted_at) AS submitted_at
-    FROM jobs j WHERE j.id = ANY(cast(:ids AS uuid[])) ORDER BY j.priority, j.position, j.id
+    SELECT j.id::text AS id, coalesce(j.priority, :default_priority) AS priority, j.weight,
+           trim_scale(j.position)::text AS position, j.max_slots, date_part('epoch', j.submitted_at) AS submitted_at
+    FROM jobs j WHERE j.id = ANY(cast(:ids AS uuid[]))
 """)
 _ASSIGN = text("""
     UPDATE allocations a SET state = 'ASSIGNED', epoch = epoch + 1, assigned_at = :now, backfilled = x.backfilled,
@@ -77,7 +77,6 @@ class PoolRows:
     agents: tuple[Agent, ...]
     pending: tuple[Request, ...]
     running: tuple[Running, ...]
-    jobs: tuple[Job, ...]
     free: dict[str, list[int]] = field(default_factory=dict)
     reasons: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
 
@@ -87,13 +86,13 @@ def try_lock(tx: Tx, pool: str) -> bool:
     return bool(tx.value(_TRY_LOCK, {"pool": pool}))
 
 
-def load(tx: Tx, pool: str, aux_limit: int) -> PoolRows:
+def load(tx: Tx, pool: str, aux_limit: int, default_priority: int) -> PoolRows:
     params = {"pool": pool}
     agent_rows = tx.rows(_AGENTS, params)
-    pending_rows = tx.rows(_PENDING, params)
+    pending_rows = tx.rows(_PENDING, {**params, "default_priority": default_priority})
     running_rows = tx.rows(_RUNNING, params)
     # Each statement sees the world a moment later: the jobs are those of what was found, not of what lives now.
-    jobs = {r.job_id for r in pending_rows} | {r.job_id for r in running_rows}
+    jobs = _jobs(tx, {r.job_id for r in (*pending_rows, *running_rows)}, default_priority)
     return PoolRows(
         agents=tuple(
             Agent(r.id, r.slots, r.used, aux_limit, r.aux_used, r.enabled, r.draining)
@@ -101,19 +100,23 @@ def load(tx: Tx, pool: str, aux_limit: int) -> PoolRows:
         ),
         pending=tuple(
             Request(
-                r.id, r.job_id, r.slots, r.requested_at, r.single_agent, r.preemptible,
+                r.id, jobs[r.job_id], r.slots, r.requested_at, r.single_agent, r.preemptible,
                 frozenset(r.blocked_agents) if r.blocked_agents else NO_BLOCKED_AGENTS,
             )
             for r in pending_rows
         ),
-        running=tuple(_running(r) for r in running_rows),
-        jobs=tuple(
-            Job(r.priority, _position(r.position), r.id, r.weight, r.max_slots, r.submitted_at)
-            for r in tx.rows(_JOBS, {"ids": f"{{{','.join(sorted(jobs))}}}"})
-        ),
+        running=tuple(_running(r, jobs[r.job_id]) for r in running_rows),
         free={r.id: list(r.free) for r in agent_rows},
         reasons={r.id: (r.wait_code, r.wait_reason) for r in pending_rows},
     )  # fmt: skip
+
+
+def _jobs(tx: Tx, ids: set[str], default_priority: int) -> dict[str, Job]:
+    params = {"ids": f"{{{','.join(sorted(ids))}}}", "default_priority": default_priority}
+    return {
+        r.id: Job(r.priority, _position(r.position), r.id, r.weight, r.max_slots, r.submitted_at)
+        for r in tx.rows(_JOBS, params)
+    }
 
 
 def _position(written: str) -> Decimal | int:
@@ -121,11 +124,11 @@ def _position(written: str) -> Decimal | int:
     return int(written) if written.isdigit() else Decimal(written)
 
 
-def _running(r: Any) -> Running:
+def _running(r: Any, job: Job) -> Running:
     placements = tuple(Placement(a, n) for a, n in zip(r.agents, r.held, strict=True))
     return Running(
         r.id,
-        r.job_id,
+        job,
         r.slots,
         placements,
         r.preemptible,

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from det_controlplane.core import schedule
-from det_controlplane.db import schedule as rows_of
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.experiment_pages import ShownExperiment
 from det_controlplane.db.sql import text
@@ -35,7 +34,7 @@ def listed(ctx: Context, pool_name: str, *, descending: bool) -> list[dict[str, 
         raise Missing(f"resource pool '{name}' not found")
     settings = schedule_pool.settings_of(ctx, name)
     with ctx.db.begin() as tx:
-        params = {"pool": name, "default_priority": settings.default_priority}
+        params = {"pool": name, "default_priority": ctx.config.scheduler_of(name).default_priority}
         rows = tx.rows(_JOBS, params)
         ahead = _jobs_ahead(ctx, tx, name)
     jobs = [_listed_job(r, settings.preemption, ahead.get(r.id, -1)) for r in rows]
@@ -53,9 +52,8 @@ def summary(ctx: Context, experiment: ShownExperiment) -> dict[str, Any] | None:
 
 
 def _jobs_ahead(ctx: Context, tx: Tx, pool: str) -> dict[str, int]:
-    found = rows_of.load(tx, pool, schedule_pool.aux_limit(ctx, pool))
-    snapshot = schedule_pool.snapshot_of(ctx, pool, found)
-    return dict(schedule.decide(snapshot, ctx.now().timestamp()).jobs_ahead)
+    snapshot = schedule_pool.snapshot_of(ctx, pool, schedule_pool.load(ctx, tx, pool))
+    return dict(schedule.jobs_ahead(snapshot))
 
 
 def _listed_job(row: Any, preemptible: bool, ahead: int) -> dict[str, Any]:

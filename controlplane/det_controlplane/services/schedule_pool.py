@@ -35,7 +35,7 @@ def run(ctx: Context, pool: str) -> schedule.SchedulePlan | None:
             if not rows_of.try_lock(tx, pool):
                 return None
             marks = queue.marks(tx, pool)
-            found = rows_of.load(tx, pool, aux_limit(ctx, pool))
+            found = load(ctx, tx, pool)
             plan = schedule.decide(snapshot_of(ctx, pool, found), now.timestamp())
             _start(ctx, tx, effects, found, plan.start, now)
             _preempt(tx, effects, plan.preempt, now)
@@ -47,9 +47,10 @@ def run(ctx: Context, pool: str) -> schedule.SchedulePlan | None:
     return plan
 
 
-def aux_limit(ctx: Context, pool: str) -> int:
+def load(ctx: Context, tx: Tx, pool: str) -> rows_of.PoolRows:
     found = ctx.config.pool(pool)
-    return 100 if found is None else int(found.max_aux_containers_per_agent)
+    aux_limit = 100 if found is None else int(found.max_aux_containers_per_agent)
+    return rows_of.load(tx, pool, aux_limit, ctx.config.scheduler_of(pool).default_priority)
 
 
 def settings_of(ctx: Context, pool: str) -> schedule.PoolSettings:
@@ -57,7 +58,6 @@ def settings_of(ctx: Context, pool: str) -> schedule.PoolSettings:
     return schedule.PoolSettings(
         scheduler=found.type,
         preemption=found.preemption,
-        default_priority=found.default_priority,
         fitting_policy=found.fitting_policy,
         allow_heterogeneous_fits=found.allow_heterogeneous_fits,
     )
@@ -69,7 +69,6 @@ def snapshot_of(ctx: Context, pool: str, found: rows_of.PoolRows) -> schedule.Po
         agents=found.agents,
         pending=found.pending,
         running=found.running,
-        jobs=found.jobs,
     )
 
 

@@ -68,7 +68,7 @@ def test_containers_without_slots_do_not_count() -> None:
 def test_no_more_are_preempted_than_the_limit_lets_start() -> None:
     busy = [running(f"low{n}", a1=1) for n in range(4)]
     jobs = [
-        *(job(r.job_id, 90, position=n) for n, r in enumerate(busy)),
+        *(job(r.job.id, 90, position=n) for n, r in enumerate(busy)),
         job("exp", 1, max_slots=2),
     ]
     pending = [request(f"t{n}", 1, "exp") for n in range(4)]

@@ -147,7 +147,7 @@ def test_a_moved_job_takes_the_slots_of_the_one_it_overtook() -> None:
 
 def test_only_as_many_leave_as_the_candidate_needs() -> None:
     busy = [running(f"low{n}", **{f"a{n}": 4}) for n in range(1, 5)]
-    jobs = [*(job(r.job_id, 60, position=n) for n, r in enumerate(busy)), job("high", 10)]
+    jobs = [*(job(r.job.id, 60, position=n) for n, r in enumerate(busy)), job("high", 10)]
     snapshot = pool(
         agents(4, 4, 4, 4), pending=[request("high", 4)], running=busy, jobs=jobs, preemption=True
     )
@@ -157,7 +157,7 @@ def test_only_as_many_leave_as_the_candidate_needs() -> None:
 
 def test_a_gang_preempts_what_stands_on_the_agents_it_needs_and_nothing_else() -> None:
     busy = [running(f"low{n}", **{f"a{n}": 1}) for n in range(1, 4)]
-    jobs = [*(job(r.job_id, 60, position=n) for n, r in enumerate(busy)), job("high", 10)]
+    jobs = [*(job(r.job.id, 60, position=n) for n, r in enumerate(busy)), job("high", 10)]
     snapshot = pool(
         agents(4, 4, 4), pending=[request("high", 8)], running=busy, jobs=jobs, preemption=True
     )
@@ -174,7 +174,7 @@ def test_two_candidates_do_not_count_on_the_same_victim() -> None:
 
 
 def test_what_cannot_be_preempted_stays() -> None:
-    notebook = Running("nb", "nb", 4, running("x", a1=4).placements, False, False, 0.0)
+    notebook = replace(running("nb", a1=4), preemptible=False)
     snapshot = pool(
         agents(4),
         pending=[request("high", 4)],
@@ -274,15 +274,6 @@ def test_requests_of_one_job_start_in_the_order_they_were_made() -> None:
         request("first", 1, "exp", requested_at=1.0),
     ]
     assert started(pool(agents(1), pending=pending)) == {"first"}
-
-
-def test_a_job_without_a_priority_has_the_default_of_the_pool() -> None:
-    pending = [request("plain", 1), request("named", 1)]
-    jobs = [job("plain", position=1), job("named", 20, position=2)]
-    snapshot = pool(agents(1), pending=pending, jobs=jobs)
-    assert started(snapshot) == {"named"}
-    raised = pool(agents(1), pending=pending, jobs=jobs, default_priority=10)
-    assert started(raised) == {"plain"}
 
 
 def test_jobs_ahead_counts_live_jobs_in_scheduler_order() -> None:

@@ -19,6 +19,7 @@ from .model import (
     WaitCode,
 )
 from .plan import Reason, SchedulePlan, Waiting, WaitingList
+from .queue_order import jobs_ahead
 
 __all__ = [
     "DEFAULT_PRIORITY",
@@ -41,4 +42,5 @@ __all__ = [
     "Waiting",
     "WaitingList",
     "decide",
+    "jobs_ahead",
 ]

@@ -34,9 +34,7 @@ def _enforce_max_slots(pool: PoolPass) -> None:
 
 
 def _plan(pool: PoolPass) -> SchedulePlan:
-    outcome, ahead = pool.outcome, pool.order.place
-    if pool.snapshot.settings.scheduler == "fair_share":
-        ahead = dict.fromkeys(ahead, -1)
-    explainer = Explainer(pool.snapshot, pool.slots, pool.limits)
-    waiting = WaitingList(outcome.tables(), explainer.explain)
-    return SchedulePlan(tuple(outcome.start), tuple(outcome.preempt), waiting, ahead)
+    outcome, snapshot = pool.outcome, pool.snapshot
+    explain = Explainer(snapshot, pool.slots, pool.limits).explain
+    waiting = WaitingList(outcome.queued, explain, snapshot)
+    return SchedulePlan(tuple(outcome.start), tuple(outcome.preempt), waiting, snapshot)

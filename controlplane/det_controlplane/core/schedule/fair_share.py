@@ -3,57 +3,67 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from .fleet import Fit, Roster, shape_of
-from .model import Agent, PreemptReason, Request, Running
+from .attempts import Attempts
+from .fleet import Roster, shape_of
+from .model import Agent, Job, PreemptReason, Request, Running
 from .outcome import Blocked, Cause, ShareUsed
 from .pool_pass import PoolPass
 from .shares import Claim, offers
 from .slot_fleet import SlotFleet
 
+Held = dict[str, list[Running]]  # by job
+Asked = dict[str, list[int]]  # by job: where its requests stand in the queue
+
 
 def schedule_by_share(pool: PoolPass) -> None:
     """Offers depend on what is alive, not on what already runs, so a plan once applied stays the plan."""
-    no_container: dict[object, Blocked] = {}
-    pending = []
-    for request in pool.order.arrange(pool.snapshot.pending)[0]:
-        if request.slots:
-            pending.append(request)
-        else:
-            _start_or_wait(pool, request, no_container)
+    requests = pool.order.arrange(pool.snapshot.pending)
+    causes: list[Cause | None] = [None] * len(requests)
     running = [r for r in pool.running if r.slots]
-    feasible = _Feasible(pool, running)
-    hopeless: dict[object, Blocked] = {}
-    asked: dict[str, list[Request]] = defaultdict(list)
-    for request in pending:
-        if feasible.holds(request):
-            asked[request.job_id].append(request)
+    feasible, attempts = _Feasible(pool, running), Attempts(pool)
+    asked: Asked = defaultdict(list)
+    for at, request in enumerate(requests):
+        if not request.slots:
+            causes[at] = attempts.start(request)
+        elif (never := feasible.never(request)) is not None:
+            causes[at] = never
         else:
-            blocked = hopeless.setdefault(shape_of(request), Blocked(request))
-            _wait(pool, request, blocked)
-    held: dict[str, list[Running]] = defaultdict(list)
+            asked[request.job.id].append(at)
+    held: Held = defaultdict(list)
     for allocation in running:
-        held[allocation.job_id].append(allocation)
-    offered = offers(_claims(pool, asked, held), _capacity(pool, running))
+        held[allocation.job.id].append(allocation)
+    offered = offers(_claims(requests, asked, held), _capacity(pool, running))
     _release(pool, held, offered)
-    _start(pool, asked, held, offered)
+    for job_id, places in asked.items():
+        held_slots = sum([r.slots for r in held.get(job_id, ())])
+        used = ShareUsed(offered[job_id], held_slots)
+        for at in places:
+            request = requests[at]
+            too_much = used if used.held + request.slots > used.offered else None
+            causes[at] = attempts.over_limit(request) or too_much or attempts.start(request)
+            used.held += 0 if causes[at] else request.slots
+    pool.outcome.queued.append((requests, causes))
 
 
-def _claims(
-    pool: PoolPass, asked: dict[str, list[Request]], held: dict[str, list[Running]]
-) -> list[Claim]:
+def _claims(requests: Sequence[Request], asked: Asked, held: Held) -> list[Claim]:
     claims = []
-    for job in pool.snapshot.jobs:
-        requests, allocations = asked.get(job.id, ()), held.get(job.id, ())
-        sizes = [a.slots for a in requests] + [a.slots for a in allocations]
-        if not sizes:
-            continue
-        demand, smallest, limit = sum(sizes), min(sizes), job.max_slots
-        if limit is not None:
-            # It may leave no room for any of its allocations.
-            demand = min(demand, limit) if limit >= smallest else 0
-        fixed = sum([r.slots for r in allocations if not r.preemptible])
-        claims.append(Claim(job.id, job.submitted_at, job.weight, demand, smallest, fixed))
-    return claims
+    for job_id, places in asked.items():
+        sizes = [requests[at].slots for at in places]
+        claims.append(_claim(requests[places[0]].job, sizes, held.get(job_id, ())))
+    idle = [allocations for job_id, allocations in held.items() if job_id not in asked]
+    return claims + [_claim(allocations[0].job, [], allocations) for allocations in idle]
+
+
+def _claim(job: Job, sizes: list[int], allocations: Sequence[Running]) -> Claim:
+    fixed = 0
+    if allocations:
+        sizes = sizes + [a.slots for a in allocations]
+        fixed = sum([a.slots for a in allocations if not a.preemptible])
+    demand, smallest, limit = sum(sizes), min(sizes), job.max_slots
+    if limit is not None:
+        # It may leave no room for any of its allocations.
+        demand = min(demand, limit) if limit >= smallest else 0
+    return Claim(job.id, job.submitted_at, job.weight, demand, smallest, fixed)
 
 
 def _capacity(pool: PoolPass, running: Sequence[Running]) -> int:
@@ -66,7 +76,7 @@ def _capacity(pool: PoolPass, running: Sequence[Running]) -> int:
     )
 
 
-def _release(pool: PoolPass, held: dict[str, list[Running]], offered: dict[str, int]) -> None:
+def _release(pool: PoolPass, held: Held, offered: dict[str, int]) -> None:
     leaving: list[Running] = []
     for job_id, allocations in held.items():
         staying = [r for r in allocations if not r.releasing]
@@ -76,42 +86,6 @@ def _release(pool: PoolPass, held: dict[str, list[Running]], offered: dict[str, 
                 leaving.append(allocation)
                 surplus -= allocation.slots
     pool.preempt(leaving, PreemptReason.FAIR_SHARE)
-
-
-def _start(
-    pool: PoolPass,
-    asked: dict[str, list[Request]],
-    held: dict[str, list[Running]],
-    offered: dict[str, int],
-) -> None:
-    no_room: dict[object, Blocked] = {}
-    limited = pool.limits.limited
-    for job_id, requests in asked.items():
-        left = offered[job_id] - sum([r.slots for r in held.get(job_id, ())])
-        used = ShareUsed(job_id, offered[job_id])
-        for request in requests:
-            if limited and not pool.limits.allow(request):
-                _wait(pool, request, pool.limits.cause(job_id))
-            elif request.slots > left:
-                _wait(pool, request, used)
-            elif _start_or_wait(pool, request, no_room):
-                left -= request.slots
-
-
-def _start_or_wait(pool: PoolPass, request: Request, no_room: dict[object, Blocked]) -> bool:
-    fleet, shape = pool.fleet_of(request), shape_of(request)
-    fit: Fit | None = None if shape in no_room else fleet.fit(request)
-    if fit is None:
-        _wait(pool, request, no_room.setdefault(shape, Blocked(request)))
-        return False
-    fleet.take(fit)
-    pool.limits.started(request)
-    pool.outcome.begin(request, fleet, fit)
-    return True
-
-
-def _wait(pool: PoolPass, request: Request, cause: Cause) -> None:
-    pool.outcome.wait(request, cause)
 
 
 class _Feasible:
@@ -125,12 +99,14 @@ class _Feasible:
                     leaving[placement.agent_id] += placement.slots
         agents = tuple(_without(a, leaving[a.id]) for a in pool.snapshot.agents)
         self._fleet = SlotFleet(Roster(agents, pool.snapshot.settings))
-        self._known: dict[object, bool] = {}
+        self._known: dict[object, Blocked | None] = {}
 
-    def holds(self, request: Request) -> bool:
+    def never(self, request: Request) -> Blocked | None:
+        """The cause if it would not fit."""
         shape = shape_of(request)
         if shape not in self._known:
-            self._known[shape] = self._fleet.fit(request) is not None
+            fits = self._fleet.fit(request) is not None
+            self._known[shape] = None if fits else Blocked(request)
         return self._known[shape]
 
 

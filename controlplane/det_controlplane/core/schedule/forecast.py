@@ -7,12 +7,14 @@ the choice, and only the victims on the chosen agents are asked to leave.
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from math import inf
 
 from .fleet import NOT_BLOCKED, Fit, Fleet
-from .model import Request, Running
+from .model import Job, Request, Running
 from .slot_fleet import greedy_mix
 from .turns import NEVER, Room, Turns
 
+_LAST = (inf,)  # after every job
 _NOBODY: list[Running] = []
 
 
@@ -20,19 +22,15 @@ class Forecast:
     """Room after the leaving have left, less what waiting requests have reserved."""
 
     def __init__(
-        self,
-        fleet: Fleet,
-        leaving: Iterable[Running],
-        candidates: Sequence[Running],
-        places: Sequence[int],
+        self, fleet: Fleet, leaving: Iterable[Running], candidates: Sequence[Running]
     ) -> None:
-        """`leaving` go whatever happens; `candidates` are in queue order, the last to be asked first, at `places`.
+        """`leaving` go whatever happens; `candidates` are in queue order, the last to be asked first.
 
         A candidate that was asked earlier keeps its turn, so that the next pass makes the same choices.
         """
         self._fleet = fleet
-        self._places = places
-        self._next_place = 0  # where fewer can be asked
+        self._jobs = [running.job for running in candidates]
+        self._next_job: tuple[object, ...] = ()  # from which on fewer can be asked
         self._victims = candidates[::-1]
         self._room = Room(fleet, self._victims)
         self._turns: dict[int, Turns] = {}
@@ -46,17 +44,17 @@ class Forecast:
         for agent, slots in fit:
             self._room.free[agent] -= slots or 1
 
-    def reserve(self, request: Request, place: int) -> tuple[Fit, list[Running]] | None:
-        """Room and victims for a request at this place; None if less important ones hold too little.
+    def reserve(self, request: Request) -> tuple[Fit, list[Running]] | None:
+        """Room and victims for a request; None if less important ones hold too little.
 
         Called in queue order, so that the reach only shrinks.
         """
         units = request.slots or 1
         if request.blocked_agents:
-            self._look_from(place)
+            self._look_from(request.job)
             turn, fit = self._choice(request, units, self._fleet.blocked(request))
         else:
-            agent = self.claim(units, place)
+            agent = self.claim(units, request.job)
             if agent is not None:
                 return [(agent, units)], _NOBODY
             turn, fit = self._choice(request, units, NOT_BLOCKED)
@@ -65,20 +63,20 @@ class Forecast:
             return fit, _NOBODY
         return None if turn == NEVER else (fit, self._ask(fit))
 
-    def claim(self, units: int, place: int) -> int | None:
+    def claim(self, units: int, job: Job) -> int | None:
         """An agent that has the room without asking anybody to leave; it is reserved."""
-        if place >= self._next_place or self._room.roomier:
-            self._look_from(place)
+        if job >= self._next_job or self._room.roomier:
+            self._look_from(job)
         agent = (self._turns.get(units) or self._turns_for(units)).first_with_room()
         if agent is not None:
             self._room.free[agent] -= units
         return agent
 
-    def _look_from(self, place: int) -> None:
+    def _look_from(self, job: Job) -> None:
         """From further down the queue fewer can be asked; those of them that leave anyhow are counted on."""
-        passed = bisect_right(self._places, place)
-        self._next_place = self._places[passed] if passed < len(self._places) else NEVER
-        limit = len(self._places) - passed
+        passed = bisect_right(self._jobs, job)
+        self._next_job = self._jobs[passed] if passed < len(self._jobs) else _LAST
+        limit = len(self._jobs) - passed
         for turn in range(self._room.limit, limit, -1):
             if self._victims[turn - 1].releasing:
                 self._room.leave(turn)

@@ -3,20 +3,16 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
-from operator import itemgetter
 
-from .model import Job, Request, Running
+from .model import Request, Running
 from .outcome import OverLimit
-
-_max_slots = itemgetter(Job._fields.index("max_slots"))
 
 
 class JobLimits:
-    def __init__(self, jobs: Sequence[Job], running: Sequence[Running]) -> None:
-        limits = list(map(_max_slots, jobs))
-        self.limited: dict[str, int] = {}
-        if limits.count(None) < len(limits):  # few have any
-            self.limited = {j.id: limit for j in jobs if (limit := j.max_slots) is not None}
+    def __init__(self, pending: Sequence[Request], running: Sequence[Running]) -> None:
+        jobs = [r.job for r in pending if r.job.max_slots is not None]
+        jobs += [r.job for r in running if r.job.max_slots is not None]
+        self.limited = {job.id: job.max_slots for job in jobs if job.max_slots is not None}
         self._causes = {job_id: OverLimit(job_id) for job_id in self.limited}
         self._reserved: defaultdict[str, int] = defaultdict(int)
         self._running = running
@@ -26,22 +22,22 @@ class JobLimits:
         """Slots by job, with those of what `started`."""
         held: defaultdict[str, int] = defaultdict(int)
         for allocation in self._running:
-            held[allocation.job_id] += allocation.slots
+            held[allocation.job.id] += allocation.slots
         return held
 
     def allow(self, request: Request) -> bool:
-        limit = self.limited.get(request.job_id)
+        limit = self.limited.get(request.job.id)
         if limit is None or not request.slots:
             return True
-        spoken_for = self.held[request.job_id] + self._reserved[request.job_id]
+        spoken_for = self.held[request.job.id] + self._reserved[request.job.id]
         return spoken_for + request.slots <= limit
 
     def started(self, request: Request) -> None:
-        self.held[request.job_id] += request.slots
+        self.held[request.job.id] += request.slots
 
     def reserved(self, request: Request) -> None:
         """It will start when others have left; until then its job asks nobody else to leave for more."""
-        self._reserved[request.job_id] += request.slots
+        self._reserved[request.job.id] += request.slots
 
     def cause(self, job_id: str) -> OverLimit:
         return self._causes[job_id]
@@ -53,13 +49,13 @@ class JobLimits:
         staying: defaultdict[str, int] = defaultdict(int)
         for allocation in running:
             if not allocation.releasing:
-                staying[allocation.job_id] += allocation.slots
+                staying[allocation.job.id] += allocation.slots
         over = {job for job, slots in staying.items() if slots > self.limited.get(job, slots)}
-        candidates = [r for r in running if r.job_id in over and _can_be_asked(r)]
+        candidates = [r for r in running if r.job.id in over and _can_be_asked(r)]
         leaving: list[Running] = []
         for allocation in sorted(candidates, key=_newest_first, reverse=True):
-            if staying[allocation.job_id] > self.limited[allocation.job_id]:
-                staying[allocation.job_id] -= allocation.slots
+            if staying[allocation.job.id] > self.limited[allocation.job.id]:
+                staying[allocation.job.id] -= allocation.slots
                 leaving.append(allocation)
         return leaving
 

@@ -25,12 +25,26 @@ class Agent:
     draining: bool = False
 
 
+class Job(NamedTuple):
+    """Who asks: an experiment or another task with live allocations.
+
+    A tuple in the order of the queue, because thousands are compared.
+    """
+
+    priority: int
+    position: Decimal | int  # microseconds of submission unless the job was moved
+    id: str
+    weight: float
+    max_slots: int | None
+    submitted_at: float
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """An allocation that waits for its slots."""
 
     allocation_id: str
-    job_id: str
+    job: Job
     slots: int
     requested_at: float
     single_agent: bool = False
@@ -48,7 +62,7 @@ class Running:
     """An allocation that holds its slots, until its last container has exited."""
 
     allocation_id: str
-    job_id: str
+    job: Job
     slots: int
     placements: tuple[Placement, ...]
     preemptible: bool
@@ -56,25 +70,10 @@ class Running:
     requested_at: float
 
 
-class Job(NamedTuple):
-    """Who asks: an experiment or another task with live allocations.
-
-    A tuple in the order of the queue: thousands of jobs are sorted as they are, if all have a priority.
-    """
-
-    priority: int | None
-    position: Decimal | int  # microseconds of submission unless the job was moved
-    id: str
-    weight: float
-    max_slots: int | None
-    submitted_at: float
-
-
 @dataclass(frozen=True, slots=True)
 class PoolSettings:
     scheduler: SchedulerType = "priority"
     preemption: bool = False
-    default_priority: int = DEFAULT_PRIORITY
     fitting_policy: FittingPolicy = "best"
     allow_heterogeneous_fits: bool = False
 
@@ -83,14 +82,13 @@ class PoolSettings:
 class PoolSnapshot:
     """A resource pool at one moment.
 
-    Ids are unique. What runs is part of the agents' `used`. `jobs` are those of all that is pending or running.
+    Ids are unique. What runs is part of the agents' `used`.
     """
 
     settings: PoolSettings
     agents: tuple[Agent, ...]
     pending: tuple[Request, ...]
     running: tuple[Running, ...]
-    jobs: tuple[Job, ...]
     max_slots_per_launch: int | None = None  # slots of the largest machine the pool may add
 
 

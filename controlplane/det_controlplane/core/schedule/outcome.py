@@ -40,14 +40,14 @@ class Victims:
 
 @dataclass(slots=True, eq=False)
 class ShareUsed:
-    job_id: str
     offered: int
+    held: int
 
 
 Cause = Blocked | Behind | OverLimit | Victims | ShareUsed
 
-# Columns of one table: requests, why each of them waits (None: it starts), how many jobs are ahead.
-Queued = tuple[Sequence[Request], list[Cause | None], Sequence[int]]
+# Requests, and why each of them waits (None: it starts).
+Queued = tuple[Sequence[Request], list[Cause | None]]
 
 
 @dataclass(slots=True)
@@ -55,17 +55,6 @@ class Outcome:
     start: list[Start] = field(default_factory=list)
     preempt: list[Preempt] = field(default_factory=list)
     queued: list[Queued] = field(default_factory=list)
-    _unordered: tuple[list[Request], list[Cause | None]] = field(default_factory=lambda: ([], []))
-
-    def wait(self, request: Request, cause: Cause) -> None:
-        """Where the scheduler keeps no order."""
-        requests, causes = self._unordered
-        requests.append(request)
-        causes.append(cause)
-
-    def tables(self) -> list[Queued]:
-        requests, causes = self._unordered
-        return [*self.queued, (requests, causes, [-1] * len(requests))]
 
     def begin(self, request: Request, fleet: Fleet, fit: Fit, *, backfilled: bool = False) -> None:
         agents = fleet.agents

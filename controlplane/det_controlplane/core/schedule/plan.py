@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, overload
 
-from .model import Preempt, Start, Told, WaitCode
+from .model import PoolSnapshot, Preempt, Start, Told, WaitCode
 from .outcome import Cause, Queued
+from .queue_order import jobs_ahead
 
 
 class Reason:
@@ -59,22 +60,28 @@ class Waiting(NamedTuple):
 class WaitingList(Sequence[Waiting]):
     """Kept as the pass left it, because ten thousand may wait; an entry is put together when somebody looks at it."""
 
-    def __init__(self, queued: Sequence[Queued], explain: Callable[[Cause], Told]) -> None:
+    def __init__(
+        self,
+        queued: Sequence[Queued],
+        explain: Callable[[Cause], Told],
+        snapshot: PoolSnapshot,
+    ) -> None:
         self._queued = queued
+        self._snapshot = snapshot
         self._explain = explain
         self._reasons: dict[Cause, Reason] = {}
 
     def told(self) -> Iterator[tuple[str, Told]]:
         """Each allocation with why it waits, at the price of a loop."""
         tolds: dict[Cause | None, Told] = {}
-        for requests, causes, _ in self._queued:
+        for requests, causes in self._queued:
             tolds |= {c: self._reason(c).told for c in set(causes) - tolds.keys() if c is not None}
             for request, cause in zip(requests, causes, strict=True):
                 if cause is not None:
                     yield request.allocation_id, tolds[cause]
 
     def __len__(self) -> int:
-        return sum(len(causes) - causes.count(None) for _, causes, _ in self._queued)
+        return sum(len(causes) - causes.count(None) for _, causes in self._queued)
 
     def __iter__(self) -> Iterator[Waiting]:
         return iter(self._entries)
@@ -88,10 +95,11 @@ class WaitingList(Sequence[Waiting]):
 
     @cached_property
     def _entries(self) -> list[Waiting]:
+        ahead = jobs_ahead(self._snapshot)
         return [
-            Waiting(request.allocation_id, self._reason(cause), place)
-            for requests, causes, places in self._queued
-            for request, cause, place in zip(requests, causes, places, strict=True)
+            Waiting(request.allocation_id, self._reason(cause), ahead[request.job.id])
+            for requests, causes in self._queued
+            for request, cause in zip(requests, causes, strict=True)
             if cause is not None
         ]
 
@@ -101,9 +109,13 @@ class WaitingList(Sequence[Waiting]):
         return self._reasons[cause]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SchedulePlan:
     start: tuple[Start, ...]
     preempt: tuple[Preempt, ...]
     waiting: WaitingList
-    jobs_ahead: Mapping[str, int]
+    snapshot: PoolSnapshot
+
+    @cached_property
+    def jobs_ahead(self) -> Mapping[str, int]:
+        return jobs_ahead(self.snapshot)

@@ -18,7 +18,7 @@ class PoolPass:
         roster = Roster(snapshot.agents, snapshot.settings)
         self.slots = SlotFleet(roster)
         self.aux = AuxFleet(roster)
-        self.limits = JobLimits(snapshot.jobs, snapshot.running)
+        self.limits = JobLimits(snapshot.pending, snapshot.running)
         self.outcome = Outcome()
         self.running: list[Running] = list(snapshot.running)
 

@@ -1,8 +1,9 @@
 """The priority scheduler: the most important first, with preemption and backfill (facts §5.4)."""
 
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import compress
+from operator import attrgetter
 
 from .fleet import Fit, Fleet, shape_of
 from .forecast import Forecast
@@ -10,16 +11,17 @@ from .model import Preempt, PreemptReason, Request
 from .outcome import Behind, Blocked, Cause, Victims
 from .pool_pass import PoolPass
 
+_priority = attrgetter("job.priority")
+
 
 def schedule_by_priority(pool: PoolPass) -> None:
     """Requests without slots and requests with slots do not compete: two independent walks."""
-    pending = pool.snapshot.pending
-    without_slots = [r for r in pending if not r.slots]
+    requests = pool.order.arrange(pool.snapshot.pending)
+    without_slots = [r for r in requests if not r.slots]
     if without_slots:
         PriorityWalk(pool, pool.aux).run(without_slots)
-    PriorityWalk(pool, pool.slots).run(
-        [r for r in pending if r.slots] if without_slots else pending
-    )
+        requests = [r for r in requests if r.slots]
+    PriorityWalk(pool, pool.slots).run(requests)
 
 
 class PriorityWalk:
@@ -42,22 +44,21 @@ class PriorityWalk:
         # Shapes that can neither start nor get room in this pass: nearly all of a long queue.
         self._hopeless: dict[object, Cause] = {}
 
-    def run(self, pending: Sequence[Request]) -> None:
-        requests, places = self._order.arrange(pending)
+    def run(self, requests: Sequence[Request]) -> None:
+        """They come in the order of the queue."""
         causes: list[Cause | None] = [None] * self._start_in_order(requests)
         shapes = self._standings(requests)
-        for priority, level_end in self._order.levels:
+        while len(causes) < len(requests):
             at = len(causes)
-            if at == len(requests):
-                break
             if self._behind is not None and not self._preemption:
                 causes += [self._behind] * (len(requests) - at)
                 break
-            end = bisect_left(places, level_end, at)
-            level, asking = requests[at:end], shapes[at:end]
-            causes += self._visit_level(level, places[at:end], asking)
+            priority = requests[at].job.priority
+            end = bisect_right(requests, priority, lo=at, key=_priority)
+            level = requests[at:end]
+            causes += self._visit_level(level, shapes[at:end])
             self._leave_level(priority, level, causes[at:])
-        self._outcome.queued.append((requests, causes, places))
+        self._outcome.queued.append((requests, causes))
 
     def _start_in_order(self, requests: Sequence[Request]) -> int:
         """As long as each finds room it is no matter who is more important."""
@@ -75,7 +76,7 @@ class PriorityWalk:
         limited = self._limits.limited
         if limited:
             return [
-                shape_of(r) if r.preemptible and r.job_id not in limited else None for r in requests
+                shape_of(r) if r.preemptible and r.job.id not in limited else None for r in requests
             ]
         return [
             (shape_of(r) if r.single_agent or r.blocked_agents else r.slots)
@@ -84,9 +85,7 @@ class PriorityWalk:
             for r in requests
         ]
 
-    def _visit_level(
-        self, requests: Sequence[Request], places: list[int], shapes: list[object]
-    ) -> list[Cause | None]:
+    def _visit_level(self, requests: Sequence[Request], shapes: list[object]) -> list[Cause | None]:
         """Why each waits. In a long queue nearly all shapes are hopeless: those are not looked at one by one."""
         hopeless = self._hopeless
         visit = self._claim if self._frozen else self._visit
@@ -95,18 +94,18 @@ class PriorityWalk:
             if cause is not None:
                 continue
             known = len(hopeless)
-            causes[at] = visit(requests[at], shapes[at], places[at])
+            causes[at] = visit(requests[at], shapes[at])
             if len(hopeless) > known:
                 causes[at + 1 :] = map(hopeless.get, shapes[at + 1 :])
         return causes
 
-    def _visit(self, request: Request, shape: object, place: int) -> Cause | None:
+    def _visit(self, request: Request, shape: object) -> Cause | None:
         """None if it starts, else why not."""
         if shape is None:
             if self._behind is not None and not request.preemptible:
                 return self._behind
             if not self._limits.allow(request):
-                return self._limits.cause(request.job_id)
+                return self._limits.cause(request.job.id)
             shape = shape_of(request)
             if shape in self._hopeless:
                 return self._hopeless[shape]
@@ -116,7 +115,7 @@ class PriorityWalk:
                 self._begin(request, fit)
                 return None
             self._no_room[shape] = Blocked(request)
-        victims = self._make_room(request, place) if self._preemption else None
+        victims = self._make_room(request) if self._preemption else None
         if victims is None:
             # Later requests of this shape rank lower: they have no more room and fewer victims.
             cause = self._behind if self._frozen and self._behind else self._no_room[shape]
@@ -124,13 +123,13 @@ class PriorityWalk:
             return cause
         return victims
 
-    def _claim(self, request: Request, shape: object, place: int) -> Cause | None:
+    def _claim(self, request: Request, shape: object) -> Cause | None:
         """Nothing starts any more, so what is free or will be is shared out; most only need one agent."""
         if self._forecast is not None and isinstance(shape, int):
-            agent = self._forecast.claim(request.slots or 1, place)
+            agent = self._forecast.claim(request.slots or 1, request.job)
             if agent is not None:
                 return self._victims.get(agent) or self._victims_of(agent)
-        return self._visit(request, shape, place)
+        return self._visit(request, shape)
 
     def _leave_level(
         self, priority: int, requests: Sequence[Request], causes: list[Cause | None]
@@ -154,11 +153,11 @@ class PriorityWalk:
             self._limits.started(request)
         self._outcome.begin(request, self._fleet, fit, backfilled=self._behind is not None)
 
-    def _make_room(self, request: Request, place: int) -> Victims | None:
+    def _make_room(self, request: Request) -> Victims | None:
         """Reserve what will be free, asking less important allocations to leave where needed."""
         if self._forecast is None:
             self._forecast = self._look_ahead()
-        reservation = self._forecast.reserve(request, place)
+        reservation = self._forecast.reserve(request)
         if reservation is None:
             return None
         fit, leaving = reservation
@@ -194,5 +193,5 @@ class PriorityWalk:
     def _look_ahead(self) -> Forecast:
         rivals = [r for r in self._running if bool(r.slots) is self._fleet.has_slots]
         leaving = [r for r in rivals if r.releasing and not r.preemptible]
-        candidates, places = self._order.arrange([r for r in rivals if r.preemptible])
-        return Forecast(self._fleet, leaving, candidates, places)
+        candidates = self._order.arrange([r for r in rivals if r.preemptible])
+        return Forecast(self._fleet, leaving, candidates)

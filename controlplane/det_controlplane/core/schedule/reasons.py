@@ -34,8 +34,8 @@ class Explainer:
                 return self._over_limit(job_id)
             case Victims(agents):
                 return _leaving(agents)
-            case ShareUsed(job_id, offered):
-                return self._share_used(job_id, offered)
+            case ShareUsed(offered, held):
+                return _share_used(offered, held)
 
     @cached_property
     def _sizes(self) -> Counter[int]:
@@ -157,12 +157,6 @@ class Explainer:
         sentence = f"its job may hold {_count(limit, 'slot')} (max_slots) and holds {held}"
         return Told(WaitCode.MAX_SLOTS, f"{sentence}; it starts when one of its trials ends")
 
-    def _share_used(self, job_id: str, offered: int) -> Told:
-        sentence = f"its job's fair share is {_count(offered, 'slot')} and it holds {self._limits.held[job_id]}"
-        return Told(
-            WaitCode.FAIR_SHARE, f"{sentence}; it starts when the share grows or a trial ends"
-        )
-
 
 def _is_open(agent: Agent) -> bool:
     return agent.enabled and not agent.draining
@@ -182,6 +176,11 @@ def _behind(blocker: Request, priority: int) -> Told:
 def _leaving(agent_ids: Iterable[str]) -> Told:
     sentence = f"is next on {_names(agent_ids)}; it starts when allocations that were asked to leave have left"
     return Told(WaitCode.WAITING_FOR_PREEMPTION, sentence)
+
+
+def _share_used(offered: int, held: int) -> Told:
+    sentence = f"its job's fair share is {_count(offered, 'slot')} and it holds {held}"
+    return Told(WaitCode.FAIR_SHARE, f"{sentence}; it starts when the share grows or a trial ends")
 
 
 def _only_blocked(request: Request, need: str) -> Told:

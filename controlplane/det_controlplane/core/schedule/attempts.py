@@ -1,0 +1,34 @@
+"""Starting requests one after the other, where no priority has to be left room for."""
+
+from .fleet import shape_of
+from .model import Request
+from .outcome import Blocked, Cause, OverLimit
+from .pool_pass import PoolPass
+
+
+class Attempts:
+    def __init__(self, pool: PoolPass) -> None:
+        self._pool = pool
+        self._no_room: dict[object, Blocked] = {}
+
+    def over_limit(self, request: Request) -> OverLimit | None:
+        limits = self._pool.limits
+        if limits.limited and not limits.allow(request):
+            return limits.cause(request.job.id)
+        return None
+
+    def start(self, request: Request) -> Cause | None:
+        """None if it starts, else why not. Of each shape one attempt fails: nothing becomes free within a pass."""
+        shape = shape_of(request)
+        blocked = self._no_room.get(shape)
+        if blocked is not None:
+            return blocked
+        fleet = self._pool.fleet_of(request)
+        fit = fleet.fit(request)
+        if fit is None:
+            return self._no_room.setdefault(shape, Blocked(request))
+        fleet.take(fit)
+        if self._pool.limits.limited:
+            self._pool.limits.started(request)
+        self._pool.outcome.begin(request, fleet, fit)
+        return None
