@@ -87,8 +87,10 @@ class Forecast:
     def _choice(self, request: Request, units: int, blocked: frozenset[int]) -> tuple[int, Fit]:
         """One agent, unless a gang has to wait for fewer to leave."""
         chosen: tuple[int, Fit] = (NEVER, [])
-        for turn, agent in self._turns_for(units).first_of(1, blocked):
-            chosen = (turn, [(agent, units)])
+        turns = self._turns_for(units)
+        entry = next(iter(turns.first_of(1, blocked)), None) if blocked else turns.first()
+        if entry is not None:
+            chosen = (entry[0], [(entry[1], units)])
         if chosen[0] and request.slots > 1 and not request.single_agent:
             gang = self._gang(units, blocked)
             return gang if gang[0] < chosen[0] else chosen
@@ -155,8 +157,9 @@ class Forecast:
 
     def _needed(self, agent: int, units: int) -> list[int]:
         """The turns that make the room, without those the room does not depend on."""
-        in_reach = self._room.in_reach(agent, units)
-        short = units - self._room.free[agent] - sum(seat[2] for seat in in_reach)
+        in_reach, short = self._room.in_reach(agent, units)
+        if not short:
+            return [seat[0] for seat in in_reach]
         needed: list[int] = []
         for turn, _, freed in reversed(in_reach):
             if short + freed <= 0 and not self._victims[turn - 1].releasing:

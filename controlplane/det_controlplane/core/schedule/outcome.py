@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .fleet import Fit, Fleet
-from .model import Placement, Preempt, Request, Start
+from .model import Placement, Preempt, PreemptReason, Request, Running, Start
 
 _new = tuple.__new__  # without a Python call for each of thousands
 
@@ -32,10 +32,17 @@ class OverLimit:
 
 
 @dataclass(slots=True, eq=False)
-class Victims:
-    """The room is reserved; allocations on these agents are leaving."""
+class NextOn:
+    """The room is reserved; allocations on the agent are leaving."""
 
-    agents: tuple[str, ...]
+    agent: str
+
+
+@dataclass(slots=True, eq=False)
+class NextOnAll:
+    """The same for a gang."""
+
+    agents: list[str]
 
 
 @dataclass(slots=True, eq=False)
@@ -44,7 +51,7 @@ class ShareUsed:
     held: int
 
 
-Cause = Blocked | Behind | OverLimit | Victims | ShareUsed
+Cause = Blocked | Behind | OverLimit | NextOn | NextOnAll | ShareUsed
 
 # Requests, and why each of them waits (None: it starts).
 Queued = tuple[Sequence[Request], list[Cause | None]]
@@ -56,13 +63,18 @@ class Outcome:
     preempt: list[Preempt] = field(default_factory=list)
     queued: list[Queued] = field(default_factory=list)
 
+    def ask(self, leaving: Sequence[Running], reason: PreemptReason) -> None:
+        self.preempt += [_new(Preempt, (running.allocation_id, reason)) for running in leaving]
+
     def begin(self, request: Request, fleet: Fleet, fit: Fit, *, backfilled: bool = False) -> None:
         agents = fleet.agents
-        seats = [_new(Placement, (agents[agent].id, slots)) for agent, slots in fit]
-        if len(seats) > 1:
-            seats.sort(key=_largest_first)
-        start = (request.allocation_id, tuple(seats), backfilled)
-        self.start.append(_new(Start, start))
+        if len(fit) == 1:
+            ((agent, slots),) = fit
+            seats: tuple[Placement, ...] = (_new(Placement, (agents[agent].id, slots)),)
+        else:
+            placed = [_new(Placement, (agents[agent].id, slots)) for agent, slots in fit]
+            seats = tuple(sorted(placed, key=_largest_first))
+        self.start.append(_new(Start, (request.allocation_id, seats, backfilled)))
 
 
 def _largest_first(placement: Placement) -> tuple[int, str]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from .aux_fleet import AuxFleet
 from .fleet import Fleet, Roster
 from .job_limits import JobLimits
-from .model import PoolSnapshot, Preempt, PreemptReason, Request, Running
+from .model import PoolSnapshot, PreemptReason, Request, Running
 from .outcome import Outcome
 from .queue_order import QueueOrder
 from .slot_fleet import SlotFleet
@@ -28,7 +28,7 @@ class PoolPass:
     def preempt(self, leaving: list[Running], reason: PreemptReason) -> None:
         """Ask to leave, and count on it for the rest of the pass."""
         ids = {running.allocation_id for running in leaving}
-        self.outcome.preempt.extend(Preempt(running.allocation_id, reason) for running in leaving)
+        self.outcome.ask(leaving, reason)
         self.running = [
             replace(running, releasing=True) if running.allocation_id in ids else running
             for running in self.running

@@ -7,8 +7,8 @@ from operator import attrgetter
 
 from .fleet import Fit, Fleet, shape_of
 from .forecast import Forecast
-from .model import Preempt, PreemptReason, Request
-from .outcome import Behind, Blocked, Cause, Victims
+from .model import PreemptReason, Request
+from .outcome import Behind, Blocked, Cause, NextOn, NextOnAll
 from .pool_pass import PoolPass
 
 _priority = attrgetter("job.priority")
@@ -36,7 +36,7 @@ class PriorityWalk:
         self._preemption = pool.snapshot.settings.preemption
         self._forecast: Forecast | None = None
         self._behind: Behind | None = None  # set for the priorities below
-        self._victims: dict[int, Victims] = {}  # by the agent, if it is a single one
+        self._next_on: dict[int, NextOn] = {}  # by agent
         self._next: set[str] = set()  # have room reserved
         self._releasing = False  # somebody waits for slots that are being given back
         self._frozen = False  # that somebody has a more important priority
@@ -128,7 +128,7 @@ class PriorityWalk:
         if self._forecast is not None and isinstance(shape, int):
             agent = self._forecast.claim(request.slots or 1, request.job)
             if agent is not None:
-                return self._victims.get(agent) or self._victims_of(agent)
+                return self._next_on.get(agent) or self._waits_for(agent)
         return self._visit(request, shape)
 
     def _leave_level(
@@ -153,7 +153,7 @@ class PriorityWalk:
             self._limits.started(request)
         self._outcome.begin(request, self._fleet, fit, backfilled=self._behind is not None)
 
-    def _make_room(self, request: Request) -> Victims | None:
+    def _make_room(self, request: Request) -> NextOn | NextOnAll | None:
         """Reserve what will be free, asking less important allocations to leave where needed."""
         if self._forecast is None:
             self._forecast = self._look_ahead()
@@ -161,26 +161,18 @@ class PriorityWalk:
         if reservation is None:
             return None
         fit, leaving = reservation
-        if leaving:
-            self._outcome.preempt += [
-                Preempt(running.allocation_id, PreemptReason.HIGHER_PRIORITY) for running in leaving
-            ]
+        self._outcome.ask(leaving, PreemptReason.HIGHER_PRIORITY)
         if self._limits.limited:
             self._limits.reserved(request)
         if not self._frozen:  # else nothing starts any more
             self._keep(request, fit)
-        return self._victims_on(fit)
-
-    def _victims_on(self, fit: Fit) -> Victims:
-        agents = self._fleet.agents
         if len(fit) > 1:
-            return Victims(tuple([agents[agent].id for agent, _ in fit]))
-        agent = fit[0][0]
-        return self._victims.get(agent) or self._victims_of(agent)
+            return NextOnAll([self._fleet.agents[agent].id for agent, _ in fit])
+        return self._next_on.get(fit[0][0]) or self._waits_for(fit[0][0])
 
-    def _victims_of(self, agent: int) -> Victims:
-        victims = self._victims[agent] = Victims((self._fleet.agents[agent].id,))
-        return victims
+    def _waits_for(self, agent: int) -> NextOn:
+        cause = self._next_on[agent] = NextOn(self._fleet.agents[agent].id)
+        return cause
 
     def _keep(self, request: Request, fit: Fit) -> None:
         """Nothing starts on these agents before the request does."""

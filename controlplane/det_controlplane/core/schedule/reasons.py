@@ -11,7 +11,7 @@ from functools import cached_property
 from .fleet import Fleet
 from .job_limits import JobLimits
 from .model import Agent, PoolSnapshot, Request, Told, WaitCode
-from .outcome import Behind, Blocked, Cause, OverLimit, ShareUsed, Victims
+from .outcome import Behind, Blocked, Cause, NextOn, NextOnAll, OverLimit, ShareUsed
 
 _NAMES_SHOWN = 3
 
@@ -32,7 +32,9 @@ class Explainer:
                 return _behind(blocker, priority)
             case OverLimit(job_id):
                 return self._over_limit(job_id)
-            case Victims(agents):
+            case NextOn(agent):
+                return _leaving([agent])
+            case NextOnAll(agents):
                 return _leaving(agents)
             case ShareUsed(offered, held):
                 return _share_used(offered, held)

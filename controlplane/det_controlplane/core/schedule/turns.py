@@ -1,6 +1,5 @@
 """How far down the order of those that leave one has to go until an agent has room."""
 
-from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from heapq import heappop, heappush
 
@@ -23,6 +22,7 @@ class Room:
         self.limit = len(victims)  # the last turn anybody may still wait for; it only shrinks
         self.roomier: set[int] = set()  # agents whose turns may have become earlier
         self.gone: set[int] = set()
+        self._victims = victims
         self._has_slots = fleet.has_slots
         self._open = {a: i for a, i in fleet.index.items() if fleet.open[i]}
         self.seats = self._seats_of(victims)
@@ -31,20 +31,16 @@ class Room:
             self._on[seat[1]].append(seat)
 
     def give_back(self, running: Running) -> None:
-        for _, agent, units in self._seats_of([running]):
-            self._free_up(agent, units)
-
-    def _free_up(self, agent: int, units: int) -> None:
-        self.free[agent] = min(self.free[agent] + units, self.total[agent])
-        self.roomier.add(agent)
+        for name, slots in running.placements:
+            agent, units = self._open.get(name), slots if self._has_slots else 1
+            if agent is not None and units:
+                self.free[agent] = min(self.free[agent] + units, self.total[agent])
+                self.roomier.add(agent)
 
     def leave(self, turn: int) -> None:
         if turn not in self.gone:
             self.gone.add(turn)
-            at = bisect_left(self.seats, (turn,))
-            while at < len(self.seats) and self.seats[at][0] == turn:
-                self._free_up(*self.seats[at][1:])
-                at += 1
+            self.give_back(self._victims[turn - 1])
 
     def turn(self, agent: int, units: int) -> int:
         room = self.free[agent]
@@ -57,8 +53,8 @@ class Room:
                     return turn
         return NEVER
 
-    def in_reach(self, agent: int, units: int) -> list[Seat]:
-        """Who would leave, in turn, until there is the room."""
+    def in_reach(self, agent: int, units: int) -> tuple[list[Seat], int]:
+        """Who would leave, in turn, until there is the room, and what is short of it then: 0, or less than that."""
         short = units - self.free[agent]
         found: list[Seat] = []
         for seat in self._on[agent]:
@@ -67,7 +63,7 @@ class Room:
             if seat[0] not in self.gone:
                 found.append(seat)
                 short -= seat[2]
-        return found
+        return found, short
 
     def _seats_of(self, leaving: Sequence[Running]) -> list[Seat]:
         """What they leave on open agents; slots that were disabled under them come back to nobody."""
@@ -173,11 +169,12 @@ class Turns:
 
     def _meet_later(self) -> Entry:
         room, units, size = self._room, self._units, self._size
-        for at in range(self._seat, len(room.seats)):
-            turn, agent, _ = room.seats[at]
-            if turn > room.limit:
+        seats, gone, free, total, limit = room.seats, room.gone, room.free, room.total, room.limit
+        for at in range(self._seat, len(seats)):
+            turn, agent, _ = seats[at]
+            if turn > limit:
                 break
-            if turn in room.gone or room.free[agent] >= units or size not in (0, room.total[agent]):
+            if turn in gone or free[agent] >= units or (size and total[agent] != size):
                 continue  # without the price of a call
             if room.turn(agent, units) == turn:
                 self._at, self._seat = (turn, agent), at
