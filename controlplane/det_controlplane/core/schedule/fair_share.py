@@ -11,6 +11,7 @@ from .pool_pass import PoolPass
 from .shares import Claim, offers
 from .slot_fleet import SlotFleet
 
+_new = tuple.__new__  # without a Python call for each of thousands
 Held = dict[str, list[Running]]  # by job
 Asked = dict[str, list[int]]  # by job: where its requests stand in the queue
 
@@ -34,22 +35,54 @@ def schedule_by_share(pool: PoolPass) -> None:
         held[allocation.job.id].append(allocation)
     offered = offers(_claims(requests, asked, held), _capacity(pool, running))
     _release(pool, held, offered)
+    shares = _Shares(pool, attempts, requests, causes)
     for job_id, places in asked.items():
-        held_slots = sum([r.slots for r in held.get(job_id, ())])
-        used = ShareUsed(offered[job_id], held_slots)
-        for at in places:
-            request = requests[at]
-            too_much = used if used.held + request.slots > used.offered else None
-            causes[at] = attempts.over_limit(request) or too_much or attempts.start(request)
-            used.held += 0 if causes[at] else request.slots
+        holds = sum([r.slots for r in held[job_id]]) if job_id in held else 0
+        shares.hand_out(places, offered[job_id], holds)
     pool.outcome.queued.append((requests, causes))
+
+
+class _Shares:
+    def __init__(
+        self,
+        pool: PoolPass,
+        attempts: Attempts,
+        requests: Sequence[Request],
+        causes: list[Cause | None],
+    ) -> None:
+        self._limited = pool.limits.limited
+        self._attempts = attempts
+        self._requests = requests
+        self._causes = causes
+        self._used: dict[tuple[int, int], ShareUsed] = {}  # one for all jobs with equal numbers
+
+    def hand_out(self, places: list[int], offered: int, holds: int) -> None:
+        """Start what fits into what a job is offered; `places` are those of its requests."""
+        beyond = []
+        for at in places:
+            request = self._requests[at]
+            if self._limited and (over := self._attempts.over_limit(request)):
+                self._causes[at] = over
+            elif holds + request.slots > offered:
+                beyond.append(at)
+            elif (cause := self._attempts.start(request)) is None:
+                holds += request.slots
+            else:
+                self._causes[at] = cause
+        if beyond:
+            used = self._used.get((offered, holds))
+            if used is None:
+                used = self._used[offered, holds] = ShareUsed(offered, holds)
+            for at in beyond:
+                self._causes[at] = used
 
 
 def _claims(requests: Sequence[Request], asked: Asked, held: Held) -> list[Claim]:
     claims = []
     for job_id, places in asked.items():
-        sizes = [requests[at].slots for at in places]
-        claims.append(_claim(requests[places[0]].job, sizes, held.get(job_id, ())))
+        first = requests[places[0]]
+        sizes = [requests[at].slots for at in places] if len(places) > 1 else [first.slots]
+        claims.append(_claim(first.job, sizes, held.get(job_id, ())))
     idle = [allocations for job_id, allocations in held.items() if job_id not in asked]
     return claims + [_claim(allocations[0].job, [], allocations) for allocations in idle]
 
@@ -63,7 +96,7 @@ def _claim(job: Job, sizes: list[int], allocations: Sequence[Running]) -> Claim:
     if limit is not None:
         # It may leave no room for any of its allocations.
         demand = min(demand, limit) if limit >= smallest else 0
-    return Claim(job.id, job.submitted_at, job.weight, demand, smallest, fixed)
+    return _new(Claim, (job.id, job.submitted_at, job.weight, demand, smallest, fixed))
 
 
 def _capacity(pool: PoolPass, running: Sequence[Running]) -> int:

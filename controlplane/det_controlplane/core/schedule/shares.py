@@ -28,7 +28,7 @@ def offers(claims: list[Claim], capacity: int) -> dict[str, int]:
     open_claims = claims
     while True:
         shares = _fill(open_claims, capacity - sum(offered.values()))
-        above = [c for c in open_claims if c.fixed > shares[c.job_id]]
+        above = [c for c in open_claims if c.fixed and c.fixed > shares[c.job_id]]
         if not above:
             return offered | shares
         offered.update({c.job_id: c.fixed for c in above})
@@ -39,50 +39,73 @@ def _fill(claims: list[Claim], capacity: int) -> dict[str, int]:
     filling = _Filling(claims)
     left = filling.hand_out(max(0, capacity))
     if left:
-        return filling.shares
-    for claim in sorted(claims, key=_oldest_first, reverse=True):
+        return filling.by_job()
+    for at in filling.youngest_first():
         # It gives up what is of no use to it, so that somebody else can run.
-        if filling.shares[claim.job_id] < claim.smallest:
-            left = filling.hand_out(filling.drop(claim))
+        if filling.too_little(at):
+            left = filling.hand_out(filling.drop(at))
             if left:
                 break
-    return filling.shares
+    return filling.by_job()
 
 
 class _Filling:
+    """Claims by their places in one order, the smallest first: columns, because there are as many as jobs."""
+
     def __init__(self, claims: list[Claim]) -> None:
-        in_order = sorted(claims, key=_smallest_first)
-        self.shares = dict.fromkeys((c.job_id for c in claims), 0)
-        self._hungry = {c.job_id: c for c in in_order if c.demand}
-        self._weights = sum(c.weight for c in self._hungry.values())
+        self._claims = sorted(claims, key=_smallest_first)
+        self._wanted = [c.demand for c in self._claims]  # and not given yet
+        self._weight = [c.weight for c in self._claims]
+        self._hungry = [at for at, wanted in enumerate(self._wanted) if wanted]
+        self._dropped: set[int] = set()  # some of them are still listed as hungry
+        self._unsatisfied = len(self._hungry)
+        self._weights = sum([self._weight[at] for at in self._hungry])
+
+    def by_job(self) -> dict[str, int]:
+        return {
+            c.job_id: 0 if at in self._dropped else c.demand - wanted
+            for at, (c, wanted) in enumerate(zip(self._claims, self._wanted, strict=True))
+        }
+
+    def youngest_first(self) -> list[int]:
+        ages = list(map(_oldest_first, self._claims))
+        return sorted(range(len(ages)), key=ages.__getitem__, reverse=True)
+
+    def too_little(self, at: int) -> bool:
+        claim = self._claims[at]
+        return claim.demand - self._wanted[at] < claim.smallest
 
     def hand_out(self, capacity: int) -> int:
         """Rounds of weighted portions until all is given or nobody wants more; returns the rest."""
-        while capacity and self._hungry:
+        while capacity and self._unsatisfied:
             capacity = self._one_round(capacity)
         return capacity
 
-    def drop(self, claim: Claim) -> int:
+    def drop(self, at: int) -> int:
         """The slots it had been offered."""
-        if self._hungry.pop(claim.job_id, None):
-            self._weights -= claim.weight
-        freed = self.shares[claim.job_id]
-        self.shares[claim.job_id] = 0
-        return freed
+        if self._wanted[at]:
+            self._weights -= self._weight[at]
+            self._unsatisfied -= 1
+        self._dropped.add(at)
+        return self._claims[at].demand - self._wanted[at]
 
     def _one_round(self, capacity: int) -> int:
         portion = capacity / self._weights
-        satisfied: list[Claim] = []
-        for claim in self._hungry.values():
-            wanted = claim.demand - self.shares[claim.job_id]
-            given = min(max(1, floor(portion * claim.weight)), wanted, capacity)
-            self.shares[claim.job_id] += given
+        still: list[int] = []
+        satisfied: list[int] = []
+        passed = 0
+        for at in self._hungry:
+            passed += 1
+            if at in self._dropped:
+                continue
+            given = min(max(1, floor(portion * self._weight[at])), self._wanted[at], capacity)
+            self._wanted[at] -= given
             capacity -= given
-            if given == wanted:
-                satisfied.append(claim)
+            (still if self._wanted[at] else satisfied).append(at)
             if not capacity:
                 break
-        for claim in satisfied:
-            del self._hungry[claim.job_id]
-            self._weights -= claim.weight
+        self._hungry[:passed] = still
+        self._unsatisfied -= len(satisfied)
+        for at in satisfied:
+            self._weights -= self._weight[at]
         return capacity
