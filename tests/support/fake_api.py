@@ -6,8 +6,10 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
+
+Me = TypeVar("Me", bound="FakeApi")
 
 
 @dataclass
@@ -63,7 +65,7 @@ class FakeApi:
             target=self._server.serve_forever, args=(0.01,), daemon=True
         )
 
-    def __enter__(self) -> Self:
+    def __enter__(self: Me) -> Me:
         self._thread.start()
         return self
 
