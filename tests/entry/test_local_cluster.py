@@ -177,5 +177,5 @@ def test_a_database_that_cannot_be_migrated_is_told_at_once(
     began = time.monotonic()
     assert cluster.up(agents=0, db=database_url) == 1
     assert time.monotonic() - began < 20
-    assert f"the API does not come up: {reason}" in capsys.readouterr().err
+    assert f"cannot be used: {reason}" in capsys.readouterr().err
     assert cluster.files.supervisor_pid() is None
