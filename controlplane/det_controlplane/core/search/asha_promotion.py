@@ -1,7 +1,9 @@
 """ASHA, promotion form: trials wait at a rung with a checkpoint and go on when promoted (facts §4.8)."""
 
 import heapq
-from collections.abc import Mapping, Sequence
+import math
+import sys
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from .actions import Action, Park, Stop, TrainTo
@@ -12,43 +14,53 @@ from .metrics import as_loss, read_loss, read_time
 from .proposal import Proposal
 from .rung import pack, unpack
 
-Waiting = tuple[float, int, str]
+Waiting = tuple[float, int, str]  # loss, arrival, trial
+_WORST: Waiting = (math.inf, sys.maxsize, "")
+_FEW = 1024
 
 
 class PromotionRung:
-    """Counts who came and who left upwards; the waiting trials are two heaps, best first.
+    """Counts who came and who left upwards, and keeps those that wait.
 
-    Who is better than all that wait is mostly promoted at once: a small heap of those keeps a long queue out of
-    nearly every decision."""
+    The next to be promoted are a small heap. The others are only put to a list, and looked at when the heap is empty:
+    most of a long queue came to stay, and is not touched again."""
 
-    __slots__ = ("_ahead", "_queue", "arrived", "promoted")
+    __slots__ = ("_first_other", "_most_next", "_next", "_others", "arrived", "promoted")
 
     def __init__(self) -> None:
         self.arrived = 0
         self.promoted = 0
-        self._ahead: list[Waiting] = []  # each better than the whole queue
-        self._queue: list[Waiting] = []
+        self._next: list[Waiting] = []  # each better than all others
+        self._others: list[Waiting] = []
+        self._first_other: Waiting = _WORST  # nobody among the others is better
+        self._most_next = _FEW
 
     def wait(self, entry: Waiting) -> None:
-        better = self._queue and entry < self._queue[0]
-        heapq.heappush(self._ahead if better else self._queue, entry)
+        if entry >= self._first_other:
+            self._others.append(entry)
+            return
+        heapq.heappush(self._next, entry)
+        if len(self._next) > self._most_next:
+            self._divide(sorted(self._next), len(self._next) // 2)
 
     def pop(self) -> str | None:
         """The best."""
-        heap = self._ahead or self._queue
-        return heapq.heappop(heap)[2] if heap else None
+        if not self._next and self._others:
+            everybody, self._others = sorted(self._others), []
+            self._divide(everybody, -(-len(everybody) // 4))
+        return heapq.heappop(self._next)[2] if self._next else None
 
     def clear(self) -> list[str]:
         """All of them, best first."""
-        trials = [request_id for _, _, request_id in self._in_order()]
-        self._ahead, self._queue = [], []
+        trials = [request_id for _, _, request_id in self.in_order()]
+        self._fill([])
         return trials
 
-    def _in_order(self) -> list[Waiting]:
-        return sorted(self._ahead + self._queue)
+    def in_order(self) -> list[Waiting]:
+        return sorted(self._next + self._others)
 
-    def snapshot(self, is_waiting: Mapping[str, int]) -> dict[str, Any]:
-        waiting = [entry for entry in self._in_order() if entry[2] in is_waiting]
+    def snapshot(self, gone: Set[str]) -> dict[str, Any]:
+        waiting = [entry for entry in self.in_order() if entry[2] not in gone]
         return {
             "arrived": self.arrived,
             "promoted": self.promoted,
@@ -56,15 +68,23 @@ class PromotionRung:
             "trials": [[order, request_id] for _, order, request_id in waiting],
         }
 
-    def restore(self, state: Mapping[str, Any]) -> list[str]:
-        """Returns who waits."""
+    def restore(self, state: Mapping[str, Any]) -> None:
         self.arrived = state["arrived"]
         self.promoted = state["promoted"]
         losses = unpack(state["losses"])
         trials = zip(losses, state["trials"], strict=True)
-        self._ahead = []
-        self._queue = [(loss, order, request_id) for loss, (order, request_id) in trials]
-        return [request_id for _, _, request_id in self._queue]
+        self._fill([(loss, order, request_id) for loss, (order, request_id) in trials])
+
+    def _fill(self, waiting: list[Waiting]) -> None:
+        self._others = []
+        self._divide(waiting, len(waiting))
+
+    def _divide(self, in_order: list[Waiting], count: int) -> None:
+        """The best are the next; in order they are a heap."""
+        self._next, others = in_order[:count], in_order[count:]
+        self._first_other = others[0] if others else _WORST
+        self._others += others
+        self._most_next = max(_FEW, 2 * count)
 
 
 class PromotionAsha(Method):
@@ -76,7 +96,7 @@ class PromotionAsha(Method):
         self._units = sorted(set(units))  # a promotion to the same length would promise nothing
         self._rungs = [PromotionRung() for _ in self._units]
         self._training: dict[str, int] = {}  # the rung each running trial is on its way to
-        self._waiting: dict[str, int] = {}
+        self._gone: set[str] = set()  # ended while they waited
         self._created = 0
         self._invalid = 0
         self._completed = 0
@@ -110,7 +130,8 @@ class PromotionAsha(Method):
     def invalid(self, request_id: str) -> Sequence[Action]:
         reached = self._training.pop(request_id, None)
         if reached is None:
-            reached = self._waiting.pop(request_id)
+            reached = self._rung_of_waiting(request_id)
+            self._gone.add(request_id)
             self._rungs[reached].arrived -= 1
         for rung in self._rungs[:reached]:
             rung.arrived -= 1
@@ -143,7 +164,7 @@ class PromotionAsha(Method):
             "completed": self._completed,
             "arrivals": self._arrivals,
             "training": dict(self._training),
-            "rungs": [rung.snapshot(self._waiting) for rung in self._rungs],
+            "rungs": [rung.snapshot(self._gone) for rung in self._rungs],
             "proposal": self._proposal.snapshot(),
         }
 
@@ -153,9 +174,9 @@ class PromotionAsha(Method):
         self._completed = state["completed"]
         self._arrivals = state["arrivals"]
         self._training = dict(state["training"])
-        self._waiting = {}
-        for index, (rung, saved) in enumerate(zip(self._rungs, state["rungs"], strict=True)):
-            self._waiting.update(dict.fromkeys(rung.restore(saved), index))
+        self._gone = set()
+        for rung, saved in zip(self._rungs, state["rungs"], strict=True):
+            rung.restore(saved)
         self._proposal.restore(state["proposal"])
 
     def _arrive(self, request_id: str, index: int, loss: float) -> list[Action]:
@@ -168,7 +189,6 @@ class PromotionAsha(Method):
             return [Stop(request_id), *self._create_if_due(), *self._close_full_rungs()]
         self._arrivals += 1
         rung.wait((loss, self._arrivals, request_id))
-        self._waiting[request_id] = index
         onwards = self._promote(index)
         actions: list[Action] = [] if request_id in self._training else [Park(request_id)]
         return [*actions, *(onwards or self._create_if_due()), *self._close_full_rungs()]
@@ -178,7 +198,7 @@ class PromotionAsha(Method):
         self._proposal.close(request_id)
         index = self._training.pop(request_id, None)
         if index is None:
-            self._waiting.pop(request_id, None)  # it held no slots, so nothing takes its place
+            self._gone.add(request_id)  # it held no slots, so nothing takes its place
             return NOTHING
         self._rungs[index].arrived += 1
         onwards = self._promote(index) if index < len(self._rungs) - 1 else []
@@ -190,10 +210,12 @@ class PromotionAsha(Method):
         if rung.promoted >= int(rung.arrived // self._config.divisor):
             return []
         while (request_id := rung.pop()) is not None:
-            if self._waiting.pop(request_id, None) is not None:
-                rung.promoted += 1
-                self._training[request_id] = index + 1
-                return [TrainTo(request_id, self._units[index + 1])]
+            if request_id in self._gone:
+                self._gone.remove(request_id)
+                continue
+            rung.promoted += 1
+            self._training[request_id] = index + 1
+            return [TrainTo(request_id, self._units[index + 1])]
         return []
 
     def _close_full_rungs(self) -> list[Action]:
@@ -210,11 +232,20 @@ class PromotionAsha(Method):
         return actions
 
     def _release(self, rung: PromotionRung) -> list[Action]:
-        released = [request_id for request_id in rung.clear() if request_id in self._waiting]
+        waited = rung.clear()
+        released = [request_id for request_id in waited if request_id not in self._gone]
+        self._gone.difference_update(waited)
         for request_id in released:
-            del self._waiting[request_id]
             self._proposal.close(request_id)
         return [Stop(request_id) for request_id in released]
+
+    def _rung_of_waiting(self, request_id: str) -> int:
+        """Linear, but only for invalid hyperparameters found late."""
+        return next(
+            index
+            for index, rung in enumerate(self._rungs)
+            if any(request_id == waiting for _, _, waiting in rung.in_order())
+        )
 
     def _create_if_due(self) -> list[Action]:
         if self._created - self._invalid < self._config.max_trials:
