@@ -1,0 +1,81 @@
+"""One rung of promoting ASHA: who waits there, the best first."""
+
+import heapq
+import math
+import sys
+from collections.abc import Mapping, Set
+from typing import Any
+
+from .rung import pack, unpack
+
+Waiting = tuple[float, int, str]  # loss, arrival, trial
+_WORST: Waiting = (math.inf, sys.maxsize, "")
+_FEW = 1024
+
+
+class PromotionRung:
+    """Counts who came and who left upwards, and keeps those that wait.
+
+    The next to be promoted are a small heap. The others are only put to a list, and looked at when the heap is empty:
+    most of a long queue came to stay, and is not touched again."""
+
+    __slots__ = ("_first_other", "_most_next", "_next", "_others", "arrived", "promoted")
+
+    def __init__(self) -> None:
+        self.arrived = 0
+        self.promoted = 0
+        self._next: list[Waiting] = []  # each better than all others
+        self._others: list[Waiting] = []
+        self._first_other: Waiting = _WORST  # nobody among the others is better
+        self._most_next = _FEW
+
+    def wait(self, entry: Waiting) -> None:
+        if entry >= self._first_other:
+            self._others.append(entry)
+            return
+        heapq.heappush(self._next, entry)
+        if len(self._next) > self._most_next:
+            self._divide(sorted(self._next), len(self._next) // 2)
+
+    def pop(self) -> str | None:
+        """The best."""
+        if not self._next and self._others:
+            everybody, self._others = sorted(self._others), []
+            self._divide(everybody, -(-len(everybody) // 4))
+        return heapq.heappop(self._next)[2] if self._next else None
+
+    def clear(self) -> list[str]:
+        """All of them, best first."""
+        trials = [request_id for _, _, request_id in self.in_order()]
+        self._fill([])
+        return trials
+
+    def in_order(self) -> list[Waiting]:
+        return sorted(self._next + self._others)
+
+    def snapshot(self, gone: Set[str]) -> dict[str, Any]:
+        waiting = [entry for entry in self.in_order() if entry[2] not in gone]
+        return {
+            "arrived": self.arrived,
+            "promoted": self.promoted,
+            "losses": pack(loss for loss, _, _ in waiting),
+            "trials": [[order, request_id] for _, order, request_id in waiting],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.arrived = state["arrived"]
+        self.promoted = state["promoted"]
+        losses = unpack(state["losses"])
+        trials = zip(losses, state["trials"], strict=True)
+        self._fill([(loss, order, request_id) for loss, (order, request_id) in trials])
+
+    def _fill(self, waiting: list[Waiting]) -> None:
+        self._others = []
+        self._divide(waiting, len(waiting))
+
+    def _divide(self, in_order: list[Waiting], count: int) -> None:
+        """The best are the next; in order they are a heap."""
+        self._next, others = in_order[:count], in_order[count:]
+        self._first_other = others[0] if others else _WORST
+        self._others += others
+        self._most_next = max(_FEW, 2 * count)
