@@ -173,7 +173,9 @@ def entry() -> None:
 
 
 @contextlib.contextmanager
-def null_s3(folder: str, delay_ms: float) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
+def null_s3(
+    folder: str, delay_ms: float, what: str = "keep"
+) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
     """A server process; the storage configuration and environment that reach it."""
     cert, key = f"{folder}/cert.pem", f"{folder}/key.pem"
     subprocess.run(
@@ -188,7 +190,7 @@ def null_s3(folder: str, delay_ms: float) -> Iterator[tuple[dict[str, Any], dict
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     server = subprocess.Popen(
-        [sys.executable, str(ROOT / "bench/null_s3.py"), str(port), str(delay_ms), cert, key],
+        [sys.executable, str(ROOT / "bench/null_s3.py"), str(port), str(delay_ms), cert, key, what],
         stdout=subprocess.PIPE,
     )
     assert server.stdout is not None
@@ -241,8 +243,11 @@ def small() -> None:
 
 
 def large() -> None:
-    """2 GiB in 4 files, an answer takes 30 ms; boto3's own upload right before ours."""
-    with tempfile.TemporaryDirectory() as scratch, null_s3(scratch, DELAY_MS) as (config, env):
+    """2 GiB in 4 files over TLS, an answer takes 30 ms; three turns with boto3's own upload, the best of each.
+
+    Uploads go where nothing is kept, as this machine's memory is no part of what a client costs.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
         source = Path(scratch) / "source"
         source.mkdir()
         block = os.urandom(16 * MIB)
@@ -250,10 +255,16 @@ def large() -> None:
             with (source / f"{n}").open("wb") as f:
                 for _ in range(32):
                     f.write(block)
-        peer = transfer(config, env, str(source), "up", BOTO3_DEFAULTS)
-        up = transfer(config, env, str(source), "up")
-        shutil.rmtree(source)
-        down = transfer(config, env, f"{scratch}/out", "down")
+        peers, ups = [], []
+        with null_s3(scratch, DELAY_MS, "drop") as (config, env):
+            for _ in range(3):
+                peers.append(transfer(config, env, str(source), "up", BOTO3_DEFAULTS))
+                ups.append(transfer(config, env, str(source), "up"))
+        with null_s3(scratch, DELAY_MS) as (config, env):
+            transfer(config, env, str(source), "up")
+            shutil.rmtree(source)
+            down = transfer(config, env, f"{scratch}/out", "down")
+    peer, up = least(peers), least(ups)
     figure("checkpoint_2gib_up_over_boto3", peer["wall_s"] / up["wall_s"], "ratio", 3)
     figure("checkpoint_2gib_up", 2048 / up["wall_s"], "MiB/s", 3 * 225, 2048 / peer["wall_s"])
     figure("checkpoint_2gib_down", 2048 / down["wall_s"], "MiB/s", 262, 262)

@@ -1,9 +1,15 @@
 """A stand-in for S3 that costs little: objects in memory, TLS, a chosen delay per answer.
 
-`python bench/null_s3.py PORT DELAY_MS CERT KEY`. It checks no signature and knows only what checkpoints need.
+`python bench/null_s3.py PORT DELAY_MS CERT KEY (keep|drop)`. It checks no signature and knows only what
+checkpoints need. TLS, since that is what users of S3 meet: no small part of what an upload costs.
+With `drop` it takes uploads and forgets them: each connection has a process of its own and one buffer, so that
+neither memory nor Python's lock holds up a client that is faster than they are.
 """
 
+import contextlib
+import os
 import re
+import signal
 import socket
 import ssl
 import sys
@@ -13,6 +19,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 PAGE = 1000
+RECEIVED_AT_ONCE = 65536
 # An object is the list of its parts: joining them would cost more than the client under test.
 Objects = dict[str, list[bytes]]
 
@@ -26,6 +33,9 @@ class Store:
         self.parts: dict[str, dict[int, bytes]] = {}
         self.lock = threading.Lock()
         self.uploads = 0
+
+    def receive(self, request: "Reader", length: int) -> bytes:
+        return request.exactly(length)
 
     def answer(
         self, method: str, target: str, headers: dict[str, str], body: bytes
@@ -115,86 +125,132 @@ def _cut(parts: list[bytes], start: int, end: int) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)  # type: ignore[return-value]
 
 
+class Sink(Store):
+    """Says that all went well, and keeps nothing."""
+
+    def receive(self, request: "Reader", length: int) -> bytes:
+        request.skip(length)
+        return b""
+
+    def _put(
+        self, key: str, query: dict[str, list[str]], body: bytes
+    ) -> tuple[int, dict[str, str], bytes]:
+        return 200, {"ETag": '"0"'}, b""
+
+    def _post(
+        self, key: str, query: dict[str, list[str]], body: bytes
+    ) -> tuple[int, dict[str, str], bytes]:
+        self.parts["1"] = {}
+        return super()._post(key, {**query, "uploadId": ["1"]}, body)
+
+
+class Reader:
+    """What arrives on one connection."""
+
+    def __init__(self, tls: ssl.SSLSocket) -> None:
+        self.tls = tls
+        self.buffered = b""
+        self.scratch = memoryview(bytearray(RECEIVED_AT_ONCE))
+
+    def until(self, mark: bytes) -> bytes:
+        while mark not in self.buffered:
+            received = self.tls.recv(RECEIVED_AT_ONCE)
+            if not received:
+                raise EOFError("the client went away")
+            self.buffered += received
+        found, _, self.buffered = self.buffered.partition(mark)
+        return found
+
+    def exactly(self, length: int) -> bytes:
+        body = bytearray(length)
+        view, done = memoryview(body), min(length, len(self.buffered))
+        view[:done], self.buffered = self.buffered[:done], self.buffered[done:]
+        while done < length:
+            done += self._received(view[done:])
+        return bytes(body) if length < 1 << 20 else body  # type: ignore[return-value]
+
+    def skip(self, length: int) -> None:
+        done = min(length, len(self.buffered))
+        self.buffered = self.buffered[done:]
+        while done < length:
+            done += self._received(self.scratch[: length - done])
+
+    def _received(self, target: memoryview) -> int:
+        count = self.tls.recv_into(target)
+        if not count:
+            raise EOFError("the client went away")
+        return count
+
+
 def serve_connection(connection: socket.socket, context: ssl.SSLContext, store: Store) -> None:
     with context.wrap_socket(connection, server_side=True) as tls:
         tls.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        buffered = b""
-        while True:
-            while b"\r\n\r\n" not in buffered:
-                chunk = tls.recv(65536)
-                if not chunk:
-                    return
-                buffered += chunk
-            head, _, buffered = buffered.partition(b"\r\n\r\n")
-            first, *lines = head.decode().split("\r\n")
-            headers = {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in lines)}
-            if headers.get("expect") == "100-continue":
-                tls.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-            if headers.get("transfer-encoding") == "chunked":
-                body, buffered = _chunks(tls, buffered)
-            else:
-                body, buffered = _body(tls, int(headers.get("content-length") or 0), buffered)
-            method, target, _ = first.split(" ")
-            status, extra, answer = store.answer(method, target, headers, body)
-            time.sleep(store.delay_s)
-            extra["Content-Length"] = str(len(answer))
-            fields = "".join(f"{k}: {v}\r\n" for k, v in extra.items())
-            tls.sendall(f"HTTP/1.1 {status} X\r\n{fields}\r\n".encode())
-            if method != "HEAD" and len(answer):
-                tls.sendall(answer)
+        request = Reader(tls)
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                serve_request(request, store)
 
 
-def _body(tls: ssl.SSLSocket, length: int, buffered: bytes) -> tuple[bytes, bytes]:
-    if len(buffered) >= length:
-        return buffered[:length], buffered[length:]
-    body = bytearray(length)
-    body[: len(buffered)] = buffered
-    view, done = memoryview(body), len(buffered)
-    while done < length:
-        count = tls.recv_into(view[done:])
-        if not count:
-            raise ConnectionError("the client went away")
-        done += count
-    return bytes(body) if length < 1 << 20 else body, b""  # type: ignore[return-value]
+def serve_request(request: Reader, store: Store) -> None:
+    first, *lines = request.until(b"\r\n\r\n").decode().split("\r\n")
+    headers = {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in lines)}
+    if headers.get("expect") == "100-continue":
+        request.tls.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+    if headers.get("transfer-encoding") == "chunked":
+        body = receive_chunks(request, store)
+    else:
+        body = store.receive(request, int(headers.get("content-length") or 0))
+    method, target, _ = first.split(" ")
+    status, extra, answer = store.answer(method, target, headers, body)
+    time.sleep(store.delay_s)
+    extra["Content-Length"] = str(len(answer))
+    fields = "".join(f"{k}: {v}\r\n" for k, v in extra.items())
+    request.tls.sendall(f"HTTP/1.1 {status} X\r\n{fields}\r\n".encode())
+    if method != "HEAD" and len(answer):
+        request.tls.sendall(answer)
 
 
-def _chunks(tls: ssl.SSLSocket, buffered: bytes) -> tuple[bytes, bytes]:
+def receive_chunks(request: Reader, store: Store) -> bytes:
     """What boto3 sends when it adds checksums of its own behind the body."""
     body = bytearray()
     while True:
-        size, buffered = _until(tls, b"\r\n", buffered)
-        length = int(size.partition(b";")[0], 16)
+        length = int(request.until(b"\r\n").partition(b";")[0], 16)
         if length == 0:
-            trailer = size
-            while trailer:
-                trailer, buffered = _until(tls, b"\r\n", buffered)
-            return body, buffered  # type: ignore[return-value]
-        chunk, buffered = _body(tls, length, buffered)
-        body += chunk
-        _, buffered = _until(tls, b"\r\n", buffered)
+            while request.until(b"\r\n"):
+                continue
+            return body  # type: ignore[return-value]
+        body += store.receive(request, length)
+        request.until(b"\r\n")
 
 
-def _until(tls: ssl.SSLSocket, mark: bytes, buffered: bytes) -> tuple[bytes, bytes]:
-    while mark not in buffered:
-        received = tls.recv(65536)
-        if not received:
-            raise ConnectionError("the client went away")
-        buffered += received
-    found, _, rest = buffered.partition(mark)
-    return found, rest
-
-
-def main(port: int, delay_ms: float, cert: str, key: str) -> None:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(cert, key)
-    store = Store(delay_ms / 1000)
-    listener = socket.create_server(("127.0.0.1", port), backlog=256)
-    print("ready", flush=True)
+def serve_in_threads(listener: socket.socket, context: ssl.SSLContext, store: Store) -> None:
     while True:
         connection, _ = listener.accept()
         arguments = (connection, context, store)
         threading.Thread(target=serve_connection, args=arguments, daemon=True).start()
 
 
+def serve_in_processes(listener: socket.socket, context: ssl.SSLContext, store: Store) -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # none of them is waited for
+    while True:
+        connection, _ = listener.accept()
+        if os.fork() == 0:
+            listener.close()
+            serve_connection(connection, context, store)
+            os._exit(0)
+        connection.close()
+
+
+def main(port: int, delay_ms: float, cert: str, key: str, what: str) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    listener = socket.create_server(("127.0.0.1", port), backlog=256)
+    print("ready", flush=True)
+    if what == "drop":
+        serve_in_processes(listener, context, Sink(delay_ms / 1000))
+    else:
+        serve_in_threads(listener, context, Store(delay_ms / 1000))
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3], sys.argv[4])
+    main(int(sys.argv[1]), float(sys.argv[2]), *sys.argv[3:6])

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from determined.common import storage
 from determined.common.storage import _transfer
-from determined.common.storage._objects import Body, ObjectStorageManager
+from determined.common.storage._objects import ObjectStorageManager
+from determined.common.storage._parts import FilePart
 from determined.common.storage._s3 import S3StorageManager, S3Store, open_client
 from determined.errors import CheckpointCorrupt
 
@@ -177,11 +178,11 @@ class FlakyStore(S3Store):
             if first:
                 raise ConnectionResetError("cut")
 
-    def put_part(self, key: str, upload_id: str, number: int, body: Body) -> str:
+    def put_part(self, key: str, upload_id: str, number: int, part: FilePart) -> str:
         self.parts.append(number)
         if self.parts.count(number) == 1 and number % 2:
             raise ConnectionResetError("cut")
-        return super().put_part(key, upload_id, number, body)
+        return super().put_part(key, upload_id, number, part)
 
 
 @pytest.mark.usefixtures("small_parts")

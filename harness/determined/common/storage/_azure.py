@@ -3,7 +3,8 @@
 import base64
 from typing import Any, Callable, Iterator, Mapping, Sequence, Tuple, TypeVar
 
-from determined.common.storage._objects import Body, ObjectStorageManager
+from determined.common.storage._objects import ObjectStorageManager
+from determined.common.storage._parts import FilePart
 from determined.common.storage._transfer import PART_THREADS, SMALL_THREADS
 
 _DENIED = (401, 403)
@@ -27,10 +28,10 @@ class AzureStore:
     def begin_parts(self, key: str) -> str:
         return key
 
-    def put_part(self, key: str, upload_id: str, number: int, body: Body) -> str:
+    def put_part(self, key: str, upload_id: str, number: int, part: FilePart) -> str:
         block_id = base64.b64encode(f"{number:08d}".encode()).decode()
         blob = self._container.get_blob_client(key)
-        self._call(key, lambda: blob.stage_block(block_id, bytes(body)))
+        self._call(key, lambda: blob.stage_block(block_id, bytes(part.whole())))
         return block_id
 
     def end_parts(self, key: str, upload_id: str, tags: Sequence[str]) -> None:

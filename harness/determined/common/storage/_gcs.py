@@ -4,7 +4,8 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple, TypeVar
 
-from determined.common.storage._objects import Body, ObjectStorageManager
+from determined.common.storage._objects import ObjectStorageManager
+from determined.common.storage._parts import FilePart
 from determined.common.storage._transfer import PART_THREADS, SMALL_THREADS, retried
 
 MAX_COMPOSED = 32
@@ -29,9 +30,9 @@ class GCSStore:
     def begin_parts(self, key: str) -> str:
         return uuid.uuid4().hex
 
-    def put_part(self, key: str, upload_id: str, number: int, body: Body) -> str:
+    def put_part(self, key: str, upload_id: str, number: int, part: FilePart) -> str:
         name = f"{key}.part-{upload_id}-{number:05d}"
-        self.put(name, bytes(body))
+        self.put(name, bytes(part.whole()))
         return name
 
     def end_parts(self, key: str, upload_id: str, tags: Sequence[str]) -> None:

@@ -1,16 +1,14 @@
 """Checkpoints in an object store: one object per file, below a prefix per checkpoint."""
 
 import os
-from typing import Dict, Iterator, List, Optional, Protocol, Sequence, Tuple, Union
+from typing import Dict, Iterator, List, Optional, Protocol, Sequence, Tuple
 
 from determined.common.storage import _base
 from determined.common.storage._globs import matches_any
+from determined.common.storage._parts import FilePart
 from determined.common.storage._transfer import Transfer, read_checksums, write_checksum_object
 
 CHECKSUMS = ".checksums.json"
-
-
-Body = Union[bytes, memoryview]
 
 
 class ObjectStore(Protocol):
@@ -26,7 +24,7 @@ class ObjectStore(Protocol):
 
     def begin_parts(self, key: str) -> str: ...
 
-    def put_part(self, key: str, upload_id: str, number: int, body: Body) -> str: ...
+    def put_part(self, key: str, upload_id: str, number: int, part: FilePart) -> str: ...
 
     def end_parts(self, key: str, upload_id: str, tags: Sequence[str]) -> None: ...
 

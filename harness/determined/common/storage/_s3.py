@@ -2,7 +2,8 @@
 
 from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
-from determined.common.storage._objects import Body, ObjectStorageManager
+from determined.common.storage._objects import ObjectStorageManager
+from determined.common.storage._parts import FilePart
 from determined.common.storage._s3_direct import DirectObjects, open_direct
 
 MAX_CONNECTIONS = 64
@@ -29,14 +30,15 @@ class S3Store:
     def begin_parts(self, key: str) -> str:
         return str(self._call("create_multipart_upload", Key=key)["UploadId"])
 
-    def put_part(self, key: str, upload_id: str, number: int, body: Body) -> str:
+    def put_part(self, key: str, upload_id: str, number: int, part: FilePart) -> str:
         if self._direct is not None:
             query = {"partNumber": str(number), "uploadId": upload_id}
-            tag = self._direct.put(key, body, query)
+            tag = self._direct.put(key, part, query)
             if tag is not None:
                 return tag
+        body = bytes(part.whole())
         answer = self._call(
-            "upload_part", Key=key, UploadId=upload_id, PartNumber=number, Body=bytes(body)
+            "upload_part", Key=key, UploadId=upload_id, PartNumber=number, Body=body
         )
         return str(answer["ETag"])
 

@@ -14,12 +14,14 @@ import weakref
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Union
 from urllib.parse import quote, urlsplit
 
+from determined.common.storage._parts import FilePart
+
 TIMEOUT_S = 60
 READ_CHUNK = 1024 * 1024
 _EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
 _PROXIES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 
-Body = Union[bytes, memoryview]
+Body = Union[bytes, FilePart]
 
 
 def open_direct(client: Any, bucket: str) -> "Optional[DirectObjects]":
@@ -92,7 +94,11 @@ class DirectObjects:
         connection = self._take_connection()
         try:
             target = f"{path}?{canonical}" if canonical else path
-            connection.request(method, target, body=body, headers=headers)
+            if isinstance(body, FilePart):
+                headers["content-length"] = str(len(body))
+                connection.request(method, target, body=body.pieces(), headers=headers)
+            else:
+                connection.request(method, target, body=body, headers=headers)
             return _Answer(connection, connection.getresponse())
         except (OSError, http.client.HTTPException):
             connection.close()
@@ -157,8 +163,12 @@ class DirectObjects:
     def _payload_hash(self, body: Optional[Body]) -> str:
         if body is None:
             return _EMPTY_SHA256
-        # TLS protects the body already, as boto3 reasons too.
-        return "UNSIGNED-PAYLOAD" if self._secure else hashlib.sha256(body).hexdigest()
+        if self._secure:
+            return "UNSIGNED-PAYLOAD"  # TLS protects the body already, as boto3 reasons too
+        digest = hashlib.sha256()
+        for piece in body.pieces() if isinstance(body, FilePart) else (body,):
+            digest.update(piece)
+        return digest.hexdigest()
 
     def _key_for(self, secret: str, day: str) -> bytes:
         """The signing key of a day; it costs four HMACs, so it is kept."""

@@ -7,9 +7,21 @@ import threading
 import time
 import zlib
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, Sequence, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    TypeVar,
+)
 
 from determined.common.storage._base import Checksums, FileChecksum
+from determined.common.storage._parts import FilePart
 from determined.errors import CheckpointCorrupt
 
 if TYPE_CHECKING:
@@ -69,10 +81,10 @@ class Transfer:
 
     def buffer(self, size: int) -> memoryview:
         """This thread's buffer: allocating one per part would leave the heap full of holes."""
-        found = getattr(self._buffers, "view", None)
-        if found is None or len(found) != size:
+        found: Optional[memoryview] = getattr(self._buffers, "view", None)
+        if found is None or len(found) < size:
             found = self._buffers.view = memoryview(bytearray(size))
-        return found
+        return found[:size]
 
     def put_empty(self, key: str) -> None:
         retried(lambda: self._store.put(key, b""))
@@ -187,15 +199,14 @@ class _PartedUpload:
                 self._transfer._store.abort_parts(self._key, self._upload_id, self._tags)
 
     def _put(self, number: int) -> None:
-        store = self._transfer._store
-        with self._transfer._part_memory.take(self._part_size), open(self._source, "rb") as f:
-            f.seek(number * self._part_size)
-            buffer = self._transfer.buffer(self._part_size)
-            body = buffer[: f.readinto(buffer)]
-            self._crcs[number] = zlib.crc32(body)
+        store, start = self._transfer._store, number * self._part_size
+        length = min(self._part_size, self._size - start)
+        part = FilePart(self._source, start, length, self._transfer.buffer)
+        with self._transfer._part_memory.take(self._part_size):
             self._tags[number] = retried(
-                lambda: store.put_part(self._key, self._upload_id, number + 1, body)
+                lambda: store.put_part(self._key, self._upload_id, number + 1, part)
             )
+        self._crcs[number] = part.crc32
 
 
 class _PartedDownload:

@@ -1,0 +1,58 @@
+"""Stretches of large files, as they are sent: read anew for each attempt, and checked by what was read."""
+
+import io
+import zlib
+from typing import Callable, Iterator
+
+# What is read into so little is still in the processor's cache when it is summed up, encrypted and sent.
+PIECE_BYTES = 256 * 1024
+
+Lend = Callable[[int], memoryview]
+
+
+class FilePart:
+    """One part of a file. `crc32` is that of what was last read of it as a whole."""
+
+    def __init__(self, path: str, start: int, length: int, lend: Lend) -> None:
+        self._path = path
+        self._start = start
+        self._length = length
+        self._lend = lend
+        self.crc32 = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def pieces(self) -> Iterator[memoryview]:
+        """Piece by piece; each is valid until the next is asked for."""
+        yield from self._read(self._lend(min(PIECE_BYTES, self._length)))
+
+    def whole(self) -> memoryview:
+        """All at once, for a client that cannot take pieces; valid until this thread reads again."""
+        body = self._lend(self._length)
+        for _ in self._read(body):
+            pass
+        return body
+
+    def _read(self, buffer: memoryview) -> Iterator[memoryview]:
+        crc, left = 0, self._length
+        with open(self._path, "rb", buffering=0) as file:
+            file.seek(self._start)
+            while left:
+                piece = buffer[:left]
+                self._fill(file, piece)
+                crc = zlib.crc32(piece, crc)
+                left -= len(piece)
+                yield piece
+        self.crc32 = crc
+
+    def _fill(self, file: io.FileIO, piece: memoryview) -> None:
+        done = 0
+        while done < len(piece):
+            count = file.readinto(piece[done:])
+            if not count:
+                raise OSError(
+                    f"{self._path} changed while it was uploaded: it ends before byte "
+                    f"{self._start + self._length}; write a checkpoint's files before it is stored"
+                )
+            done += count
