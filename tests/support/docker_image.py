@@ -1,4 +1,4 @@
-"""The image that containers of the tests run: bash, Python and NumPy, lifted from this machine's own packages.
+"""The image that containers of the tests run: bash, Python, NumPy and OpenSSH, lifted from this machine's packages.
 
 No registry is asked. The packages are those of Debian or Ubuntu; NumPy comes from the environment that runs the tests
 when its Python has the version of the image's.
@@ -19,13 +19,15 @@ from typing import Any
 import pytest
 from docker.errors import ImageNotFound
 
+from tests.support import ssh
 from tests.support.docker import docker_engine, only_one
 
 IMAGE = "det-test:latest"
-RECIPE = "4"
+RECIPE = "5"
 _WANTED = (
     "base-files", "bash", "dash", "coreutils", "findutils", "grep", "gzip", "hostname", "procps", "python3",
     "python3-minimal", "sed", "tar", "util-linux", "libpython3-stdlib", "libstdc++6", "netbase", "ca-certificates",
+    *ssh.PACKAGES,
 )  # fmt: skip
 _UNWANTED = re.compile(r"(perl|debconf|dpkg|openssl|media-types|tzdata|init-system|install-info)")
 _SKIPPED_FILES = re.compile(r"^/(\.|usr/share/(doc|man|locale|lintian|info|bash-completion)(/|$))")
@@ -43,6 +45,7 @@ _MERGED = ("bin", "sbin", "lib", "lib64")
 
 def docker_image(client: Any) -> str:
     """Build the image unless this engine has it."""
+    ssh.install_ssh()
     with only_one("docker-image"):
         try:
             found = client.images.get(IMAGE)
@@ -75,7 +78,8 @@ def _build(client: Any) -> None:
 
 
 def _recipe() -> str:
-    return hashlib.sha256(f"{RECIPE}{sys.version_info[:2]}".encode()).hexdigest()[:12]
+    made_of = f"{RECIPE}{sys.version_info[:2]}{ssh.has_ssh()}"
+    return hashlib.sha256(made_of.encode()).hexdigest()[:12]
 
 
 def _add_skeleton(tar: tarfile.TarFile) -> None:

@@ -42,7 +42,9 @@ def task_defaults(name: str) -> dict[str, Any]:
         text=True,
         check=True,
     ).stdout.strip()
-    lent = {base, str(python.parents[1])} - {"/usr"}
+    # Scripts of an environment name the interpreter where it was made, which may be elsewhere.
+    made_at = str(python.parents[1].resolve())
+    lent = {base, str(python.parents[1]), made_at} - {"/usr"}
     variables = {
         "PATH": f"{python.parent}:/usr/local/bin:/usr/bin:/bin",
         "OMP_NUM_THREADS": "1",

@@ -5,8 +5,10 @@ from typing import Iterator, NamedTuple, Optional
 
 MAX_LINE_BYTES = 8192
 _BREAK = re.compile(rb"\r\n|\n|\r")
+# horovodrun and mpirun put their own mark before ours.
 _PREFIX = re.compile(
-    r"(?:\[rank=(?P<rank>\d+)\] )?(?:(?P<level>TRACE|DEBUG|INFO|WARNING|ERROR|CRITICAL): )?"
+    r"(?:(?:\[[\d,]+\]<std(?:out|err)>:)?\[rank=(?P<rank>\d+)\] )?"
+    r"(?:(?P<level>TRACE|DEBUG|INFO|WARNING|ERROR|CRITICAL): )?"
 )
 
 

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import IO, Dict, Mapping, NamedTuple, Sequence
+from typing import IO, Dict, Literal, Mapping, NamedTuple, Sequence
 
 from determined.common.blocking import hearing_signals
 
@@ -15,9 +15,12 @@ _BREAKS = (b"\n", b"\r")
 
 
 class Worker(NamedTuple):
+    """A process of ours: a rank, or a node whose lines carry the ranks of its own workers."""
+
     rank: int
     command: Sequence[str]
     env: Mapping[str, str]
+    what: Literal["rank", "node"] = "rank"
 
 
 def replace_process(command: Sequence[str], env: Mapping[str, str]) -> int:
@@ -54,9 +57,8 @@ def run_workers(workers: Sequence[Worker]) -> int:
             signal.signal(number, handler)
 
 
-def prefix_lines(source: IO[bytes], target_fd: int, rank: int, lock: threading.Lock) -> None:
+def prefix_lines(source: IO[bytes], target_fd: int, prefix: bytes, lock: threading.Lock) -> None:
     """Copy whole lines, each with its rank; \\r ends a line too, as progress bars use it."""
-    prefix = f"[rank={rank}] ".encode()
     rest = b""
     while True:
         chunk = os.read(source.fileno(), 65536)
@@ -79,12 +81,14 @@ class _Running:
     _lock = threading.Lock()
 
     def __init__(self, worker: Worker) -> None:
-        self.rank = worker.rank
+        self.rank, self.what = worker.rank, worker.what
         self._process = subprocess.Popen(
             list(worker.command),
             env=dict(worker.env),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            # The shell of a node would keep signals from what it runs.
+            start_new_session=worker.what == "node",
         )
         self._copiers = [
             self._copy(self._process.stdout, 1),
@@ -97,7 +101,10 @@ class _Running:
 
     def send(self, number: int) -> None:
         try:
-            os.kill(self.pid, number)
+            if self.what == "node":
+                os.killpg(self.pid, number)
+            else:
+                os.kill(self.pid, number)
         except ProcessLookupError:
             pass
 
@@ -111,7 +118,8 @@ class _Running:
 
     def _copy(self, source: "IO[bytes] | None", target_fd: int) -> threading.Thread:
         assert source is not None
-        arguments = (source, target_fd, self.rank, self._lock)
+        prefix = f"[rank={self.rank}] ".encode() if self.what == "rank" else b""
+        arguments = (source, target_fd, prefix, self._lock)
         thread = threading.Thread(target=prefix_lines, args=arguments, daemon=True)
         thread.start()
         return thread
@@ -126,9 +134,10 @@ def _wait_for_all(running: Dict[int, _Running]) -> int:
         code = worker.ended(status)
         if code != 0:
             if running:
-                ranks = ", ".join(str(w.rank) for w in running.values())
+                others = ", ".join(str(w.rank) for w in running.values())
+                what = worker.what
                 print(
-                    f"rank {worker.rank} failed with status {code}; stopping ranks {ranks}",
+                    f"{what} {worker.rank} failed with status {code}; stopping {what}s {others}",
                     file=sys.stderr,
                     flush=True,
                 )

@@ -1,7 +1,8 @@
 """`python3 -m determined.launch.deepspeed [OVERRIDES --] (--trial FILE:CLASS | SCRIPT...)`
 
 Every container starts its own workers with the environment that DeepSpeed reads, so neither ssh nor pdsh is needed.
-With OVERRIDES, which are options of the `deepspeed` command, that command starts the workers.
+With OVERRIDES, which are options of the `deepspeed` command, that command starts the workers, by ssh where there
+are several containers.
 """
 
 import os
@@ -9,10 +10,10 @@ import sys
 from typing import Dict, List, Optional, Sequence
 
 from determined import _paths
-from determined.launch import torch_distributed
+from determined.launch import _place, _ssh, _ssh_files, torch_distributed
 from determined.launch._arguments import parse
+from determined.launch._encoded import through_shells
 from determined.launch._peers import Peers, find_peers
-from determined.launch._ssh import serve_as_daemon, use_keys
 from determined.launch._workers import Worker, replace_process, run_workers
 
 
@@ -27,7 +28,8 @@ def worker_env(peers: Peers, rank: int, local_rank: int) -> Dict[str, str]:
 
 
 def hostfile(peers: Peers) -> str:
-    return "".join(f"{host} slots={n}\n" for host, n in zip(peers.addresses, peers.slots))
+    """DeepSpeed refuses one address twice, as agents on one machine have it; our ssh knows the containers by name."""
+    return "".join(f"{_ssh_files.container_name(i)} slots={n}\n" for i, n in enumerate(peers.slots))
 
 
 def deepspeed_command(peers: Peers, overrides: Sequence[str], command: Sequence[str]) -> List[str]:
@@ -36,7 +38,9 @@ def deepspeed_command(peers: Peers, overrides: Sequence[str], command: Sequence[
     with open(path, "w") as f:
         f.write(hostfile(peers))
     where = ["--hostfile", path] if peers.containers > 1 else ["--num_gpus", str(peers.local)]
-    wrapped = [sys.executable, "-m", "determined.launch.wrap_rank", "RANK", *command]
+    # DeepSpeed quotes for its remote shell in its own way, and not at all on one node.
+    words = through_shells(command) if peers.containers > 1 else command
+    wrapped = [sys.executable, "-m", "determined.launch.wrap_rank", "RANK", *words]
     ours = ["--master_addr", peers.chief, "--master_port", str(torch_distributed.port())]
     return ["deepspeed", *where, *ours, *overrides, "--no_local_rank", "--no_python", *wrapped]
 
@@ -56,11 +60,14 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _by_deepspeed(peers: Peers, overrides: Sequence[str], command: Sequence[str]) -> int:
-    env = torch_distributed.common_env(peers)
-    if peers.containers > 1:
-        if not peers.is_chief:
-            return serve_as_daemon()
-        env = use_keys(env)
+    if not peers.is_chief:
+        return _ssh.serve_as_daemon()
+    common = torch_distributed.common_env(peers)
+    # DeepSpeed numbers the devices of each node from 0, whichever of the machine's the container has.
+    own = {**common, _place.PLACE: _place.record(common)}
+    env = _ssh.reach_peers(peers, own) if peers.containers > 1 else own
+    if env is None:
+        return _ssh.CANNOT_RUN_HERE
     return replace_process(deepspeed_command(peers, overrides, command), env)
 
 

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from determined.launch import _ssh
+from determined.launch import _place, _ssh, _ssh_files
 from determined.launch._arguments import parse
 from determined.launch._peers import Peers, find_peers
 from determined.launch._workers import replace_process
@@ -25,8 +25,8 @@ def horovodrun_command(
         *("-np", str(peers.total)),
         *("-H", hosts),
         *("--start-timeout", "600"),
-        *(("--ssh-port", str(_ssh.port())) if peers.containers > 1 else ()),
-        *(("--ssh-identity-file", _ssh.key_file("id_rsa")) if peers.containers > 1 else ()),
+        *(("--ssh-port", str(_ssh_files.port())) if peers.containers > 1 else ()),
+        *(("--ssh-identity-file", _ssh_files.path("id_rsa")) if peers.containers > 1 else ()),
         *_optimizations(config),
         *overrides,
         *(sys.executable, "-m", "determined.launch.wrap_rank", "HOROVOD_RANK"),
@@ -48,16 +48,35 @@ def _optimizations(config: Mapping[str, Any]) -> List[str]:
     return options
 
 
+def _distinct(addresses: Sequence[str]) -> List[str]:
+    """horovodrun starts what is on its own address itself: a container beside the chief's gets another name there."""
+    names = [f"127.0.0.{rank + 1}" for rank in range(len(addresses))]
+    beside = [rank > 0 and address == addresses[0] for rank, address in enumerate(addresses)]
+    return [
+        name if same and sys.platform == "linux" else address
+        for name, same, address in zip(names, beside, addresses)
+    ]
+
+
 def run(overrides: Sequence[str], command: Sequence[str]) -> int:
     peers = find_peers()
     if not peers.is_chief:
         return _ssh.serve_as_daemon()
+    env: Optional[Dict[str, str]] = {**os.environ, **_shared(peers)}
     if peers.containers > 1:
-        _ssh.make_keys()
-        _ssh.wait_for_peers(peers.addresses[1:])
+        peers = peers._replace(addresses=_distinct(peers.addresses))
+        # horovodrun writes its environment into the command lines of all ranks.
+        place = _place.record(os.environ)
+        env = {**_place.without_place(os.environ), **_shared(peers), _place.PLACE: place}
+        env = _ssh.reach_peers(peers, env)
+    if env is None:
+        return _ssh.CANNOT_RUN_HERE
     config: Dict[str, Any] = json.loads(os.environ.get("DET_EXPERIMENT_CONFIG") or "{}")
-    env = {**os.environ, "DET_CHIEF_IP": peers.chief, "USE_HOROVOD": "1"}
     return replace_process(horovodrun_command(peers, overrides, command, config), env)
+
+
+def _shared(peers: Peers) -> Dict[str, str]:
+    return {"DET_CHIEF_IP": peers.chief, "USE_HOROVOD": "1"}
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

@@ -7,6 +7,7 @@ import os
 import sys
 from typing import Optional, Sequence
 
+from determined.launch import _place
 from determined.launch._workers import Worker, run_workers
 
 
@@ -27,7 +28,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     if len(args) < 2:
         print("usage: python3 -m determined.launch.wrap_rank RANK CMD...", file=sys.stderr)
         return 2
-    return run_workers([Worker(rank_of(args[0]), args[1:], os.environ)])
+    return run_workers([Worker(rank_of(args[0]), args[1:], _place.at_home(os.environ))])
 
 
 if __name__ == "__main__":

@@ -94,9 +94,13 @@ def test_an_unknown_command_exits_127(master: FakeMaster, trial_env: TrialEnv) -
     assert any("no-such-command" in line for line in master.log_lines())
 
 
-def test_rank_and_level_prefixes_become_fields(master: FakeMaster, trial_env: TrialEnv) -> None:
+@pytest.mark.parametrize("mark", ["", "[3]<stderr>:", "[1,3]<stderr>:"])
+def test_rank_and_level_prefixes_become_fields(
+    master: FakeMaster, trial_env: TrialEnv, mark: str
+) -> None:
+    """Also behind the marks of horovodrun and mpirun."""
     serve(master, {})
-    run_entry(trial_env({"entrypoint": "echo '[rank=3] WARNING: careful' >&2"}))
+    run_entry(trial_env({"entrypoint": f"echo '{mark}[rank=3] WARNING: careful' >&2"}))
     lines = [
         line
         for batch in master.received("POST", "/api/v1/task/logs")

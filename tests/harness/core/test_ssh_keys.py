@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from determined.launch import _ed25519, _ssh
+from determined.launch import _ed25519, _ssh_files
 
 # RFC 8032, section 7.1: secret and public key of its first three tests.
 VECTORS = [
@@ -45,7 +45,7 @@ def test_public_keys_are_those_of_the_standard(secret: str, public: str) -> None
 
 @pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="there is no ssh-keygen here")
 def test_openssh_reads_the_private_key(run_dir: Path) -> None:
-    assert _ssh.make_keys()
+    assert _ssh_files.make_keys()
     command = ["ssh-keygen", "-y", "-f", str(run_dir / "ssh" / "id_rsa")]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert shown.split()[:2] == (run_dir / "ssh" / "authorized_keys").read_text().split()[:2]
@@ -54,19 +54,19 @@ def test_openssh_reads_the_private_key(run_dir: Path) -> None:
 def test_containers_of_one_allocation_have_the_same_keys(
     run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _ssh.make_keys()
+    _ssh_files.make_keys()
     first = written(run_dir)
     shutil.rmtree(run_dir)
-    _ssh.make_keys()
+    _ssh_files.make_keys()
     assert written(run_dir) == first
     shutil.rmtree(run_dir)
     monkeypatch.setenv("DET_PEER_KEY", "another allocation's")
-    _ssh.make_keys()
+    _ssh_files.make_keys()
     assert written(run_dir)["id_rsa"] != first["id_rsa"]
 
 
 def test_nobody_else_may_read_them(run_dir: Path) -> None:
-    _ssh.make_keys()
+    _ssh_files.make_keys()
     modes = {stat.S_IMODE(os.stat(path).st_mode) for path in (run_dir / "ssh").iterdir()}
     assert modes == {0o600}
 
@@ -74,11 +74,12 @@ def test_nobody_else_may_read_them(run_dir: Path) -> None:
 def test_keys_that_are_there_are_kept(run_dir: Path) -> None:
     (run_dir / "ssh").mkdir(parents=True)
     (run_dir / "ssh" / "id_rsa").write_text("from elsewhere")
-    assert _ssh.make_keys()
-    assert written(run_dir) == {"id_rsa": "from elsewhere"}
+    assert _ssh_files.make_keys()
+    assert written(run_dir)["id_rsa"] == "from elsewhere"
+    assert set(written(run_dir)) == {"id_rsa", "sshd_config"}
 
 
 def test_without_a_peer_key_there_are_none(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DET_PEER_KEY")
-    assert not _ssh.make_keys()
+    assert not _ssh_files.make_keys()
     assert not run_dir.exists()

@@ -1,0 +1,28 @@
+"""`python3 -m determined.launch._encoded TOKEN`: become a command whose words no shell on the way may touch."""
+
+import base64
+import json
+import os
+import re
+import sys
+from typing import List, Sequence
+
+from determined.launch._workers import replace_process
+
+_PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./-]+")
+
+
+def through_shells(command: Sequence[str]) -> List[str]:
+    """The same command in words that shells neither split nor expand; as it is, so that logs show it, if it can be."""
+    if all(_PLAIN.fullmatch(word) for word in command):
+        return list(command)
+    token = base64.urlsafe_b64encode(json.dumps(list(command)).encode()).decode()
+    return [sys.executable, "-m", "determined.launch._encoded", token]
+
+
+def main(argv: Sequence[str]) -> int:
+    return replace_process(json.loads(base64.urlsafe_b64decode(argv[0])), os.environ)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,170 @@
+"""Launchers that start ranks in other containers by ssh: real sshd, real ssh, two agents with two slots each.
+
+Horovod takes too long to build: `ssh/bin/horovodrun` stands in for its launcher. DeepSpeed is the real one.
+"""
+
+import functools
+import json
+import re
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support import ml
+from tests.support.cluster import Cluster, local_cluster, pids_with
+from tests.support.ssh import require_ssh
+
+CODE = Path(__file__).parent / "ssh"
+# What no shell on the way may touch.
+ARGUMENT = 'it\'s $HOME; %h "x"'
+TOLD = re.compile(
+    r"rank (\d) of 4, local (\d) of 2, container (\d), slots (\[.*\]), (\S+), in (\w+), argument (.*)"
+)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A trial that has ended, and what the cluster knows of it."""
+
+    id: int
+    state: str
+    restarts: int
+    logs: list[dict[str, Any]]
+    validation: dict[str, float]
+
+    def told(self) -> list[tuple[int, re.Match[str]]]:
+        found = ((entry.get("rankId"), TOLD.match(entry["log"])) for entry in self.logs)
+        return [(int(rank), match) for rank, match in found if match and rank is not None]
+
+    def text(self) -> str:
+        return "\n".join(entry["log"] for entry in self.logs)
+
+
+@pytest.fixture(
+    scope="module",
+    params=["process", pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.slow])],
+)
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    require_ssh()
+    if request.param == "docker":
+        request.getfixturevalue("test_image")
+    config = "task_container_defaults: {image: det-test:latest}"
+    folder = tmp_path_factory.mktemp(f"ssh-{request.param}")
+    with local_cluster(folder, runtime=request.param, agents=2, slots=2, config=config) as started:
+        yield started
+
+
+def run(cluster: Cluster, entrypoint: list[str], **options: Any) -> Ran:
+    config = {
+        "name": entrypoint[-2],
+        "entrypoint": entrypoint,
+        "searcher": {"name": "single", "metric": "loss"},
+        "resources": {"slots_per_trial": 4},
+        "max_restarts": 1,
+        **options,
+    }
+    path = cluster.folder / "config.yaml"
+    path.write_text(yaml.safe_dump(config))
+    experiment_id = cluster.create(path, CODE)
+    state = cluster.until_state(experiment_id, "COMPLETED", "ERROR", timeout_s=180)
+    trial = cluster.trials(experiment_id)[0]
+    best = (trial.get("bestValidation") or {}).get("metrics", {}).get("avgMetrics", {})
+    return Ran(trial["id"], state, trial["restarts"], cluster.task_logs(trial["id"]), best)
+
+
+def by_horovod(cluster: Cluster) -> Ran:
+    """Rank 3 fails in the first run, while the others would go on for ten minutes."""
+    launch = 'PATH=$PWD/bin:$PATH exec python3 -m determined.launch.horovod --verbose -- "$@"'
+    return run(cluster, ["bash", "-c", launch, "bash", "python3", "by_horovod.py", ARGUMENT])
+
+
+def by_deepspeed(cluster: Cluster) -> Ran:
+    defaults = ml.task_defaults("deepspeed")
+    launch = ["python3", "-m", "determined.launch.deepspeed", "--log_level=info", "--"]
+    return run(
+        cluster,
+        [*launch, "python3", "by_deepspeed.py", ARGUMENT],
+        environment={"environment_variables": defaults["environment_variables"]},
+        bind_mounts=defaults["bind_mounts"],
+    )
+
+
+@pytest.fixture(scope="module")
+def ran_by(cluster: Cluster) -> Callable[[str], Ran]:
+    """What a launcher's trial did on this cluster; it runs once for all tests."""
+    launchers = {"horovod": by_horovod, "deepspeed": by_deepspeed}
+    return functools.cache(lambda launcher: launchers[launcher](cluster))
+
+
+@pytest.fixture(params=["horovod", pytest.param("deepspeed", marks=pytest.mark.slow)])
+def ran(request: pytest.FixtureRequest, ran_by: Callable[[str], Ran]) -> Ran:
+    return ran_by(request.param)
+
+
+def test_every_rank_knows_its_place_and_its_lines_carry_its_rank(ran: Ran) -> None:
+    assert ran.state == "COMPLETED", ran.text()
+    last = ran.told()[-4:]
+    assert sorted(rank for rank, _ in last) == [0, 1, 2, 3]
+    places = {rank: tuple(int(match[i]) for i in (1, 2, 3)) for rank, match in last}
+    assert places == {0: (0, 0, 0), 1: (1, 1, 0), 2: (2, 0, 1), 3: (3, 1, 1)}
+
+
+def test_a_rank_entered_by_ssh_has_what_its_own_container_was_started_with(ran: Ran) -> None:
+    last = ran.told()[-4:]
+    containers = {rank: match[5] for rank, match in last}
+    assert containers[0] == containers[1] != containers[2] == containers[3]
+    assert {match[4] for _, match in last} == {"[0, 1]"}
+    assert {match[6] for _, match in last} == {"True"}
+
+
+def test_words_of_the_command_reach_the_ranks_as_they_were_written(ran: Ran) -> None:
+    assert {match[7] for _, match in ran.told()} == {repr(ARGUMENT)}
+
+
+def test_the_token_and_the_configuration_of_a_task_are_on_no_command_line(ran: Ran) -> None:
+    assert "determined.launch.wrap_rank" in ran.text()
+    assert "DET_SESSION_TOKEN" not in ran.text()
+    assert "DET_EXPERIMENT_CONFIG" not in ran.text()
+
+
+def test_a_rank_that_fails_in_the_other_container_fails_the_trial_which_restarts_once(
+    ran_by: Callable[[str], Ran],
+) -> None:
+    ran = ran_by("horovod")
+    text = ran.text()
+    assert ran.restarts == 1
+    assert "Process 3 exit with status code 7" in text
+    assert "(restart 1 of 1)" in text
+    assert [rank for rank, _ in ran.told()].count(3) == 2
+
+
+def test_ranks_of_both_containers_meet(ran_by: Callable[[str], Ran]) -> None:
+    ran = ran_by("horovod")
+    met = next(entry["log"] for entry in ran.logs if entry["log"].startswith("met "))
+    agents = dict(json.loads(met.removeprefix("met ")))
+    assert sorted(agents) == [0, 1, 2, 3]
+    assert agents[0] == agents[1] != agents[2] == agents[3]
+    assert ran.validation == {"loss": 0.5}
+
+
+@pytest.mark.slow
+def test_ranks_that_deepspeed_started_reduce_over_gloo(ran_by: Callable[[str], Ran]) -> None:
+    ran = ran_by("deepspeed")
+    assert ran.validation == {"loss": 1111.0}
+    assert ran.text().count("all_reduce gave 1111") == 4
+    assert ran.restarts == 0
+
+
+def test_the_daemon_ends_with_the_chief_and_nothing_is_left(cluster: Cluster, ran: Ran) -> None:
+    port = int(re.findall(r"Server listening on 0\.0\.0\.0 port (\d+)", ran.text())[-1])
+    assert cluster.get("/api/v1/tasks")["allocationIdToSummary"] == {}
+    assert not pids_with(f"DET_TRIAL_ID={ran.id}", f"DET_CLUSTER_ID={cluster.cluster_id()}")
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", port)) != 0

@@ -1,0 +1,35 @@
+"""OpenSSH on this machine, and with it in the image of the tests, which is lifted from here."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.docker import only_one
+
+PACKAGES = ("openssh-server", "openssh-client")
+
+
+def has_ssh() -> bool:
+    return Path("/usr/sbin/sshd").exists() and shutil.which("ssh") is not None
+
+
+def install_ssh() -> bool:
+    """True if it is here now. Its packages make the user `sshd`, without which a server of root does not start."""
+    with only_one("ssh-install"):
+        if not has_ssh() and os.geteuid() == 0 and shutil.which("apt-get"):
+            # A server of the machine's own is nobody's wish.
+            env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+            install = ["apt-get", "install", "-y", "--no-install-recommends", *PACKAGES]
+            for command in (install, ["apt-get", "update"], install):
+                done = subprocess.run(command, check=False, capture_output=True, env=env)
+                if has_ssh() or (command is install and done.returncode == 0):
+                    break
+    return has_ssh()
+
+
+def require_ssh() -> None:
+    if not install_ssh():
+        pytest.skip("there is no sshd, and this user may not install one (apt-get and root)")
