@@ -1,10 +1,11 @@
 """The state of a PyTorchTrial: everything that the next batch depends on, so that resuming changes nothing."""
 
+import collections
 import os
 import pathlib
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Deque, Dict, List
 
 from determined.pytorch import _files, _rng, _state
 from determined.pytorch._backends import unwrapped
@@ -60,8 +61,12 @@ def _load_each(kind: str, targets: List[Any], states: List[Any]) -> None:
         target.load_state_dict(state)
 
 
+# One being stored and one that waits for it: more would pile up copies of the state in memory.
+_MAX_UNFINISHED = 2
+
+
 class CheckpointSaver:
-    """Stores checkpoints while training goes on; one at a time, on the chief.
+    """Stores checkpoints while training goes on, one after another, on the chief.
 
     The caller hands over copies. A failure surfaces at the next save or at the end, never silently.
     """
@@ -70,30 +75,34 @@ class CheckpointSaver:
         self._checkpoints = checkpoints
         self._hooks = hooks
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
-        self._running: Optional[Future[str]] = None
+        self._unfinished: Deque[Future[str]] = collections.deque()
         self._write_in_turn = hooks.overridden("on_checkpoint_write_end") or hooks.overridden(
             "on_checkpoint_end"
         )
 
     def save(self, write: Callable[[pathlib.Path], None], metadata: Dict[str, Any]) -> None:
-        self.finish()
+        self.collect()
+        if len(self._unfinished) == _MAX_UNFINISHED:
+            self._finish_oldest()
         stored = ExitStack()
         path, uuid = stored.enter_context(self._checkpoints.store_path(metadata))
         if self._write_in_turn:
             self._write_for_callbacks(stored, write, path)
             write = _nothing_more
-        self._running = self._pool.submit(_complete, stored, write, path, uuid)
+        self._unfinished.append(self._pool.submit(_complete, stored, write, path, uuid))
 
     def finish(self) -> None:
-        """Wait for the checkpoint that is being stored, if any."""
-        running, self._running = self._running, None
-        if running is not None:
-            self._hooks.call("on_checkpoint_upload_end", running.result())
+        """Wait for the checkpoints that are being stored, if any."""
+        while self._unfinished:
+            self._finish_oldest()
 
     def collect(self) -> None:
-        """Report a checkpoint that was stored meanwhile; does not wait."""
-        if self._running is not None and self._running.done():
-            self.finish()
+        """Report the checkpoints that were stored meanwhile; does not wait."""
+        while self._unfinished and self._unfinished[0].done():
+            self._finish_oldest()
+
+    def _finish_oldest(self) -> None:
+        self._hooks.call("on_checkpoint_upload_end", self._unfinished.popleft().result())
 
     def close(self) -> None:
         self._pool.shutdown(wait=True)

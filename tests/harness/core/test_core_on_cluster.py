@@ -1,5 +1,6 @@
 import json
 import math
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 from determined import core
 from determined.errors import InvalidHP
 
-from tests.support.fake_master import FakeMaster
+from tests.support.fake_master import FakeMaster, Request
 
 Enter = Callable[..., dict[str, str]]
 METRICS = r"/api/v1/trials/7/metrics"
@@ -30,6 +31,24 @@ def test_reports_arrive_in_order_with_the_fields_of_the_trial(
     assert bodies[-1]["metrics"]["metrics"] == {"avgMetrics": {"loss": 1.5}}
     token = master.received("POST", METRICS)[0].headers["Grpc-Metadata-x-allocation-token"]
     assert token == "Bearer token-1"
+
+
+def test_reporting_does_not_wait_for_an_answer(master: FakeMaster, on_cluster: Enter) -> None:
+    on_cluster()
+    reported = threading.Event()
+    came_late: list[bool] = []
+
+    def answer(_: Request) -> tuple[int, dict[str, str]]:
+        came_late.append(reported.wait(20))
+        return 200, {}
+
+    master.on("POST", METRICS, answer)
+    with core.init() as context:
+        for step in range(100):
+            context.train.report_training_metrics(step, {"loss": 1.0})
+            context.train.report_progress(step / 100)
+        reported.set()
+    assert came_late == [True] * 100
 
 
 def test_numbers_that_json_lacks_travel_as_strings(master: FakeMaster, on_cluster: Enter) -> None:

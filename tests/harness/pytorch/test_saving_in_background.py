@@ -1,0 +1,92 @@
+"""Training goes on while checkpoints are stored."""
+
+import threading
+from typing import Any
+
+import pytest
+from determined.core._checkpoint import CheckpointContext
+from determined.pytorch import Batch
+
+from tests.support.fake_core import FakeCore
+from tests.support.torch_trials import PlainTrial, fit
+
+# Only a harness that waits where it should not gets here.
+TOO_LONG_S = 20
+
+
+class Announcing(PlainTrial):
+    """Says which batch it trains."""
+
+    trained: dict[int, threading.Event]
+
+    def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
+        self.trained[batch_idx].set()
+        return super().train_batch(batch, epoch_idx, batch_idx)
+
+
+def store_only_after(
+    monkeypatch: pytest.MonkeyPatch, trained: threading.Event, stored: list[int]
+) -> None:
+    """Let what follows the upload of a checkpoint wait until that batch is trained."""
+    publish = CheckpointContext._publish
+
+    def late(self: Any, storage_id: str, files: Any, metadata: Any, checksums: Any) -> None:
+        if not trained.wait(TOO_LONG_S):
+            raise AssertionError("training waited for a checkpoint")
+        stored.append(metadata["steps_completed"])
+        publish(self, storage_id, files, metadata, checksums)
+
+    monkeypatch.setattr(CheckpointContext, "_publish", late)
+
+
+@pytest.mark.parametrize(("period", "first_saves_all_wait_for"), [(4, 6), (3, 8)])
+def test_batches_are_trained_while_checkpoints_wait(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch, period: int, first_saves_all_wait_for: int
+) -> None:
+    trained = {batch: threading.Event() for batch in range(9)}
+    monkeypatch.setattr(Announcing, "trained", trained, raising=False)
+    stored: list[int] = []
+    store_only_after(monkeypatch, trained[first_saves_all_wait_for], stored)
+    fit(
+        core,
+        Announcing,
+        max_length=Batch(9),
+        checkpoint_period=Batch(period),
+        checkpoint_policy="none",
+    )
+    assert stored == sorted({*range(period, 10, period), 9})
+    assert sorted(core.saved()) == stored
+
+
+def test_a_checkpoint_holds_the_weights_of_its_time(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is stored late is what was trained early."""
+    from determined.pytorch import _checkpoint
+
+    trained = {batch: threading.Event() for batch in range(6)}
+    monkeypatch.setattr(Announcing, "trained", trained, raising=False)
+    complete = _checkpoint._complete
+
+    def late(*arguments: Any) -> str:
+        assert trained[5].wait(TOO_LONG_S)
+        return complete(*arguments)
+
+    monkeypatch.setattr(_checkpoint, "_complete", late)
+    final = fit(core, Announcing, max_length=Batch(6), checkpoint_period=Batch(3))
+    saved = core.saved()
+    early, last = (_checkpoint.read_state(saved[steps]) for steps in (3, 6))
+    weights = [state["models_state_dict"][0]["weight"] for state in (early, last)]
+    assert weights[1].equal(final.model.weight)
+    assert not weights[0].equal(weights[1])
+
+
+def test_a_failure_to_store_ends_training_with_its_cause(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise PermissionError("the bucket may not be written")
+
+    monkeypatch.setattr(CheckpointContext, "_publish", fail)
+    with pytest.raises(PermissionError, match="bucket"):
+        fit(core, max_length=Batch(50), checkpoint_period=Batch(5), checkpoint_policy="none")
