@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import ClassVar
 
 from .model import Agent, PoolSettings, Request
-from .nearness import index_of, tie_hash, token_of
+from .nearness import indices_of, tie_hash, tokens_of
 
 # The seats of a request: agent indices with the units taken on each.
 Fit = list[tuple[int, int]]
@@ -30,10 +30,11 @@ class Roster:
     def __init__(self, agents: tuple[Agent, ...], settings: PoolSettings) -> None:
         self.settings = settings
         self.agents = sorted(agents, key=_id)
-        self.index = {a.id: i for i, a in enumerate(self.agents)}
+        ids = [a.id for a in self.agents]
+        self.index = {id: i for i, id in enumerate(ids)}
         self.open = [a.enabled and not a.draining for a in self.agents]
-        self.tokens = [token_of(a.id, i) for i, a in enumerate(self.agents)]
-        self.by_token = [index_of(t) for t in sorted(self.tokens)]  # so filled, shelves are sorted
+        self.tokens = tokens_of(ids)
+        self.by_token = indices_of(sorted(self.tokens))  # so filled, shelves are sorted
 
 
 class Fleet(ABC):

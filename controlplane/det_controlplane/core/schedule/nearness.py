@@ -4,7 +4,7 @@ A shelf is a sorted list of tokens, hash and agent index in one integer, so the 
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from hashlib import md5
 from struct import Struct
@@ -28,16 +28,16 @@ def _agent_hash(agent_id: str) -> int:
     return tie_hash(agent_id)
 
 
-def token_of(agent_id: str, index: int) -> int:
-    return _agent_hash(agent_id) << _INDEX_BITS | index
+def tokens_of(agent_ids: Iterable[str]) -> list[int]:
+    return [_agent_hash(id) << _INDEX_BITS | index for index, id in enumerate(agent_ids)]
+
+
+def indices_of(tokens: Iterable[int]) -> list[int]:
+    return [token & _INDEX_MASK for token in tokens]
 
 
 def distance(target: int, token: int) -> int:
     return (target - (token >> _INDEX_BITS)) % _HASH_RANGE
-
-
-def index_of(token: int) -> int:
-    return token & _INDEX_MASK
 
 
 def nearest(shelf: Shelf, target: int, blocked: Collection[int]) -> int | None:

@@ -23,11 +23,12 @@ class SlotFleet(Fleet):
         ]
         self._shelves: defaultdict[ShelfKey, Shelf] = defaultdict(list)
         self._whole: defaultdict[int, Shelf] = defaultdict(list)
+        free, used, tokens = self.free, self.used, self.tokens
         for i in roster.by_token:
-            if self.free[i]:
-                self._shelves[self._key(i)].append(self.tokens[i])
-                if not self.used[i]:
-                    self._whole[self.total[i]].append(self.tokens[i])
+            if free[i]:
+                self._shelves[self._key(i)].append(tokens[i])
+                if not used[i]:
+                    self._whole[self.total[i]].append(tokens[i])
         self._order = sorted(self._shelves)
 
     def take(self, fit: Fit) -> None:
