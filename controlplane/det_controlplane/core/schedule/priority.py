@@ -1,7 +1,7 @@
 """The priority scheduler: the most important first, with preemption and backfill (facts §5.4)."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import compress
 from operator import attrgetter
 
@@ -11,7 +11,10 @@ from .model import PreemptReason, Request
 from .outcome import Behind, Blocked, Cause, NextOn, NextOnAll
 from .pool_pass import PoolPass
 
+Visit = Callable[[Request, object], Cause | None]
+
 _priority = attrgetter("job.priority")
+_STRETCH = 1_000  # so many are passed by at once
 
 
 def schedule_by_priority(pool: PoolPass) -> None:
@@ -53,10 +56,14 @@ class PriorityWalk:
             if self._behind is not None and not self._preemption:
                 causes += [self._behind] * (len(requests) - at)
                 break
+            if self._frozen:  # whose priority it is no longer matters
+                end = at + _STRETCH
+                causes += self._visit_all(requests[at:end], shapes[at:end], self._claim)
+                continue
             priority = requests[at].job.priority
             end = bisect_right(requests, priority, lo=at, key=_priority)
             level = requests[at:end]
-            causes += self._visit_level(level, shapes[at:end])
+            causes += self._visit_all(level, shapes[at:end], self._visit)
             self._leave_level(priority, level, causes[at:])
         self._outcome.queued.append((requests, causes))
 
@@ -85,10 +92,11 @@ class PriorityWalk:
             for r in requests
         ]
 
-    def _visit_level(self, requests: Sequence[Request], shapes: list[object]) -> list[Cause | None]:
+    def _visit_all(
+        self, requests: Sequence[Request], shapes: list[object], visit: Visit
+    ) -> list[Cause | None]:
         """Why each waits. In a long queue nearly all shapes are hopeless: those are not looked at one by one."""
         hopeless = self._hopeless
-        visit = self._claim if self._frozen else self._visit
         causes: list[Cause | None] = list(map(hopeless.get, shapes))
         for at, cause in enumerate(causes):
             if cause is not None:
