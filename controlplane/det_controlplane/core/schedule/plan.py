@@ -3,11 +3,15 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import compress
+from operator import attrgetter
 from typing import NamedTuple, overload
 
 from .model import PoolSnapshot, Preempt, Start, Told, WaitCode
 from .outcome import Cause, Queued
 from .queue_order import jobs_ahead
+
+_id = attrgetter("allocation_id")
 
 
 class Reason:
@@ -76,9 +80,8 @@ class WaitingList(Sequence[Waiting]):
         tolds: dict[Cause | None, Told] = {}
         for requests, causes in self._queued:
             tolds |= {c: self._reason(c).told for c in set(causes) - tolds.keys() if c is not None}
-            for request, cause in zip(requests, causes, strict=True):
-                if cause is not None:
-                    yield request.allocation_id, tolds[cause]
+            ids = map(_id, requests)
+            yield from compress(zip(ids, map(tolds.get, causes), strict=True), causes)
 
     def __len__(self) -> int:
         return sum(len(causes) - causes.count(None) for _, causes in self._queued)
