@@ -4,6 +4,7 @@ import heapq
 import math
 import sys
 from collections.abc import Mapping, Set
+from operator import itemgetter
 from typing import Any
 
 from .rung import pack, unpack
@@ -35,12 +36,12 @@ class PromotionRung:
             return
         heapq.heappush(self._next, entry)
         if len(self._next) > self._most_next:
-            self._divide(sorted(self._next), len(self._next) // 2)
+            self._divide(_sorted(self._next), len(self._next) // 2)
 
     def pop(self) -> str | None:
         """The best."""
         if not self._next and self._others:
-            everybody, self._others = sorted(self._others), []
+            everybody, self._others = _sorted(self._others), []
             self._divide(everybody, -(-len(everybody) // 4))
         return heapq.heappop(self._next)[2] if self._next else None
 
@@ -51,7 +52,7 @@ class PromotionRung:
         return trials
 
     def in_order(self) -> list[Waiting]:
-        return sorted(self._next + self._others)
+        return _sorted(self._next + self._others)
 
     def snapshot(self, gone: Set[str]) -> dict[str, Any]:
         waiting = [entry for entry in self.in_order() if entry[2] not in gone]
@@ -79,3 +80,10 @@ class PromotionRung:
         self._first_other = others[0] if others else _WORST
         self._others += others
         self._most_next = max(_FEW, 2 * count)
+
+
+def _sorted(waiting: list[Waiting]) -> list[Waiting]:
+    """By loss, then arrival: two sorts by numbers take half the time of one by tuples."""
+    by_arrival = sorted(waiting, key=itemgetter(1))
+    by_arrival.sort(key=itemgetter(0))
+    return by_arrival
