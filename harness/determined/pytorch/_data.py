@@ -164,12 +164,13 @@ def mover(
     """`to_device` for one device. Where that is the CPU, batches of tensors are there already: see it cheaply."""
     if device.type != "cpu":
         return lambda data: to_device(data, device, warned_types)
+    tensor = torch.Tensor
 
     def move(data: TorchData) -> TorchData:
         kind = type(data)
         if kind is list or kind is tuple:
             for item in data:
-                if type(item) is not torch.Tensor or not item.is_cpu:
+                if type(item) is not tensor or not item.is_cpu:
                     break
             else:
                 return kind(data)

@@ -37,7 +37,7 @@ class Loop:
         self.source = source
         self.max_batches = max_batches
         self.hooks = hooks
-        self.rows = _metrics.MetricRows()
+        self.rows = _metrics.MetricRows(self.context.device)
         self.scalars = ScalarLog(self.context)
         self.progress = steps.progress
         self.best_validation = steps.best_validation
@@ -178,7 +178,7 @@ class Loop:
         if self.steps.evaluates_full_dataset:
             return self.steps.evaluate_full_dataset() if self.is_chief else {}, 1
         self.hooks.call("on_validation_epoch_start")
-        rows = _metrics.MetricRows()
+        rows = _metrics.MetricRows(self.context.device)
         self.steps.evaluate_batches(rows)
         outputs = rows.take()
         self.hooks.call("on_validation_epoch_end", outputs)

@@ -1,7 +1,8 @@
 """Metrics of batches. They stay tensors on their device until a report needs numbers.
 
 Reading a number off a GPU waits for everything queued on it; one such read a batch would stop training from running
-ahead. So rows are kept as they come, and each column is moved at once.
+ahead. So rows are kept as they come, and each column is moved at once. Where training itself is on the CPU there is
+nothing to wait for, and reading a number is cheaper than keeping its tensor.
 """
 
 import contextlib
@@ -17,14 +18,18 @@ logger = logging.getLogger("determined.pytorch")
 
 Columns = Dict[str, List[Any]]
 _Tensor = torch.Tensor
+_NUMBERS = (float, int)
 _dtype_of = operator.attrgetter("dtype")
 
 
 class MetricRows:
     """What the batches of one workload returned, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: Optional[torch.device] = None) -> None:
+        self._trains_on_cpu = device is not None and device.type == "cpu"
         self._rows: List[Dict[str, Any]] = []
+        # Whether all of these rows can be reported as they are.
+        self._are_numbers = True
         self._packed: List[Dict[str, Any]] = []
         self._first: Dict[str, torch.Tensor] = {}
         self._reused: Tuple[str, ...] = ()
@@ -37,15 +42,22 @@ class MetricRows:
             returned = _as_metrics(returned)
         row = {}
         for name, value in returned.items():
-            row[name] = value.detach() if isinstance(value, _Tensor) else value
+            if isinstance(value, _Tensor):
+                if self._trains_on_cpu and value.is_cpu and value.numel() == 1:
+                    value = value.item()
+                else:
+                    value, self._are_numbers = value.detach(), False
+            elif type(value) not in _NUMBERS:
+                self._are_numbers = False
+            row[name] = value
         if self._watching:
             self._keep_from_reuse(row)
         self._rows.append(row)
 
     def pack(self) -> None:
         """Turn what was added into numbers now: thousands of small tensors are a burden."""
-        self._packed += _to_host(self._rows)
-        self._rows = []
+        self._packed += self._rows if self._are_numbers else _to_host(self._rows)
+        self._rows, self._are_numbers = [], True
 
     def take(self) -> List[Dict[str, Any]]:
         """All rows as Python numbers; leaves none behind."""
@@ -114,6 +126,10 @@ def plain(value: Any) -> Any:
 
 
 def columns(rows: Sequence[Mapping[str, Any]]) -> Columns:
+    names = list(rows[0]) if rows else []
+    if all(len(row) == len(names) for row in rows):
+        with contextlib.suppress(KeyError):  # as many names, but others
+            return {name: [row[name] for row in rows] for name in names}
     found: Columns = {}
     for row in rows:
         for name, value in row.items():

@@ -76,9 +76,9 @@ class PyTorchSteps(Steps):
             at.epoch_start = saved.get("epoch_start", at.batch)
         # A loader of ours goes on by itself from one pass to the next.
         is_ours = isinstance(self._training, DataLoader)
-        batches = iter(loader) if is_ours else Passes(loader, endless=at.epoch_len is not None)
-        move = self._mover()
-        self._moved = map(move, batches) if move else batches
+        endless = at.epoch_len is not None
+        self._batches = iter(loader) if is_ours else Passes(loader, endless)
+        self._move = self._mover()
 
     def restore_rng(self) -> None:
         if self._restored:
@@ -105,11 +105,13 @@ class PyTorchSteps(Steps):
 
     def train_batches(self, start: int, stop: int, rows: _metrics.MetricRows) -> int:
         at, train_batch, add = self.context._position, self._train_batch, rows.add
-        epoch, batches = at.epoch, self._moved
+        epoch, batches, move = at.epoch, self._batches, self._move
         for index in range(start, stop):
             batch = next(batches, _NO_BATCH)
             if batch is _NO_BATCH:
                 return index
+            if move is not None:
+                batch = move(batch)
             at.batch = index
             add(train_batch(batch, epoch, index))
         return stop

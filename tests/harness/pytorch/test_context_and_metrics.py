@@ -193,12 +193,34 @@ def test_a_metric_may_change_its_kind_from_batch_to_batch(values: list[Any]) -> 
     assert [type(n) for n in numbers] == [type(_metrics.plain(v)) for v in values]
 
 
-def test_batches_may_return_different_metrics_or_none() -> None:
-    rows = _metrics.MetricRows()
+def test_training_on_the_cpu_reads_numbers_at_once_and_the_same_ones() -> None:
+    returned = [{"loss": torch.rand(()), "hits": torch.tensor([i]), "n": i} for i in range(5)]
+    returned[3]["per_class"] = torch.rand(2)
+    at_once, at_the_report = _metrics.MetricRows(torch.device("cpu")), _metrics.MetricRows()
+    for row in returned:
+        at_once.add(row)
+        at_the_report.add(row)
+    assert at_once.take() == at_the_report.take()
+
+
+def test_a_device_other_than_the_cpu_is_not_waited_for() -> None:
+    """A meta tensor cannot be read at all."""
+    rows = _metrics.MetricRows(torch.device("cuda"))
+    for _ in range(3):
+        rows.add({"loss": torch.zeros((), device="meta"), "on_host": torch.zeros(())})
+    assert all(isinstance(row["on_host"], torch.Tensor) for row in rows._rows)
+
+
+@pytest.mark.parametrize("device", [None, torch.device("cpu")])
+def test_batches_may_return_different_metrics_or_none(device: Any) -> None:
+    rows = _metrics.MetricRows(device)
     returned: list[dict[str, Any]] = [{"a": torch.tensor(1.0)}, {}, {"b": 2}, {}]
     for row in returned:
         rows.add(row)
-    assert rows.take() == returned
+    taken = rows.take()
+    assert taken == returned
+    assert _metrics.columns(taken) == {"a": [1.0], "b": [2]}
+    assert _metrics.columns([{"a": 1}, {"b": 2}]) == {"a": [1], "b": [2]}
 
 
 def test_a_retained_graph_is_not_kept_from_the_memory_it_holds(core: FakeCore) -> None:
