@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import compress
+from itertools import chain, compress, starmap
 from operator import attrgetter
 from typing import NamedTuple, overload
 
-from .model import PoolSnapshot, Preempt, Start, Told, WaitCode
+from .model import PoolSnapshot, Preempt, Request, Start, Told, WaitCode
 from .outcome import Cause, Queued
 from .queue_order import jobs_ahead
 
@@ -77,11 +77,14 @@ class WaitingList(Sequence[Waiting]):
 
     def told(self) -> Iterator[tuple[str, Told]]:
         """Each allocation with why it waits, at the price of a loop."""
-        tolds: dict[Cause | None, Told] = {}
-        for requests, causes in self._queued:
-            tolds |= {c: self._reason(c).told for c in set(causes) - tolds.keys() if c is not None}
-            ids = map(_id, requests)
-            yield from compress(zip(ids, map(tolds.get, causes), strict=True), causes)
+        return chain.from_iterable(starmap(self._told_of, self._queued))
+
+    def _told_of(
+        self, requests: Sequence[Request], causes: list[Cause | None]
+    ) -> Iterator[tuple[str, Told]]:
+        waiting: Iterator[Cause] = filter(None, causes)
+        told = map(self._tolds.__getitem__, waiting)
+        return zip(compress(map(_id, requests), causes), told, strict=True)
 
     def __len__(self) -> int:
         return sum(len(causes) - causes.count(None) for _, causes in self._queued)
@@ -105,6 +108,11 @@ class WaitingList(Sequence[Waiting]):
             for request, cause in zip(requests, causes, strict=True)
             if cause is not None
         ]
+
+    @cached_property
+    def _tolds(self) -> dict[Cause, Told]:
+        every = {cause for _, causes in self._queued for cause in set(causes) if cause is not None}
+        return {cause: self._explain(cause) for cause in every}
 
     def _reason(self, cause: Cause) -> Reason:
         if cause not in self._reasons:

@@ -24,6 +24,8 @@ class Explainer:
 
     def explain(self, cause: Cause) -> Told:
         match cause:
+            case NextOn(agent):  # most, in a long queue
+                return _next_on(agent)
             case Blocked(request) if request.slots == 0:
                 return self._no_container(request)
             case Blocked(request):
@@ -32,10 +34,8 @@ class Explainer:
                 return _behind(blocker, priority)
             case OverLimit(job_id):
                 return self._over_limit(job_id)
-            case NextOn(agent):
-                return _leaving([agent])
             case NextOnAll(agents):
-                return _leaving(agents)
+                return _next_on(_names(agents))
             case ShareUsed(offered, held):
                 return _share_used(offered, held)
 
@@ -175,8 +175,8 @@ def _behind(blocker: Request, priority: int) -> Told:
     return Told(WaitCode.BEHIND_HIGHER_PRIORITY, f"{sentence}; {way_out}")
 
 
-def _leaving(agent_ids: Iterable[str]) -> Told:
-    sentence = f"is next on {_names(agent_ids)}; it starts when allocations that were asked to leave have left"
+def _next_on(agents: str) -> Told:
+    sentence = f"is next on {agents}; it starts when allocations that were asked to leave have left"
     return Told(WaitCode.WAITING_FOR_PREEMPTION, sentence)
 
 
