@@ -75,7 +75,10 @@ class PriorityWalk:
             fit = self._fleet.fit(request) if allowed else None
             if fit is None:
                 return started
-            self._begin(request, fit)
+            self._fleet.take(fit)
+            if limits.limited:
+                limits.started(request)
+            self._outcome.begin(request, self._fleet, fit)
         return len(requests)
 
     def _standings(self, requests: Sequence[Request]) -> list[object]:

@@ -177,7 +177,7 @@ def _behind(blocker: Request, priority: int) -> Told:
 
 def _next_on(agents: str) -> Told:
     sentence = f"is next on {agents}; it starts when allocations that were asked to leave have left"
-    return Told(WaitCode.WAITING_FOR_PREEMPTION, sentence)
+    return tuple.__new__(Told, (WaitCode.WAITING_FOR_PREEMPTION, sentence))  # there may be hundreds
 
 
 def _share_used(offered: int, held: int) -> Told:
