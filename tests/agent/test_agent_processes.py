@@ -121,10 +121,9 @@ def test_a_killed_agent_readopts_its_containers(
     plane.want(spec)
     running = plane.until_state(spec["container_id"], "running")
     agent.kill()
-    agent.restart()
-    plane.until(lambda: len(plane.joins) == 2)
     polls = plane.polls
-    plane.until(lambda: plane.polls > polls)
+    agent.restart()
+    plane.until(lambda: len(plane.joins) == 2 and plane.polls > polls)
     assert plane.reported[spec["container_id"]]["runtime_id"] == running["runtime_id"]
     done.touch()
     assert plane.until_state(spec["container_id"], "terminated")["exit_code"] == 4
