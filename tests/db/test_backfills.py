@@ -16,7 +16,7 @@ from det_controlplane.services import creation
 
 from tests.support.searching import OWNER, SINGLE, context
 
-# Before experiments had texts, before these had versions, before these were the experiments' own.
+# Before experiments had texts, before these had all that they have, before their versions.
 BEFORE = (10, 13, 15)
 
 

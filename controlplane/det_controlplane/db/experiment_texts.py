@@ -14,8 +14,9 @@ from det_controlplane.db.sql import text
 MOST_BYTES = 8 << 20
 
 _TEXTS = text("""
-    SELECT experiment_id, version, concat('{', shown, ',"config":', config) AS begun
-    FROM experiment_texts WHERE experiment_id = ANY(cast(:ids AS integer[]))
+    SELECT d.experiment_id, e.text_version AS version, concat('{', d.shown, ',"config":', d.config) AS begun
+    FROM experiment_texts d JOIN experiments e ON e.id = d.experiment_id
+    WHERE d.experiment_id = ANY(cast(:ids AS integer[]))
 """)
 
 

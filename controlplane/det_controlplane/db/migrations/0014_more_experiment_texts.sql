@@ -1,9 +1,4 @@
--- More of what is shown of an experiment changes seldom or never: it is written with the rest. Who has read a text
--- knows by its version whether it is still the same.
-CREATE SEQUENCE experiment_text_versions;
-ALTER TABLE experiment_texts ADD COLUMN version bigint NOT NULL DEFAULT nextval('experiment_text_versions');
-ALTER SEQUENCE experiment_text_versions OWNED BY experiment_texts.version;
-
+-- More of what is shown of an experiment changes seldom or never: it is written with the rest.
 CREATE OR REPLACE FUNCTION write_experiment_texts() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO experiment_texts (experiment_id, shown, config)
@@ -16,7 +11,7 @@ BEGIN
         'forkedFrom', NEW.parent_id, 'externalExperimentId', NEW.external_id,
         'searcherType', NEW.config#>>'{searcher,name}', 'searcherMetric', coalesce(NEW.config#>>'{searcher,metric}', ''),
         'hyperparameters', NEW.config->'hyperparameters')::text, 2), -1), NEW.config::text)
-    ON CONFLICT (experiment_id) DO UPDATE SET shown = excluded.shown, config = excluded.config, version = excluded.version;
+    ON CONFLICT (experiment_id) DO UPDATE SET shown = excluded.shown, config = excluded.config;
     RETURN NULL;
 END $$;
 DROP TRIGGER experiment_texts ON experiments;
