@@ -28,8 +28,6 @@ class FakeAzure:
         self.ranges: list[str] = []
         self.denied = False
         self.breaks: Callable[[str, str], bool] = lambda method, target: False
-        self.most_at_once = 0
-        self.at_once = 0
         self.lock = threading.Lock()
 
     def answer(self, method: str, target: str, headers: Any, body: bytes) -> Answer:
@@ -124,10 +122,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True  # no answer at all: the client sees a cut connection
             return
         with self._fake.lock:
-            self._fake.at_once += 1
-            self._fake.most_at_once = max(self._fake.most_at_once, self._fake.at_once)
-        with self._fake.lock:
-            self._fake.at_once -= 1
             status, headers, answer = self._fake.answer(self.command, self.path, self.headers, body)
         self.send_response(status)
         for name, value in {**headers, "Content-Length": str(len(answer))}.items():

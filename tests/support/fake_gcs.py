@@ -12,29 +12,18 @@ from gcp_storage_emulator.storage import Storage
 
 
 class FakeGCS:
-    """What the server saw, and which requests it must break."""
+    """What the server saw, which requests it must break, and what happens before it answers."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str]] = []
         self.ranges: list[str] = []
-        self.most_at_once = 0
         self.breaks: Callable[[str, str], bool] = lambda method, target: False
-        self._at_once = 0
-        self._lock = threading.Lock()
+        self.before_answer: Callable[[str, str], None] = lambda method, target: None
         self.storage = threading.Lock()  # the emulator's storage is not made for threads
 
-    @contextmanager
-    def seen(self, method: str, target: str, wanted: str | None) -> Iterator[None]:
-        with self._lock:
-            self.requests.append((method, target))
-            self.ranges += [wanted] if wanted else []
-            self._at_once += 1
-            self.most_at_once = max(self.most_at_once, self._at_once)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._at_once -= 1
+    def seen(self, method: str, target: str, wanted: str | None) -> None:
+        self.requests.append((method, target))
+        self.ranges += [wanted] if wanted else []
 
 
 class _Handler(RequestHandler):  # type: ignore[misc]
@@ -43,12 +32,13 @@ class _Handler(RequestHandler):  # type: ignore[misc]
         super().__init__(*args)
 
     def _answer(self, method: str, answer: Callable[[], None]) -> None:
-        with self._fake.seen(method, self.path, self.headers.get("range")):
-            if self._fake.breaks(method, self.path):
-                self.close_connection = True  # no answer at all: the client sees a cut connection
-                return
-            with self._fake.storage:
-                answer()
+        self._fake.seen(method, self.path, self.headers.get("range"))
+        self._fake.before_answer(method, self.path)
+        if self._fake.breaks(method, self.path):
+            self.close_connection = True  # no answer at all: the client sees a cut connection
+            return
+        with self._fake.storage:
+            answer()
 
     def do_GET(self) -> None:
         self._answer("GET", super().do_GET)

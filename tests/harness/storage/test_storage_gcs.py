@@ -1,7 +1,7 @@
 """Google Cloud Storage through its own client, against an emulator."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from determined.errors import CheckpointCorrupt
 from google.cloud.storage import Client
 
 from tests.support.fake_gcs import FakeGCS, serving
+from tests.support.meeting import Meeting
 
 PART = 256 * 1024
 
@@ -83,16 +84,27 @@ def test_gcs_moves_many_small_files_at_once(
 ) -> None:
     for n in range(200):
         (tmp_path / f"{n}").write_text(f"{n}")
-    for move in (
-        lambda: gcs.upload(tmp_path, "uuid-1"),
-        lambda: gcs.download("uuid-1", tmp_path / "out"),
-        lambda: gcs.delete("uuid-1"),
+    for moving, move in (
+        (("POST", "/upload/"), lambda: gcs.upload(tmp_path, "uuid-1")),
+        (("GET", "/download/"), lambda: gcs.download("uuid-1", tmp_path / "out")),
+        (("DELETE", "/storage/"), lambda: gcs.delete("uuid-1")),
     ):
-        fake.most_at_once = 0
+        meeting = Meeting(_transfer.SMALL_THREADS)
+        fake.before_answer = attended_by(meeting, *moving)
         move()
-        assert fake.most_at_once > 4
+        assert meeting.held, f"fewer than {_transfer.SMALL_THREADS} at once: {moving}"
     assert len(contents(tmp_path / "out")) == 200
     assert keys() == []
+
+
+def attended_by(meeting: Meeting, wanted: str, prefix: str) -> Callable[[str, str], None]:
+    """Requests of this kind wait for each other."""
+
+    def before_answer(method: str, target: str) -> None:
+        if method == wanted and target.startswith(prefix):
+            meeting.attend()
+
+    return before_answer
 
 
 def test_gcs_deletes_by_globs_and_tells_the_rest(
