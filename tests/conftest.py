@@ -4,8 +4,15 @@ from collections.abc import Iterator
 
 import pytest
 from det_controlplane.db.engine import Database
+from hypothesis import HealthCheck, settings
 
 from tests.support.postgres import DatabaseServer, throwaway_server
+
+# How long an example takes says how busy the machine is, not whether it is right.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session")

@@ -125,7 +125,7 @@ def test_an_empty_spool_says_so_at_once(spool: Spool) -> None:
     assert not spool.wait_until_empty(timeout_s=0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.sampled_from(["append", "send", "acknowledge", "crash"]), max_size=40))
 def test_whatever_happens_every_line_is_stored_once_and_in_order(
     tmp_path_factory: pytest.TempPathFactory, events: list[str]

@@ -156,7 +156,8 @@ contents = st.dictionaries(
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(contents)
 def test_what_is_sent_is_what_was_there(

@@ -68,7 +68,8 @@ rules = st.lists(
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(rules)
 def test_any_rules_decide_as_git_does(repository: Path, lines: list[str]) -> None:

@@ -220,7 +220,7 @@ def test_the_reasons_of_several_refusals_are_joined_and_the_rest_is_done() -> No
     ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(st.integers(1, 50), min_size=2, max_size=7, unique=True),
     st.lists(

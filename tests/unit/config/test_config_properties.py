@@ -16,11 +16,11 @@ from det_controlplane.core.config import (
     shim,
 )
 from det_controlplane.core.config.experiment import ExperimentConfig
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 SOURCES = Sources(cluster_storage={"type": "shared_fs", "host_path": "/c"}, default_priority=42)
-QUICK = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=150)
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
 KEYS = [*ExperimentConfig.model_fields, "batches_per_step", "internal", "data_layer", "unknown"]
 WORDS = [

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from tests.support.schedule_strategies import pools
 from tests.support.schedules import NOW, apply, end
 
-many = settings(max_examples=150, deadline=None)
+many = settings(max_examples=150)
 
 
 @many
