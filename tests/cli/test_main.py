@@ -1,6 +1,5 @@
 """What a person sees who calls det wrongly, or whose cluster is not there."""
 
-import socket
 import subprocess
 import sys
 
@@ -10,6 +9,7 @@ from det_cli import __version__
 from tests.cli.conftest import Det
 from tests.support.fake_api import Asked, Raw, Refusal
 from tests.support.fake_cluster import FakeCluster
+from tests.support.ports import free_port
 
 
 @pytest.mark.parametrize("words", [[], ["--help"], ["-h"], ["help"]])
@@ -73,12 +73,6 @@ def test_a_wrong_call_exits_with_2(det: Det, words: list[str]) -> None:
     ran = det(*words)
     assert (ran.code, ran.out) == (2, "")
     assert "Traceback" not in ran.err
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
 
 
 def test_an_absent_cluster_is_told_at_once_with_the_way_out(home: object, det: Det) -> None:

@@ -17,6 +17,7 @@ from det_controlplane.db.sql import text
 from det_controlplane.entry.local import main
 from det_controlplane.entry.local_files import LocalFiles
 
+from tests.support.ports import free_port
 from tests.support.processes import alive, eventually
 
 pytestmark = pytest.mark.slow
@@ -25,9 +26,7 @@ pytestmark = pytest.mark.slow
 class Cluster:
     def __init__(self, folder: Path) -> None:
         self.files = LocalFiles(folder)
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.port = int(s.getsockname()[1])
+        self.port = free_port()
 
     def do(self, action: str, **flags: Any) -> int:
         return main(action, Namespace(data_dir=str(self.files.folder), **flags))

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.support import ports
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 DET = [sys.executable, "-m", "det_cli.main"]
@@ -50,7 +52,7 @@ class Cluster:
     def run(
         self,
         *args: str | Path,
-        timeout_s: float = 120,
+        timeout_s: float = 240,
         environ: Mapping[str, str | None] | None = None,
     ) -> Answer:
         """Variables of `environ` replace ours; None takes one away."""
@@ -66,7 +68,7 @@ class Cluster:
         )
         return Answer(done.returncode, done.stdout, done.stderr)
 
-    def det(self, *args: str | Path, timeout_s: float = 120) -> Answer:
+    def det(self, *args: str | Path, timeout_s: float = 240) -> Answer:
         """A command that must succeed."""
         answer = self.run(*args, timeout_s=timeout_s)
         assert answer.code == 0, (
@@ -119,7 +121,7 @@ class Cluster:
     def logs(self, trial_id: int) -> str:
         return self.det("trial", "logs", str(trial_id)).out
 
-    def until(self, condition: Callable[[], Any], what: str, timeout_s: float = 90) -> Any:
+    def until(self, condition: Callable[[], Any], what: str, timeout_s: float = 180) -> Any:
         deadline = time.monotonic() + timeout_s
         while True:
             found = condition()
@@ -128,7 +130,7 @@ class Cluster:
             assert time.monotonic() < deadline, f"never happened: {what}{self.why()}"
             time.sleep(0.2)
 
-    def until_state(self, experiment_id: int, *states: str, timeout_s: float = 120) -> str:
+    def until_state(self, experiment_id: int, *states: str, timeout_s: float = 240) -> str:
         def reached() -> str | None:
             state = str(self.experiment(experiment_id)["state"]).removeprefix("STATE_")
             return state if state in states else None
@@ -192,15 +194,9 @@ def _processes() -> Iterator[tuple[int, str, str]]:
         yield pid, line, f"{line}\0{environment}"
 
 
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
-
-
-def ports_of_others(port: int) -> list[int]:
+def ports_of_others() -> list[int]:
     """So that the trials of clusters beside each other on this machine do not meet at one port."""
-    first = port % 100 * 16
+    first = ports.block() * 16
     return [base + i for base in (12350, 29400) for i in range(first)]
 
 
@@ -210,7 +206,7 @@ def local_cluster(
 ) -> Iterator[Cluster]:
     cluster = Cluster(folder, free_port(), runtime)
     path = folder / "cluster.yaml"
-    path.write_text(f"{config}\nreserved_ports: {ports_of_others(cluster.port)}\n")
+    path.write_text(f"{config}\nreserved_ports: {ports_of_others()}\n")
     data = str(folder / "data")
     try:
         cluster.det(

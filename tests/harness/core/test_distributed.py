@@ -14,14 +14,9 @@ import pytest
 from determined.core import _distributed, _star, _wire
 
 from tests.support.fake_master import FakeMaster
+from tests.support.ports import free_port
 
 TrialEnv = Callable[..., dict[str, str]]
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
 
 
 def run_workers(
@@ -50,7 +45,7 @@ def run_workers(
         )
     done = []
     for process in processes:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=120)
         done.append(subprocess.CompletedProcess(process.args, process.returncode, out, err))
     return done
 
@@ -249,7 +244,7 @@ def test_strangers_do_not_take_a_workers_place() -> None:
         target=lambda: spokes.append(_star.Spoke(1, b"key", ("127.0.0.1", port)))
     )
     thread.start()
-    centre.accept_all(20)
+    centre.accept_all(60)
     thread.join()
     spokes[0].gather("mine")
     assert centre.gather("centre") == ["centre", "mine"]

@@ -2,27 +2,21 @@
 
 import json
 import pathlib
-import socket
 from typing import Any
 
 import pytest
 
 from tests.support import ml
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.slow
 SCRIPT = str(pathlib.Path(__file__).parent / "deepspeed_script.py")
 
 
-def free_port() -> str:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return str(s.getsockname()[1])
-
-
 def train(home: pathlib.Path, length: int, *checkpoint: str, processes: int = 1) -> Any:
     output = home / "report.json"
     arguments = [SCRIPT, str(output), str(length), *checkpoint]
-    ports: Any = {f"INTER_TRAIN_PROCESS_COMM_PORT_{i}": free_port() for i in (1, 2)}
+    ports: Any = {f"INTER_TRAIN_PROCESS_COMM_PORT_{i}": str(free_port()) for i in (1, 2)}
     if processes > 1:
         torchrun = ["-m", "torch.distributed.run", f"--nproc_per_node={processes}"]
         arguments = [

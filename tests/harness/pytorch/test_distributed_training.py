@@ -3,22 +3,17 @@
 import json
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 from typing import Any
 
 import pytest
 
+from tests.support.ports import free_port
+
 ROOT = pathlib.Path(__file__).parents[3]
 SCRIPT = pathlib.Path(__file__).parent / "distributed_script.py"
 LENGTH = 9
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
 
 
 def train(
@@ -39,7 +34,7 @@ def train(
         env={**os.environ, **own, **ports},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
