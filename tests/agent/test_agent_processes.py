@@ -200,7 +200,7 @@ def test_a_replaced_agent_stops_and_leaves_its_containers_running(
     running = plane.until_state(spec["container_id"], "running")
     plane.change(lambda: setattr(plane, "_incarnation", "somebody else"))
     plane.preempt(spec["container_id"])
-    assert agent.process.wait(20) == 5
+    assert agent.process.wait(60) == 5
     assert _runs(int(running["runtime_id"]))
 
 
@@ -240,7 +240,7 @@ def test_with_on_stop_kill_trials_may_save_a_checkpoint_and_end_by_themselves(
     agent.process.terminate()
     plane.until(lambda: any(s["kind"] == "shutdown" for s in plane.signals))
     told.touch()
-    assert agent.process.wait(30) == 0
+    assert agent.process.wait(60) == 0
     assert plane.reported[spec["container_id"]]["exit_code"] == 0
     assert "failure" not in plane.reported[spec["container_id"]]
 
@@ -263,7 +263,7 @@ def test_two_agents_cannot_share_a_state_directory(
     first = start_agent()
     plane.until(lambda: plane.polls)
     second = start_agent(**{"state-dir": str(first.state_dir)})
-    assert second.process.wait(20) == 1
+    assert second.process.wait(60) == 1
     assert "belongs to a running agent" in second.log_path.read_text()
     assert first.process.poll() is None
 
@@ -277,7 +277,7 @@ def test_silence_runs_the_hook_and_ends_the_agent(
     )
     plane.until(lambda: plane.polls)
     plane.change(lambda: setattr(plane, "outage", True))
-    assert agent.process.wait(30) == 1
+    assert agent.process.wait(60) == 1
     assert hook.exists()
 
 

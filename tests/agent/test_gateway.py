@@ -36,7 +36,7 @@ class Door:
         body: bytes | None = None,
         headers: dict[str, str] | None = None,
     ) -> tuple[int, Any, dict[str, str]]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.gateway.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.gateway.port, timeout=60)
         try:
             connection.request(method, path, body, headers or {})
             response = connection.getresponse()
@@ -85,7 +85,7 @@ def test_a_waiting_container_learns_of_its_preemption_without_the_control_plane(
     asking.start()
     door.tenants.set_preempting(frozenset({"alloc-2"}))
     door.tenants.set_preempting(frozenset({"alloc-1"}))
-    asking.join(10)
+    asking.join(60)
     assert answers == [{"preempt": True}]
     assert plane.forwarded == []
 
@@ -191,7 +191,7 @@ def test_a_large_body_passes_both_ways(door: Door, plane: FakeControlPlane) -> N
 
 
 def test_a_chunked_body_passes(door: Door, plane: FakeControlPlane) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", door.gateway.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", door.gateway.port, timeout=60)
     connection.request("POST", "/api/v1/x", iter([b"one", b"two"]), TOKEN, encode_chunked=True)
     assert connection.getresponse().read()
     connection.close()
@@ -240,7 +240,7 @@ def test_a_caller_who_hangs_up_during_an_outage_is_not_waited_for(
     door: Door, plane: FakeControlPlane
 ) -> None:
     plane.answer_to = lambda method, path, body: (503, {})
-    connection = http.client.HTTPConnection("127.0.0.1", door.gateway.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", door.gateway.port, timeout=60)
     connection.request("GET", "/api/v1/master", headers=TOKEN)
     plane.until(lambda: len(plane.forwarded) >= 2)
     connection.close()
@@ -267,7 +267,7 @@ def test_answers_of_unknown_length_are_streamed_as_they_come(door: Door, tmp_pat
             GatewayRooms("agent-1", door.tenants, spool, Upstream(url)), "127.0.0.1", 0
         )
         gateway.start()
-        connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=60)
         connection.request("GET", "/api/v1/stream")
         response = connection.getresponse()
         assert response.readline() == b'{"result": 1}\n'
@@ -294,7 +294,7 @@ class _streaming_server:
                 self.end_headers()
                 self.wfile.write(b'e\r\n{"result": 1}\n\r\n')
                 self.wfile.flush()
-                proceed.wait(10)
+                proceed.wait(60)
                 self.wfile.write(b'e\r\n{"result": 2}\n\r\n0\r\n\r\n')
 
             def log_message(self, format: str, *args: Any) -> None:

@@ -41,7 +41,7 @@ def test_lines_arrive_in_order_in_batches_of_at_most_a_thousand(
     plane: FakeControlPlane, spool: Spool, shipper: LogShipper
 ) -> None:
     spool.append(numbered(2500))
-    assert shipper.flush(timeout_s=20)
+    assert shipper.flush(timeout_s=60)
     assert plane.texts() == [str(i) for i in range(2500)]
     assert sorted(len(batch) for batch in plane.batches.values()) == [500, 1000, 1000]
 
@@ -51,7 +51,7 @@ def test_a_lost_answer_stores_nothing_twice(
 ) -> None:
     plane.lost_answers = 2
     spool.append(numbered(3))
-    assert shipper.flush(timeout_s=20)
+    assert shipper.flush(timeout_s=60)
     assert plane.texts() == ["0", "1", "2"]
 
 
@@ -62,7 +62,7 @@ def test_an_outage_delays_lines_and_loses_none(
     spool.append(numbered(3))
     assert not shipper.flush(timeout_s=0.1)
     plane.outage = False
-    assert shipper.flush(timeout_s=20)
+    assert shipper.flush(timeout_s=60)
     assert plane.texts() == ["0", "1", "2"]
 
 
@@ -76,7 +76,7 @@ def test_lines_that_are_refused_for_good_do_not_block_the_others(
 
     monkeypatch.setattr(plane, "store_logs", picky)
     spool.append(numbered(1))
-    assert shipper.flush(timeout_s=20)
+    assert shipper.flush(timeout_s=60)
     spool.append([b'{"task_id": "t", "log": "after"}'])
-    assert shipper.flush(timeout_s=20)
+    assert shipper.flush(timeout_s=60)
     assert plane.texts() == ["after"]

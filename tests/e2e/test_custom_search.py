@@ -73,7 +73,7 @@ def test_a_local_runner_that_is_killed_goes_on_with_its_search(
     assert not cluster.experiment(experiment_id)["endTime"]
     second = start()
     assert cluster.until_state(experiment_id, "COMPLETED", "ERROR", "CANCELED") == "COMPLETED"
-    assert second.wait(timeout=60) == 0
+    assert second.wait(timeout=180) == 0
     assert searched(cluster, known) == experiment_id
     assert_halved(cluster, experiment_id)
 

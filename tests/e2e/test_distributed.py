@@ -44,7 +44,7 @@ def start(cluster: Cluster, *options: str) -> tuple[int, int]:
 
 
 def finish(cluster: Cluster, experiment_id: int, restarts: int = 0) -> None:
-    state = cluster.until_state(experiment_id, "COMPLETED", "ERROR", timeout_s=240)
+    state = cluster.until_state(experiment_id, "COMPLETED", "ERROR", timeout_s=480)
     trial = cluster.trials(experiment_id)[0]
     assert (state, trial["restarts"]) == ("COMPLETED", restarts), cluster.logs(trial["id"])
 

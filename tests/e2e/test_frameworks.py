@@ -84,14 +84,14 @@ def test_a_paused_trial_goes_on_where_it_stopped(
     path.write_text(configuration(framework))
     experiment_id = cluster.create(path, CODE)
     trial_id = cluster.until(lambda: cluster.trials(experiment_id), "a trial exists")[0]["id"]
-    cluster.until(lambda: 2 in steps(cluster, trial_id), "it trains", timeout_s=180)
+    cluster.until(lambda: 2 in steps(cluster, trial_id), "it trains", timeout_s=360)
     cluster.det("experiment", "pause", str(experiment_id))
     cluster.until(
         lambda: not cluster.get("/api/v1/tasks")["allocationIdToSummary"], "its slots are free"
     )
     paused_after = steps(cluster, trial_id)[-1]
     cluster.det("experiment", "activate", str(experiment_id))
-    state = cluster.until_state(experiment_id, "COMPLETED", "ERROR", timeout_s=240)
+    state = cluster.until_state(experiment_id, "COMPLETED", "ERROR", timeout_s=480)
     trial = cluster.trials(experiment_id)[0]
     assert state == "COMPLETED", cluster.logs(trial_id)
     assert paused_after < STEPS

@@ -73,7 +73,7 @@ def run(cluster: Cluster, entrypoint: list[str], **options: Any) -> Ran:
     path = cluster.folder / "config.yaml"
     path.write_text(yaml.safe_dump(config))
     experiment_id = cluster.create(path, CODE)
-    state = cluster.until_state(experiment_id, "COMPLETED", "ERROR", timeout_s=180)
+    state = cluster.until_state(experiment_id, "COMPLETED", "ERROR", timeout_s=360)
     trial = cluster.trials(experiment_id)[0]
     best = (trial.get("bestValidation") or {}).get("metrics", {}).get("avgMetrics", {})
     return Ran(trial["id"], state, trial["restarts"], cluster.task_logs(trial["id"]), best)

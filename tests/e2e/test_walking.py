@@ -20,7 +20,7 @@ def test_a_search_of_a_bundled_example_finds_a_best_trial(cluster: Cluster) -> N
     experiment_id = cluster.create(
         example / "adaptive.yaml", example, "--config", "searcher.max_trials=4"
     )
-    cluster.det("experiment", "wait", str(experiment_id), timeout_s=180)
+    cluster.det("experiment", "wait", str(experiment_id), timeout_s=360)
     best = cluster.experiment(experiment_id)["bestTrialId"]
     trials = {t["id"]: t for t in cluster.trials(experiment_id)}
     assert len(trials) == 4

@@ -60,7 +60,7 @@ def supervised(folder: Path, **commands: list[str]) -> Iterator[Watched]:
         yield watched
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(60)
 
 
 def test_a_killed_program_is_started_again(tmp_path: Path) -> None:

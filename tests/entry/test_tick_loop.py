@@ -26,7 +26,7 @@ class Ticks:
             raise result
         return result
 
-    def reached(self, count: int, seconds: float = 10) -> bool:
+    def reached(self, count: int, seconds: float = 60) -> bool:
         with self._changed:
             return self._changed.wait_for(lambda: self.count >= count, seconds)
 

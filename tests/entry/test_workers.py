@@ -25,7 +25,7 @@ def test_as_many_calls_run_at_once_as_there_are_threads() -> None:
 
     async def scenario() -> list[int]:
         workers = Workers(3)
-        places = await asyncio.gather(*(workers.run(meeting.wait, 10) for _ in range(3)))
+        places = await asyncio.gather(*(workers.run(meeting.wait, 60) for _ in range(3)))
         workers.stop()
         return places
 
@@ -37,7 +37,7 @@ def test_a_caller_that_gives_up_does_not_break_the_thread() -> None:
 
     def slow() -> None:
         entered.set()
-        leave.wait(10)
+        leave.wait(60)
 
     async def scenario() -> None:
         workers = Workers(1)

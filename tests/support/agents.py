@@ -54,9 +54,9 @@ class AgentProcess:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
 
-    def stop(self, timeout_s: float = 20.0) -> int:
+    def stop(self, timeout_s: float = 60.0) -> int:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout_s)
 

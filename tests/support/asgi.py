@@ -74,7 +74,7 @@ async def in_flight(
     try:
         yield call
     finally:
-        await asyncio.wait_for(running, 10)
+        await asyncio.wait_for(running, 60)
 
 
 def request(

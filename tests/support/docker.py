@@ -16,7 +16,7 @@ import pytest
 from docker.errors import DockerException
 
 DEFAULT_ENGINE = "unix:///var/run/docker.sock"
-READY_S = 60.0
+READY_S = 120.0
 # Engines outlive the test run that started them: collecting their Popen objects would warn in any later test.
 _engines: "list[subprocess.Popen[bytes]]" = []
 _PACKAGES = ("docker.io", "cgroupfs-mount", "iptables")

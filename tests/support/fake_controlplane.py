@@ -75,7 +75,7 @@ class FakeControlPlane:
             mutate()
             self.changed.notify_all()
 
-    def until(self, found: Callable[[], T | None], timeout_s: float = 20.0) -> T:
+    def until(self, found: Callable[[], T | None], timeout_s: float = 60.0) -> T:
         """Wait until `found` returns something true, looked at whenever an agent said something."""
         deadline = time.monotonic() + timeout_s
         with self.changed:
@@ -91,7 +91,7 @@ class FakeControlPlane:
         report = self.reported.get(container_id)
         return report if report and report["state"] == state else None
 
-    def until_state(self, container_id: str, state: str, timeout_s: float = 20.0) -> dict[str, Any]:
+    def until_state(self, container_id: str, state: str, timeout_s: float = 60.0) -> dict[str, Any]:
         return self.until(lambda: self._in_state(container_id, state), timeout_s)
 
     def logs(self) -> list[dict[str, Any]]:

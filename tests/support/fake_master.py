@@ -91,7 +91,7 @@ class FakeMaster:
             ]
 
     def wait_for(
-        self, method: str, pattern: str, count: int = 1, timeout_s: float = 20
+        self, method: str, pattern: str, count: int = 1, timeout_s: float = 60
     ) -> list[Request]:
         with self._arrived:
             self._arrived.wait_for(lambda: len(self._matching(method, pattern)) >= count, timeout_s)

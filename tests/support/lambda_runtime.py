@@ -20,6 +20,7 @@ import awslambdaric
 
 MAX_PAYLOAD = 6 * 1024 * 1024
 _TIMEOUT_S = 30
+_PATIENCE_S = 120
 PROVIDED = (
     "awslambdaric",
     "runtime_client*",
@@ -78,7 +79,7 @@ class LambdaRuntime:
         self._server.server_close()
         self._provided.cleanup()
 
-    def invoke(self, event: Mapping[str, Any], timeout_s: float = _TIMEOUT_S) -> Any:
+    def invoke(self, event: Mapping[str, Any], timeout_s: float = _PATIENCE_S) -> Any:
         invocation = _Invocation(str(uuid.uuid4()), json.dumps(event).encode())
         self._running[invocation.id] = invocation
         self._waiting.put(invocation)

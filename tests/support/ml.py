@@ -68,7 +68,7 @@ def environment(home: pathlib.Path) -> dict[str, str]:
 
 
 def run(
-    name: str, arguments: Sequence[str], home: pathlib.Path, timeout_s: float = 300, **env: str
+    name: str, arguments: Sequence[str], home: pathlib.Path, timeout_s: float = 900, **env: str
 ) -> str:
     """Run a script with a framework; return its output, or fail with it."""
     done = subprocess.run(
@@ -91,7 +91,7 @@ def run(
     return done.stdout
 
 
-def run_pytest(name: str, path: str, home: pathlib.Path, timeout_s: float = 300) -> str:
+def run_pytest(name: str, path: str, home: pathlib.Path, timeout_s: float = 900) -> str:
     """Run a file of tests in the interpreter of a framework.
 
     The conftest of all tests imports the control plane, which such an environment does not have.

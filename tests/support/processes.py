@@ -19,7 +19,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def eventually(condition: Callable[[], object], seconds: float = 30) -> bool:
+def eventually(condition: Callable[[], object], seconds: float = 60) -> bool:
     """Whether it becomes true in time."""
     limit = time.monotonic() + seconds
     while time.monotonic() < limit:

@@ -88,7 +88,7 @@ class StockClient:
     def script(self, path: Path, *args: object) -> Answer:
         command = [str(self.python), "-W", "ignore", str(path), *map(str, args)]
         done = subprocess.run(
-            command, env=self.env, cwd=self.folder, capture_output=True, text=True, timeout=120
+            command, env=self.env, cwd=self.folder, capture_output=True, text=True, timeout=300
         )
         return Answer(done.returncode, done.stdout, done.stderr)
 

@@ -39,7 +39,7 @@ def test_reporting_does_not_wait_for_an_answer(master: FakeMaster, on_cluster: E
     came_late: list[bool] = []
 
     def answer(_: Request) -> tuple[int, dict[str, str]]:
-        came_late.append(reported.wait(20))
+        came_late.append(reported.wait(60))
         return 200, {}
 
     master.on("POST", METRICS, answer)

@@ -197,6 +197,6 @@ def test_signals_are_passed_on(master: FakeMaster, trial_env: TrialEnv, name: st
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.Signals[f"SIG{name}"])
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=120)
     assert process.returncode == 5
     assert "caught" in out

@@ -80,7 +80,7 @@ def test_when_one_worker_fails_the_others_are_stopped(
     path = script(
         "import os, sys, time\nif os.environ['RANK'] == '1': sys.exit(9)\ntime.sleep(600)\n"
     )
-    done = launch("torch_distributed", one_container(trial_env(), 3), path, timeout=30)
+    done = launch("torch_distributed", one_container(trial_env(), 3), path, timeout=60)
     assert done.returncode == 9
     assert "rank 1 failed with status 9" in done.stderr
 
@@ -99,7 +99,7 @@ def test_signals_reach_every_worker(trial_env: TrialEnv) -> None:
         "[rank=1] ready\n",
     ]
     process.send_signal(signal.SIGUSR1)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=120)
     assert "caught" in out
     assert process.returncode == 4
 

@@ -107,7 +107,7 @@ def test_signal_handlers_run_while_a_call_blocks() -> None:
 
     def block_until_heard() -> bool:
         os.kill(os.getpid(), signal.SIGUSR1)
-        return heard.wait(20)
+        return heard.wait(60)
 
     try:
         assert hearing_signals(block_until_heard)

@@ -11,7 +11,7 @@ from tests.support.fake_core import FakeCore
 from tests.support.torch_trials import PlainTrial, fit
 
 # Only a harness that waits where it should not gets here.
-TOO_LONG_S = 20
+TOO_LONG_S = 60
 
 
 class Announcing(PlainTrial):

@@ -120,7 +120,7 @@ def test_a_preempted_trial_saves_acknowledges_and_resumes(cluster: Any) -> None:
     """It stops in the middle of its reporting period, and goes on from there."""
     endless = 10_000_000
     api = cluster({"searcher": searcher({"batches": endless}), "scheduling_unit": endless})
-    api.on("GET", r".*/signals/preemption", lambda _: {"preempt": Announcing.begun.wait(30)})
+    api.on("GET", r".*/signals/preemption", lambda _: {"preempt": Announcing.begun.wait(60)})
     _frameworks.run(Announcing)
     (stopped_at,) = checkpoints(api)
     assert len(api.sent("POST", ".*/signals/ack_preemption")) == 1
