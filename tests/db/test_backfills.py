@@ -7,7 +7,7 @@ from pathlib import Path
 import pg8000.native
 import pytest
 from det_controlplane.core.paging import Page, Sort
-from det_controlplane.db import experiment_pages
+from det_controlplane.db import experiment_pages, experiment_texts
 from det_controlplane.db.engine import Database, connect_options
 from det_controlplane.db.experiment_texts import ExperimentTexts
 from det_controlplane.db.migrate import FOLDER, migrate, read_migrations
@@ -16,8 +16,8 @@ from det_controlplane.services import creation
 
 from tests.support.searching import OWNER, SINGLE, context
 
-# Before experiments had texts, before these had all that they have, before their versions.
-BEFORE = (10, 13, 15)
+# Before experiments had texts, before these had all that they have, before their versions and what these stand for.
+BEFORE = (10, 13, 15, 16)
 
 
 def migrate_to(url: str, version: int, folder: Path) -> None:
@@ -49,7 +49,7 @@ def copy_rows(table: str, source: str, target: str) -> None:
 def listed(url: str) -> tuple[bytes, str]:
     database = Database(url)
     try:
-        shown = experiment_pages.one(database, 1)
+        shown = experiment_texts.one(database, 1)
         assert shown is not None
         found = experiment_pages.find(database, ExperimentTexts(), Page(), Sort(), {})
         return found, shown.config
@@ -88,7 +88,7 @@ def test_a_text_from_before_is_written_anew_when_its_experiment_changes(
     database = Database(database_url)
     creation.create(context(database), OWNER, creation.Submission(config=SINGLE))
     database.dispose()
-    migrate_to(empty_database_url, BEFORE[-1], tmp_path)
+    migrate_to(empty_database_url, 15, tmp_path)
     for table in ("jobs", "experiments"):
         copy_rows(table, database_url, empty_database_url)
     migrate(empty_database_url)

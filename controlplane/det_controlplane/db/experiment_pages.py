@@ -1,11 +1,10 @@
-"""The listing of experiments, and single ones, as JSON text.
+"""The listing of experiments as JSON text.
 
-A page is one row of the database: what its experiments show is written one after the other, with what many of them
-share, their users and projects, beside it.
+The database tells of a page only which experiments it has, in which version, and what changes by itself: their states
+and durations. All else is in texts that are kept as long as their version stands.
 """
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -47,37 +46,20 @@ _JOINED = {
     "j": "JOIN jobs j ON j.id = e.job_id", "u": "JOIN users u ON u.id = e.user_id",
     "p": "JOIN projects p ON p.id = e.project_id", "w": "JOIN workspaces w ON w.id = p.workspace_id",
 }  # fmt: skip
-# What the page keeps of each experiment until its JSON is written.
-_CHOSEN = """e.id, e.text_version, e.state, e.unmanaged, e.started_at, e.ended_at, e.job_id, e.user_id, e.project_id,
-    e.progress, e.best_trial_id, e.best_metric"""
+# Between the pieces of an item, and between items: characters that no piece has.
+_PIECE, _ITEM = "|", ","
 
-# Between the pieces of an item, and between items: characters that JSON never has.
-_PIECE, _ITEM = b"\x1f", b"\x1e"
-_AFTER_PIECE, _AFTER_ITEM = r"E'\x1f'", r"E'\x1e'"
-
-_ITEMS = f"""(SELECT string_agg(concat(e.id, '.', e.text_version, {_AFTER_PIECE}, e.user_id, {_AFTER_PIECE}, e.project_id,
-        {_AFTER_PIECE}, {views.EXPERIMENT_CHANGING}, '}}'), {_AFTER_ITEM} ORDER BY e.place) FROM {views.EXPERIMENT_FROM})"""
-_USERS = f"""(SELECT string_agg(concat(u.id, {_AFTER_PIECE}, {views.EXPERIMENT_USER}), {_AFTER_ITEM})
-    FROM users u WHERE u.id IN (SELECT user_id FROM page))"""
-_PROJECTS = f"""(SELECT string_agg(concat(p.id, {_AFTER_PIECE}, {views.EXPERIMENT_PROJECT}), {_AFTER_ITEM})
-    FROM projects p JOIN workspaces w ON w.id = p.workspace_id WHERE p.id IN (SELECT project_id FROM page))"""
-
-_EXPERIMENT = text(f"""
-    WITH page AS (SELECT {_CHOSEN} FROM experiments e WHERE e.id = :id)
-    SELECT concat('{{', d.shown, ',"config":', d.config, {views.EXPERIMENT_USER}, {views.EXPERIMENT_PROJECT},
-        {views.EXPERIMENT_CHANGING}, '}}') AS shown,
-        d.config, {views.EXPERIMENT_STATE} AS state, j.pool, e.job_id::text AS job_id
-    FROM {views.EXPERIMENT_FROM} JOIN experiment_texts d ON d.experiment_id = e.id JOIN users u ON u.id = e.user_id
-    JOIN projects p ON p.id = e.project_id JOIN workspaces w ON w.id = p.workspace_id
-""")
+_ITEMS = f"""(SELECT string_agg(concat(e.id, '.', e.text_version, '{_PIECE}', {views.EXPERIMENT_STATE}, '{_PIECE}',
+    {views.EXPERIMENT_DURATION}), '{_ITEM}') FROM page e)"""
 
 
 @lru_cache(maxsize=512)
-def _page(source: str, where: str, order: str, most: int | None) -> Statement:
-    return text(f"""{pages.bounds(source, where)},
-        page AS MATERIALIZED (SELECT q.*, row_number() OVER () AS place
-            FROM (SELECT {_CHOSEN} {pages.span(source, where, order, most)}) q)
-        SELECT total, first, {_ITEMS} AS items, {_USERS} AS users, {_PROJECTS} AS projects FROM bounds
+def _page(source: str, where: str, order: str, most: int | None, from_end: bool) -> Statement:
+    """One row. A page keeps its order: nothing is joined to it."""
+    chosen = "e.id, e.text_version, e.state, e.unmanaged, e.job_id, e.started_at, e.ended_at"
+    return text(f"""
+        WITH page AS (SELECT {chosen} {pages.span(source, where, order, most, from_end)})
+        SELECT {pages.total(source, where)} AS total, (SELECT names_version FROM cluster) AS names, {_ITEMS} AS items
     """)
 
 
@@ -91,36 +73,13 @@ def find(
         join for alias, join in _JOINED.items() if re.search(rf"\b{alias}\.", f"{where} {order}")
     ]
     source = " ".join(("experiments e", *joins))
-    statement = _page(source, where, order, page.most)
+    statement = _page(source, where, order, page.most, page.offset < 0)
     found = db.read(statement, {**filters, "offset": page.offset})[0]
-    items, users, projects = (
-        _split(found.items),
-        dict(_split(found.users)),
-        dict(_split(found.projects)),
-    )
-    begun = texts.of(db, [key for key, *_ in items])
+    items = [item.split(_PIECE) for item in found.items.split(_ITEM)] if found.items else []
+    begun = texts.of(db, found.names, [version for version, _, _ in items])
     parts: list[bytes] = []
-    for key, user_id, project_id, changing in items:
-        if key in begun:
-            parts += (b",", begun[key], users[user_id], projects[project_id], changing)
-    ending = pages.ending(page, found.total, found.first).encode()
-    return b"".join((b'{"experiments":[', *parts[1:], ending))
-
-
-def _split(joined: str | None) -> list[list[bytes]]:
-    return [item.split(_PIECE) for item in joined.encode().split(_ITEM)] if joined else []
-
-
-@dataclass(frozen=True, slots=True)
-class ShownExperiment:
-    shown: str  # JSON, as `config` is
-    config: str
-    state: str
-    pool: str
-    job_id: str
-
-
-def one(db: Database, experiment_id: int) -> ShownExperiment | None:
-    for row in db.read(_EXPERIMENT, {"id": experiment_id}):
-        return ShownExperiment(*row)
-    return None
+    for version, state, duration in items:
+        if version in begun:
+            ending = f',"state":"{state}","duration":{duration}}}'.encode()
+            parts += (b",", begun[version], ending)
+    return b"".join((b'{"experiments":[', *parts[1:], pages.ending(page, found.total).encode()))

@@ -1,4 +1,4 @@
-"""What is shown of experiments and hardly ever changes, kept by the process that has read it.
+"""What is shown of experiments, kept by the process that has read it until their versions change.
 
 Listings ask for versions only, each experiment's as `id.version`. A text is used while its version is the one that
 the database has just told, so no other process ever has to say that it changed something.
@@ -7,51 +7,86 @@ the database has just told, so no other process ever has to say that it changed 
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from det_controlplane.db import views
 from det_controlplane.db.engine import Database
 from det_controlplane.db.sql import text
 
 MOST_BYTES = 8 << 20
 
-_TEXTS = text("""
-    SELECT d.experiment_id, e.text_version AS version, concat('{', d.shown, ',"config":', d.config) AS begun
-    FROM experiment_texts d JOIN experiments e ON e.id = d.experiment_id
-    WHERE d.experiment_id = ANY(cast(:ids AS integer[]))
+# An experiment's JSON without its state, its duration and the end.
+_BEGUN = f"""concat('{{', d.shown, ',"config":', d.config, {views.EXPERIMENT_FIELDS})"""
+
+_TEXTS = text(f"""
+    WITH page AS (SELECT * FROM experiments WHERE id = ANY(cast(:ids AS integer[])))
+    SELECT e.id, e.text_version AS version, (SELECT names_version FROM cluster) AS names, {_BEGUN} AS begun
+    FROM {views.EXPERIMENT_FROM}
 """)
+_ONE = text(f"""
+    WITH page AS (SELECT * FROM experiments WHERE id = :id)
+    SELECT concat({_BEGUN}, ',"state":"', {views.EXPERIMENT_STATE}, '","duration":', {views.EXPERIMENT_DURATION}, '}}')
+        AS shown, d.config, {views.EXPERIMENT_STATE} AS state, j.pool, e.job_id::text AS job_id
+    FROM {views.EXPERIMENT_FROM}
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class ShownExperiment:
+    shown: str  # JSON, as `config` is
+    config: str
+    state: str
+    pool: str
+    job_id: str
+
+
+def one(db: Database, experiment_id: int) -> ShownExperiment | None:
+    for row in db.read(_ONE, {"id": experiment_id}):
+        return ShownExperiment(*row)
+    return None
 
 
 class ExperimentTexts:
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most = most_bytes
         self._size = 0
-        self._kept: OrderedDict[bytes, bytes] = OrderedDict()
+        self._names = -1  # the version of others' names that all texts here were read with
+        self._kept: OrderedDict[str, bytes] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, db: Database, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+    def of(self, db: Database, names: int, versions: Sequence[str]) -> dict[str, bytes]:
         """The beginning of each experiment's JSON; those that were deleted in this moment are left out."""
         kept, found = self._kept, {}
         with self._lock:
-            for key in keys:
-                if key in kept:
-                    kept.move_to_end(key)
-                    found[key] = kept[key]
-        if len(found) < len(keys):
-            found.update(self._read(db, [key for key in keys if key not in found]))
+            if names != self._names:
+                self._forget(names)
+            for version in versions:
+                if version in kept:
+                    kept.move_to_end(version)
+                    found[version] = kept[version]
+        if len(found) < len(versions):
+            found.update(self._read(db, [v for v in versions if v not in found]))
         return found
 
-    def _read(self, db: Database, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """What a text says now, though it may have changed since its key was told."""
-        asked = {int(key.partition(b".")[0]): key for key in keys}
+    def _read(self, db: Database, versions: Sequence[str]) -> dict[str, bytes]:
+        """What a text says now, though it may have changed since its version was told."""
+        asked = {int(version.partition(".")[0]): version for version in versions}
         found = {}
         for row in db.read(_TEXTS, {"ids": list(asked)}):
-            found[asked[row.experiment_id]] = begun = row.begun.encode()
-            self._keep(b"%d.%d" % (row.experiment_id, row.version), begun)
+            found[asked[row.id]] = begun = row.begun.encode()
+            self._keep(row.names, f"{row.id}.{row.version}", begun)
         return found
 
-    def _keep(self, key: bytes, begun: bytes) -> None:
+    def _keep(self, names: int, version: str, begun: bytes) -> None:
         with self._lock:
-            self._size += len(begun) - len(self._kept.get(key, b""))
-            self._kept[key] = begun
+            if names != self._names:
+                self._forget(names)
+            self._size += len(begun) - len(self._kept.get(version, b""))
+            self._kept[version] = begun
             while self._size > self._most:
                 _, oldest = self._kept.popitem(last=False)
                 self._size -= len(oldest)
+
+    def _forget(self, names: int) -> None:
+        self._names, self._size = names, 0
+        self._kept.clear()

@@ -21,34 +21,30 @@ class Listing:
     order: str
 
 
-def bounds(source: str, where: str) -> str:
-    """The first part of a statement: `bounds` is one row, how many there are in all and which of them is first."""
-    return f"""
-        WITH matching AS MATERIALIZED (SELECT count(*) AS total FROM {source} WHERE {where}),
-        bounds AS MATERIALIZED (SELECT total, CASE WHEN cast(:offset AS integer) < 0
-            THEN greatest(total + cast(:offset AS integer), 0) ELSE least(cast(:offset AS integer), total) END AS first
-            FROM matching)"""
+def total(source: str, where: str) -> str:
+    return f"(SELECT count(*) FROM {source} WHERE {where})"
 
 
-def span(source: str, where: str, order: str, most: int | None) -> str:
-    """The page itself. Its length is part of the statement: planned once, with it in mind."""
-    return f"""FROM {source} WHERE {where} ORDER BY {order}
-        OFFSET (SELECT first FROM bounds) LIMIT {"ALL" if most is None else most}"""
+def span(source: str, where: str, order: str, most: int | None, from_end: bool) -> str:
+    """The rows of the page, in order. Its length is part of the statement: planned once, with it in mind."""
+    offset = "cast(:offset AS integer)"
+    first = f"greatest({total(source, where)} + {offset}, 0)" if from_end else offset
+    limit = "ALL" if most is None else most
+    return f"FROM {source} WHERE {where} ORDER BY {order} OFFSET {first} LIMIT {limit}"
 
 
 @lru_cache(maxsize=512)
-def _statement(listing: Listing, where: str, most: int | None) -> Statement:
-    page = span(listing.source, where, listing.order, most)
-    return text(f"""{bounds(listing.source, where)}
-        SELECT x.item::text AS item, total, first
-        FROM bounds LEFT JOIN (
-            SELECT q.*, row_number() OVER () AS place FROM (SELECT {listing.item} AS item {page}) q
-        ) x ON true ORDER BY x.place
+def _statement(listing: Listing, where: str, most: int | None, from_end: bool) -> Statement:
+    page = span(listing.source, where, listing.order, most, from_end)
+    return text(f"""
+        SELECT {total(listing.source, where)} AS total,
+            (SELECT string_agg(q.item::text, ',') FROM (SELECT {listing.item} AS item {page}) q) AS items
     """)
 
 
-def ending(page: Page, total: int, first: int) -> str:
+def ending(page: Page, total: int) -> str:
     """What follows the rows of an answer."""
+    first = max(total + page.offset, 0) if page.offset < 0 else min(page.offset, total)
     last = total if page.most is None else min(first + page.most, total)
     return (
         f'],"pagination":{{"offset":{page.offset},"limit":{page.limit},'
@@ -59,7 +55,6 @@ def ending(page: Page, total: int, first: int) -> str:
 def fetch(tx: Tx, listing: Listing, page: Page, params: Mapping[str, Any]) -> str:
     """The whole answer as JSON text."""
     where = " AND ".join(listing.where) or "true"
-    statement = _statement(replace(listing, where=()), where, page.most)
-    rows = tx.rows(statement, {**params, "offset": page.offset})
-    items = ",".join([row.item for row in rows if row.item is not None])
-    return f'{{"{listing.name}":[{items}{ending(page, rows[0].total, rows[0].first)}'
+    statement = _statement(replace(listing, where=()), where, page.most, page.offset < 0)
+    found = tx.rows(statement, {**params, "offset": page.offset})[0]
+    return f'{{"{listing.name}":[{found.items or ""}{ending(page, found.total)}'

@@ -34,12 +34,22 @@ def _quoted(value: str) -> str:
     return f"""'"', {value}, '"'"""
 
 
-# What is shown of an experiment `e` beside its text, and what many have in common: its user `u`, its project `p`.
-EXPERIMENT_CHANGING = _fields(
+# What its version does not tell of an experiment `e`: both change by themselves.
+EXPERIMENT_DURATION = (
+    "floor(date_part('epoch', coalesce(e.ended_at, now()) - e.started_at))::integer"
+)
+# The rest of it beside its text.
+EXPERIMENT_FIELDS = _fields(
     {
-        "state": _quoted(EXPERIMENT_STATE),
+        "username": "to_json(u.username)",
+        "displayName": "to_json(coalesce(u.display_name, ''))",
+        "projectId": "p.id",
+        "projectName": "to_json(p.name)",
+        "projectOwnerId": "p.user_id",
+        "parentArchived": "(p.archived OR w.archived)::text",
+        "workspaceId": "w.id",
+        "workspaceName": "to_json(w.name)",
         "endTime": _or_null("e.ended_at", f"""concat('"', {time("e.ended_at")}, '"')"""),
-        "duration": "floor(date_part('epoch', coalesce(e.ended_at, now()) - e.started_at))::integer",
         "numTrials": "coalesce(n.trials, 0)",
         "resourcePool": "to_json(j.pool)",
         "progress": "coalesce(e.progress::text, 'null')",
@@ -49,22 +59,9 @@ EXPERIMENT_CHANGING = _fields(
         "checkpointSize": _quoted("coalesce(k.size, 0)"),
     }
 )
-EXPERIMENT_USER = _fields(
-    {"username": "to_json(u.username)", "displayName": "to_json(coalesce(u.display_name, ''))"}
-)
-EXPERIMENT_PROJECT = _fields(
-    {
-        "projectId": "p.id",
-        "projectName": "to_json(p.name)",
-        "projectOwnerId": "p.user_id",
-        "parentArchived": "(p.archived OR w.archived)::text",
-        "workspaceId": "w.id",
-        "workspaceName": "to_json(w.name)",
-    }
-)
-
 # `e` is a page of experiments: what is counted is counted for all of them at once.
-EXPERIMENT_FROM = """page e JOIN jobs j ON j.id = e.job_id
+EXPERIMENT_FROM = """page e JOIN jobs j ON j.id = e.job_id JOIN experiment_texts d ON d.experiment_id = e.id
+    JOIN users u ON u.id = e.user_id JOIN projects p ON p.id = e.project_id JOIN workspaces w ON w.id = p.workspace_id
     LEFT JOIN (SELECT t.experiment_id, count(*) AS trials FROM trials t
                WHERE t.experiment_id IN (SELECT id FROM page) GROUP BY 1) n ON n.experiment_id = e.id
     LEFT JOIN (SELECT c.experiment_id, count(*) FILTER (WHERE c.state = 'COMPLETED') AS completed, sum(c.size)::bigint AS size

@@ -5,7 +5,7 @@ from typing import Any
 
 from det_controlplane.core import schedule
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.experiment_pages import ShownExperiment
+from det_controlplane.db.experiment_texts import ShownExperiment
 from det_controlplane.db.sql import text
 from det_controlplane.db.views import time
 from det_controlplane.services import schedule_pool

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from det_controlplane.core.paging import Page, Sort
-from det_controlplane.db import experiment_pages, listings
-from det_controlplane.db.experiment_pages import ShownExperiment
+from det_controlplane.db import experiment_pages, experiment_texts, listings
+from det_controlplane.db.experiment_texts import ShownExperiment
 from det_controlplane.db.sql import text
 from det_controlplane.services.checkpoints import parse_uuid
 from det_controlplane.services.context import Context
@@ -30,7 +30,7 @@ def experiments(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -
 
 
 def experiment(ctx: Context, experiment_id: int) -> ShownExperiment:
-    found = experiment_pages.one(ctx.db, experiment_id)
+    found = experiment_texts.one(ctx.db, experiment_id)
     if found is None:
         raise Missing(f"experiment {experiment_id} not found")
     return found

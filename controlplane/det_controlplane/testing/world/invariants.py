@@ -8,6 +8,7 @@ from det_controlplane.db.engine import Tx
 from det_controlplane.db.sql import Statement, text
 from det_controlplane.testing.world import rules
 from det_controlplane.testing.world.ledger import Ledger
+from det_controlplane.testing.world.listings import Listings
 from det_controlplane.testing.world.replay import Replays
 from det_controlplane.testing.world.timeline import Timeline
 from det_controlplane.testing.world.violation import Violation
@@ -48,6 +49,7 @@ class Invariants:
         self._ledger = ledger
         self._timeline = timeline
         self._replays = Replays()
+        self._listings = Listings(hosts.observer)
         self._ended: dict[str, tuple[str, int | None]] = {}
         self._states: list[tuple[str, str, int | None]] = []
 
@@ -70,6 +72,7 @@ class Invariants:
         with self._hosts.observed() as tx:
             for broken in tx.rows(_TICK_RULES, {"now": before}):
                 raise Violation(f"{broken.rule}: {broken.what}")
+        self._listings.check()
 
     def everything_ended(self) -> bool:
         with self._hosts.observed() as tx:
