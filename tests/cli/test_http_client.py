@@ -5,6 +5,8 @@ import gzip
 import ipaddress
 import json
 import ssl
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -115,6 +117,41 @@ def test_an_impatient_session_becomes_patient_once_it_was_answered(api: FakeApi)
     api.on("GET", "/a", lambda _: next(answers))
     session = Session(api.url, patient_at_first=False)
     assert (session.get("/a"), session.get("/a")) == (1, 2)
+
+
+ENDS_WHILE_A_BODY_IS_READ = """
+import sys, threading
+from determined.common.http import Session
+
+session = Session(sys.argv[1])
+reader = threading.Thread(target=session.get, args=("/a",), daemon=True)
+reader.start()
+
+def stack():
+    frame, names = sys._current_frames().get(reader.ident), []
+    while frame is not None:
+        names.append(frame.f_code.co_name)
+        frame = frame.f_back
+    return names
+
+while not (stack()[:1] == ["readinto"] and "read" in stack()):
+    assert reader.is_alive()
+print("ends")
+"""
+
+
+def test_a_process_ends_as_it_should_while_a_daemon_thread_reads_an_answer(api: FakeApi) -> None:
+    over = threading.Event()
+
+    def half() -> Iterator[object]:
+        yield {"result": 1}
+        over.wait(60)
+
+    api.on("GET", "/a", lambda _: half())
+    command = [sys.executable, "-c", ENDS_WHILE_A_BODY_IS_READ, api.url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    over.set()
+    assert (done.returncode, done.stdout) == (0, "ends\n"), done.stderr
 
 
 @pytest.fixture

@@ -6,9 +6,10 @@ import http.client
 import json
 import os
 import ssl
+import sys
 import threading
 import time
-from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple, Union
 from urllib.parse import urlencode, urlsplit
 
 RETRY_STATUSES = (502, 503, 504)
@@ -291,25 +292,25 @@ class Session:
 
 
 class _HTTPConnection(http.client.HTTPConnection):
-    """Closed with the session that nobody holds any longer."""
+    """Closed with the session that nobody holds any longer, but not by the end of the process: a daemon thread that
+    reads then never lets go of its answer, and to close that would abort."""
 
-    def __del__(self) -> None:
-        self.close()
+    # A default, because modules are empty already when the last objects go.
+    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not ending():
+            self.close()
 
 
-class _NamedHTTPSConnection(http.client.HTTPSConnection):
+class _NamedHTTPSConnection(_HTTPConnection, http.client.HTTPSConnection):
     """TLS that expects the certificate of `name`, whatever address was dialled."""
 
     def __init__(
         self, host: str, port: int, timeout_s: Optional[float], context: ssl.SSLContext, name: str
     ) -> None:
-        super().__init__(host, port, timeout=timeout_s, context=context)
+        http.client.HTTPSConnection.__init__(self, host, port, timeout=timeout_s, context=context)
         self._tls = context
         self._name = name
 
     def connect(self) -> None:
         http.client.HTTPConnection.connect(self)
         self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._name)
-
-    def __del__(self) -> None:
-        self.close()
