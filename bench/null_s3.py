@@ -170,10 +170,14 @@ class Reader:
         return bytes(body) if length < 1 << 20 else body  # type: ignore[return-value]
 
     def skip(self, length: int) -> None:
-        done = min(length, len(self.buffered))
-        self.buffered = self.buffered[done:]
-        while done < length:
-            done += self._received(self.scratch[: length - done])
+        held = min(length, len(self.buffered))
+        self.buffered = self.buffered[held:]
+        left, receive, scratch = length - held, self.tls.recv_into, self.scratch
+        while left:
+            count = receive(scratch, RECEIVED_AT_ONCE if left > RECEIVED_AT_ONCE else left)
+            if not count:
+                raise EOFError("the client went away")
+            left -= count
 
     def _received(self, target: memoryview) -> int:
         count = self.tls.recv_into(target)
