@@ -17,7 +17,7 @@ from det_controlplane.services import creation
 from tests.support.searching import OWNER, SINGLE, context
 
 # Before experiments had texts, before these had all that they have, before their versions and what these stand for.
-BEFORE = (10, 13, 15, 16)
+BEFORE = (10, 13, 15, 16, 17)
 
 
 def migrate_to(url: str, version: int, folder: Path) -> None:

@@ -12,6 +12,7 @@ from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages, views
 from det_controlplane.db.engine import Database
 from det_controlplane.db.experiment_texts import ExperimentTexts
+from det_controlplane.db.pages import Bounds
 from det_controlplane.db.sql import Statement, text
 
 ORDER = {
@@ -54,11 +55,11 @@ _ITEMS = f"""(SELECT string_agg(concat(e.id, '.', e.text_version, '{_PIECE}', {v
 
 
 @lru_cache(maxsize=512)
-def _page(source: str, where: str, order: str, most: int | None, from_end: bool) -> Statement:
+def _page(source: str, where: str, order: str, bounds: Bounds) -> Statement:
     """One row. A page keeps its order: nothing is joined to it."""
     chosen = "e.id, e.text_version, e.state, e.unmanaged, e.job_id, e.started_at, e.ended_at"
     return text(f"""
-        WITH page AS (SELECT {chosen} {pages.span(source, where, order, most, from_end)})
+        WITH page AS (SELECT {chosen} {pages.span(source, where, order, bounds)})
         SELECT {pages.total(source, where)} AS total, (SELECT names_version FROM cluster) AS names, {_ITEMS} AS items
     """)
 
@@ -73,7 +74,7 @@ def find(
         join for alias, join in _JOINED.items() if re.search(rf"\b{alias}\.", f"{where} {order}")
     ]
     source = " ".join(("experiments e", *joins))
-    statement = _page(source, where, order, page.most, page.offset < 0)
+    statement = _page(source, where, order, Bounds.of(page))
     found = db.read(statement, {**filters, "offset": page.offset})[0]
     items = [item.split(_PIECE) for item in found.items.split(_ITEM)] if found.items else []
     begun = texts.of(db, found.names, [version for version, _, _ in items])

@@ -16,18 +16,16 @@ from det_controlplane.db.sql import text
 MOST_BYTES = 8 << 20
 
 # An experiment's JSON without its state, its duration and the end.
-_BEGUN = f"""concat('{{', d.shown, ',"config":', d.config, {views.EXPERIMENT_FIELDS})"""
+_BEGUN = f"""'{{"config":', d.config, {views.EXPERIMENT_FIELDS}"""
 
 _TEXTS = text(f"""
-    WITH page AS (SELECT * FROM experiments WHERE id = ANY(cast(:ids AS integer[])))
-    SELECT e.id, e.text_version AS version, (SELECT names_version FROM cluster) AS names, {_BEGUN} AS begun
-    FROM {views.EXPERIMENT_FROM}
+    SELECT e.id, e.text_version AS version, (SELECT names_version FROM cluster) AS names, concat({_BEGUN}) AS begun
+    FROM {views.EXPERIMENT_FROM} WHERE e.id = ANY(cast(:ids AS integer[]))
 """)
 _ONE = text(f"""
-    WITH page AS (SELECT * FROM experiments WHERE id = :id)
-    SELECT concat({_BEGUN}, ',"state":"', {views.EXPERIMENT_STATE}, '","duration":', {views.EXPERIMENT_DURATION}, '}}')
-        AS shown, d.config, {views.EXPERIMENT_STATE} AS state, j.pool, e.job_id::text AS job_id
-    FROM {views.EXPERIMENT_FROM}
+    SELECT concat({_BEGUN}, ',"state":"', s.state, '","duration":', {views.EXPERIMENT_DURATION}, '}}') AS shown,
+        d.config, s.state, j.pool, e.job_id::text AS job_id
+    FROM {views.EXPERIMENT_FROM}, LATERAL (SELECT {views.EXPERIMENT_STATE} AS state OFFSET 0) s WHERE e.id = :id
 """)
 
 

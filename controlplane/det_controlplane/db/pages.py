@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import lru_cache
 from typing import Any
 
@@ -21,21 +22,42 @@ class Listing:
     order: str
 
 
+class Start(Enum):
+    FIRST, AFTER, FROM_END = "first", "after", "from end"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What of a page is part of its statement: PostgreSQL plans it once, knowing how long the page is and whether it
+    is the first one, as most are."""
+
+    start: Start
+    most: int | None
+
+    @classmethod
+    def of(cls, page: Page) -> "Bounds":
+        later = Start.FROM_END if page.offset < 0 else Start.AFTER
+        return cls(later if page.offset else Start.FIRST, page.most)
+
+
 def total(source: str, where: str) -> str:
     return f"(SELECT count(*) FROM {source} WHERE {where})"
 
 
-def span(source: str, where: str, order: str, most: int | None, from_end: bool) -> str:
-    """The rows of the page, in order. Its length is part of the statement: planned once, with it in mind."""
-    offset = "cast(:offset AS integer)"
-    first = f"greatest({total(source, where)} + {offset}, 0)" if from_end else offset
-    limit = "ALL" if most is None else most
+def span(source: str, where: str, order: str, bounds: Bounds) -> str:
+    """The rows of the page, in order."""
+    first = {
+        Start.FIRST: "0",
+        Start.AFTER: "cast(:offset AS integer)",
+        Start.FROM_END: f"greatest({total(source, where)} + cast(:offset AS integer), 0)",
+    }[bounds.start]
+    limit = "ALL" if bounds.most is None else bounds.most
     return f"FROM {source} WHERE {where} ORDER BY {order} OFFSET {first} LIMIT {limit}"
 
 
 @lru_cache(maxsize=512)
-def _statement(listing: Listing, where: str, most: int | None, from_end: bool) -> Statement:
-    page = span(listing.source, where, listing.order, most, from_end)
+def _statement(listing: Listing, where: str, bounds: Bounds) -> Statement:
+    page = span(listing.source, where, listing.order, bounds)
     return text(f"""
         SELECT {total(listing.source, where)} AS total,
             (SELECT string_agg(q.item::text, ',') FROM (SELECT {listing.item} AS item {page}) q) AS items
@@ -55,6 +77,6 @@ def ending(page: Page, total: int) -> str:
 def fetch(tx: Tx, listing: Listing, page: Page, params: Mapping[str, Any]) -> str:
     """The whole answer as JSON text."""
     where = " AND ".join(listing.where) or "true"
-    statement = _statement(replace(listing, where=()), where, page.most, page.offset < 0)
+    statement = _statement(replace(listing, where=()), where, Bounds.of(page))
     found = tx.rows(statement, {**params, "offset": page.offset})[0]
     return f'{{"{listing.name}":[{found.items or ""}{ending(page, found.total)}'

@@ -38,9 +38,18 @@ def _quoted(value: str) -> str:
 EXPERIMENT_DURATION = (
     "floor(date_part('epoch', coalesce(e.ended_at, now()) - e.started_at))::integer"
 )
-# The rest of it beside its text.
+# The rest of it, but for its configuration.
 EXPERIMENT_FIELDS = _fields(
     {
+        "id": "e.id",
+        "name": "to_json(e.name)",
+        "description": "to_json(e.description)",
+        "labels": "to_json(e.labels)",
+        "notes": "to_json(e.notes)",
+        "archived": "e.archived::text",
+        "startTime": _quoted(time("e.started_at")),
+        "endTime": _or_null("e.ended_at", f"""concat('"', {time("e.ended_at")}, '"')"""),
+        "userId": "e.user_id",
         "username": "to_json(u.username)",
         "displayName": "to_json(coalesce(u.display_name, ''))",
         "projectId": "p.id",
@@ -49,24 +58,30 @@ EXPERIMENT_FIELDS = _fields(
         "parentArchived": "(p.archived OR w.archived)::text",
         "workspaceId": "w.id",
         "workspaceName": "to_json(w.name)",
-        "endTime": _or_null("e.ended_at", f"""concat('"', {time("e.ended_at")}, '"')"""),
-        "numTrials": "coalesce(n.trials, 0)",
+        "jobId": _quoted("e.job_id"),
         "resourcePool": "to_json(j.pool)",
+        "unmanaged": "e.unmanaged::text",
+        "externalExperimentId": _or_null("e.external_id", "to_json(e.external_id)"),
+        "forkedFrom": "coalesce(e.parent_id::text, 'null')",
+        "originalConfig": "to_json(e.original_config)",
+        "modelDefinitionSize": "coalesce((SELECT x.size FROM contexts x WHERE x.id = e.context_id), 0)",
+        "searcherType": "coalesce(e.config#>'{searcher,name}', 'null')",
+        "searcherMetric": """coalesce(e.config#>'{searcher,metric}', '""')""",
+        "hyperparameters": "coalesce(e.config->'hyperparameters', 'null')",
+        "trialIds": "'[]'",
+        "numTrials": "(SELECT count(*) FROM trials t WHERE t.experiment_id = e.id)",
         "progress": "coalesce(e.progress::text, 'null')",
         "bestTrialId": "coalesce(e.best_trial_id::text, 'null')",
         "bestTrialSearcherMetric": _or_null("e.best_metric", "to_json(e.best_metric)::text"),
-        "checkpointCount": "coalesce(k.completed, 0)",
-        "checkpointSize": _quoted("coalesce(k.size, 0)"),
+        "checkpointCount": "k.completed",
+        "checkpointSize": _quoted("k.size"),
     }
 )
-# `e` is a page of experiments: what is counted is counted for all of them at once.
-EXPERIMENT_FROM = """page e JOIN jobs j ON j.id = e.job_id JOIN experiment_texts d ON d.experiment_id = e.id
-    JOIN users u ON u.id = e.user_id JOIN projects p ON p.id = e.project_id JOIN workspaces w ON w.id = p.workspace_id
-    LEFT JOIN (SELECT t.experiment_id, count(*) AS trials FROM trials t
-               WHERE t.experiment_id IN (SELECT id FROM page) GROUP BY 1) n ON n.experiment_id = e.id
-    LEFT JOIN (SELECT c.experiment_id, count(*) FILTER (WHERE c.state = 'COMPLETED') AS completed, sum(c.size)::bigint AS size
-               FROM checkpoints c WHERE c.experiment_id IN (SELECT id FROM page)
-                AND c.state IN ('COMPLETED', 'PARTIALLY_DELETED') GROUP BY 1) k ON k.experiment_id = e.id"""
+EXPERIMENT_FROM = """experiments e JOIN jobs j ON j.id = e.job_id JOIN users u ON u.id = e.user_id
+    JOIN projects p ON p.id = e.project_id JOIN workspaces w ON w.id = p.workspace_id,
+    LATERAL (SELECT count(*) FILTER (WHERE c.state = 'COMPLETED') AS completed, coalesce(sum(c.size), 0)::bigint AS size
+        FROM checkpoints c WHERE c.experiment_id = e.id AND c.state IN ('COMPLETED', 'PARTIALLY_DELETED')) k,
+    LATERAL (SELECT e.config::text AS config OFFSET 0) d"""
 
 VALIDATION = f"""json_build_object('totalBatches', coalesce(m.total_batches, 0), 'endTime', {time("m.reported_at")},
     'numInputs', 0, 'metrics', json_build_object('avgMetrics', m.metrics, 'batchMetrics', coalesce(m.batch_metrics, '[]')))"""
