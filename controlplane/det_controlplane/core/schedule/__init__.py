@@ -18,7 +18,7 @@ from .model import (
     Told,
     WaitCode,
 )
-from .plan import Reason, SchedulePlan, Waiting, WaitingList
+from .plan import SchedulePlan, Waiting, WaitingList
 from .queue_order import jobs_ahead
 
 __all__ = [
@@ -31,7 +31,6 @@ __all__ = [
     "PoolSnapshot",
     "Preempt",
     "PreemptReason",
-    "Reason",
     "Request",
     "Running",
     "SchedulePlan",

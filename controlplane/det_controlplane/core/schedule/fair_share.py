@@ -5,11 +5,12 @@ from collections.abc import Sequence
 
 from .attempts import Attempts
 from .fleet import Roster, shape_of
-from .model import Agent, Job, PreemptReason, Request, Running
-from .outcome import Blocked, Cause, ShareUsed
+from .model import Agent, Job, PreemptReason, Request, Running, Told
+from .outcome import Blocked, Cause
 from .pool_pass import PoolPass
 from .shares import Claim, offers
 from .slot_fleet import SlotFleet
+from .wording import share_used
 
 _new = tuple.__new__  # without a Python call for each of thousands
 Held = dict[str, list[Running]]  # by job
@@ -18,7 +19,7 @@ Asked = dict[str, list[int]]  # by job: where its requests stand in the queue
 
 def schedule_by_share(pool: PoolPass) -> None:
     """Offers depend on what is alive, not on what already runs, so a plan once applied stays the plan."""
-    requests = pool.order.arrange(pool.snapshot.pending)
+    requests = pool.requests
     causes: list[Cause | None] = [None] * len(requests)
     running = [r for r in pool.running if r.slots]
     feasible, attempts = _Feasible(pool, running), Attempts(pool)
@@ -54,7 +55,7 @@ class _Shares:
         self._attempts = attempts
         self._requests = requests
         self._causes = causes
-        self._used: dict[tuple[int, int], ShareUsed] = {}  # one for all jobs with equal numbers
+        self._used: dict[tuple[int, int], Told] = {}  # one for all jobs with equal numbers
 
     def hand_out(self, places: list[int], offered: int, holds: int) -> None:
         """Start what fits into what a job is offered; `places` are those of its requests."""
@@ -72,7 +73,7 @@ class _Shares:
         if beyond:
             used = self._used.get((offered, holds))
             if used is None:
-                used = self._used[offered, holds] = ShareUsed(offered, holds)
+                used = self._used[offered, holds] = share_used(offered, holds)
             for at in beyond:
                 self._causes[at] = used
 

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import ClassVar
 
 from .model import Agent, PoolSettings, Request
-from .nearness import indices_of, tie_hash, tokens_of
+from .nearness import tie_hash, tokens_of
 
 # The seats of a request: agent indices with the units taken on each.
 Fit = list[tuple[int, int]]
@@ -30,11 +30,12 @@ class Roster:
     def __init__(self, agents: tuple[Agent, ...], settings: PoolSettings) -> None:
         self.settings = settings
         self.agents = sorted(agents, key=_id)
-        ids = [a.id for a in self.agents]
-        self.index = {id: i for i, id in enumerate(ids)}
+        ids = tuple([a.id for a in self.agents])
+        self.index = dict(zip(ids, range(len(ids)), strict=True))
         self.open = [a.enabled and not a.draining for a in self.agents]
-        self.tokens = tokens_of(ids)
-        self.by_token = indices_of(sorted(self.tokens))  # so filled, shelves are sorted
+        self.tokens, self.by_token = tokens_of(
+            ids
+        )  # in the order of tokens, shelves are filled sorted
 
 
 class Fleet(ABC):
@@ -55,8 +56,10 @@ class Fleet(ABC):
 
     def fit(self, request: Request) -> Fit | None:
         """The seats of a request that starts now, or None."""
-        blocked = self.blocked(request) if request.blocked_agents else NOT_BLOCKED
-        return self._fit(request, tie_hash(request.allocation_id), blocked)
+        target = tie_hash(request.allocation_id)
+        if request.blocked_agents:
+            return self._fit(request, target, self.blocked(request))
+        return self._fit(request, target, NOT_BLOCKED)
 
     def blocked(self, request: Request) -> frozenset[int]:
         return frozenset(self.index[i] for i in request.blocked_agents if i in self.index)

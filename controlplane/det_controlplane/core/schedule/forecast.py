@@ -36,8 +36,7 @@ class Forecast:
         self._turns: dict[int, Turns] = {}
         self._turns_of_size: dict[int, Turns] = {}
         self._sizes = sorted({t for t, o in zip(fleet.total, fleet.open, strict=True) if t and o})
-        for running in leaving:
-            self._room.give_back(running)
+        self._room.give_back(leaving)
 
     def take(self, fit: Fit) -> None:
         """Somebody started here in this pass."""
@@ -65,21 +64,22 @@ class Forecast:
 
     def claim(self, units: int, job: Job) -> int | None:
         """An agent that has the room without asking anybody to leave; it is reserved."""
-        if job >= self._next_job or self._room.roomier:
+        room = self._room
+        if room.roomier or job >= self._next_job:
             self._look_from(job)
-        agent = (self._turns.get(units) or self._turns_for(units)).first_with_room()
-        if agent is not None:
-            self._room.free[agent] -= units
-        return agent
+        entry = (self._turns.get(units) or self._turns_for(units)).first()
+        if entry is None or entry[0]:
+            return None
+        room.free[entry[1]] -= units
+        return entry[1]
 
     def _look_from(self, job: Job) -> None:
         """From further down the queue fewer can be asked; those of them that leave anyhow are counted on."""
         passed = bisect_right(self._jobs, job)
         self._next_job = self._jobs[passed] if passed < len(self._jobs) else _LAST
         limit = len(self._jobs) - passed
-        for turn in range(self._room.limit, limit, -1):
-            if self._victims[turn - 1].releasing:
-                self._room.leave(turn)
+        passed_by = range(self._room.limit, limit, -1)
+        self._room.leave(turn for turn in passed_by if self._victims[turn - 1].releasing)
         self._room.limit = limit
         if self._room.roomier:
             self._enter_roomier()
@@ -143,27 +143,14 @@ class Forecast:
 
     def _ask(self, fit: Fit) -> list[Running]:
         gang = len(fit) > 1
+        room, total = self._room, self._fleet.total
         turns: set[int] = set()
         for agent, units in fit:
-            turns.update(self._needed(agent, self._fleet.total[agent] if gang else units))
-        for turn in turns:
-            self._room.leave(turn)
+            turns.update(room.needed(agent, total[agent] if gang else units))
+        room.leave(turns)
         for agent, units in fit:
-            self._room.free[agent] -= units
-            if not self._room.free[agent]:
-                self._room.roomier.discard(agent)  # what it gained is gone: no turn came closer
+            room.free[agent] -= units
+            if not room.free[agent]:
+                room.roomier.discard(agent)  # what it gained is gone: no turn came closer
         victims = [self._victims[turn - 1] for turn in sorted(turns)]
         return [victim for victim in victims if not victim.releasing]
-
-    def _needed(self, agent: int, units: int) -> list[int]:
-        """The turns that make the room, without those the room does not depend on."""
-        in_reach, short = self._room.in_reach(agent, units)
-        if not short:
-            return [seat[0] for seat in in_reach]
-        needed: list[int] = []
-        for turn, _, freed in reversed(in_reach):
-            if short + freed <= 0 and not self._victims[turn - 1].releasing:
-                short += freed
-            else:
-                needed.append(turn)
-        return needed

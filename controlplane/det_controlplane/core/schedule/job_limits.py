@@ -4,14 +4,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
 
-from .model import Request, Running
+from .model import Job, Request, Running
 from .outcome import OverLimit
 
 
 class JobLimits:
-    def __init__(self, pending: Sequence[Request], running: Sequence[Running]) -> None:
-        jobs = [r.job for r in pending if r.job.max_slots is not None]
-        jobs += [r.job for r in running if r.job.max_slots is not None]
+    def __init__(self, waiting: list[Job], running: Sequence[Running]) -> None:
+        jobs = waiting + [r.job for r in running]
         self.limited = {job.id: job.max_slots for job in jobs if job.max_slots is not None}
         self._causes = {job_id: OverLimit(job_id) for job_id in self.limited}
         self._reserved: defaultdict[str, int] = defaultdict(int)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, final
 
 SchedulerType = Literal["priority", "fair_share", "round_robin"]
 FittingPolicy = Literal["best", "worst"]
@@ -116,6 +116,7 @@ class PreemptReason(Enum):
     FAIR_SHARE = "FAIR_SHARE"
 
 
+@final
 class Told(NamedTuple):
     code: WaitCode
     sentence: str

@@ -4,7 +4,7 @@ A shelf is a sorted list of tokens, hash and agent index in one integer, so the 
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 from hashlib import md5
 from struct import Struct
@@ -28,12 +28,11 @@ def _agent_hash(agent_id: str) -> int:
     return tie_hash(agent_id)
 
 
-def tokens_of(agent_ids: Iterable[str]) -> list[int]:
-    return [_agent_hash(id) << _INDEX_BITS | index for index, id in enumerate(agent_ids)]
-
-
-def indices_of(tokens: Iterable[int]) -> list[int]:
-    return [token & _INDEX_MASK for token in tokens]
+@lru_cache(maxsize=64)
+def tokens_of(agent_ids: tuple[str, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The tokens by agent, and the agents by token; passes over a pool find the same agents again and again."""
+    tokens = [_agent_hash(id) << _INDEX_BITS | index for index, id in enumerate(agent_ids)]
+    return tuple(tokens), tuple(token & _INDEX_MASK for token in sorted(tokens))
 
 
 def distance(target: int, token: int) -> int:
@@ -41,10 +40,9 @@ def distance(target: int, token: int) -> int:
 
 
 def nearest(shelf: Shelf, target: int, blocked: Collection[int]) -> int | None:
-    if not blocked and shelf:
-        at = bisect_right(shelf, target << _INDEX_BITS | _INDEX_MASK) - 1
-        return shelf[at] & _INDEX_MASK
-    return next(by_distance(shelf, target, blocked), None)
+    if blocked or not shelf:
+        return next(by_distance(shelf, target, blocked), None)
+    return shelf[bisect_right(shelf, target << _INDEX_BITS | _INDEX_MASK) - 1] & _INDEX_MASK
 
 
 def by_distance(shelf: Shelf, target: int, blocked: Collection[int]) -> Iterator[int]:

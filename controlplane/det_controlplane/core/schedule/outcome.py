@@ -1,14 +1,14 @@
-"""What a pass has decided so far, and the causes of waiting before they become sentences."""
+"""What a pass has decided so far, and why the others wait."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .fleet import Fit, Fleet
-from .model import Placement, Preempt, PreemptReason, Request, Running, Start
+from .model import Placement, Preempt, PreemptReason, Request, Running, Start, Told
 
 _new = tuple.__new__  # without a Python call for each of thousands
 
-# Causes are compared by identity. Not frozen, which triples the cost of making one: there may be one for each job.
+# What can only be put into words at the end of the pass. Compared by identity.
 
 
 @dataclass(slots=True, eq=False)
@@ -19,39 +19,12 @@ class Blocked:
 
 
 @dataclass(slots=True, eq=False)
-class Behind:
-    """A request of a more important priority has to start first."""
-
-    blocker: Request
-    priority: int
-
-
-@dataclass(slots=True, eq=False)
 class OverLimit:
     job_id: str
 
 
-@dataclass(slots=True, eq=False)
-class NextOn:
-    """The room is reserved; allocations on the agent are leaving."""
-
-    agent: str
-
-
-@dataclass(slots=True, eq=False)
-class NextOnAll:
-    """The same for a gang."""
-
-    agents: list[str]
-
-
-@dataclass(slots=True, eq=False)
-class ShareUsed:
-    offered: int
-    held: int
-
-
-Cause = Blocked | Behind | OverLimit | NextOn | NextOnAll | ShareUsed
+Unexplained = Blocked | OverLimit
+Cause = Told | Unexplained
 
 # Requests, and why each of them waits (None: it starts).
 Queued = tuple[Sequence[Request], list[Cause | None]]
@@ -69,7 +42,7 @@ class Outcome:
     def begin(self, request: Request, fleet: Fleet, fit: Fit, *, backfilled: bool = False) -> None:
         agents = fleet.agents
         if len(fit) == 1:
-            ((agent, slots),) = fit
+            agent, slots = fit[0]
             seats: tuple[Placement, ...] = (_new(Placement, (agents[agent].id, slots)),)
         else:
             placed = [_new(Placement, (agents[agent].id, slots)) for agent, slots in fit]

@@ -4,52 +4,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, compress, starmap
-from operator import attrgetter
 from typing import NamedTuple, overload
 
-from .model import PoolSnapshot, Preempt, Request, Start, Told, WaitCode
-from .outcome import Cause, Queued
+from .model import PoolSnapshot, Preempt, Request, Start, Told
+from .outcome import Cause, Queued, Unexplained
 from .queue_order import jobs_ahead
-
-_id = attrgetter("allocation_id")
-
-
-class Reason:
-    """Shared by all allocations that wait for the same thing; put into words when somebody reads it."""
-
-    __slots__ = ("_tell", "_told")
-
-    def __init__(self, tell: Callable[[], Told]) -> None:
-        self._tell = tell
-        self._told: Told | None = None
-
-    @property
-    def told(self) -> Told:
-        if self._told is None:
-            self._told = self._tell()
-        return self._told
-
-    @property
-    def code(self) -> WaitCode:
-        return self.told.code
-
-    @property
-    def sentence(self) -> str:
-        return self.told.sentence
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Reason) and self.told == other.told
-
-    def __hash__(self) -> int:
-        return hash(self.told)
-
-    def __repr__(self) -> str:
-        return f"Reason({self.code.value}: {self.sentence})"
 
 
 class Waiting(NamedTuple):
     allocation_id: str
-    reason: Reason
+    reason: Told
     jobs_ahead: int  # -1 where the scheduler keeps no order
 
     @property
@@ -67,13 +31,13 @@ class WaitingList(Sequence[Waiting]):
     def __init__(
         self,
         queued: Sequence[Queued],
-        explain: Callable[[Cause], Told],
+        explain: Callable[[Unexplained], Told],
         snapshot: PoolSnapshot,
     ) -> None:
         self._queued = queued
         self._snapshot = snapshot
         self._explain = explain
-        self._reasons: dict[Cause, Reason] = {}
+        self._words: dict[Unexplained, Told] = {}
 
     def told(self) -> Iterator[tuple[str, Told]]:
         """Each allocation with why it waits, at the price of a loop."""
@@ -82,9 +46,14 @@ class WaitingList(Sequence[Waiting]):
     def _told_of(
         self, requests: Sequence[Request], causes: list[Cause | None]
     ) -> Iterator[tuple[str, Told]]:
-        waiting: Iterator[Cause] = filter(None, causes)
-        told = map(self._tolds.__getitem__, waiting)
-        return zip(compress(map(_id, requests), causes), told, strict=True)
+        told = [c if type(c) is Told or c is None else self._explained(c) for c in causes]
+        waiting = compress([r.allocation_id for r in requests], told)
+        return zip(waiting, filter(None, told), strict=True)
+
+    def _explained(self, cause: Unexplained) -> Told:
+        if cause not in self._words:
+            self._words[cause] = self._explain(cause)
+        return self._words[cause]
 
     def __len__(self) -> int:
         return sum(len(causes) - causes.count(None) for _, causes in self._queued)
@@ -102,22 +71,8 @@ class WaitingList(Sequence[Waiting]):
     @cached_property
     def _entries(self) -> list[Waiting]:
         ahead = jobs_ahead(self._snapshot)
-        return [
-            Waiting(request.allocation_id, self._reason(cause), ahead[request.job.id])
-            for requests, causes in self._queued
-            for request, cause in zip(requests, causes, strict=True)
-            if cause is not None
-        ]
-
-    @cached_property
-    def _tolds(self) -> dict[Cause, Told]:
-        every = {cause for _, causes in self._queued for cause in set(causes) if cause is not None}
-        return {cause: self._explain(cause) for cause in every}
-
-    def _reason(self, cause: Cause) -> Reason:
-        if cause not in self._reasons:
-            self._reasons[cause] = Reason(lambda: self._explain(cause))
-        return self._reasons[cause]
+        jobs = {request.allocation_id: request.job.id for request in self._snapshot.pending}
+        return [Waiting(id, told, ahead[jobs[id]]) for id, told in self.told()]
 
 
 @dataclass(frozen=True)

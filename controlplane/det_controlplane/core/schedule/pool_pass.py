@@ -1,6 +1,7 @@
 """What the schedulers work on: the snapshot, its shadow fleets, the limits, and the outcome so far."""
 
 from dataclasses import replace
+from functools import cached_property
 
 from .aux_fleet import AuxFleet
 from .fleet import Fleet, Roster
@@ -15,12 +16,18 @@ class PoolPass:
     def __init__(self, snapshot: PoolSnapshot) -> None:
         self.snapshot = snapshot
         self.order = QueueOrder(snapshot)
+        jobs = [request.job for request in snapshot.pending]
+        self.requests = self.order.arrange(snapshot.pending, jobs)
         roster = Roster(snapshot.agents, snapshot.settings)
+        self._roster = roster
         self.slots = SlotFleet(roster)
-        self.aux = AuxFleet(roster)
-        self.limits = JobLimits(snapshot.pending, snapshot.running)
+        self.limits = JobLimits(jobs, snapshot.running)
         self.outcome = Outcome()
         self.running: list[Running] = list(snapshot.running)
+
+    @cached_property
+    def aux(self) -> AuxFleet:
+        return AuxFleet(self._roster)
 
     def fleet_of(self, request: Request) -> Fleet:
         return self.slots if request.slots else self.aux

@@ -1,17 +1,16 @@
 """The priority scheduler: the most important first, with preemption and backfill (facts §5.4)."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import compress
 from operator import attrgetter
 
 from .fleet import Fit, Fleet, shape_of
 from .forecast import Forecast
-from .model import PreemptReason, Request
-from .outcome import Behind, Blocked, Cause, NextOn, NextOnAll
+from .model import PreemptReason, Request, Told
+from .outcome import Blocked, Cause
 from .pool_pass import PoolPass
-
-Visit = Callable[[Request, object], Cause | None]
+from .wording import behind, named, next_on
 
 _priority = attrgetter("job.priority")
 _STRETCH = 1_000  # so many are passed by at once
@@ -19,7 +18,7 @@ _STRETCH = 1_000  # so many are passed by at once
 
 def schedule_by_priority(pool: PoolPass) -> None:
     """Requests without slots and requests with slots do not compete: two independent walks."""
-    requests = pool.order.arrange(pool.snapshot.pending)
+    requests = pool.requests
     without_slots = [r for r in requests if not r.slots]
     if without_slots:
         PriorityWalk(pool, pool.aux).run(without_slots)
@@ -38,8 +37,8 @@ class PriorityWalk:
         self._outcome = pool.outcome
         self._preemption = pool.snapshot.settings.preemption
         self._forecast: Forecast | None = None
-        self._behind: Behind | None = None  # set for the priorities below
-        self._next_on: dict[int, NextOn] = {}  # by agent
+        self._behind: Told | None = None  # set for the priorities below
+        self._next_on: dict[int, Told] = {}  # by agent
         self._next: set[str] = set()  # have room reserved
         self._releasing = False  # somebody waits for slots that are being given back
         self._frozen = False  # that somebody has a more important priority
@@ -56,29 +55,30 @@ class PriorityWalk:
             if self._behind is not None and not self._preemption:
                 causes += [self._behind] * (len(requests) - at)
                 break
-            if self._frozen:  # whose priority it is no longer matters
+            if self._frozen and self._forecast:  # whose priority it is no longer matters
                 end = at + _STRETCH
-                causes += self._visit_all(requests[at:end], shapes[at:end], self._claim)
+                causes += self._share_out(self._forecast, requests[at:end], shapes[at:end])
                 continue
             priority = requests[at].job.priority
             end = bisect_right(requests, priority, lo=at, key=_priority)
             level = requests[at:end]
-            causes += self._visit_all(level, shapes[at:end], self._visit)
+            causes += self._visit_all(level, shapes[at:end])
             self._leave_level(priority, level, causes[at:])
         self._outcome.queued.append((requests, causes))
 
     def _start_in_order(self, requests: Sequence[Request]) -> int:
         """As long as each finds room it is no matter who is more important."""
-        limits = self._limits
+        fleet, limits, limited = self._fleet, self._limits, bool(self._limits.limited)
         for started, request in enumerate(requests):
-            allowed = not limits.limited or limits.allow(request)
-            fit = self._fleet.fit(request) if allowed else None
+            if limited and not limits.allow(request):
+                return started
+            fit = fleet.fit(request)
             if fit is None:
                 return started
-            self._fleet.take(fit)
-            if limits.limited:
+            fleet.take(fit)
+            if limited:
                 limits.started(request)
-            self._outcome.begin(request, self._fleet, fit)
+            self._outcome.begin(request, fleet, fit)
         return len(requests)
 
     def _standings(self, requests: Sequence[Request]) -> list[object]:
@@ -95,9 +95,7 @@ class PriorityWalk:
             for r in requests
         ]
 
-    def _visit_all(
-        self, requests: Sequence[Request], shapes: list[object], visit: Visit
-    ) -> list[Cause | None]:
+    def _visit_all(self, requests: Sequence[Request], shapes: list[object]) -> list[Cause | None]:
         """Why each waits. In a long queue nearly all shapes are hopeless: those are not looked at one by one."""
         hopeless = self._hopeless
         causes: list[Cause | None] = list(map(hopeless.get, shapes))
@@ -105,7 +103,7 @@ class PriorityWalk:
             if cause is not None:
                 continue
             known = len(hopeless)
-            causes[at] = visit(requests[at], shapes[at])
+            causes[at] = self._visit(requests[at], shapes[at])
             if len(hopeless) > known:
                 causes[at + 1 :] = map(hopeless.get, shapes[at + 1 :])
         return causes
@@ -134,13 +132,26 @@ class PriorityWalk:
             return cause
         return victims
 
-    def _claim(self, request: Request, shape: object) -> Cause | None:
+    def _share_out(
+        self, forecast: Forecast, requests: Sequence[Request], shapes: list[object]
+    ) -> list[Cause | None]:
         """Nothing starts any more, so what is free or will be is shared out; most only need one agent."""
-        if self._forecast is not None and isinstance(shape, int):
-            agent = self._forecast.claim(request.slots or 1, request.job)
-            if agent is not None:
-                return self._next_on.get(agent) or self._waits_for(agent)
-        return self._visit(request, shape)
+        hopeless, next_on = self._hopeless, self._next_on
+        causes: list[Cause | None] = list(map(hopeless.get, shapes))
+        for at, cause in enumerate(causes):
+            if cause is not None:
+                continue
+            request, shape = requests[at], shapes[at]
+            if isinstance(shape, int):
+                agent = forecast.claim(request.slots or 1, request.job)
+                if agent is not None:
+                    causes[at] = next_on.get(agent) or self._waits_for(agent)
+                    continue
+            known = len(hopeless)
+            causes[at] = self._visit(request, shape)
+            if len(hopeless) > known:
+                causes[at + 1 :] = map(hopeless.get, shapes[at + 1 :])
+        return causes
 
     def _leave_level(
         self, priority: int, requests: Sequence[Request], causes: list[Cause | None]
@@ -151,7 +162,7 @@ class PriorityWalk:
             stopped = (r for r in failed if r.allocation_id in self._next or self._limits.allow(r))
             blocker = next(stopped, None)
             if blocker is not None:
-                self._behind = Behind(blocker, priority)
+                self._behind = behind(blocker, priority)
         if self._releasing and not self._frozen and self._behind:
             self._frozen = True
             self._hopeless.update(dict.fromkeys(self._hopeless, self._behind))
@@ -164,7 +175,7 @@ class PriorityWalk:
             self._limits.started(request)
         self._outcome.begin(request, self._fleet, fit, backfilled=self._behind is not None)
 
-    def _make_room(self, request: Request) -> NextOn | NextOnAll | None:
+    def _make_room(self, request: Request) -> Told | None:
         """Reserve what will be free, asking less important allocations to leave where needed."""
         if self._forecast is None:
             self._forecast = self._look_ahead()
@@ -178,11 +189,11 @@ class PriorityWalk:
         if not self._frozen:  # else nothing starts any more
             self._keep(request, fit)
         if len(fit) > 1:
-            return NextOnAll([self._fleet.agents[agent].id for agent, _ in fit])
+            return next_on(named([self._fleet.agents[agent].id for agent, _ in fit]))
         return self._next_on.get(fit[0][0]) or self._waits_for(fit[0][0])
 
-    def _waits_for(self, agent: int) -> NextOn:
-        cause = self._next_on[agent] = NextOn(self._fleet.agents[agent].id)
+    def _waits_for(self, agent: int) -> Told:
+        cause = self._next_on[agent] = next_on(self._fleet.agents[agent].id)
         return cause
 
     def _keep(self, request: Request, fit: Fit) -> None:
@@ -196,5 +207,6 @@ class PriorityWalk:
     def _look_ahead(self) -> Forecast:
         rivals = [r for r in self._running if bool(r.slots) is self._fleet.has_slots]
         leaving = [r for r in rivals if r.releasing and not r.preemptible]
-        candidates = self._order.arrange([r for r in rivals if r.preemptible])
+        others = [r for r in rivals if r.preemptible]
+        candidates = self._order.arrange(others, [r.job for r in others])
         return Forecast(self._fleet, leaving, candidates)

@@ -5,7 +5,7 @@ from itertools import islice
 from operator import attrgetter, lt
 from typing import TypeVar
 
-from .model import PoolSnapshot, Request, Running
+from .model import Job, PoolSnapshot, Request, Running
 
 Asking = TypeVar("Asking", Request, Running)
 
@@ -22,23 +22,23 @@ class QueueOrder:
     def __init__(self, snapshot: PoolSnapshot) -> None:
         self._has_priorities = snapshot.settings.scheduler == "priority"
 
-    def arrange(self, requests: Sequence[Asking]) -> Sequence[Asking]:
-        if self._in_order(requests):  # as rows come
+    def arrange(self, requests: Sequence[Asking], jobs: list[Job]) -> Sequence[Asking]:
+        """`jobs` are theirs, one by one."""
+        if self._in_order(jobs):  # as rows come
             return requests
         # Numbers sort several times faster than rows of them, and seldom leave anything to decide.
         by_number = sorted(requests, key=_position)
         if self._has_priorities:
             by_number.sort(key=_priority)
-        if self._in_order(by_number):
+        if self._in_order([r.job for r in by_number]):
             return by_number
         return sorted(requests, key=_by_priority if self._has_priorities else _in_line)
 
-    def _in_order(self, requests: Sequence[Asking]) -> bool:
-        """Whether each one's job comes after that of the one before."""
+    def _in_order(self, jobs: list[Job]) -> bool:
+        """Whether each comes after the one before."""
         if self._has_priorities:
-            jobs = [r.job for r in requests]
             return all(map(lt, jobs, islice(jobs, 1, None)))
-        positions = [r.job.position for r in requests]
+        positions = [job.position for job in jobs]
         return all(map(lt, positions, islice(positions, 1, None)))
 
 

@@ -11,9 +11,8 @@ from functools import cached_property
 from .fleet import Fleet
 from .job_limits import JobLimits
 from .model import Agent, PoolSnapshot, Request, Told, WaitCode
-from .outcome import Behind, Blocked, Cause, NextOn, NextOnAll, OverLimit, ShareUsed
-
-_NAMES_SHOWN = 3
+from .outcome import Blocked, OverLimit, Unexplained
+from .wording import counted, named
 
 
 class Explainer:
@@ -22,22 +21,14 @@ class Explainer:
         self._slots = slots
         self._limits = limits
 
-    def explain(self, cause: Cause) -> Told:
+    def explain(self, cause: Unexplained) -> Told:
         match cause:
-            case NextOn(agent):  # most, in a long queue
-                return _next_on(agent)
             case Blocked(request) if request.slots == 0:
                 return self._no_container(request)
             case Blocked(request):
                 return self._no_room(request)
-            case Behind(blocker, priority):
-                return _behind(blocker, priority)
             case OverLimit(job_id):
                 return self._over_limit(job_id)
-            case NextOnAll(agents):
-                return _next_on(_names(agents))
-            case ShareUsed(offered, held):
-                return _share_used(offered, held)
 
     @cached_property
     def _sizes(self) -> Counter[int]:
@@ -109,7 +100,7 @@ class Explainer:
             (f, t) for f, t, o in zip(fleet.free, fleet.total, fleet.open, strict=True) if o and t
         ]
         whole = sum(free == total for free, total in sized)
-        sentence = f"{need}; {whole} of {_count(len(sized), 'agent')} {_are(whole)} wholly free"
+        sentence = f"{need}; {whole} of {counted(len(sized), 'agent')} {_are(whole)} wholly free"
         return Told(WaitCode.NO_WHOLE_AGENTS, f"{sentence}; it starts when enough are")
 
     def _largest(self) -> str:
@@ -125,7 +116,7 @@ class Explainer:
         )
         if fits:
             sentence = (
-                f"{need}; {lack}; machines with up to {_count(largest or 0, 'slot')} can be added"
+                f"{need}; {lack}; machines with up to {counted(largest or 0, 'slot')} can be added"
             )
             return Told(WaitCode.NO_AGENTS, sentence)
         if not any(a.slots for a in self._snapshot.agents) and not largest:
@@ -156,7 +147,7 @@ class Explainer:
 
     def _over_limit(self, job_id: str) -> Told:
         limit, held = self._limits.limited[job_id], self._limits.held[job_id]
-        sentence = f"its job may hold {_count(limit, 'slot')} (max_slots) and holds {held}"
+        sentence = f"its job may hold {counted(limit, 'slot')} (max_slots) and holds {held}"
         return Told(WaitCode.MAX_SLOTS, f"{sentence}; it starts when one of its trials ends")
 
 
@@ -168,25 +159,8 @@ def _sizes_of(agents: Iterable[Agent]) -> Counter[int]:
     return Counter(a.slots for a in agents if a.slots)
 
 
-def _behind(blocker: Request, priority: int) -> Told:
-    need = _count(blocker.slots, "slot") if blocker.slots else "an agent"
-    sentence = f"priority {priority} goes first: {blocker.allocation_id} waits for {need}"
-    way_out = "a smaller priority number moves it ahead"
-    return Told(WaitCode.BEHIND_HIGHER_PRIORITY, f"{sentence}; {way_out}")
-
-
-def _next_on(agents: str) -> Told:
-    sentence = f"is next on {agents}; it starts when allocations that were asked to leave have left"
-    return tuple.__new__(Told, (WaitCode.WAITING_FOR_PREEMPTION, sentence))  # there may be hundreds
-
-
-def _share_used(offered: int, held: int) -> Told:
-    sentence = f"its job's fair share is {_count(offered, 'slot')} and it holds {held}"
-    return Told(WaitCode.FAIR_SHARE, f"{sentence}; it starts when the share grows or a trial ends")
-
-
 def _only_blocked(request: Request, need: str) -> Told:
-    names = _names(sorted(request.blocked_agents))
+    names = named(sorted(request.blocked_agents))
     sentence = f"{need}; all agents that could hold it are excluded after failures ({names})"
     return Told(
         WaitCode.BLOCKED_NODES, f"{sentence}; add an agent, or start it again as a new experiment"
@@ -195,21 +169,11 @@ def _only_blocked(request: Request, need: str) -> Told:
 
 def _closed(agents: list[Agent], need: str) -> Told:
     largest = max(agents, key=lambda a: (a.slots, a.id))
-    names = _names(sorted(a.id for a in agents))
+    names = named(sorted(a.id for a in agents))
     sentence = f"{need}; the agents that could hold it are disabled or draining ({names})"
     return Told(
         WaitCode.AGENT_DRAINING, f"{sentence}; `det agent enable {largest.id}` lets it start"
     )
-
-
-def _names(names: Iterable[str]) -> str:
-    shown = list(names)
-    more = len(shown) - _NAMES_SHOWN
-    return ", ".join(shown[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _are(number: int) -> str:

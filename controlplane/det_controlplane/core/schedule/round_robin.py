@@ -13,7 +13,7 @@ Span = tuple[int, int]  # of a job's requests in the queue
 
 def schedule_in_turns(pool: PoolPass) -> None:
     """Whoever holds the fewest allocations is first, so the rotation goes on where it stopped."""
-    requests = pool.order.arrange(pool.snapshot.pending)
+    requests = pool.requests
     held = Counter(running.job.id for running in pool.running)
     turns: defaultdict[int, list[Span]] = defaultdict(list)
     for span in _spans(requests):

@@ -18,17 +18,18 @@ class SlotFleet(Fleet):
         self.total = [a.slots for a in self.agents]
         self.used = [a.used for a in self.agents]
         self.free = [
-            max(0, a.slots - a.used) if is_open else 0
+            a.slots - a.used if is_open and a.slots > a.used else 0
             for a, is_open in zip(self.agents, self.open, strict=True)
         ]
         self._shelves: defaultdict[ShelfKey, Shelf] = defaultdict(list)
         self._whole: defaultdict[int, Shelf] = defaultdict(list)
-        free, used, tokens = self.free, self.used, self.tokens
+        free, used, total, tokens = self.free, self.used, self.total, self.tokens
         for i in roster.by_token:
-            if free[i]:
-                self._shelves[self._key(i)].append(tokens[i])
+            if empty := free[i]:
+                rank = empty if self.best else -empty / total[i]
+                self._shelves[rank, empty].append(tokens[i])
                 if not used[i]:
-                    self._whole[self.total[i]].append(tokens[i])
+                    self._whole[total[i]].append(tokens[i])
         self._order = sorted(self._shelves)
 
     def take(self, fit: Fit) -> None:
