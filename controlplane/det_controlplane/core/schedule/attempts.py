@@ -19,10 +19,10 @@ class Attempts:
 
     def start(self, request: Request) -> Cause | None:
         """None if it starts, else why not. Of each shape one attempt fails: nothing becomes free within a pass."""
-        shape = shape_of(request)
-        blocked = self._no_room.get(shape)
-        if blocked is not None:
-            return blocked
+        plain = not (request.single_agent or request.blocked_agents)
+        shape = request.slots if plain else shape_of(request)
+        if shape in self._no_room:
+            return self._no_room[shape]
         fleet = self._pool.fleet_of(request)
         fit = fleet.fit(request)
         if fit is None:

@@ -82,8 +82,14 @@ def _claims(requests: Sequence[Request], asked: Asked, held: Held) -> list[Claim
     claims = []
     for job_id, places in asked.items():
         first = requests[places[0]]
-        sizes = [requests[at].slots for at in places] if len(places) > 1 else [first.slots]
-        claims.append(_claim(first.job, sizes, held.get(job_id, ())))
+        job, slots = first.job, first.slots
+        if (
+            len(places) == 1 and job_id not in held and job.max_slots is None
+        ):  # nearly all of a long queue
+            claims.append(_new(Claim, (slots, job.submitted_at, job_id, job.weight, slots, 0)))
+        else:
+            sizes = [requests[at].slots for at in places]
+            claims.append(_claim(job, sizes, held.get(job_id, ())))
     idle = [allocations for job_id, allocations in held.items() if job_id not in asked]
     return claims + [_claim(allocations[0].job, [], allocations) for allocations in idle]
 
@@ -97,7 +103,7 @@ def _claim(job: Job, sizes: list[int], allocations: Sequence[Running]) -> Claim:
     if limit is not None:
         # It may leave no room for any of its allocations.
         demand = min(demand, limit) if limit >= smallest else 0
-    return _new(Claim, (job.id, job.submitted_at, job.weight, demand, smallest, fixed))
+    return _new(Claim, (demand, job.submitted_at, job.id, job.weight, smallest, fixed))
 
 
 def _capacity(pool: PoolPass, running: Sequence[Running]) -> int:

@@ -41,6 +41,7 @@ class _Rounds:
     def __init__(self, pool: PoolPass, requests: Sequence[Request]) -> None:
         self.causes: list[Cause | None] = [None] * len(requests)
         self._attempts = Attempts(pool)
+        self._limited = bool(pool.limits.limited)
         self._requests = requests
 
     def start_one(self, span: Span) -> Span | None:
@@ -48,8 +49,8 @@ class _Rounds:
         begin, end = span
         for at in range(begin, end):
             request = self._requests[at]
-            cause = self._attempts.over_limit(request) or self._attempts.start(request)
-            self.causes[at] = cause
+            over = self._attempts.over_limit(request) if self._limited else None
+            cause = self.causes[at] = over or self._attempts.start(request)
             if cause is None:
                 return (at + 1, end) if at + 1 < end else None
         return None

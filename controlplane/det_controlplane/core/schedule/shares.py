@@ -6,19 +6,18 @@ from typing import NamedTuple
 
 
 class Claim(NamedTuple):
-    """What one job asks for; a tuple, because there are as many as jobs.
+    """What one job asks for; a tuple in the order of who is offered slots first, because there are as many as jobs.
 
     `fixed` slots are held by allocations that cannot be preempted."""
 
-    job_id: str
-    submitted_at: float
-    weight: float
     demand: int
+    submitted_at: float
+    job_id: str
+    weight: float
     smallest: int  # slots of its smallest allocation, running or pending
     fixed: int
 
 
-_smallest_first = attrgetter("demand", "submitted_at", "job_id")
 _oldest_first = attrgetter("submitted_at", "job_id")
 
 
@@ -53,7 +52,7 @@ class _Filling:
     """Claims by their places in one order, the smallest first: columns, because there are as many as jobs."""
 
     def __init__(self, claims: list[Claim]) -> None:
-        self._claims = sorted(claims, key=_smallest_first)
+        self._claims = sorted(claims)
         self._wanted = [c.demand for c in self._claims]  # and not given yet
         self._weight = [c.weight for c in self._claims]
         self._hungry = [at for at, wanted in enumerate(self._wanted) if wanted]
