@@ -54,13 +54,20 @@ def test_an_image_that_cannot_be_pulled_is_told_in_a_sentence(
 
 
 def test_a_container_survives_its_agent_and_ends_while_it_is_dead(
-    agent: AgentProcess, plane: FakeControlPlane, docker_client: Any
+    agent: AgentProcess, plane: FakeControlPlane, docker_client: Any, tmp_path: Path
 ) -> None:
-    spec = make_spec("echo before; sleep 1; echo after; exit 9")
+    shared = {"host_path": str(tmp_path), "container_path": "/shared", "read_only": False}
+    done = "/shared/done"
+    spec = make_spec(
+        f"echo before; until test -e {done}; do sleep 0.05; done; echo after; exit 9",
+        mounts=[shared],
+    )
     plane.want(spec)
     running = plane.until_state(spec["container_id"], "running")
     plane.until(lambda: "before" in plane.texts("task"))
+    plane.until(lambda: agent.has_noted_output_of(spec, "stdout"))
     agent.kill()
+    (tmp_path / "done").touch()
     assert docker_client.containers.get(running["runtime_id"]).wait()["StatusCode"] == 9
     agent.restart()
     ended = plane.until_state(spec["container_id"], "terminated")

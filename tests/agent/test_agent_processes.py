@@ -140,6 +140,7 @@ def test_an_exit_while_the_agent_was_dead_is_reported_with_its_code_and_output(
     plane.want(spec)
     running = plane.until_state(spec["container_id"], "running")
     plane.until(lambda: "before" in plane.texts("task"))
+    plane.until(lambda: agent.has_noted_output_of(spec, "stdout"))
     agent.kill()
     done.touch()
     plane.until(lambda: not _runs(int(running["runtime_id"])))
@@ -232,7 +233,7 @@ def test_sigterm_with_on_stop_kill_ends_them_and_says_so(
 def test_with_on_stop_kill_trials_may_save_a_checkpoint_and_end_by_themselves(
     plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
 ) -> None:
-    agent = start_agent(**{"on-stop": "kill", "stop-grace": "60"})
+    agent = start_agent(**{"on-stop": "kill", "stop-grace": "3600"})
     told = tmp_path / "told"
     spec = make_spec(f"until test -e {told}; do sleep 0.02; done; exit 0")
     plane.want(spec)

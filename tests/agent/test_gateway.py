@@ -199,10 +199,19 @@ def test_a_chunked_body_passes(door: Door, plane: FakeControlPlane) -> None:
 
 
 def test_requests_over_a_kept_connection_are_sent_once_each(
-    door: Door, plane: FakeControlPlane
+    door: Door, plane: FakeControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("det_agent.upstream.IDLE_CONNECTION_S", 3600.0)
+    # One connection of ours, too: its next request is read when the connection of the last one was given back.
+    connection = http.client.HTTPConnection("127.0.0.1", door.gateway.port, timeout=60)
     for i in range(5):
-        assert door.ask("POST", f"/api/v1/trials/{i}/metrics", b"{}", TOKEN)[0] == 200
+        connection.request("POST", f"/api/v1/trials/{i}/metrics", b"{}", TOKEN)
+        answer = connection.getresponse()
+        assert (answer.status, answer.read()) == (
+            200,
+            json.dumps({"path": f"/api/v1/trials/{i}/metrics"}).encode(),
+        )
+    connection.close()
     assert [path for _, path, _, _ in plane.forwarded] == [
         f"/api/v1/trials/{i}/metrics" for i in range(5)
     ]

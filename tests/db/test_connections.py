@@ -200,15 +200,14 @@ def test_after_a_long_rest_a_connection_is_asked_whether_it_lives(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prepared, "_LONG_REST_S", 0.0)
-    monkeypatch.setattr(prepared, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(prepared, "_PATIENCE_S", 60.0)
     network = ForgetfulNetwork(database.url, tmp_path)
     through = Database(network.url)
     first = through.read(BACKEND)[0].pid
     assert through.read(BACKEND)[0].pid == first
     network.forget()
-    began = time.monotonic()
+    monkeypatch.setattr(prepared, "_PATIENCE_S", 0.2)
     assert through.read(BACKEND)[0].pid != first
-    assert time.monotonic() - began < 5
     through.dispose()
     network.close()
 

@@ -60,6 +60,11 @@ class AgentProcess:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout_s)
 
+    def has_noted_output_of(self, spec: Mapping[str, Any], stream: str) -> bool:
+        """Whether a line is on record as read. A line that is not when the agent dies is read once more."""
+        place = f"{spec['container_id']}.{spec['epoch']}"
+        return (self.state_dir / "cursors" / f"{place}.{stream}").exists()
+
     def close(self) -> None:
         """Nothing of a test stays behind: neither the agent nor its processes."""
         if self.process.poll() is None:
