@@ -18,7 +18,7 @@ def test_the_one_that_comes_second_is_tried_again_and_finds_the_experiment(
     made: list[int | None] = []
     insert = creation._insert
 
-    def overtaken(*args: Any) -> int:
+    def overtaken(*args: Any) -> Any:
         monkeypatch.setattr(creation, "_insert", insert)
         made.append(creation.create(ctx, OWNER, submission).experiment_id)
         return insert(*args)

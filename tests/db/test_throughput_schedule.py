@@ -37,6 +37,7 @@ def test_a_pass_takes_as_many_statements_for_one_start_as_for_many(
 ) -> None:
     for n in range(8):
         Agent.joined(context(database), f"agent-{n}", slots=8)
+    statements_of_a_pass(database, monkeypatch, 1)  # at first use, each waits for its own answer
     one = statements_of_a_pass(database, monkeypatch, 1)
     many = statements_of_a_pass(database, monkeypatch, 60)
     assert len(one) == len(many)

@@ -34,25 +34,20 @@ _ID_FILTERS = {"lt": "id_lt", "lte": "id_lte", "gt": "id_gt", "gte": "id_gte"}
 
 
 def create(ctx: Context, request: Request) -> Answer:
-    return _created(ctx, creation.create(ctx, user_of(request), _submission(request)))
+    return _created(creation.create(ctx, user_of(request), _submission(request)))
 
 
 def put_external(ctx: Context, request: Request) -> Answer:
     """Unmanaged: the same external id always is the same experiment."""
     submission = _submission(request, request.param("externalExperimentId"))
-    return _created(ctx, creation.put(ctx, user_of(request), submission))
+    return _created(creation.put(ctx, user_of(request), submission))
 
 
-def _created(ctx: Context, created: creation.Created) -> Answer:
-    if created.experiment_id is None:
-        shown, config = as_json(reading.blank_experiment(created.config)), as_json(created.config)
-    else:
-        found = reading.experiment(ctx, created.experiment_id)
-        shown, config = found.shown, found.config
+def _created(created: creation.Created) -> Answer:
     warnings = ["LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"] if created.exceeds_slots else []
     return json_object(
-        experiment=shown,
-        config=config,
+        experiment=created.shown,
+        config=created.config,
         warnings=as_json(warnings),
         configWarnings=as_json(created.warnings),
     )

@@ -102,7 +102,7 @@ def insert(
     now: datetime,
     delay: Delay | None = None,
 ) -> None:
-    tx.run(
+    tx.send(
         _INSERT,
         {
             "id": id, "task_id": task_id, "trial_id": trial_id, "job_id": job_id, "run_id": run_id,
@@ -161,7 +161,7 @@ def preempt(tx: Tx, allocation_id: str, reason: str, now: datetime) -> bool:
 
 def excuse_leaving(tx: Tx, task_id: str) -> None:
     """As if the program had acknowledged that it was asked to leave: its exit is not the end of the trial."""
-    tx.run(_EXCUSE, {"task_id": task_id})
+    tx.send(_EXCUSE, {"task_id": task_id})
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,12 +76,24 @@ class Tx:
         self._refuse_ended()
         return self.connection.changed_by(statement, params or {})
 
+    def send(self, statement: Statement, params: Params | None = None) -> None:
+        """Like `run` where nobody asks how many rows changed: it travels with the next statement, or with the commit."""
+        self._refuse_ended()
+        self.connection.send_with_next(statement, params or {})
+
     def run_last(self, statement: Statement, params: Params | None = None) -> int:
         """Like `run`, and the commit travels with it: nothing may follow in this transaction."""
         self._refuse_ended()
-        changed = self.connection.changed_by_last(statement, params or {})
+        changed = self.connection.changed_by(statement, params or {}, ends=True)
         self._ended = True
         return changed
+
+    def rows_last(self, statement: Statement, params: Params | None = None) -> Sequence[Any]:
+        """Like `rows`, and the commit travels with it."""
+        self._refuse_ended()
+        rows = self.connection.rows_of(statement, params or {}, ends=True)
+        self._ended = True
+        return rows
 
     def _refuse_ended(self) -> None:
         if self._ended:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from det_controlplane.db import views
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine import Database, Tx
 from det_controlplane.db.sql import text
 
 MOST_BYTES = 8 << 20
@@ -39,9 +39,13 @@ class ShownExperiment:
 
 
 def one(db: Database, experiment_id: int) -> ShownExperiment | None:
-    for row in db.read(_ONE, {"id": experiment_id}):
-        return ShownExperiment(*row)
-    return None
+    found = db.read(_ONE, {"id": experiment_id})
+    return ShownExperiment(*found[0]) if found else None
+
+
+def one_at_commit(tx: Tx, experiment_id: int) -> ShownExperiment:
+    """As its transaction leaves it, with which the transaction ends."""
+    return ShownExperiment(*tx.rows_last(_ONE, {"id": experiment_id})[0])
 
 
 class ExperimentTexts:

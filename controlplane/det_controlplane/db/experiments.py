@@ -88,7 +88,7 @@ def insert_job(
     workspace_id: int,
     now: datetime,
 ) -> None:
-    tx.run(
+    tx.send(
         _INSERT_JOB,
         {
             "job_id": id, "kind": kind, "name": name, "pool": pool, "priority": priority,
@@ -178,7 +178,7 @@ _SET_STATE = text("""
 
 
 def set_state(tx: Tx, id: int, state: ExperimentState, now: datetime, error: str = "") -> None:
-    tx.run(
+    tx.send(
         _SET_STATE,
         {"id": id, "state": state.value, "terminal": state.terminal, "now": now, "error": error},
     )
@@ -188,7 +188,7 @@ _SET_PROGRESS = text("UPDATE experiments SET progress = :progress WHERE id = :id
 
 
 def set_progress(tx: Tx, id: int, progress: float) -> None:
-    tx.run(_SET_PROGRESS, {"id": id, "progress": progress})
+    tx.send(_SET_PROGRESS, {"id": id, "progress": progress})
 
 
 _SET_BEST = text(
@@ -197,7 +197,7 @@ _SET_BEST = text(
 
 
 def set_best(tx: Tx, id: int, trial_id: int, metric: float) -> None:
-    tx.run(_SET_BEST, {"id": id, "trial_id": trial_id, "metric": metric})
+    tx.send(_SET_BEST, {"id": id, "trial_id": trial_id, "metric": metric})
 
 
 _CREATED_BY_KEY = text("SELECT id FROM experiments WHERE idempotency_key = :key")

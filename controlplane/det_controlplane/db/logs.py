@@ -29,7 +29,7 @@ def insert(tx: Tx, rows: Sequence[dict[str, Any]], now: datetime) -> None:
     dumped = json.dumps(rows)
     if "\\u0000" in dumped or "\\ud" in dumped:
         dumped = json.dumps([{k: _storable(v) for k, v in row.items()} for row in rows])
-    tx.run(_INSERT, {"rows": dumped, "now": now})
+    tx.send(_INSERT, {"rows": dumped, "now": now})
 
 
 def _storable(value: Any) -> Any:
@@ -52,7 +52,7 @@ def forget_batches(tx: Tx, before: datetime) -> int:
 def add_line(tx: Tx, task_id: str, line: str, now: datetime, level: str = "INFO") -> None:
     """A line of the control plane's own."""
     told = {"task_id": task_id, "log": line, "now": now, "level": f"LOG_LEVEL_{level}"}
-    tx.run(_LINE, told)
+    tx.send(_LINE, told)
 
 
 def add_lines(tx: Tx, lines: Mapping[str, str], now: datetime) -> None:

@@ -71,7 +71,7 @@ def lock_trial(tx: Tx, trial_id: int) -> TrialMetrics | None:
 
 
 def save_trial(tx: Tx, trial: TrialMetrics) -> None:
-    tx.run(
+    tx.send(
         _SAVE,
         {
             "id": trial.id, "summary": as_json(trial.summary_metrics),
@@ -114,7 +114,7 @@ def present(tx: Tx, trial_id: int, group: str, total_batches: int) -> tuple[int,
 
 
 def merge(tx: Tx, row_id: int, run_id: int, metrics: dict[str, Any]) -> None:
-    tx.run(_MERGE, {"id": row_id, "run_id": run_id, "metrics": as_json(metrics)})
+    tx.send(_MERGE, {"id": row_id, "run_id": run_id, "metrics": as_json(metrics)})
 
 
 def archive_older_runs(tx: Tx, trial_id: int, run_id: int, group: str, total_batches: int) -> int:

@@ -1,4 +1,5 @@
-"""Connections that prepare each statement at its first use; `begin` and `commit` travel with statements."""
+"""Connections that prepare each statement at its first use; `begin`, `commit` and writes whose outcome nobody waits for
+travel with other statements."""
 
 import socket
 from collections import OrderedDict, namedtuple
@@ -61,6 +62,7 @@ class PreparedConnection:
         self._prepared: OrderedDict[str, _Prepared] = OrderedDict()
         self._named = 0
         self._control_prepared = False
+        self._waiting: list[bytes] = []  # bound and ready to be sent with what comes next
 
     @property
     def in_transaction(self) -> bool:
@@ -76,25 +78,41 @@ class PreparedConnection:
         return self._wire.is_silent() and (idle_s < _LONG_REST_S or self._wire.answers(_PATIENCE_S))
 
     def rows_of(
-        self, statement: Statement, params: Mapping[str, Any], *, begins: bool = True
+        self,
+        statement: Statement,
+        params: Mapping[str, Any],
+        *,
+        begins: bool = True,
+        ends: bool = False,
     ) -> Sequence[Any]:
+        """With `ends`, the commit travels along."""
         prepared = self._known(statement)
-        rows = self._run(prepared, params, begins=begins).rows
+        rows = self._run(prepared, params, begins=begins, ends=ends).rows
         make, decoders = prepared.row, prepared.decoders
         return [] if make is None else [make(wire.values(row, decoders)) for row in rows]
 
-    def changed_by(self, statement: Statement, params: Mapping[str, Any]) -> int:
-        return int(self._run(self._known(statement), params).changed[0])
+    def changed_by(
+        self, statement: Statement, params: Mapping[str, Any], *, ends: bool = False
+    ) -> int:
+        return self._run(self._known(statement), params, ends=ends).changed[0]
 
-    def changed_by_last(self, statement: Statement, params: Mapping[str, Any]) -> int:
-        """The statement and the commit after it, in one round trip."""
-        return int(self._run(self._known(statement), params, ends=True).changed[0])
+    def send_with_next(self, statement: Statement, params: Mapping[str, Any]) -> None:
+        """A write that travels with the next statement, or with the commit; what it violates is told there."""
+        prepared = self._known(statement)
+        if not prepared.ready:
+            self._run(prepared, params)
+        elif prepared.row is not None:
+            raise TypeError(f"nobody would see the rows of {statement!r}")
+        else:
+            self._waiting.append(_bound(prepared, params) + wire.EXECUTE)
 
     def commit(self) -> None:
-        if self.in_transaction:
-            self._end(_COMMIT)
+        if self.in_transaction or self._waiting:
+            begin = b"" if self.in_transaction else _BEGIN
+            self._end(b"".join((begin, *self._taken(), _COMMIT)))
 
     def rollback(self) -> None:
+        self._waiting.clear()
         if self.in_transaction:
             self._end(_ROLLBACK)
 
@@ -115,15 +133,16 @@ class PreparedConnection:
         ends: bool = False,
     ) -> wire.Answer:
         """One round trip. A transaction begins with its first statement, unless `begins` is false."""
-        begins = begins and not self.in_transaction
-        bound = wire.bind(prepared.name, [params[name] for name in prepared.parameters])
+        waiting = self._taken()
+        begins = (begins or bool(waiting)) and not self.in_transaction
         answer = self._wire.exchange(
             b"".join(
                 (
                     b"" if self._control_prepared else _PREPARE_CONTROL,
                     b"" if prepared.ready else self._preparation(prepared),
                     _BEGIN if begins else b"",
-                    bound,
+                    *waiting,
+                    _bound(prepared, params),
                     wire.EXECUTE,
                     _COMMIT if ends else b"",
                     wire.SYNC,
@@ -135,9 +154,12 @@ class PreparedConnection:
             if answer.sqlstate == _STALE:
                 self._prepared.pop(prepared.sql, None)
             raise answer.error
-        if begins:
-            del answer.changed[0]
+        del answer.changed[: begins + len(waiting)]
         return answer
+
+    def _taken(self) -> list[bytes]:
+        waiting, self._waiting = self._waiting, []
+        return waiting
 
     def _known(self, statement: Statement) -> _Prepared:
         found = self._prepared.get(statement.text)
@@ -163,6 +185,10 @@ class PreparedConnection:
         if parsed > 0:
             prepared.described(answer.columns)
             self._prepared[prepared.sql] = prepared
+
+
+def _bound(prepared: _Prepared, params: Mapping[str, Any]) -> bytes:
+    return wire.bind(prepared.name, [params[name] for name in prepared.parameters])
 
 
 def connect(**options: Any) -> PreparedConnection:

@@ -41,12 +41,8 @@ class Effect:
 
 
 def mark_dirty(tx: Tx, pool: str) -> None:
-    tx.run(_MARK_DIRTY, {"name": pool})
-
-
-def mark_dirty_last(tx: Tx, pool: str) -> None:
-    """Commits: everybody writes to this row, so nobody keeps it locked for one more round trip."""
-    tx.run_last(_MARK_DIRTY, {"name": pool})
+    """Everybody writes to this row: as the last write it travels with the commit, and is locked no longer than that."""
+    tx.send(_MARK_DIRTY, {"name": pool})
 
 
 def dirty_pools(tx: Tx) -> list[str]:
@@ -60,11 +56,11 @@ def marks(tx: Tx, pool: str) -> int:
 
 def answer(tx: Tx, pool: str, marks: int, now: datetime) -> None:
     """The pass is done: the pool is dirty only if it was marked since."""
-    tx.run(_ANSWER, {"name": pool, "marks": marks, "now": now})
+    tx.send(_ANSWER, {"name": pool, "marks": marks, "now": now})
 
 
 def add_to_outbox(tx: Tx, kind: str, payload: Mapping[str, object], now: datetime) -> None:
-    tx.run(_ADD, {"kind": kind, "payload": as_json(payload), "now": now})
+    tx.send(_ADD, {"kind": kind, "payload": as_json(payload), "now": now})
 
 
 def claim_effect(tx: Tx, now: datetime) -> Effect | None:
@@ -75,7 +71,7 @@ def claim_effect(tx: Tx, now: datetime) -> Effect | None:
 
 def effect_waits(tx: Tx, effect_id: int, now: datetime) -> None:
     """Nothing failed: it depends on something that takes a moment."""
-    tx.run(_WAIT, {"id": effect_id, "now": now})
+    tx.send(_WAIT, {"id": effect_id, "now": now})
 
 
 def hasten_deletions(tx: Tx, now: datetime) -> bool:
@@ -84,7 +80,7 @@ def hasten_deletions(tx: Tx, now: datetime) -> bool:
 
 
 def effect_done(tx: Tx, effect_id: int) -> None:
-    tx.run(_DONE, {"id": effect_id})
+    tx.send(_DONE, {"id": effect_id})
 
 
 def next_effect_due(tx: Tx) -> datetime | None:

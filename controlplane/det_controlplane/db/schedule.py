@@ -166,7 +166,7 @@ def assign(
 
 
 def insert_containers(tx: Tx, containers: Sequence[NewContainer], now: datetime) -> None:
-    tx.run(_INSERT_CONTAINERS, {"rows": as_json([asdict(c) for c in containers]), "now": now})
+    tx.send(_INSERT_CONTAINERS, {"rows": as_json([asdict(c) for c in containers]), "now": now})
 
 
 def record_waiting(tx: Tx, rows: PoolRows, waiting: schedule.WaitingList, now: datetime) -> None:
@@ -177,7 +177,7 @@ def record_waiting(tx: Tx, rows: PoolRows, waiting: schedule.WaitingList, now: d
         if rows.reasons.get(allocation_id) != told
     ]
     if changed:
-        tx.run(_WAITING, {"rows": as_json(changed), "now": now})
+        tx.send(_WAITING, {"rows": as_json(changed), "now": now})
 
 
 def ports_in_use(tx: Tx) -> set[int]:

@@ -48,4 +48,4 @@ def append(
 
 
 def save_snapshot(tx: Tx, experiment_id: int, seq: int, value: Any) -> None:
-    tx.run(_SAVE, {"id": experiment_id, "seq": seq, "snapshot": as_json(value)})
+    tx.send(_SAVE, {"id": experiment_id, "seq": seq, "snapshot": as_json(value)})

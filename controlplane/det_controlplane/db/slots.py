@@ -22,11 +22,11 @@ _HOLD = text("""
 
 
 def release(tx: Tx, allocation_id: str) -> None:
-    tx.run(_RELEASE, {"id": allocation_id})
+    tx.send(_RELEASE, {"id": allocation_id})
 
 
 def release_container(tx: Tx, container_id: object) -> None:
-    tx.run(_RELEASE_ONE, {"id": container_id})
+    tx.send(_RELEASE_ONE, {"id": container_id})
 
 
 def agents_of(tx: Tx, allocation_id: str) -> list[str]:

@@ -116,7 +116,7 @@ def insert_task(
     config: dict[str, Any] | None,
     now: datetime,
 ) -> None:
-    tx.run(
+    tx.send(
         _INSERT_TASK,
         {
             "id": id, "kind": kind, "job_id": job_id, "trial_id": trial_id, "now": now,
@@ -177,7 +177,7 @@ def insert_many(
     rows = as_json([{name: getattr(p, name) for name in PlannedTrial.__slots__} for p in planned])
     runs = state is TrialState.ACTIVE
     params = {"experiment_id": experiment_id, "rows": rows, "state": state.value, "runs": runs}
-    tx.run(_INSERT_MANY, {**params, "now": now})
+    tx.send(_INSERT_MANY, {**params, "now": now})
 
 
 _ANALYZE = text("ANALYZE trials, tasks, allocations")
@@ -198,14 +198,14 @@ _END_TASK = text("UPDATE tasks SET ended_at = :now WHERE id = :task_id AND ended
 
 def set_state(tx: Tx, trial: TrialRow, state: TrialState, now: datetime) -> None:
     params = {"id": trial.id, "state": state.value, "terminal": state.terminal, "now": now}
-    tx.run(_SET_STATE, {**params, "stop_requested": trial.stop_requested})
+    tx.send(_SET_STATE, {**params, "stop_requested": trial.stop_requested})
     if state.terminal:
         end_task(tx, trial.task_id, now)
     trial.state = state
 
 
 def end_task(tx: Tx, task_id: str, now: datetime) -> None:
-    tx.run(_END_TASK, {"task_id": task_id, "now": now})
+    tx.send(_END_TASK, {"task_id": task_id, "now": now})
 
 
 _REST = text("UPDATE trials SET rested_run = run_id WHERE id = :id AND parked")
@@ -230,7 +230,7 @@ def update(tx: Tx, trial_id: int, **values: Any) -> None:
     if names not in _UPDATE:
         assignments = ", ".join(f"{n} = :{n}" for n in names)
         _UPDATE[names] = text(f"UPDATE trials SET {assignments} WHERE id = :id")
-    tx.run(_UPDATE[names], {"id": trial_id, **values})
+    tx.send(_UPDATE[names], {"id": trial_id, **values})
 
 
 _PROGRESS = text("""

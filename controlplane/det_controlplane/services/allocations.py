@@ -83,7 +83,7 @@ def _arrive(
         raise WrongState(f"allocation '{allocation.id}' has ended")
     for container in allocations.containers(tx, allocation):
         if str(container.id) == resources_id:
-            tx.run(_ARRIVE, {"id": container.id, "now": ctx.now()})
+            tx.send(_ARRIVE, {"id": container.id, "now": ctx.now()})
             return container
     raise Missing(f"resources '{resources_id}' are not part of allocation '{allocation.id}'")
 
@@ -114,7 +114,7 @@ def waiting(ctx: Context, user: User, allocation_id: str) -> None:
 
 def _run(ctx: Context, statement: Any, allocation_id: str) -> None:
     with ctx.db.begin() as tx:
-        tx.run(statement, {"id": allocation_id})
+        tx.send(statement, {"id": allocation_id})
     ctx.waker.wake(f"allocation:{allocation_id}")
 
 
@@ -139,7 +139,7 @@ def all_gather(
     asked = {"id": allocation_id, "request_uuid": request_uuid}
     with ctx.db.begin() as tx:
         tx.run(_LOCK, {"id": allocation_id})
-        tx.run(_GATHER, {**asked, "payload": as_json(data), "peers": peers})
+        tx.send(_GATHER, {**asked, "payload": as_json(data), "peers": peers})
         gathered = [r[0] for r in tx.rows(_GATHERED, asked)]
         if len(gathered) >= peers:
             tx.run(_READY, {"id": allocation_id})

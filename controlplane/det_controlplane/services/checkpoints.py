@@ -88,7 +88,7 @@ def _patch_one(tx: Tx, uuid: str, left: dict[str, str]) -> None:
         raise Missing(f"checkpoint {uuid} not found")
     state = after_removal(CheckpointState(row.state), row.resources, left)
     params = {"uuid": checkpoint_id, "state": state.value, "size": size_of(left)}
-    tx.run(_PATCH, {**params, "resources": as_json(left)})
+    tx.send(_PATCH, {**params, "resources": as_json(left)})
 
 
 def set_metadata(ctx: Context, uuid: str, metadata: dict[str, Any]) -> None:

@@ -146,7 +146,7 @@ def _end_if_over(ctx: Context, tx: Tx, effects: Effects, allocation: AllocationR
     elif any(c.state is ContainerState.TERMINATED and _failed(c) for c in found):
         allocations.kill(tx, allocation.id, "another of its containers failed")
         placement.announce(tx, effects, allocation)
-    tx.run(_PROGRESS, {"id": allocation.id, "state": state.value, "now": ctx.now()})
+    tx.send(_PROGRESS, {"id": allocation.id, "state": state.value, "now": ctx.now()})
     return None
 
 

@@ -10,11 +10,12 @@ from det_controlplane.core.config import policies as policy_rules
 from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.problems import InvalidConfig, Problem
-from det_controlplane.db import experiments
+from det_controlplane.db import experiment_texts, experiments
 from det_controlplane.db.contexts import NewContext
-from det_controlplane.db.engine import TryAgain, Violated
+from det_controlplane.db.engine import TryAgain, Violated, as_json
+from det_controlplane.db.experiment_texts import ShownExperiment
 from det_controlplane.db.sql import text
-from det_controlplane.services import capacity, contexts, live, policies, warm_starts
+from det_controlplane.services import capacity, contexts, live, policies, reading, warm_starts
 from det_controlplane.services.context import Context
 from det_controlplane.services.contexts import File
 from det_controlplane.services.effects import Effects
@@ -64,7 +65,8 @@ class Submission:
 @dataclass(frozen=True, slots=True)
 class Created:
     experiment_id: int | None  # None: only validated
-    config: dict[str, Any]
+    shown: str  # JSON, as `config` is
+    config: str
     warnings: tuple[str, ...]
     exceeds_slots: bool = False
 
@@ -86,18 +88,19 @@ def create(ctx: Context, user: User, submission: Submission) -> Created:
         raise InvalidConfig(broken)
     warm_starts.settle(ctx, config)
     if submission.validate_only:
-        return Created(None, config, resolved.warnings, exceeds)
+        blank = as_json(reading.blank_experiment(config))
+        return Created(None, blank, as_json(config), resolved.warnings, exceeds)
     if submission.context_id is not None:
         contexts.check_uploaded(ctx, submission.context_id)
     archive = contexts.archive(submission.files) if submission.files else b""
     context = contexts.prepare(ctx, archive) if archive else None
     try:
-        experiment_id = _insert(ctx, user, submission, config, project, pool, context)
+        id, made = _insert(ctx, user, submission, config, project, pool, context)
     except Violated as e:
         if e.constraint in _ONCE:
             raise TryAgain(f"another request made this experiment just now: {e}") from e
         raise
-    return Created(experiment_id, config, resolved.warnings, exceeds)
+    return Created(id, made.shown, made.config, resolved.warnings, exceeds)
 
 
 def _repeated(ctx: Context, submission: Submission) -> int | None:
@@ -106,8 +109,8 @@ def _repeated(ctx: Context, submission: Submission) -> int | None:
 
 
 def _existing(ctx: Context, experiment_id: int) -> Created:
-    with ctx.db.begin() as tx:
-        return Created(experiment_id, experiments.config(tx, experiment_id), ())
+    found = reading.experiment(ctx, experiment_id)
+    return Created(experiment_id, found.shown, found.config, ())
 
 
 def _project(ctx: Context, project_id: int, submitted: dict[str, Any]) -> Any:
@@ -202,7 +205,7 @@ def _insert(
     project: Any,
     pool: str,
     context: NewContext | None,
-) -> int:
+) -> tuple[int, ShownExperiment]:
     effects, now, job_id = Effects(ctx), ctx.now(), ctx.new_uuid()
     resources = config["resources"]
     with ctx.db.begin() as tx:
@@ -234,9 +237,10 @@ def _insert(
         if not submission.unmanaged:
             start_search(experiment, searched)
         live.close(experiment)
+        made = experiment_texts.one_at_commit(tx, row.id)
     experiment.journal.keep()
     effects.announce()
-    return row.id
+    return row.id, made
 
 
 _BY_EXTERNAL = text("SELECT id FROM experiments WHERE external_id = :id")

@@ -44,14 +44,11 @@ class Effects:
         self.later("checkpoint_gc", experiment_id=experiment_id)
 
     def write(self, tx: Tx, now: datetime) -> None:
-        """Last in the transaction, which may be committed then: the pool's row is shared by everybody."""
+        """Last in the transaction: the pool's row is shared by everybody."""
         for kind, payload in self._outbox:
             queue.add_to_outbox(tx, kind, payload, now)
-        pools = sorted(self._dirty_pools)
-        for pool in pools[:-1]:
+        for pool in sorted(self._dirty_pools):
             queue.mark_dirty(tx, pool)
-        for pool in pools[-1:]:
-            queue.mark_dirty_last(tx, pool)
 
     def announce(self) -> None:
         """After the commit."""

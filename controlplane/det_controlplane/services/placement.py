@@ -110,7 +110,7 @@ def _asked(reason: str) -> str:
 def kill_soon(live: "LiveExperiment", allocation: AllocationRow, reason: str) -> None:
     """Let the program end by itself for a moment, then kill it."""
     due = live.now + KILL_DELAY
-    live.tx.run(_KILL_AT, {"id": allocation.id, "at": due, "reason": reason})
+    live.tx.send(_KILL_AT, {"id": allocation.id, "at": due, "reason": reason})
     live.effects.wake("schedule")
 
 
@@ -134,7 +134,7 @@ def end(tx: Tx, effects: Effects, allocation: AllocationRow, exit: Exit, now: da
     if exit.kind in (ExitKind.FAILED, ExitKind.INFRASTRUCTURE):
         logs.add_line(tx, allocation.task_id, f"This run has failed: {reason}", now, "ERROR")
     slots.release(tx, allocation.id)
-    tx.run(_EXPIRE_TOKENS, {"id": allocation.id, "at": expires})
+    tx.send(_EXPIRE_TOKENS, {"id": allocation.id, "at": expires})
     announce(tx, effects, allocation)
     effects.queue_changed(allocation.pool)
     effects.wake(f"logs:{allocation.task_id}")

@@ -56,7 +56,7 @@ def _apply(ctx: Context, change: QueueChange) -> None:
         return
     with live.opened(ctx, int(experiment_id)) as experiment:
         old_pool = experiment.row.pool
-        experiment.tx.run(_CHANGE, _params(change))
+        experiment.tx.send(_CHANGE, _params(change))
         values = {
             "priority": change.priority,
             "weight": change.weight,
@@ -73,7 +73,7 @@ def _apply(ctx: Context, change: QueueChange) -> None:
 def _move(experiment: LiveExperiment, job_id: str, pool: str) -> None:
     """What waits moves at once; what runs checkpoints, stops and is queued again in the new pool."""
     experiment.row.pool = pool
-    experiment.tx.run(_MOVE_QUEUED, {"id": job_id, "pool": pool})
+    experiment.tx.send(_MOVE_QUEUED, {"id": job_id, "pool": pool})
     for trial in trials.live(experiment.tx, experiment.row.id):
         allocation = allocations.live_of_task(experiment.tx, trial.task_id)
         if allocation is not None and allocation.state is not AllocationState.QUEUED:
@@ -91,7 +91,7 @@ def _move(experiment: LiveExperiment, job_id: str, pool: str) -> None:
 
 def _apply_to_task(ctx: Context, change: QueueChange) -> None:
     with ctx.db.begin() as tx:
-        tx.run(_CHANGE, _params(change))
+        tx.send(_CHANGE, _params(change))
         for pool in ctx.config.resource_pools:
             queue.mark_dirty(tx, pool.pool_name)
     ctx.waker.wake("schedule")

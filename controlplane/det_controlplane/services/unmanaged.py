@@ -36,7 +36,7 @@ def heartbeat(ctx: Context, trial_id: int, state: str | None) -> None:
     """`PATCH /trials/{id}`: still there, or ended."""
     with ctx.db.begin() as tx:
         if state is None or not TrialState(state).terminal:
-            tx.run(_HEARTBEAT, {"id": trial_id, "now": ctx.now()})
+            tx.send(_HEARTBEAT, {"id": trial_id, "now": ctx.now()})
         else:
             _end(tx, trial_id, state, ctx.now())
 

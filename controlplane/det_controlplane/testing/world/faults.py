@@ -102,14 +102,29 @@ class WatchedTx(Tx):
         self._points.wrote |= changed != 0
         return changed
 
+    def send(self, statement: Statement, params: Params | None = None) -> None:
+        self._points.passed()
+        super().send(statement, params)
+        self._points.wrote = True
+
     def run_last(self, statement: Statement, params: Params | None = None) -> int:
         self._points.passed()
         changed = super().run_last(statement, params)
         self._points.wrote |= changed != 0
+        self._has_committed()
+        return changed
+
+    def rows_last(self, statement: Statement, params: Params | None = None) -> Sequence[Any]:
+        self._points.passed()
+        found = super().rows_last(statement, params)
+        self._points.wrote |= bool(found) and _writes(statement)
+        self._has_committed()
+        return self._points.in_some_order(statement, found)
+
+    def _has_committed(self) -> None:
         # What fails from here on fails after the commit.
         self.committed = True
         self._points.passed(between_transactions=True)
-        return changed
 
 
 class WatchedDatabase(Database):
