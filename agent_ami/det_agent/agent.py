@@ -33,7 +33,9 @@ from det_agent.tenants import Tenants
 from det_agent.upstream import Tls, Upstream
 
 LOOPBACK = "127.0.0.1"
-FLUSH_S = 2.0
+# How long the end of a container is not told because its last lines are still on their way.
+LAST_WORDS_S = 10.0
+FLUSH_S = 2.0  # the same for an agent that is being stopped
 KILL_S = 5.0
 
 _log = logging.getLogger(__name__)
@@ -59,6 +61,7 @@ class Agent:
         self._spool = Spool(self._state.folder("spool"))
         self._shipper = LogShipper(self._spool, self._control_plane)
         self._signals = Signals(sources, self._changed.set)
+        self._leaving = False
         self._runtime = self._make_runtime()
         self._gateway = self._make_gateway()
         self._address = self._find_address()
@@ -94,6 +97,7 @@ class Agent:
             self._ends.put(e)
 
     def _leave(self) -> None:
+        self._leaving = True
         kill = self._settings.on_stop == "kill"
         if kill or machine_is_stopping():
             grace_s = self._settings.stop_grace
@@ -184,7 +188,7 @@ class Agent:
             cursors=self._state.folder("cursors"),
             address=self._address,
             surroundings=self._surroundings,
-            flush_logs=lambda: self._shipper.flush(FLUSH_S),
+            flush_logs=lambda: self._shipper.flush(FLUSH_S if self._leaving else LAST_WORDS_S),
             keep_exited=self._settings.keep_exited,
         )
 

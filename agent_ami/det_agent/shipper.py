@@ -31,9 +31,11 @@ class LogShipper:
         self._thread.start()
 
     def flush(self, timeout_s: float) -> bool:
-        """Send what is there without waiting for more; False when the control plane did not take it in time."""
+        """Send what is there now at once; False when the control plane did not take it in time. Lines that come
+        meanwhile are not waited for: a chatty container must not keep others from ending."""
+        place = self._spool.written()
         self._hurry.set()
-        return self._spool.wait_until_empty(timeout_s)
+        return self._spool.wait_until_sent(place, timeout_s)
 
     def stop(self, timeout_s: float) -> None:
         self.flush(timeout_s)
@@ -46,17 +48,18 @@ class LogShipper:
             if not self._spool.wait_for_lines(timeout_s=10.0):
                 continue
             quiet_s = time.monotonic() - last_sent
-            self._hurry.wait(max(FIRST_LINGER_S, STEADY_INTERVAL_S - quiet_s))
-            self._send_full_batches()
+            hurried = self._hurry.wait(max(FIRST_LINGER_S, STEADY_INTERVAL_S - quiet_s))
+            # Before the sending: who asks meanwhile may have lines that this time does not send.
             self._hurry.clear()
+            self._send_batches(to_the_last=hurried)
             last_sent = time.monotonic()
 
-    def _send_full_batches(self) -> None:
+    def _send_batches(self, *, to_the_last: bool) -> None:
         while not self._stop.is_set():
             batch = self._spool.next_batch(self._max_lines, MAX_BATCH_BYTES)
             if batch is None or not self._send(batch):
                 return
-            if len(batch.lines) < self._max_lines and not self._hurry.is_set():
+            if len(batch.lines) < self._max_lines and not to_the_last:
                 return
 
     def _send(self, batch: Batch) -> bool:

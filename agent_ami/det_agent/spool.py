@@ -48,6 +48,7 @@ class Spool:
         self._write_segment = (segments[-1] if segments else 0) + 1
         self._read_segment, self._read_at = (segments or [self._write_segment])[0], 0
         self._stored_bytes = sum(self._path(s).stat().st_size for s in segments)
+        self._stored_ever = self._stored_bytes
         self._restore_pending()
         self._out = open(self._path(self._write_segment), "ab", buffering=0)  # noqa: SIM115
         self._written = 0
@@ -63,6 +64,7 @@ class Spool:
             self._out.write(block)
             self._written += len(block)
             self._stored_bytes += len(block)
+            self._stored_ever += len(block)
             self._changed.notify_all()
 
     def next_batch(
@@ -100,9 +102,18 @@ class Spool:
         with self._changed:
             return self._changed.wait_for(lambda: self._stored_bytes > self._read_at, timeout_s)
 
-    def wait_until_empty(self, timeout_s: float) -> bool:
+    def written(self) -> int:
+        """How much has come so far: the place behind its last line."""
         with self._changed:
-            return self._changed.wait_for(lambda: self._stored_bytes <= self._read_at, timeout_s)
+            return self._stored_ever
+
+    def wait_until_sent(self, place: int, timeout_s: float) -> bool:
+        """Whether everything before this place was acknowledged in time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._sent_ever() >= place, timeout_s)
+
+    def _sent_ever(self) -> int:
+        return self._stored_ever - (self._stored_bytes - self._read_at)
 
     def close(self) -> None:
         with self._changed:

@@ -119,10 +119,19 @@ def test_batches_are_bounded_by_bytes(spool: Spool) -> None:
     assert len(batch.lines) == 3
 
 
-def test_an_empty_spool_says_so_at_once(spool: Spool) -> None:
-    assert spool.wait_until_empty(timeout_s=0)
-    spool.append(lines(1, 1))
-    assert not spool.wait_until_empty(timeout_s=0)
+def test_what_is_there_is_waited_for_and_lines_that_come_later_are_not(
+    open_spool: OpenSpool,
+) -> None:
+    spool = open_spool(segment_bytes=40)
+    assert spool.wait_until_sent(spool.written(), timeout_s=0)
+    for i in range(1, 9):
+        spool.append(lines(i, i))
+    place = spool.written()
+    assert not spool.wait_until_sent(place, timeout_s=0)
+    drain(spool)
+    spool.append(lines(9, 9))
+    assert spool.wait_until_sent(place, timeout_s=0)
+    assert not spool.wait_until_sent(spool.written(), timeout_s=0)
 
 
 @settings(max_examples=60)
