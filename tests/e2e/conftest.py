@@ -3,9 +3,11 @@
 import gc
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.support.cluster import Cluster, local_cluster
 
@@ -44,3 +46,29 @@ def test_image() -> None:
 @pytest.fixture
 def exact() -> Path:
     return Path(__file__).parent / "exact"
+
+
+@dataclass(frozen=True)
+class Held:
+    """The training of `exact`, which waits behind step 20 until it is let on, or asked to stop."""
+
+    code: Path
+    config: Path
+    gate: Path
+
+    def let_on(self) -> None:
+        self.gate.touch()
+
+
+@pytest.fixture
+def held(exact: Path, tmp_path: Path) -> Held:
+    # In every container the gate has the path that it has here.
+    gate = tmp_path / "gate" / "open"
+    gate.parent.mkdir()
+    config = yaml.safe_load((exact / "single.yaml").read_text())
+    config["environment"] = {"environment_variables": [f"EXACT_GATE={gate}"]}
+    folder = str(gate.parent)
+    config["bind_mounts"] = [{"host_path": folder, "container_path": folder}]
+    path = tmp_path / "held.yaml"
+    path.write_text(yaml.safe_dump(config))
+    return Held(exact, path, gate)

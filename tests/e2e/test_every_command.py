@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.e2e.conftest import Held
 from tests.support.cluster import Cluster
 
 SHORT = ("--config", "searcher.max_length.batches=5")
@@ -25,8 +26,9 @@ def ended(cluster: Cluster) -> int:
 
 
 @pytest.fixture
-def paused(cluster: Cluster, exact: Path) -> int:
-    return cluster.create(exact / "single.yaml", exact, "--paused")
+def paused(cluster: Cluster, held: Held) -> int:
+    """It does not end by itself when it is activated."""
+    return cluster.create(held.config, held.code, "--paused")
 
 
 def test_lists_come_as_table_json_csv_and_yaml(cluster: Cluster, ended: int) -> None:
@@ -89,8 +91,8 @@ def test_a_paused_experiment_waits_is_activated_and_canceled(cluster: Cluster, p
     assert (waited.code, "CANCELED" in waited.err) == (1, True)
 
 
-def test_a_killed_trial_ends_canceled(cluster: Cluster, exact: Path) -> None:
-    experiment_id = cluster.create(exact / "single.yaml", exact)
+def test_a_killed_trial_ends_canceled(cluster: Cluster, held: Held) -> None:
+    experiment_id = cluster.create(held.config, held.code)
     cluster.until(lambda: cluster.trials(experiment_id), "it has a trial")
     cluster.det("trial", "kill", str(cluster.trials(experiment_id)[0]["id"]))
     cluster.until(

@@ -8,8 +8,10 @@ import time
 
 import determined as det
 
-STEPS = int(os.environ.get("EXACT_STEPS", "60"))
-PAUSE_S = float(os.environ.get("EXACT_PAUSE_S", "0.1"))
+# Where a test opens a gate, training waits in front of it: what happens to it then happens in its middle.
+GATE = os.environ.get("EXACT_GATE")
+HELD_AT = 25
+PAUSE_S = 0.02
 
 
 def expected(seed: int, steps: int) -> int:
@@ -40,6 +42,8 @@ def main() -> None:
                 if step % 5 == 0:
                     core.train.report_training_metrics(step, {"loss": 1 / step})
                     core.train.report_progress(step / operation.length)
+                if step == HELD_AT:
+                    wait_at_the_gate(core)
                 if step % 10 == 0 or core.preempt.should_preempt():
                     save(core, step, value, rng)
                     print(f"saved step {step}")
@@ -51,6 +55,11 @@ def main() -> None:
         save(core, step, value, rng)
     verdict = "exact" if value == expected(seed, step) else "WRONG"
     print(f"finished at step {step}: {verdict}")
+
+
+def wait_at_the_gate(core: "det.core.Context") -> None:
+    while GATE and not os.path.exists(GATE) and not core.preempt.should_preempt():
+        time.sleep(PAUSE_S)
 
 
 def save(core: "det.core.Context", step: int, value: int, rng: random.Random) -> None:
