@@ -1,4 +1,4 @@
-"""Writes that travel with the next statement, or with the commit."""
+"""What travels alone, and what with the next statement or with the commit."""
 
 import pytest
 from det_controlplane.db.engine import Database, Tx, Violated
@@ -91,3 +91,31 @@ def test_rows_that_nobody_would_see_are_refused(ready: Database) -> None:
     with pytest.raises(TypeError), ready.begin() as tx:
         tx.send(_PUT_AND_TELL, {"name": "a"})
     assert names(ready) == []
+
+
+def test_reading_alone_needs_no_transaction(
+    ready: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with round_trips(monkeypatch) as sent, ready.begin() as tx:
+        tx.rows(_NAMES)
+        tx.rows(_NAMES)
+    assert sent == [_NAMES.text, _NAMES.text]
+
+
+LASTING = {
+    "lock": "SELECT name FROM pools FOR NO KEY UPDATE",
+    "advisory lock": "SELECT pg_advisory_xact_lock(1)",
+    "number": "SELECT nextval('experiment_text_versions')",
+    "write": "WITH put AS (INSERT INTO pools (name) VALUES ('a') RETURNING name) SELECT name FROM put",
+}
+
+
+@pytest.mark.parametrize("sql", LASTING.values(), ids=LASTING)
+def test_what_does_more_than_read_begins_the_transaction(
+    ready: Database, monkeypatch: pytest.MonkeyPatch, sql: str
+) -> None:
+    with round_trips(monkeypatch) as sent, ready.begin() as tx:
+        tx.rows(_NAMES)
+        tx.rows(text(sql))
+        assert tx.connection.in_transaction
+    assert sent == [_NAMES.text, sql, "commit"]

@@ -141,10 +141,12 @@ _ASK_TO_LEAVE = text("""
         SELECT DISTINCT c.agent_id FROM containers c WHERE c.allocation_id = told.id AND c.state <> 'TERMINATED') AS agents
     FROM told ORDER BY id
 """)
+# Before any exit that counts: whoever ended well in a gang leaves it to the kill how the others end.
 _KILL = text("""
     UPDATE allocations a SET killed = true, kill_at = NULL, preempt_reason = coalesce(preempt_reason, :reason),
-        kill_before_exit = NOT EXISTS (SELECT 1 FROM containers c
-                                       WHERE c.allocation_id = a.id AND c.epoch = a.epoch AND c.state = 'TERMINATED')
+        kill_before_exit = (SELECT coalesce(bool_or(c.state <> 'TERMINATED' AND NOT c.daemon), false)
+                                AND NOT coalesce(bool_or(c.failure IS NOT NULL OR c.exit_code <> 0), false)
+                            FROM containers c WHERE c.allocation_id = a.id AND c.epoch = a.epoch)
     WHERE a.id = :id AND a.state <> 'TERMINATED' AND NOT a.killed
 """)
 _END = text("""

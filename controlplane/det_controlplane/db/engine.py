@@ -52,7 +52,9 @@ class QueryFailed(Exception):
 
 
 class Tx:
-    """One transaction. Statements are `text` constants of the `db` package; parameters are plain values or JSON."""
+    """One transaction, from its first statement that does more than read: until then there is nothing to commit.
+
+    Statements are `text` constants of the `db` package; parameters are plain values or JSON."""
 
     def __init__(self, connection: PreparedConnection) -> None:
         self.connection = connection
@@ -61,7 +63,7 @@ class Tx:
     def rows(self, statement: Statement, params: Params | None = None) -> Sequence[Any]:
         """Named tuples, one a row."""
         self._refuse_ended()
-        return self.connection.rows_of(statement, params or {})
+        return self.connection.rows_of(statement, params or {}, begins=not statement.only_reads)
 
     def row(self, statement: Statement, params: Params | None = None) -> Any | None:
         found = self.rows(statement, params)

@@ -156,6 +156,7 @@ def _resolve(
 ) -> tuple[configs.Resolved, str, bool]:
     seed = ctx.new_seed()
     pool, in_vain = _pool(ctx, submitted, template, project)
+    name = "" if submitted.get("name") else f"Experiment ({configs.petname(seed)})"
     invariants = tuple(p["invariant_config"] for p in demanded if p.get("invariant_config"))
     sources = configs.sources_of(
         ctx.config, pool, template=template, workspace_storage=project.checkpoint_storage,
@@ -163,7 +164,7 @@ def _resolve(
     )  # fmt: skip
     try:
         resolved = configs.resolve(
-            submitted, sources, name=f"Experiment ({configs.petname(seed)})", seed=seed,
+            submitted, sources, name=name, seed=seed,
             managed=not submission.unmanaged,
         )  # fmt: skip
     except InvalidConfig as error:

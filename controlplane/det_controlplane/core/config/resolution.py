@@ -110,9 +110,9 @@ def _merged(
         sources.cluster_task_defaults if defaults is None else defaults,
         _storage(sources.workspace_storage),
         _storage(sources.cluster_storage),
-        _defaults(sources.default_priority, name, seed),
     ):
         config = merge(config, shim(low)[0]) if low else config
+    config = merge(config, _defaults(sources.default_priority, name, seed))
     for policy in sources.invariant_policies:
         config = merge(shim(policy)[0], config)
     return config, warnings

@@ -70,8 +70,8 @@ class Rng:
 
 def _seeded_state(seed: int) -> tuple[Any, ...]:
     # The standard library seeds by array; numpy's integer seeding is the older init_genrand.
-    words = [seed & _WORD]
-    for i in range(1, _STATE_WORDS):
-        previous = words[-1]
-        words.append((1812433253 * (previous ^ (previous >> 30)) + i) & _WORD)
-    return (3, (*words, _STATE_WORDS), None)
+    word = first = seed & _WORD
+    rest = [
+        word := (1812433253 * (word ^ word >> 30) + i) & 0xFFFFFFFF for i in range(1, _STATE_WORDS)
+    ]
+    return (3, (first, *rest, _STATE_WORDS), None)
