@@ -32,6 +32,10 @@ class PyTorchTrialContext(BaseTrialContext):
         self._backend = backend
         self._scaler: Optional[Any] = None
         self._auto_amp = False
+        # Whether a step is the optimizer's and nothing else, if its caller wants nothing else.
+        self._steps_are_plain = (
+            settings.aggregation_frequency == 1 and not backend.takes_part_in_steps
+        )
         self._auto_to_device = True
         self._apex: Optional[Any] = None
         self._averages: Dict[int, bool] = {}
@@ -145,9 +149,25 @@ class PyTorchTrialContext(BaseTrialContext):
 
         Clip in `clip_grads(parameters)`: it sees unscaled gradients, averaged over slots and batches.
         """
+        if self._steps_are_plain and clip_grads is None and scaler is None:
+            optimizer.step()
+        elif not self._step_in_full(optimizer, clip_grads, scaler):
+            return
+        if auto_zero_grads:
+            optimizer.zero_grad()
+        if self.lr_schedulers:
+            self._step_schedulers_of(optimizer)
+
+    def _step_in_full(
+        self,
+        optimizer: Any,
+        clip_grads: Optional[Callable[[Iterator[Any]], Any]],
+        scaler: Optional[Any],
+    ) -> bool:
+        """Step with all that a trial may ask for; False while gradients are still aggregated."""
         frequency = self._settings.aggregation_frequency
         if frequency > 1 and (self._position.batch + 1) % frequency:
-            return
+            return False
         scaler = self._scaler if self._auto_amp else scaler
         backend = self._backend
         if backend.takes_part_in_steps:
@@ -167,10 +187,7 @@ class PyTorchTrialContext(BaseTrialContext):
             optimizer.step()
         if self._auto_amp and scaler is not None:
             scaler.update()
-        if auto_zero_grads:
-            optimizer.zero_grad()
-        if self.lr_schedulers:
-            self._step_schedulers_of(optimizer)
+        return True
 
     def _average_gradients(self, optimizer: Any, frequency: int) -> None:
         if self._backend.averages_passes or not self._averages.get(id(optimizer), True):

@@ -22,6 +22,7 @@ class PyTorchExperimentalContext(BaseExperimentalContext):
             raise RuntimeError("use_amp() excludes wrap_scaler(): it brings a scaler of its own")
         context.wrap_scaler(make_scaler(context.device))
         context._auto_amp = True
+        context._steps_are_plain = False
 
     def disable_auto_to_device(self) -> None:
         """Hand batches over as the loader made them; move them with `context.to_device`."""

@@ -26,10 +26,12 @@ class MetricRows:
     """What the batches of one workload returned, in order."""
 
     def __init__(self, device: Optional[torch.device] = None) -> None:
-        self._trains_on_cpu = device is not None and device.type == "cpu"
+        on_cpu = device is not None and device.type == "cpu"
+        self._keep: Callable[[torch.Tensor], Any] = _Tensor.item if on_cpu else _Tensor.detach
+        self._keeps_numbers = on_cpu
         self._rows: List[Dict[str, Any]] = []
         # Whether all of these rows can be reported as they are.
-        self._are_numbers = True
+        self._are_numbers = on_cpu
         self._packed: List[Dict[str, Any]] = []
         self._first: Dict[str, torch.Tensor] = {}
         self._reused: Tuple[str, ...] = ()
@@ -40,24 +42,20 @@ class MetricRows:
         """Keep one batch's metrics, without waiting for the device."""
         if type(returned) is not dict:
             returned = _as_metrics(returned)
-        row = {}
-        for name, value in returned.items():
-            if isinstance(value, _Tensor):
-                if self._trains_on_cpu and value.is_cpu and value.numel() == 1:
-                    value = value.item()
-                else:
-                    value, self._are_numbers = value.detach(), False
-            elif type(value) not in _NUMBERS:
-                self._are_numbers = False
-            row[name] = value
-        if self._watching:
+        keep, row = self._keep, {}
+        try:
+            for name, value in returned.items():
+                row[name] = keep(value) if type(value) is _Tensor else self._kept(value)
+        except (RuntimeError, ValueError):  # a tensor of several values is no number
+            row = {name: self._kept(value) for name, value in returned.items()}
+        if self._watching and not self._are_numbers:
             self._keep_from_reuse(row)
         self._rows.append(row)
 
     def pack(self) -> None:
         """Turn what was added into numbers now: thousands of small tensors are a burden."""
         self._packed += self._rows if self._are_numbers else _to_host(self._rows)
-        self._rows, self._are_numbers = [], True
+        self._rows, self._are_numbers = [], self._keeps_numbers
 
     def take(self) -> List[Dict[str, Any]]:
         """All rows as Python numbers; leaves none behind."""
@@ -66,17 +64,26 @@ class MetricRows:
         self._first, self._watching = {}, True
         return rows
 
+    def _kept(self, value: Any) -> Any:
+        if type(value) in _NUMBERS:
+            return value
+        self._are_numbers = False
+        return value.detach() if isinstance(value, _Tensor) else value
+
     def _keep_from_reuse(self, row: Dict[str, Any]) -> None:
         """A trial may return one buffer again and again; then each of its values must be copied."""
+        found_first = False
         for name, value in row.items():
-            if not isinstance(value, torch.Tensor):
+            if not isinstance(value, _Tensor):
                 continue
-            first = self._first.setdefault(name, value)
-            if first is not value and first.data_ptr() == value.data_ptr() and first.numel():
+            first = self._first.get(name)
+            if first is None:
+                self._first[name], found_first = value, True
+            elif first.data_ptr() == value.data_ptr() and first.numel():
                 self._reused += () if name in self._reused else (name,)
-            if not self._rows or name in self._reused:
+            if first is None or name in self._reused:
                 row[name] = value.clone()
-        self._watching = not self._rows or bool(self._reused)
+        self._watching = found_first or not self._first or bool(self._reused)
 
 
 def _as_metrics(returned: Any) -> Mapping[str, Any]:
@@ -127,9 +134,9 @@ def plain(value: Any) -> Any:
 
 def columns(rows: Sequence[Mapping[str, Any]]) -> Columns:
     names = list(rows[0]) if rows else []
-    if all(len(row) == len(names) for row in rows):
+    if set(map(len, rows)) == {len(names)}:
         with contextlib.suppress(KeyError):  # as many names, but others
-            return {name: [row[name] for row in rows] for name in names}
+            return {name: list(map(operator.itemgetter(name), rows)) for name in names}
     found: Columns = {}
     for row in rows:
         for name, value in row.items():
@@ -177,7 +184,7 @@ def _reduce(reducer: Reducer, values: List[Any]) -> Optional[Any]:
         except (TypeError, ValueError):
             return None
         return _REDUCE_TENSOR[reducer](stacked).tolist()
-    if not all(isinstance(value, (int, float)) for value in values):
+    if not all(issubclass(kind, (int, float)) for kind in set(map(type, values))):
         return None
     return _REDUCE_NUMBERS[reducer](values)
 

@@ -18,7 +18,6 @@ from determined.pytorch._trial_context import BaseTrialContext
 from determined.pytorch.samplers import length_of
 from determined.workloads import Progress
 
-_NO_BATCH = object()
 _StepMode = LRScheduler.StepMode
 
 
@@ -105,16 +104,13 @@ class PyTorchSteps(Steps):
 
     def train_batches(self, start: int, stop: int, rows: _metrics.MetricRows) -> int:
         at, train_batch, add = self.context._position, self._train_batch, rows.add
-        epoch, batches, move = at.epoch, self._batches, self._move
-        for index in range(start, stop):
-            batch = next(batches, _NO_BATCH)
-            if batch is _NO_BATCH:
-                return index
-            if move is not None:
-                batch = move(batch)
+        epoch, index = at.epoch, start - 1
+        # What is done here is done between two batches, when little of it is in the processor's cache.
+        batches = self._batches if self._move is None else map(self._move, self._batches)
+        for index, batch in zip(range(start, stop), batches):
             at.batch = index
             add(train_batch(batch, epoch, index))
-        return stop
+        return index + 1
 
     def end_epoch(self, epoch_idx: int) -> None:
         for scheduler in self.context.lr_schedulers:

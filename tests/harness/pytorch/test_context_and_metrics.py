@@ -166,6 +166,16 @@ def test_a_buffer_that_is_returned_again_and_again_keeps_each_value() -> None:
     assert [row["m"] for row in rows.take()] == [0.0, 1.0, 2.0, 3.0, 4.0]
 
 
+@pytest.mark.parametrize("device", [None, torch.device("cpu")])
+def test_a_reused_buffer_is_noticed_though_other_metrics_came_first(device: Any) -> None:
+    rows, buffer = _metrics.MetricRows(device), torch.zeros(2)
+    rows.add({"loss": 0.5})
+    for i in range(3):
+        buffer.fill_(i)
+        rows.add({"loss": 0.5, "per_class": buffer})
+    assert [row.get("per_class") for row in rows.take()] == [None, [0, 0], [1, 1], [2, 2]]
+
+
 def test_rows_that_were_packed_stay_in_order() -> None:
     rows = _metrics.MetricRows()
     for i in range(8):
