@@ -1,0 +1,90 @@
+"""Gangs of which some have ended when the others are killed: whose failure that is."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from det_controlplane.core.lifecycle.allocation import ContainerState
+from det_controlplane.core.lifecycle.experiment import Command
+from det_controlplane.db.engine import Database
+from det_controlplane.db.sql import text
+from det_controlplane.services import creation, experiments, tick
+from det_controlplane.services.containers import Report
+from det_controlplane.services.context import Context
+
+from tests.support.searching import OWNER, SINGLE, Agent, context
+
+START = datetime(2026, 11, 20, tzinfo=timezone.utc)
+GANG = SINGLE + "resources: {slots_per_trial: 2}\npreemption_timeout: 5\n"
+_TRIAL = text("SELECT state::text AS state, restarts FROM trials")
+_READY = text("UPDATE allocations SET ready = true")
+_DAEMON = text("UPDATE containers SET daemon = true WHERE agent_id = 'second'")
+
+
+@pytest.fixture
+def clock() -> list[datetime]:
+    return [START]
+
+
+@pytest.fixture
+def ctx(database: Database, clock: list[datetime]) -> Context:
+    made = context(database)
+    made.now = lambda: clock[0]
+    return made
+
+
+class Gang:
+    """One trial over two agents."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self.agents = [Agent.joined(ctx, name) for name in ("first", "second")]
+        created = creation.create(ctx, OWNER, creation.Submission(config=GANG))
+        assert created.experiment_id is not None
+        self.experiment_id = created.experiment_id
+        tick.run(ctx)
+        self._orders = [order for agent in self.agents for order in agent.poll()]
+        for number in range(2):
+            self._report(number, ContainerState.RUNNING)
+        with ctx.db.begin() as tx:
+            tx.run(_READY)
+
+    def exit(self, number: int, code: int) -> None:
+        self._report(number, ContainerState.TERMINATED, code)
+
+    def _report(self, number: int, state: ContainerState, code: int | None = None) -> None:
+        order = self._orders[number]
+        failure = "container_failed" if code else None
+        self.agents[number].poll(Report(order["id"], order["epoch"], state, code, failure))
+
+    def trial(self) -> Sequence[object]:
+        row = self._ctx.db.read(_TRIAL)[0]
+        return row.state, row.restarts
+
+
+def test_who_is_killed_late_after_a_pause_has_not_failed(
+    ctx: Context, clock: list[datetime]
+) -> None:
+    gang = Gang(ctx)
+    experiments.command(ctx, gang.experiment_id, Command.PAUSE)
+    gang.exit(0, 0)
+    clock[0] += timedelta(seconds=10)
+    tick.run(ctx)
+    gang.exit(1, 137)
+    assert gang.trial() == ("PAUSED", 0)
+
+
+def test_who_is_killed_because_another_failed_leaves_one_failure(ctx: Context) -> None:
+    gang = Gang(ctx)
+    gang.exit(0, 1)
+    gang.exit(1, 137)
+    assert gang.trial() == ("ACTIVE", 1)
+
+
+def test_a_daemon_that_is_killed_at_the_end_changes_nothing(ctx: Context) -> None:
+    gang = Gang(ctx)
+    with ctx.db.begin() as tx:
+        tx.run(_DAEMON)
+    gang.exit(0, 0)
+    gang.exit(1, 137)
+    assert gang.trial() == ("COMPLETED", 0)
