@@ -11,6 +11,7 @@ import pytest
 from det_controlplane.core.lifecycle import allocation as allocation_states
 from det_controlplane.core.lifecycle.allocation import Failure
 from det_controlplane.core.schedule import Start
+from det_controlplane.core.search import RemoteSearch
 from det_controlplane.db import allocations, experiments, queue, slots
 from det_controlplane.db import metrics as metric_rows
 from det_controlplane.db import schedule as schedule_rows
@@ -131,6 +132,26 @@ def _answer_before_the_commit(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(metrics, "report", careless)
 
 
+def _carry_out_repeated_answers(patch: pytest.MonkeyPatch) -> None:
+    operated = RemoteSearch.operated
+
+    def forgetful(self: RemoteSearch, operations: Any, triggered_by: int | None) -> Any:
+        self._answered = -1
+        return operated(self, operations, triggered_by)
+
+    patch.setattr(RemoteSearch, "operated", forgetful)
+
+
+def _drop_events_that_nobody_has_answered(patch: pytest.MonkeyPatch) -> None:
+    operated = RemoteSearch.operated
+
+    def careless(self: RemoteSearch, operations: Any, triggered_by: int | None) -> Any:
+        self._queue.clear()
+        return operated(self, operations, triggered_by)
+
+    patch.setattr(RemoteSearch, "operated", careless)
+
+
 MUTATIONS = (
     Mutation(
         "killing twice forgets that the kill came first",
@@ -160,4 +181,6 @@ MUTATIONS = (
     Mutation("reports of a run that was replaced are taken", _take_reports_of_any_run, range(50, 90)),
     Mutation("a report that failed is acknowledged", _answer_before_the_commit),
     Mutation("the queue is never looked at again", _nothing(queue, "mark_dirty")),
+    Mutation("answers of a search method are carried out again", _carry_out_repeated_answers),
+    Mutation("a search method loses events", _drop_events_that_nobody_has_answered),
 )  # fmt: skip

@@ -39,7 +39,7 @@ def experiment_config(rng: Random, slots_per_agent: int, agents: int) -> str:
         "hyperparameters": {"lr": {"type": "log", "base": 10, "minval": -4, "maxval": -1, "count": 3}},
         "searcher": _searcher(rng), "resources": resources,
         "max_restarts": rng.choice((0, 1, 2)), "preemption_timeout": rng.choice((5, 30, 60)),
-        "data": {"length": _LENGTH, "chunk": _CHUNK},
+        "data": {"length": _LENGTH, "chunk": _CHUNK, "asks_for_lengths": rng.random() < 0.7},
         "checkpoint_policy": "best",
     }  # fmt: skip
     return json.dumps(config)
@@ -89,8 +89,12 @@ def _pbt(rng: Random) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _custom(rng: Random) -> dict[str, Any]:
+    return {"name": "custom", "unit": "batches"}
+
+
 def _concurrent(rng: Random) -> dict[str, Any]:
     return {"max_concurrent_trials": rng.randint(1, 3)}
 
 
-_SEARCHERS = (_single, _random, _grid, _stopping, _promotion, _local, _pbt)
+_SEARCHERS = (_single, _random, _grid, _stopping, _promotion, _local, _pbt, _custom)

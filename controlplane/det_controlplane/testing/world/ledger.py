@@ -29,6 +29,7 @@ class Metric:
 class Ledger:
     runs: dict[str, Run] = field(default_factory=dict)
     metrics: list[Metric] = field(default_factory=list)
+    validations: set[tuple[int, float]] = field(default_factory=set)  # sent: steps and loss
     checkpoints: dict[str, int] = field(default_factory=dict)  # answered, by uuid: the trial
     early_exits: set[int] = field(default_factory=set)
     forgotten: set[str] = field(default_factory=set)  # containers whose exit was acknowledged

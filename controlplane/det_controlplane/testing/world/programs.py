@@ -88,8 +88,9 @@ class TrialProgram:
     def _lead(self) -> Script:
         if self._trouble(1.0):
             return (yield from self._give_up())
-        promoted = bool(self._config["searcher"].get("max_length")) and self._is_asha
-        code = yield from (self._train_operations() if promoted else self._train(self._length))
+        code = yield from (
+            self._train_operations() if self._asks_for_lengths else self._train(self._length)
+        )
         if code is not None:
             return code
         if not self._container.preempted:
@@ -101,8 +102,12 @@ class TrialProgram:
         return 0
 
     @property
-    def _is_asha(self) -> bool:
-        return self._config["searcher"]["name"] in ("adaptive_asha", "async_halving", "local_asha")
+    def _asks_for_lengths(self) -> bool:
+        searcher = self._config["searcher"]
+        if searcher["name"] == "custom":
+            return bool(self._config["data"]["asks_for_lengths"])
+        promoted = searcher["name"] in ("adaptive_asha", "async_halving", "local_asha")
+        return promoted and bool(searcher.get("max_length"))
 
     @property
     def _length(self) -> int:
@@ -165,6 +170,8 @@ class TrialProgram:
             "trialId": self.trial_id, "trialRunId": self._run.run_id, "stepsCompleted": steps,
             "metrics": {"avgMetrics": values},
         }  # fmt: skip
+        if group == "validation":
+            self._world.ledger.validations.add((steps, loss))
         path = f"/api/v1/trials/{self.trial_id}/metrics"
         reply = yield self._post(path, {"group": group, "metrics": inner})
         if reply.ok:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from det_controlplane.testing.world.configurations import experiment_config
 from det_controlplane.testing.world.hosts import USER_TOKEN
 from det_controlplane.testing.world.script import Call, Play, Reply, Script, Sleep
+from det_controlplane.testing.world.search_methods import FakeSearchMethod
 
 if TYPE_CHECKING:
     from det_controlplane.testing.world.world import World
@@ -60,6 +61,8 @@ class FakeUser:
             id = int(reply.body["experiment"]["id"])
             self._mine.append(id)
             self._world.ledger.experiments.add(id)
+            if reply.body["config"]["searcher"]["name"] == "custom":
+                FakeSearchMethod(self._world, id).begin()
         elif "currently" not in str(reply.body) and not _is_capacity(reply):
             raise AssertionError(f"{body['config']} was refused: {reply.body}")
         return None
