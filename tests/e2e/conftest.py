@@ -2,9 +2,10 @@
 
 import gc
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -14,16 +15,33 @@ from tests.support.cluster import Cluster, local_cluster
 RUNTIMES = ["process", pytest.param("docker", marks=pytest.mark.docker)]
 
 
+@dataclass(frozen=True)
+class Layout:
+    """What the clusters of a file consist of."""
+
+    agents: int = 1
+    slots: int = 4
+    task_defaults: Mapping[str, Any] = field(default_factory=lambda: {"image": "det-test:latest"})
+
+
+@pytest.fixture(scope="module")
+def layout() -> Layout:
+    """A file whose clusters are other ones has a fixture of this name."""
+    return Layout()
+
+
 @pytest.fixture(scope="module", params=RUNTIMES)
 def cluster(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, layout: Layout
 ) -> Iterator[Cluster]:
-    """A cluster whose agent runs containers as processes, and one that runs them in Docker."""
+    """A cluster whose agents run containers as processes, and one whose agents run them in Docker."""
     if request.param == "docker":
         request.getfixturevalue("test_image")
-    config = "task_container_defaults: {image: det-test:latest}"
+    config = yaml.safe_dump({"task_container_defaults": dict(layout.task_defaults)})
     folder = tmp_path_factory.mktemp(request.param)
-    with local_cluster(folder, runtime=request.param, config=config) as started:
+    with local_cluster(
+        folder, runtime=request.param, agents=layout.agents, slots=layout.slots, config=config
+    ) as started:
         yield started
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.support.cluster import ROOT, Cluster
 
@@ -14,10 +15,25 @@ LENGTHS = [4] * 6 + [12] * 2 + [36]
 
 
 @pytest.fixture
-def code(tmp_path: Path) -> Path:
+def gate(tmp_path: Path) -> Path:
+    """Trials train past their first length when it exists."""
+    (tmp_path / "gate").mkdir()
+    return tmp_path / "gate" / "open"
+
+
+@pytest.fixture
+def code(tmp_path: Path, gate: Path) -> Path:
     folder = tmp_path / "code"
     shutil.copytree(Path(__file__).parent / "searched", folder)
     shutil.copy(ROOT / "examples/custom_search/halving.py", folder)
+    # In every container the gate has the path that it has here.
+    place = str(gate.parent)
+    more = {
+        "environment": {"environment_variables": [f"SEARCHED_GATE={gate}"]},
+        "bind_mounts": [{"host_path": place, "container_path": place}],
+    }
+    with (folder / "searched.yaml").open("a") as config:
+        config.write(yaml.safe_dump(more))
     return folder
 
 
@@ -58,7 +74,7 @@ def assert_halved(cluster: Cluster, experiment_id: int) -> None:
 
 
 def test_a_local_runner_that_is_killed_goes_on_with_its_search(
-    cluster: Cluster, code: Path
+    cluster: Cluster, code: Path, gate: Path
 ) -> None:
     known = [e["id"] for e in experiments(cluster, "searched")]
 
@@ -71,6 +87,7 @@ def test_a_local_runner_that_is_killed_goes_on_with_its_search(
     first.kill()
     first.wait()
     assert not cluster.experiment(experiment_id)["endTime"]
+    gate.touch()
     second = start()
     assert cluster.until_state(experiment_id, "COMPLETED", "ERROR", "CANCELED") == "COMPLETED"
     assert second.wait(timeout=180) == 0
@@ -79,7 +96,7 @@ def test_a_local_runner_that_is_killed_goes_on_with_its_search(
 
 
 def test_a_runner_in_a_task_survives_its_death_and_a_preemption(
-    cluster: Cluster, code: Path
+    cluster: Cluster, code: Path, gate: Path
 ) -> None:
     known = [e["id"] for e in experiments(cluster, "searched")]
     runner_id = cluster.create(code / "in_cluster.yaml", code)
@@ -91,6 +108,7 @@ def test_a_runner_in_a_task_survives_its_death_and_a_preemption(
     cluster.until(
         lambda: not cluster.containers_of(runner_trial), "the runner left because it was asked to"
     )
+    gate.touch()
     cluster.det("experiment", "activate", str(runner_id))
     for each in (experiment_id, runner_id):
         assert cluster.until_state(each, "COMPLETED", "ERROR", "CANCELED") == "COMPLETED"

@@ -4,36 +4,27 @@ import os
 import re
 import signal
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.e2e.conftest import Layout
 from tests.support import ml
-from tests.support.cluster import Cluster, local_cluster, pids_with
+from tests.support.cluster import Cluster, pids_with
 
+pytestmark = pytest.mark.slow
 CODE = Path(__file__).parent / "distributed"
 FOUR_SLOTS = ("--config", "resources.slots_per_trial=4")
-SLOW_FIRST_RUN = ("--config", "hyperparameters.pause_s=0.5")
+SLOW_FIRST_RUN = ("--config", "hyperparameters.pause_s=3")
 
 # What every rank tells after each report: batch -> digest of its weights, losses of the last batches.
 Told = dict[int, dict[int, str]]
 
 
-@pytest.fixture(
-    scope="module",
-    params=["process", pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.slow])],
-)
-def cluster(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Cluster]:
-    if request.param == "docker":
-        request.getfixturevalue("test_image")
-    config = yaml.safe_dump({"task_container_defaults": ml.task_defaults("torch")})
-    folder = tmp_path_factory.mktemp(f"distributed-{request.param}")
-    with local_cluster(folder, runtime=request.param, agents=2, slots=2, config=config) as started:
-        yield started
+@pytest.fixture(scope="module")
+def layout() -> Layout:
+    return Layout(agents=2, slots=2, task_defaults=ml.task_defaults("torch"))
 
 
 def start(cluster: Cluster, *options: str) -> tuple[int, int]:
@@ -164,8 +155,8 @@ def test_a_paused_trial_of_one_slot_resumes_with_the_losses_of_one_that_was_not(
     whole, whole_trial = start(cluster)
     paused, paused_trial = start(cluster, *SLOW_FIRST_RUN)
     until_batch(cluster, paused_trial, 4)
-    finish(cluster, whole)
     pause_and_resume(cluster, paused)
+    finish(cluster, whole)
     finish(cluster, paused)
     assert len(lines(cluster, paused_trial, "starts at batch")) == 2
     assert told(cluster, paused_trial)[0][40].split()[0] == weights(

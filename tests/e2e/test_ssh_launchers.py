@@ -7,7 +7,7 @@ import functools
 import json
 import re
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.e2e.conftest import Layout
 from tests.support import ml
-from tests.support.cluster import Cluster, local_cluster, pids_with
+from tests.support.cluster import Cluster, pids_with
 from tests.support.ssh import require_ssh
 
+pytestmark = pytest.mark.slow
 CODE = Path(__file__).parent / "ssh"
 # What no shell on the way may touch.
 ARGUMENT = 'it\'s $HOME; %h "x"'
@@ -45,20 +47,10 @@ class Ran:
         return "\n".join(entry["log"] for entry in self.logs)
 
 
-@pytest.fixture(
-    scope="module",
-    params=["process", pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.slow])],
-)
-def cluster(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Cluster]:
+@pytest.fixture(scope="module")
+def layout() -> Layout:
     require_ssh()
-    if request.param == "docker":
-        request.getfixturevalue("test_image")
-    config = "task_container_defaults: {image: det-test:latest}"
-    folder = tmp_path_factory.mktemp(f"ssh-{request.param}")
-    with local_cluster(folder, runtime=request.param, agents=2, slots=2, config=config) as started:
-        yield started
+    return Layout(agents=2, slots=2)
 
 
 def run(cluster: Cluster, entrypoint: list[str], **options: Any) -> Ran:
@@ -103,7 +95,7 @@ def ran_by(cluster: Cluster) -> Callable[[str], Ran]:
     return functools.cache(lambda launcher: launchers[launcher](cluster))
 
 
-@pytest.fixture(params=["horovod", pytest.param("deepspeed", marks=pytest.mark.slow)])
+@pytest.fixture(params=["horovod", "deepspeed"])
 def ran(request: pytest.FixtureRequest, ran_by: Callable[[str], Ran]) -> Ran:
     return ran_by(request.param)
 
@@ -154,7 +146,6 @@ def test_ranks_of_both_containers_meet(ran_by: Callable[[str], Ran]) -> None:
     assert ran.validation == {"loss": 0.5}
 
 
-@pytest.mark.slow
 def test_ranks_that_deepspeed_started_reduce_over_gloo(ran_by: Callable[[str], Ran]) -> None:
     ran = ran_by("deepspeed")
     assert ran.validation == {"loss": 1111.0}

@@ -51,7 +51,7 @@ def trained(stock: StockClient) -> str:
 @pytest.fixture
 def training(stock: StockClient) -> Iterator[str]:
     """The id of an experiment that trains for longer than the test takes."""
-    long = ("--config", "hyperparameters.steps=2000", "--config", "hyperparameters.pause=0.05")
+    long = ("--config", "hyperparameters.steps=2000", "--config", "hyperparameters.pause=0.5")
     shown = stock.det("e", "create", CONFIG, FILES, *long)
     found = re.search(r"Created experiment (\d+)", shown)
     assert found, shown
