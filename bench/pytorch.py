@@ -3,6 +3,7 @@
 The two take turns in one process, a reporting period each, so that whatever else slows this machine down
 meets both alike. CPU time by hand is that of its one thread; ours is all the rest of the process, with the threads
 that report and write TensorBoard files. Rare costs, as TensorBoard's first import, fall out with the median of groups.
+Each comparison is of several processes: where the memory of one happens to lie moves either loop by microseconds.
 Records lie in memory and are fetched a batch at once, since a slow loader would drown what is measured.
 Prints a line of JSON for each figure. Runs itself in the environment that scripts/ml-venv makes.
 """
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple
 ROOT = pathlib.Path(__file__).parents[1]
 BATCH = 32
 PERIOD = 100
+PROCESSES = 5
 logger = logging.getLogger(__name__)
 
 
@@ -188,13 +190,17 @@ def turns(make_model: Any, table: Any, batches: int) -> list[Period]:
     return periods
 
 
-def compare(
-    make_model: Any, shape: tuple[int, ...], batches: int, periods_a_group: int
-) -> Comparison:
-    periods = turns(make_model, table_of(shape, batches), batches)
-    assert len(periods) == batches // PERIOD
+MODELS: dict[str, tuple[Any, tuple[int, ...]]] = {
+    "tiny_mlp": (tiny_mlp, (16,)),
+    "small_cnn": (small_cnn, (1, 16, 16)),
+}
+
+
+def compare(model: str, batches: int, periods_a_group: int) -> Comparison:
+    """`batches` in each of the processes."""
     groups = [
         Period(*map(sum, zip(*periods[at : at + periods_a_group], strict=True)))
+        for periods in (fresh_turns(model, batches) for _ in range(PROCESSES))
         for at in range(0, len(periods), periods_a_group)
     ]
     group_batches = PERIOD * periods_a_group
@@ -207,6 +213,18 @@ def compare(
         error_of_median(over),
         error_of_median(ratios),
     )
+
+
+def fresh_turns(model: str, batches: int) -> list[Period]:
+    with tempfile.TemporaryDirectory() as home:
+        shown = subprocess.check_output(
+            [sys.executable, __file__, model, str(batches)],
+            text=True,
+            env={**os.environ, "XDG_DATA_HOME": home},
+        )
+    periods = [Period(*period) for period in json.loads(shown)]
+    assert len(periods) == batches // PERIOD
+    return periods
 
 
 def error_of_median(values: list[float]) -> float:
@@ -231,7 +249,7 @@ def import_added_cpu_s() -> float:
 
 
 def main() -> None:
-    """Measure; called again in the right interpreter if this one has no torch."""
+    """Measure all, or as `MODEL BATCHES` one process's periods; called again where there is torch if here is none."""
     try:
         import torch
     except ImportError:
@@ -239,10 +257,12 @@ def main() -> None:
         python = subprocess.check_output([venv, "torch"], text=True).strip()
         os.execv(python, [python, __file__])
     torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as home:
-        os.environ["XDG_DATA_HOME"] = home
-        tiny = compare(tiny_mlp, (16,), 30_000, 10)
-        cnn = compare(small_cnn, (1, 16, 16), 6_000, 1)
+    if len(sys.argv) > 2:
+        (make_model, shape), batches = MODELS[sys.argv[1]], int(sys.argv[2])
+        print(json.dumps(turns(make_model, table_of(shape, batches), batches)))
+        return
+    tiny = compare("tiny_mlp", 6_000, 5)
+    cnn = compare("small_cnn", 1_200, 1)
     emit("pytorch_tiny_mlp_overhead_wall", tiny.wall_us, "us/batch", 10, 91)
     emit("pytorch_tiny_mlp_overhead_cpu", tiny.cpu_us, "us/batch", 10, 91)
     emit("pytorch_tiny_mlp_overhead_cpu_error", tiny.cpu_error_us, "us/batch", 2)
