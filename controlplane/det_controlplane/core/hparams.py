@@ -146,7 +146,7 @@ def _param(raw: Any, path: str, problems: list[Problem], depth: int) -> HParam:
         )
         problems.append(Problem(f"{path}.type", message))
         return Const(None)
-    found = list(_wrong_keys(raw, kind, path)) or list(_wrong_values(raw, kind, path))
+    found = [*_wrong_keys(raw, kind, path), *_wrong_values(raw, kind, path)]
     problems.extend(found)
     return Const(None) if found else _read(raw, kind)
 
@@ -165,12 +165,14 @@ def _wrong_keys(raw: Mapping[Any, Any], kind: str, path: str) -> Iterator[Proble
 
 
 def _wrong_values(raw: Mapping[Any, Any], kind: str, path: str) -> Iterator[Problem]:
+    """Of those that are there."""
     if kind == "categorical":
-        if not isinstance(raw["vals"], list | tuple) or not raw["vals"]:
+        vals = raw.get("vals")
+        if vals is not None and not (isinstance(vals, list | tuple) and vals):
             yield Problem(f"{path}.vals", "must be a list of at least one value")
     elif kind != "const":
         is_right, wanted = _NUMBERS[kind]
-        numbers = [name for name in ("minval", "maxval", "base") if name in raw]
+        numbers = [name for name in ("minval", "maxval", "base") if raw.get(name) is not None]
         wrong = [name for name in numbers if not is_right(raw[name])]
         for name in wrong:
             yield Problem(f"{path}.{name}", f"must be {wanted}, not {shown(raw[name])}")
@@ -180,21 +182,30 @@ def _wrong_values(raw: Mapping[Any, Any], kind: str, path: str) -> Iterator[Prob
                 f"{path}.count", f"must be a whole number of at least 1, not {shown(count)}"
             )
         if not wrong:
-            yield from _wrong_range(raw, kind, path)
+            given = {name: raw[name] for name in numbers}
+            yield from _wrong_range(given.get("minval"), given.get("maxval"), kind, path)
+            if kind == "log" and "base" in given:
+                yield from _wrong_base(given, path)
 
 
-def _wrong_range(raw: Mapping[Any, Any], kind: str, path: str) -> Iterator[Problem]:
-    low, high = raw["minval"], raw["maxval"]
+def _wrong_range(low: Any, high: Any, kind: str, path: str) -> Iterator[Problem]:
+    if low is None or high is None:
+        return
     if low >= high:
         yield Problem(path, f"minval ({low}) must be less than maxval ({high})")
     elif kind == "double" and math.isinf(float(high) - float(low)):
         yield Problem(path, f"the range from {low} to {high} is too wide for a number")
-    if kind == "log":
-        if raw["base"] <= 0:
-            yield Problem(f"{path}.base", f"must be greater than 0, not {raw['base']}")
-        elif not (_is_power(raw["base"], low) and _is_power(raw["base"], high)):
-            message = "minval and maxval are exponents of base, and the values overflow"
-            yield Problem(path, f"{message}: {raw['base']}^{low} to {raw['base']}^{high}")
+
+
+def _wrong_base(given: Mapping[str, Any], path: str) -> Iterator[Problem]:
+    base = given["base"]
+    exponents = [given[name] for name in ("minval", "maxval") if name in given]
+    if base <= 0:
+        yield Problem(f"{path}.base", f"must be greater than 0, not {base}")
+    elif not all(_is_power(base, exponent) for exponent in exponents):
+        low, high = given.get("minval", "…"), given.get("maxval", "…")
+        message = "minval and maxval are exponents of base, and the values overflow"
+        yield Problem(path, f"{message}: {base}^{low} to {base}^{high}")
 
 
 def _read(raw: Mapping[Any, Any], kind: str) -> HParam:

@@ -96,6 +96,46 @@ def test_all_problems_are_told_at_once() -> None:
     assert found["resources.priority"] == "must be at most 99, not 100"
 
 
+def test_what_is_wrong_with_a_whole_is_told_beside_what_is_wrong_with_its_parts() -> None:
+    found = problems(
+        searcher={"name": "async_halving", "metric": "loss", "max_trials": 0, "max_length": None},
+        resources={"slots": 2, "priority": 100},
+        checkpoint_storage={"type": "s3", "prefix": "a/../b", "access_key": "me"},
+        hyperparameters={"lr": {"type": "log", "minval": 1, "maxval": 0}},
+    )
+    assert set(found) == {
+        "searcher.max_trials",
+        "searcher.num_rungs",
+        "searcher.time_metric",
+        "resources.priority",
+        "resources.slots",
+        "checkpoint_storage.bucket",
+        "checkpoint_storage.prefix",
+        "checkpoint_storage.secret_key",
+        "hyperparameters.lr.base",
+        "hyperparameters.lr",
+    }
+
+
+def test_a_field_that_is_wrong_is_not_also_told_to_be_missing() -> None:
+    searcher = {"name": "async_halving", "metric": "loss", "max_trials": 4, "num_rungs": 2}
+    assert set(problems(searcher=searcher | {"time_metric": "batches", "max_time": 0})) == {
+        "searcher.max_time"
+    }
+    assert set(problems(searcher=searcher | {"max_length": {"batches": "many"}})) == {
+        "searcher.max_length"
+    }
+    storage = {"type": "shared_fs", "host_path": 5, "storage_path": "/elsewhere"}
+    assert set(problems(checkpoint_storage=storage)) == {"checkpoint_storage.host_path"}
+
+
+def test_a_variable_for_every_kind_of_slot_is_told_once() -> None:
+    listed = problems(environment={"environment_variables": ["A=1", 5], "image": 7})
+    assert set(listed) == {"environment.environment_variables[1]", "environment.image"}
+    by_kind = problems(environment={"environment_variables": {"cpu": [5], "cuda": ["A=1"]}})
+    assert set(by_kind) == {"environment.environment_variables.cpu[0]"}
+
+
 @pytest.mark.parametrize(
     ("changes", "path", "message"),
     [
@@ -152,7 +192,7 @@ def test_all_problems_are_told_at_once() -> None:
         ),
         (
             {"environment": {"environment_variables": ["=x"]}},
-            "environment.environment_variables.cpu[0]",
+            "environment.environment_variables[0]",
             "NAME",
         ),
         (

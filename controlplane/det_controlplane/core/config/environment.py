@@ -1,5 +1,6 @@
 """Where a task runs: image, variables, mounts, and the machine's share it gets."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import Field, model_validator
@@ -14,10 +15,12 @@ from det_controlplane.core.config.fields import (
     Priority,
     Propagation,
     Weight,
+    Whole,
     refuse,
 )
 from det_controlplane.core.problems import Problem
 
+SLOT_KINDS = ("cpu", "cuda", "rocm")
 CPU_IMAGE = "determinedai/pytorch-ngc-dev:0736b6d"
 CUDA_IMAGE = "determinedai/pytorch-ngc-dev:0736b6d"
 ROCM_IMAGE = "determinedai/environments:rocm-5.6-pytorch-1.3-tf-2.10-rocm-mpich-0736b6d"
@@ -40,7 +43,7 @@ class EnvironmentVariables(Closed):
     def _names_are_given(self) -> "EnvironmentVariables":
         refuse(
             Problem(f"{kind}[{index}]", f"must be NAME=value or NAME, not {entry!r}")
-            for kind in ("cpu", "cuda", "rocm")
+            for kind in SLOT_KINDS
             for index, entry in enumerate(getattr(self, kind))
             if not entry.partition("=")[0].strip()
         )
@@ -97,7 +100,7 @@ class Device(Closed):
     mode: Name = "mrw"
 
 
-class Resources(Closed):
+class Resources(Whole):
     devices: tuple[Device, ...] = Field((), strict=False)
     is_single_node: bool | None = None
     max_slots: Natural | None = None
@@ -109,20 +112,8 @@ class Resources(Closed):
     slots_per_trial: Natural = 1
     weight: Weight = 1
 
-    @model_validator(mode="after")
-    def _is_possible(self) -> "Resources":
-        refuse(_impossible(self))
-        return self
-
-
-def _impossible(resources: Resources) -> list[Problem]:
-    problems = []
-    if resources.slots is not None:
-        problems.append(
-            Problem("slots", "is for notebooks, shells and commands; use slots_per_trial")
-        )
-    if resources.native_parallel:
-        problems.append(
-            Problem("native_parallel", "was removed; set slots_per_trial and use a launcher")
-        )
-    return problems
+    def problems(self) -> Iterator[Problem]:
+        if self.slots is not None:
+            yield Problem("slots", "is for notebooks, shells and commands; use slots_per_trial")
+        if self.native_parallel:
+            yield Problem("native_parallel", "was removed; set slots_per_trial and use a launcher")

@@ -1,9 +1,20 @@
 """The bricks of the typed configuration: closed models, numbers, and errors with several causes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, PlainValidator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PlainSerializer,
+    PlainValidator,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import ErrorDetails, InitErrorDetails
 
 from det_controlplane.core.config import sizes
 from det_controlplane.core.config.lengths import Length, length_json, parse_length, parse_period
@@ -30,6 +41,46 @@ def refuse(problems: Iterable[Problem]) -> None:
     found = tuple(problems)
     if found:
         raise Broken(found)
+
+
+class Whole(Closed):
+    """Says what is wrong with it as a whole, also when some of its fields are wrong by themselves."""
+
+    def problems(self) -> Iterator[Problem]:
+        """With paths relative to it. Fields that are wrong have the values that were given for them."""
+        yield from ()
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _checked(cls, given: Any, handler: ModelWrapValidatorHandler[Any]) -> Any:
+        try:
+            made = handler(given)
+        except ValidationError as error:
+            raise _with_problems(error, cls, given) from error
+        refuse(made.problems())
+        return made
+
+
+def _with_problems(error: ValidationError, model: type[Whole], given: Any) -> ValidationError:
+    if not isinstance(given, dict):
+        return error
+    fields = model.model_fields
+    found = [_as_raised(details) for details in error.errors(include_url=False)]
+    wrong = {details["loc"][0] for details in found if details["loc"]}
+    values = {
+        name: given.get(name) for name, f in fields.items() if name in given or f.is_required()
+    }
+    more = [p for p in model.model_construct(**values).problems() if p.path not in wrong]
+    if more:
+        context = {"error": Broken(more)}
+        found.append(InitErrorDetails(type="value_error", loc=(), input=given, ctx=context))
+    return ValidationError.from_exception_data(error.title, found)
+
+
+def _as_raised(details: ErrorDetails) -> InitErrorDetails:
+    return InitErrorDetails(
+        type=details["type"], loc=details["loc"], input=details["input"], ctx=details.get("ctx", {})
+    )
 
 
 def _whole(value: Any) -> Any:

@@ -1,10 +1,13 @@
 """From pydantic's errors to sentences that name the field, the fault and what is allowed."""
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from det_controlplane.core.config.environment import SLOT_KINDS
 from det_controlplane.core.config.fields import Broken
 from det_controlplane.core.config.searchers import NAMES, REMOVED
 from det_controlplane.core.config.storage import KINDS
@@ -13,6 +16,8 @@ from det_controlplane.core.config.unions import bare, is_tag
 from det_controlplane.core.problems import Problem, shown
 
 Location = Sequence[str | int]
+
+_OF_A_SLOT_KIND = re.compile(rf"^(environment\.\w+)\.(?:{'|'.join(SLOT_KINDS)})(\[\d+\])?$")
 
 _WANTED = {
     "string": "text",
@@ -46,7 +51,15 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]
     found: list[Problem] = []
     for details in error.errors(include_url=False):
         found.extend(_translated(details, model))
-    return found
+    return _as_submitted(found)
+
+
+def _as_submitted(found: list[Problem]) -> list[Problem]:
+    """One list of variables, or one image, stands for those of every kind of slot: its problems are told once."""
+    general = [Problem(_OF_A_SLOT_KIND.sub(r"\1\2", p.path), p.message) for p in found]
+    times = Counter(general)
+    told = (g if times[g] == len(SLOT_KINDS) else p for g, p in zip(general, found, strict=True))
+    return list(dict.fromkeys(told))
 
 
 def path_of(location: Location) -> str:

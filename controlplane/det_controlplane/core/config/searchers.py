@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from det_controlplane.core.config.fields import (
     Closed,
@@ -14,7 +14,7 @@ from det_controlplane.core.config.fields import (
     Name,
     Natural,
     Positive,
-    refuse,
+    Whole,
 )
 from det_controlplane.core.config.unions import tag, told_by
 from det_controlplane.core.problems import Problem
@@ -28,15 +28,15 @@ Mode = Literal["aggressive", "standard", "conservative"]
 Form = Literal["stopping", "promotion"]
 
 
-def _is_uuid(value: str) -> bool:
+def _is_uuid(value: Any) -> bool:
     try:
-        UUID(value)
+        UUID(str(value))
     except ValueError:
         return False
     return True
 
 
-class _Searcher(Closed):
+class _Searcher(Whole):
     metric: Name
     smaller_is_better: bool = True
     source_trial_id: Identifier | None = None
@@ -47,12 +47,7 @@ class _Searcher(Closed):
         name: str = getattr(self, "name")  # noqa: B009
         return name
 
-    @model_validator(mode="after")
-    def _is_complete(self) -> Any:
-        refuse(self._missing())
-        return self
-
-    def _missing(self) -> Iterator[Problem]:
+    def problems(self) -> Iterator[Problem]:
         if self.source_trial_id is not None and self.source_checkpoint_uuid is not None:
             message = (
                 "cannot be given together with source_trial_id; a trial starts from one checkpoint"
@@ -96,8 +91,8 @@ class _Halving(_Searcher):
     def form(self) -> Form:
         return "stopping" if self.time_metric is not None or self.stop_once else "promotion"
 
-    def _missing(self) -> Iterator[Problem]:
-        yield from super()._missing()
+    def problems(self) -> Iterator[Problem]:
+        yield from super().problems()
         if (self.time_metric is None) != (self.max_time is None):
             absent = "time_metric" if self.time_metric is None else "max_time"
             yield Problem(absent, "is required: time_metric and max_time go together")
@@ -151,8 +146,8 @@ class PBT(_Searcher):
     replace_function: ReplaceFunction = ReplaceFunction.model_construct()
     explore_function: ExploreFunction = ExploreFunction.model_construct()
 
-    def _missing(self) -> Iterator[Problem]:
-        yield from super()._missing()
+    def problems(self) -> Iterator[Problem]:
+        yield from super().problems()
         if (self.time_metric is None) != (self.time_per_round is None):
             absent = "time_metric" if self.time_metric is None else "time_per_round"
             yield Problem(absent, "is required: time_metric and time_per_round go together")

@@ -4,15 +4,12 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import model_validator
-
 from det_controlplane.core.config.fields import (
     AbsolutePath,
-    Closed,
     Name,
     Natural,
     Propagation,
-    refuse,
+    Whole,
 )
 from det_controlplane.core.config.unions import tag, told_by
 from det_controlplane.core.problems import Problem
@@ -20,17 +17,12 @@ from det_controlplane.core.problems import Problem
 KINDS = ("shared_fs", "directory", "s3", "gcs", "azure")
 
 
-class _Storage(Closed):
+class _Storage(Whole):
     save_experiment_best: Natural = 0
     save_trial_best: Natural = 1
     save_trial_latest: Natural = 1
 
-    @model_validator(mode="after")
-    def _is_usable(self) -> Any:
-        refuse(self._unusable())
-        return self
-
-    def _unusable(self) -> Iterator[Problem]:
+    def problems(self) -> Iterator[Problem]:
         yield from _climbing("prefix", getattr(self, "prefix", None))
 
 
@@ -43,8 +35,8 @@ class SharedFS(_Storage):
     checkpoint_path: str | None = None
     tensorboard_path: str | None = None
 
-    def _unusable(self) -> Iterator[Problem]:
-        if self.storage_path is None:
+    def problems(self) -> Iterator[Problem]:
+        if not (isinstance(self.storage_path, str) and isinstance(self.host_path, str)):
             return
         yield from _climbing("storage_path", self.storage_path)
         path = PurePosixPath(self.storage_path)
@@ -66,8 +58,8 @@ class S3(_Storage):
     endpoint_url: str | None = None
     prefix: str | None = None
 
-    def _unusable(self) -> Iterator[Problem]:
-        yield from super()._unusable()
+    def problems(self) -> Iterator[Problem]:
+        yield from super().problems()
         if (self.access_key is None) != (self.secret_key is None):
             missing = "access_key" if self.access_key is None else "secret_key"
             yield Problem(missing, "is required: access_key and secret_key go together")
@@ -86,7 +78,7 @@ class Azure(_Storage):
     account_url: str | None = None
     credential: str | None = None
 
-    def _unusable(self) -> Iterator[Problem]:
+    def problems(self) -> Iterator[Problem]:
         if (self.connection_string is None) == (self.account_url is None):
             yield Problem("", "needs exactly one of connection_string and account_url")
         elif self.credential is not None and self.account_url is None:
@@ -103,6 +95,6 @@ Storage = Annotated[
 ]
 
 
-def _climbing(field: str, path: str | None) -> Iterator[Problem]:
-    if path is not None and ".." in PurePosixPath(path).parts:
+def _climbing(field: str, path: Any) -> Iterator[Problem]:
+    if isinstance(path, str) and ".." in PurePosixPath(path).parts:
         yield Problem(field, f"must not contain '..', but is {path!r}")
