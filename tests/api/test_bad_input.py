@@ -258,8 +258,25 @@ def test_a_second_agent_with_a_taken_identity_is_refused(api: Api) -> None:
 def test_a_replaced_incarnation_is_told_to_stop(api: Api) -> None:
     first = join(api, "same").json()["agent_token"]
     join(api, "same")
-    body = {"incarnation": str(uuid.uuid4()), "containers": []}
-    assert api.with_token(first).ask("POST", "/agents/v1/poll", body).status in (401, 409)
+    assert polled(api.with_token(first), str(uuid.uuid4())).status == 401
+
+
+def test_a_poll_of_another_incarnation_than_its_token_says_is_told_to_stop(api: Api) -> None:
+    token = join(api, "same").json()["agent_token"]
+    told = polled(api.with_token(token), str(uuid.uuid4()))
+    assert told.status == 409
+    assert "agent a1" in told.error
+
+
+def test_only_agents_poll(api: Api, user: Caller) -> None:
+    incarnation = str(uuid.uuid4())
+    for caller in (user, api.anonymous(), api.with_token("agent-nobody")):
+        assert polled(caller, incarnation).status == 401
+    assert "for agents" in polled(user, incarnation).error
+
+
+def polled(caller: Caller, incarnation: str) -> Any:
+    return caller.ask("POST", "/agents/v1/poll", {"incarnation": incarnation, "containers": []})
 
 
 def test_a_report_of_a_replaced_run_is_refused(user: Caller) -> None:

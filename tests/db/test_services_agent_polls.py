@@ -9,7 +9,6 @@ from det_controlplane.db.engine import Database
 from det_controlplane.db.sql import text
 from det_controlplane.services import agents, creation, tick
 from det_controlplane.services.containers import Report
-from det_controlplane.services.principal import AgentPrincipal
 
 from tests.support.searching import OWNER, SINGLE, Agent, context
 
@@ -40,8 +39,7 @@ def test_a_container_that_is_to_be_forgotten_is_not_ordered_too(
     (order,) = agent.poll()
     ended = Report(order["id"], order["epoch"], ContainerState.TERMINATED, exit_code=0)
     overtaken_by(monkeypatch, lambda: agent.poll(ended))
-    principal = AgentPrincipal(agent.id, agent.incarnation, "default")
-    answer = agents.poll(ctx, agents.Poll(principal, agent.incarnation, [ended], 2)).body
+    answer = agents.poll(ctx, agents.Poll(agent.token, agent.incarnation, [ended], 2)).body
     assert answer["forget"] == [order["id"]]
     assert answer["containers"] == []
 

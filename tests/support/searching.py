@@ -10,7 +10,7 @@ from det_controlplane.ports.waker import NoWaker
 from det_controlplane.services import agents, creation, metrics
 from det_controlplane.services.containers import Report
 from det_controlplane.services.context import Context
-from det_controlplane.services.principal import AgentPrincipal, User
+from det_controlplane.services.principal import User
 from det_controlplane.services.reports import MetricsReport
 
 OWNER = User(2, "determined", False, 0)
@@ -78,6 +78,7 @@ class Agent:
 
     ctx: Context
     id: str
+    token: str
     incarnation: str
     seq: int = 0
 
@@ -89,12 +90,11 @@ class Agent:
             hostname=id, runtime="process", addresses=[], slots=[{"id": n, "type": "cpu"} for n in range(slots)],
             proof_kind="bootstrap_token", proof_token=ctx.bootstrap_token,
         )  # fmt: skip
-        agents.join(ctx, joining)
-        return cls(ctx, id, str(incarnation))
+        joined = agents.join(ctx, joining)
+        return cls(ctx, id, joined.agent_token, str(incarnation))
 
     def poll(self, *reports: Report, leaving: bool = False) -> list[dict[str, Any]]:
         self.seq += 1
-        principal = AgentPrincipal(self.id, self.incarnation, "default")
-        asked = agents.Poll(principal, self.incarnation, list(reports), self.seq, "", leaving)
+        asked = agents.Poll(self.token, self.incarnation, list(reports), self.seq, "", leaving)
         found: list[dict[str, Any]] = agents.poll(self.ctx, asked).body["containers"]
         return found

@@ -4,14 +4,14 @@ from uuid import UUID
 
 from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
-from det_controlplane.api.http import Answer, Request, Wait, json_response
+from det_controlplane.api.http import Answer, Request, Wait, bearer_token, json_response
 from det_controlplane.api.router import Access, post
 from det_controlplane.core.lifecycle.allocation import ContainerState, Failure
-from det_controlplane.services import agents
+from det_controlplane.services import agents, identity
 from det_controlplane.services.agents import Joining, Poll
 from det_controlplane.services.containers import Report
 from det_controlplane.services.context import Context
-from det_controlplane.services.principal import AgentPrincipal
+from det_controlplane.services.identity import AGENT_PREFIX
 
 _DEVICES = ("cpu", "cuda", "rocm")
 
@@ -63,10 +63,12 @@ def _joining(body: Body) -> Joining:
 
 
 def poll(ctx: Context, request: Request) -> Answer:
-    assert isinstance(request.principal, AgentPrincipal)
+    token = bearer_token(request)
+    if not token.startswith(AGENT_PREFIX):
+        identity.agent_of(ctx, token)  # says who is wanted here
     body = Body(request.json())
     asked = Poll(
-        agent=request.principal,
+        token=token,
         incarnation=body.required_text("incarnation"),
         reports=[_report(c) for c in body.bodies("containers")],
         seq=body.optional_integer("seq"),
@@ -78,7 +80,7 @@ def poll(ctx: Context, request: Request) -> Answer:
     wait_s = min(body.number("waitS") or 0.0, ctx.may_wait_s, agents.LONGEST_HELD_S)
     if answer.news or request.final or wait_s <= 0:
         return json_response(answer.body)
-    return Wait(f"agent:{request.principal.id}", wait_s)
+    return Wait(f"agent:{answer.agent_id}", wait_s)
 
 
 def _report(body: Body) -> Report:
@@ -111,5 +113,10 @@ def _uuid(value: str, what: str) -> UUID:
 
 ROUTES = (
     post("/agents/v1/join", join, access=Access.PUBLIC, summary="Join the cluster"),
-    post("/agents/v1/poll", poll, access=Access.AGENT, summary="Report containers, get directives"),
+    post(
+        "/agents/v1/poll",
+        poll,
+        access=Access.AGENT_BY_HANDLER,
+        summary="Report containers, get directives",
+    ),
 )

@@ -3,14 +3,14 @@
 import logging
 
 from det_controlplane.api import errors
-from det_controlplane.api.http import Answer, Request, Response
+from det_controlplane.api.http import Answer, Request, Response, bearer_token
 from det_controlplane.api.router import Access, Handler, Match, Router
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db.engine import DatabaseDown, TryAgain, Unstorable
 from det_controlplane.services import errors as refusals
 from det_controlplane.services import identity
 from det_controlplane.services.context import Context
-from det_controlplane.services.principal import AgentPrincipal, Principal, User
+from det_controlplane.services.principal import Principal, User
 
 log = logging.getLogger("det.api")
 
@@ -85,13 +85,12 @@ class App:
         raise errors.NotFound(f"no such path: {request.path}")
 
     def _principal(self, access: Access, request: Request) -> Principal | None:
-        if access is Access.PUBLIC:
+        if access in (Access.PUBLIC, Access.AGENT_BY_HANDLER):
             return None
-        principal = identity.principal_of(self.ctx, bearer_token(request))
+        token = bearer_token(request)
         if access is Access.AGENT:
-            if not isinstance(principal, AgentPrincipal):
-                raise errors.Unauthenticated("this path is for agents; join first")
-            return principal
+            return identity.agent_of(self.ctx, token)
+        principal = identity.principal_of(self.ctx, token)
         if not isinstance(principal, User):
             raise errors.Unauthenticated("this path is for users; sign in first")
         if access is Access.ADMIN and not principal.admin:
@@ -105,16 +104,3 @@ def _refuse_nul(request: Request) -> None:
     for name, values in (*given, *request.query.items()):
         if any("\0" in value for value in values):
             raise errors.BadRequest(f"{name} must not contain a NUL character")
-
-
-def bearer_token(request: Request) -> str:
-    """The caller's token, from any of the carriers that Determined's clients use."""
-    for name in ("authorization", "grpc-metadata-x-allocation-token"):
-        value = request.headers.get(name, "")
-        if value.lower().startswith("bearer "):
-            return value[7:].strip()
-    for pair in request.headers.get("cookie", "").split(";"):
-        key, _, value = pair.strip().partition("=")
-        if key == "auth":
-            return value
-    return ""

@@ -169,3 +169,16 @@ def line(obj: Any) -> bytes:
 
 
 EMPTY = Response()
+
+
+def bearer_token(request: Request) -> str:
+    """The caller's token, from any of the carriers that Determined's clients use."""
+    for name in ("authorization", "grpc-metadata-x-allocation-token"):
+        value = request.headers.get(name, "")
+        if value.lower().startswith("bearer "):
+            return value[7:].strip()
+    for pair in request.headers.get("cookie", "").split(";"):
+        key, _, value = pair.strip().partition("=")
+        if key == "auth":
+            return value
+    return ""

@@ -18,7 +18,13 @@ as the last.
 
 Who may call: *all* without signing in, *user* with a user's or task's token, *agent* with an agent's.
 """
-_WHO = {Access.PUBLIC: "all", Access.USER: "user", Access.ADMIN: "admin", Access.AGENT: "agent"}
+_WHO = {
+    Access.PUBLIC: "all",
+    Access.USER: "user",
+    Access.ADMIN: "admin",
+    Access.AGENT: "agent",
+    Access.AGENT_BY_HANDLER: "agent",
+}
 
 
 def page(listed: Iterable[Route]) -> str:

@@ -20,6 +20,7 @@ class Access(Enum):
     USER = "user"  # a person or a task acting for one
     ADMIN = "admin"
     AGENT = "agent"
+    AGENT_BY_HANDLER = "agent by handler"  # whose first statement checks the token, too
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Rows of agents and what they should run."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -37,16 +38,18 @@ _LIVE = """FROM containers c JOIN allocations a ON a.id = c.allocation_id
 # What an agent brings back or takes away needs a scheduling pass: the pool is marked in the same statement.
 _TOUCH = text(f"""
     WITH touched AS (
-        UPDATE agents a SET last_seen_at = :now, lease_until = :lease_until, lost_after = :lost_after, state = 'JOINED',
+        UPDATE agents a SET last_seen_at = :now, lease_until = :lease_until, state = 'JOINED',
+            lost_after = cast(:lease_until AS timestamptz) + make_interval(secs =>
+                coalesce((cast(:waits AS jsonb)->>a.pool)::double precision, :default_wait)),
             poll_seq = greatest(a.poll_seq, :seq), leaving = a.leaving OR :leaving
-        FROM (SELECT id, leaving, state FROM agents WHERE id = :id FOR UPDATE) old
+        FROM (SELECT id, leaving, state FROM agents WHERE token_hash = :token_hash FOR UPDATE) old
         WHERE a.id = old.id AND a.incarnation = cast(:incarnation AS uuid) AND a.state <> 'LOST'
         RETURNING a.draining, a.poll_seq <= :seq AS newest, a.leaving AND NOT old.leaving AS leaves_now,
             a.leaving, old.state <> 'JOINED' AS returned, a.pool, a.id),
     marked AS (
         INSERT INTO pools (name) SELECT pool FROM touched WHERE returned OR leaves_now
         ON CONFLICT (name) DO UPDATE SET marked = pools.marked + 1)
-    SELECT draining, newest, leaves_now, leaving, returned, (
+    SELECT id AS agent_id, draining, newest, leaves_now, leaving, returned, (
         SELECT json_agg(json_build_array(c.id, c.allocation_id, c.epoch, c.state, a.killed, a.preempt_at IS NOT NULL)
                         ORDER BY c.assigned_at, c.id) {_LIVE.format(agent_id="touched.id")}) AS duties
     FROM touched
@@ -102,6 +105,7 @@ def upsert(tx: Tx, agent: dict[str, Any], slots: list[dict[str, Any]]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Touched:
+    agent_id: str
     draining: bool
     newest: bool  # no later poll of this process was seen
     leaves_now: bool  # this poll is the first to say that the machine goes away
@@ -112,19 +116,22 @@ class Touched:
 
 def touch(
     db: Database,
-    agent_id: str,
+    token_hash: bytes,
     incarnation: str,
     *,
     seq: int,
     leaving: bool,
     now: datetime,
     lease_until: datetime,
-    lost_after: datetime,
+    waits: Mapping[str, float],
+    default_wait: float,
 ) -> Touched | None:
-    """Extend the lease and read the duties; None when this incarnation was replaced. A transaction of its own."""
+    """Extend the lease and read the duties; None when this incarnation was replaced. A transaction of its own.
+
+    After its lease, an agent is waited for as many seconds as its pool says."""
     params = {
-        "id": agent_id, "incarnation": incarnation, "seq": seq, "leaving": leaving,
-        "now": now, "lease_until": lease_until, "lost_after": lost_after,
+        "token_hash": token_hash, "incarnation": incarnation, "seq": seq, "leaving": leaving,
+        "now": now, "lease_until": lease_until, "waits": as_json(waits), "default_wait": default_wait,
     }  # fmt: skip
     found = db.alone(_TOUCH, params)
     if not found:

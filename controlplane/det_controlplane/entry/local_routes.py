@@ -3,9 +3,8 @@
 import hmac
 from dataclasses import asdict
 
-from det_controlplane.api.app import bearer_token
 from det_controlplane.api.errors import Unauthenticated
-from det_controlplane.api.http import Request, Response, json_response
+from det_controlplane.api.http import Request, Response, bearer_token, json_response
 from det_controlplane.api.router import Access, Route
 from det_controlplane.entry.local_client import STATUS_PATH
 from det_controlplane.services.context import Context

@@ -13,14 +13,13 @@ from det_controlplane.services import containers, leaving, specification
 from det_controlplane.services.containers import Report
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, NotSignedIn, Taken
-from det_controlplane.services.identity import AGENT_PREFIX, token_hash
-from det_controlplane.services.principal import AgentPrincipal
+from det_controlplane.services.identity import AGENT_PREFIX, agent_of, token_hash
 
 LEASE = timedelta(seconds=30)
 # A poll that is held renews the lease only when it comes again.
 LONGEST_HELD_S = LEASE.total_seconds() / 2
 # Facts §6.4: how long a silent agent keeps its work, counted from the end of its lease.
-DEFAULT_RECONNECT_WAIT = timedelta(seconds=25)
+DEFAULT_RECONNECT_WAIT_S = 25.0
 BUSY_POLL_S, IDLE_POLL_S = 2.0, 10.0
 _AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -70,7 +69,7 @@ def join(ctx: Context, joining: Joining) -> Joined:
             "incarnation": joining.incarnation, "token_hash": token_hash(token),
             "version": joining.version, "hostname": joining.hostname, "runtime": joining.runtime,
             "addresses": joining.addresses, "now": now, "lease_until": lease_until,
-            "lost_after": lease_until + _reconnect_wait(ctx, pool.pool_name),
+            "lost_after": lease_until + timedelta(seconds=float(pool.agent_reconnect_wait)),
         }  # fmt: skip
         agents.upsert(tx, row, joining.slots)
         queue.mark_dirty(tx, pool.pool_name)
@@ -96,15 +95,15 @@ def _check_proof(ctx: Context, joining: Joining) -> None:
         )
 
 
-def _reconnect_wait(ctx: Context, pool_name: str) -> timedelta:
-    pool = ctx.config.pool(pool_name)
-    seconds = getattr(pool, "agent_reconnect_wait", None)
-    return DEFAULT_RECONNECT_WAIT if seconds is None else timedelta(seconds=float(seconds))
+def _special_waits(ctx: Context) -> dict[str, float]:
+    """The pools whose silent agents are waited for differently than usual."""
+    waits = {p.pool_name: float(p.agent_reconnect_wait) for p in ctx.config.resource_pools}
+    return {name: wait for name, wait in waits.items() if wait != DEFAULT_RECONNECT_WAIT_S}
 
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    agent: AgentPrincipal
+    token: str
     incarnation: str
     reports: list[Report]
     seq: int | None = None  # counted up by one agent process
@@ -114,6 +113,7 @@ class Poll:
 
 @dataclass(frozen=True, slots=True)
 class PollAnswer:
+    agent_id: str
     body: dict[str, Any]
     news: bool  # something the agent does not know yet
 
@@ -121,15 +121,16 @@ class PollAnswer:
 def poll(ctx: Context, poll: Poll) -> PollAnswer:
     """Take the agent's state, say what it should run."""
     touched = _extend_lease(ctx, poll)
+    agent_id = touched.agent_id
     duties = touched.duties
     reported = {r.id: r for r in poll.reports}
-    changed = _take_reports(ctx, poll.agent.id, duties, reported)
+    changed = _take_reports(ctx, agent_id, duties, reported)
     if poll.seq is not None and touched.newest:
-        changed |= _lose_missing(ctx, poll.agent.id, duties, reported)
+        changed |= _lose_missing(ctx, agent_id, duties, reported)
     if touched.leaving and not all(d.preempt or d.killed for d in duties):
-        changed |= leaving.stop_all(ctx, poll.agent.id)
+        changed |= leaving.stop_all(ctx, agent_id)
     if changed:
-        duties = _duties(ctx, poll.agent.id)
+        duties = _duties(ctx, agent_id)
     forget = [r.id for r in poll.reports if r.terminated]
     # Another poll may have brought the same exit since the duties were read: what is forgotten is no duty.
     orders = [_directive(ctx, d, reported) for d in duties if d.id not in forget]
@@ -143,7 +144,7 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
         "draining": touched.draining,
     }
     spec_due = any("spec" in d for d in listed)
-    return PollAnswer(body, bool(forget) or spec_due or version != poll.seen)
+    return PollAnswer(agent_id, body, bool(forget) or spec_due or version != poll.seen)
 
 
 def _duties(ctx: Context, agent_id: str) -> list[agents.Duty]:
@@ -180,15 +181,15 @@ def _version(listed: list[dict[str, Any]]) -> str:
 
 
 def _extend_lease(ctx: Context, poll: Poll) -> agents.Touched:
+    """Of the agent that the token is of: one statement finds out who it is and does it."""
     now = ctx.now()
-    lease_until = now + LEASE
-    lost_after = lease_until + _reconnect_wait(ctx, poll.agent.pool)
     touched = agents.touch(
-        ctx.db, poll.agent.id, poll.incarnation, seq=poll.seq or 0, leaving=poll.leaving,
-        now=now, lease_until=lease_until, lost_after=lost_after,
+        ctx.db, token_hash(poll.token), poll.incarnation, seq=poll.seq or 0, leaving=poll.leaving,
+        now=now, lease_until=now + LEASE, waits=_special_waits(ctx), default_wait=DEFAULT_RECONNECT_WAIT_S,
     )  # fmt: skip
     if touched is None:
-        raise Taken(f"agent {poll.agent.id}: incarnation {poll.incarnation} was replaced; stop")
+        agent = agent_of(ctx, poll.token)
+        raise Taken(f"agent {agent.id}: incarnation {poll.incarnation} was replaced; stop")
     if touched.returned or touched.leaves_now:
         ctx.waker.wake("schedule")
     return touched

@@ -65,6 +65,13 @@ def principal_of(ctx: Context, token: str) -> Principal:
     raise NotSignedIn("the token is unknown or has expired: sign in with 'det user login'")
 
 
+def agent_of(ctx: Context, token: str) -> AgentPrincipal:
+    principal = principal_of(ctx, token)
+    if not isinstance(principal, AgentPrincipal):
+        raise NotSignedIn("this path is for agents; join first")
+    return principal
+
+
 def login(ctx: Context, username: str, password: str, is_hashed: bool) -> tuple[str, int]:
     """Check a password, return a new token and the user's id."""
     now = ctx.now()
