@@ -1,4 +1,4 @@
-"""The preview by formula, and the simulation (facts §4.6)."""
+"""The preview, and the simulation (facts §4.6)."""
 
 from typing import Any
 
@@ -32,10 +32,32 @@ def test_adaptive_asha_is_told_by_rung() -> None:
     assert told(**ADAPTIVE, max_time=900, max_trials=10)[0]["unit"]["name"] == "batches"
 
 
-@pytest.mark.parametrize("name", ["async_halving", "pbt", "custom", "local_asha"])
-def test_what_only_metrics_decide_has_no_formula(name: str) -> None:
-    with pytest.raises(SearchFailed, match="invalid searcher configuration"):
-        preview({"name": name}, SPACE)
+@pytest.mark.parametrize("name", ["async_halving", "local_asha"])
+def test_one_bracket_is_told_by_rung_in_either_form(name: str) -> None:
+    searcher = {"name": name, "num_rungs": 3, "max_trials": 9, "divisor": 3}
+    rungs = [(6, 100), (2, 300), (1, 900)]
+    for length in ({"time_metric": "batches", "max_time": 900}, {"max_length": {"batches": 900}}):
+        found = told(**searcher, **length)
+        assert [(entry["count"], entry["unit"]["value"]) for entry in found] == rungs
+        assert found[0]["unit"]["name"] == "batches"
+
+
+def test_populations_are_imagined() -> None:
+    found = told(
+        name="pbt", metric="loss", population_size=10, num_rounds=3, length_per_round={"epochs": 4}
+    )
+    # Two of ten are replaced after each round but the last.
+    assert sum(entry["count"] for entry in found) == 14
+    assert sum(entry["count"] * entry["unit"]["value"] for entry in found) == 10 * 3 * 4
+    assert {entry["unit"]["name"] for entry in found} == {"epochs"}
+
+
+def test_what_cannot_be_told_says_why() -> None:
+    with pytest.raises(SearchFailed, match="decided by a program of yours"):
+        preview({"name": "custom"}, SPACE)
+    huge = {"name": "pbt", "metric": "loss", "population_size": 10_000, "num_rounds": 10_000}
+    with pytest.raises(SearchFailed, match="population_size times num_rounds is 100000000"):
+        preview(huge | {"length_per_round": {"epochs": 4}}, SPACE)
 
 
 def test_a_simulation_ends_as_the_search_does_and_counts_the_training() -> None:

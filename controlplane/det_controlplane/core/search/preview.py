@@ -10,6 +10,9 @@ from .brackets import rung_units
 from .grid import grid_size
 from .method import SearchFailed
 from .registry import Searcher, brackets_of, max_time_of, unit_of
+from .simulate import simulate
+
+_MOST_ROUNDS = 20_000  # a second or so
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +31,26 @@ class TrialsTo:
 
 
 def preview(searcher: Searcher, space: Space, seed: int = 0) -> list[TrialsTo]:
-    """A closed formula, no simulation; SearchFailed for methods whose course only metrics decide."""
-    name = searcher.get("name")
+    """By formula where there is one: as many trials go on at each rung as it has room for."""
+    name, unit = str(searcher.get("name")), unit_of(searcher)
     if name == "single":
-        return [TrialsTo(1, None, unit_of(searcher))]
+        return [TrialsTo(1, None, unit)]
     if name == "random":
-        return [TrialsTo(int(searcher["max_trials"]), None, unit_of(searcher))]
+        return [TrialsTo(int(searcher["max_trials"]), None, unit)]
     if name == "grid":
-        return [TrialsTo(grid_size(space), None, unit_of(searcher))]
-    if name == "adaptive_asha":
-        return _preview_brackets(searcher)
-    raise SearchFailed(f"invalid searcher configuration: {name} has no preview by formula")
+        return [TrialsTo(grid_size(space), None, unit)]
+    if name == "pbt":
+        return _told(_simulated(searcher, space, seed), unit)
+    if name == "custom":
+        raise SearchFailed("a custom search is decided by a program of yours: run it to see")
+    return _told(_by_rung(searcher), unit)
 
 
-def _preview_brackets(searcher: Searcher) -> list[TrialsTo]:
+def _told(counts: Counter[int], unit: str) -> list[TrialsTo]:
+    return [TrialsTo(counts[length], length, unit) for length in sorted(counts) if counts[length]]
+
+
+def _by_rung(searcher: Searcher) -> Counter[int]:
     divisor = searcher.get("divisor") or 4
     counts: Counter[int] = Counter()
     for bracket in brackets_of(searcher):
@@ -52,5 +61,15 @@ def _preview_brackets(searcher: Searcher) -> list[TrialsTo]:
             counts[length] += waiting - continued
             waiting = continued
         counts[units[-1]] += waiting
-    unit = unit_of(searcher)
-    return [TrialsTo(counts[length], length, unit) for length in sorted(counts) if counts[length]]
+    return counts
+
+
+def _simulated(searcher: Searcher, space: Space, seed: int) -> Counter[int]:
+    """Which trials of a population are replaced, and when, only metrics decide: here imagined ones."""
+    rounds, most = int(searcher["population_size"]) * int(searcher["num_rounds"]), _MOST_ROUNDS
+    if rounds > most:
+        raise SearchFailed(
+            f"population_size times num_rounds is {rounds}: previews imagine up to {most} rounds of trials"
+        )
+    trials = simulate(searcher, space, seed).trials.values()
+    return Counter(int(trial.length) for trial in trials)

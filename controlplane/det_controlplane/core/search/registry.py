@@ -58,8 +58,8 @@ def unit_of(searcher: Searcher) -> str:
     return str(searcher.get("unit") or "batches")
 
 
-def local_rungs(searcher: Searcher) -> int:
-    """How many rungs a local_asha configuration makes: as many as its training is long enough for."""
+def _rungs_of(searcher: Searcher) -> int:
+    """Those of a local_asha that names none: as many as its training is long enough for."""
     if searcher.get("num_rungs"):
         return int(searcher["num_rungs"])
     most = searcher.get("max_rungs") or _MAX_RUNGS
@@ -72,22 +72,18 @@ def report_lengths(searcher: Searcher) -> list[int]:
     if name == "pbt":
         each = _round_length(searcher)
         return [each * (i + 1) for i in range(int(searcher["num_rounds"]))]
-    rungs = 0
-    if name == "async_halving":
-        rungs = int(searcher["num_rungs"])
-    elif name == "local_asha":
-        rungs = local_rungs(searcher)
-    elif name == "adaptive_asha":
+    if name in ("async_halving", "local_asha", "adaptive_asha"):
         rungs = max(bracket.rungs for bracket in brackets_of(searcher))
-    if rungs:
         return sorted(set(rung_units(rungs, max_time_of(searcher), divisor)))
     return [length_of(searcher.get("max_length")) or int(searcher.get("max_time") or 1)]
 
 
 def brackets_of(searcher: Searcher) -> list[Bracket]:
-    """The brackets an adaptive_asha configuration makes."""
+    """The brackets that a configuration of some halving makes."""
     divisor = searcher.get("divisor") or _DIVISOR
     max_trials = int(searcher["max_trials"])
+    if searcher.get("name") != "adaptive_asha":
+        return [Bracket(_rungs_of(searcher), max_trials, _concurrent(searcher))]
     rungs = sorted(searcher.get("bracket_rungs") or (), reverse=True) or bracket_rungs(
         searcher.get("mode") or "standard",
         searcher.get("max_rungs") or _MAX_RUNGS,
@@ -130,9 +126,7 @@ def _grid(searcher: Searcher, sampler: Sampler) -> Method:
 
 
 def _async_halving(searcher: Searcher, sampler: Sampler) -> Method:
-    bracket = Bracket(
-        int(searcher["num_rungs"]), int(searcher["max_trials"]), _concurrent(searcher)
-    )
+    (bracket,) = brackets_of(searcher)
     return _bracket_method(searcher, sampler, bracket)
 
 
@@ -142,7 +136,7 @@ def _adaptive_asha(searcher: Searcher, sampler: Sampler) -> Method:
 
 
 def _local_asha(searcher: Searcher, sampler: Sampler) -> Method:
-    bracket = Bracket(local_rungs(searcher), int(searcher["max_trials"]), _concurrent(searcher))
+    (bracket,) = brackets_of(searcher)
     config = _asha_config(searcher, bracket)
     fraction = searcher.get("local_fraction")
     proposal = LocalProposal(
