@@ -9,6 +9,7 @@ import time
 from typing import IO, Callable, List, Mapping, Optional, Sequence
 
 from determined.common.blocking import hearing_signals
+from determined.common.pipes import PipeReader
 from determined.exec._lines import LineSplitter
 from determined.exec._ship import LogShipper
 
@@ -24,7 +25,7 @@ class OutputCopier(threading.Thread):
         self, source: IO[bytes], target_fd: Optional[int], stdtype: str, logs: LogShipper
     ) -> None:
         super().__init__(name=f"copy-{stdtype}", daemon=True)
-        self._source = source
+        self.source = PipeReader(source)
         self._target_fd = target_fd
         self._stdtype = stdtype
         self._logs = logs
@@ -33,7 +34,7 @@ class OutputCopier(threading.Thread):
     def run(self) -> None:
         splitter = LineSplitter()
         while True:
-            chunk = os.read(self._source.fileno(), 65536)
+            chunk = self.source.read()
             self.last_read = time.monotonic()
             for line in splitter.feed(chunk) if chunk else splitter.end():
                 self._logs.add(line, self._stdtype)
@@ -95,8 +96,8 @@ class Child:
         exited = time.monotonic()
         for copier in self._copiers:
             while copier.is_alive():
-                quiet_since = max(copier.last_read, exited)
-                if time.monotonic() - quiet_since > QUIET_AFTER_EXIT_S:
+                quiet_s = time.monotonic() - max(copier.last_read, exited)
+                if quiet_s > QUIET_AFTER_EXIT_S and not copier.source.is_behind():
                     break
                 copier.join(_POLL_S)
 

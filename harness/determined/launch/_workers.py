@@ -5,11 +5,14 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import IO, Dict, Literal, Mapping, NamedTuple, Sequence
+from typing import IO, Dict, Literal, Mapping, NamedTuple, Sequence, Tuple
 
 from determined.common.blocking import hearing_signals
+from determined.common.pipes import PipeReader
 
 GRACE_S = 15.0
+QUIET_AFTER_EXIT_S = 1.0  # for what a worker left behind, which may keep its pipes open for ever
+_LOOK_S = 0.05
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _BREAKS = (b"\n", b"\r")
 
@@ -57,11 +60,11 @@ def run_workers(workers: Sequence[Worker]) -> int:
             signal.signal(number, handler)
 
 
-def prefix_lines(source: IO[bytes], target_fd: int, prefix: bytes, lock: threading.Lock) -> None:
+def prefix_lines(source: PipeReader, target_fd: int, prefix: bytes, lock: threading.Lock) -> None:
     """Copy whole lines, each with its rank; \\r ends a line too, as progress bars use it."""
     rest = b""
     while True:
-        chunk = os.read(source.fileno(), 65536)
+        chunk = source.read()
         rest += chunk
         cut = max(rest.rfind(mark) for mark in _BREAKS) + 1
         ready, rest = rest[:cut], rest[cut:]
@@ -112,17 +115,22 @@ class _Running:
         """Record the end that `waitpid` told; the status as a shell gives it."""
         code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
         self._process.returncode = code
-        for copier in self._copiers:
-            copier.join(1.0)
+        for source, copier in self._copiers:
+            copier.join(QUIET_AFTER_EXIT_S)
+            while copier.is_alive() and source.is_behind():
+                copier.join(_LOOK_S)
         return code
 
-    def _copy(self, source: "IO[bytes] | None", target_fd: int) -> threading.Thread:
-        assert source is not None
+    def _copy(
+        self, pipe: "IO[bytes] | None", target_fd: int
+    ) -> Tuple[PipeReader, threading.Thread]:
+        assert pipe is not None
+        source = PipeReader(pipe)
         prefix = f"[rank={self.rank}] ".encode() if self.what == "rank" else b""
         arguments = (source, target_fd, prefix, self._lock)
         thread = threading.Thread(target=prefix_lines, args=arguments, daemon=True)
         thread.start()
-        return thread
+        return source, thread
 
 
 def _wait_for_all(running: Dict[int, _Running]) -> int:
