@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Any, Dict, List
 
 __version__ = "0.38.1"
 
+# For `logging.basicConfig(format=...)` of scripts.
+LOG_FORMAT = "%(levelname)s: [%(process)s] %(name)s: %(message)s"
+
 # Last on the path: the versions that the user's image carries win over those mounted by the agent.
 _deps_dir = os.environ.get("DET_DEPS_DIR")
 if _deps_dir and _deps_dir not in sys.path:
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from determined.errors import InvalidHP
 
 __all__ = [
+    "LOG_FORMAT",
     "ClusterInfo",
     "ExperimentConfig",
     "InvalidHP",

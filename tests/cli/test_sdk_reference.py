@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from determined import experimental
 from determined.common.api import errors
 from determined.experimental import client
 
@@ -22,3 +23,13 @@ def test_every_public_name_is_on_the_page(name: str) -> None:
 def test_every_public_method_is_on_the_page(kind: type) -> None:
     methods = {n for n, _ in inspect.getmembers(kind, inspect.isfunction) if not n.startswith("_")}
     assert methods <= WORDS
+
+
+@pytest.mark.parametrize("name", [n for n in experimental.__all__ if n != "client"])
+def test_classes_can_be_imported_one_level_up(name: str) -> None:
+    assert getattr(experimental, name) is getattr(client, name)
+
+
+def test_older_names_of_experiments_and_trials_are_the_same_classes() -> None:
+    assert experimental.ExperimentReference is client.Experiment
+    assert experimental.TrialReference is client.Trial

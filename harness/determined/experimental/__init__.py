@@ -9,11 +9,33 @@ if TYPE_CHECKING:
         Determined,
         Experiment,
         Model,
+        ModelOrderBy,
+        ModelSortBy,
         ModelVersion,
+        OrderBy,
+        Project,
         Trial,
+        TrialOrderBy,
+        TrialSortBy,
     )
 
-__all__ = ["Checkpoint", "Determined", "Experiment", "Model", "ModelVersion", "Trial", "client"]
+__all__ = [
+    "Checkpoint",
+    "Determined",
+    "Experiment",
+    "Model",
+    "ModelOrderBy",
+    "ModelSortBy",
+    "ModelVersion",
+    "OrderBy",
+    "Project",
+    "Trial",
+    "TrialOrderBy",
+    "TrialSortBy",
+    "client",
+]
+# What older scripts import.
+_RENAMED = {"ExperimentReference": "Experiment", "TrialReference": "Trial"}
 
 
 def __getattr__(name: str) -> Any:
@@ -23,6 +45,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"determined.experimental.{name}")
     if name == "test_one_batch":
         return importlib.import_module("determined.experimental._one_batch").test_one_batch
-    if name in __all__:
-        return getattr(importlib.import_module("determined.experimental.client"), name)
+    if name in __all__ or name in _RENAMED:
+        client_module = importlib.import_module("determined.experimental.client")
+        return getattr(client_module, _RENAMED.get(name, name))
     raise AttributeError(f"module 'determined.experimental' has no attribute {name!r}")

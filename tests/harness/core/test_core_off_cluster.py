@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,18 @@ from determined import core, get_cluster_info
 
 pytestmark = pytest.mark.usefixtures("off_cluster")
 HEAVY = ("torch", "boto3", "pydantic", "requests", "http", "ssl", "asyncio")
+
+
+def test_a_script_can_log_in_the_common_format() -> None:
+    script = (
+        "import logging, determined as det\n"
+        "logging.basicConfig(level=logging.INFO, format=det.LOG_FORMAT)\n"
+        "logging.getLogger('mine').info('hello')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, check=True
+    )
+    assert re.fullmatch(r"INFO: \[\d+\] mine: hello\n", done.stderr)
 
 
 def test_there_is_no_cluster_info() -> None:

@@ -4,7 +4,11 @@ from typing import Any
 import pytest
 import torch
 from determined import core as real_core
-from determined.pytorch.experimental import TorchBatchProcessor, torch_batch_process
+from determined.pytorch.experimental import (
+    TorchBatchProcessor,
+    get_default_device,
+    torch_batch_process,
+)
 
 from tests.support.fake_core import FakeCore
 from tests.support.torch_trials import Numbers, records_of
@@ -93,3 +97,8 @@ def test_files_of_the_upload_path_are_stored(opened: FakeCore) -> None:
 def test_what_sharding_sets_cannot_be_given(opened: FakeCore) -> None:
     with pytest.raises(ValueError, match="shuffle"):
         torch_batch_process(Collecting, Numbers(), dataloader_kwargs={"shuffle": True})
+
+
+def test_a_rank_can_ask_for_its_device() -> None:
+    with real_core.init() as context:
+        assert get_default_device(context) == torch.device("cpu")

@@ -55,12 +55,12 @@ class DeepSpeedTrial(LegacyTrial):
         for i, engine in enumerate(context.models):
             engine.save_checkpoint(os.fspath(path), tag=f"model{i}")
 
-    def load(self, context: DeepSpeedTrialContext, path: Any) -> None:
+    def load(self, context: DeepSpeedTrialContext, load_path: Any) -> None:
         for i, engine in enumerate(context.models):
-            found, _ = engine.load_checkpoint(os.fspath(path), tag=f"model{i}")
+            found, _ = engine.load_checkpoint(os.fspath(load_path), tag=f"model{i}")
             if found is None:
                 raise FileNotFoundError(
-                    f"{path} holds no state for DeepSpeed engine {i} (model{i})"
+                    f"{load_path} holds no state for DeepSpeed engine {i} (model{i})"
                 )
 
     def get_batch_length(self, batch: Any) -> int:

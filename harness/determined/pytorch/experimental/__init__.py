@@ -4,6 +4,12 @@ from determined.pytorch.experimental._batch_process import torch_batch_process
 from determined.pytorch.experimental._processor import (
     TorchBatchProcessor,
     TorchBatchProcessorContext,
+    get_default_device,
 )
 
-__all__ = ["TorchBatchProcessor", "TorchBatchProcessorContext", "torch_batch_process"]
+__all__ = [
+    "TorchBatchProcessor",
+    "TorchBatchProcessorContext",
+    "get_default_device",
+    "torch_batch_process",
+]

@@ -10,6 +10,11 @@ from determined.pytorch._reducer import ReducerContext
 from determined.pytorch._trial_context import choose_device
 
 
+def get_default_device(core_context: Any) -> torch.device:
+    """The accelerator of this rank's slot, or the CPU."""
+    return choose_device(core_context.distributed.local_rank)
+
+
 class TorchBatchProcessorContext(ReducerContext):
     """What a TorchBatchProcessor works with."""
 
@@ -18,7 +23,7 @@ class TorchBatchProcessorContext(ReducerContext):
         self._core = core_context
         self._storage_path = storage_path
         self._uses_storage = False
-        self.device = choose_device(core_context.distributed.local_rank)
+        self.device = get_default_device(core_context)
 
     def to_device(self, data: Any, warned_types: Optional[Set[Type[Any]]] = None) -> Any:
         return _data.to_device(data, self.device, warned_types)
