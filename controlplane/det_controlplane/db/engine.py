@@ -15,6 +15,8 @@ from det_controlplane.db.sql import Statement
 
 Params = Mapping[str, Any]
 
+_JSON = json.JSONEncoder(separators=(",", ":"), default=str)
+
 # SQLSTATEs: deadlock, serialization failure, a plan that a migration made obsolete; classes of a server that
 # stops or has no room, and of a violated constraint.
 _RETRYABLE = ("40P01", "40001", "0A000")
@@ -174,7 +176,7 @@ def _detail(e: Exception) -> str:
 
 def as_json(value: Any) -> str:
     """A parameter for a `cast(:x as jsonb)`."""
-    return json.dumps(value, separators=(",", ":"), default=str)
+    return _JSON.encode(value)
 
 
 def connect_options(url: str) -> dict[str, Any]:
