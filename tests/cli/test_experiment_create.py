@@ -102,6 +102,19 @@ def test_dry_run_prints_the_resolved_configuration_and_creates_nothing(
     assert cluster.experiments == {}
 
 
+@pytest.mark.parametrize("more", [[], ["--dry-run"]], ids=["created", "only checked"])
+def test_what_is_doubtful_about_a_configuration_is_told(
+    cluster: FakeCluster, det: Det, config: Path, code: Path, more: list[str]
+) -> None:
+    told = ["batches_per_step is now called scheduling_unit"]
+    answer = {"experiment": {"id": 1}, "config": {}, "warnings": [], "configWarnings": told}
+    cluster.on("POST", "/api/v1/experiments", answer)
+    ran = det("e", "create", config, code, *more)
+    assert ran.code == 0
+    assert f"warning: {told[0]}\n" in ran.err
+    assert told[0] not in ran.out
+
+
 def test_an_invalid_configuration_prints_the_servers_problems(
     cluster: FakeCluster, det: Det, config: Path
 ) -> None:

@@ -39,6 +39,7 @@ def create(args: argparse.Namespace) -> int:
         checked = {**body, "validateOnly": True, "activate": False}
         answer = session.post(V1 + "/experiments", {**checked, "modelDefinition": []})
         print_yaml(answer["config"])
+        _pass_on_warnings(answer)
         say("The configuration is valid. Nothing was created.")
         return OK
     if args.test_mode:
@@ -63,12 +64,19 @@ def _created(session: Session, args: argparse.Namespace, answer: dict[str, Any])
         sys.stdout.flush()
     else:
         print(f"Created experiment {id}", flush=True)
+    _pass_on_warnings(answer)
     for warning in answer.get("warnings") or []:
         if warning == "LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED":
             say("It asks for more slots than the pool has now, and waits until they exist.")
     if args.follow_first_trial:
         return _follow(session, id)
     return _watch_test(session, id) if args.test_mode else OK
+
+
+def _pass_on_warnings(answer: dict[str, Any]) -> None:
+    """About the configuration: what is deprecated, ignored, or will hardly do what it is meant to."""
+    for warning in answer.get("configWarnings") or []:
+        say(f"warning: {warning}")
 
 
 def continue_(args: argparse.Namespace) -> int:

@@ -47,7 +47,18 @@ def test_a_job_at_its_limit_blocks_nobody() -> None:
     plan = decide(snapshot, NOW)
     assert [s.allocation_id for s in plan.start] == ["other"]
     assert plan.waiting[0].reason.code is WaitCode.MAX_SLOTS
-    assert "2 slots (max_slots) and holds 0" in plan.waiting[0].sentence
+    assert plan.waiting[0].sentence.startswith("needs 4 slots, and its job may hold 2 (max_slots);")
+
+
+def test_a_job_that_holds_all_it_may_waits_for_its_own_trials() -> None:
+    held = [running("t1", "exp", a1=1), running("t2", "exp", a1=1)]
+    snapshot = pool(
+        agents(4), pending=[request("t3", 1, "exp")], running=held, jobs=[job("exp", max_slots=2)]
+    )
+    (waiting,) = decide(snapshot, NOW).waiting
+    assert waiting.sentence.startswith(
+        "its job may hold 2 slots (max_slots) and holds 2; it starts"
+    )
 
 
 @pytest.mark.parametrize("scheduler", ["priority", "round_robin"])

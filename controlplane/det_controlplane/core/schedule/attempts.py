@@ -14,7 +14,7 @@ class Attempts:
     def over_limit(self, request: Request) -> OverLimit | None:
         limits = self._pool.limits
         if limits.limited and not limits.allow(request):
-            return limits.cause(request.job.id)
+            return limits.cause(request)
         return None
 
     def start(self, request: Request) -> Cause | None:

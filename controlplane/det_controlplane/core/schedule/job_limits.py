@@ -12,7 +12,7 @@ class JobLimits:
     def __init__(self, waiting: list[Job], running: Sequence[Running]) -> None:
         jobs = waiting + [r.job for r in running]
         self.limited = {job.id: job.max_slots for job in jobs if job.max_slots is not None}
-        self._causes = {job_id: OverLimit(job_id) for job_id in self.limited}
+        self._causes: dict[tuple[str, int], OverLimit] = {}
         self._reserved: defaultdict[str, int] = defaultdict(int)
         self._running = running
 
@@ -38,8 +38,11 @@ class JobLimits:
         """It will start when others have left; until then its job asks nobody else to leave for more."""
         self._reserved[request.job.id] += request.slots
 
-    def cause(self, job_id: str) -> OverLimit:
-        return self._causes[job_id]
+    def cause(self, request: Request) -> OverLimit:
+        key = (request.job.id, request.slots)
+        if key not in self._causes:
+            self._causes[key] = OverLimit(request)
+        return self._causes[key]
 
     def surplus(self, running: Sequence[Running]) -> list[Running]:
         """What has to leave after a limit was lowered, the newest first."""

@@ -20,7 +20,9 @@ class Blocked:
 
 @dataclass(slots=True, eq=False)
 class OverLimit:
-    job_id: str
+    """`request` stands for all requests of its job with as many slots."""
+
+    request: Request
 
 
 Unexplained = Blocked | OverLimit

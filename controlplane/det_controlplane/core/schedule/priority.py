@@ -114,7 +114,7 @@ class PriorityWalk:
             if self._behind is not None and not request.preemptible:
                 return self._behind
             if not self._limits.allow(request):
-                return self._limits.cause(request.job.id)
+                return self._limits.cause(request)
             shape = shape_of(request)
             if shape in self._hopeless:
                 return self._hopeless[shape]

@@ -14,6 +14,8 @@ from .model import Agent, PoolSnapshot, Request, Told, WaitCode
 from .outcome import Blocked, OverLimit, Unexplained
 from .wording import counted, named
 
+_RAISE_LIMIT = "`det experiment set max-slots ID SLOTS` lets it start"
+
 
 class Explainer:
     def __init__(self, snapshot: PoolSnapshot, slots: Fleet, limits: JobLimits) -> None:
@@ -27,8 +29,8 @@ class Explainer:
                 return self._no_container(request)
             case Blocked(request):
                 return self._no_room(request)
-            case OverLimit(job_id):
-                return self._over_limit(job_id)
+            case OverLimit(request):
+                return self._over_limit(request)
 
     @cached_property
     def _sizes(self) -> Counter[int]:
@@ -145,8 +147,13 @@ class Explainer:
             return _only_blocked(request, need)
         return _closed(list(agents), need)
 
-    def _over_limit(self, job_id: str) -> Told:
-        limit, held = self._limits.limited[job_id], self._limits.held[job_id]
+    def _over_limit(self, request: Request) -> Told:
+        limit, held = self._limits.limited[request.job.id], self._limits.held[request.job.id]
+        if request.slots > limit:
+            sentence = (
+                f"needs {counted(request.slots, 'slot')}, and its job may hold {limit} (max_slots)"
+            )
+            return Told(WaitCode.MAX_SLOTS, f"{sentence}; {_RAISE_LIMIT}")
         sentence = f"its job may hold {counted(limit, 'slot')} (max_slots) and holds {held}"
         return Told(WaitCode.MAX_SLOTS, f"{sentence}; it starts when one of its trials ends")
 
