@@ -24,7 +24,7 @@ def report():
 supervisor = Supervisor(report)
 for name, command in json.loads(sys.argv[2]).items():
     supervisor.keep(Program(name, command, folder / "log", ties=name.startswith("tied")))
-supervisor.run(on_hangup=lambda: supervisor.drop("worker"))
+supervisor.run(lambda: supervisor.drop("worker"), (folder / "hears").touch)
 supervisor.stop()
 """
 SLEEP, DIE = ["sleep", "600"], ["false"]
@@ -56,6 +56,7 @@ def supervised(folder: Path, **commands: list[str]) -> Iterator[Watched]:
     watched = Watched(folder, process)
     try:
         living = [name for name, command in commands.items() if command != DIE]
+        assert eventually((folder / "hears").exists)
         assert eventually(lambda: all(watched.pid(name) for name in living))
         yield watched
     finally:
@@ -82,6 +83,15 @@ def test_sigterm_takes_everything_down(tmp_path: Path) -> None:
         pids = [watched.pid("one"), watched.pid("two")]
     assert not any(alive(pid) for pid in pids)
     assert watched.process.returncode == 0
+
+
+def test_who_says_that_it_hears_is_not_ended_by_the_signal_that_follows() -> None:
+    code = (
+        "import os, signal; from det_controlplane.entry.supervisor import Supervisor\n"
+        "Supervisor().run(lambda: None, lambda: os.kill(os.getpid(), signal.SIGTERM)); print('stops')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "stops\n"), done.stderr
 
 
 def test_a_dropped_program_ends_and_stays_away(tmp_path: Path) -> None:

@@ -60,8 +60,7 @@ class LocalCluster:
             if not self._desired.master_url:
                 self._start_control_plane()
             self._match_agents()
-            ready("ready")
-            self._supervisor.run(on_hangup=self._read_again)
+            self._supervisor.run(on_hangup=self._read_again, on_hearing=lambda: ready("ready"))
         finally:
             # Together, and before the API: their last words are about their containers.
             self._supervisor.stop_together({AGENT_PREFIX + name for name in self._agents})

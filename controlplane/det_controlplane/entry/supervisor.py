@@ -126,9 +126,13 @@ class Supervisor:
     def kept(self) -> list[Kept]:
         return [w.kept for w in self._watches]
 
-    def run(self, on_hangup: Callable[[], None]) -> None:
-        """Tend the processes until SIGTERM or SIGINT; SIGHUP calls `on_hangup`. Sleeps in between."""
+    def run(
+        self, on_hangup: Callable[[], None], on_hearing: Callable[[], None] = lambda: None
+    ) -> None:
+        """Tend the processes until SIGTERM or SIGINT; SIGHUP calls `on_hangup`. Sleeps in between. Before `on_hearing`
+        is called, a signal would end this process and leave its own behind."""
         with _signals() as arrived:
+            on_hearing()
             # A process that died before its signal could be seen.
             pause_s = self._tend()
             while True:
