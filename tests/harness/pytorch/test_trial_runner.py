@@ -116,11 +116,17 @@ class Announcing(PlainTrial):
         return super().train_batch(batch, epoch_idx, batch_idx)
 
 
+def preempted_once_it_trains(asked: Asked) -> dict[str, bool]:
+    """A long poll waits; the question at the start, which asks for no waiting, is answered at once."""
+    waits = asked.first("timeoutSeconds") != "0"
+    return {"preempt": waits and Announcing.begun.wait(60)}
+
+
 def test_a_preempted_trial_saves_acknowledges_and_resumes(cluster: Any) -> None:
     """It stops in the middle of its reporting period, and goes on from there."""
     endless = 10_000_000
     api = cluster({"searcher": searcher({"batches": endless}), "scheduling_unit": endless})
-    api.on("GET", r".*/signals/preemption", lambda _: {"preempt": Announcing.begun.wait(60)})
+    api.on("GET", r".*/signals/preemption", preempted_once_it_trains)
     _frameworks.run(Announcing)
     (stopped_at,) = checkpoints(api)
     assert len(api.sent("POST", ".*/signals/ack_preemption")) == 1
