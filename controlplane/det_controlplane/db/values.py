@@ -53,16 +53,23 @@ def decoder(type_oid: int) -> Decoder:
     return found
 
 
+_ENCODERS: dict[type, Callable[[Any], bytes]] = {
+    str: str.encode,
+    int: b"%d".__mod__,
+    bool: lambda value: b"true" if value else b"false",
+    float: lambda value: str(value).encode(),
+    bytes: lambda value: b"\\x" + value.hex().encode(),
+    datetime: lambda value: value.isoformat().encode(),
+    UUID: lambda value: str(value).encode(),
+}
+
+
 def encoded(value: Any) -> bytes | None:
     """A parameter; None is NULL."""
     if value is None:
         return None
-    kind = type(value)
-    if kind is str:
-        return value.encode()  # type: ignore[no-any-return]
-    if kind is int:
-        return b"%d" % value
-    if kind is bool:
-        return b"true" if value else b"false"
+    encode = _ENCODERS.get(type(value))
+    if encode is not None:
+        return encode(value)
     written: str = make_param(PY_TYPES, value)
     return written.encode()
