@@ -2,10 +2,15 @@
 
 import uuid
 
+import pytest
+from determined import searcher
+
 from tests.support.api import Caller, config_of, create, create_ended, report_checkpoint, trial_of
 
 E = "/api/v1/experiments"
 SINGLE = {"name": "single", "metric": "loss"}
+CUSTOM = {"name": "custom", "metric": "loss", "unit": "batches"}
+NOWHERE = str(uuid.UUID(int=9))
 
 
 def test_a_source_trial_means_its_newest_checkpoint(user: Caller) -> None:
@@ -48,3 +53,28 @@ def test_an_experiment_is_not_deleted_while_others_start_from_its_checkpoints(us
     assert (told.status, f"of experiment {made} starts from" in told.error) == (400, True)
     user.post(f"{E}/{made}/kill")
     assert user.ask("DELETE", f"{E}/{source}").status == 200
+
+
+def test_a_trial_of_a_custom_search_starts_from_the_checkpoint_that_it_was_given(
+    user: Caller,
+) -> None:
+    checkpoint = report_checkpoint(user, create(user))
+    made = create(user, activate=True, searcher=CUSTOM)
+    asked = searcher.Create(uuid.UUID(int=1), {"lr": 1}, checkpoint=checkpoint).to_json()
+    user.post(f"/api/v1/experiments/{made}/searcher_operations", {"searcherOperations": [asked]})
+    assert trial_of(user, made)["warmStartCheckpointUuid"] == checkpoint
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "told"), [(NOWHERE, "does not exist"), ("newest", "must be a UUID")]
+)
+def test_a_custom_search_creates_nothing_from_a_checkpoint_that_is_not_there(
+    user: Caller, checkpoint: str, told: str
+) -> None:
+    made = create(user, activate=True, searcher=CUSTOM)
+    asked = searcher.Create(uuid.UUID(int=1), {"lr": 1}, checkpoint).to_json()
+    path = f"/api/v1/experiments/{made}/searcher_operations"
+    refused = user.ask("POST", path, {"searcherOperations": [asked]})
+    assert refused.status == 400
+    assert told in refused.error
+    assert user.get(f"/api/v1/experiments/{made}/trials")["trials"] == []

@@ -48,7 +48,10 @@ def _operation(given: Body, index: int) -> dict[str, Any]:
 
 def _create(given: Body) -> Mapping[str, Any]:
     request_id = _request_id(given)
-    return {"requestId": request_id, "hyperparams": _hyperparams(given, request_id)}
+    made = {"requestId": request_id, "hyperparams": _hyperparams(given, request_id)}
+    if given.has("checkpointUuid"):
+        made["checkpointUuid"] = _uuid(given, "checkpointUuid")
+    return made
 
 
 def _validate_after(given: Body) -> Mapping[str, Any]:
@@ -84,11 +87,15 @@ _KINDS: dict[str, Callable[[Body], Mapping[str, Any]]] = {
 
 
 def _request_id(given: Body) -> str:
-    value = given.required_text("requestId")
+    return _uuid(given, "requestId")
+
+
+def _uuid(given: Body, name: str) -> str:
+    value = given.required_text(name)
     try:
         return str(uuid.UUID(value))
     except ValueError as e:
-        raise BadRequest(f"requestId must be a UUID, not {value!r:.80}") from e
+        raise BadRequest(f"{name} must be a UUID, not {value!r:.80}") from e
 
 
 def _hyperparams(given: Body, request_id: str) -> dict[str, Any]:

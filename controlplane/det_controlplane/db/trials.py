@@ -133,7 +133,8 @@ class PlannedTrial:
     request_id: str
     seed: int
     hparams: Mapping[str, Any]
-    warm_start_from: str | None  # another trial, by request id; else what the configuration names
+    warm_start_from: str | None  # another trial, by request id
+    checkpoint: str | None  # else this one; else what the configuration names
     train_to: float | None = None
     parked: bool = False  # asks for no slots before it is told to train
 
@@ -147,14 +148,14 @@ _INSERT_MANY = text("""
         FROM experiments e JOIN jobs j ON j.id = e.job_id WHERE e.id = :experiment_id),
     planned AS (
         SELECT x.* FROM ROWS FROM (jsonb_to_recordset(cast(:rows AS jsonb)) AS (request_id uuid, seed bigint, hparams jsonb,
-            warm_start_from uuid, train_to double precision, parked boolean))
-            WITH ORDINALITY AS x (request_id, seed, hparams, warm_start_from, train_to, parked, n)),
+            warm_start_from uuid, checkpoint uuid, train_to double precision, parked boolean))
+            WITH ORDINALITY AS x (request_id, seed, hparams, warm_start_from, checkpoint, train_to, parked, n)),
     created AS (
         INSERT INTO trials (experiment_id, request_id, state, hparams, seed, train_to, task_id, run_id, started_at,
             parked, warm_start_uuid)
         SELECT e.id, p.request_id, cast(:state AS trial_state), p.hparams, p.seed, p.train_to,
                e.id || '.' || p.request_id, CASE WHEN :runs AND NOT p.parked THEN 1 ELSE 0 END, :now, p.parked,
-               CASE WHEN p.warm_start_from IS NULL THEN e.source ELSE (
+               CASE WHEN p.warm_start_from IS NULL THEN coalesce(p.checkpoint, e.source) ELSE (
                    SELECT c.uuid FROM checkpoints c JOIN trials t ON t.id = c.trial_id
                    WHERE t.experiment_id = e.id AND t.request_id = p.warm_start_from AND c.state = 'COMPLETED'
                    ORDER BY c.steps_completed DESC, c.reported_at DESC LIMIT 1) END

@@ -291,7 +291,8 @@ def searcher_topic(experiment_id: int) -> str:
 
 
 def _planned(action: search.Create) -> PlannedTrial:
-    return PlannedTrial(action.request_id, action.seed, action.hparams, action.warm_start_from)
+    start = (action.warm_start_from, action.checkpoint)
+    return PlannedTrial(action.request_id, action.seed, action.hparams, *start)
 
 
 def _why(state: TrialState) -> str:

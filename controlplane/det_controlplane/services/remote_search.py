@@ -5,7 +5,7 @@ from typing import Any
 
 from det_controlplane.core import search
 from det_controlplane.db import experiments
-from det_controlplane.services import live
+from det_controlplane.services import live, warm_starts
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, WrongState
 from det_controlplane.services.live import LiveExperiment
@@ -38,6 +38,7 @@ def operate(
                 f"experiment {experiment_id} has no event {triggered_by}: its newest is {remote.last_id}"
             )
         _refuse_unknown_trials(experiment_id, remote, operations)
+        _refuse_useless_checkpoints(experiment, remote, operations)
         experiment.feed(search.CustomOperations(operations, triggered_by))
         if experiment.row.state.live:
             progress = experiment.journal.progress(experiment.now)
@@ -69,6 +70,21 @@ def _refuse_unknown_trials(
             raise Invalid(
                 f"searcherOperations[{index}]: experiment {experiment_id} has no trial with request id"
                 f" {request_id}: create it first; none of the operations was carried out"
+            )
+
+
+def _refuse_useless_checkpoints(
+    experiment: LiveExperiment, remote: search.RemoteSearch, operations: Sequence[Operation]
+) -> None:
+    for index, operation in enumerate(operations):
+        created = operation.get("createTrial", {})
+        uuid = created.get("checkpointUuid")
+        if uuid is None or remote.created(created["requestId"]):
+            continue
+        fault = warm_starts.fault_of(experiment.tx, uuid)
+        if fault is not None:
+            raise Invalid(
+                f"searcherOperations[{index}]: {fault}; none of the operations was carried out"
             )
 
 

@@ -27,13 +27,19 @@ def settle(ctx: Context, config: dict[str, Any]) -> None:
             searcher |= {"source_trial_id": None, "source_checkpoint_uuid": _newest(tx, trial_id)}
 
 
-def _check(tx: Tx, uuid: str) -> None:
+def fault_of(tx: Tx, uuid: str) -> str | None:
+    """Why no trial can start from a checkpoint."""
     state = tx.value(_STATE, {"uuid": uuid})
-    if state != "COMPLETED":
-        told = "does not exist" if state is None else f"is {state}: it has no files to start from"
-        raise InvalidConfig(
-            [Problem("searcher.source_checkpoint_uuid", f"checkpoint {uuid} {told}")]
-        )
+    if state == "COMPLETED":
+        return None
+    told = "does not exist" if state is None else f"is {state}: it has no files to start from"
+    return f"checkpoint {uuid} {told}"
+
+
+def _check(tx: Tx, uuid: str) -> None:
+    fault = fault_of(tx, uuid)
+    if fault is not None:
+        raise InvalidConfig([Problem("searcher.source_checkpoint_uuid", fault)])
 
 
 def _newest(tx: Tx, trial_id: int) -> str:

@@ -3,7 +3,10 @@
 import enum
 import json
 import uuid
-from typing import Any, Dict, Mapping
+from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Union
+
+if TYPE_CHECKING:
+    from determined.experimental.client import Checkpoint
 
 
 class ExitedReason(enum.Enum):
@@ -32,15 +35,27 @@ class Operation:
 
 
 class Create(Operation):
-    """A new trial with these hyperparameters; `request_id` is its name in every event and operation."""
+    """A new trial with these hyperparameters; `request_id` is its name in every event and operation.
 
-    def __init__(self, request_id: uuid.UUID, hparams: Mapping[str, Any]) -> None:
+    It starts from `checkpoint`, a UUID or a `Checkpoint` of the SDK, where that is given.
+    """
+
+    def __init__(
+        self,
+        request_id: uuid.UUID,
+        hparams: Mapping[str, Any],
+        checkpoint: Union[str, uuid.UUID, "Checkpoint", None] = None,
+    ) -> None:
         self.request_id = request_id
         self.hparams = dict(hparams)
+        named = getattr(checkpoint, "uuid", checkpoint)
+        self.checkpoint_uuid: Optional[str] = None if named is None else str(named)
 
     def to_json(self) -> Dict[str, Any]:
-        text = json.dumps(self.hparams)
-        return {"createTrial": {"requestId": str(self.request_id), "hyperparams": text}}
+        asked = {"requestId": str(self.request_id), "hyperparams": json.dumps(self.hparams)}
+        if self.checkpoint_uuid is not None:
+            asked["checkpointUuid"] = self.checkpoint_uuid
+        return {"createTrial": asked}
 
 
 class ValidateAfter(Operation):

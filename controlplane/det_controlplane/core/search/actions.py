@@ -7,12 +7,13 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Start a trial; from the checkpoint `warm_start_from` left when it last parked, where set."""
+    """Start a trial; from `checkpoint`, or the one that `warm_start_from` left when it last parked, where set."""
 
     request_id: str
     seed: int
     hparams: Mapping[str, Any]
     warm_start_from: str | None = None
+    checkpoint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

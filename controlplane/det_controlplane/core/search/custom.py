@@ -175,7 +175,8 @@ class RemoteSearch(Method):
         hparams = details["hyperparams"]
         if isinstance(hparams, str):
             hparams = json.loads(hparams)
-        return [Create(request_id, self._rng.seed31(), hparams)]
+        checkpoint = details.get("checkpointUuid")
+        return [Create(request_id, self._rng.seed31(), hparams, checkpoint=checkpoint)]
 
     def _resting(self, actions: list[Action]) -> list[Action]:
         """A new trial that nobody has asked to train needs no slots yet."""
