@@ -5,7 +5,7 @@ import json
 import logging
 import math
 import pathlib
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 import tensorflow as tf
 
@@ -13,6 +13,7 @@ from determined import _trial_files
 from determined.keras import _weights
 from determined.keras._data import Batches
 from determined.keras._trial import TFKerasTrial
+from determined.keras.callbacks import Callback
 from determined.workloads import Kind, Progress, Workload, WorkloadSource
 
 logger = logging.getLogger("determined.keras")
@@ -49,11 +50,14 @@ class KerasTrainer:
         )
         self.training = Batches(trial.build_training_data_loader(), size)
         self.validation = trial.build_validation_data_loader()
-        self.callbacks = tf.keras.callbacks.CallbackList(self._own_callbacks(), model=self.model)
+        own = self._own_callbacks()
+        self.callbacks = tf.keras.callbacks.CallbackList(own, model=self.model)
+        self.hooked: List[Callback] = [c for c in own if isinstance(c, Callback)]
         self.progress = Progress()
         self.best: Optional[float] = None
         self.epoch = 0
         self.logs: Dict[str, float] = {}
+        self._restored_callbacks: List[Any] = []
 
     def run(
         self, source: WorkloadSource, max_batches: int, latest_checkpoint: Optional[str]
@@ -64,6 +68,8 @@ class KerasTrainer:
         self.training.start_at(self.progress.batches)
         self.model.stop_training = False
         self.callbacks.on_train_begin()
+        # Not before: Keras's own begin anew with the training.
+        self._load_callbacks()
         while True:
             workload = self._next_workload(source)
             if workload.kind is Kind.RUN_STEP:
@@ -90,6 +96,8 @@ class KerasTrainer:
         """Train in pieces that end with the epochs, and report once."""
         self._status("training")
         done, end = self.progress.batches, self.progress.batches + batches
+        for callback in self.hooked:
+            callback.on_train_workload_begin(done, batches, dict(self.logs))
         length = self.training.epoch_len
         parts = []
         while done < end:
@@ -104,6 +112,8 @@ class KerasTrainer:
         self.progress = dataclasses.replace(self.progress, batches=done)
         metrics = {name: sum(n * logs[name] for n, logs in parts) / batches for name in parts[0][1]}
         metrics = self._averaged(metrics)
+        for callback in self.hooked:
+            callback.on_train_workload_end(done, dict(metrics))
         if self.is_chief:
             self.core.train.report_training_metrics(done, {**metrics, **self._position()})
             self.core.train.report_progress(min(1.0, done / max_batches))
@@ -180,19 +190,29 @@ class KerasTrainer:
             trial_id = self.context._settings.trial_id
             state = {**dataclasses.asdict(self.progress), "best": self.best, "trial_id": trial_id}
             state["seeds"] = _weights.seeds(self.model)
-            (path / STATE_FILE).write_text(json.dumps(state))
+            state["callbacks"] = [[type(c).__name__, c.get_state()] for c in self.hooked]
+            (path / STATE_FILE).write_text(json.dumps(state, default=_as_numbers))
             load = _trial_files.load_data(type(self.trial), "TFKerasTrial", self.context)
             _trial_files.write_origin(path, load, type(self.trial))
+            for callback in self.hooked:
+                callback.on_checkpoint_end(str(path))
 
     def _restore(self, path: pathlib.Path) -> None:
         _weights.load(self.model, str(path))
         state = json.loads((path / STATE_FILE).read_text())
         self.best = state.pop("best")
-        seeds = state.pop("seeds", [])
+        seeds, callbacks = state.pop("seeds", []), state.pop("callbacks", [])
         if state.pop("trial_id") == self.context._settings.trial_id:
             self.progress = Progress(**{**state, "stopping": False})
+            self._restored_callbacks = callbacks
             _weights.set_seeds(self.model, seeds)
             self.epoch = self.progress.batches // (self.training.epoch_len or 2**62)
+
+    def _load_callbacks(self) -> None:
+        for callback, (kind, state) in zip(self.hooked, self._restored_callbacks):
+            # Code may have changed since: a state belongs to the callback that had this place.
+            if kind == type(callback).__name__ and state is not None:
+                callback.load_state(state)
 
     def _averaged(self, metrics: Dict[str, float]) -> Dict[str, float]:
         shards = self.distributed.gather(metrics)
@@ -213,3 +233,14 @@ class KerasTrainer:
     def _status(self, status: str) -> None:
         if self.is_chief:
             self.core.train.set_status(status)
+
+
+def _as_numbers(value: Any) -> Any:
+    """Arrays and numbers of numpy and TensorFlow in a callback's state."""
+    if hasattr(value, "numpy"):
+        value = value.numpy()
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(
+        f"get_state() of a callback returned a {type(value).__name__}: checkpoints keep values that JSON has"
+    )

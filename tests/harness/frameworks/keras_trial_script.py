@@ -15,10 +15,39 @@ from determined.workloads import Every, LocalSource, Plan
 from tests.support.fake_core import FakeCore
 
 
+class Counting(keras.callbacks.Callback):
+    """Counts batches over restarts, and notes what a trial tells it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches = numpy.int64(0)
+        self.told: list[list[Any]] = []
+
+    def get_state(self) -> Any:
+        return {"batches": self.batches}
+
+    def load_state(self, state: Any) -> None:
+        self.batches = state["batches"]
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.batches += 1
+
+    def on_train_workload_begin(self, total_batches_trained: int, batches: Any, logs: Any) -> None:
+        self.told.append(["begin", total_batches_trained, batches])
+
+    def on_train_workload_end(self, total_batches_trained: int, logs: Any) -> None:
+        self.told.append(["end", total_batches_trained, sorted(logs)])
+
+    def on_checkpoint_end(self, checkpoint_dir: str) -> None:
+        (pathlib.Path(checkpoint_dir) / "note.txt").write_text(str(self.batches))
+
+
 class Trial(keras.TFKerasTrial):
     def __init__(self, context: keras.TFKerasTrialContext) -> None:
         super().__init__(context)
         self.stopper = keras.callbacks.EarlyStopping(monitor="val_loss", patience=1000)
+        self.plateau = keras.callbacks.ReduceLROnPlateau(monitor="val_loss", patience=1000)
+        self.counting = Counting()
         self.epochs: list[int] = []
 
     def build_model(self) -> Any:
@@ -41,7 +70,7 @@ class Trial(keras.TFKerasTrial):
         ended = tf.keras.callbacks.LambdaCallback(
             on_epoch_end=lambda e, logs: self.epochs.append(e)
         )
-        return [self.stopper, ended]
+        return [self.stopper, ended, self.plateau, self.counting]
 
 
 def train(core: Any, batches: int, checkpoint: str | None = None) -> Any:
@@ -70,6 +99,13 @@ print(
             "epochs": trained.trial.epochs,
             "saved": sorted(whole.saved()),
             "same": same,
+            "told": trained.trial.counting.told,
+            "counted": [int(t.trial.counting.batches) for t in (trained, resumed)],
+            "states": [
+                [c.get_state() for c in (t.trial.stopper, t.trial.plateau)]
+                for t in (trained, resumed)
+            ],
+            "note": (whole.saved()[10] / "note.txt").read_text(),
         }
     )
 )

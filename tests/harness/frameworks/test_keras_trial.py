@@ -35,6 +35,20 @@ def test_it_resumes_to_the_same_weights(trained: Any) -> None:
     assert trained["same"]
 
 
+def test_its_callbacks_go_on_where_they_were(trained: Any) -> None:
+    assert trained["counted"] == [10, 10]
+    whole, resumed = trained["states"]
+    assert whole == resumed
+    assert [state["_validations"] for state in whole] == [2, 2]
+
+
+def test_its_callbacks_hear_of_workloads_and_checkpoints(trained: Any) -> None:
+    begun = [[at, batches] for what, at, batches in trained["told"] if what == "begin"]
+    assert begun == [[0, 3], [3, 2], [5, 1], [6, 3], [9, 1]]
+    assert ["end", 10, ["loss"]] in trained["told"]
+    assert trained["note"] == "10"
+
+
 def test_a_trial_class_is_tested_without_a_cluster(tmp_path: pathlib.Path) -> None:
     config = {"hyperparameters": {"lr": {"type": "log", "minval": -3, "maxval": -1}}}
     arguments = ["-m", "determined.experimental._one_batch", LOCATION]
