@@ -13,7 +13,10 @@ def trial_of(cluster: Cluster, experiment_id: int) -> int:
 
 
 def until_step(cluster: Cluster, trial_id: int, line: str) -> None:
-    cluster.until(lambda: line in cluster.logs(trial_id), f"trial {trial_id} prints {line!r}")
+    cluster.until(
+        lambda: any(line in entry["log"] for entry in cluster.task_logs(trial_id)),
+        f"trial {trial_id} prints {line!r}",
+    )
 
 
 def start(cluster: Cluster, held: Held) -> tuple[int, int]:
