@@ -109,7 +109,14 @@ class LiveExperiment:
         elif isinstance(action, search.Shutdown):
             self._shutdown(action)
         elif isinstance(action, search.Fail):
-            self.set_state(ExperimentState.STOPPING_ERROR, error=action.reason)
+            self.set_state(ExperimentState.STOPPING_ERROR, error=self._told_to_users(action))
+
+    def _told_to_users(self, fail: search.Fail) -> str:
+        """They know trials by number."""
+        trial = self._by_request(fail.request_id) if fail.request_id else None
+        if trial is None:
+            return fail.reason
+        return fail.reason.replace(f"trial {fail.request_id}", f"trial {trial.id}")
 
     def _stop_trial(self, request_id: str) -> None:
         trial = self._by_request(request_id)

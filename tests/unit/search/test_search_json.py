@@ -46,6 +46,7 @@ ACTIONS: list[Action] = [
     Stop("a"),
     Shutdown(cancel=True),
     Fail("why"),
+    Fail("why", "a"),
 ]
 
 

@@ -58,6 +58,7 @@ class Fail:
     """The search cannot go on; the experiment ends in error with this reason."""
 
     reason: str
+    request_id: str | None = None  # of the trial that the reason is about
 
 
 Action = Create | TrainTo | Park | Rest | Stop | Shutdown | Fail

@@ -81,7 +81,7 @@ class Search:
             actions = self._folds[type(event)](event)
         except SearchFailed as failed:
             self._over = True
-            return (Fail(str(failed)),)
+            return (Fail(str(failed), getattr(event, "request_id", None)),)
         return self._booked(actions) if actions else NOTHING
 
     def remote_events(self) -> Sequence[Mapping[str, Any]]:

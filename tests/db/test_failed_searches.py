@@ -1,0 +1,20 @@
+"""Searches that cannot go on: what users read about it."""
+
+from det_controlplane.db.engine import Database
+from det_controlplane.db.sql import text
+from det_controlplane.services import metrics
+from det_controlplane.services.reports import MetricsReport
+
+from tests.support.searching import ASHA, context, running
+
+_EXPERIMENT = text("SELECT state::text AS state, error FROM experiments")
+
+
+def test_a_missing_metric_names_its_trial_as_users_know_it(database: Database) -> None:
+    ctx = context(database)
+    _, second = running(ctx, ASHA.format(trials=2)).trials
+    report = MetricsReport(second, 1, "validation", 1024, {"batches": 1024})
+    metrics.report(ctx, report)
+    experiment = database.read(_EXPERIMENT)[0]
+    assert experiment.state == "STOPPING_ERROR"
+    assert experiment.error.startswith(f"trial {second}: metric 'loss' is missing")
