@@ -31,27 +31,29 @@ _BY = {
     "job": "a.job_id = cast(:id AS uuid)",
     "task": "k.id = :id",
 }
+_LAST_EXIT = """
+    (SELECT a.exit_reason FROM allocations a JOIN tasks k ON k.id = a.task_id WHERE a.ended_at IS NOT NULL AND {where}
+     ORDER BY a.ended_at DESC LIMIT 1) AS exit_reason
+"""
+_EXPERIMENT = "e.state::text AS state, e.error, e.id AS experiment_id, false AS parked"
 _STATES = {
-    "experiment": text("""
-        SELECT e.state::text AS state, e.error, (SELECT count(*) FROM trials t WHERE t.experiment_id = e.id) AS trials,
-               (SELECT a.exit_reason FROM allocations a JOIN tasks k ON k.id = a.task_id WHERE k.experiment_id = e.id
-                AND a.ended_at IS NOT NULL ORDER BY a.ended_at DESC LIMIT 1) AS exit_reason
-        FROM experiments e WHERE e.id = cast(:id AS integer)"""),
-    "trial": text("""
-        SELECT t.state::text AS state, e.error, 1 AS trials,
-               (SELECT a.exit_reason FROM allocations a WHERE a.trial_id = t.id AND a.ended_at IS NOT NULL
-                ORDER BY a.ended_at DESC LIMIT 1) AS exit_reason
-        FROM trials t JOIN experiments e ON e.id = t.experiment_id WHERE t.id = cast(:id AS integer)"""),
-    "job": text("""
-        SELECT 'ACTIVE' AS state, '' AS error, 1 AS trials, NULL AS exit_reason FROM jobs j WHERE j.id = cast(:id AS uuid)"""),
-    "task": text("""
-        SELECT CASE WHEN k.ended_at IS NULL THEN 'ACTIVE' ELSE 'ended' END AS state, '' AS error, 1 AS trials,
-               NULL AS exit_reason FROM tasks k WHERE k.id = :id"""),
+    "experiment": f"SELECT {_EXPERIMENT}, {_LAST_EXIT} FROM experiments e WHERE e.id = cast(:id AS integer)",
+    "trial": f"""
+        SELECT t.state::text AS state, e.error, e.id AS experiment_id, t.parked, {_LAST_EXIT}
+        FROM trials t JOIN experiments e ON e.id = t.experiment_id WHERE t.id = cast(:id AS integer)""",
+    "job": f"""
+        SELECT {_EXPERIMENT.replace("e.state::text", "coalesce(e.state::text, 'ENDED')")}, {_LAST_EXIT}
+        FROM jobs j LEFT JOIN experiments e ON e.job_id = j.id WHERE j.id = cast(:id AS uuid)""",
+    "task": f"""
+        SELECT CASE WHEN k.ended_at IS NULL THEN 'ACTIVE' ELSE 'ENDED' END AS state, '' AS error,
+               NULL AS experiment_id, false AS parked, {_LAST_EXIT}
+        FROM tasks k WHERE k.id = :id""",
 }
 _SENTENCES = {
-    "PAUSED": "is paused: `det experiment activate {id}` continues it",
+    "PAUSED": "is paused: `det experiment activate {experiment_id}` continues it",
     "COMPLETED": "has completed",
     "CANCELED": "was canceled",
+    "ENDED": "has ended",
 }
 
 
@@ -64,28 +66,32 @@ def of(ctx: Context, kind: str, id: str) -> list[dict[str, Any]]:
     if kind == "job" and not _is_uuid(id):
         raise Invalid(f"job id must be a UUID, not {id!r}; `det job list` shows them")
     with ctx.db.begin() as tx:
-        row = tx.row(_STATES[kind], {"id": id})
+        row = tx.row(text(_STATES[kind].replace("{where}", _BY[kind])), {"id": id})
         if row is None:
             raise Missing(f"{kind} '{id}' not found")
         reasons: list[dict[str, Any]] = tx.value(
             text(_REASONS.replace("{where}", _BY[kind])), {"id": id}
         )
-    return reasons or [_itself(row, id)]
+    return reasons or [_itself(row)]
 
 
-def _itself(row: Any, id: str) -> dict[str, Any]:
-    sentence = _SENTENCES.get(row.state, "has nothing queued and nothing running").format(id=id)
-    if row.state == "ERROR":
-        reasons = [
-            r for r in (row.error, row.exit_reason and f"its last run: {row.exit_reason}") if r
-        ]
-        sentence = f"has failed: {'; '.join(reasons) or 'see its logs'}"
-    elif row.state == "COMPLETED" and row.exit_reason:
-        sentence = f"has completed; its last run: {row.exit_reason}"
+def _itself(row: Any) -> dict[str, Any]:
     return {
         "allocationId": None, "trialId": None, "state": row.state, "code": row.state,
-        "sentence": sentence, "since": None,
+        "sentence": _sentence_of(row), "since": None,
     }  # fmt: skip
+
+
+def _sentence_of(row: Any) -> str:
+    last = f"its last run: {row.exit_reason}" if row.exit_reason else ""
+    if row.state == "ERROR":
+        return f"has failed: {'; '.join(filter(None, (row.error, last))) or 'see its logs'}"
+    if row.state in ("COMPLETED", "ENDED") and last:
+        return f"{_SENTENCES[row.state]}; {last}"
+    if row.state == "ACTIVE" and row.parked:
+        return "holds no slots until the searcher tells it to train on"
+    told = _SENTENCES.get(row.state, "has nothing queued and nothing running")
+    return told.format(experiment_id=row.experiment_id)
 
 
 def _is_uuid(value: str) -> bool:

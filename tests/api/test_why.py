@@ -1,0 +1,67 @@
+"""Why something waits or failed, asked by experiment, trial, job and task."""
+
+import pytest
+from det_controlplane.db.sql import text
+
+from tests.support.api import Api, Caller, create, create_ended, trial_of
+
+E = "/api/v1/experiments"
+PROMOTION = {
+    "name": "async_halving", "metric": "loss", "max_trials": 2, "num_rungs": 2, "divisor": 2,
+    "max_length": {"batches": 8},
+}  # fmt: skip
+
+
+def told(caller: Caller, kind: str, id: object) -> list[tuple[str, str]]:
+    reasons = caller.get(f"/api/v1/why/{kind}/{id}")["reasons"]
+    return [(r["state"], r["sentence"]) for r in reasons]
+
+
+def job_of(caller: Caller, experiment_id: int) -> str:
+    job: str = caller.get(f"{E}/{experiment_id}")["experiment"]["jobId"]
+    return job
+
+
+def test_what_is_paused_names_the_command_that_continues_it(user: Caller) -> None:
+    create_ended(user)
+    experiment_id = create(user, activate=False)
+    trial_id = trial_of(user, experiment_id)["id"]
+    hint = f"is paused: `det experiment activate {experiment_id}` continues it"
+    for kind, id in (
+        ("experiment", experiment_id),
+        ("trial", trial_id),
+        ("job", job_of(user, experiment_id)),
+    ):
+        assert told(user, kind, id) == [("PAUSED", hint)]
+
+
+def test_the_job_of_what_has_ended_has_ended_as_it_did(user: Caller) -> None:
+    experiment_id = create_ended(user)
+    ((state, sentence),) = told(user, "job", job_of(user, experiment_id))
+    assert (state, sentence) == told(user, "experiment", experiment_id)[0]
+    assert state == "CANCELED"
+
+
+def test_a_trial_that_waits_at_a_rung_says_so(api: Api, user: Caller) -> None:
+    experiment_id = create(user, activate=True, searcher=PROMOTION)
+    trial_id = user.get(f"{E}/{experiment_id}/trials")["trials"][0]["id"]
+    with api.ctx.db.begin() as tx:
+        tx.run(text("UPDATE allocations SET state = 'RUNNING', ready = true"))
+    path = f"/api/v1/trials/{trial_id}/searcher/completed_operation"
+    done = {"op": {"length": "4"}, "searcherMetric": 0.5}
+    user.post(path, {"completedOperation": done})
+    with api.ctx.db.begin() as tx:
+        tx.run(text("UPDATE allocations SET state = 'TERMINATED', ended_at = now()"))
+    assert told(user, "trial", trial_id) == [
+        ("ACTIVE", "holds no slots until the searcher tells it to train on")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "id", "status"),
+    [("experiment", 99, 404), ("job", "x", 400), ("task", "1.x", 404), ("pool", 1, 400)],
+)
+def test_what_does_not_exist_is_named(user: Caller, kind: str, id: object, status: int) -> None:
+    refused = user.ask("GET", f"/api/v1/why/{kind}/{id}")
+    assert refused.status == status
+    assert str(id) in refused.error or kind in refused.error
