@@ -1,10 +1,10 @@
 """Where this worker stands among the workers of its trial, and how they talk."""
 
-import json
 import os
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Tuple
 
 from determined._info import task_environment
+from determined.core import _tf_config
 from determined.core._star import Alone, Centre, Spoke, Star
 
 
@@ -98,21 +98,26 @@ class DistributedContext:
         )
 
     @classmethod
-    def from_tf_config(cls) -> "DistributedContext":
-        """For one process per container with TensorFlow's TF_CONFIG."""
-        _require("TF_CONFIG", by="the tensorflow launcher")
-        config = json.loads(os.environ["TF_CONFIG"])
-        workers = config["cluster"]["worker"]
-        rank = int(config["task"]["index"])
-        return cls(
+    def from_tf_config(cls) -> "Tuple[DistributedContext, Any]":
+        """For TensorFlow, one process a container: the context, and the strategy to build a model under.
+
+        The tensorflow launcher sets TF_CONFIG where there are several containers.
+        """
+        workers = _tf_config.workers_of_environment()
+        # Made first: it must come before whatever else TensorFlow does.
+        strategy = _tf_config.choose_strategy(workers)
+        rank, size = workers.rank, len(workers.addresses)
+        chief = workers.addresses[0].rsplit(":", 1)[0].strip("[]")
+        context = cls(
             rank=rank,
-            size=len(workers),
+            size=size,
             local_rank=0,
             local_size=1,
             cross_rank=rank,
-            cross_size=len(workers),
-            chief_ip=os.environ.get("DET_CHIEF_IP") or workers[0].rsplit(":", 1)[0].strip("[]"),
+            cross_size=size,
+            chief_ip=os.environ.get("DET_CHIEF_IP") or chief,
         )
+        return context, strategy
 
     def get_rank(self) -> int:
         return self.rank

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from determined.core import _distributed, _star, _wire
+from determined.core import _distributed, _star, _tf_config, _wire
 
 from tests.support.fake_master import FakeMaster
 from tests.support.ports import free_port
@@ -268,3 +268,15 @@ def test_containers_know_each_other_by_their_common_key_not_by_their_own_tokens(
         monkeypatch.setattr(_distributed, "task_environment", lambda env=env: env)
         keys.append(_distributed.peer_key())
     assert keys == [b"common", b"common"]
+
+
+@pytest.mark.parametrize(
+    ("task", "rank"), [({"type": "chief", "index": 0}, 0), ({"type": "worker", "index": 1}, 2)]
+)
+def test_a_chief_of_tf_config_ranks_before_its_workers(
+    monkeypatch: pytest.MonkeyPatch, task: dict[str, Any], rank: int
+) -> None:
+    cluster = {"chief": ["a:1"], "worker": ["b:1", "c:1"]}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
+    workers = _tf_config.workers_of_environment()
+    assert (workers.rank, workers.addresses) == (rank, ["a:1", "b:1", "c:1"])
