@@ -172,7 +172,7 @@ def test_a_variable_for_every_kind_of_slot_is_told_once() -> None:
         (
             {"profiling": {"begin_on_batch": 5, "end_after_batch": 3}},
             "profiling.end_after_batch",
-            "before",
+            "must be at least begin_on_batch",
         ),
         (
             {"log_policies": [{"name": "x", "pattern": "("}]},

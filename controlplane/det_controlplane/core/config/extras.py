@@ -43,7 +43,7 @@ class Profiling(Closed):
     @model_validator(mode="after")
     def _ends_after_it_begins(self) -> "Profiling":
         if self.end_after_batch is not None and self.end_after_batch < self.begin_on_batch:
-            message = f"({self.end_after_batch}) is before begin_on_batch ({self.begin_on_batch})"
+            message = f"must be at least begin_on_batch ({self.begin_on_batch}), not {self.end_after_batch}"
             refuse([Problem("end_after_batch", message)])
         return self
 
