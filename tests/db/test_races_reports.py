@@ -5,8 +5,11 @@ from collections.abc import Callable
 from functools import partial
 
 from det_controlplane.core import search
+from det_controlplane.db import metrics
 from det_controlplane.db.engine import Database
 from det_controlplane.db.sql import text
+from det_controlplane.services import checkpoints, live
+from det_controlplane.services.checkpoints import CheckpointReport
 from det_controlplane.services.context import Context
 from det_controlplane.services.journal import parse_space
 
@@ -22,6 +25,11 @@ _BEST = text("SELECT best_trial_id, best_metric FROM experiments")
 _EVENTS = text("SELECT event FROM search_events ORDER BY seq")
 _STOPPED = text("SELECT request_id::text FROM trials WHERE stop_requested ORDER BY 1")
 _CONFIG = text("SELECT config, seed FROM experiments")
+_TASK = text("SELECT task_id FROM trials WHERE id = :id")
+_WAITING = text("""
+    SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0
+""")
+_CHECKPOINTS = text("SELECT count(*) AS reported FROM checkpoints")
 
 
 def together(*actions: Callable[[], None]) -> None:
@@ -86,3 +94,25 @@ def test_one_report_sent_by_several_at_once_counts_once(database: Database) -> N
     together(*(partial(validate, ctx, trial, 1, 0.5) for ctx in contexts))
     found = database.read(_COUNTS)[0]
     assert (found.reports, found.seq, found.summed) == (1, 2, 1)
+
+
+def test_a_checkpoint_and_metrics_of_its_trial_wait_for_each_other_in_one_order(
+    database: Database,
+) -> None:
+    """The checkpoint refers to its trial first and renews what is shown of the experiment last."""
+    ctx = context(database)
+    experiment = running(ctx, ASHA.format(trials=1))
+    (trial_id,) = experiment.trials
+    task_id = database.read(_TASK, {"id": trial_id})[0].task_id
+    checkpoint = CheckpointReport(
+        str(ctx.new_uuid()), task_id, None, {"model": "1"}, {"steps_completed": 1}
+    )
+
+    saving = threading.Thread(target=checkpoints.report, args=(context(database), checkpoint))
+    with live.opened(ctx, experiment.id) as opened:
+        saving.start()
+        while not database.read(_WAITING):
+            assert saving.is_alive()
+        assert metrics.lock_trial(opened.tx, trial_id) is not None
+    saving.join()
+    assert database.read(_CHECKPOINTS)[0].reported == 1

@@ -29,10 +29,11 @@ _OF_GROUP = text("""
     SELECT metric_group, metrics FROM metrics WHERE trial_id = :trial_id AND NOT archived AND total_batches IS NOT NULL
     ORDER BY total_batches, id
 """)
+# Not FOR UPDATE: a checkpoint that refers to the trial may be on its way to the experiment's row.
 _TRIAL = text("""
     SELECT id, experiment_id, request_id, run_id, state::text AS state, summary_metrics, total_batches, searcher_metric,
            best_validation_id, latest_validation_id
-    FROM trials WHERE id = :id FOR UPDATE
+    FROM trials WHERE id = :id FOR NO KEY UPDATE
 """)
 _SAVE = text("""
     UPDATE trials SET summary_metrics = cast(:summary AS jsonb), total_batches = :total_batches,
