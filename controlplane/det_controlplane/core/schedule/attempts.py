@@ -10,6 +10,7 @@ class Attempts:
     def __init__(self, pool: PoolPass) -> None:
         self._pool = pool
         self._no_room: dict[object, Blocked] = {}
+        pool.outcome.unexplained = True
 
     def over_limit(self, request: Request) -> OverLimit | None:
         limits = self._pool.limits

@@ -36,5 +36,5 @@ def _enforce_max_slots(pool: PoolPass) -> None:
 def _plan(pool: PoolPass) -> SchedulePlan:
     outcome, snapshot = pool.outcome, pool.snapshot
     explain = Explainer(snapshot, pool.slots, pool.limits).explain
-    waiting = WaitingList(outcome.queued, explain, snapshot)
+    waiting = WaitingList(outcome, explain, snapshot)
     return SchedulePlan(tuple(outcome.start), tuple(outcome.preempt), waiting, snapshot)

@@ -37,6 +37,7 @@ class Outcome:
     start: list[Start] = field(default_factory=list)
     preempt: list[Preempt] = field(default_factory=list)
     queued: list[Queued] = field(default_factory=list)
+    unexplained: bool = False  # some of those wait for what is not in words yet
 
     def ask(self, leaving: Sequence[Running], reason: PreemptReason) -> None:
         self.preempt += [_new(Preempt, (running.allocation_id, reason)) for running in leaving]

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, compress, starmap
-from typing import NamedTuple, overload
+from typing import NamedTuple, cast, overload
 
 from .model import PoolSnapshot, Preempt, Request, Start, Told
-from .outcome import Cause, Queued, Unexplained
+from .outcome import Cause, Outcome, Unexplained
 from .queue_order import jobs_ahead
 
 
@@ -30,11 +30,12 @@ class WaitingList(Sequence[Waiting]):
 
     def __init__(
         self,
-        queued: Sequence[Queued],
+        outcome: Outcome,
         explain: Callable[[Unexplained], Told],
         snapshot: PoolSnapshot,
     ) -> None:
-        self._queued = queued
+        self._queued = outcome.queued
+        self._unexplained = outcome.unexplained
         self._snapshot = snapshot
         self._explain = explain
         self._words: dict[Unexplained, Told] = {}
@@ -46,9 +47,13 @@ class WaitingList(Sequence[Waiting]):
     def _told_of(
         self, requests: Sequence[Request], causes: list[Cause | None]
     ) -> Iterator[tuple[str, Told]]:
-        told = [c if type(c) is Told or c is None else self._explained(c) for c in causes]
-        waiting = compress([r.allocation_id for r in requests], told)
-        return zip(waiting, filter(None, told), strict=True)
+        waiting = compress([r.allocation_id for r in requests], causes)
+        return zip(waiting, filter(None, self._in_words(causes)), strict=True)
+
+    def _in_words(self, causes: list[Cause | None]) -> Sequence[Told | None]:
+        if not self._unexplained:
+            return cast("list[Told | None]", causes)
+        return [c if type(c) is Told or c is None else self._explained(c) for c in causes]
 
     def _explained(self, cause: Unexplained) -> Told:
         if cause not in self._words:

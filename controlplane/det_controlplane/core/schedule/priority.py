@@ -114,6 +114,7 @@ class PriorityWalk:
             if self._behind is not None and not request.preemptible:
                 return self._behind
             if not self._limits.allow(request):
+                self._outcome.unexplained = True
                 return self._limits.cause(request)
             shape = shape_of(request)
             if shape in self._hopeless:
@@ -127,7 +128,10 @@ class PriorityWalk:
         victims = self._make_room(request) if self._preemption else None
         if victims is None:
             # Later requests of this shape rank lower: they have no more room and fewer victims.
-            cause = self._behind if self._frozen and self._behind else self._no_room[shape]
+            cause: Cause | None = self._behind if self._frozen else None
+            if cause is None:
+                self._outcome.unexplained = True
+                cause = self._no_room[shape]
             self._hopeless[shape] = cause
             return cause
         return victims

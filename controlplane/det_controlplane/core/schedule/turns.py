@@ -26,7 +26,9 @@ class Room:
         self.left: set[int] = set()  # agents that somebody has left
         self._victims = victims
         self._has_slots = fleet.has_slots
-        self._open = {a: i for a, i in fleet.index.items() if fleet.open[i]}
+        self._open = fleet.index
+        if not all(fleet.open):
+            self._open = {a: i for a, i in fleet.index.items() if fleet.open[i]}
         self._on: list[list[Seat]] = [[] for _ in self.free]
         self.seats = self._seats_of(victims)
 
