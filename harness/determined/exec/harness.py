@@ -2,11 +2,13 @@
 
 import argparse
 import importlib
+import logging
 import os
 import sys
 from typing import Any, List, Optional
 
-from determined import _frameworks
+from determined import LOG_FORMAT, _frameworks
+from determined._info import get_cluster_info
 from determined.errors import InvalidHP
 
 
@@ -29,6 +31,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     parser = argparse.ArgumentParser(prog="python3 -m determined.exec.harness")
     parser.add_argument("--trial", required=True, metavar="MODULE:CLASS")
     args = parser.parse_args(argv)
+    _start_logging()
     try:
         return _frameworks.run(load_trial_class(args.trial))
     except InvalidHP as e:
@@ -37,9 +40,15 @@ def main(argv: Optional[List[str]] = None) -> int:
         return 0
 
 
+def _start_logging() -> None:
+    """A script chooses by itself what it logs; a trial class has nobody else to do it."""
+    info = get_cluster_info()
+    debugging = info is not None and info._trial is not None and info.trial._debug
+    logging.basicConfig(level=logging.DEBUG if debugging else logging.INFO, format=LOG_FORMAT)
+
+
 def _report_invalid_hp() -> None:
     """For InvalidHP raised before the framework had a context of its own."""
-    from determined._info import get_cluster_info
     from determined._task_session import task_session
 
     info = get_cluster_info()

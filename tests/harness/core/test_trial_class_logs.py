@@ -1,0 +1,35 @@
+"""What a trial that is given by its class alone writes into its logs."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+HARNESS = str(Path(__file__).parents[3] / "harness")
+MODULE = """
+import logging
+logger = logging.getLogger("mine")
+logger.debug("details")
+logger.info("what happens")
+class Other: ...
+"""
+
+
+@pytest.mark.parametrize(("debug", "expected"), [(False, ["INFO"]), (True, ["DEBUG", "INFO"])])
+def test_it_logs_as_the_configuration_asks(
+    trial_env: Callable[..., dict[str, str]], tmp_path: Path, debug: bool, expected: list[str]
+) -> None:
+    (tmp_path / "model.py").write_text(MODULE)
+    done = subprocess.run(
+        [sys.executable, "-m", "determined.exec.harness", "--trial", "model:Other"],
+        env={**trial_env({"debug": debug}), "PYTHONPATH": HARNESS},
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert "Other is no trial class" in done.stderr
+    own = [line for line in done.stderr.splitlines() if "] mine: " in line]
+    assert [line.partition(":")[0] for line in own] == expected
