@@ -119,3 +119,35 @@ def test_what_does_more_than_read_begins_the_transaction(
         tx.rows(text(sql))
         assert tx.connection.in_transaction
     assert sent == [_NAMES.text, sql, "commit"]
+
+
+def test_rows_that_nobody_would_see_are_refused_at_the_first_use_too(database: Database) -> None:
+    with pytest.raises(TypeError), database.begin() as tx:
+        tx.send(_PUT_AND_TELL, {"name": "a"})
+    assert names(database) == []
+
+
+def test_a_statement_that_cannot_be_sent_takes_nothing_with_it(ready: Database) -> None:
+    with ready.begin() as tx:
+        put(tx, "a")
+        with pytest.raises(UnicodeEncodeError):
+            tx.run(_PUT, {"name": "\ud800"})
+    assert names(ready) == ["a"]
+
+
+def test_nothing_is_sent_after_the_commit(ready: Database) -> None:
+    with ready.begin() as tx:
+        put(tx, "a")
+    with pytest.raises(RuntimeError):
+        put(tx, "b")
+    with pytest.raises(RuntimeError):
+        tx.rows(_NAMES)
+    assert names(ready) == ["a"]
+
+
+def test_nothing_is_sent_after_a_rollback(ready: Database) -> None:
+    with pytest.raises(ZeroDivisionError), ready.begin() as tx:
+        raise ZeroDivisionError
+    with pytest.raises(RuntimeError):
+        put(tx, "b")
+    assert names(ready) == []

@@ -101,7 +101,13 @@ class Tx:
 
     def _refuse_ended(self) -> None:
         if self._ended:
-            raise RuntimeError("the transaction is committed: what follows would be another one")
+            raise RuntimeError(
+                "the transaction is committed or rolled back: what follows would be another one"
+            )
+
+    def end(self) -> None:
+        """Its connection is somebody else's from here on."""
+        self._ended = True
 
 
 class Database:
@@ -123,8 +129,12 @@ class Database:
     def begin(self) -> Iterator[Tx]:
         """A transaction that commits when the block ends, and rolls back when it raises."""
         with self._borrowed() as connection:
-            yield Tx(connection)
-            connection.commit()
+            tx = Tx(connection)
+            try:
+                yield tx
+                connection.commit()
+            finally:
+                tx.end()
 
     @contextmanager
     def _borrowed(self) -> Iterator[PreparedConnection]:

@@ -99,12 +99,13 @@ class PreparedConnection:
     def send_with_next(self, statement: Statement, params: Mapping[str, Any]) -> None:
         """A write that travels with the next statement, or with the commit; what it violates is told there."""
         prepared = self._known(statement)
+        if prepared.ready and prepared.row is None:
+            self._waiting.append(_bound(prepared, params) + wire.EXECUTE)
+            return
         if not prepared.ready:
             self._run(prepared, params)
-        elif prepared.row is not None:
+        if prepared.row is not None:
             raise TypeError(f"nobody would see the rows of {statement!r}")
-        else:
-            self._waiting.append(_bound(prepared, params) + wire.EXECUTE)
 
     def commit(self) -> None:
         if self.in_transaction or self._waiting:
@@ -133,6 +134,7 @@ class PreparedConnection:
         ends: bool = False,
     ) -> wire.Answer:
         """One round trip. A transaction begins with its first statement, unless `begins` is false."""
+        bound = _bound(prepared, params)  # first: what cannot be sent keeps nothing else from it
         waiting = self._taken()
         begins = (begins or bool(waiting)) and not self.in_transaction
         answer = self._wire.exchange(
@@ -142,7 +144,7 @@ class PreparedConnection:
                     b"" if prepared.ready else self._preparation(prepared),
                     _BEGIN if begins else b"",
                     *waiting,
-                    _bound(prepared, params),
+                    bound,
                     wire.EXECUTE,
                     _COMMIT if ends else b"",
                     wire.SYNC,
