@@ -52,6 +52,7 @@ def by_git(root: Path, lines: list[str]) -> set[str]:
         ["\\!a"], ["#a"], ["a b"], ["a "], ["a\\ b"], ["*"], ["**"], ["*", "!*/"], ["*", "!a.py"], ["x[-]y"],
         ["\\[ab\\]"],
         ["**/sub/**"], ["dir/**/"], ["a/"], ["[[:alpha:]]"], ["[a"], ["a\\"], ["sub/a"], ["/**/a"], ["***"], ["d**r/a"],
+        ["a**/b"], ["/ab**"], ["dir/s**/a"], ["ab**/**"], ["a**/*"], ["***/a"], ["dir/***/a"], ["a**"],
     ],
 )  # fmt: skip
 def test_each_form_means_what_it_means_to_git(repository: Path, lines: list[str]) -> None:

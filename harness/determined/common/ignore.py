@@ -51,7 +51,11 @@ def _parse(line: str) -> Optional[_Rule]:
     if not pattern:
         return None
     anchored = "/" in pattern
-    body = _path_regex(pattern[1:] if pattern.startswith("/") else pattern)
+    body = (
+        _anchored_regex(pattern[1:] if pattern.startswith("/") else pattern)
+        if anchored
+        else _path_regex(pattern)
+    )
     if body is None:
         return None
     return _Rule(re.compile(body if anchored else f"(?:.*/)?{body}", re.S), dirs_only, ignores)
@@ -64,12 +68,22 @@ def _without_trailing_blanks(line: str) -> str:
     return stripped + " " if escapes % 2 and len(stripped) < len(line) else stripped
 
 
+def _anchored_regex(pattern: str) -> Optional[str]:
+    found = _AFTER_LITERAL.match(pattern)
+    if found is None:
+        return _path_regex(pattern)
+    # git compares what precedes the first wildcard by itself, so it takes these asterisks for a `**` between slashes.
+    rest = pattern[found.end() :]
+    body = r".*\Z" if _ONLY_WILDCARDS.fullmatch(rest) else _path_regex("**" + rest)
+    return None if body is None else re.escape(found[1]) + body
+
+
 def _path_regex(pattern: str) -> Optional[str]:
     parts = pattern.split("/")
     out: List[str] = []
     for i, part in enumerate(parts):
         last = i == len(parts) - 1
-        if part == "**":
+        if len(part) > 1 and not part.strip("*"):
             out.append(".+" if last else "(?:.*/)?")
             continue
         glob = _segment_regex(part)
@@ -140,6 +154,8 @@ def _bracket_char(part: str, i: int) -> "tuple[str, int]":
     return part[i], i + 1
 
 
+_AFTER_LITERAL = re.compile(r"([^*?\[\\]*[^*?\[\\/])\*\*+(?=/|\Z)")
+_ONLY_WILDCARDS = re.compile(r"(/\*+)*")
 _POSIX_CLASSES = {
     "alnum": "a-zA-Z0-9",
     "alpha": "a-zA-Z",
