@@ -156,11 +156,12 @@ MUTATIONS = (
     Mutation(
         "killing twice forgets that the kill came first",
         _without(allocations, "_KILL", "AND NOT a.killed"),
+        range(71, 151),
     ),
     Mutation(
         "experiments are read without their row lock",
         _without(experiments, "_LOCK", "FOR NO KEY UPDATE OF e, s"),
-        range(105, 145),
+        range(1, 81),
     ),
     Mutation("a lost agent counts as a failure", _count_a_lost_agent_as_a_failure),
     Mutation("slots are not released", lambda p: [
@@ -171,16 +172,20 @@ MUTATIONS = (
     ),
     Mutation("a process trusts the search it remembers", _trust_what_was_remembered),
     Mutation("occupied slots are handed out", _hand_out_occupied_slots),
-    Mutation("half a gang is placed", _place_half_a_gang),
+    Mutation("half a gang is placed", _place_half_a_gang, range(31, 111)),
     Mutation("the searcher is not told of exits", _forget_that_a_trial_exited),
     Mutation("tokens outlive their allocations", _without(
         placement, "_EXPIRE_TOKENS", "expires_at = :at", "expires_at = expires_at")),
     Mutation("nobody says why something waits", _nothing(schedule_rows, "record_waiting")),
     Mutation("preemptions are never enforced", _without(tick, "_KILLS_DUE", "kill_at <= :now", "false")),
     Mutation("containers of lost agents live on", _nothing(containers, "agent_lost")),
-    Mutation("reports of a run that was replaced are taken", _take_reports_of_any_run, range(50, 90)),
+    Mutation("reports of a run that was replaced are taken", _take_reports_of_any_run, range(198, 278)),
     Mutation("a report that failed is acknowledged", _answer_before_the_commit),
     Mutation("the queue is never looked at again", _nothing(queue, "mark_dirty")),
-    Mutation("answers of a search method are carried out again", _carry_out_repeated_answers),
+    Mutation(
+        "answers of a search method are carried out again",
+        _carry_out_repeated_answers,
+        range(39, 119),
+    ),
     Mutation("a search method loses events", _drop_events_that_nobody_has_answered),
 )  # fmt: skip
