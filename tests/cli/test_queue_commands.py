@@ -192,6 +192,23 @@ def test_update_batch_sends_each_item_in_order(busy: FakeCluster, det: Det) -> N
     ]
 
 
+def test_a_refused_item_ends_the_batch_and_what_follows_is_named(
+    busy: FakeCluster, det: Det
+) -> None:
+    def change(asked: Asked) -> dict[str, Any]:
+        if asked.body["updates"][0]["jobId"] == "b":
+            raise Refusal(404, "job 'b' not found")
+        return {}
+
+    busy.on("POST", "/api/v1/job-queues", change)
+    told = det("job", "update-batch", "a.priority=1", "b.weight=2", "c.weight=3", "d.ahead-of=a")
+    assert told.code == 3
+    assert "Updated job a." in told.err
+    assert "job 'b' not found" in told.err
+    assert "Not sent, because an earlier one failed: c.weight=3 d.ahead-of=a" in told.err
+    assert len(busy.sent("POST", "/api/v1/job-queues")) == 2
+
+
 @pytest.mark.parametrize("bad", ["a", "a.priority", "a.priority=", "a.color=red", "a.priority=x"])
 def test_one_bad_item_sends_none(busy: FakeCluster, det: Det, bad: str) -> None:
     assert det("job", "update-batch", "b.priority=1", bad).code == 2

@@ -74,8 +74,14 @@ def update_batch(args: argparse.Namespace) -> None:
     """All items are read before the first is sent, so that a typing mistake changes nothing."""
     changes = [_parsed(item) for item in args.operation]
     session = connect(args)
-    for change in changes:
-        _send(session, change)
+    for number, change in enumerate(changes, 1):
+        try:
+            _send(session, change)
+        except Exception:
+            left = args.operation[number:]
+            if left:
+                say(f"Not sent, because an earlier one failed: {' '.join(left)}")
+            raise
         say(f"Updated job {change['jobId']}.")
 
 
