@@ -1,6 +1,8 @@
 """Stretches of files as uploads read them."""
 
 import os
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 
@@ -47,3 +49,17 @@ def test_a_file_that_shrinks_is_not_taken_for_a_shorter_one(file: Path) -> None:
         part.whole()
     with pytest.raises(OSError, match="changed"):
         list(part.pieces())
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_sums_are_the_same_with_and_without_isal(file: Path, installed: bool) -> None:
+    hide = "" if installed else "sys.modules['isal'] = None; "
+    code = (
+        f"import sys; {hide}from determined.common.storage._crc import crc32\n"
+        "rest = open(sys.argv[1], 'rb').read()\n"
+        "print(crc32.__module__, crc32(rest[3000:], crc32(rest[:3000])))"
+    )
+    command = [sys.executable, "-c", code, str(file)]
+    module, total = subprocess.run(command, capture_output=True, check=True).stdout.split()
+    assert module.startswith(b"isal") == installed
+    assert int(total) == zlib.crc32(file.read_bytes())

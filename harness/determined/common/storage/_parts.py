@@ -1,8 +1,9 @@
 """Stretches of large files, as they are sent: read anew for each attempt, and checked by what was read."""
 
 import io
-import zlib
 from typing import Callable, Iterator
+
+from determined.common.storage._crc import crc32
 
 # What is read into so little is still in the processor's cache when it is summed up, encrypted and sent.
 PIECE_BYTES = 256 * 1024
@@ -41,7 +42,7 @@ class FilePart:
             while left:
                 piece = buffer[:left]
                 self._fill(file, piece)
-                crc = zlib.crc32(piece, crc)
+                crc = crc32(piece, crc)
                 left -= len(piece)
                 yield piece
         self.crc32 = crc

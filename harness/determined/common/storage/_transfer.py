@@ -5,7 +5,6 @@ import json
 import os
 import threading
 import time
-import zlib
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import (
     TYPE_CHECKING,
@@ -21,6 +20,7 @@ from typing import (
 )
 
 from determined.common.storage._base import Checksums, FileChecksum
+from determined.common.storage._crc import crc32
 from determined.common.storage._parts import FilePart
 from determined.errors import CheckpointCorrupt
 
@@ -152,12 +152,12 @@ class Transfer:
             with open(source, "rb") as f:
                 body = f.read()
             retried(lambda: self._store.put(key, body))
-            return FileChecksum(len(body), PART_BYTES, [zlib.crc32(body)])
+            return FileChecksum(len(body), PART_BYTES, [crc32(body)])
 
     def _get_small(self, key: str, target: str, size: int, known: "FileChecksum | None") -> None:
         def fetch() -> None:
             body = self._store.get(key)
-            if len(body) != size or (known and [zlib.crc32(body)] != known.crcs):
+            if len(body) != size or (known and [crc32(body)] != known.crcs):
                 raise CheckpointCorrupt(f"{key}: size or checksum differ from what was saved")
             scratch = target + ".partial"
             with open(scratch, "wb") as f:
@@ -248,7 +248,7 @@ class _PartedDownload:
         at = start
         for chunk in self._store.get_range(self._key, start, length):
             os.pwrite(fd, chunk, at)
-            crc = zlib.crc32(chunk, crc)
+            crc = crc32(chunk, crc)
             at += len(chunk)
         if at - start != length or (self._known and crc != self._known.crcs[number]):
             raise CheckpointCorrupt(
@@ -258,7 +258,7 @@ class _PartedDownload:
     def _already_there(self, fd: int, number: int, start: int, length: int) -> bool:
         if not self._left_over or self._known is None:
             return False
-        return zlib.crc32(os.pread(fd, length, start)) == self._known.crcs[number]
+        return crc32(os.pread(fd, length, start)) == self._known.crcs[number]
 
 
 def part_size_for(size: int) -> int:
