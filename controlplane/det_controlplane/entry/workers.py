@@ -2,51 +2,95 @@
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from queue import SimpleQueue
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
 class Workers:
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+    """The thread that rested least is called first: it is still in the processor's caches, and the others sleep on."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._changing = threading.Lock()
+        self._idle: list[_Worker] = []
+        self._waiting: deque[_Job] = deque()
         self._threads: list[threading.Thread] = []
+        self._stopped = False
 
     async def run(self, function: Callable[..., T], *args: object) -> T:
         """Call in a thread. Who is cancelled meanwhile no longer waits; the call still ends."""
-        if not self._threads:
-            self._start()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._jobs.put(_Job(loop, future, function, args))
+        self._give(_Job(loop, future, function, args))
         return await future
 
     def stop(self) -> None:
         """When the calls that were asked for have ended."""
-        for _ in self._threads:
-            self._jobs.put(None)
+        with self._changing:
+            self._stopped = True
+            idle, self._idle = self._idle, []
+        for worker in idle:
+            worker.take(None)
         for thread in self._threads:
             thread.join()
         self._threads.clear()
+        self._stopped = False
 
-    def _start(self) -> None:
-        for number in range(self._count):
-            thread = threading.Thread(target=self._work, name=f"request-{number}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+    def _give(self, job: "_Job") -> None:
+        with self._changing:
+            if self._idle:
+                self._idle.pop().take(job)
+            elif len(self._threads) < self._most:
+                self._start(job)
+            else:
+                self._waiting.append(job)
 
-    def _work(self) -> None:
-        while True:
-            job = self._jobs.get()
-            if job is None:
-                return
+    def _start(self, job: "_Job") -> None:
+        name = f"request-{len(self._threads)}"
+        thread = threading.Thread(target=self._work, args=[job], name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _work(self, job: "_Job | None") -> None:
+        me = _Worker()
+        while job is not None:
             job.run()
             # Or the last request would stay in memory until the next comes.
             del job
+            job = self._next(me)
+
+    def _next(self, worker: "_Worker") -> "_Job | None":
+        with self._changing:
+            if self._waiting:
+                return self._waiting.popleft()
+            if self._stopped:
+                return None
+            self._idle.append(worker)
+        return worker.wait()
+
+
+class _Worker:
+    """Where a resting thread is handed its next job, or None for the end."""
+
+    __slots__ = ("_given", "_job")
+
+    def __init__(self) -> None:
+        self._given = threading.Lock()
+        self._given.acquire()
+        self._job: _Job | None = None
+
+    def take(self, job: "_Job | None") -> None:
+        self._job = job
+        self._given.release()
+
+    def wait(self) -> "_Job | None":
+        self._given.acquire()
+        job, self._job = self._job, None
+        return job
 
 
 class _Job:
