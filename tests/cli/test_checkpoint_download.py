@@ -157,6 +157,15 @@ def test_trial_download_by_metric_needs_its_direction(saved: FakeCluster, det: D
     assert "--smaller-is-better" in ran.err
 
 
+def test_no_checkpoint_is_downloaded_for_a_metric_that_none_has(
+    saved: FakeCluster, det: Det, tmp_path: Path
+) -> None:
+    by_metric = ("--sort-by", "acc", "--smaller-is-better", "false", "-o", tmp_path / "c")
+    for command in (("t", "download", 10), ("e", "download", 1)):
+        ran = det(*command, *by_metric)
+        assert (ran.code != 0, "no" in ran.err, (tmp_path / "c").exists()) == (True, True, False)
+
+
 def test_trial_download_of_one_checkpoint_works(
     saved: FakeCluster, det: Det, tmp_path: Path
 ) -> None:

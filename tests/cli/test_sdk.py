@@ -181,10 +181,15 @@ def test_the_top_checkpoint_follows_the_direction_of_the_searcher(sdk: FakeClust
 def test_the_top_checkpoint_by_another_metric_needs_its_direction(sdk: FakeCluster) -> None:
     found = client.get_experiment(1)
     with pytest.raises(ValueError, match="go together"):
-        found.top_checkpoint(sort_by="acc")
-    found.top_checkpoint(sort_by="acc", smaller_is_better=False)
+        found.top_checkpoint(sort_by="val_loss")
+    assert found.top_checkpoint(sort_by="val_loss", smaller_is_better=False).uuid == CKPT
     (asked,) = sdk.sent("GET", "/api/v1/experiments/1/checkpoints")
-    assert (asked.first("sortByMetric"), asked.first("orderBy")) == ("acc", "ORDER_BY_DESC")
+    assert (asked.first("sortByMetric"), asked.first("orderBy")) == ("val_loss", "ORDER_BY_DESC")
+
+
+def test_no_checkpoint_is_the_top_by_a_metric_that_none_has(sdk: FakeCluster) -> None:
+    with pytest.raises(errors.NotFoundException, match="no checkpoint with such a metric"):
+        client.get_experiment(1).top_checkpoint(sort_by="acc", smaller_is_better=False)
 
 
 def test_no_more_checkpoints_are_given_than_were_asked_for(sdk: FakeCluster) -> None:

@@ -76,7 +76,13 @@ def _by_metric(session: Session, args: argparse.Namespace, path: str) -> list[Ch
     if args.smaller_is_better is None:
         raise UsageError("is a smaller value better?", "give --smaller-is-better true or false")
     order = "ORDER_BY_ASC" if args.smaller_is_better == "true" else "ORDER_BY_DESC"
-    return _completed(session, path, {"sortByMetric": args.sort_by, "orderBy": order})
+    found = _completed(session, path, {"sortByMetric": args.sort_by, "orderBy": order})
+    return [c for c in found if args.sort_by in _validation(c)]
+
+
+def _validation(checkpoint: Checkpoint) -> dict[str, Any]:
+    training = checkpoint.get("training") or {}
+    return (training.get("validationMetrics") or {}).get("avgMetrics") or {}
 
 
 def _completed(session: Session, path: str, params: dict[str, Any]) -> list[Checkpoint]:

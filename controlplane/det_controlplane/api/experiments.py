@@ -16,7 +16,7 @@ from det_controlplane.api.http import (
     json_response,
     json_text,
 )
-from det_controlplane.api.listing import page_of, sort_of, states_of
+from det_controlplane.api.listing import checkpoint_sort_of, page_of, sort_of, states_of
 from det_controlplane.api.router import Handler, delete, get, patch, post, put
 from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.services import contexts, creation, editing, experiments, jobs, reading
@@ -145,7 +145,7 @@ def list_trials(ctx: Context, request: Request) -> Answer:
 
 
 def list_checkpoints(ctx: Context, request: Request) -> Answer:
-    sort = sort_of(request)
+    sort = checkpoint_sort_of(request)
     found = reading.checkpoints(
         ctx, page_of(request), sort, "experiment_id", request.id("id"), states_of(request)
     )

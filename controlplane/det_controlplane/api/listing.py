@@ -20,3 +20,13 @@ def sort_of(request: Request) -> Sort:
 def states_of(request: Request) -> list[str]:
     """Stored states; derived ones (QUEUED, RUNNING, …) match nothing (facts §2.10)."""
     return [s.removeprefix("STATE_") for s in request.texts("states")]
+
+
+def checkpoint_sort_of(request: Request) -> Sort:
+    """By an attribute, or by a validation metric that the caller names."""
+    sort, metric = sort_of(request), request.text("sortByMetric", "sort_by_metric")
+    if not metric:
+        return sort
+    if sort.by:
+        raise BadRequest("sortByAttr and sortByMetric exclude each other: give one")
+    return Sort(Sort.BY_METRIC, sort.descending, metric)

@@ -12,7 +12,7 @@ from det_controlplane.api.http import (
     json_response,
     json_text,
 )
-from det_controlplane.api.listing import page_of, sort_of, states_of
+from det_controlplane.api.listing import checkpoint_sort_of, page_of, states_of
 from det_controlplane.api.router import get, patch, post, put
 from det_controlplane.core.metrics import storable
 from det_controlplane.core.search import ExitReason
@@ -39,7 +39,7 @@ def get_trial(ctx: Context, request: Request) -> Answer:
 
 
 def list_checkpoints(ctx: Context, request: Request) -> Answer:
-    sort = sort_of(request)
+    sort = checkpoint_sort_of(request)
     found = reading.checkpoints(
         ctx, page_of(request), sort, "trial_id", request.id("trialId"), states_of(request)
     )

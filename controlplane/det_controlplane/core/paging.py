@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from det_controlplane.core.problems import InvalidConfig, Problem
 
@@ -27,6 +28,9 @@ class Page:
 class Sort:
     by: str = ""  # the API's name, such as SORT_BY_START_TIME
     descending: bool = False
+    metric: str = ""  # a validation metric that a caller names, sorted by as BY_METRIC
+
+    BY_METRIC: ClassVar = "a metric"
 
     def sql(self, columns: Mapping[str, str], default: str) -> str:
         """An ORDER BY of our own columns; ties go by the default, in the same direction."""

@@ -20,8 +20,10 @@ TRIAL_ORDER = {
 CHECKPOINT_ORDER = {
     "SORT_BY_UUID": "c.uuid", "SORT_BY_TRIAL_ID": "c.trial_id", "SORT_BY_BATCH_NUMBER": "c.steps_completed",
     "SORT_BY_END_TIME": "c.reported_at", "SORT_BY_STATE": "c.state",
-    "SORT_BY_SEARCHER_METRIC": f"CASE WHEN {views.CHECKPOINT_METRIC} ~ '^-?[0-9.]'"
-        f" THEN {views.CHECKPOINT_METRIC}::double precision END",
+    "SORT_BY_SEARCHER_METRIC": views.CHECKPOINT_METRIC,
+}  # fmt: skip
+_BY_METRIC = {
+    **CHECKPOINT_ORDER, Sort.BY_METRIC: views.checkpoint_metric("cast(:metric AS text)")
 }  # fmt: skip
 
 _TRIAL = text(f"SELECT {views.TRIAL}::text FROM trials t WHERE t.id = :id")
@@ -51,9 +53,10 @@ def checkpoints(
     where = [f"c.{owner} = :owner_id"]
     if states:
         where.append("c.state::text = ANY(cast(:states AS text[]))")
-    order = sort.sql(CHECKPOINT_ORDER, "SORT_BY_UUID")
+    order = sort.sql(_BY_METRIC if sort.metric else CHECKPOINT_ORDER, "SORT_BY_UUID")
     listing = Listing("checkpoints", views.CHECKPOINT, views.CHECKPOINT_FROM, where, order)
-    return pages.fetch(tx, listing, page, {"owner_id": owner_id, "states": list(states)})
+    params = {"owner_id": owner_id, "states": list(states), "metric": sort.metric}
+    return pages.fetch(tx, listing, page, params)
 
 
 def checkpoint(tx: Tx, uuid: object) -> str | None:

@@ -116,9 +116,15 @@ TRIAL = f"""json_build_object(
 # The validation that belongs to a checkpoint: the one of exactly its step.
 _AT_STEP = """(SELECT m.metrics FROM metrics m WHERE m.trial_id = c.trial_id AND m.metric_group = '{group}'
     AND m.total_batches = c.steps_completed AND NOT m.archived LIMIT 1)"""
-CHECKPOINT_METRIC = (
-    f"""({_AT_STEP.format(group="validation")}->>(e.config#>>'{{searcher,metric}}'))"""
-)
+
+
+def checkpoint_metric(name: str) -> str:
+    """A validation metric of checkpoint `c`, where it is a number; `name` is SQL."""
+    found = f"({_AT_STEP.format(group='validation')}->{name})"
+    return f"CASE WHEN jsonb_typeof({found}) = 'number' THEN {found}::double precision END"
+
+
+CHECKPOINT_METRIC = checkpoint_metric("(e.config#>>'{searcher,metric}')")
 CHECKPOINT = f"""json_build_object(
     'uuid', c.uuid, 'taskId', c.task_id, 'allocationId', c.allocation_id, 'reportTime', {time("c.reported_at")},
     'state', 'STATE_' || c.state, 'resources', c.resources, 'metadata', c.metadata, 'storageId', c.storage_id,
@@ -126,7 +132,7 @@ CHECKPOINT = f"""json_build_object(
         'hparams', t.hparams,
         'trainingMetrics', json_build_object('avgMetrics', coalesce({_AT_STEP.format(group="training")}, '{{}}'), 'batchMetrics', '[]'::json),
         'validationMetrics', json_build_object('avgMetrics', coalesce({_AT_STEP.format(group="validation")}, '{{}}'), 'batchMetrics', '[]'::json),
-        'searcherMetric', CASE WHEN {CHECKPOINT_METRIC} ~ '^-?[0-9.]' THEN {CHECKPOINT_METRIC}::double precision END))"""
+        'searcherMetric', {CHECKPOINT_METRIC}))"""
 CHECKPOINT_FROM = "checkpoints c LEFT JOIN trials t ON t.id = c.trial_id LEFT JOIN experiments e ON e.id = c.experiment_id"
 
 USER = f"""json_build_object('id', u.id, 'username', u.username, 'admin', u.admin, 'active', u.active, 'remote', u.remote,

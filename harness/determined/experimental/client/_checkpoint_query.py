@@ -48,8 +48,17 @@ def best(
     if smaller is None:
         smaller = (config.get("searcher") or {}).get("smaller_is_better", True)
     order = OrderBy.ASCENDING if smaller else OrderBy.DESCENDING
-    key: SortBy = sort_by or CheckpointSortBy.SEARCHER_METRIC
-    return listed(session, path, key, order, count)
+    if sort_by is None:
+        return listed(session, path, CheckpointSortBy.SEARCHER_METRIC, order, count)
+    found = listed(session, path, sort_by, order, count)
+    # Those without the metric come last in any order, and are not the best by it.
+    return [c for c in found if _reports(c, sort_by)]
+
+
+def _reports(checkpoint: Checkpoint, metric: str) -> bool:
+    training = checkpoint.training
+    metrics = training.validation_metrics if training is not None else {}
+    return metric in (metrics.get("avgMetrics") or {})
 
 
 def newest(session: Session, path: str) -> List[Checkpoint]:
