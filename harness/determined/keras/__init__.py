@@ -3,12 +3,16 @@
 from determined.keras import callbacks
 from determined.keras._callback import DeterminedCallback
 from determined.keras._context import TFKerasTrialContext
+from determined.keras._inputs import ArrayLike, InputData, SequenceAdapter
 from determined.keras._load import load_model_from_checkpoint_path
 from determined.keras._tensorboard import TensorBoard
 from determined.keras._trial import TFKerasTrial
 
 __all__ = [
+    "ArrayLike",
     "DeterminedCallback",
+    "InputData",
+    "SequenceAdapter",
     "TFKerasTrial",
     "TFKerasTrialContext",
     "TensorBoard",

@@ -24,9 +24,9 @@ class TFKerasTrialContext(TrialContext):
 
         return hvd.DistributedOptimizer(optimizer)
 
-    def wrap_dataset(self, dataset: Any, shard: bool = True) -> Any:
+    def wrap_dataset(self, dataset: Any, shard_dataset: bool = True) -> Any:
         """This slot's part of a tf.data.Dataset."""
-        if not shard or self.distributed.size == 1:
+        if not shard_dataset or self.distributed.size == 1:
             return dataset
         return dataset.shard(self.distributed.size, self.distributed.rank)
 

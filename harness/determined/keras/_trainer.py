@@ -12,6 +12,7 @@ import tensorflow as tf
 from determined import _trial_files
 from determined.keras import _weights
 from determined.keras._data import Batches
+from determined.keras._inputs import unwrapped
 from determined.keras._trial import TFKerasTrial
 from determined.keras.callbacks import Callback
 from determined.workloads import Kind, Progress, Workload, WorkloadSource
@@ -48,8 +49,8 @@ class KerasTrainer:
             if "global_batch_size" in context.get_hparams()
             else 32
         )
-        self.training = Batches(trial.build_training_data_loader(), size)
-        self.validation = trial.build_validation_data_loader()
+        self.training = Batches(unwrapped(trial.build_training_data_loader()), size)
+        self.validation = unwrapped(trial.build_validation_data_loader())
         own = self._own_callbacks()
         self.callbacks = tf.keras.callbacks.CallbackList(own, model=self.model)
         self.hooked: List[Callback] = [c for c in own if isinstance(c, Callback)]
@@ -119,8 +120,8 @@ class KerasTrainer:
             self.core.train.report_progress(min(1.0, done / max_batches))
 
     def _fit(self, batches: int) -> Dict[str, float]:
-        options = {"verbose": 0, **self.context.fit_options}
-        options.pop("shuffle", None)
+        # Batches come in the order of the data; asking Keras to shuffle a stream makes it warn each time.
+        options = {"verbose": 0, **self.context.fit_options, "shuffle": False}
         stop_training = self.model.stop_training
         history = self.model.fit(
             self.training.take(batches),

@@ -4,6 +4,7 @@ from typing import Any, List
 
 from determined._trial import LegacyTrial
 from determined.keras._context import TFKerasTrialContext
+from determined.keras._inputs import InputData
 
 
 class TFKerasTrial(LegacyTrial):
@@ -18,11 +19,11 @@ class TFKerasTrial(LegacyTrial):
         """A compiled tf.keras.Model, wrapped by `context.wrap_model` before it was compiled."""
         raise NotImplementedError(f"{type(self).__name__} must define build_model()")
 
-    def build_training_data_loader(self) -> Any:
+    def build_training_data_loader(self) -> InputData:
         """A tf.data.Dataset of batches, a Keras Sequence, or (x, y) arrays."""
         raise NotImplementedError(f"{type(self).__name__} must define build_training_data_loader()")
 
-    def build_validation_data_loader(self) -> Any:
+    def build_validation_data_loader(self) -> InputData:
         raise NotImplementedError(
             f"{type(self).__name__} must define build_validation_data_loader()"
         )

@@ -42,6 +42,17 @@ class Counting(keras.callbacks.Callback):
         (pathlib.Path(checkpoint_dir) / "note.txt").write_text(str(self.batches))
 
 
+class Whole(tf.keras.utils.Sequence):  # type: ignore[misc]
+    """All the data in one batch."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> Any:
+        x = numpy.linspace(0, 1, 8, dtype="float32").reshape(-1, 1)
+        return x, 2 * x
+
+
 class Trial(keras.TFKerasTrial):
     def __init__(self, context: keras.TFKerasTrialContext) -> None:
         super().__init__(context)
@@ -58,13 +69,13 @@ class Trial(keras.TFKerasTrial):
         model.compile(optimizer=optimizer, loss="mse")
         return model
 
-    def build_training_data_loader(self) -> Any:
+    def build_training_data_loader(self) -> keras.InputData:
         x = numpy.linspace(0, 1, 8, dtype="float32").reshape(-1, 1)
-        return self.context.wrap_dataset(tf.data.Dataset.from_tensor_slices((x, 2 * x))).batch(2)
+        dataset = tf.data.Dataset.from_tensor_slices((x, 2 * x))
+        return self.context.wrap_dataset(dataset, shard_dataset=False).batch(2)
 
-    def build_validation_data_loader(self) -> Any:
-        x = numpy.linspace(0, 1, 8, dtype="float32").reshape(-1, 1)
-        return x, 2 * x
+    def build_validation_data_loader(self) -> keras.InputData:
+        return keras.SequenceAdapter(Whole(), workers=2)
 
     def keras_callbacks(self) -> list[Any]:
         ended = tf.keras.callbacks.LambdaCallback(

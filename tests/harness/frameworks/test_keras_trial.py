@@ -18,13 +18,17 @@ SEARCHER = {"name": "single", "metric": "val_loss", "max_length": {"batches": 3}
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
     home = tmp_path_factory.mktemp("keras")
     output = ml.run("tensorflow", [SCRIPT, str(home)], home, PYTHONPATH=str(ml.ROOT))
-    return json.loads(output.strip().splitlines()[-1])
+    return {**json.loads(output.strip().splitlines()[-1]), "output": output}
 
 
 def test_a_keras_trial_follows_its_plan(trained: Any) -> None:
     assert trained["training"] == [3, 5, 6, 9, 10]
     assert trained["validations"] == [[n, ["batches", "epochs", "val_loss"]] for n in (5, 10)]
     assert trained["saved"] == [10]
+
+
+def test_keras_does_not_warn_of_a_stream_that_it_should_shuffle(trained: Any) -> None:
+    assert "shuffle" not in trained["output"]
 
 
 def test_its_callbacks_see_epochs(trained: Any) -> None:
