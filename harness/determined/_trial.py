@@ -14,7 +14,7 @@ class TrialSettings:
     aggregation_frequency: int = 1
     average_aggregated_gradients: bool = True
     average_training_metrics: bool = True
-    mixed_precision: str = "O0"
+    gradient_compression: bool = False
     managed: bool = False
     trial_id: Optional[int] = None
     experiment_id: Optional[int] = None

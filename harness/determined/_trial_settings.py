@@ -29,6 +29,7 @@ def make_settings(
         aggregation_frequency=aggregation_frequency,
         average_aggregated_gradients=bool(optimizations.get("average_aggregated_gradients", True)),
         average_training_metrics=bool(optimizations.get("average_training_metrics", True)),
+        gradient_compression=bool(optimizations.get("gradient_compression", False)),
         managed=trial is not None,
         trial_id=trial.trial_id if trial else None,
         experiment_id=trial.experiment_id if trial else None,

@@ -1,6 +1,7 @@
 """Launchers that start ranks in other containers by ssh: real sshd, real ssh, two agents with two slots each.
 
-Horovod takes too long to build: `ssh/bin/horovodrun` stands in for its launcher. DeepSpeed is the real one.
+Horovod and DeepSpeed are the real ones. As Horovod builds for minutes, `ssh/bin/horovodrun` also stands in for its
+launcher, where there is none.
 """
 
 import functools
@@ -71,18 +72,35 @@ def run(cluster: Cluster, entrypoint: list[str], **options: Any) -> Ran:
     return Ran(trial["id"], state, trial["restarts"], cluster.task_logs(trial["id"]), best)
 
 
-def by_horovod(cluster: Cluster) -> Ran:
+def by_stand_in(cluster: Cluster) -> Ran:
     """Rank 3 fails in the first run, while the others would go on for ten minutes."""
     launch = 'PATH=$PWD/bin:$PATH exec python3 -m determined.launch.horovod --verbose -- "$@"'
-    return run(cluster, ["bash", "-c", launch, "bash", "python3", "by_horovod.py", ARGUMENT])
+    return run(cluster, ["bash", "-c", launch, "bash", "python3", "by_stand_in.py", ARGUMENT])
+
+
+def by_horovod(cluster: Cluster) -> Ran:
+    """Rank 3 fails in the first run, while the others wait for it."""
+    return run_with(cluster, "horovod", "--verbose", "by_horovod.py")
 
 
 def by_deepspeed(cluster: Cluster) -> Ran:
-    defaults = ml.task_defaults("deepspeed")
-    launch = ["python3", "-m", "determined.launch.deepspeed", "--log_level=info", "--"]
+    return run_with(cluster, "deepspeed", "--log_level=info", "by_deepspeed.py")
+
+
+def run_with(cluster: Cluster, framework: str, override: str, script: str) -> Ran:
+    defaults = ml.task_defaults(framework)
     return run(
         cluster,
-        [*launch, "python3", "by_deepspeed.py", ARGUMENT],
+        [
+            "python3",
+            "-m",
+            f"determined.launch.{framework}",
+            override,
+            "--",
+            "python3",
+            script,
+            ARGUMENT,
+        ],
         environment={"environment_variables": defaults["environment_variables"]},
         bind_mounts=defaults["bind_mounts"],
     )
@@ -91,11 +109,11 @@ def by_deepspeed(cluster: Cluster) -> Ran:
 @pytest.fixture(scope="module")
 def ran_by(cluster: Cluster) -> Callable[[str], Ran]:
     """What a launcher's trial did on this cluster; it runs once for all tests."""
-    launchers = {"horovod": by_horovod, "deepspeed": by_deepspeed}
+    launchers = {"horovod": by_horovod, "stand-in": by_stand_in, "deepspeed": by_deepspeed}
     return functools.cache(lambda launcher: launchers[launcher](cluster))
 
 
-@pytest.fixture(params=["horovod", "deepspeed"])
+@pytest.fixture(params=["stand-in", "horovod", "deepspeed"])
 def ran(request: pytest.FixtureRequest, ran_by: Callable[[str], Ran]) -> Ran:
     return ran_by(request.param)
 
@@ -126,10 +144,11 @@ def test_the_token_and_the_configuration_of_a_task_are_on_no_command_line(ran: R
     assert "DET_EXPERIMENT_CONFIG" not in ran.text()
 
 
+@pytest.mark.parametrize("launcher", ["stand-in", "horovod"])
 def test_a_rank_that_fails_in_the_other_container_fails_the_trial_which_restarts_once(
-    ran_by: Callable[[str], Ran],
+    ran_by: Callable[[str], Ran], launcher: str
 ) -> None:
-    ran = ran_by("horovod")
+    ran = ran_by(launcher)
     text = ran.text()
     assert ran.restarts == 1
     assert "Process 3 exit with status code 7" in text
@@ -137,13 +156,28 @@ def test_a_rank_that_fails_in_the_other_container_fails_the_trial_which_restarts
     assert [rank for rank, _ in ran.told()].count(3) == 2
 
 
-def test_ranks_of_both_containers_meet(ran_by: Callable[[str], Ran]) -> None:
-    ran = ran_by("horovod")
+@pytest.mark.parametrize("launcher", ["stand-in", "horovod"])
+def test_ranks_of_both_containers_meet(ran_by: Callable[[str], Ran], launcher: str) -> None:
+    ran = ran_by(launcher)
     met = next(entry["log"] for entry in ran.logs if entry["log"].startswith("met "))
     agents = dict(json.loads(met.removeprefix("met ")))
     assert sorted(agents) == [0, 1, 2, 3]
     assert agents[0] == agents[1] != agents[2] == agents[3]
-    assert ran.validation == {"loss": 0.5}
+
+
+def test_ranks_that_horovod_started_reduce_over_gloo(ran_by: Callable[[str], Ran]) -> None:
+    ran = ran_by("horovod")
+    assert ran.validation == {"loss": 1111.0}
+    assert ran.text().count("all_reduce gave 1111") == 4
+
+
+def test_values_go_between_ranks_by_the_places_that_horovod_gave_them(
+    ran_by: Callable[[str], Ran],
+) -> None:
+    lines = (entry["log"].strip() for entry in ran_by("horovod").logs)
+    said = sorted(line for line in lines if line.startswith("gathered"))
+    others = [f"gathered None, told from 0, here {here}" for here in ([0, 0], [1, 1], [1, 1])]
+    assert said == sorted(["gathered [0, 1, 0, 1], told from 0, here [0, 0]", *others])
 
 
 def test_ranks_that_deepspeed_started_reduce_over_gloo(ran_by: Callable[[str], Ran]) -> None:

@@ -15,7 +15,7 @@ _VENVS = pathlib.Path(os.environ.get("DET_ML_VENVS") or ROOT / ".venvs")
 _EXTENSIONS = _VENVS / "deepspeed" / "torch-extensions"
 
 # Compiles for longer than the other environments take to install.
-_LONG = ("deepspeed",)
+_LONG = ("deepspeed", "horovod")
 
 
 @functools.cache

@@ -1,7 +1,8 @@
 """How gradients meet: on one slot not at all, by torch's DistributedDataParallel, or by Horovod."""
 
+import contextlib
 import os
-from typing import Any, List
+from typing import Any, ContextManager, List
 
 import torch
 from torch import nn
@@ -12,16 +13,14 @@ from determined.pytorch._gradient_order import GradientOrder
 class Backend:
     """One slot: nothing to exchange."""
 
-    # Whether the backend divides gradients by the number of aggregated passes itself.
-    averages_passes = False
-    # Whether it takes part in steps: `synchronize` before gradients are read, `step` instead of the optimizer's.
+    # Whether it takes part in steps: `synchronize` before gradients are read, `stepping` around the optimizer's.
     takes_part_in_steps = False
 
     def wrap_model(self, model: nn.Module, device: torch.device) -> nn.Module:
         return model
 
     def wrap_optimizer(
-        self, optimizer: Any, models: List[nn.Module], passes: int, fp16: bool, average: bool
+        self, optimizer: Any, models: List[nn.Module], passes: int, fp16: bool
     ) -> Any:
         return optimizer
 
@@ -31,10 +30,11 @@ class Backend:
     def synchronize(self, optimizer: Any) -> None:
         """Wait until the gradients are exchanged."""
 
-    def step(self, optimizer: Any) -> None:
-        optimizer.step()
+    def stepping(self, optimizer: Any) -> ContextManager[None]:
+        """Where an optimizer steps with gradients that are synchronized."""
+        return contextlib.nullcontext()
 
-    def broadcast_state(self, models: List[nn.Module], optimizers: List[Any]) -> None:
+    def broadcast_weights(self, models: List[nn.Module]) -> None:
         """Start everybody from the chief's weights."""
 
     def gradient_orders(self) -> List[List[int]]:
@@ -87,14 +87,13 @@ class DDP(Backend):
 class Horovod(Backend):
     """Horovod, for trials started by its launcher."""
 
-    averages_passes = True
     takes_part_in_steps = True
 
     def __init__(self, hvd: Any) -> None:
         self._hvd = hvd
 
     def wrap_optimizer(
-        self, optimizer: Any, models: List[nn.Module], passes: int, fp16: bool, average: bool
+        self, optimizer: Any, models: List[nn.Module], passes: int, fp16: bool
     ) -> Any:
         # Names tell Horovod which gradients belong together on different ranks.
         owned = {id(p) for group in optimizer.param_groups for p in group["params"]}
@@ -110,21 +109,21 @@ class Horovod(Backend):
             named_parameters=named,
             backward_passes_per_step=passes,
             compression=compression,
-            gradient_predivide_factor=1.0 if average else 1.0 / passes,
         )
 
     def synchronize(self, optimizer: Any) -> None:
         optimizer.synchronize()
 
-    def step(self, optimizer: Any) -> None:
-        with optimizer.skip_synchronize():
-            optimizer.step()
+    def stepping(self, optimizer: Any) -> ContextManager[None]:
+        skipping: ContextManager[None] = optimizer.skip_synchronize()
+        return skipping
 
-    def broadcast_state(self, models: List[nn.Module], optimizers: List[Any]) -> None:
+    def broadcast_weights(self, models: List[nn.Module]) -> None:
+        # Not the state of optimizers, which every rank has from the checkpoint: to make one that is missing,
+        # Horovod steps the optimizer, and the weights decay.
         for model in models:
-            self._hvd.broadcast_parameters(model.state_dict(), root_rank=0)
-        for optimizer in optimizers:
-            self._hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+            state = {k: v for k, v in model.state_dict().items() if torch.is_tensor(v)}
+            self._hvd.broadcast_parameters(state, root_rank=0)
 
 
 def unwrapped(model: Any) -> Any:

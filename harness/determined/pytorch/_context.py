@@ -68,9 +68,10 @@ class PyTorchTrialContext(BaseTrialContext):
         if average_aggregated_gradients is not None:
             average = average_aggregated_gradients
         passes = backward_passes_per_step * self._settings.aggregation_frequency
-        wrapped = self._backend.wrap_optimizer(
-            optimizer, self.models, passes, bool(fp16_compression), average
-        )
+        compress = self._settings.gradient_compression
+        if fp16_compression is not None:
+            compress = fp16_compression
+        wrapped = self._backend.wrap_optimizer(optimizer, self.models, passes, compress)
         self.optimizers.append(wrapped)
         self._averages[id(wrapped)] = average
         self._optimizer_steps[id(wrapped)] = 0
@@ -179,18 +180,17 @@ class PyTorchTrialContext(BaseTrialContext):
                 scaler.unscale_(optimizer)
             parameters = (p for group in optimizer.param_groups for p in group["params"])
             clip_grads(self._apex.master_params(optimizer) if self._apex else parameters)
-        if scaler is not None:
-            scaler.step(optimizer)
-        elif backend.takes_part_in_steps:
-            backend.step(optimizer)
-        else:
-            optimizer.step()
+        with backend.stepping(optimizer):
+            if scaler is not None:
+                scaler.step(optimizer)
+            else:
+                optimizer.step()
         if self._auto_amp and scaler is not None:
             scaler.update()
         return True
 
     def _average_gradients(self, optimizer: Any, frequency: int) -> None:
-        if self._backend.averages_passes or not self._averages.get(id(optimizer), True):
+        if not self._averages.get(id(optimizer), True):
             return
         for group in optimizer.param_groups:
             for parameter in group["params"]:

@@ -48,18 +48,19 @@ def join_workers(distributed: Optional[Any]) -> Tuple[_backends.Backend, Optiona
     """Find the other workers of this trial, by whatever started them."""
     from determined.core import DistributedContext
 
-    if distributed is not None:
-        backend = _backends.DDP() if distributed.size > 1 else _backends.Backend()
-        return backend, distributed
+    if distributed is not None and distributed.size == 1:
+        return _backends.Backend(), distributed
     if _backends.started_by_torch_distributed():
         backend = _backends.DDP()
-        return backend, DistributedContext.from_torch_distributed()
+        return backend, distributed or DistributedContext.from_torch_distributed()
     if _backends.started_by_horovod():
         from determined.horovod import hvd
 
         hvd.require_horovod_type("torch", "the trial was started by Horovod")
         hvd.init()
-        return _backends.Horovod(hvd), DistributedContext.from_horovod(hvd)
+        return _backends.Horovod(hvd), distributed or DistributedContext.from_horovod(hvd)
+    if distributed is not None:
+        return _backends.DDP(), distributed
     return _backends.Backend(), None
 
 

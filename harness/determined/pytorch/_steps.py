@@ -59,7 +59,7 @@ class PyTorchSteps(Steps):
     def prepare(self) -> None:
         """Everything between the state and the first batch."""
         context, at = self.context, self.context._position
-        context._backend.broadcast_state(context.models, context.optimizers)
+        context._backend.broadcast_weights(context.models)
         context._backend.follow_gradient_orders(self._restored.get("gradient_orders", []))
         at.batch = at.first_batch = self.progress.batches
         loader = self._shard(self._training)
