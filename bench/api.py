@@ -12,14 +12,15 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from det_controlplane.entry.local import main as deploy_local
 from det_controlplane.entry.local_files import LocalFiles
 
+from bench import bare
 from bench.cpu import cpu_ms, memory_mib, tree
 
-REPEATS, ROUNDS = 100, 4
+REPEATS, ROUNDS = 100, 6
 EXPERIMENTS = 1000
 IDLE_S = 5.0
 CONFIG = """
@@ -36,7 +37,9 @@ FILE = {
 }
 
 
-def figure(name: str, value: float, unit: str, floor: float, peer: float | None = None) -> None:
+def figure(
+    name: str, value: float, unit: str, floor: float | None, peer: float | None = None
+) -> None:
     line = {"name": name, "value": round(value, 3), "unit": unit, "floor": floor}
     print(json.dumps({**line, "better": "lower", "peer": peer}), flush=True)
 
@@ -62,8 +65,14 @@ class Cluster:
     def servers_cpu_ms(self) -> float:
         return cpu_ms(self.pids("api", "postgres"))
 
-    def call(self, method: str, path: str, body: Any = None) -> Any:
-        headers = {"Authorization": f"Bearer {self.token}", "Accept-Encoding": "gzip"}
+    def database_url(self) -> str:
+        """As the API was told it."""
+        told = Path(f"/proc/{self.pids('api')[0]}/environ").read_text().split("\0")
+        return next(line.partition("=")[2] for line in told if line.startswith("DET_DB_URL="))
+
+    def call(self, method: str, path: str, body: Any = None, token: str | None = None) -> Any:
+        token = self.token if token is None else token
+        headers = {"Authorization": f"Bearer {token}", "Accept-Encoding": "gzip"}
         content = None if body is None else json.dumps(body)
         self._connection.request(method, path, content, headers)
         answer = self._connection.getresponse()
@@ -87,17 +96,47 @@ def running() -> Iterator[Cluster]:
             cluster.do("cluster-down")
 
 
-def cost_ms(cluster: Cluster, action: Callable[[], object]) -> float:
-    """CPU time a call, in the best of several rounds: other work on the machine only adds."""
-    for _ in range(20):
+def cost_ms(pids: list[int], action: Callable[[], object]) -> float:
+    """CPU time of these processes a call."""
+    before = cpu_ms(pids)
+    for _ in range(REPEATS):
         action()
-    rounds = []
-    for _ in range(ROUNDS):
-        before = cluster.servers_cpu_ms()
-        for _ in range(REPEATS):
-            action()
-        rounds.append((cluster.servers_cpu_ms() - before) / REPEATS)
-    return min(rounds)
+    return (cpu_ms(pids) - before) / REPEATS
+
+
+class Action(NamedTuple):
+    do: Callable[[], object]
+    floor_ms: float
+    peer_ms: float | None = None
+
+
+def measure_requests(cluster: Cluster) -> None:
+    """CPU time a request, in turn with a bare list: absolute, and as multiples of that.
+
+    Absolute figures are of the best round, since other work only adds; multiples are the middle of all rounds.
+    A multiple's floor is what the absolute one was beside the bare list on the machines it comes from.
+    """
+    poll = agent_poll(cluster)
+    actions = {
+        "create": Action(lambda: create(cluster, activate=False), 4, 11),
+        "list_100": Action(lambda: cluster.call("GET", "/api/v1/experiments?limit=100"), 2, 32),
+        "get": Action(lambda: cluster.call("GET", "/api/v1/experiments/1"), 1),
+        "agent_poll": Action(poll, 1),
+    }
+    with bare.serving(cluster.database_url()) as yardstick:
+        for action in actions.values():
+            cost_ms([], action.do)  # to warm up
+        own, others = cluster.pids("api", "postgres"), [yardstick.pid, *cluster.pids("postgres")]
+        rounds = []
+        for _ in range(ROUNDS):
+            costs = {name: cost_ms(own, action.do) for name, action in actions.items()}
+            rounds.append({"bare": cost_ms(others, yardstick.list), **costs})
+    figure("api_bare_list_cpu", min(r["bare"] for r in rounds), "ms", None)
+    for name, (_, floor_ms, peer_ms) in actions.items():
+        figure(f"api_{name}_cpu", min(r[name] for r in rounds), "ms", floor_ms, peer_ms)
+        multiple = statistics.median(r[name] / r["bare"] for r in rounds)
+        floor, peer = floor_ms / bare.THERE_MS, peer_ms and peer_ms / bare.THERE_MS
+        figure(f"api_{name}_cpu_over_bare_list", multiple, "ratio", round(floor, 1), peer)
 
 
 def ready_s(cluster: Cluster) -> float:
@@ -140,7 +179,8 @@ def measure_creates(cluster: Cluster) -> None:
     figure("api_create_slowdown_over_1000", last / first, "ratio", 1.3)
 
 
-def measure_agent(cluster: Cluster) -> None:
+def agent_poll(cluster: Cluster) -> Callable[[], object]:
+    """A poll of an agent that joined for it."""
     incarnation = "00000000-0000-0000-0000-000000000001"
     joining = {
         "agent_id": "bench",
@@ -154,12 +194,9 @@ def measure_agent(cluster: Cluster) -> None:
         "slots": [],
         "proof": {"kind": "bootstrap_token", "token": cluster.files.secrets().bootstrap_token},
     }
-    user, cluster.token = cluster.token, ""
-    cluster.token = cluster.call("POST", "/agents/v1/join", joining)["agent_token"]
+    token = cluster.call("POST", "/agents/v1/join", joining, token="")["agent_token"]
     poll = {"incarnation": incarnation, "wait_s": 0, "containers": [], "signals": []}
-    cost = cost_ms(cluster, lambda: cluster.call("POST", "/agents/v1/poll", poll))
-    figure("api_agent_poll_cpu", cost, "ms", 1)
-    cluster.token = user
+    return lambda: cluster.call("POST", "/agents/v1/poll", poll, token=token)
 
 
 def main() -> None:
@@ -167,14 +204,7 @@ def main() -> None:
         figure("local_ready", ready_s(cluster), "s", 1.5, peer=5.2)
         measure_idle(cluster)
         cluster.sign_in()
-        cost = cost_ms(cluster, lambda: create(cluster, activate=False))
-        figure("api_create_cpu", cost, "ms", 4, peer=11)
-        listing = "/api/v1/experiments?limit=100"
-        cost = cost_ms(cluster, lambda: cluster.call("GET", listing))
-        figure("api_list_100_cpu", cost, "ms", 2, peer=32)
-        cost = cost_ms(cluster, lambda: cluster.call("GET", "/api/v1/experiments/1"))
-        figure("api_get_cpu", cost, "ms", 1)
-        measure_agent(cluster)
+        measure_requests(cluster)
         measure_creates(cluster)
 
 

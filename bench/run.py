@@ -17,6 +17,7 @@ SKIPPED = {
     "search_peers.py",
     "search_quality.py",
     "null_s3.py",
+    "bare.py",
 }
 
 

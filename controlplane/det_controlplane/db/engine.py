@@ -10,7 +10,7 @@ from pg8000.exceptions import DatabaseError, InterfaceError
 
 from det_controlplane.db import prepared
 from det_controlplane.db.pool import Pool
-from det_controlplane.db.prepared import PreparedConnection
+from det_controlplane.db.prepared import Check, PreparedConnection, Question
 from det_controlplane.db.sql import Statement
 
 Params = Mapping[str, Any]
@@ -120,6 +120,13 @@ class Database:
         """One statement that only reads: a single round trip, without a transaction around it."""
         with self._borrowed() as connection:
             return connection.rows_of(statement, params or {}, begins=False)
+
+    def read_after(
+        self, first: Question, check: Check, statement: Statement, params: Params | None = None
+    ) -> Sequence[Any]:
+        """`read`, unless `check` refuses the rows of the first question by raising: one round trip for both."""
+        with self._borrowed() as connection:
+            return connection.rows_after(first, check, statement, params or {})
 
     def alone(self, statement: Statement, params: Params | None = None) -> Sequence[Any]:
         """One statement that changes something and is a whole transaction: a single round trip, too."""

@@ -3,9 +3,9 @@ travel with other statements."""
 
 import socket
 from collections import OrderedDict, namedtuple
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from pg8000.core import CoreConnection
 
@@ -55,6 +55,17 @@ class _Prepared:
         self.row = _row_type(tuple(name for name, _ in columns))._make if columns else None
 
 
+class Question(NamedTuple):
+    """A statement that only reads, and what it asks about."""
+
+    statement: Statement
+    params: Mapping[str, Any]
+
+
+Check = Callable[[Sequence[Any]], object]
+"""Sees rows and raises if they do not please."""
+
+
 class PreparedConnection:
     def __init__(self, opened: CoreConnection) -> None:
         self._opened = opened
@@ -87,9 +98,29 @@ class PreparedConnection:
     ) -> Sequence[Any]:
         """With `ends`, the commit travels along."""
         prepared = self._known(statement)
-        rows = self._run(prepared, params, begins=begins, ends=ends).rows
-        make, decoders = prepared.row, prepared.decoders
-        return [] if make is None else [make(wire.values(row, decoders)) for row in rows]
+        return _rows(prepared, self._run(prepared, params, begins=begins, ends=ends).rows)
+
+    def rows_after(
+        self, first: Question, check: Check, statement: Statement, params: Mapping[str, Any]
+    ) -> Sequence[Any]:
+        """Two reads in one round trip. The rows of the first are checked before anything is told of the second."""
+        asked, prepared = self._known(first.statement), self._known(statement)
+        if not (asked.ready and prepared.ready):
+            check(self.rows_of(first.statement, first.params, begins=False))
+            return self.rows_of(statement, params, begins=False)
+        answer = self._wire.exchange(
+            _bound(asked, first.params)
+            + wire.EXECUTE
+            + _bound(prepared, params)
+            + wire.EXECUTE
+            + wire.SYNC
+        )
+        if not answer.changed:
+            self._raise_error(asked, answer)
+        count = answer.changed[0]
+        check(_rows(asked, answer.rows[:count]))
+        self._raise_error(prepared, answer)
+        return _rows(prepared, answer.rows[count:])
 
     def changed_by(
         self, statement: Statement, params: Mapping[str, Any], *, ends: bool = False
@@ -152,12 +183,15 @@ class PreparedConnection:
             )
         )
         self._note_prepared(prepared, answer)
+        self._raise_error(prepared, answer)
+        del answer.changed[: begins + len(waiting)]
+        return answer
+
+    def _raise_error(self, prepared: _Prepared, answer: wire.Answer) -> None:
         if answer.error is not None:
             if answer.sqlstate == _STALE:
                 self._prepared.pop(prepared.sql, None)
             raise answer.error
-        del answer.changed[: begins + len(waiting)]
-        return answer
 
     def _taken(self) -> list[bytes]:
         waiting, self._waiting = self._waiting, []
@@ -187,6 +221,11 @@ class PreparedConnection:
         if parsed > 0:
             prepared.described(answer.columns)
             self._prepared[prepared.sql] = prepared
+
+
+def _rows(prepared: _Prepared, rows: Sequence[bytes]) -> Sequence[Any]:
+    make, decoders = prepared.row, prepared.decoders
+    return [] if make is None else [make(wire.values(row, decoders)) for row in rows]
 
 
 def _bound(prepared: _Prepared, params: Mapping[str, Any]) -> bytes:

@@ -3,13 +3,17 @@
 import hashlib
 import hmac
 import secrets
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.prepared import Question
 from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, NotSignedIn
-from det_controlplane.services.principal import AgentPrincipal, Principal, User
+from det_controlplane.services.principal import AgentPrincipal, User
+from det_controlplane.services.signing_in import SigningIn
 
 # Agents' tokens show what they are: one query finds their holder.
 AGENT_PREFIX = "agent-"
@@ -19,6 +23,7 @@ CLIENT_SALT = "GubPEmmotfiK9TMD6Zdw"
 MAX_FAILED_LOGINS = 10
 LOCK_TIME = timedelta(minutes=1)
 _SCRYPT = {"n": 2**14, "r": 8, "p": 1}
+_UNKNOWN = "the token is unknown or has expired: sign in with 'det user login'"
 
 _SESSION = text("""
     SELECT s.id AS session_id, s.allocation_id, u.id, u.username, u.admin
@@ -51,25 +56,49 @@ def token_hash(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
-def principal_of(ctx: Context, token: str) -> Principal:
+def signing_in(ctx: Context, token: str, admit: Callable[[User], None]) -> SigningIn:
+    """The user is asked for with the first read; `admit` raises if that user may not do this."""
+    _refuse_agents(ctx, token)
+
+    def admitted(rows: Sequence[Any]) -> User:
+        user = _user(rows)
+        admit(user)
+        return user
+
+    return SigningIn(ctx.db, _who_holds(ctx, token), admitted)
+
+
+def user_of(ctx: Context, token: str) -> User:
     """The holder of a token; the message of a refusal never says which part was wrong."""
-    if not token:
-        raise NotSignedIn("no token: sign in with 'det user login'")
-    digest = token_hash(token)
-    if token.startswith(AGENT_PREFIX):
-        for agent in ctx.db.read(_AGENT, {"hash": digest}):
-            return AgentPrincipal(agent.id, agent.incarnation, agent.pool)
-    else:
-        for row in ctx.db.read(_SESSION, {"hash": digest, "now": ctx.now()}):
-            return User(row.id, row.username, row.admin, row.session_id, row.allocation_id)
-    raise NotSignedIn("the token is unknown or has expired: sign in with 'det user login'")
+    _refuse_agents(ctx, token)
+    return _user(ctx.db.read(*_who_holds(ctx, token)))
 
 
 def agent_of(ctx: Context, token: str) -> AgentPrincipal:
-    principal = principal_of(ctx, token)
-    if not isinstance(principal, AgentPrincipal):
-        raise NotSignedIn("this path is for agents; join first")
-    return principal
+    if token.startswith(AGENT_PREFIX):
+        for agent in ctx.db.read(_AGENT, {"hash": token_hash(token)}):
+            return AgentPrincipal(agent.id, agent.incarnation, agent.pool)
+        raise NotSignedIn(_UNKNOWN)
+    user_of(ctx, token)
+    raise NotSignedIn("this path is for agents; join first")
+
+
+def _refuse_agents(ctx: Context, token: str) -> None:
+    if token.startswith(AGENT_PREFIX):
+        agent_of(ctx, token)
+        raise NotSignedIn("this path is for users; sign in first")
+
+
+def _who_holds(ctx: Context, token: str) -> Question:
+    if not token:
+        raise NotSignedIn("no token: sign in with 'det user login'")
+    return Question(_SESSION, {"hash": token_hash(token), "now": ctx.now()})
+
+
+def _user(rows: Sequence[Any]) -> User:
+    for row in rows:
+        return User(row.id, row.username, row.admin, row.session_id, row.allocation_id)
+    raise NotSignedIn(_UNKNOWN)
 
 
 def login(ctx: Context, username: str, password: str, is_hashed: bool) -> tuple[str, int]:

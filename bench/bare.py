@@ -1,0 +1,96 @@
+"""The least that a list of 100 costs: a bare ASGI app that passes on the JSON PostgreSQL makes of 100 short rows.
+
+No users, no rights, no routes, no pages. Where it costs more or less than elsewhere, so does everything: ratios to
+it hold on slow machines too. Run by uvicorn as the API is: `uvicorn bench.bare:app`, with `BARE_DATABASE` set.
+"""
+
+import contextlib
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pg8000.native
+from det_controlplane.db.engine import connect_options
+
+ROWS = 100
+TABLE = """
+CREATE TABLE IF NOT EXISTS bare_runs AS
+SELECT id, 'run-' || id AS name, 'RUNNING' AS state, 0.5 AS progress, now() AS started, 'someone' AS owner
+FROM generate_series(1, 100) AS id
+"""
+LISTING = f"""
+SELECT json_agg(run)::text FROM (SELECT * FROM bare_runs ORDER BY id DESC LIMIT {ROWS}) AS run
+"""
+# The list of 100 by bare ASGI on the machines that the floors come from.
+THERE_MS = 0.3
+
+connections: list[pg8000.native.Connection] = []
+
+
+async def app(
+    scope: dict[str, Any], receive: object, send: Callable[[dict[str, Any]], Awaitable[None]]
+) -> None:
+    if scope["type"] != "http":
+        return
+    if not connections:
+        connections.append(connect(os.environ["BARE_DATABASE"]))
+    body = connections[0].run(LISTING)[0][0].encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+    ]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def connect(url: str) -> pg8000.native.Connection:
+    return pg8000.native.Connection(**connect_options(url))
+
+
+@contextlib.contextmanager
+def serving(database: str) -> Iterator["Bare"]:
+    """A process beside the API's, on the same database."""
+    connect(database).run(TABLE)
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = int(s.getsockname()[1])
+    root = Path(__file__).parents[1]
+    flags = ["--port", str(port), "--log-level", "warning", "--no-access-log"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "uvicorn", "bench.bare:app", *flags],
+        env={**os.environ, "BARE_DATABASE": database, "PYTHONPATH": str(root)},
+    )
+    try:
+        yield Bare(process.pid, port)
+    finally:
+        process.kill()
+        process.wait()
+
+
+class Bare:
+    def __init__(self, pid: int, port: int) -> None:
+        self.pid = pid
+        _wait_for(port)
+        self._connection = http.client.HTTPConnection("127.0.0.1", port)
+
+    def list(self) -> None:
+        self._connection.request("GET", "/")
+        answer = self._connection.getresponse()
+        assert answer.status == 200
+        assert len(json.loads(answer.read())) == ROWS
+
+
+def _wait_for(port: int) -> None:
+    for _ in range(200):
+        with contextlib.suppress(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port)).close()
+            return
+        time.sleep(0.1)
+    raise AssertionError("the bare app did not start")

@@ -1,0 +1,101 @@
+"""Requests that only read learn who asks on the way: strangers still learn nothing, whatever they ask."""
+
+from typing import Any
+
+import pytest
+from det_controlplane.api import routes
+from det_controlplane.api.router import Access, Route
+from det_controlplane.db.engine import QueryFailed
+from det_controlplane.db.sql import text
+from det_controlplane.db.wire import Wire
+from det_controlplane.services import reading
+
+from tests.support.api import Api, Caller
+
+CONFIG = """
+name: seen
+entrypoint: python3 train.py
+searcher: {name: single, metric: loss, max_length: {batches: 1}}
+"""
+FOR_PEOPLE = [
+    route
+    for route in routes.every()
+    if route.method == "GET" and route.access in (Access.USER, Access.ADMIN)
+]
+
+
+def filled(route: Route, value: str) -> str:
+    return "/".join(value if part.startswith("{") else part for part in route.path.split("/"))
+
+
+@pytest.fixture
+def exchanges(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    sent: list[bytes] = []
+    exchange = Wire.exchange
+
+    def counted(self: Wire, messages: bytes) -> Any:
+        sent.append(messages)
+        return exchange(self, messages)
+
+    monkeypatch.setattr(Wire, "exchange", counted)
+    return sent
+
+
+@pytest.mark.parametrize("value", ["1", "x"])
+@pytest.mark.parametrize("token", ["", "nobody's", "agent-nobody's"])
+def test_strangers_are_refused_before_anything_else(
+    shared_api: Api, token: str, value: str
+) -> None:
+    stranger = shared_api.with_token(token)
+    broken = {"limit": ["x"], "states": ["x"], "offset": ["-1"]}
+    for route in FOR_PEOPLE:
+        told = stranger.ask("GET", filled(route, value), query=broken)
+        assert told.status == 401, f"{route.path}: {told.status} {told.body!r}"
+
+
+def test_a_token_that_ended_is_refused(api: Api, user: Caller) -> None:
+    user.get("/api/v1/experiments")
+    user.post("/api/v1/auth/logout")
+    for path in ("/api/v1/experiments", "/api/v1/experiments/1", "/api/v1/me"):
+        assert user.ask("GET", path).status == 401
+
+
+def test_an_agent_is_no_user(api: Api, user: Caller) -> None:
+    joined = {
+        "agent_id": "a", "agent_key": "k", "incarnation": "00000000-0000-0000-0000-000000000001", "pool": "default",
+        "version": "0.38.1", "hostname": "h", "addresses": ["127.0.0.1"], "runtime": "process", "slots": [],
+        "proof": {"kind": "bootstrap_token", "token": api.ctx.bootstrap_token},
+    }  # fmt: skip
+    agent = api.with_token(api.anonymous().post("/agents/v1/join", joined)["agent_token"])
+    told = agent.ask("GET", "/api/v1/experiments")
+    assert (told.status, told.error) == (401, "this path is for users; sign in first")
+
+
+def test_reading_and_signing_in_share_a_round_trip(
+    api: Api, user: Caller, exchanges: list[bytes]
+) -> None:
+    user.post("/api/v1/experiments", {"config": CONFIG, "activate": False})
+    # Who I am is told of the user who is known then.
+    for path, trips in ("/api/v1/experiments/1", 1), ("/api/v1/experiments", 1), ("/api/v1/me", 2):
+        user.get(path)  # prepares its statements
+        exchanges.clear()
+        user.get(path)
+        assert len(exchanges) == trips, path
+
+
+def test_a_failing_read_is_told_to_users_only(
+    api: Api, user: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fails = text("SELECT 1 / length(:nothing) AS one")
+
+    def experiment(ctx: Any, id: int) -> Any:
+        return ctx.db.read(fails, {"nothing": "" if id == 2 else "x"})
+
+    monkeypatch.setattr(reading, "experiment", experiment)
+    for _ in range(2):  # prepared, and not yet
+        with pytest.raises(QueryFailed):
+            experiment(api.ctx, 2)
+        assert api.with_token("nobody's").ask("GET", "/api/v1/experiments/2").status == 401
+        assert user.ask("GET", "/api/v1/experiments/2").status == 500
+        experiment(api.ctx, 1)
+    assert user.get("/api/v1/me")["user"]["username"] == "determined"
