@@ -23,16 +23,37 @@ class _StepsOf(nn.Module):  # type: ignore[misc]
         return getattr(self.module, step)(*args)
 
 
+class _Place:
+    """Stands for a Lightning Trainer where a module asks how far training is, and as whom it trains."""
+
+    logger = progress_bar_callback = None
+    loggers: Tuple[Any, ...] = ()
+
+    def __init__(self, context: PyTorchTrialContext) -> None:
+        distributed = context.distributed
+        self.current_epoch = self.global_step = 0
+        self.global_rank, self.local_rank = distributed.rank, distributed.local_rank
+        self.world_size, self.is_global_zero = distributed.size, distributed.rank == 0
+        self._passes_per_step = context._settings.aggregation_frequency
+
+    def reach(self, epoch: int, batches: int) -> None:
+        self.current_epoch, self.global_step = epoch, batches // self._passes_per_step
+
+
 class _Epochs(PyTorchCallback):
     """Calls the module's own epoch hooks."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, context: PyTorchTrialContext) -> None:
         self._module = module
+        self._context = context
 
     def on_training_start(self) -> None:
+        context = self._context
+        self._module.trainer.reach(context.current_train_epoch(), context.current_train_batch())
         self._module.on_train_start()
 
     def on_training_epoch_start(self, epoch_idx: int) -> None:
+        self._module.trainer.current_epoch = epoch_idx
         self._module.on_train_epoch_start()
 
     def on_training_epoch_end(self, epoch_idx: int) -> None:
@@ -68,6 +89,7 @@ class LightningAdapter(PyTorchTrial):
         self._logged: Dict[str, Any] = {}
         self._clip = gradient_clip_val
         self.module = lightning_module
+        lightning_module.trainer = _Place(context)
         lightning_module.log = self._log
         lightning_module.log_dict = self._log_dict
         self.steps = context.wrap_model(_StepsOf(lightning_module))
@@ -79,16 +101,18 @@ class LightningAdapter(PyTorchTrial):
             context.wrap_lr_scheduler(scheduler, mode, frequency)
 
     def build_callbacks(self) -> Dict[str, PyTorchCallback]:
-        return {"lightning_module": _Epochs(self.module)}
+        return {"lightning_module": _Epochs(self.module, self.context)}
 
     def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
         self._logged = {}
+        self.module.trainer.reach(epoch_idx, batch_idx)
         returned = self.steps("training_step", batch, batch_idx)
         loss = returned["loss"] if isinstance(returned, Mapping) else returned
         self.context.backward(loss)
         self.context.step_optimizer(
             self.optimizer, clip_grads=self._clipped if self._clip else None
         )
+        self.module.trainer.reach(epoch_idx, batch_idx + 1)
         return {"loss": loss, **self._logged}
 
     def evaluate_batch(self, batch: Any, batch_idx: int) -> Dict[str, Any]:

@@ -34,13 +34,14 @@ class Trial(deepspeed.DeepSpeedTrial):
         self.engine = context.wrap_model_engine(engine)
 
     def build_training_data_loader(self) -> Any:
-        size = self.context.get_train_micro_batch_size_per_gpu()
+        size = self.context.train_micro_batch_size_per_gpu
         return pytorch.DataLoader(Numbers(), batch_size=size, shuffle=True)
 
     def build_validation_data_loader(self) -> Any:
         return pytorch.DataLoader(Numbers(), batch_size=4)
 
     def loss(self, batches: Any) -> Any:
+        assert self.context.num_micro_batches_per_slot == 2
         x, y = self.context.to_device(next(batches))
         return torch.nn.functional.mse_loss(self.engine(x), y)
 

@@ -20,12 +20,14 @@ class Module(lightning.LightningModule):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.line = torch.nn.Linear(2, 1)
-        self.epochs_ended = 0
+        self.epochs_ended: list[list[int]] = []
+        self.asked: list[list[int]] = []
 
     def training_step(self, batch: Any, batch_idx: int) -> Any:
         x, y = batch
         loss = torch.nn.functional.mse_loss(self.line(x), y)
         self.log("twice", 2 * loss)
+        self.asked.append([self.current_epoch, self.global_step])
         return loss
 
     def validation_step(self, batch: Any, batch_idx: int) -> Any:
@@ -33,7 +35,8 @@ class Module(lightning.LightningModule):  # type: ignore[misc]
         self.log("val_loss", torch.nn.functional.mse_loss(self.line(x), y))
 
     def on_train_epoch_end(self) -> None:
-        self.epochs_ended += 1
+        self.epochs_ended.append([self.current_epoch, self.global_step])
+        self.print("as rank", self.global_rank)
 
     def configure_optimizers(self) -> Any:
         optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
@@ -83,7 +86,8 @@ trainer = lightning.Trainer(
     enable_model_summary=False,
     default_root_dir=directory,
 )
-trainer.fit(Module(), loader, loader)
+module = Module()
+trainer.fit(module, loader, loader)
 print(
     json.dumps(
         {
@@ -91,6 +95,8 @@ print(
             "twice": [row["twice"] for _, _, rows in core.train.training for row in rows],
             "val": core.train.validations[-1][1]["val_loss"],
             "epochs_ended": trial.module.epochs_ended,
+            "asked": trial.module.asked,
+            "by_lightning": [module.epochs_ended, module.asked],
             "lr": trial.optimizer.param_groups[0]["lr"],
             "groups": [[group, steps, sorted(m)] for group, steps, m in logged.train.groups],
             "closed": logged.train.statuses,

@@ -24,8 +24,13 @@ def test_a_lightning_module_trains_as_a_trial(trained: Any) -> None:
 
 
 def test_its_hooks_and_schedulers_run_by_epoch(trained: Any) -> None:
-    assert trained["epochs_ended"] == 2
+    assert len(trained["epochs_ended"]) == 2
     assert trained["lr"] == pytest.approx(0.1 * 0.5**2)
+
+
+def test_the_module_is_told_as_by_lightning_how_far_training_is(trained: Any) -> None:
+    assert trained["asked"][:7] == [[0, n] for n in range(6)] + [[1, 6]]
+    assert [trained["epochs_ended"], trained["asked"]] == trained["by_lightning"]
 
 
 def test_the_logger_reports_in_groups(trained: Any) -> None:

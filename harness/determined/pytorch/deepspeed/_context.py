@@ -51,6 +51,14 @@ class DeepSpeedTrialContext(BaseTrialContext):
         """Micro batches in each training batch of this slot (DeepSpeed's gradient_accumulation_steps)."""
         return int(self._wrapped("_micro_batches"))
 
+    @property
+    def train_micro_batch_size_per_gpu(self) -> int:
+        return self.get_train_micro_batch_size_per_gpu()
+
+    @property
+    def num_micro_batches_per_slot(self) -> int:
+        return self.get_num_micro_batches_per_slot()
+
     def calls_per_batch(self) -> int:
         """How often the Trainer calls `train_batch` for one batch."""
         accumulates_itself = self.use_pipeline_parallel or not self._auto_grad_accumulation

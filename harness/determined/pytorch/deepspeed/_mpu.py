@@ -24,13 +24,14 @@ def make_data_parallel_mpu(dist_context: Any) -> ModelParallelUnit:
     )
 
 
-def make_deepspeed_mpu(mpu: Any) -> ModelParallelUnit:
+def make_deepspeed_mpu(topology: Any) -> ModelParallelUnit:
     """From DeepSpeed's own grid (`engine.mpu` of a pipeline), where the last stage knows the loss."""
-    model_rank = mpu.get_slice_parallel_rank() if hasattr(mpu, "get_slice_parallel_rank") else 0
-    stage, stages = mpu.get_pipe_parallel_rank(), mpu.get_pipe_parallel_world_size()
+    has_slices = hasattr(topology, "get_slice_parallel_rank")
+    model_rank = topology.get_slice_parallel_rank() if has_slices else 0
+    stage, stages = topology.get_pipe_parallel_rank(), topology.get_pipe_parallel_world_size()
     return ModelParallelUnit(
-        data_parallel_rank=mpu.get_data_parallel_rank(),
-        data_parallel_world_size=mpu.get_data_parallel_world_size(),
+        data_parallel_rank=topology.get_data_parallel_rank(),
+        data_parallel_world_size=topology.get_data_parallel_world_size(),
         should_report_metrics=stage == stages - 1 and model_rank == 0,
         should_build_data_loader=stage in (0, stages - 1),
     )
