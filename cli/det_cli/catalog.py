@@ -24,6 +24,17 @@ ENTRIES: "tuple[tuple[str, tuple[str, ...], str, str], ...]" = (
     ("workspace", ("w",), "workspace", "group projects in workspaces"),
 )
 
+_TRAIN = "train by `det experiment create`, and read logs and metrics by `det trial`"
+# What Determined's command line has and ours has not yet, and what to do instead.
+NOT_YET = {
+    "tensorboard": "`tensorboard --logdir` reads the files of trials where their checkpoints are stored: "
+    "CLUSTER_ID/tensorboard/experiment/ID",
+    "notebook": _TRAIN,
+    "shell": _TRAIN,
+    "command": _TRAIN,
+    "cmd": _TRAIN,
+}
+
 # The plural is understood wherever it is an English word.
 PLURALS = {
     f"{name}s": name

@@ -320,6 +320,7 @@ def test_what_is_not_run_here_says_so(reader: Caller) -> None:
         told = reader.ask("POST", f"/api/v1/{kind}", {})
         assert told.status == 501
         assert "does not run" in told.error
+        assert ("--logdir" in told.error) == (kind == "tensorboards")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,11 @@ _KINDS = {
     "commands": "command",
     "tensorboards": "tensorboard",
 }
+_TRAIN = "train by 'det experiment create', and read logs and metrics by 'det trial'"
+_INSTEAD = {
+    "tensorboard": "'tensorboard --logdir' reads the files of trials where their checkpoints are stored:"
+    " {cluster}/tensorboard/experiment/ID"
+}
 
 
 def _listing(plural: str) -> Handler:
@@ -34,10 +39,8 @@ def _missing(kind: str) -> Handler:
 
 def _unavailable(kind: str) -> Handler:
     def handler(ctx: Context, request: Request) -> Answer:
-        raise Unimplemented(
-            f"this release does not run {kind}s; train by 'det experiment create', and read logs and"
-            " metrics by 'det trial'"
-        )
+        way_out = _INSTEAD.get(kind, _TRAIN).format(cluster=ctx.cluster_id)
+        raise Unimplemented(f"this release does not run {kind}s; {way_out}")
 
     return handler
 
