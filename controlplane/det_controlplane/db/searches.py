@@ -37,14 +37,24 @@ def append(
     tx: Tx, experiment_id: int, seq: int, new: Sequence[dict[str, Any]], closed: bool
 ) -> bool:
     """Add events after `seq`; False when somebody else was first."""
-    params = {
+    return tx.run(_APPEND, _appended(experiment_id, seq, new, closed)) == 1
+
+
+def begin(tx: Tx, experiment_id: int, new: Sequence[dict[str, Any]], closed: bool) -> None:
+    """The first events of a search that this transaction made: nobody else can be first."""
+    tx.send(_APPEND, _appended(experiment_id, 0, new, closed))
+
+
+def _appended(
+    experiment_id: int, seq: int, new: Sequence[dict[str, Any]], closed: bool
+) -> dict[str, Any]:
+    return {
         "id": experiment_id,
         "seq": seq,
         "events": as_json(list(new)),
         "count": len(new),
         "closed": closed,
     }
-    return tx.run(_APPEND, params) == 1
 
 
 def save_snapshot(tx: Tx, experiment_id: int, seq: int, value: Any) -> None:

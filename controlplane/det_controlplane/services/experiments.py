@@ -35,6 +35,7 @@ def start_search(experiment: LiveExperiment, config: Mapping[str, Any]) -> None:
     row = experiment.row
     new = search.new(config["searcher"], parse_space(config), row.seed)
     experiment.ctx.searches.give_back(row.id, CachedSearch(row.seq, new))
+    experiment.journal.begins = True
     experiment.feed(search.Started())
 
 

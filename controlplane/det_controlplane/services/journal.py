@@ -27,6 +27,7 @@ class Journal:
         self._search: search.Search | None = None
         self._new: list[search.Event] = []
         self._closed = False
+        self.begins = False  # the search was made in this transaction
         self.has_remote_events = False
         self._progress_at: datetime | None = None
 
@@ -66,10 +67,12 @@ class Journal:
         row = self._experiment
         if self._new or self._closed:
             new = [e.to_json() for e in self._new]
-            if not searches.append(self._tx, row.id, row.seq, new, self._closed):
+            if self.begins:
+                searches.begin(self._tx, row.id, new, self._closed)
+            elif not searches.append(self._tx, row.id, row.seq, new, self._closed):
                 raise Taken(f"experiment {row.id}: another process wrote event {row.seq + 1} first")
             self.written()
-            self._closed = False
+            self.begins = self._closed = False
         if self._search is not None and self.snapshot_due:
             self._snapshot(self._search)
 
