@@ -75,6 +75,12 @@ def test_external_ids_find_the_trial_again(master: FakeMaster, begin: Callable[.
     assert master.received("POST", "/api/v1/trials/9/start")[0].body["resume"] is True
 
 
+def test_a_storage_that_cannot_be_leaves_no_experiment(master: FakeMaster, client: Any) -> None:
+    with pytest.raises(ValueError, match="shared_fs exists on a cluster only"):
+        core_v2.init(client=client, checkpoint_storage={"type": "shared_fs", "host_path": "/s"})
+    assert master.received("POST", "/api/v1/experiments") == []
+
+
 def test_an_error_in_the_block_fails_the_trial(
     master: FakeMaster, client: Any, tmp_path: Path
 ) -> None:

@@ -124,12 +124,13 @@ def open_unmanaged(
     tensorboard_mode: TensorboardMode,
 ) -> UnmanagedContext:
     storage = storage_of(config)
+    # A storage that cannot be should leave no experiment behind that nobody reports to.
+    manager = resolve_storage(storage, in_task=False)
     found: Dict[str, Any] = {}
     if distributed.rank == 0:
         found = _register(session, config, experiment_config(config, storage))
     found = distributed.broadcast(found)
     info = _cluster_info(session, found, config)
-    manager = resolve_storage(storage, in_task=False)
     context = trial_context(info, session, distributed, manager, storage, tensorboard_mode)
     return UnmanagedContext(context, session, info)
 
