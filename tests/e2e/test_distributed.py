@@ -1,9 +1,7 @@
 """PyTorch trials over several agents, on whole clusters: two agents with two slots each, gloo between them."""
 
 import os
-import re
 import signal
-from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -12,86 +10,26 @@ import yaml
 from tests.e2e.conftest import Layout
 from tests.support import ml
 from tests.support.cluster import Cluster, pids_with
+from tests.support.noisy_trials import (
+    FOUR_SLOTS,
+    SLOW_FIRST_RUN,
+    finish,
+    lines,
+    losses,
+    pause_and_resume,
+    start,
+    told,
+    until_batch,
+    until_saved,
+    weights,
+)
 
 pytestmark = pytest.mark.slow
-CODE = Path(__file__).parent / "distributed"
-FOUR_SLOTS = ("--config", "resources.slots_per_trial=4")
-SLOW_FIRST_RUN = ("--config", "hyperparameters.pause_s=3")
-
-# What every rank tells after each report: batch -> digest of its weights, losses of the last batches.
-Told = dict[int, dict[int, str]]
 
 
 @pytest.fixture(scope="module")
 def layout() -> Layout:
     return Layout(agents=2, slots=2, task_defaults=ml.task_defaults("torch"))
-
-
-def start(cluster: Cluster, *options: str) -> tuple[int, int]:
-    """The experiment and its trial."""
-    experiment_id = cluster.create(CODE / "noisy.yaml", CODE, *options)
-    trials = cluster.until(lambda: cluster.trials(experiment_id), "a trial exists")
-    return experiment_id, int(trials[0]["id"])
-
-
-def finish(cluster: Cluster, experiment_id: int, restarts: int = 0) -> None:
-    state = cluster.until_state(experiment_id, "COMPLETED", "ERROR", timeout_s=480)
-    trial = cluster.trials(experiment_id)[0]
-    assert (state, trial["restarts"]) == ("COMPLETED", restarts), cluster.logs(trial["id"])
-
-
-def lines(cluster: Cluster, trial_id: int, wanted: str) -> list[tuple[int, re.Match[str]]]:
-    """Log lines of the training code that match, with their ranks."""
-    found = []
-    for entry in cluster.task_logs(trial_id):
-        match = re.search(wanted, entry["log"])
-        if match and entry.get("source") == "task":
-            found.append((entry.get("rankId") or 0, match))
-    return found
-
-
-def told(cluster: Cluster, trial_id: int) -> Told:
-    """What the ranks told, once; a batch that was trained twice must have been the same twice."""
-    found: Told = defaultdict(dict)
-    for rank, match in lines(cluster, trial_id, r"at batch (\d+): (.*)"):
-        batch, result = int(match[1]), match[2]
-        assert found[rank].setdefault(batch, result) == result, f"rank {rank}, batch {batch}"
-    return found
-
-
-def losses(cluster: Cluster, trial_id: int) -> dict[int, float]:
-    """Every batch's loss, however the reports were cut."""
-    found: dict[int, float] = {}
-    for rank, match in lines(cluster, trial_id, r"at batch (\d+): \w+ (\[.*\])"):
-        values = yaml.safe_load(match[2]) if rank == 0 else []
-        first = int(match[1]) - len(values)
-        for i, value in enumerate(values):
-            assert found.setdefault(first + i, value) == value, f"batch {first + i}"
-    return found
-
-
-def weights(told: Told, rank: int, batch: int) -> str:
-    return told[rank][batch].split()[0]
-
-
-def until_batch(cluster: Cluster, trial_id: int, batch: int) -> None:
-    cluster.until(
-        lambda: any(batch in seen for seen in told(cluster, trial_id).values()),
-        f"batch {batch} of trial {trial_id}",
-    )
-
-
-def until_saved(cluster: Cluster, trial_id: int) -> None:
-    path = f"/api/v1/trials/{trial_id}/checkpoints"
-    cluster.until(lambda: cluster.get(path)["checkpoints"], "a checkpoint was saved")
-
-
-def pause_and_resume(cluster: Cluster, experiment_id: int) -> None:
-    cluster.det("experiment", "pause", str(experiment_id))
-    cluster.until(
-        lambda: not cluster.get("/api/v1/tasks")["allocationIdToSummary"], "its slots are free"
-    )
-    cluster.det("experiment", "activate", str(experiment_id))
 
 
 @pytest.fixture(scope="module")

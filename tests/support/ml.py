@@ -44,7 +44,10 @@ def task_defaults(name: str) -> dict[str, Any]:
     ).stdout.strip()
     # Scripts of an environment name the interpreter where it was made, which may be elsewhere.
     made_at = str(python.parents[1].resolve())
-    lent = {base, str(python.parents[1]), made_at} - {"/usr"}
+    borrowed = {
+        path.read_text().strip() for path in python.parents[1].glob("lib/*/*/borrowed-*.pth")
+    }
+    lent = {base, str(python.parents[1]), made_at, *borrowed} - {"/usr"}
     variables = {
         "PATH": f"{python.parent}:/usr/local/bin:/usr/bin:/bin",
         "OMP_NUM_THREADS": "1",
