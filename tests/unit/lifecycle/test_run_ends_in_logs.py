@@ -27,7 +27,12 @@ def test_a_failed_run_tells_its_exit_and_how_many_restarts_are_spent() -> None:
 def test_the_last_failure_tells_that_no_restart_is_left() -> None:
     told = line(replace(TRIAL, restarts=2), FAILED)
     assert told.startswith("The trial failed: container failed with non-zero exit code: 137")
-    assert "max_restarts is 2" in told
+    assert told.endswith("; it has failed 3 times and max_restarts is 2.")
+
+
+def test_a_trial_without_restarts_has_failed_once() -> None:
+    told = line(replace(TRIAL, max_restarts=0), FAILED)
+    assert told.endswith("; it has failed once and max_restarts is 0.")
 
 
 def test_a_lost_machine_is_told_not_to_count() -> None:

@@ -125,7 +125,8 @@ def _after_failure(trial: TrialView, exit: Exit) -> AfterExit:
     if trial.retries_cancelled:
         return AfterExit(S.ERROR, True, f"{exit.message}; a log policy cancels its retries")
     if trial.restarts + 1 > trial.max_restarts:
-        limit = f"it has failed {trial.restarts + 1} times and max_restarts is {trial.max_restarts}"
+        often = "once" if trial.restarts == 0 else f"{trial.restarts + 1} times"
+        limit = f"it has failed {often} and max_restarts is {trial.max_restarts}"
         return AfterExit(S.ERROR, True, f"{exit.message}; {limit}")
     return AfterExit(trial.state, True, exit.message)
 
