@@ -1,36 +1,21 @@
 """Gangs of which some have ended when the others are killed: whose failure that is."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 
-import pytest
 from det_controlplane.core.lifecycle.allocation import ContainerState
 from det_controlplane.core.lifecycle.experiment import Command
-from det_controlplane.db.engine import Database
 from det_controlplane.db.sql import text
 from det_controlplane.services import creation, experiments, tick
 from det_controlplane.services.containers import Report
 from det_controlplane.services.context import Context
 
-from tests.support.searching import OWNER, SINGLE, Agent, context
+from tests.support.searching import OWNER, SINGLE, Agent
 
-START = datetime(2026, 11, 20, tzinfo=timezone.utc)
 GANG = SINGLE + "resources: {slots_per_trial: 2}\npreemption_timeout: 5\n"
 _TRIAL = text("SELECT state::text AS state, restarts FROM trials")
 _READY = text("UPDATE allocations SET ready = true")
 _DAEMON = text("UPDATE containers SET daemon = true WHERE agent_id = 'second'")
-
-
-@pytest.fixture
-def clock() -> list[datetime]:
-    return [START]
-
-
-@pytest.fixture
-def ctx(database: Database, clock: list[datetime]) -> Context:
-    made = context(database)
-    made.now = lambda: clock[0]
-    return made
 
 
 class Gang:

@@ -1,7 +1,7 @@
 """Processes that die between two commits, and messages that arrive late: nothing waits forever because of them."""
 
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -22,9 +22,8 @@ from det_controlplane.services import (
 from det_controlplane.services.containers import Report
 from det_controlplane.services.context import Context
 
-from tests.support.searching import OWNER, SINGLE, Agent, context
+from tests.support.searching import OWNER, SINGLE, Agent
 
-START = datetime(2026, 11, 20, tzinfo=timezone.utc)
 _ALLOCATION = text("SELECT * FROM allocations ORDER BY run_id DESC LIMIT 1")
 _TRIAL = text("SELECT id, state::text, restarts FROM trials")
 _STATE = text("SELECT state::text FROM containers")
@@ -38,18 +37,6 @@ class Crash(Exception):
 
 def crash(*_: Any, **__: Any) -> Any:
     raise Crash
-
-
-@pytest.fixture
-def clock() -> list[datetime]:
-    return [START]
-
-
-@pytest.fixture
-def ctx(database: Database, clock: list[datetime]) -> Context:
-    made = context(database)
-    made.now = lambda: clock[0]
-    return made
 
 
 def submitted(ctx: Context) -> int:
@@ -146,13 +133,15 @@ def test_a_machine_that_leaves_is_cleared_though_the_first_poll_died_over_it(
     assert container["preempt"]
 
 
-def test_pausing_does_not_put_off_the_kill_of_a_trial_that_gave_up(ctx: Context) -> None:
+def test_pausing_does_not_put_off_the_kill_of_a_trial_that_gave_up(
+    ctx: Context, clock: list[datetime]
+) -> None:
     experiment_id = submitted(ctx)
     started(ctx, Agent.joined(ctx))
     experiments.report_early_exit(ctx, one(ctx.db, _TRIAL).id, ExitReason.INVALID_HP)
     due = one(ctx.db, _ALLOCATION).kill_at
     experiments.command(ctx, experiment_id, Command.PAUSE)
-    assert one(ctx.db, _ALLOCATION).kill_at == due == START + timedelta(seconds=10)
+    assert one(ctx.db, _ALLOCATION).kill_at == due == clock[0] + timedelta(seconds=10)
 
 
 def test_a_trial_that_gave_up_ends_though_its_agent_was_lost(

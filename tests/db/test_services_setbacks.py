@@ -1,34 +1,25 @@
 """Runs that infrastructure ends before they are ready are tried again later and later."""
 
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 
 import pytest
 from det_controlplane.core.lifecycle.allocation import ContainerState, Failure
-from det_controlplane.db.engine import Database
 from det_controlplane.db.sql import text
 from det_controlplane.services import creation, tick, why
 from det_controlplane.services.containers import Report
 from det_controlplane.services.context import Context
 
-from tests.support.searching import OWNER, SINGLE, Agent, context
+from tests.support.searching import OWNER, SINGLE, Agent
 
-START = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 _READY = text("UPDATE allocations SET ready = true WHERE state <> 'TERMINATED'")
 _RUN = text("SELECT max(run_id) FROM allocations")
 _RESTARTS = text("SELECT restarts FROM trials")
 
 
 @pytest.fixture
-def clock() -> list[datetime]:
-    return [START]
-
-
-@pytest.fixture
-def ctx(database: Database, clock: list[datetime]) -> Context:
-    made = context(database)
-    made.now = lambda: clock[0]
-    creation.create(made, OWNER, creation.Submission(config=SINGLE))
-    return made
+def ctx(ctx: Context) -> Context:
+    creation.create(ctx, OWNER, creation.Submission(config=SINGLE))
+    return ctx
 
 
 @pytest.fixture

@@ -1,0 +1,21 @@
+"""A cluster whose time the test tells: `clock[0]` is now."""
+
+from datetime import datetime, timezone
+
+import pytest
+from det_controlplane.db.engine import Database
+from det_controlplane.services.context import Context
+
+from tests.support.searching import context
+
+
+@pytest.fixture
+def clock() -> list[datetime]:
+    return [datetime(2026, 11, 20, 12, tzinfo=timezone.utc)]
+
+
+@pytest.fixture
+def ctx(database: Database, clock: list[datetime]) -> Context:
+    made = context(database)
+    made.now = lambda: clock[0]
+    return made
