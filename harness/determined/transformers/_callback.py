@@ -42,7 +42,7 @@ class DetCallback(transformers.TrainerCallback):  # type: ignore[misc]
         self._poll_time = time.monotonic()
         self._trial_id = _trial_id(core_context)
         check_length(args, _config(core_context))
-        self._load_latest_checkpoint(args)
+        self.load_last_checkpoint(args)
 
     def on_log(
         self, args: Any, state: Any, control: Any, logs: Optional[Dict[str, Any]] = None, **_: Any
@@ -111,8 +111,8 @@ class DetCallback(transformers.TrainerCallback):  # type: ignore[misc]
         chosen = self.filter_metrics
         return chosen is None or any(name in (c, f"eval_{c}") for c in chosen)
 
-    def _load_latest_checkpoint(self, args: Any) -> None:
-        """Download the trial's latest checkpoint to where the Trainer looks for it."""
+    def load_last_checkpoint(self, args: Any) -> None:
+        """Download the trial's latest checkpoint to where the Trainer looks for it. Override it to begin elsewhere."""
         info = self.core_context.info
         latest = info.latest_checkpoint if info is not None else None
         if latest is None:

@@ -46,4 +46,5 @@ def test_a_preempted_trainer_saves_and_goes_on_from_there(
     ((steps, (uuid, _)),) = stopped["saved"].items()
     assert int(steps) < 6
     resumed = train(tmp_path, -1, uuid)
+    assert (trained["found"], resumed["found"]) == (None, f"{tmp_path}/out/checkpoint-{steps}")
     assert losses(stopped) + losses(resumed) == losses(trained)

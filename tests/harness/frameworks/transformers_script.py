@@ -25,6 +25,14 @@ class Line(torch.nn.Module):  # type: ignore[misc]
         return {"loss": ((y - labels) ** 2).mean(), "logits": y}
 
 
+class Callback(DetCallback):
+    found: Any = None
+
+    def load_last_checkpoint(self, args: Any) -> None:
+        super().load_last_checkpoint(args)
+        self.found = args.resume_from_checkpoint
+
+
 DIRECTORY, PREEMPT_AFTER, LATEST = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
 core: Any = FakeCore(DIRECTORY)
 core.info = SimpleNamespace(
@@ -48,7 +56,7 @@ args = transformers.TrainingArguments(
     disable_tqdm=True,
     use_cpu=True,
 )
-callback = DetCallback(core, args, user_data={"note": "mine"})
+callback = Callback(core, args, user_data={"note": "mine"})
 trainer = transformers.Trainer(
     model=Line(), args=args, train_dataset=data, eval_dataset=data, callbacks=[callback]
 )
@@ -56,6 +64,7 @@ trainer.train(resume_from_checkpoint=args.resume_from_checkpoint)
 print(
     json.dumps(
         {
+            "found": callback.found,
             "training": [[s, m] for s, m, _ in core.train.training],
             "validations": core.train.validations,
             "saved": {
