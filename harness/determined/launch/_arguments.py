@@ -1,5 +1,6 @@
 """`[OVERRIDES --] (--trial FILE:CLASS | SCRIPT...)`, the command line of every launcher."""
 
+import importlib
 import sys
 from typing import List, NamedTuple, Sequence
 
@@ -15,12 +16,14 @@ class UsageError(SystemExit):
     """The command line is wrong; status 2, as argparse has it."""
 
     def __init__(self, module: str, problem: str) -> None:
-        print(
-            f"{problem}\nusage: python3 -m determined.launch.{module} "
-            "[OVERRIDES --] (--trial FILE:CLASS | SCRIPT...)",
-            file=sys.stderr,
-        )
+        print(f"{problem}\n{_help(module).splitlines()[0]}", file=sys.stderr)
         super().__init__(2)
+
+
+def _help(module: str) -> str:
+    """What the launcher says of itself, whose first line is its usage."""
+    text = importlib.import_module(f"determined.launch.{module}").__doc__ or ""
+    return f"usage: {text.strip()}".replace("`", "")
 
 
 def parse(module: str, args: Sequence[str]) -> Launch:
@@ -30,6 +33,9 @@ def parse(module: str, args: Sequence[str]) -> Launch:
     if "--" in rest and (rest[0].startswith("-") and rest[0] != "--trial"):
         at = rest.index("--")
         overrides, rest = rest[:at], rest[at + 1 :]
+    if rest and rest[0] in ("-h", "--help"):
+        print(_help(module))
+        raise SystemExit(0)
     if not rest:
         raise UsageError(module, "nothing to launch")
     return Launch(overrides, _command(module, rest))

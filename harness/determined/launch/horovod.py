@@ -1,6 +1,7 @@
-"""`python3 -m determined.launch.horovod [OVERRIDES --] (--trial FILE:CLASS | SCRIPT...)`
+"""`python3 -m determined.launch.horovod [--autohorovod] [OVERRIDES --] (--trial FILE:CLASS | SCRIPT...)`
 
 The chief runs `horovodrun`; the other containers let it in by ssh. OVERRIDES are options of `horovodrun`.
+With --autohorovod one slot runs the bare command, as `determined.launch.autohorovod` does.
 """
 
 import json
@@ -8,6 +9,7 @@ import os
 import sys
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
+from determined import constants
 from determined.launch import _place, _ssh, _ssh_files
 from determined.launch._arguments import parse
 from determined.launch._peers import Peers, find_peers
@@ -24,7 +26,9 @@ def horovodrun_command(
         "horovodrun",
         *("-np", str(peers.total)),
         *("-H", hosts),
-        *("--start-timeout", "600"),
+        *("--start-timeout", str(constants.HOROVOD_STARTUP_TIMEOUT_SECONDS)),
+        # By default a rank that comes half a minute after the others makes them abort.
+        *("--gloo-timeout-seconds", str(constants.HOROVOD_GLOO_TIMEOUT_SECONDS)),
         *(("--ssh-port", str(_ssh_files.port())) if peers.containers > 1 else ()),
         *(("--ssh-identity-file", _ssh_files.path("id_rsa")) if peers.containers > 1 else ()),
         *_optimizations(config),
@@ -75,13 +79,21 @@ def run(overrides: Sequence[str], command: Sequence[str]) -> int:
     return replace_process(horovodrun_command(peers, overrides, command, config), env)
 
 
+def run_if_many(overrides: Sequence[str], command: Sequence[str]) -> int:
+    if find_peers().total == 1:
+        return replace_process(command, os.environ)
+    return run(overrides, command)
+
+
 def _shared(peers: Peers) -> Dict[str, str]:
     return {"DET_CHIEF_IP": peers.chief, "USE_HOROVOD": "1"}
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    launch = parse("horovod", sys.argv[1:] if argv is None else argv)
-    return run(launch.overrides, launch.command)
+    args = list(sys.argv[1:] if argv is None else argv)
+    is_auto = args[:1] == ["--autohorovod"]
+    launch = parse("horovod", args[1:] if is_auto else args)
+    return (run_if_many if is_auto else run)(launch.overrides, launch.command)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""`python3 -m determined.launch.tensorflow [--] (--trial FILE:CLASS | SCRIPT...)`
+"""`python3 -m determined.launch.tensorflow [--port PORT] [--] (--trial FILE:CLASS | SCRIPT...)`
 
 One process per container, with TF_CONFIG naming them all. A lone container needs no TF_CONFIG: its GPUs are used
-by MirroredStrategy.
+by MirroredStrategy. PORT is where the workers meet; without it, the agent's choice.
 """
 
 import json
 import os
 import sys
-from typing import Dict, Optional, Sequence
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from determined.launch._arguments import UsageError, parse
 from determined.launch._peers import Peers, find_peers
@@ -16,28 +16,40 @@ from determined.launch._workers import Worker, replace_process, run_workers
 DEFAULT_PORT = 29400
 
 
-def tf_config(peers: Peers) -> str:
-    port = int(os.environ.get("C10D_PORT") or DEFAULT_PORT)
+def tf_config(peers: Peers, port: int) -> str:
     workers = [f"{_bracketed(address)}:{port}" for address in peers.addresses]
     task = {"type": "worker", "index": peers.rank}
     return json.dumps({"cluster": {"worker": workers}, "task": task})
 
 
-def worker_env(peers: Peers) -> Dict[str, str]:
+def worker_env(peers: Peers, port: int) -> Dict[str, str]:
     env = {**os.environ, "DET_CHIEF_IP": peers.chief}
     if peers.containers > 1:
-        env["TF_CONFIG"] = tf_config(peers)
+        env["TF_CONFIG"] = tf_config(peers, port)
     return env
 
 
+def split_port(args: Sequence[str]) -> Tuple[int, List[str]]:
+    """The port that the command line begins with, or that of the agent; and the rest."""
+    option, equals, value = (args[0] if args else "").partition("=")
+    if option != "--port":
+        return int(os.environ.get("C10D_PORT") or DEFAULT_PORT), list(args)
+    chosen, rest = ([value], args[1:]) if equals else (args[1:2], args[2:])
+    if not (chosen and chosen[0].isdigit()):
+        raise UsageError("tensorflow", f"--port needs a number: {' '.join(args[:2])}")
+    return int(chosen[0]), list(rest)
+
+
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    launch = parse("tensorflow", sys.argv[1:] if argv is None else argv)
+    port, args = split_port(sys.argv[1:] if argv is None else argv)
+    launch = parse("tensorflow", args)
     if launch.overrides:
         raise UsageError("tensorflow", f"no option is known: {' '.join(launch.overrides)}")
     peers = find_peers()
+    env = worker_env(peers, port)
     if peers.containers == 1:
-        return replace_process(launch.command, worker_env(peers))
-    return run_workers([Worker(peers.rank, launch.command, worker_env(peers))])
+        return replace_process(launch.command, env)
+    return run_workers([Worker(peers.rank, launch.command, env)])
 
 
 def _bracketed(address: str) -> str:

@@ -164,6 +164,8 @@ def test_horovodrun_is_told_hosts_slots_and_optimizations() -> None:
     command = horovod.horovodrun_command(peers, ["--verbose"], ["python3", "t.py"], config)
     assert command[:5] == ["horovodrun", "-np", "6", "-H", "a:2,b:4"]
     assert command[command.index("--fusion-threshold-mb") + 1] == "64"
+    # Horovod's own half minute is short where a rank imports from a cold disk.
+    assert command[command.index("--gloo-timeout-seconds") + 1] == "240"
     assert command[-4:] == ["determined.launch.wrap_rank", "HOROVOD_RANK", "python3", "t.py"]
 
 
@@ -183,8 +185,12 @@ def test_horovod_runs_what_horovodrun_starts(trial_env: TrialEnv, tmp_path: Path
     assert done.stdout == "[rank=0] worker\n[rank=1] worker\n"
 
 
-def test_autohorovod_with_one_slot_is_the_bare_command(trial_env: TrialEnv) -> None:
-    done = launch("autohorovod", one_container(trial_env(), 1), "echo", "bare")
+@pytest.mark.parametrize("words", [["autohorovod"], ["horovod", "--autohorovod"]], ids=" ".join)
+def test_autohorovod_with_one_slot_is_the_bare_command(
+    trial_env: TrialEnv, words: list[str]
+) -> None:
+    launcher, *options = words
+    done = launch(launcher, one_container(trial_env(), 1), *options, "echo", "bare")
     assert done.stdout == "bare\n"
 
 
@@ -195,13 +201,47 @@ def test_a_container_without_the_launcher_program_says_so(trial_env: TrialEnv) -
     assert "horovodrun" in done.stderr
 
 
-def test_tensorflow_workers_find_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("C10D_PORT", "3333")
+def test_tensorflow_workers_find_each_other() -> None:
     peers = _peers.Peers(["10.0.0.1", "fd00::2"], [2, 2], 1)
-    assert json.loads(tensorflow.tf_config(peers)) == {
+    assert json.loads(tensorflow.tf_config(peers, 3333)) == {
         "cluster": {"worker": ["10.0.0.1:3333", "[fd00::2]:3333"]},
         "task": {"type": "worker", "index": 1},
     }
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (["--port", "4444", "t.py"], (4444, ["t.py"])),
+        (["--port=4444", "--", "t.py"], (4444, ["--", "t.py"])),
+        (["t.py", "--port", "5"], (3333, ["t.py", "--port", "5"])),
+        ([], (3333, [])),
+    ],
+)
+def test_tensorflow_workers_meet_at_the_port_of_the_command_line_or_of_the_agent(
+    monkeypatch: pytest.MonkeyPatch, args: list[str], expected: tuple[int, list[str]]
+) -> None:
+    monkeypatch.setenv("C10D_PORT", "3333")
+    assert tensorflow.split_port(args) == expected
+
+
+@pytest.mark.parametrize("args", [["--port"], ["--port="], ["--port", "x", "t.py"]])
+def test_a_port_that_is_no_number_exits_with_status_2(args: list[str]) -> None:
+    with pytest.raises(SystemExit) as exited:
+        tensorflow.split_port(args)
+    assert exited.value.code == 2
+
+
+@pytest.mark.parametrize(
+    "launcher", ["torch_distributed", "deepspeed", "horovod", "autohorovod", "tensorflow"]
+)
+def test_every_launcher_tells_how_it_is_used(launcher: str) -> None:
+    done = launch(launcher, dict(os.environ), "--help")
+    assert done.stdout.startswith(f"usage: python3 -m determined.launch.{launcher} [")
+    assert done.returncode == 0
+    wrong = launch(launcher, dict(os.environ), "-x")
+    assert wrong.stderr.splitlines()[-1] == done.stdout.splitlines()[0]
+    assert wrong.returncode == 2
 
 
 def test_a_container_that_is_entered_by_ssh_needs_keys(
