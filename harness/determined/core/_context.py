@@ -101,6 +101,7 @@ class Context:
         """Deliver everything that is still on its way. A second failure does not hide the first."""
         self.preempt.close()
         self.profiler.off()
+        self.train.close()
         failures = []
         for part in (self.checkpoint, self._tensorboard, self._outbox, self.distributed):
             try:
@@ -198,6 +199,7 @@ def trial_context(
         distributed,
         outbox,
         tensorboard,
+        (trial._config.get("searcher") or {}).get("metric"),
     )
     configured = max_length_of(trial._config)
     operations = ServerOperations(session, trial.trial_id, outbox, length_number(configured))

@@ -4,7 +4,7 @@ import datetime
 import enum
 import logging
 import pathlib
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Set
 
 from determined.common.http import NotFoundError, Session
 from determined.core._distributed import DistributedContext
@@ -37,6 +37,7 @@ class TrainContext:
         distributed: DistributedContext,
         outbox: Outbox,
         tensorboard: TensorboardSync,
+        searcher_metric: Optional[str] = None,
     ) -> None:
         self._session = session
         self._trial_id = trial_id
@@ -45,6 +46,8 @@ class TrainContext:
         self._distributed = distributed
         self._outbox = outbox
         self._tensorboard = tensorboard
+        self._searcher_metric = searcher_metric
+        self._validated: Set[str] = set()
 
     def set_status(self, status: str) -> None:
         """Show in the trial what it is doing now, for instance "validating"."""
@@ -116,6 +119,16 @@ class TrainContext:
             return None
         return None if metric is None else float(metric)
 
+    def close(self) -> None:
+        """Warn of a searcher that no validation told what it goes by: its metric is often misspelt."""
+        metric = self._searcher_metric
+        if metric is not None and self._validated and metric not in self._validated:
+            logger.warning(
+                "no validation reported %r, which is searcher.metric; reported were: %s",
+                metric,
+                ", ".join(sorted(self._validated)),
+            )
+
     def _report(
         self,
         group: str,
@@ -125,6 +138,8 @@ class TrainContext:
     ) -> None:
         self._chief_only("report_metrics")
         check_group(group)
+        if group == "validation":
+            self._validated.update(metrics)
         self._send(group, steps_completed, metrics, batch_metrics)
 
     def _send(

@@ -31,6 +31,9 @@ class DummyTrainContext(TrainContext):
         self._chief_only("get_metadata")
         return self._metadata
 
+    def close(self) -> None:
+        """No searcher waits for anything here."""
+
     def get_tensorboard_path(self) -> pathlib.Path:
         self._tensorboard_path.mkdir(parents=True, exist_ok=True)
         return self._tensorboard_path

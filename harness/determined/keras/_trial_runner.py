@@ -20,6 +20,8 @@ def run(trial_class: Type[Any], info: Any) -> None:
         context = trainer.context
         lengths = _legacy_plan.lengths(info.trial._config, info.trial.hparams, core_context)
         plan = lengths.plan(trainer.training.epoch_len)
+        if lengths.profiling_enabled:
+            core_context.profiler.on()
         source = _legacy_plan.cluster_source(context, plan)
         trainer.run(source, plan.max_batches, info.latest_checkpoint)
 

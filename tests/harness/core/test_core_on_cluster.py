@@ -260,6 +260,21 @@ def test_the_best_validation_is_asked_after_earlier_reports_arrived(
     )
 
 
+@pytest.mark.parametrize(
+    ("reports", "warned"), [([], False), ([{"acc": 1}, {"loss": 2}], False), ([{"acc": 1}], True)]
+)
+def test_a_searcher_metric_that_no_validation_reports_is_warned_of_at_the_end(
+    on_cluster: Enter, caplog: pytest.LogCaptureFixture, reports: list[Any], warned: bool
+) -> None:
+    on_cluster()
+    with core.init() as context:
+        for metrics in reports:
+            context.train.report_validation_metrics(1, metrics)
+        assert "searcher.metric" not in caplog.text
+    told = "no validation reported 'loss', which is searcher.metric; reported were: acc"
+    assert (told in caplog.text) == warned
+
+
 def test_several_slots_need_a_distributed_context(master: FakeMaster, on_cluster: Enter) -> None:
     on_cluster(DET_SLOT_IDS="[0, 1]")
     with pytest.raises(ValueError, match="launcher"):

@@ -3,12 +3,16 @@
 import json
 import pathlib
 import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy
 import tensorflow as tf
 from determined import keras
 from determined._trial import TrialSettings
+from determined.keras import _trial_runner
 from determined.keras._trainer import KerasTrainer
 from determined.workloads import Every, LocalSource, Plan
 
@@ -93,6 +97,24 @@ def train(core: Any, batches: int, checkpoint: str | None = None) -> Any:
     return trainer
 
 
+def profiled(directory: pathlib.Path) -> list[str]:
+    """How a trial whose configuration asks for profiling switches the profiler."""
+    found: Any = FakeCore(directory)
+    config = {"searcher": {"max_length": {"batches": 1}}, "profiling": {"enabled": True}}
+    info = SimpleNamespace(
+        trial=SimpleNamespace(_config=config, hparams={}), latest_checkpoint=None
+    )
+    settings = TrialSettings(1, {}, config)
+    with (
+        patch("determined.core.init", lambda **_: nullcontext(found)),
+        patch("determined._legacy_plan.cluster_source", lambda _, plan: LocalSource(plan)),
+        patch("determined.keras._trial_runner.make_settings", lambda *_: settings),
+    ):
+        _trial_runner.run(Trial, info)
+    switched: list[str] = found.profiler.switched
+    return switched
+
+
 home = pathlib.Path(sys.argv[1])
 whole: Any = FakeCore(home / "whole")
 trained = train(whole, 10)
@@ -110,6 +132,7 @@ print(
             "epochs": trained.trial.epochs,
             "saved": sorted(whole.saved()),
             "same": same,
+            "profiled": profiled(home / "profiled"),
             "told": trained.trial.counting.told,
             "counted": [int(t.trial.counting.batches) for t in (trained, resumed)],
             "states": [

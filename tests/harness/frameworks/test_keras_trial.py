@@ -31,6 +31,10 @@ def test_keras_does_not_warn_of_a_stream_that_it_should_shuffle(trained: Any) ->
     assert "shuffle" not in trained["output"]
 
 
+def test_its_configuration_switches_the_profiler_on(trained: Any) -> None:
+    assert trained["profiled"][0] == "on"
+
+
 def test_its_callbacks_see_epochs(trained: Any) -> None:
     assert trained["epochs"] == [0, 1]
 
