@@ -7,7 +7,7 @@ from det_controlplane.api import routes
 from det_controlplane.api.router import Access, Route
 from det_controlplane.db.engine import QueryFailed
 from det_controlplane.db.sql import text
-from det_controlplane.db.wire import Wire
+from det_controlplane.db.wire import EXECUTE, Wire
 from det_controlplane.services import reading
 
 from tests.support.api import Api, Caller
@@ -83,6 +83,29 @@ def test_reading_and_signing_in_share_a_round_trip(
         assert len(exchanges) == trips, path
 
 
+def test_strangers_make_the_database_do_no_more_than_look_for_them(
+    api: Api, user: Caller, exchanges: list[bytes]
+) -> None:
+    user.get("/api/v1/experiments")
+    for stranger in api.with_token("nobody's"), api.with_token("nobody's"):
+        exchanges.clear()
+        assert stranger.ask("GET", "/api/v1/experiments").status == 401
+        (asked,) = exchanges
+        assert asked.count(EXECUTE) == 1
+
+
+def test_what_changes_something_is_not_begun_before_the_user_is_known(
+    api: Api, user: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = api.ctx.db.read(text("SELECT count(*) FROM users WHERE admin"))
+    promotes = text("UPDATE users SET admin = true RETURNING id")
+    user.get("/api/v1/experiments")
+    user.post("/api/v1/auth/logout")
+    monkeypatch.setattr(reading, "experiments", lambda ctx, *_: ctx.db.read(promotes))
+    assert user.ask("GET", "/api/v1/experiments").status == 401
+    assert api.ctx.db.read(text("SELECT count(*) FROM users WHERE admin")) == before
+
+
 def test_a_failing_read_is_told_to_users_only(
     api: Api, user: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,7 +115,7 @@ def test_a_failing_read_is_told_to_users_only(
         return ctx.db.read(fails, {"nothing": "" if id == 2 else "x"})
 
     monkeypatch.setattr(reading, "experiment", experiment)
-    for _ in range(2):  # prepared, and not yet
+    for _ in range(2):  # prepared, and not yet; seen before, and not yet
         with pytest.raises(QueryFailed):
             experiment(api.ctx, 2)
         assert api.with_token("nobody's").ask("GET", "/api/v1/experiments/2").status == 401

@@ -67,7 +67,7 @@ class App:
         request.signing_in = signing_in.user
         try:
             answer = self._answer(replace(self.ctx, db=signing_in), route.handler, request)
-        except DatabaseDown:
+        except (DatabaseDown, refusals.NotSignedIn):
             raise
         except Exception:
             signing_in.user()

@@ -50,18 +50,26 @@ class Workers:
                 self._waiting.append(job)
 
     def _start(self, job: "_Job") -> None:
+        worker = _Worker()
         name = f"request-{len(self._threads)}"
-        thread = threading.Thread(target=self._work, args=[job], name=name, daemon=True)
+        thread = threading.Thread(target=self._work, args=[worker], name=name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the system has no more threads
+            if not self._threads:
+                raise
+            self._waiting.append(job)
+            return
         self._threads.append(thread)
-        thread.start()
+        worker.take(job)
 
-    def _work(self, job: "_Job | None") -> None:
-        me = _Worker()
+    def _work(self, worker: "_Worker") -> None:
+        job = worker.wait()
         while job is not None:
             job.run()
             # Or the last request would stay in memory until the next comes.
             del job
-            job = self._next(me)
+            job = self._next(worker)
 
     def _next(self, worker: "_Worker") -> "_Job | None":
         with self._changing:
@@ -111,6 +119,8 @@ class _Job:
     def run(self) -> None:
         try:
             result = self._function(*self._args)
+        except StopIteration as e:  # which no future takes
+            self._tell(self._future.set_exception, RuntimeError(f"a call ended by {e!r}"))
         except BaseException as e:
             self._tell(self._future.set_exception, e)
         else:

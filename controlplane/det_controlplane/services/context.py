@@ -13,6 +13,7 @@ from det_controlplane.ports.checkpoint_files import CheckpointFiles
 from det_controlplane.ports.objects import ObjectStore
 from det_controlplane.ports.waker import Waker
 from det_controlplane.services.searchcache import SearchCache
+from det_controlplane.services.signing_in import SeenTokens
 
 VERSION = "0.38.1"  # of Determined: the interface that is served
 
@@ -40,3 +41,4 @@ class Context:
     new_seed: Callable[[], int] = lambda: secrets.randbits(31)
     searches: SearchCache = field(default_factory=SearchCache)
     experiment_texts: ExperimentTexts = field(default_factory=ExperimentTexts)
+    seen_tokens: SeenTokens = field(default_factory=SeenTokens)

@@ -59,13 +59,17 @@ def token_hash(token: str) -> bytes:
 def signing_in(ctx: Context, token: str, admit: Callable[[User], None]) -> SigningIn:
     """The user is asked for with the first read; `admit` raises if that user may not do this."""
     _refuse_agents(ctx, token)
+    who = _who_holds(ctx, token)
+    hash, seen = who.params["hash"], ctx.seen_tokens
 
     def admitted(rows: Sequence[Any]) -> User:
+        seen.discard(hash)
         user = _user(rows)
+        seen.add(hash)
         admit(user)
         return user
 
-    return SigningIn(ctx.db, _who_holds(ctx, token), admitted)
+    return SigningIn(ctx.db, who, admitted, together=hash in seen)
 
 
 def user_of(ctx: Context, token: str) -> User:

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from det_controlplane.db.engine import Database, DatabaseDown, Params, QueryFailed, TryAgain, Tx
+from det_controlplane.db.prepared import Check, Question
 from det_controlplane.db.sql import Statement, text
 
 _LOCK_NOT_AVAILABLE = "55P03"
@@ -135,6 +136,13 @@ class WatchedDatabase(Database):
     def read(self, statement: Statement, params: Params | None = None) -> Sequence[Any]:
         self.points.passed()
         return self.points.in_some_order(statement, super().read(statement, params))
+
+    def read_after(
+        self, first: Question, check: Check, statement: Statement, params: Params | None = None
+    ) -> Sequence[Any]:
+        self.points.passed()
+        found = super().read_after(first, check, statement, params)
+        return self.points.in_some_order(statement, found)
 
     def alone(self, statement: Statement, params: Params | None = None) -> Sequence[Any]:
         with self.begin() as tx:
