@@ -201,6 +201,7 @@ def test_no_more_checkpoints_are_given_than_were_asked_for(sdk: FakeCluster) -> 
 
 def test_download_code_writes_the_archive(sdk: FakeCluster, tmp_path: Path) -> None:
     path = client.get_experiment(1).download_code(str(tmp_path / "out"))
+    assert path == str(tmp_path / "out" / "exp-1_model_def.tar.gz")
     assert Path(path).read_bytes()[:2] == b"\x1f\x8b"
 
 

@@ -20,7 +20,7 @@ def line(trial: TrialView, exit: Exit) -> str:
 def test_a_failed_run_tells_its_exit_and_how_many_restarts_are_spent() -> None:
     assert line(TRIAL, FAILED) == (
         "The run failed: container failed with non-zero exit code: 137. "
-        "It goes on from its newest checkpoint (restart 1 of 2)."
+        "It goes on from its newest checkpoint, if it has one (restart 1 of 2)."
     )
 
 

@@ -145,7 +145,7 @@ def log_line(trial: TrialView, exit: Exit, after: AfterExit, delay: timedelta | 
         return f"The trial failed: {after.reason}."
     if after.counts_as_restart:
         count = f"restart {trial.restarts + 1} of {trial.max_restarts}"
-        return f"The run failed: {after.reason}. It goes on from its newest checkpoint ({count})."
+        return f"The run failed: {after.reason}. It goes on from its newest checkpoint, if it has one ({count})."
     if exit.kind is ExitKind.INFRASTRUCTURE and not after.state.terminal:
         when = f" in {delay.total_seconds():.0f} s" if delay else ""
         return f"The run was lost: {exit.message}. It starts again{when}; this is not counted as a restart."

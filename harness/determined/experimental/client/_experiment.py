@@ -240,7 +240,7 @@ class Experiment:
         content = self._session.get(f"{self._path}/model_def")["b64Tgz"]
         folder = output_dir or os.getcwd()
         os.makedirs(folder, exist_ok=True)
-        path = os.path.join(folder, f"experiment_{self._id}_model_def.tgz")
+        path = os.path.join(folder, f"exp-{self._id}_model_def.tar.gz")
         with open(path, "wb") as f:
             f.write(base64.b64decode(content))
         return path
