@@ -114,7 +114,7 @@ def measure_requests(cluster: Cluster) -> None:
     """CPU time a request, in turn with a bare list: absolute, and as multiples of that.
 
     Absolute figures are of the best round, since other work only adds; multiples are the middle of all rounds.
-    A multiple's floor is what the absolute one was beside the bare list on the machines it comes from.
+    A multiple's floor is the absolute one over what the bare list takes on a quiet machine.
     """
     poll = agent_poll(cluster)
     actions = {

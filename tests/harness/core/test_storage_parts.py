@@ -3,16 +3,18 @@
 import os
 import subprocess
 import sys
+import threading
 import zlib
 from pathlib import Path
 
 import pytest
 from determined.common.storage import _parts
+from determined.common.storage._memory import MemoryBudget
 from determined.common.storage._parts import FilePart
+from determined.common.storage._transfer import MAX_PARTS, part_size_for
 
-
-def lend(size: int) -> memoryview:
-    return memoryview(bytearray(size))
+MIB = 1024 * 1024
+MEMORY = MemoryBudget(MIB)
 
 
 @pytest.fixture
@@ -25,16 +27,20 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(("start", "length"), [(0, 10_000), (2500, 3001), (9999, 1), (400, 999)])
 def test_pieces_and_whole_are_the_same_stretch(file: Path, start: int, length: int) -> None:
-    part = FilePart(str(file), start, length, lend)
+    part = FilePart(str(file), start, length, MEMORY)
     expected = file.read_bytes()[start : start + length]
     pieces = [bytes(piece) for piece in part.pieces()]
-    assert b"".join(pieces) == expected == bytes(part.whole())
+    assert b"".join(pieces) == expected
     assert max(map(len, pieces)) <= 1000
     assert part.crc32 == zlib.crc32(expected)
+    again = FilePart(str(file), start, length, MEMORY)
+    with again.whole() as body:
+        assert body == expected
+    assert again.crc32 == part.crc32
 
 
 def test_the_checksum_is_that_of_the_attempt_that_ran_to_its_end(file: Path) -> None:
-    part = FilePart(str(file), 0, 10_000, lend)
+    part = FilePart(str(file), 0, 10_000, MEMORY)
     next(part.pieces())  # a connection that breaks
     file.write_bytes(b"x" * 10_000)
     for _ in part.pieces():
@@ -43,10 +49,13 @@ def test_the_checksum_is_that_of_the_attempt_that_ran_to_its_end(file: Path) -> 
 
 
 def test_a_file_that_shrinks_is_not_taken_for_a_shorter_one(file: Path) -> None:
-    part = FilePart(str(file), 5000, 5000, lend)
+    part = FilePart(str(file), 5000, 5000, MEMORY)
     os.truncate(file, 7500)
-    with pytest.raises(OSError, match=r"weights changed while it was uploaded.*before byte 10000"):
-        part.whole()
+    with (
+        pytest.raises(OSError, match=r"weights changed while it was uploaded.*before byte 10000"),
+        part.whole(),
+    ):
+        pass
     with pytest.raises(OSError, match="changed"):
         list(part.pieces())
 
@@ -63,3 +72,39 @@ def test_sums_are_the_same_with_and_without_isal(file: Path, installed: bool) ->
     module, total = subprocess.run(command, capture_output=True, check=True).stdout.split()
     assert module.startswith(b"isal") == installed
     assert int(total) == zlib.crc32(file.read_bytes())
+
+
+def test_whole_parts_wait_until_there_is_memory(file: Path) -> None:
+    memory = MemoryBudget(5000)
+    first, second = (FilePart(str(file), 0, 3000, memory) for _ in range(2))
+    entered = threading.Event()
+
+    def read() -> None:
+        with second.whole():
+            entered.set()
+
+    reader = threading.Thread(target=read)
+    with first.whole():
+        reader.start()
+        assert not entered.wait(0.2)
+    assert entered.wait(60)
+    reader.join()
+
+
+@pytest.mark.parametrize(
+    ("largest_file", "total", "largest_part", "expected"),
+    [
+        (100 * MIB, 100 * MIB, 32 * MIB, 8 * MIB),  # every thread has something to send
+        (512 * MIB, 2048 * MIB, 32 * MIB, 32 * MIB),
+        (512 * MIB, 1024 * MIB, 32 * MIB, 16 * MIB),
+        (512 * MIB, 2048 * MIB, 0, 8 * MIB),
+        (300_000 * MIB, 300_000 * MIB, 32 * MIB, 32 * MIB),
+        (300_000 * MIB, 300_000 * MIB, 0, 32 * MIB),
+    ],
+)
+def test_parts_grow_with_what_is_stored(
+    largest_file: int, total: int, largest_part: int, expected: int
+) -> None:
+    size = part_size_for(largest_file, total, largest_part)
+    assert size == expected
+    assert size * MAX_PARTS >= largest_file

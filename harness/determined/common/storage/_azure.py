@@ -15,6 +15,7 @@ class AzureStore:
     """Large files are staged as blocks and committed in one step."""
 
     delete_batch = 1  # one request each, so many at once
+    largest_part = 0  # the SDK takes them as a whole, in memory
 
     def __init__(self, service: Any, name: str) -> None:
         self._service = service
@@ -31,7 +32,8 @@ class AzureStore:
     def put_part(self, key: str, upload_id: str, number: int, part: FilePart) -> str:
         block_id = base64.b64encode(f"{number:08d}".encode()).decode()
         blob = self._container.get_blob_client(key)
-        self._call(key, lambda: blob.stage_block(block_id, bytes(part.whole())))
+        with part.whole() as body:
+            self._call(key, lambda: blob.stage_block(block_id, body))
         return block_id
 
     def end_parts(self, key: str, upload_id: str, tags: Sequence[str]) -> None:

@@ -20,6 +20,11 @@ class ObjectStore(Protocol):
 
     delete_batch: int  # as many keys as one call of `delete` should take
 
+    @property
+    def largest_part(self) -> int:
+        """Bytes; as large as parts of large files should be at most, 0 where the smallest will do."""
+        ...
+
     def put(self, key: str, body: bytes) -> None: ...
 
     def begin_parts(self, key: str) -> str: ...

@@ -8,6 +8,7 @@ from determined.common.storage._s3_direct import DirectObjects, open_direct
 
 MAX_CONNECTIONS = 64
 READ_CHUNK = 1024 * 1024
+LARGEST_PART = 32 * 1024 * 1024
 _MISSING = ("NoSuchKey", "NoSuchBucket", "404", "NotFound")
 _DENIED = ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken")
 
@@ -21,6 +22,8 @@ class S3Store:
         self._client = client
         self._bucket = bucket
         self._direct = direct
+        # Piece by piece, even large parts need little memory.
+        self.largest_part = 0 if direct is None else LARGEST_PART
 
     def put(self, key: str, body: bytes) -> None:
         if self._direct is not None and self._direct.put(key, body) is not None:
@@ -36,10 +39,10 @@ class S3Store:
             tag = self._direct.put(key, part, query)
             if tag is not None:
                 return tag
-        body = bytes(part.whole())
-        answer = self._call(
-            "upload_part", Key=key, UploadId=upload_id, PartNumber=number, Body=body
-        )
+        with part.whole() as body:
+            answer = self._call(
+                "upload_part", Key=key, UploadId=upload_id, PartNumber=number, Body=body
+            )
         return str(answer["ETag"])
 
     def end_parts(self, key: str, upload_id: str, tags: Sequence[str]) -> None:

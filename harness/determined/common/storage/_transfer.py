@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import (
@@ -11,16 +10,15 @@ from typing import (
     Any,
     Callable,
     Dict,
-    Iterator,
     List,
     Mapping,
-    Optional,
     Sequence,
     TypeVar,
 )
 
 from determined.common.storage._base import Checksums, FileChecksum
 from determined.common.storage._crc import crc32
+from determined.common.storage._memory import MemoryBudget
 from determined.common.storage._parts import FilePart
 from determined.errors import CheckpointCorrupt
 
@@ -29,35 +27,15 @@ if TYPE_CHECKING:
 
 PART_BYTES = 8 * 1024 * 1024
 MAX_PARTS = 10_000
-PART_THREADS = 10
+PART_THREADS = 8
+PARTS_A_THREAD = 8  # so many at least, or the last ones would leave threads idle
 PARTS_IN_FLIGHT_BYTES = PART_THREADS * PART_BYTES
+CHECKED_AT_ONCE = 1024 * 1024
 SMALL_THREADS = 64
 SMALL_IN_FLIGHT_BYTES = 24 * 1024 * 1024
 ATTEMPTS = 4
 
 T = TypeVar("T")
-
-
-class MemoryBudget:
-    """Bytes that may be held at once. A part larger than the whole budget goes alone."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._free = size
-        self._changed = threading.Condition()
-
-    @contextlib.contextmanager
-    def take(self, size: int) -> Iterator[None]:
-        amount = min(max(size, 1), self._size)
-        with self._changed:
-            self._changed.wait_for(lambda: self._free >= amount)
-            self._free -= amount
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._free += amount
-                self._changed.notify_all()
 
 
 class Transfer:
@@ -70,7 +48,6 @@ class Transfer:
         self._small_memory = MemoryBudget(SMALL_IN_FLIGHT_BYTES)
         self._parts = ThreadPoolExecutor(PART_THREADS, "determined-part")
         self._part_memory = MemoryBudget(PARTS_IN_FLIGHT_BYTES)
-        self._buffers = threading.local()
 
     def __enter__(self) -> "Transfer":
         return self
@@ -79,13 +56,6 @@ class Transfer:
         self._small.shutdown(wait=True)
         self._parts.shutdown(wait=True)
 
-    def buffer(self, size: int) -> memoryview:
-        """This thread's buffer: allocating one per part would leave the heap full of holes."""
-        found: Optional[memoryview] = getattr(self._buffers, "view", None)
-        if found is None or len(found) < size:
-            found = self._buffers.view = memoryview(bytearray(size))
-        return found[:size]
-
     def put_empty(self, key: str) -> None:
         retried(lambda: self._store.put(key, b""))
 
@@ -93,7 +63,12 @@ class Transfer:
         """Store `root`/f as `base`f for each file; return their checksums."""
         sizes = {path: os.path.getsize(os.path.join(root, path)) for path in files}
         large = [path for path in files if sizes[path] > PART_BYTES]
-        uploads = {p: _PartedUpload(self, os.path.join(root, p), base + p, sizes[p]) for p in large}
+        part = part_size_for(
+            max(sizes.values(), default=0), sum(sizes.values()), self._store.largest_part
+        )
+        uploads = {
+            p: _PartedUpload(self, os.path.join(root, p), base + p, sizes[p], part) for p in large
+        }
         jobs: List[Future[Any]] = [self._small.submit(u.begin) for u in uploads.values()]
         small: Dict[str, Future[FileChecksum]] = {}
         for path in files:
@@ -171,12 +146,14 @@ class Transfer:
 class _PartedUpload:
     """One large file. A part that fails is sent again by itself."""
 
-    def __init__(self, transfer: Transfer, source: str, key: str, size: int) -> None:
+    def __init__(
+        self, transfer: Transfer, source: str, key: str, size: int, part_size: int
+    ) -> None:
         self._transfer = transfer
         self._source = source
         self._key = key
         self._size = size
-        self._part_size = part_size_for(size)
+        self._part_size = part_size
         self._upload_id = ""
         self._crcs = [0] * len(part_offsets(size, self._part_size))
         self._tags = [""] * len(self._crcs)
@@ -201,11 +178,10 @@ class _PartedUpload:
     def _put(self, number: int) -> None:
         store, start = self._transfer._store, number * self._part_size
         length = min(self._part_size, self._size - start)
-        part = FilePart(self._source, start, length, self._transfer.buffer)
-        with self._transfer._part_memory.take(self._part_size):
-            self._tags[number] = retried(
-                lambda: store.put_part(self._key, self._upload_id, number + 1, part)
-            )
+        part = FilePart(self._source, start, length, self._transfer._part_memory)
+        self._tags[number] = retried(
+            lambda: store.put_part(self._key, self._upload_id, number + 1, part)
+        )
         self._crcs[number] = part.crc32
 
 
@@ -221,7 +197,7 @@ class _PartedDownload:
         self._scratch = target + ".partial"
         self._size = size
         self._known = known
-        self._part_size = known.part_size if known else part_size_for(size)
+        self._part_size = known.part_size if known else part_size_for(size, 0, 0)
         self.jobs: List[Future[None]] = []
 
     def start(self, pool: ThreadPoolExecutor) -> None:
@@ -258,13 +234,19 @@ class _PartedDownload:
     def _already_there(self, fd: int, number: int, start: int, length: int) -> bool:
         if not self._left_over or self._known is None:
             return False
-        return crc32(os.pread(fd, length, start)) == self._known.crcs[number]
+        crc = 0
+        for at in range(start, start + length, CHECKED_AT_ONCE):
+            crc = crc32(os.pread(fd, min(CHECKED_AT_ONCE, start + length - at), at), crc)
+        return crc == self._known.crcs[number]
 
 
-def part_size_for(size: int) -> int:
-    """8 MiB, more where a file would have more parts than stores allow."""
+def part_size_for(largest_file: int, total: int, largest_part: int) -> int:
+    """8 MiB; more where much is stored, as each part waits for an answer, and where a file would have more parts than
+    stores allow."""
     part = PART_BYTES
-    while part * MAX_PARTS < size:
+    while 2 * part <= min(largest_part, total // (PART_THREADS * PARTS_A_THREAD)):
+        part *= 2
+    while part * MAX_PARTS < largest_file:
         part *= 2
     return part
 
