@@ -8,7 +8,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from determined.common.storage import _parts
+from determined.common.storage import _parts, _transfer
 from determined.common.storage._memory import MemoryBudget
 from determined.common.storage._parts import FilePart
 from determined.common.storage._transfer import MAX_PARTS, part_size_for
@@ -103,8 +103,9 @@ def test_whole_parts_wait_until_there_is_memory(file: Path) -> None:
     ],
 )
 def test_parts_grow_with_what_is_stored(
-    largest_file: int, total: int, largest_part: int, expected: int
+    largest_file: int, total: int, largest_part: int, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(_transfer, "PART_THREADS", 8)
     size = part_size_for(largest_file, total, largest_part)
     assert size == expected
     assert size * MAX_PARTS >= largest_file

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
 PART_BYTES = 8 * 1024 * 1024
 MAX_PARTS = 10_000
-PART_THREADS = 8
+# Each connection to a store is only so fast; each thread costs the other ones time where there are few processors.
+PART_THREADS = min(12, 4 + 2 * (os.cpu_count() or 1))
 PARTS_A_THREAD = 8  # so many at least, or the last ones would leave threads idle
-PARTS_IN_FLIGHT_BYTES = PART_THREADS * PART_BYTES
+PARTS_IN_FLIGHT_BYTES = 8 * PART_BYTES  # of clients that cannot take them piece by piece
 CHECKED_AT_ONCE = 1024 * 1024
 SMALL_THREADS = 64
 SMALL_IN_FLIGHT_BYTES = 24 * 1024 * 1024
