@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from det_controlplane.entry.local import main as deploy_local
-from det_controlplane.entry.local_files import LocalFiles
+from det_controlplane.entry.local.commands import main as deploy_local
+from det_controlplane.entry.local.files import LocalFiles
 
 from bench import bare
 from bench.cpu import cpu_ms, memory_mib, tree

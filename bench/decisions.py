@@ -20,8 +20,9 @@ from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres
 from det_controlplane.db import logs
 from det_controlplane.db.engine import Database
 from det_controlplane.db.migrate import migrate
-from det_controlplane.services import creation, schedule_pool
 from det_controlplane.services.context import Context
+from det_controlplane.services.experiments import creation
+from det_controlplane.services.scheduling import schedule_pool
 
 from bench.api import Cluster
 from bench.api import running as running_cluster

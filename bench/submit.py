@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import docker
-from det_controlplane.entry.local import main as deploy_local
+from det_controlplane.entry.local.commands import main as deploy_local
 from docker.errors import DockerException, ImageNotFound
 
 from bench.api import Cluster, figure

@@ -25,7 +25,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "det_controlplane"
 ROOTS = ("pydantic", "pg8000", "pyyaml")
 APP = '''"""The functions of the zip, where Chalice looks for them."""
 
-from det_controlplane.entry.chalice_app import app, tick
+from det_controlplane.entry.aws.chalice_app import app, tick
 
 __all__ = ["app", "tick"]
 '''

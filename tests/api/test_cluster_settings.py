@@ -5,7 +5,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 from det_controlplane.api import openapi, routes
-from det_controlplane.services.masterlog import StoredLog
+from det_controlplane.services.logs.master_log import StoredLog
 
 from tests.support.api import Api, Caller
 

@@ -268,7 +268,7 @@ def test_metrics_are_streamed_by_trial_and_step(user: Caller) -> None:
 def test_streams_longer_than_a_batch_are_whole(
     user: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("det_controlplane.services.metric_streams.BATCH", 2)
+    monkeypatch.setattr("det_controlplane.services.trials.metric_streams.BATCH", 2)
     trial_id = trial_of(user, create(user))["id"]
     for steps in range(1, 6):
         report_metrics(user, trial_id, "training", steps, {"loss": steps})

@@ -8,8 +8,8 @@ import pytest
 from det_controlplane.api.http import Answer, Request, Response, Wait
 from det_controlplane.core.lifecycle.allocation import ContainerState
 from det_controlplane.db.sql import text
-from det_controlplane.services import tick
-from det_controlplane.services.containers import Report
+from det_controlplane.services.agents.containers import Report
+from det_controlplane.services.maintenance import tick
 
 from tests.support.api import Api, Caller, create, create_ended
 from tests.support.searching import Agent

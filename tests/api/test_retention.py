@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from det_controlplane.services import retention
+from det_controlplane.services.logs import retention
 
 from tests.support.api import Api, Caller, create, create_ended, trial_of
 

@@ -8,7 +8,7 @@ from det_controlplane.api.router import Access, Route
 from det_controlplane.db.engine import QueryFailed
 from det_controlplane.db.sql import text
 from det_controlplane.db.wire import EXECUTE, Wire
-from det_controlplane.services import reading
+from det_controlplane.services.experiments import listing
 
 from tests.support.api import Api, Caller
 
@@ -101,7 +101,7 @@ def test_what_changes_something_is_not_begun_before_the_user_is_known(
     promotes = text("UPDATE users SET admin = true RETURNING id")
     user.get("/api/v1/experiments")
     user.post("/api/v1/auth/logout")
-    monkeypatch.setattr(reading, "experiments", lambda ctx, *_: ctx.db.read(promotes))
+    monkeypatch.setattr(listing, "experiments", lambda ctx, *_: ctx.db.read(promotes))
     assert user.ask("GET", "/api/v1/experiments").status == 401
     assert api.ctx.db.read(text("SELECT count(*) FROM users WHERE admin")) == before
 
@@ -114,7 +114,7 @@ def test_a_failing_read_is_told_to_users_only(
     def experiment(ctx: Any, id: int) -> Any:
         return ctx.db.read(fails, {"nothing": "" if id == 2 else "x"})
 
-    monkeypatch.setattr(reading, "experiment", experiment)
+    monkeypatch.setattr(listing, "experiment", experiment)
     for _ in range(2):  # prepared, and not yet; seen before, and not yet
         with pytest.raises(QueryFailed):
             experiment(api.ctx, 2)

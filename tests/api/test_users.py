@@ -157,9 +157,9 @@ def test_roles_are_not_part_of_this_product(admin: Caller) -> None:
 
 def test_a_task_s_token_administers_nothing(api: Api, admin: Caller) -> None:
     with api.ctx.db.begin() as tx:
-        from det_controlplane.services import identity
+        from det_controlplane.services.identity import authentication
 
-        token = identity.new_session(api.ctx, tx, "allocation", 1, None, allocation_id="t.1")
+        token = authentication.new_session(api.ctx, tx, "allocation", 1, None, allocation_id="t.1")
     task = api.with_token(token)
     assert task.ask("POST", "/api/v1/users", {"user": {"username": "mole"}}).status == 403
     assert task.ask("PATCH", "/api/v1/users/1", {"password": "x"}).status == 403

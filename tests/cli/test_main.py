@@ -207,10 +207,10 @@ def test_deploy_hands_its_options_to_the_local_cluster(
         taken[action] = args
         return 0
 
-    module = types.ModuleType("det_controlplane.entry.local")
+    module = types.ModuleType("det_controlplane.entry.local.commands")
     module.main = start  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "det_controlplane.entry.local", module)
-    monkeypatch.setattr("det_controlplane.entry.local", module, raising=False)
+    monkeypatch.setitem(sys.modules, "det_controlplane.entry.local.commands", module)
+    monkeypatch.setattr("det_controlplane.entry.local.commands", module, raising=False)
     flags = [
         "--agents",
         3,

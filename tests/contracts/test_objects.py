@@ -13,8 +13,8 @@ from det_controlplane.adapters.directory_objects import BadKey, DirectoryObjects
 from det_controlplane.adapters.s3_objects import S3Objects
 from det_controlplane.api.app import App
 from det_controlplane.api.router import Router
-from det_controlplane.entry.lambda_events import respond
-from det_controlplane.entry.object_routes import object_routes
+from det_controlplane.entry.aws.events import respond
+from det_controlplane.entry.server.object_routes import object_routes
 from det_controlplane.ports.objects import ObjectStore
 from det_controlplane.services.context import Context
 from moto.server import ThreadedMotoServer

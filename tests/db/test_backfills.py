@@ -12,7 +12,7 @@ from det_controlplane.db.engine import Database, connect_options
 from det_controlplane.db.experiment_texts import ExperimentTexts
 from det_controlplane.db.migrate import FOLDER, migrate, read_migrations
 from det_controlplane.db.sql import text
-from det_controlplane.services import creation
+from det_controlplane.services.experiments import creation
 
 from tests.support.searching import OWNER, SINGLE, context
 

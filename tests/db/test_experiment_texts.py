@@ -9,7 +9,7 @@ from det_controlplane.db import experiment_pages
 from det_controlplane.db.engine import Database
 from det_controlplane.db.experiment_texts import ExperimentTexts
 from det_controlplane.db.sql import text
-from det_controlplane.services import creation
+from det_controlplane.services.experiments import creation
 
 from tests.support.round_trips import round_trips
 from tests.support.searching import OWNER, SINGLE, context

@@ -2,8 +2,8 @@
 
 from det_controlplane.db.engine import Database
 from det_controlplane.db.sql import text
-from det_controlplane.services import metrics
-from det_controlplane.services.reports import MetricsReport
+from det_controlplane.services.trials import metrics
+from det_controlplane.services.trials.reports import MetricsReport
 
 from tests.support.searching import ASHA, context, running
 

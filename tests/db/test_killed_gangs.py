@@ -6,9 +6,10 @@ from datetime import datetime, timedelta
 from det_controlplane.core.lifecycle.allocation import ContainerState
 from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.db.sql import text
-from det_controlplane.services import creation, experiments, tick
-from det_controlplane.services.containers import Report
+from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.context import Context
+from det_controlplane.services.experiments import actions, creation
+from det_controlplane.services.maintenance import tick
 
 from tests.support.searching import OWNER, SINGLE, Agent
 
@@ -51,7 +52,7 @@ def test_who_is_killed_late_after_a_pause_has_not_failed(
     ctx: Context, clock: list[datetime]
 ) -> None:
     gang = Gang(ctx)
-    experiments.command(ctx, gang.experiment_id, Command.PAUSE)
+    actions.command(ctx, gang.experiment_id, Command.PAUSE)
     gang.exit(0, 0)
     clock[0] += timedelta(seconds=10)
     tick.run(ctx)

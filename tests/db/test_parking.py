@@ -4,9 +4,11 @@ import pytest
 from det_controlplane.core.lifecycle.allocation import ContainerState
 from det_controlplane.db.engine import Database
 from det_controlplane.db.sql import text
-from det_controlplane.services import creation, runs, schedule_pool
-from det_controlplane.services.containers import Report
+from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.context import Context
+from det_controlplane.services.experiments import creation
+from det_controlplane.services.scheduling import schedule_pool
+from det_controlplane.services.trials import runs
 
 from tests.support.searching import OWNER, Agent, context
 

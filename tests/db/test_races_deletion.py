@@ -8,8 +8,10 @@ from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.db import logs
 from det_controlplane.db.engine import Database
 from det_controlplane.db.sql import text
-from det_controlplane.services import collection, creation, editing, experiments, outbox
+from det_controlplane.services.checkpoints import collection
 from det_controlplane.services.context import Context
+from det_controlplane.services.experiments import actions, creation, editing
+from det_controlplane.services.maintenance import outbox
 
 from tests.support.searching import OWNER, SINGLE, context
 
@@ -51,7 +53,7 @@ def ended(ctx: Context, used: UUID) -> int:
     with ctx.db.begin() as tx:
         tx.run(_USE, {"id": created.experiment_id, "context": used})
         logs.add_line(tx, tx.value(_TASK, {"id": created.experiment_id}), "hello", ctx.now())
-    experiments.command(ctx, created.experiment_id, Command.KILL)
+    actions.command(ctx, created.experiment_id, Command.KILL)
     return created.experiment_id
 
 

@@ -11,16 +11,12 @@ from det_controlplane.core.search import ExitReason
 from det_controlplane.db import schedule
 from det_controlplane.db.engine import Database
 from det_controlplane.db.sql import text
-from det_controlplane.services import (
-    containers,
-    creation,
-    experiments,
-    leaving,
-    schedule_pool,
-    tick,
-)
-from det_controlplane.services.containers import Report
+from det_controlplane.services.agents import containers, leaving
+from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.context import Context
+from det_controlplane.services.experiments import actions, creation
+from det_controlplane.services.maintenance import tick
+from det_controlplane.services.scheduling import schedule_pool
 
 from tests.support.searching import OWNER, SINGLE, Agent
 
@@ -138,9 +134,9 @@ def test_pausing_does_not_put_off_the_kill_of_a_trial_that_gave_up(
 ) -> None:
     experiment_id = submitted(ctx)
     started(ctx, Agent.joined(ctx))
-    experiments.report_early_exit(ctx, one(ctx.db, _TRIAL).id, ExitReason.INVALID_HP)
+    actions.report_early_exit(ctx, one(ctx.db, _TRIAL).id, ExitReason.INVALID_HP)
     due = one(ctx.db, _ALLOCATION).kill_at
-    experiments.command(ctx, experiment_id, Command.PAUSE)
+    actions.command(ctx, experiment_id, Command.PAUSE)
     assert one(ctx.db, _ALLOCATION).kill_at == due == clock[0] + timedelta(seconds=10)
 
 
@@ -149,7 +145,7 @@ def test_a_trial_that_gave_up_ends_though_its_agent_was_lost(
 ) -> None:
     submitted(ctx)
     started(ctx, Agent.joined(ctx))
-    experiments.report_early_exit(ctx, one(ctx.db, _TRIAL).id, ExitReason.INVALID_HP)
+    actions.report_early_exit(ctx, one(ctx.db, _TRIAL).id, ExitReason.INVALID_HP)
     for _ in range(3):
         clock[0] += timedelta(hours=1)
         tick.run(ctx)
@@ -161,7 +157,7 @@ def test_a_trial_that_gives_up_without_a_container_is_over(ctx: Context, paused:
     """Its report arrives late: the container is gone, and the next one has no slots."""
     experiment_id = submitted(ctx)
     if paused:
-        experiments.command(ctx, experiment_id, Command.PAUSE)
-    experiments.report_early_exit(ctx, one(ctx.db, _TRIAL).id, ExitReason.INVALID_HP)
+        actions.command(ctx, experiment_id, Command.PAUSE)
+    actions.report_early_exit(ctx, one(ctx.db, _TRIAL).id, ExitReason.INVALID_HP)
     assert one(ctx.db, _TRIAL).state == "COMPLETED"
     assert one(ctx.db, _ALLOCATION).state == "TERMINATED"

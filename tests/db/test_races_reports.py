@@ -8,10 +8,11 @@ from det_controlplane.core import search
 from det_controlplane.db import metrics
 from det_controlplane.db.engine import Database
 from det_controlplane.db.sql import text
-from det_controlplane.services import checkpoints, live
-from det_controlplane.services.checkpoints import CheckpointReport
+from det_controlplane.services.checkpoints import records
+from det_controlplane.services.checkpoints.records import CheckpointReport
 from det_controlplane.services.context import Context
-from det_controlplane.services.journal import parse_space
+from det_controlplane.services.experiments import live
+from det_controlplane.services.search.journal import parse_space
 
 from tests.support.searching import ASHA, Running, context, running, validate
 
@@ -108,7 +109,7 @@ def test_a_checkpoint_and_metrics_of_its_trial_wait_for_each_other_in_one_order(
         str(ctx.new_uuid()), task_id, None, {"model": "1"}, {"steps_completed": 1}
     )
 
-    saving = threading.Thread(target=checkpoints.report, args=(context(database), checkpoint))
+    saving = threading.Thread(target=records.report, args=(context(database), checkpoint))
     with live.opened(ctx, experiment.id) as opened:
         saving.start()
         while not database.read(_WAITING):

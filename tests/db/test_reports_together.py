@@ -12,10 +12,10 @@ from det_controlplane.core.metrics import storable
 from det_controlplane.db import validations as rows
 from det_controlplane.db.engine import Database, TryAgain, Tx
 from det_controlplane.db.sql import text
-from det_controlplane.services import metrics, validations
 from det_controlplane.services.context import Context
-from det_controlplane.services.gathering import Ticket
-from det_controlplane.services.reports import MetricsReport
+from det_controlplane.services.trials import metrics, validations
+from det_controlplane.services.trials.batching import Ticket
+from det_controlplane.services.trials.reports import MetricsReport
 
 from tests.db.test_throughput_validations import everything
 from tests.support.postgres import DatabaseServer

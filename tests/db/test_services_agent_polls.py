@@ -7,8 +7,10 @@ import pytest
 from det_controlplane.core.lifecycle.allocation import ContainerState
 from det_controlplane.db.engine import Database
 from det_controlplane.db.sql import text
-from det_controlplane.services import agents, creation, tick
-from det_controlplane.services.containers import Report
+from det_controlplane.services.agents import polling
+from det_controlplane.services.agents.containers import Report
+from det_controlplane.services.experiments import creation
+from det_controlplane.services.maintenance import tick
 
 from tests.support.searching import OWNER, SINGLE, Agent, context
 
@@ -18,15 +20,15 @@ _DELETE = text("DELETE FROM experiments")
 
 def overtaken_by(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
     """Something happens between the moment a poll has read its duties and the moment it acts on them."""
-    extend = agents._extend_lease
+    extend = polling._extend_lease
 
     def read(*args: Any) -> Any:
         found = extend(*args)
-        monkeypatch.setattr(agents, "_extend_lease", extend)
+        monkeypatch.setattr(polling, "_extend_lease", extend)
         happens()
         return found
 
-    monkeypatch.setattr(agents, "_extend_lease", read)
+    monkeypatch.setattr(polling, "_extend_lease", read)
 
 
 def test_a_container_that_is_to_be_forgotten_is_not_ordered_too(
@@ -39,7 +41,7 @@ def test_a_container_that_is_to_be_forgotten_is_not_ordered_too(
     (order,) = agent.poll()
     ended = Report(order["id"], order["epoch"], ContainerState.TERMINATED, exit_code=0)
     overtaken_by(monkeypatch, lambda: agent.poll(ended))
-    answer = agents.poll(ctx, agents.Poll(agent.token, agent.incarnation, [ended], 2)).body
+    answer = polling.poll(ctx, polling.Poll(agent.token, agent.incarnation, [ended], 2)).body
     assert answer["forget"] == [order["id"]]
     assert answer["containers"] == []
 

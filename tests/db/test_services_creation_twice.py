@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 from det_controlplane.db.engine import Database, TryAgain
-from det_controlplane.services import creation
-from det_controlplane.services.creation import Submission
+from det_controlplane.services.experiments import creation
+from det_controlplane.services.experiments.creation import Submission
 
 from tests.support.searching import OWNER, SINGLE, context
 

@@ -4,7 +4,8 @@ from datetime import timedelta
 
 from det_controlplane.db.engine import Database
 from det_controlplane.db.sql import text
-from det_controlplane.services import creation, housekeeping, tick
+from det_controlplane.services.experiments import creation
+from det_controlplane.services.maintenance import housekeeping, tick
 
 from tests.support.searching import OWNER, SINGLE, Agent, context
 

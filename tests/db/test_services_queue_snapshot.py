@@ -7,7 +7,9 @@ from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.db import schedule
 from det_controlplane.db.engine import Database, Tx
 from det_controlplane.db.sql import text
-from det_controlplane.services import creation, jobs, tick
+from det_controlplane.services.experiments import creation
+from det_controlplane.services.maintenance import tick
+from det_controlplane.services.scheduling import jobs
 
 from tests.support.searching import CLUSTER, OWNER, SINGLE, Agent, context
 

@@ -5,9 +5,11 @@ from datetime import datetime, timedelta
 import pytest
 from det_controlplane.core.lifecycle.allocation import ContainerState, Failure
 from det_controlplane.db.sql import text
-from det_controlplane.services import creation, tick, why
-from det_controlplane.services.containers import Report
+from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.context import Context
+from det_controlplane.services.experiments import creation
+from det_controlplane.services.maintenance import tick
+from det_controlplane.services.scheduling import why
 
 from tests.support.searching import OWNER, SINGLE, Agent
 

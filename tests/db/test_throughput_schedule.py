@@ -6,7 +6,8 @@ import pytest
 from det_controlplane.db import logs
 from det_controlplane.db.engine import Database
 from det_controlplane.db.sql import text
-from det_controlplane.services import creation, schedule_pool
+from det_controlplane.services.experiments import creation
+from det_controlplane.services.scheduling import schedule_pool
 
 from tests.support.round_trips import round_trips
 from tests.support.searching import ASHA, OWNER, Agent, context

@@ -11,9 +11,9 @@ from det_controlplane.core.metrics import storable
 from det_controlplane.db import validations as rows
 from det_controlplane.db.engine import Database, Tx
 from det_controlplane.db.sql import text
-from det_controlplane.services import metrics, validations
 from det_controlplane.services.errors import Invalid, WrongState
-from det_controlplane.services.reports import MetricsReport
+from det_controlplane.services.trials import metrics, validations
+from det_controlplane.services.trials.reports import MetricsReport
 
 from tests.support.postgres import DatabaseServer
 from tests.support.round_trips import round_trips

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from det_controlplane.adapters.notifier import LocalNotifier
 from det_controlplane.api.http import Answer, Batch, Request, Response, Stream, Wait, json_response
-from det_controlplane.entry.asgi import AsgiApp
+from det_controlplane.entry.server.asgi import AsgiApp
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from det_controlplane.adapters.notifier import LocalNotifier
 from det_controlplane.api.app import App
-from det_controlplane.entry.asgi import AsgiApp
+from det_controlplane.entry.aws.events import respond
 from det_controlplane.entry.build import build_app, build_context
-from det_controlplane.entry.lambda_events import respond
+from det_controlplane.entry.server.asgi import AsgiApp
 from det_controlplane.entry.settings import Settings
 from det_controlplane.ports.waker import NoWaker
-from det_controlplane.services.first_start import give_first_password
+from det_controlplane.services.cluster.first_start import give_first_password
 
 from tests.support.asgi import request
 from tests.support.lambda_events import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from det_controlplane.api.http import Answer, Batch, Request, Response, Stream, json_response
-from det_controlplane.entry.lambda_events import MAX_ANSWER, is_http, respond
+from det_controlplane.entry.aws.events import MAX_ANSWER, is_http, respond
 from det_controlplane.services.context import Context
 
 from tests.support.apps import small_app

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from det_controlplane.db.engine import Database
 from det_controlplane.db.sql import text
-from det_controlplane.entry import local_client
-from det_controlplane.entry.local import main
-from det_controlplane.entry.local_files import LocalFiles
+from det_controlplane.entry.local import client
+from det_controlplane.entry.local.commands import main
+from det_controlplane.entry.local.files import LocalFiles
 
 from tests.support.ports import free_port
 from tests.support.processes import alive, eventually
@@ -142,14 +142,14 @@ def test_an_agent_that_does_not_join_is_told_with_its_log(
     cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = cluster.files.log("agent-determined-agent-0")
-    told_its_reason = TimeUntil(lambda: "nonsense" in local_client.tail(log))
-    wait_until_joined = local_client.wait_until_joined
+    told_its_reason = TimeUntil(lambda: "nonsense" in client.tail(log))
+    wait_until_joined = client.wait_until_joined
 
     def until_it_told_its_reason(*arguments: Any) -> Any:
-        monkeypatch.setattr(local_client, "time", told_its_reason)
+        monkeypatch.setattr(client, "time", told_its_reason)
         return wait_until_joined(*arguments)
 
-    monkeypatch.setattr(local_client, "wait_until_joined", until_it_told_its_reason)
+    monkeypatch.setattr(client, "wait_until_joined", until_it_told_its_reason)
     assert cluster.up(container_runtime="nonsense") == 1
     told = capsys.readouterr().err
     assert "agent determined-agent-0 did not join" in told
@@ -199,7 +199,7 @@ def test_a_database_that_cannot_be_migrated_is_told_at_once(
         tx.run(text(spoil))
     database.dispose()
     patience_s = 300.0
-    monkeypatch.setattr(local_client, "_UP_S", patience_s)
+    monkeypatch.setattr(client, "_UP_S", patience_s)
     began = time.monotonic()
     assert cluster.up(agents=0, db=database_url) == 1
     assert time.monotonic() - began < patience_s, "it was waited for until patience ended"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from det_controlplane.core.problems import InvalidConfig
-from det_controlplane.entry.local_files import LocalAgent, LocalFiles
-from det_controlplane.entry.local_plan import BadPlan, Plan, plan, with_agent
+from det_controlplane.entry.local.files import LocalAgent, LocalFiles
+from det_controlplane.entry.local.plan import BadPlan, Plan, plan, with_agent
 
 
 @pytest.fixture

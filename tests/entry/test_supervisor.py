@@ -14,7 +14,7 @@ from tests.support.processes import alive, eventually
 
 SCRIPT = """
 import json, logging, pathlib, sys
-from det_controlplane.entry.supervisor import Program, Supervisor
+from det_controlplane.entry.local.supervisor import Program, Supervisor
 logging.basicConfig()
 folder = pathlib.Path(sys.argv[1])
 def report():
@@ -87,7 +87,7 @@ def test_sigterm_takes_everything_down(tmp_path: Path) -> None:
 
 def test_who_says_that_it_hears_is_not_ended_by_the_signal_that_follows() -> None:
     code = (
-        "import os, signal; from det_controlplane.entry.supervisor import Supervisor\n"
+        "import os, signal; from det_controlplane.entry.local.supervisor import Supervisor\n"
         "Supervisor().run(lambda: None, lambda: os.kill(os.getpid(), signal.SIGTERM)); print('stops')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

@@ -6,7 +6,7 @@ import time
 from itertools import pairwise
 
 import pytest
-from det_controlplane.entry.tick_loop import TickLoop
+from det_controlplane.entry.server.tick_loop import TickLoop
 
 
 class Ticks:

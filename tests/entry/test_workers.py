@@ -6,7 +6,7 @@ import threading
 import weakref
 
 import pytest
-from det_controlplane.entry.workers import Workers
+from det_controlplane.entry.server.workers import Workers
 
 
 def test_results_and_failures_come_back() -> None:

@@ -18,8 +18,9 @@ from det_controlplane.api.router import Router
 from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.db.engine import Database
 from det_controlplane.ports.waker import NoWaker
-from det_controlplane.services import first_start, tick
+from det_controlplane.services.cluster import first_start
 from det_controlplane.services.context import Context
+from det_controlplane.services.maintenance import tick
 
 PASSWORD = "a first password"
 BOOTSTRAP = "bootstrap"

@@ -7,11 +7,13 @@ from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.db.engine import Database
 from det_controlplane.db.sql import text
 from det_controlplane.ports.waker import NoWaker
-from det_controlplane.services import agents, creation, metrics
-from det_controlplane.services.containers import Report
+from det_controlplane.services.agents import polling
+from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.context import Context
-from det_controlplane.services.principal import User
-from det_controlplane.services.reports import MetricsReport
+from det_controlplane.services.experiments import creation
+from det_controlplane.services.identity.principal import User
+from det_controlplane.services.trials import metrics
+from det_controlplane.services.trials.reports import MetricsReport
 
 OWNER = User(2, "determined", False, 0)
 CLUSTER = {"checkpoint_storage": {"type": "directory", "container_path": "/checkpoints"}}
@@ -85,16 +87,16 @@ class Agent:
     @classmethod
     def joined(cls, ctx: Context, id: str = "agent", slots: int = 1) -> "Agent":
         incarnation = ctx.new_uuid()
-        joining = agents.Joining(
+        joining = polling.Joining(
             agent_id=id, agent_key=f"key of {id}", incarnation=incarnation, pool="default", version="0.38.1",
             hostname=id, runtime="process", addresses=[], slots=[{"id": n, "type": "cpu"} for n in range(slots)],
             proof_kind="bootstrap_token", proof_token=ctx.bootstrap_token,
         )  # fmt: skip
-        joined = agents.join(ctx, joining)
+        joined = polling.join(ctx, joining)
         return cls(ctx, id, joined.agent_token, str(incarnation))
 
     def poll(self, *reports: Report, leaving: bool = False) -> list[dict[str, Any]]:
         self.seq += 1
-        asked = agents.Poll(self.token, self.incarnation, list(reports), self.seq, "", leaving)
-        found: list[dict[str, Any]] = agents.poll(self.ctx, asked).body["containers"]
+        asked = polling.Poll(self.token, self.incarnation, list(reports), self.seq, "", leaving)
+        found: list[dict[str, Any]] = polling.poll(self.ctx, asked).body["containers"]
         return found

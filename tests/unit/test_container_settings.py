@@ -1,7 +1,11 @@
 """What of a configuration reaches a container's machine."""
 
 from det_controlplane.core.config.task_defaults import TaskContainerDefaults
-from det_controlplane.services.container_settings import machine, network_interface, variables
+from det_controlplane.services.agents.container_settings import (
+    machine,
+    network_interface,
+    variables,
+)
 
 DEFAULTS = TaskContainerDefaults()
 

@@ -7,10 +7,10 @@ from det_cli.errors import CommandError
 
 def run(args: argparse.Namespace) -> int:
     try:
-        from det_controlplane.entry import local
+        from det_controlplane.entry.local import commands
     except ModuleNotFoundError as e:
         raise CommandError(
             f"this installation cannot run a cluster: {e}",
             "install the whole of determined-serverless: `pip install determined-serverless`",
         ) from e
-    return int(local.main(args.action, args))
+    return int(commands.main(args.action, args))

@@ -7,18 +7,19 @@ from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import Answer, Request, Wait, bearer_token, json_response
 from det_controlplane.api.router import Access, post
 from det_controlplane.core.lifecycle.allocation import ContainerState, Failure
-from det_controlplane.services import agents, identity
-from det_controlplane.services.agents import Joining, Poll
-from det_controlplane.services.containers import Report
+from det_controlplane.services.agents import polling
+from det_controlplane.services.agents.containers import Report
+from det_controlplane.services.agents.polling import Joining, Poll
 from det_controlplane.services.context import Context
-from det_controlplane.services.identity import AGENT_PREFIX
+from det_controlplane.services.identity import authentication
+from det_controlplane.services.identity.authentication import AGENT_PREFIX
 
 _DEVICES = ("cpu", "cuda", "rocm")
 
 
 def join(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
-    joined = agents.join(ctx, _joining(body))
+    joined = polling.join(ctx, _joining(body))
     return json_response(
         {
             "agent_token": joined.agent_token,
@@ -65,7 +66,7 @@ def _joining(body: Body) -> Joining:
 def poll(ctx: Context, request: Request) -> Answer:
     token = bearer_token(request)
     if not token.startswith(AGENT_PREFIX):
-        identity.agent_of(ctx, token)  # says who is wanted here
+        authentication.agent_of(ctx, token)  # says who is wanted here
     body = Body(request.json())
     asked = Poll(
         token=token,
@@ -76,8 +77,8 @@ def poll(ctx: Context, request: Request) -> Answer:
         leaving=bool(body.items("signals")),
     )
     _uuid(asked.incarnation, "incarnation")
-    answer = agents.poll(ctx, asked)
-    wait_s = min(body.number("waitS") or 0.0, ctx.may_wait_s, agents.LONGEST_HELD_S)
+    answer = polling.poll(ctx, asked)
+    wait_s = min(body.number("waitS") or 0.0, ctx.may_wait_s, polling.LONGEST_HELD_S)
     if answer.news or request.final or wait_s <= 0:
         return json_response(answer.body)
     return Wait(f"agent:{answer.agent_id}", wait_s)

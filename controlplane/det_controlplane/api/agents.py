@@ -3,12 +3,12 @@
 from det_controlplane.api.body import Body
 from det_controlplane.api.http import Answer, Request, json_response
 from det_controlplane.api.router import get, post
-from det_controlplane.services import reading_agents
+from det_controlplane.services.agents import administration
 from det_controlplane.services.context import Context
 
 
 def list_agents(ctx: Context, request: Request) -> Answer:
-    found = reading_agents.agents(ctx)
+    found = administration.agents(ctx)
     if request.flag("excludeSlots", "exclude_slots"):
         found = [{**a, "slots": {}} for a in found]
     if request.flag("excludeContainers", "exclude_containers"):
@@ -19,32 +19,32 @@ def list_agents(ctx: Context, request: Request) -> Answer:
 
 
 def get_agent(ctx: Context, request: Request) -> Answer:
-    return json_response({"agent": reading_agents.agent(ctx, request.param("agentId"))})
+    return json_response({"agent": administration.agent(ctx, request.param("agentId"))})
 
 
 def enable(ctx: Context, request: Request) -> Answer:
-    found = reading_agents.set_agent(ctx, request.param("agentId"), enabled=True, drain=False)
+    found = administration.set_agent(ctx, request.param("agentId"), enabled=True, drain=False)
     return json_response({"agent": found})
 
 
 def disable(ctx: Context, request: Request) -> Answer:
     drain = Body(request.json()).flag("drain")
-    found = reading_agents.set_agent(ctx, request.param("agentId"), enabled=False, drain=drain)
+    found = administration.set_agent(ctx, request.param("agentId"), enabled=False, drain=drain)
     return json_response({"agent": found})
 
 
 def list_slots(ctx: Context, request: Request) -> Answer:
-    found = reading_agents.agent(ctx, request.param("agentId"))
+    found = administration.agent(ctx, request.param("agentId"))
     return json_response({"slots": list(found["slots"].values())})
 
 
 def get_slot(ctx: Context, request: Request) -> Answer:
-    found = reading_agents.agent(ctx, request.param("agentId"))
+    found = administration.agent(ctx, request.param("agentId"))
     return json_response({"slot": found["slots"].get(str(request.id("slotId")))})
 
 
 def enable_slot(ctx: Context, request: Request) -> Answer:
-    slot = reading_agents.set_slot(
+    slot = administration.set_slot(
         ctx, request.param("agentId"), request.id("slotId"), enabled=True, drain=False
     )
     return json_response({"slot": slot})
@@ -52,14 +52,14 @@ def enable_slot(ctx: Context, request: Request) -> Answer:
 
 def disable_slot(ctx: Context, request: Request) -> Answer:
     drain = Body(request.json()).flag("drain")
-    slot = reading_agents.set_slot(
+    slot = administration.set_slot(
         ctx, request.param("agentId"), request.id("slotId"), enabled=False, drain=drain
     )
     return json_response({"slot": slot})
 
 
 def list_pools(ctx: Context, request: Request) -> Answer:
-    found = reading_agents.pools(ctx)
+    found = administration.pools(ctx)
     total = len(found)
     pagination = {"offset": 0, "limit": 0, "startIndex": 0, "endIndex": total, "total": total}
     return json_response({"resourcePools": found, "pagination": pagination})

@@ -4,9 +4,9 @@ from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.http import EMPTY, Answer, Request, Wait, json_response
 from det_controlplane.api.router import get, post
-from det_controlplane.services import allocations, reading_tasks
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Unready
+from det_controlplane.services.tasks import allocations, listing
 
 _LONG_POLL_S = 60.0
 _GATHER_WAIT_S = 25.0
@@ -78,7 +78,7 @@ def accepted(ctx: Context, request: Request) -> Answer:
 
 
 def show(ctx: Context, request: Request) -> Answer:
-    found = reading_tasks.allocation(ctx, request.param("allocationId"))
+    found = listing.allocation(ctx, request.param("allocationId"))
     return json_response({"allocation": found})
 
 

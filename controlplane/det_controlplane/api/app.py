@@ -9,9 +9,9 @@ from det_controlplane.api.router import Access, Handler, Match, Route, Router
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db.engine import DatabaseDown, TryAgain, Unstorable
 from det_controlplane.services import errors as refusals
-from det_controlplane.services import identity
 from det_controlplane.services.context import Context
-from det_controlplane.services.principal import Principal, User
+from det_controlplane.services.identity import authentication
+from det_controlplane.services.identity.principal import Principal, User
 
 log = logging.getLogger("det.api")
 
@@ -61,7 +61,7 @@ class App:
 
     def _answer_while_signing_in(self, route: Route, request: Request) -> Answer:
         """Who asks becomes known with the first read, and at the latest before the answer, or the failure, is told."""
-        signing_in = identity.signing_in(
+        signing_in = authentication.signing_in(
             self.ctx, bearer_token(request), lambda user: _admit(route.access, user)
         )
         request.signing_in = signing_in.user
@@ -109,8 +109,8 @@ class App:
             return None
         token = bearer_token(request)
         if access is Access.AGENT:
-            return identity.agent_of(self.ctx, token)
-        user = identity.user_of(self.ctx, token)
+            return authentication.agent_of(self.ctx, token)
+        user = authentication.user_of(self.ctx, token)
         _admit(access, user)
         return user
 

@@ -3,14 +3,15 @@
 from det_controlplane.api.body import Body
 from det_controlplane.api.http import EMPTY, Answer, Request, Response, json_response
 from det_controlplane.api.router import Access, get, post
-from det_controlplane.services import identity, users
 from det_controlplane.services.context import Context
-from det_controlplane.services.principal import User
+from det_controlplane.services.identity import authentication
+from det_controlplane.services.identity.principal import User
+from det_controlplane.services.organization import users
 
 
 def login(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
-    token, user_id = identity.login(
+    token, user_id = authentication.login(
         ctx, body.text("username"), body.text("password"), body.flag("isHashed")
     )
     answer = json_response({"token": token, "user": users.get(ctx, user_id)})
@@ -19,7 +20,7 @@ def login(ctx: Context, request: Request) -> Answer:
 
 
 def logout(ctx: Context, request: Request) -> Answer:
-    identity.logout(ctx, user_of(request))
+    authentication.logout(ctx, user_of(request))
     return EMPTY
 
 

@@ -2,7 +2,7 @@
 
 from det_controlplane.api.http import EMPTY, Answer, Request, Response, json_response
 from det_controlplane.api.router import Access, get
-from det_controlplane.services import cluster
+from det_controlplane.services.cluster import status
 from det_controlplane.services.context import VERSION, Context
 
 
@@ -21,7 +21,7 @@ def info(ctx: Context, request: Request) -> Answer:
 
 
 def health(ctx: Context, request: Request) -> Answer:
-    if not cluster.database_answers(ctx):
+    if not status.database_answers(ctx):
         return json_response({"status": "down", "database": "down", "resource_managers": []}, 503)
     managers = [{"name": "agents", "status": "up"}]
     return json_response({"status": "up", "database": "up", "resource_managers": managers})
@@ -35,7 +35,7 @@ def master(ctx: Context, request: Request) -> Answer:
             "externalLoginUri": "", "externalLogoutUri": "", "branding": "determined",
             "rbacEnabled": False, "product": "PRODUCT_UNSPECIFIED", "featureSwitches": [],
             "userManagementEnabled": True, "strictJobQueueControl": False, "hasCustomLogo": False,
-            "clusterMessage": cluster.message(ctx),
+            "clusterMessage": status.message(ctx),
         }
     )  # fmt: skip
 

@@ -19,11 +19,12 @@ from det_controlplane.api.http import (
 from det_controlplane.api.listing import checkpoint_sort_of, page_of, sort_of, states_of
 from det_controlplane.api.router import Handler, delete, get, patch, post, put
 from det_controlplane.core.lifecycle.experiment import Command
-from det_controlplane.services import contexts, creation, editing, experiments, jobs, reading
 from det_controlplane.services.context import Context
-from det_controlplane.services.contexts import File
-from det_controlplane.services.creation import Submission
-from det_controlplane.services.editing import Changes
+from det_controlplane.services.experiments import actions, contexts, creation, editing, listing
+from det_controlplane.services.experiments.contexts import File
+from det_controlplane.services.experiments.creation import Submission
+from det_controlplane.services.experiments.editing import Changes
+from det_controlplane.services.scheduling import jobs
 
 _POLICY = {
     "saveExperimentBest": "save_experiment_best",
@@ -102,7 +103,7 @@ def begin_upload(ctx: Context, request: Request) -> Answer:
 
 def list_experiments(ctx: Context, request: Request) -> Answer:
     sort = sort_of(request)
-    return Response(reading.experiments(ctx, page_of(request), sort, _filters(request)))
+    return Response(listing.experiments(ctx, page_of(request), sort, _filters(request)))
 
 
 def _filters(request: Request) -> dict[str, Any]:
@@ -130,7 +131,7 @@ def _filters(request: Request) -> dict[str, Any]:
 
 
 def get_experiment(ctx: Context, request: Request) -> Answer:
-    found = reading.experiment(ctx, request.id("experimentId"))
+    found = listing.experiment(ctx, request.id("experimentId"))
     return json_object(
         experiment=found.shown,
         config=found.config,
@@ -141,12 +142,12 @@ def get_experiment(ctx: Context, request: Request) -> Answer:
 def list_trials(ctx: Context, request: Request) -> Answer:
     sort = sort_of(request)
     page, states = page_of(request), states_of(request)
-    return json_text(reading.trials(ctx, page, sort, request.id("experimentId"), states))
+    return json_text(listing.trials(ctx, page, sort, request.id("experimentId"), states))
 
 
 def list_checkpoints(ctx: Context, request: Request) -> Answer:
     sort = checkpoint_sort_of(request)
-    found = reading.checkpoints(
+    found = listing.checkpoints(
         ctx, page_of(request), sort, "experiment_id", request.id("id"), states_of(request)
     )
     return json_text(found)
@@ -154,12 +155,12 @@ def list_checkpoints(ctx: Context, request: Request) -> Answer:
 
 def model_definition(ctx: Context, request: Request) -> Answer:
     content = contexts.of_experiment(ctx, request.id("experimentId"))
-    return json_response({"b64Tgz": reading.base64_text(content)})
+    return json_response({"b64Tgz": listing.base64_text(content)})
 
 
 def _command(command: Command) -> Handler:
     def handler(ctx: Context, request: Request) -> Answer:
-        experiments.command(ctx, request.id("id"), command)
+        actions.command(ctx, request.id("id"), command)
         return EMPTY
 
     return handler
@@ -178,7 +179,7 @@ def unarchive(ctx: Context, request: Request) -> Answer:
 def edit(ctx: Context, request: Request) -> Answer:
     experiment_id = request.id("experimentId")
     editing.patch(ctx, experiment_id, _changes(Body(request.json())))
-    return json_object(experiment=reading.experiment(ctx, experiment_id).shown)
+    return json_object(experiment=listing.experiment(ctx, experiment_id).shown)
 
 
 def _changes(body: Body) -> Changes:
@@ -212,7 +213,7 @@ def remove_label(ctx: Context, request: Request) -> Answer:
 
 
 def best_validation(ctx: Context, request: Request) -> Answer:
-    metric = reading.best_searcher_metric(ctx, request.id("experimentId"))
+    metric = listing.best_searcher_metric(ctx, request.id("experimentId"))
     return json_response({"metric": metric})
 
 

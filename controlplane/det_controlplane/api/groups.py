@@ -7,8 +7,9 @@ from det_controlplane.api.http import EMPTY, Answer, Request, json_response, jso
 from det_controlplane.api.listing import page_of, sort_of
 from det_controlplane.api.router import delete, get, patch, post, put
 from det_controlplane.core.paging import Page
-from det_controlplane.services import groups, tokens
 from det_controlplane.services.context import Context
+from det_controlplane.services.identity import tokens
+from det_controlplane.services.organization import groups
 
 
 def create_group(ctx: Context, request: Request) -> Answer:

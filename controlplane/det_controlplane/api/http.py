@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from det_controlplane.api.errors import BadRequest, TooLarge
-from det_controlplane.services.principal import Principal, User
+from det_controlplane.services.identity.principal import Principal, User
 
 MAX_BODY = 130 * 1024 * 1024  # what the stock client may send: 95 MiB of files in base64
 

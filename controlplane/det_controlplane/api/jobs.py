@@ -5,8 +5,8 @@ from det_controlplane.api.http import EMPTY, Answer, Request, json_response
 from det_controlplane.api.listing import page_of, sort_of
 from det_controlplane.api.router import get, post
 from det_controlplane.core.queue import QueueUpdate
-from det_controlplane.services import jobs, queueing
 from det_controlplane.services.context import Context
+from det_controlplane.services.scheduling import jobs, queueing
 
 
 def list_jobs(ctx: Context, request: Request) -> Answer:

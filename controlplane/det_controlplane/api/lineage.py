@@ -19,26 +19,25 @@ from det_controlplane.api.http import (
 )
 from det_controlplane.api.router import delete, get, post, put
 from det_controlplane.core.gc import Policy
-from det_controlplane.services import (
-    collection,
+from det_controlplane.services.checkpoints import collection, downloads
+from det_controlplane.services.context import Context
+from det_controlplane.services.experiments import (
     contexts,
     continuing,
     definitions,
-    downloads,
-    metric_streams,
+    listing,
     moving,
     previews,
-    reading,
-    retention,
 )
-from det_controlplane.services.context import Context
+from det_controlplane.services.logs import retention
+from det_controlplane.services.trials import metric_streams
 
 
 def resume(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
     experiment_id = body.integer("id")
     continuing.resume(ctx, experiment_id, body.text("overrideConfig"))
-    shown = reading.experiment(ctx, experiment_id).shown
+    shown = listing.experiment(ctx, experiment_id).shown
     return json_object(experiment=shown, warnings="[]")
 
 
@@ -93,7 +92,7 @@ def preview_search(ctx: Context, request: Request) -> Answer:
 
 
 def labels(ctx: Context, request: Request) -> Answer:
-    found = reading.labels(ctx, request.integer("projectId", "project_id"))
+    found = listing.labels(ctx, request.integer("projectId", "project_id"))
     return json_response({"labels": found})
 
 
@@ -113,7 +112,7 @@ def retention_left(ctx: Context, request: Request) -> Answer:
 
 
 def by_external_id(ctx: Context, request: Request) -> Answer:
-    trial = reading.trial_by_external_id(
+    trial = listing.trial_by_external_id(
         ctx, request.param("externalExperimentId"), request.param("externalTrialId")
     )
     return Response(b'{"trial":' + trial.encode() + b"}")

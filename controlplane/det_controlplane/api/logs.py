@@ -10,20 +10,20 @@ from det_controlplane.api.errors import BadRequest, PermissionDenied
 from det_controlplane.api.http import EMPTY, Answer, Batch, Request, Stream, line
 from det_controlplane.api.listing import sort_of
 from det_controlplane.api.router import Access, get, post
-from det_controlplane.services import tasklogs
 from det_controlplane.services.context import Context
-from det_controlplane.services.principal import AgentPrincipal
-from det_controlplane.services.tasklogs import Filters, Line
+from det_controlplane.services.identity.principal import AgentPrincipal
+from det_controlplane.services.logs import task_logs
+from det_controlplane.services.logs.task_logs import Filters, Line
 
 
 def trial_logs(ctx: Context, request: Request) -> Answer:
     trial_id = request.id("trialId")
-    return _stream(ctx, request, tasklogs.tasks_of_trial(ctx, trial_id), {"trialId": trial_id})
+    return _stream(ctx, request, task_logs.tasks_of_trial(ctx, trial_id), {"trialId": trial_id})
 
 
-def task_logs(ctx: Context, request: Request) -> Answer:
+def follow_task_logs(ctx: Context, request: Request) -> Answer:
     task_id = request.param("taskId")
-    tasklogs.ended_at(ctx, task_id)
+    task_logs.ended_at(ctx, task_id)
     return _stream(ctx, request, [task_id], {})
 
 
@@ -43,10 +43,10 @@ def _stream(ctx: Context, request: Request, tasks: list[str], extra: dict[str, A
         task_id = order[index]
         # Before the page: what was written before the end is in the page then.
         over = (
-            not (follow and index == len(order) - 1) or tasklogs.ended_at(ctx, task_id) is not None
+            not (follow and index == len(order) - 1) or task_logs.ended_at(ctx, task_id) is not None
         )
-        size = min(tasklogs.BATCH, left) if limit else tasklogs.BATCH
-        found = tasklogs.page(
+        size = min(task_logs.BATCH, left) if limit else task_logs.BATCH
+        found = task_logs.page(
             ctx, task_id, filters, after_id=after_id, descending=descending, limit=size
         )
         left -= len(found)
@@ -86,10 +86,10 @@ def _filters(request: Request) -> Filters:
 
 def fields(ctx: Context, request: Request) -> Answer:
     if "trialId" in request.params:
-        task_id = tasklogs.tasks_of_trial(ctx, request.id("trialId"))[-1]
+        task_id = task_logs.tasks_of_trial(ctx, request.id("trialId"))[-1]
     else:
         task_id = request.param("taskId")
-    found = line(tasklogs.fields(ctx, task_id))
+    found = line(task_logs.fields(ctx, task_id))
     return Stream(lambda cursor: Batch([found], cursor, True))
 
 
@@ -118,7 +118,7 @@ def _store(ctx: Context, request: Request, logs: list[Body]) -> None:
         foreign = next((x["task_id"] for x in lines if x["task_id"] != own), None)
         if foreign is not None:
             raise PermissionDenied(f"a token of task {own} cannot write logs of task {foreign}")
-    tasklogs.store(ctx, lines, batch_id=None, agent_id=None)
+    task_logs.store(ctx, lines, batch_id=None, agent_id=None)
 
 
 def row(entry: Body) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def ship(ctx: Context, request: Request) -> Answer:
     except ValueError as e:
         raise BadRequest("batch_id must be a UUID") from e
     lines = [row(entry) for entry in body.bodies("logs")]
-    tasklogs.store(ctx, lines, batch_id=batch_id, agent_id=request.principal.id)
+    task_logs.store(ctx, lines, batch_id=batch_id, agent_id=request.principal.id)
     return EMPTY
 
 
@@ -157,7 +157,7 @@ ROUTES = (
         fields,
         summary="What the logs can be filtered by (stream)",
     ),
-    get("/api/v1/tasks/{taskId}/logs", task_logs, summary="Logs of a task (stream)"),
+    get("/api/v1/tasks/{taskId}/logs", follow_task_logs, summary="Logs of a task (stream)"),
     get(
         "/api/v1/tasks/{taskId}/logs/fields",
         fields,

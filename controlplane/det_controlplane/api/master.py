@@ -16,29 +16,30 @@ from det_controlplane.api.http import (
     line,
 )
 from det_controlplane.api.router import delete, get, patch, post, put
-from det_controlplane.services import cluster, masterlog, retention, usage
+from det_controlplane.services.cluster import status, usage
 from det_controlplane.services.context import Context
+from det_controlplane.services.logs import master_log, retention
 
 
 def get_message(ctx: Context, request: Request) -> Answer:
-    return json_response({"clusterMessage": cluster.planned_message(ctx)})
+    return json_response({"clusterMessage": status.planned_message(ctx)})
 
 
 def set_message(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
     start, end = body.time("startTime"), body.time("endTime")
     duration = body.text("duration")
-    cluster.set_message(ctx, user_of(request), body.text("message"), start, end, duration)
+    status.set_message(ctx, user_of(request), body.text("message"), start, end, duration)
     return EMPTY
 
 
 def clear_message(ctx: Context, request: Request) -> Answer:
-    cluster.clear_message(ctx, user_of(request))
+    status.clear_message(ctx, user_of(request))
     return EMPTY
 
 
 def get_config(ctx: Context, request: Request) -> Answer:
-    return json_response({"config": cluster.configuration(ctx, user_of(request))})
+    return json_response({"config": status.configuration(ctx, user_of(request))})
 
 
 def set_config(ctx: Context, request: Request) -> Answer:
@@ -56,7 +57,7 @@ def set_config(ctx: Context, request: Request) -> Answer:
     if mask and "log" not in mask:
         level = level if "log.level" in mask else None
         color = bool(color) if "log.color" in mask else None
-    cluster.set_log(ctx, user_of(request), level, color)
+    status.set_log(ctx, user_of(request), level, color)
     return EMPTY
 
 
@@ -64,15 +65,15 @@ def logs(ctx: Context, request: Request) -> Answer:
     """A stream; with `follow` it goes on as lines are written."""
     offset, limit = request.integer("offset"), request.integer("limit")
     follow = bool(request.flag("follow"))
-    start = masterlog.first(ctx, user_of(request), offset, limit)
+    start = master_log.first(ctx, user_of(request), offset, limit)
 
     def fetch(cursor: tuple[int, int]) -> Batch:
         after, left = cursor
-        size = min(masterlog.BATCH, left) if limit > 0 and not follow else masterlog.BATCH
-        rows = masterlog.page(ctx, after, size)
+        size = min(master_log.BATCH, left) if limit > 0 and not follow else master_log.BATCH
+        rows = master_log.page(ctx, after, size)
         left -= len(rows)
         last = rows[-1].id if rows else after
-        done = not follow and (len(rows) < masterlog.BATCH or (limit > 0 and left <= 0))
+        done = not follow and (len(rows) < master_log.BATCH or (limit > 0 and left <= 0))
         return Batch([line({"logEntry": r.entry}) for r in rows], (last, left), done)
 
     return Stream(fetch, (start, limit), topic="master-logs")

@@ -7,10 +7,11 @@ from det_controlplane.api.body import Body
 from det_controlplane.api.http import EMPTY, Answer, Request, Response, json_response, json_text
 from det_controlplane.api.listing import page_of, sort_of
 from det_controlplane.api.router import delete, get, patch, post
-from det_controlplane.services import metric_streams, model_versions, models
 from det_controlplane.services.context import Context
-from det_controlplane.services.model_versions import VersionChanges
-from det_controlplane.services.models import ModelChanges
+from det_controlplane.services.registry import models, versions
+from det_controlplane.services.registry.models import ModelChanges
+from det_controlplane.services.registry.versions import VersionChanges
+from det_controlplane.services.trials import metric_streams
 
 
 def list_models(ctx: Context, request: Request) -> Answer:
@@ -93,20 +94,20 @@ def remove(ctx: Context, request: Request) -> Answer:
 
 
 def list_versions(ctx: Context, request: Request) -> Answer:
-    model, versions = model_versions.listed(
+    model, found = versions.listed(
         ctx, request.param("modelName"), page_of(request), sort_of(request)
     )
-    return Response(b'{"model":' + json.dumps(model).encode() + b"," + versions[1:].encode())
+    return Response(b'{"model":' + json.dumps(model).encode() + b"," + found[1:].encode())
 
 
 def get_version(ctx: Context, request: Request) -> Answer:
-    found = model_versions.get(ctx, request.param("modelName"), request.id("modelVersionNum"))
+    found = versions.get(ctx, request.param("modelName"), request.id("modelVersionNum"))
     return json_response({"modelVersion": found})
 
 
 def create_version(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
-    made = model_versions.create(
+    made = versions.create(
         ctx,
         user_of(request),
         request.param("modelName"),
@@ -119,7 +120,7 @@ def create_version(ctx: Context, request: Request) -> Answer:
 def edit_version(ctx: Context, request: Request) -> Answer:
     changes = _version_changes(Body(request.json()))
     name, number = request.param("modelName"), request.id("modelVersionNum")
-    return json_response({"modelVersion": model_versions.edit(ctx, name, number, changes)})
+    return json_response({"modelVersion": versions.edit(ctx, name, number, changes)})
 
 
 def _version_changes(body: Body) -> VersionChanges:
@@ -134,13 +135,13 @@ def _version_changes(body: Body) -> VersionChanges:
 
 def remove_version(ctx: Context, request: Request) -> Answer:
     name, number = request.param("modelName"), request.id("modelVersionNum")
-    model_versions.delete(ctx, user_of(request), name, number)
+    versions.delete(ctx, user_of(request), name, number)
     return EMPTY
 
 
 def version_metrics(ctx: Context, request: Request) -> Answer:
     name, number = request.param("modelName"), request.id("modelVersionNum")
-    version = model_versions.get(ctx, name, number)
+    version = versions.get(ctx, name, number)
     found = metric_streams.of_model_version(
         ctx,
         version["model"]["id"],

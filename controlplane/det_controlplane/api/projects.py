@@ -9,10 +9,11 @@ from det_controlplane.api.http import EMPTY, Answer, Request, json_response, jso
 from det_controlplane.api.listing import page_of, sort_of
 from det_controlplane.api.router import Handler, delete, get, patch, post, put
 from det_controlplane.core.lifecycle.experiment import Command
-from det_controlplane.services import bulk, deletion, projects
-from det_controlplane.services.bulk import Action, Selection
 from det_controlplane.services.context import Context
-from det_controlplane.services.projects import ProjectChanges
+from det_controlplane.services.experiments import bulk
+from det_controlplane.services.experiments.bulk import Action, Selection
+from det_controlplane.services.organization import deletion, projects
+from det_controlplane.services.organization.projects import ProjectChanges
 
 
 def list_projects(ctx: Context, request: Request) -> Answer:

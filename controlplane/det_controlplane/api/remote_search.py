@@ -11,8 +11,9 @@ from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import EMPTY, Answer, Request, Wait, json_response
 from det_controlplane.api.router import get, post
 from det_controlplane.core.metrics import storable
-from det_controlplane.services import live, remote_search
 from det_controlplane.services.context import Context
+from det_controlplane.services.experiments import live
+from det_controlplane.services.search import remote
 
 _LONG_POLL_S = 60
 _LONGEST = 2**53  # lengths are stored as doubles
@@ -21,7 +22,7 @@ _LONGEST = 2**53  # lengths are stored as doubles
 def events(ctx: Context, request: Request) -> Answer:
     """Long poll. Answering with nothing early is fine: the client asks again."""
     experiment_id = request.id("experimentId")
-    found = remote_search.events(ctx, experiment_id)
+    found = remote.events(ctx, experiment_id)
     wait_s = request.integer("timeoutSeconds", "timeout_seconds", default=_LONG_POLL_S)
     if not found and wait_s > 0 and not request.final:
         return Wait(live.searcher_topic(experiment_id), min(wait_s, _LONG_POLL_S))
@@ -32,7 +33,7 @@ def operate(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
     operations = [_operation(o, i) for i, o in enumerate(body.bodies("searcherOperations"))]
     trigger = body.body("triggeredByEvent").optional_integer("id")
-    remote_search.operate(ctx, request.id("experimentId"), operations, trigger)
+    remote.operate(ctx, request.id("experimentId"), operations, trigger)
     return EMPTY
 
 

@@ -3,32 +3,34 @@
 from det_controlplane.api.body import Body
 from det_controlplane.api.http import EMPTY, Answer, Request, Response, json_response
 from det_controlplane.api.router import delete, get, patch, post
-from det_controlplane.services import checkpoints, collection, contexts, reading, reading_tasks
-from det_controlplane.services.checkpoints import CheckpointReport, parse_uuid
+from det_controlplane.services.checkpoints import collection, records
+from det_controlplane.services.checkpoints.records import CheckpointReport, parse_uuid
 from det_controlplane.services.context import Context
+from det_controlplane.services.experiments import contexts, listing
+from det_controlplane.services.tasks import listing as task_listing
 
 
 def list_tasks(ctx: Context, request: Request) -> Answer:
-    found = reading_tasks.live_allocations(ctx)
+    found = task_listing.live_allocations(ctx)
     return Response(b'{"allocationIdToSummary":' + found.encode() + b"}")
 
 
 def legacy_tasks(ctx: Context, request: Request) -> Answer:
-    return Response(reading_tasks.live_allocations(ctx).encode())
+    return Response(task_listing.live_allocations(ctx).encode())
 
 
 def get_task(ctx: Context, request: Request) -> Answer:
-    return json_response({"task": reading_tasks.task(ctx, request.param("taskId"))})
+    return json_response({"task": task_listing.task(ctx, request.param("taskId"))})
 
 
 def context_directory(ctx: Context, request: Request) -> Answer:
     content = contexts.of_task(ctx, request.param("taskId"))
-    return json_response({"b64Tgz": reading.base64_text(content)})
+    return json_response({"b64Tgz": listing.base64_text(content)})
 
 
 def report_checkpoint(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
-    checkpoints.report(
+    records.report(
         ctx,
         CheckpointReport(
             uuid=body.required_text("uuid"),
@@ -51,18 +53,18 @@ def patch_checkpoints(ctx: Context, request: Request) -> Answer:
         given = item.raw("resources") is not None
         resources = {k: str(v) for k, v in left.object("resources").items()}
         changes.append((item.required_text("uuid"), resources if given else None))
-    checkpoints.patch(ctx, changes)
+    records.patch(ctx, changes)
     return EMPTY
 
 
 def get_checkpoint(ctx: Context, request: Request) -> Answer:
-    found = reading.checkpoint(ctx, request.param("checkpointUuid"))
+    found = listing.checkpoint(ctx, request.param("checkpointUuid"))
     return Response(b'{"checkpoint":' + found.encode() + b"}")
 
 
 def set_metadata(ctx: Context, request: Request) -> Answer:
     uuid = request.param("checkpointUuid")
-    checkpoints.set_metadata(ctx, uuid, Body(request.json()).body("checkpoint").object("metadata"))
+    records.set_metadata(ctx, uuid, Body(request.json()).body("checkpoint").object("metadata"))
     return get_checkpoint(ctx, request)
 
 

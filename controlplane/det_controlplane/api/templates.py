@@ -5,8 +5,8 @@ from det_controlplane.api.body import Body
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response, json_text
 from det_controlplane.api.listing import page_of, sort_of
 from det_controlplane.api.router import delete, get, patch, post, put
-from det_controlplane.services import policies, templates
 from det_controlplane.services.context import Context
+from det_controlplane.services.organization import config_policies, templates
 
 
 def list_templates(ctx: Context, request: Request) -> Answer:
@@ -55,23 +55,23 @@ def remove(ctx: Context, request: Request) -> Answer:
 
 
 def _scope(request: Request) -> int:
-    return request.id("workspaceId") if "workspaceId" in request.params else policies.CLUSTER
+    return request.id("workspaceId") if "workspaceId" in request.params else config_policies.CLUSTER
 
 
 def get_policies(ctx: Context, request: Request) -> Answer:
-    found = policies.get(ctx, _scope(request), request.param("workloadType"))
+    found = config_policies.get(ctx, _scope(request), request.param("workloadType"))
     return json_response({"configPolicies": found})
 
 
 def put_policies(ctx: Context, request: Request) -> Answer:
     source = Body(request.json()).required_text("configPolicies")
     workload = request.param("workloadType")
-    kept = policies.put(ctx, user_of(request), _scope(request), workload, source)
+    kept = config_policies.put(ctx, user_of(request), _scope(request), workload, source)
     return json_response({"configPolicies": kept})
 
 
 def delete_policies(ctx: Context, request: Request) -> Answer:
-    policies.delete(ctx, user_of(request), _scope(request), request.param("workloadType"))
+    config_policies.delete(ctx, user_of(request), _scope(request), request.param("workloadType"))
     return EMPTY
 
 

@@ -16,31 +16,24 @@ from det_controlplane.api.listing import checkpoint_sort_of, page_of, states_of
 from det_controlplane.api.router import get, patch, post, put
 from det_controlplane.core.metrics import storable
 from det_controlplane.core.search import ExitReason
-from det_controlplane.services import (
-    checkpoints,
-    experiments,
-    metrics,
-    reading,
-    runs,
-    sequencing,
-    unmanaged,
-    workloads,
-)
+from det_controlplane.services.checkpoints import records
 from det_controlplane.services.context import Context
-from det_controlplane.services.reports import MetricsReport
+from det_controlplane.services.experiments import actions, listing
+from det_controlplane.services.trials import metrics, runs, sequencing, unmanaged, workloads
+from det_controlplane.services.trials.reports import MetricsReport
 
 # A container that starts anew costs more than slots that are idle for so long.
 _DECISION_WAIT_S = 20.0
 
 
 def get_trial(ctx: Context, request: Request) -> Answer:
-    trial = reading.trial(ctx, request.id("trialId"))
+    trial = listing.trial(ctx, request.id("trialId"))
     return Response(b'{"trial":' + trial.encode() + b"}")
 
 
 def list_checkpoints(ctx: Context, request: Request) -> Answer:
     sort = checkpoint_sort_of(request)
-    found = reading.checkpoints(
+    found = listing.checkpoints(
         ctx, page_of(request), sort, "trial_id", request.id("trialId"), states_of(request)
     )
     return json_text(found)
@@ -58,7 +51,7 @@ def list_workloads(ctx: Context, request: Request) -> Answer:
 
 
 def kill(ctx: Context, request: Request) -> Answer:
-    experiments.kill_trial(ctx, request.id("trialId"))
+    actions.kill_trial(ctx, request.id("trialId"))
     return EMPTY
 
 
@@ -111,7 +104,7 @@ def early_exit(ctx: Context, request: Request) -> Answer:
         raise BadRequest(
             f"reason must be EXITED_REASON_INVALID_HP or ..._INIT_INVALID_HP, not {reason!r}"
         )
-    experiments.report_early_exit(ctx, request.id("trialId"), ExitReason[reason])
+    actions.report_early_exit(ctx, request.id("trialId"), ExitReason[reason])
     return EMPTY
 
 
@@ -132,7 +125,7 @@ def create_trial(ctx: Context, request: Request) -> Answer:
     trial_id = unmanaged.create_trial(
         ctx, body.integer("experimentId"), storable(body.object("hparams")), None
     )
-    return Response(b'{"trial":' + reading.trial(ctx, trial_id).encode() + b"}")
+    return Response(b'{"trial":' + listing.trial(ctx, trial_id).encode() + b"}")
 
 
 def put_trial(ctx: Context, request: Request) -> Answer:
@@ -144,7 +137,7 @@ def put_trial(ctx: Context, request: Request) -> Answer:
         storable(inner.object("hparams")),
         body.required_text("externalTrialId"),
     )
-    return Response(b'{"trial":' + reading.trial(ctx, trial_id).encode() + b"}")
+    return Response(b'{"trial":' + listing.trial(ctx, trial_id).encode() + b"}")
 
 
 def start_trial(ctx: Context, request: Request) -> Answer:
@@ -154,7 +147,7 @@ def start_trial(ctx: Context, request: Request) -> Answer:
 
 def start_run(ctx: Context, request: Request) -> Answer:
     storage = Body(request.json()).object("checkpointStorage")
-    return json_response({"storageId": checkpoints.remember_storage(ctx, storage)})
+    return json_response({"storageId": records.remember_storage(ctx, storage)})
 
 
 def get_run_metadata(ctx: Context, request: Request) -> Answer:

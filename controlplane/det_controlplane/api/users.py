@@ -8,10 +8,10 @@ from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response, json_text
 from det_controlplane.api.listing import page_of, sort_of
 from det_controlplane.api.router import get, patch, post
-from det_controlplane.services import preferences, users
 from det_controlplane.services.context import Context
-from det_controlplane.services.preferences import Setting
-from det_controlplane.services.users import Password, UserChanges
+from det_controlplane.services.organization import preferences, users
+from det_controlplane.services.organization.preferences import Setting
+from det_controlplane.services.organization.users import Password, UserChanges
 
 
 def list_users(ctx: Context, request: Request) -> Answer:

@@ -6,9 +6,9 @@ from det_controlplane.api.errors import Unimplemented
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response, json_text
 from det_controlplane.api.listing import page_of, sort_of
 from det_controlplane.api.router import delete, get, patch, post, put
-from det_controlplane.services import deletion, pools, workspaces
 from det_controlplane.services.context import Context
-from det_controlplane.services.workspaces import WorkspaceChanges
+from det_controlplane.services.organization import deletion, pools, workspaces
+from det_controlplane.services.organization.workspaces import WorkspaceChanges
 
 
 def list_workspaces(ctx: Context, request: Request) -> Answer:

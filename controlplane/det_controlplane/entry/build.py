@@ -10,20 +10,20 @@ from det_controlplane.api.app import App
 from det_controlplane.api.router import GrowingRouter, Route, Router
 from det_controlplane.core.config.cluster import ClusterConfig, load_cluster
 from det_controlplane.db.engine import Database
-from det_controlplane.entry.object_routes import object_routes
+from det_controlplane.entry.server.object_routes import object_routes
 from det_controlplane.entry.settings import BadSettings, Settings
 from det_controlplane.ports.objects import ObjectStore
 from det_controlplane.ports.waker import Waker
-from det_controlplane.services import masterlog
+from det_controlplane.services.cluster.first_start import cluster_identity, give_first_password
 from det_controlplane.services.context import Context
-from det_controlplane.services.first_start import cluster_identity, give_first_password
+from det_controlplane.services.logs import master_log
 
 
 def build_context(settings: Settings, waker: Waker) -> Context:
     """The database must be migrated. A first password is given where one is set."""
     config = _cluster_config(settings.cluster_config)
     db = Database(settings.database_url, pool_size=settings.pool_size)
-    masterlog.keep(db)
+    master_log.keep(db)
     password = settings.initial_user_password
     if password is None:
         password = config.initial_user_password or None

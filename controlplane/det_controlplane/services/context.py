@@ -12,8 +12,8 @@ from det_controlplane.db.experiment_texts import ExperimentTexts
 from det_controlplane.ports.checkpoint_files import CheckpointFiles
 from det_controlplane.ports.objects import ObjectStore
 from det_controlplane.ports.waker import Waker
-from det_controlplane.services.searchcache import SearchCache
-from det_controlplane.services.signing_in import SeenTokens
+from det_controlplane.services.identity.signing_in import SeenTokens
+from det_controlplane.services.search.cache import SearchCache
 
 VERSION = "0.38.1"  # of Determined: the interface that is served
 

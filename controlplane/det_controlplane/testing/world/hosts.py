@@ -6,7 +6,7 @@ from random import Random
 
 from det_controlplane.db.engine import Database, Tx
 from det_controlplane.db.sql import Statement, text
-from det_controlplane.services.identity import token_hash
+from det_controlplane.services.identity.authentication import token_hash
 from det_controlplane.testing.world.processes import Process
 from det_controlplane.testing.world.timeline import Timeline
 

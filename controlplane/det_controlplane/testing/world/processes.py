@@ -12,9 +12,9 @@ from det_controlplane.api.app import App
 from det_controlplane.api.http import Request, Response
 from det_controlplane.api.router import Router
 from det_controlplane.core.config import ClusterConfig
-from det_controlplane.services import tick
 from det_controlplane.services.context import Context
-from det_controlplane.services.searchcache import SearchCache
+from det_controlplane.services.maintenance import tick
+from det_controlplane.services.search.cache import SearchCache
 from det_controlplane.testing.world.faults import Points, WatchedDatabase
 from det_controlplane.testing.world.objects import NoObjects
 from det_controlplane.testing.world.script import Call, Reply

@@ -8,7 +8,7 @@ from det_controlplane.core import search
 from det_controlplane.core.search import Create
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.sql import text
-from det_controlplane.services.journal import parse_space
+from det_controlplane.services.search.journal import parse_space
 from det_controlplane.testing.world.processes import Process
 from det_controlplane.testing.world.violation import Violation
 

@@ -8,7 +8,7 @@ from random import Random
 from typing import Protocol
 
 from det_controlplane.db.engine import DatabaseDown, TryAgain
-from det_controlplane.services import journal
+from det_controlplane.services.search import journal
 from det_controlplane.testing.world import faults
 from det_controlplane.testing.world.agents import FakeAgent
 from det_controlplane.testing.world.configurations import cluster_config

@@ -1,0 +1,153 @@
+"""HTTP as AWS Lambda sees it: API Gateway REST (1.0), HTTP API (2.0) and Function URL events."""
+
+import base64
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+from det_controlplane.api.app import App
+from det_controlplane.api.errors import TooLarge
+from det_controlplane.api.http import Request, Response, Stream, Wait
+from det_controlplane.entry.server.carry import Carried, carried, fetched
+
+Event = Mapping[str, Any]
+
+MAX_ANSWER = 6 * 1024 * 1024  # of the JSON that Lambda hands on, base64 included
+_ENVELOPE = 4096
+_GATEWAY_S = 25.0  # API Gateway gives up after 29
+_RESERVE_S = 2.0
+_STREAM_PAUSE_S = 1.0
+
+
+def is_http(event: Event) -> bool:
+    return "httpMethod" in event or "http" in event.get("requestContext", {})
+
+
+def respond(
+    app: App,
+    event: Event,
+    remaining_s: float = _GATEWAY_S,
+    sleep: Callable[[float], None] = time.sleep,
+) -> dict[str, Any]:
+    """Answer one event. Nothing can be held open here: polls are final, streams are drained."""
+    request = read_request(event)
+    answer = app.handle(request)
+    if isinstance(answer, Wait):
+        raise RuntimeError(f"{request.path} waits although it was told not to")
+    if isinstance(answer, Stream):
+        budget_s = min(remaining_s, _GATEWAY_S) - _RESERVE_S
+        answer = _drained(app, request, answer, budget_s, sleep)
+    return write_answer(event, request, carried(request, answer))
+
+
+def read_request(event: Event) -> Request:
+    request = _read_v2(event) if "http" in event["requestContext"] else _read_v1(event)
+    body = event.get("body") or ""
+    request.body = base64.b64decode(body) if event.get("isBase64Encoded") else body.encode()
+    return request
+
+
+def write_answer(event: Event, request: Request, answer: Carried) -> dict[str, Any]:
+    written = _written(event, answer)
+    size = len(written["body"])
+    if size < MAX_ANSWER // 8 or len(json.dumps(written)) + _ENVELOPE <= MAX_ANSWER:
+        return written
+    error = TooLarge(
+        f"the answer to {request.path} has {size / 1024**2:.1f} MiB and this host carries 6:"
+        " ask for fewer items (limit, offset), or accept gzip"
+    )
+    refused = Response(error.to_json(), error.status)
+    return _written(event, carried(request, refused))
+
+
+def _written(event: Event, answer: Carried) -> dict[str, Any]:
+    body, encoded = _text(answer)
+    written = {"statusCode": answer.status, "body": body, "isBase64Encoded": encoded}
+    # The gateways count the bytes themselves, after undoing base64.
+    headers = {k: v for k, v in answer.headers.items() if k != "content-length"}
+    cookie = headers.pop("set-cookie", None)
+    if "http" in event["requestContext"]:
+        return {**written, "headers": headers, "cookies": [cookie] if cookie else []}
+    many = {name: [value] for name, value in headers.items()}
+    return {**written, "multiValueHeaders": {**many, "set-cookie": [cookie]} if cookie else many}
+
+
+def _text(answer: Carried) -> tuple[str, bool]:
+    if "content-encoding" not in answer.headers:
+        try:
+            return answer.body.decode("utf-8"), False
+        except UnicodeDecodeError:
+            pass
+    return base64.b64encode(answer.body).decode("ascii"), True
+
+
+def _read_v1(event: Event) -> Request:
+    many = event.get("multiValueHeaders") or {
+        name: [value] for name, value in (event.get("headers") or {}).items()
+    }
+    query = event.get("multiValueQueryStringParameters") or {
+        name: [value] for name, value in (event.get("queryStringParameters") or {}).items()
+    }
+    return Request(
+        method=event["httpMethod"],
+        path=event["path"],
+        query={name: list(values) for name, values in query.items()},
+        headers={name.lower(): _joined(name, values) for name, values in many.items()},
+        client=event["requestContext"].get("identity", {}).get("sourceIp", ""),
+    )
+
+
+def _read_v2(event: Event) -> Request:
+    context = event["requestContext"]
+    headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
+    if event.get("cookies"):
+        headers["cookie"] = "; ".join(event["cookies"])
+    query: dict[str, list[str]] = {}
+    for name, value in parse_qsl(event.get("rawQueryString", ""), keep_blank_values=True):
+        query.setdefault(name, []).append(value)
+    return Request(
+        method=context["http"]["method"],
+        path=_without_stage(event["rawPath"], context.get("stage", "$default")),
+        query=query,
+        headers=headers,
+        client=context["http"].get("sourceIp", ""),
+    )
+
+
+def _joined(name: str, values: list[str]) -> str:
+    return ("; " if name.lower() == "cookie" else ", ").join(values)
+
+
+def _without_stage(path: str, stage: str) -> str:
+    prefix = f"/{stage}"
+    named = stage != "$default" and (path == prefix or path.startswith(prefix + "/"))
+    return path[len(prefix) :] or "/" if named else path
+
+
+def _drained(
+    app: App, request: Request, stream: Stream, budget_s: float, sleep: Callable[[float], None]
+) -> Response:
+    """What the stream has to say until it ends, the time is up or the answer is full."""
+    parts: list[bytes] = []
+    size, cursor, slept = 0, stream.cursor, 0.0
+    started = time.monotonic()
+    done = False
+    while size < MAX_ANSWER // 2 and not done:
+        batch = fetched(app, request, stream, cursor)
+        cursor = batch.cursor
+        parts.extend(batch.lines)
+        size += sum(map(len, batch.lines))
+        done = batch.done
+        if done or max(slept, time.monotonic() - started) + _STREAM_PAUSE_S > budget_s:
+            break
+        if not batch.lines:
+            sleep(_STREAM_PAUSE_S)
+            slept += _STREAM_PAUSE_S
+    if stream.is_file and not done:
+        error = TooLarge(
+            f"{request.path} is larger than this host carries: read it from its storage (--mode direct)"
+        )
+        return Response(error.to_json(), error.status)
+    return Response(b"".join(parts), media_type=stream.media_type)

@@ -1,0 +1,142 @@
+"""Asks a local cluster how it does, and reads its logs."""
+
+import http.client
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from det_controlplane.entry.local.files import LocalFiles
+
+STATUS_PATH = "/local/status"
+AGENT_PREFIX = "agent-"
+SAYS = "det api: "  # what begins the line with which an API gives up
+_UP_S = 100.0
+_JOIN_S = 60.0
+_MANY_STARTS = 2
+_PAUSE_S = 0.03
+
+
+class NotUp(Exception):
+    """The cluster or an agent did not come up; the message ends with what its log says."""
+
+
+def wait_until_up(files: LocalFiles) -> None:
+    limit = time.monotonic() + _UP_S
+    starts: set[int] = set()
+
+    def hopeless() -> bool:
+        if files.supervisor_pid() is None:
+            raise NotUp(f"the cluster ended at once:\n{tail(files.log('supervisor'))}")
+        starts.add(files.report().get("processes", {}).get("api") or 0)
+        return len(starts - {0}) > _MANY_STARTS or time.monotonic() > limit
+
+    while not hopeless():
+        status = _get(files, "/health", timeout_s=5, give_up=hopeless)
+        if status is not None and status[0] == 200:
+            return
+        time.sleep(_PAUSE_S)
+    raise NotUp(f"the API does not come up: {_reason(files)}")
+
+
+def wait_until_joined(files: LocalFiles, names: set[str]) -> list[dict[str, Any]]:
+    """The agents, when all of these have joined."""
+    limit = time.monotonic() + _JOIN_S
+    missing = names
+    while time.monotonic() < limit:
+        answer = _get(files, STATUS_PATH, timeout_s=5)
+        agents: list[dict[str, Any]] = answer[1]["agents"] if answer and answer[0] == 200 else []
+        missing = names - {a["id"] for a in agents}
+        if answer is not None and not missing:
+            return agents
+        time.sleep(_PAUSE_S)
+    name = sorted(missing)[0]
+    log = files.log(AGENT_PREFIX + name)
+    raise NotUp(f"agent {name} did not join; {log} ends with:\n{tail(log)}")
+
+
+def end_leftovers(files: LocalFiles, number: signal.Signals) -> None:
+    """Agents of a supervisor that was killed. A reused number does not name our directory."""
+    for name, pid in files.report().get("processes", {}).items():
+        if not pid or not name.startswith(AGENT_PREFIX):
+            continue
+        listed = subprocess.run(
+            ["ps", "-ww", "-o", "args=", "-p", str(pid)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if str(files.folder) in listed.stdout:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                continue
+
+
+def print_logs(files: LocalFiles, *, follow: bool) -> None:
+    """All logs, each line with the name of its process; new lines as they come."""
+    places: dict[Path, int] = {}
+    try:
+        while True:
+            for path in sorted(files.logs.glob("*.log")):
+                places[path] = _print_from(path, places.get(path, 0))
+            if not follow:
+                return
+            time.sleep(0.5)
+    except KeyboardInterrupt:
+        return
+
+
+def tail(path: Path, lines: int = 12) -> str:
+    text = path.read_text("utf-8", "replace") if path.exists() else ""
+    return "\n".join(text.splitlines()[-lines:])
+
+
+def _reason(files: LocalFiles) -> str:
+    """What the API said when it gave up; the end of its log when it did not get to that."""
+    path = files.log("api")
+    end = tail(path, 20)
+    said = [line for line in end.splitlines() if line.startswith(SAYS)]
+    return said[-1].removeprefix(SAYS) if said else f"{path} ends with:\n{end}"
+
+
+def _print_from(path: Path, place: int) -> int:
+    size = path.stat().st_size
+    with path.open("rb") as log:
+        log.seek(place if size >= place else 0)
+        text = log.read()
+    whole = text[: text.rfind(b"\n") + 1]
+    for line in whole.decode("utf-8", "replace").splitlines():
+        print(f"{path.stem:<14} {line}")
+    sys.stdout.flush()
+    return (place if size >= place else 0) + len(whole)
+
+
+def _get(
+    files: LocalFiles, path: str, timeout_s: float, give_up: Callable[[], bool] = lambda: False
+) -> tuple[int, dict[str, Any]] | None:
+    """None when there is no answer. The supervisor's socket takes connections that no API serves yet."""
+    parts = urlsplit(files.desired().url)
+    connection = http.client.HTTPConnection(
+        parts.hostname or "127.0.0.1", parts.port, timeout=timeout_s
+    )
+    token = files.secrets().bootstrap_token
+    try:
+        connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
+        limit = time.monotonic() + timeout_s
+        while not select.select([connection.sock], [], [], _PAUSE_S)[0]:
+            if give_up() or time.monotonic() > limit:
+                return None
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read() or b"{}")
+    except (OSError, http.client.HTTPException, ValueError):
+        return None
+    finally:
+        connection.close()

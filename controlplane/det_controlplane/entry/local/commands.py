@@ -1,0 +1,285 @@
+"""`det deploy local`: a whole cluster on this machine, without Docker and without PostgreSQL installed."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from det_controlplane.core.problems import InvalidConfig
+from det_controlplane.entry.local import client, plan
+from det_controlplane.entry.local.files import Desired, LocalAgent, LocalFiles, default_folder
+
+OK, FAILED, USAGE, NOT_FOUND, CONFLICT = 0, 1, 2, 3, 5
+_STOP_S = 60.0
+
+
+class LocalError(Exception):
+    """What went wrong and the way out; the exit code beside it."""
+
+    def __init__(self, message: str, code: int = FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def main(action: str, args: Any) -> int:
+    """`args` has the flags of `det deploy local ACTION` as attributes; absent ones take defaults."""
+    actions = {
+        "cluster-up": cluster_up,
+        "cluster-down": cluster_down,
+        "master-up": master_up,
+        "master-down": cluster_down,
+        "agent-up": agent_up,
+        "agent-down": agent_down,
+        "logs": logs,
+        "status": status,
+    }
+    action = action.replace("_", "-")
+    if action not in actions:
+        _say(f"det deploy local: unknown action {action}; one of {', '.join(actions)}")
+        return USAGE
+    try:
+        return actions[action](args)
+    except LocalError as e:
+        _say(str(e))
+        return e.code
+    except (InvalidConfig, plan.BadPlan) as e:
+        _say(str(e))
+        return FAILED
+    except KeyboardInterrupt:
+        return 130
+
+
+def cluster_up(args: Any) -> int:
+    files = _files(args)
+    if files.supervisor_pid() is not None:
+        _say(f"the cluster already runs at {files.desired().url}")
+        return OK
+    files.make()
+    if getattr(args, "delete_db", False):
+        plan.remove_data(files)
+    planned = plan.plan(files, args)
+    files.write_desired(planned.desired)
+    files.cluster_config.write_text(planned.config)
+    started = time.monotonic()
+    # Not asked to stop, they leave their tasks running for the agents that follow.
+    client.end_leftovers(files, signal.SIGKILL)
+    stay = bool(getattr(args, "foreground", False))
+    daemon = _start_daemon(files, planned.initial_password, detach=not stay)
+    try:
+        client.wait_until_up(files)
+        joined = client.wait_until_joined(files, {a.name for a in planned.desired.agents})
+    except client.NotUp as e:
+        _stop(files)
+        raise LocalError(str(e)) from e
+    _say(f"the cluster is up after {time.monotonic() - started:.1f} s: {planned.desired.url}")
+    for agent in joined:
+        kind = "containers" if agent["runtime"] == "docker" else "processes"
+        _say(f"  {agent['id']}: {agent['slots']} slots in pool {agent['pool']}, runs {kind}")
+    _say_next(planned)
+    return _stay(files, daemon) if stay else OK
+
+
+def master_up(args: Any) -> int:
+    """A cluster without agents."""
+    args.agents = 0
+    return cluster_up(args)
+
+
+def cluster_down(args: Any) -> int:
+    files = _files(args)
+    delete = getattr(args, "delete_db", False)
+    if not files.has_cluster():
+        raise LocalError(f"no local cluster in {files.folder}: nothing to stop", NOT_FOUND)
+    _stop(files)
+    if delete:
+        plan.remove_data(files)
+    kept = (
+        f"checkpoints stay in {files.checkpoints}"
+        if delete
+        else f"its data stays in {files.folder}"
+    )
+    _say(f"the cluster is down; {kept}")
+    return OK
+
+
+def agent_up(args: Any) -> int:
+    """One more agent: of the cluster that runs here, or of one elsewhere."""
+    agent = plan.agent_of(args, f"det-agent-{socket.gethostname()}")
+    files = _files(args)
+    host = getattr(args, "master_host", None) or "localhost"
+    if files.supervisor_pid() is None or not _is_this_machine(host):
+        port = getattr(args, "master_port", None) or 8080
+        return _agent_of_another_cluster(args, agent, f"http://{host}:{port}")
+    files.write_desired(plan.with_agent(files, agent))
+    _hang_up(files)
+    return _joined(files, agent)
+
+
+def _agent_of_another_cluster(args: Any, agent: LocalAgent, master_url: str) -> int:
+    name = plan.cluster_name(args)
+    files = LocalFiles(getattr(args, "data_dir", None) or default_folder(f"{name}-agents"))
+    files.make()
+    token = os.environ.get("DET_BOOTSTRAP_TOKEN", "")
+    if not token and not files.has_cluster():
+        raise LocalError(
+            f"no bootstrap token for {master_url}: set DET_BOOTSTRAP_TOKEN to the content of"
+            " bootstrap.token in the cluster's data directory",
+            USAGE,
+        )
+    files.secrets(token)
+    before = files.desired() if files.has_cluster() else Desired(name, "", 0)
+    desired = Desired(name, "", 0, master_url=master_url, agents=before.agents).with_agent(agent)
+    files.write_desired(desired)
+    if files.supervisor_pid() is None:
+        _start_daemon(files, None, detach=True)
+    else:
+        _hang_up(files)
+    _say(f"agent {agent.name} works for {master_url}; see {files.log('agent-' + agent.name)}")
+    return OK
+
+
+def agent_down(args: Any) -> int:
+    name = getattr(args, "agent_name", None) or f"det-agent-{socket.gethostname()}"
+    everyone = getattr(args, "all", False)
+    cluster = plan.cluster_name(args)
+    found = False
+    for files in (_files(args), LocalFiles(default_folder(f"{cluster}-agents"))):
+        if not files.has_cluster():
+            continue
+        desired = files.desired()
+        leaving = [a.name for a in desired.agents if everyone or a.name == name]
+        for one in leaving:
+            desired = desired.without_agent(one)
+        if leaving:
+            found = True
+            files.write_desired(desired)
+            _hang_up(files)
+            _say(f"stopped {', '.join(leaving)}")
+    if not found:
+        raise LocalError(f"no agent {name!r} runs here; `det deploy local status` lists them", 3)
+    return OK
+
+
+def logs(args: Any) -> int:
+    files = _files(args)
+    if not files.has_cluster():
+        raise LocalError(f"no local cluster in {files.folder}", NOT_FOUND)
+    client.print_logs(files, follow=not getattr(args, "no_follow", False))
+    return OK
+
+
+def status(args: Any) -> int:
+    files = _files(args)
+    if not files.has_cluster():
+        raise LocalError(f"no local cluster in {files.folder}", NOT_FOUND)
+    pid = files.supervisor_pid()
+    desired, report = files.desired(), files.report()
+    print(f"cluster   {desired.cluster_name}")
+    print(f"state     {'up' if pid else 'down'}")
+    print(f"url       {desired.url}")
+    print(f"data      {files.folder}")
+    for name, process in (report.get("processes", {}) if pid else {}).items():
+        print(f"process   {name} {process or 'restarting'}")
+    return OK if pid else NOT_FOUND
+
+
+def _files(args: Any) -> LocalFiles:
+    given = getattr(args, "data_dir", None)
+    return LocalFiles(Path(given) if given else default_folder(plan.cluster_name(args)))
+
+
+def _start_daemon(
+    files: LocalFiles, initial_password: str | None, *, detach: bool
+) -> subprocess.Popen[bytes]:
+    """The process that was started: the daemon itself, unless it detached from us."""
+    reading, writing = os.pipe()
+    # Servers that restart in a moment need their byte-code kept.
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    if initial_password is not None:
+        environment["DET_INITIAL_USER_PASSWORD"] = initial_password
+    command = [sys.executable, "-m", "det_controlplane.entry.local.server"]
+    command += ["--data-dir", str(files.folder), "--ready-fd", str(writing)]
+    command += ["--detach"] if detach else []
+    with files.log("supervisor").open("ab") as output:
+        daemon = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=environment,
+            pass_fds=[writing],
+            start_new_session=True,
+            cwd=files.folder,
+        )
+    os.close(writing)
+    with os.fdopen(reading, "r") as pipe:
+        said = pipe.readline().strip()
+    if detach or said != "ready":
+        daemon.wait()
+    if said != "ready":
+        reason = said.removeprefix("failed: ") or client.tail(files.log("supervisor"))
+        raise LocalError(f"the cluster did not start: {reason}")
+    return daemon
+
+
+def _stay(files: LocalFiles, daemon: subprocess.Popen[bytes]) -> int:
+    """In the foreground: until Ctrl-C, or until the cluster is stopped elsewhere."""
+    _say("press Ctrl-C to stop the cluster")
+    try:
+        return daemon.wait()
+    except KeyboardInterrupt:
+        _stop(files)
+        daemon.wait()
+        return OK
+
+
+def _stop(files: LocalFiles) -> None:
+    pid = files.supervisor_pid()
+    if pid is not None:
+        os.kill(pid, signal.SIGTERM)
+        limit = time.monotonic() + _STOP_S
+        while files.supervisor_pid() == pid:
+            if time.monotonic() > limit:
+                raise LocalError(f"process {pid} does not stop; see {files.log('supervisor')}")
+            time.sleep(0.02)
+    client.end_leftovers(files, signal.SIGTERM)
+
+
+def _hang_up(files: LocalFiles) -> None:
+    """The daemon reads what is desired again."""
+    pid = files.supervisor_pid()
+    if pid is not None:
+        os.kill(pid, signal.SIGHUP)
+
+
+def _joined(files: LocalFiles, agent: LocalAgent) -> int:
+    try:
+        client.wait_until_joined(files, {agent.name})
+    except client.NotUp as e:
+        raise LocalError(str(e)) from e
+    _say(f"agent {agent.name} has joined pool {agent.pool}")
+    return OK
+
+
+def _is_this_machine(host: str) -> bool:
+    return host in ("localhost", "127.0.0.1", "::1", "0.0.0.0", socket.gethostname())
+
+
+def _say_next(planned: plan.Plan) -> None:
+    password = planned.initial_password
+    if planned.password_is_random:
+        _say(f"\nusers admin and determined have the password: {password}")
+        _say("it is shown only now; change it with `det user change-password`")
+    _say("\nnext:")
+    _say(f"  export DET_MASTER={planned.desired.url}")
+    if password:
+        _say("  det user login determined")
+    _say("  det experiment create CONFIG.yaml MODEL_DIRECTORY --follow")
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)

@@ -1,0 +1,59 @@
+"""`--db URL`: a PostgreSQL that somebody runs already. What is wrong with it is told before anything starts."""
+
+from urllib.parse import urlsplit
+
+_SCHEMES = ("postgresql", "postgres")
+
+
+class BadDatabase(Exception):
+    """The database of `--db` cannot be used, and why."""
+
+
+def prepare(url: str) -> bool:
+    """Bring it up to date; whether its built-in accounts still await their first password."""
+    from det_controlplane.db.engine import Database, DatabaseDown
+    from det_controlplane.db.migrate import MigrationError, migrate
+    from det_controlplane.services.cluster.first_start import awaits_first_password
+
+    _check_form(url)
+    try:
+        migrate(url)
+    except DatabaseDown as e:
+        raise BadDatabase(
+            f"--db: no PostgreSQL answers at {_shown(url)} ({_innermost(e)}): start it, correct the URL, or leave "
+            "--db out and get a database with the cluster"
+        ) from e
+    except MigrationError as e:
+        raise BadDatabase(f"--db: {_shown(url)} cannot be used: {e}") from e
+    db = Database(url, pool_size=1)
+    try:
+        return awaits_first_password(db)
+    finally:
+        db.dispose()
+
+
+def _check_form(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in _SCHEMES and parts.port != 0
+    except ValueError:  # a port that is no number
+        known = False
+    if not known:
+        raise BadDatabase(
+            "--db: must be a URL like postgresql://USER:PASSWORD@HOST:5432/NAME, with the characters @, :, / and % "
+            "of a password written as %40, %3A, %2F and %25"
+        )
+
+
+def _shown(url: str) -> str:
+    """Without its password."""
+    parts = urlsplit(url)
+    where = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{where}{parts.path}"
+
+
+def _innermost(error: BaseException) -> str:
+    """What the machine said, without what each layer says of it."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

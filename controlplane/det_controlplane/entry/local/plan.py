@@ -1,0 +1,210 @@
+"""From the flags and the configuration file of `det deploy local` to what should run."""
+
+import json
+import secrets
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from det_controlplane.core.config.cluster import load_cluster
+from det_controlplane.core.config.text import load_yaml
+from det_controlplane.entry.local import own_database
+from det_controlplane.entry.local.files import Desired, LocalAgent, LocalFiles
+
+AGENTS_KEY = "local_agents"
+_PASSWORD_BYTES = 12
+
+
+class BadPlan(Exception):
+    """Flags or configuration that make no cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    desired: Desired
+    config: str  # the cluster configuration, as JSON
+    initial_password: str | None  # of the built-in accounts; None: they have one
+    password_is_random: bool
+
+
+def plan(files: LocalFiles, args: Any) -> Plan:
+    """What was desired before stays, except for what the flags change."""
+    before = files.desired() if files.has_cluster() else None
+    raw = _read_config(files, args)
+    agents = _configured_agents(raw.pop(AGENTS_KEY, None))
+    config = _completed(raw, files, args)
+    # Everything that is wrong with it is said here, not in the log of a server.
+    checked = load_cluster(config)
+    database_url = getattr(args, "db", None) or (before.database_url if before else "")
+    awaits = _awaits_password(files, database_url)
+    password, is_random = _password(args, checked.initial_user_password, awaits)
+    name = cluster_name(args)
+    desired = Desired(
+        cluster_name=name,
+        host=_host(args, before, password),
+        port=getattr(args, "master_port", None) or (before.port if before else checked.port),
+        database_url=database_url,
+        agents=_agents(args, name, agents, before),
+    )
+    _check_pools(desired, [p.pool_name for p in checked.resource_pools])
+    return Plan(desired, json.dumps(config, indent=2) + "\n", password, is_random)
+
+
+def cluster_name(args: Any) -> str:
+    return getattr(args, "cluster_name", None) or "determined"
+
+
+def agent_of(args: Any, default_name: str) -> LocalAgent:
+    """The agent that the flags of `agent-up` describe."""
+    return LocalAgent(
+        name=getattr(args, "agent_name", None) or default_name,
+        pool=getattr(args, "agent_resource_pool", None) or "default",
+        slots=_slots(args),
+        runtime=getattr(args, "container_runtime", None) or "auto",
+    )
+
+
+def with_agent(files: LocalFiles, agent: LocalAgent) -> Desired:
+    """What should run from `agent-up` on."""
+    desired = files.desired().with_agent(agent)
+    config = load_cluster(files.cluster_config.read_text("utf-8"))
+    _check_pools(desired, [p.pool_name for p in config.resource_pools])
+    return desired
+
+
+def remove_data(files: LocalFiles) -> None:
+    """What `--delete-db` means: everything except checkpoints and logs."""
+    for folder in (files.database, files.objects, files.folder / "agents"):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _read_config(files: LocalFiles, args: Any) -> dict[str, Any]:
+    given = getattr(args, "config", None) or getattr(args, "master_config_path", None)
+    path = Path(given) if given else files.cluster_config
+    if not given and not path.exists():
+        return {}
+    try:
+        text = path.read_text("utf-8")
+    except OSError as e:
+        raise BadPlan(f"cannot read {path}: {e.strerror}") from e
+    return dict(load_yaml(text, what="cluster configuration")) if text.strip() else {}
+
+
+def _completed(raw: dict[str, Any], files: LocalFiles, args: Any) -> dict[str, Any]:
+    """With the defaults that only this machine can give."""
+    config = {"cluster_name": cluster_name(args), **raw}
+    storage = getattr(args, "storage_host_path", None)
+    if storage or "checkpoint_storage" not in config:
+        host_path = Path(storage).expanduser().absolute() if storage else files.checkpoints
+        host_path.mkdir(parents=True, exist_ok=True)
+        config["checkpoint_storage"] = {
+            "type": "shared_fs",
+            "host_path": str(host_path),
+            "save_experiment_best": 0,
+            "save_trial_best": 1,
+            "save_trial_latest": 1,
+        }
+    work_dir = getattr(args, "auto_work_dir", None)
+    if work_dir:
+        folder = str(Path(work_dir).expanduser().absolute())
+        defaults = dict(config.get("task_container_defaults") or {})
+        mounts = [*defaults.get("bind_mounts", []), {"host_path": folder, "container_path": folder}]
+        config["task_container_defaults"] = {**defaults, "work_dir": folder, "bind_mounts": mounts}
+    return config
+
+
+def _configured_agents(raw: Any) -> tuple[LocalAgent, ...] | None:
+    if raw is None:
+        return None
+    if not isinstance(raw, list):
+        raise BadPlan(f"{AGENTS_KEY}: must be a list of agents with name, pool and slots")
+    agents = tuple(_configured_agent(i, item) for i, item in enumerate(raw))
+    names = [a.name for a in agents]
+    twice = sorted({n for n in names if names.count(n) > 1})
+    if twice:
+        raise BadPlan(f"{AGENTS_KEY}: the name {twice[0]!r} is given twice; names must differ")
+    return agents
+
+
+def _configured_agent(index: int, item: Any) -> LocalAgent:
+    where = f"{AGENTS_KEY}[{index}]"
+    if not isinstance(item, dict):
+        raise BadPlan(f"{where}: must be an object with name, pool and slots")
+    unknown = sorted(set(item) - {"name", "pool", "slots", "runtime"})
+    if unknown:
+        raise BadPlan(f"{where}.{unknown[0]}: unknown; an agent has name, pool, slots and runtime")
+    slots = item.get("slots", "auto")
+    if isinstance(slots, bool) or (isinstance(slots, int) and slots < 0):
+        raise BadPlan(f"{where}.slots: must be a number of artificial slots, or auto, cpu, none")
+    if isinstance(slots, int):
+        slots = f"artificial:{slots}" if slots else "none"
+    return LocalAgent(
+        name=str(item.get("name") or f"agent-{index}"),
+        pool=str(item.get("pool") or "default"),
+        slots=str(slots),
+        runtime=str(item.get("runtime") or "auto"),
+    )
+
+
+def _agents(
+    args: Any, name: str, configured: tuple[LocalAgent, ...] | None, before: Desired | None
+) -> tuple[LocalAgent, ...]:
+    if configured is not None:
+        return configured
+    count = getattr(args, "agents", None)
+    if count is None and before is not None:
+        return before.agents
+    count = 1 if count is None else count
+    if count < 0:
+        raise BadPlan(f"--agents must be 0 or more, not {count}")
+    one = agent_of(args, "")
+    return tuple(replace(one, name=f"{name}-agent-{n}") for n in range(count))
+
+
+def _slots(args: Any) -> str:
+    artificial = getattr(args, "slots_per_agent", None)
+    if artificial is not None:
+        return f"artificial:{artificial}" if artificial else "none"
+    no_gpu = getattr(args, "no_gpu", False) or getattr(args, "gpu", True) is False
+    return "cpu" if no_gpu else "auto"
+
+
+def _host(args: Any, before: Desired | None, password: str | None) -> str:
+    """An empty password lets nobody in but this machine."""
+    given = getattr(args, "host", None)
+    if given:
+        return str(given)
+    if password is None and before is not None:
+        return before.host
+    return "127.0.0.1" if password == "" else "0.0.0.0"
+
+
+def _password(args: Any, configured: str, awaits: bool) -> tuple[str | None, bool]:
+    given = getattr(args, "initial_user_password", None)
+    if given is not None:
+        return str(given), False
+    if configured:
+        return configured, False
+    return (secrets.token_urlsafe(_PASSWORD_BYTES), True) if awaits else (None, False)
+
+
+def _awaits_password(files: LocalFiles, database_url: str) -> bool:
+    """Whether nobody can sign in yet."""
+    if not database_url:
+        return not any(files.database.glob("**/PG_VERSION"))
+    try:
+        return own_database.prepare(database_url)
+    except own_database.BadDatabase as e:
+        raise BadPlan(str(e)) from e
+
+
+def _check_pools(desired: Desired, pools: list[str]) -> None:
+    for agent in desired.agents:
+        if agent.pool not in pools:
+            raise BadPlan(
+                f"agent {agent.name}: resource pool {agent.pool!r} does not exist;"
+                f" the configuration has: {', '.join(pools)}."
+                " Choose one by --agent-resource-pool or local_agents,"
+                f" or remove the agent: det deploy local agent-down --agent-name {agent.name}"
+            )

@@ -1,0 +1,24 @@
+"""Routes that only a local cluster has: what `det deploy local` asks its own API."""
+
+import hmac
+from dataclasses import asdict
+
+from det_controlplane.api.errors import Unauthenticated
+from det_controlplane.api.http import Request, Response, bearer_token, json_response
+from det_controlplane.api.router import Access, Route
+from det_controlplane.entry.local.client import STATUS_PATH
+from det_controlplane.services.cluster.first_start import joined_agents
+from det_controlplane.services.context import Context
+
+
+def local_routes(ctx: Context) -> tuple[Route, ...]:
+    """None without a bootstrap token, which is the credential of this machine's owner."""
+    if not ctx.bootstrap_token:
+        return ()
+    return (Route("GET", STATUS_PATH, _status, Access.PUBLIC, "The agents of a local cluster"),)
+
+
+def _status(ctx: Context, request: Request) -> Response:
+    if not hmac.compare_digest(bearer_token(request).encode(), ctx.bootstrap_token.encode()):
+        raise Unauthenticated("this path is for `det deploy local` on the cluster's own machine")
+    return json_response({"agents": [asdict(a) for a in joined_agents(ctx.db)]})

@@ -1,0 +1,123 @@
+"""The API and the tick in one process, by uvicorn: `python -m det_controlplane.entry.server.api_server`."""
+
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from det_controlplane.adapters.notifier import LocalNotifier
+from det_controlplane.db.engine import DatabaseDown
+from det_controlplane.db.migrate import MigrationError, migrate
+from det_controlplane.entry.build import build_app, build_context
+from det_controlplane.entry.local.client import SAYS
+from det_controlplane.entry.local.routes import local_routes
+from det_controlplane.entry.server.asgi import AsgiApp
+from det_controlplane.entry.server.tick_loop import TickLoop
+from det_controlplane.entry.settings import BadSettings, Settings, from_environment
+from det_controlplane.services.maintenance import tick
+
+log = logging.getLogger("det.api")
+
+LISTEN_FD = "DET_LISTEN_FD"
+DIE_WITH_PARENT = "DET_DIE_WITH_PARENT"
+_DATABASE_WAIT_S = 90.0
+_GRACE_S = 3
+
+
+def main() -> int:
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    try:
+        settings = from_environment(os.environ)
+        _migrate_when_up(settings.database_url)
+        serve(settings, _listening_socket(int(os.environ.get(LISTEN_FD, "-1"))))
+    except (BadSettings, MigrationError, DatabaseDown) as e:
+        print(f"{SAYS}{e}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def serve(settings: Settings, listening: socket.socket) -> None:
+    """Serve until SIGTERM."""
+    notifier = LocalNotifier()
+    ctx = build_context(settings, notifier)
+    loop = TickLoop(lambda: tick.run(ctx))
+    notifier.on("schedule", loop.wake)
+
+    @contextmanager
+    def background() -> Iterator[None]:
+        with loop.running():
+            yield
+        ctx.db.dispose()
+
+    app = AsgiApp(build_app(ctx, *local_routes(ctx)), notifier, background)
+    config = uvicorn.Config(
+        app,
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,  # nothing here trusts the address of a client
+        server_header=False,
+        ws="none",
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=_GRACE_S,
+    )
+    server = uvicorn.Server(config)
+    if DIE_WITH_PARENT in os.environ:
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+    # What was imported stays: the collector need not look at it again and again.
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
+    server.run(sockets=[listening])
+
+
+def _listening_socket(fd: int) -> socket.socket:
+    """The one a supervisor handed over, so that connections wait while this process restarts.
+
+    Naming the protocol makes asyncio set TCP_NODELAY on what it accepts."""
+    if fd >= 0:
+        return socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=fd)
+    return listen(os.environ.get("HOST", "0.0.0.0"), int(os.environ.get("PORT", "8080")))
+
+
+def listen(host: str, port: int) -> socket.socket:
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.bind((host, port))
+    listening.listen(512)
+    return listening
+
+
+def _migrate_when_up(database_url: str) -> None:
+    """The database may be starting beside us."""
+    limit = time.monotonic() + _DATABASE_WAIT_S
+    while True:
+        try:
+            applied = migrate(database_url)
+        except DatabaseDown:
+            if time.monotonic() > limit:
+                raise
+            time.sleep(0.02)
+        else:
+            for name in applied:
+                log.info("applied migration %s", name)
+            return
+
+
+def _end_with_parent() -> None:
+    while os.read(0, 1024):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

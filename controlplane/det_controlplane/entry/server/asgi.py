@@ -1,0 +1,218 @@
+"""The app as a plain ASGI 3 application: synchronous handlers in threads, waiting without them."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
+from contextlib import AbstractContextManager, ExitStack, suppress
+from dataclasses import replace
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, quote
+
+from det_controlplane.adapters.notifier import LocalNotifier
+from det_controlplane.api.app import App
+from det_controlplane.api.errors import TooLarge
+from det_controlplane.api.http import MAX_BODY, Answer, Request, Response, Stream, Wait
+from det_controlplane.entry.server.carry import Carried, carried, fetched, stream_headers
+from det_controlplane.entry.server.workers import Workers
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+T = TypeVar("T")
+
+_THREADS = 16
+_STREAM_PAUSE_S = 1.0
+
+
+class _Disconnected(Exception):
+    """The client went away."""
+
+
+class _Client:
+    """Watches whether the client is still there, from the first time that somebody has to wait."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._gone: asyncio.Task[None] | None = None
+
+    async def unless_gone(self, waiting: Coroutine[Any, Any, T]) -> T:
+        """Wait, but give up when the client does."""
+        if self._gone is None:
+            self._gone = asyncio.create_task(self._disconnect())
+        waits = asyncio.create_task(waiting)
+        try:
+            await asyncio.wait({waits, self._gone}, return_when=asyncio.FIRST_COMPLETED)
+            if self._gone.done():
+                raise _Disconnected
+            return waits.result()
+        finally:
+            waits.cancel()
+
+    def close(self) -> None:
+        if self._gone is not None:
+            self._gone.cancel()
+
+    async def _disconnect(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+
+class AsgiApp:
+    """`background` is entered at start-up and left at shutdown: the loops that live in this process."""
+
+    def __init__(
+        self,
+        app: App,
+        notifier: LocalNotifier,
+        background: Callable[[], AbstractContextManager[Any]] | None = None,
+        *,
+        max_body: int = MAX_BODY,
+    ) -> None:
+        self._app = app
+        self._notifier = notifier
+        self._background = background
+        self._max_body = max_body
+        self._workers = Workers(_THREADS)
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            with suppress(_Disconnected):
+                await self._http(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1000})
+
+    async def _http(self, scope: Message, receive: Receive, send: Send) -> None:
+        request = _request(scope)
+        body = await _read_body(receive, self._max_body)
+        if body is None:
+            await _send(send, carried(request, _too_large(self._max_body)))
+            return
+        request.body = body
+        client = _Client(receive)
+        try:
+            answer = await self._answer(request, client)
+            if isinstance(answer, Stream):
+                await self._stream(request, answer, client, send)
+            else:
+                await _send(send, answer)
+        finally:
+            client.close()
+
+    async def _answer(self, request: Request, client: "_Client") -> Carried | Stream:
+        """Call the handler, and as long as it has nothing to say, wait and call it again."""
+        may_wait_s = self._app.ctx.may_wait_s
+        deadline: float | None = None
+        request.final = may_wait_s <= 0
+        while True:
+            seen = self._notifier.seen()
+            answer = await self._workers.run(self._handle, request)
+            if not isinstance(answer, Wait):
+                return answer
+            if deadline is None:
+                deadline = time.monotonic() + min(answer.seconds, may_wait_s)
+            left = deadline - time.monotonic()
+            woken = left > 0 and await client.unless_gone(
+                self._notifier.wait(answer.topic, left, seen)
+            )
+            request.woken, request.final = woken, not woken
+
+    def _handle(self, request: Request) -> Carried | Stream | Wait:
+        """In a worker thread: the handler works on a copy, so that each call starts afresh."""
+        answer: Answer = self._app.handle(replace(request))
+        if isinstance(answer, Wait) and request.final:
+            raise RuntimeError(f"{request.path} waits although it was told not to")
+        return carried(request, answer) if isinstance(answer, Response) else answer
+
+    async def _stream(
+        self, request: Request, stream: Stream, client: "_Client", send: Send
+    ) -> None:
+        await _start(send, 200, stream_headers(stream))
+        cursor, ended = stream.cursor, request.method == "HEAD"
+        while not ended:
+            seen = self._notifier.seen()
+            batch = await self._workers.run(fetched, self._app, request, stream, cursor)
+            cursor, ended = batch.cursor, batch.done
+            if batch.lines:
+                await client.unless_gone(_send_part(send, b"".join(batch.lines)))
+            elif not ended:
+                pause = self._notifier.wait(stream.topic, _STREAM_PAUSE_S, seen)
+                await client.unless_gone(pause)
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        with ExitStack() as stack:
+            await receive()
+            try:
+                if self._background is not None:
+                    stack.enter_context(self._background())
+            except Exception as e:
+                await send({"type": "lifespan.startup.failed", "message": str(e)})
+                raise
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+        self._workers.stop()
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+def _request(scope: Message) -> Request:
+    query: dict[str, list[str]] = {}
+    for name, value in parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True):
+        query.setdefault(name, []).append(value)
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+        separator = "; " if name == "cookie" else ", "
+        headers[name] = f"{headers[name]}{separator}{value}" if name in headers else value
+    raw_path = scope.get("raw_path")
+    client = scope.get("client")
+    return Request(
+        method=scope["method"],
+        path=raw_path.decode("latin-1") if raw_path else quote(scope["path"]),
+        query=query,
+        headers=headers,
+        client=client[0] if client else "",
+    )
+
+
+async def _read_body(receive: Receive, limit: int) -> bytes | None:
+    """The body; None when it is over the limit. The rest is drained, so that the client reads why."""
+    parts: list[bytes] = []
+    size, more = 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _Disconnected
+        part = message.get("body", b"")
+        size += len(part)
+        more = message.get("more_body", False)
+        if size <= limit:
+            parts.append(part)
+        else:
+            parts.clear()
+        if size > 4 * limit:
+            return None
+    return b"".join(parts) if size <= limit else None
+
+
+def _too_large(limit: int) -> Response:
+    error = TooLarge(f"the request is larger than {limit // 1024**2} MiB: send less, or in parts")
+    return Response(error.to_json(), error.status)
+
+
+async def _send(send: Send, answer: Carried) -> None:
+    await _start(send, answer.status, answer.headers)
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+async def _send_part(send: Send, body: bytes) -> None:
+    try:
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+    except OSError as e:
+        raise _Disconnected from e
+
+
+async def _start(send: Send, status: int, headers: dict[str, str]) -> None:
+    raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": raw})

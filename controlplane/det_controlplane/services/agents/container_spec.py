@@ -1,0 +1,133 @@
+"""What an agent needs to run a container: image, command, environment, files, mounts."""
+
+import base64
+import json
+from typing import Any
+from uuid import UUID
+
+from det_controlplane.db.sql import text
+from det_controlplane.services.agents import container_settings
+from det_controlplane.services.context import Context
+from det_controlplane.services.identity.authentication import new_session
+
+RUN_DIR = "/run/determined"
+WORK_DIR = f"{RUN_DIR}/workdir"
+ENTRY = ["python3", "-m", "determined.exec.entry"]
+
+_CONTAINER = text("""
+    SELECT c.id, c.epoch, c.rank, c.slot_ids, c.agent_id, c.allocation_id, a.task_id, a.ports, a.run_id, a.slots, a.pool, a.peer_key, a.token_expires_at,
+           t.kind::text AS kind, t.config AS task_config, t.experiment_id, t.trial_id, j.user_id,
+           u.username, coalesce(u.agent_user, w.agent_user) AS agent_user,
+           (SELECT count(*) FROM containers p WHERE p.allocation_id = c.allocation_id AND p.epoch = c.epoch) AS peers,
+           (SELECT min(s.device_type) FROM slots s WHERE s.agent_id = c.agent_id) AS device_type
+    FROM containers c JOIN allocations a ON a.id = c.allocation_id JOIN tasks t ON t.id = a.task_id
+    JOIN jobs j ON j.id = a.job_id JOIN users u ON u.id = j.user_id JOIN workspaces w ON w.id = j.workspace_id
+    WHERE c.id = :id FOR SHARE OF a
+""")
+_TRIAL = text("""
+    SELECT t.seed, t.hparams, t.total_batches, e.config,
+           coalesce((SELECT c.uuid FROM checkpoints c WHERE c.trial_id = t.id AND c.state = 'COMPLETED'
+                     ORDER BY c.steps_completed DESC, c.reported_at DESC LIMIT 1), t.warm_start_uuid) AS latest_checkpoint,
+           coalesce((SELECT max(c.steps_completed) FROM checkpoints c
+                     WHERE c.trial_id = t.id AND c.state = 'COMPLETED'), 0) AS steps_completed
+    FROM trials t JOIN experiments e ON e.id = t.experiment_id WHERE t.id = :id
+""")
+
+
+def of_container(ctx: Context, container_id: UUID) -> dict[str, Any] | None:
+    """The specification as docs/reference/agent-protocol.md lists it, with a fresh token; None when it is deleted."""
+    with ctx.db.begin() as tx:
+        row = tx.row(_CONTAINER, {"id": container_id})
+        if row is None:
+            return None
+        # Under the allocation's lock: its end lets every token die, and one that comes later dies with them.
+        token = new_session(
+            ctx, tx, "allocation", row.user_id, row.token_expires_at,
+            allocation_id=row.allocation_id,
+        )  # fmt: skip
+        trial = tx.row(_TRIAL, {"id": row.trial_id}) if row.trial_id else None
+    config: dict[str, Any] = trial.config if trial is not None else (row.task_config or {})
+    pool = ctx.config.pool(row.pool)
+    defaults = (pool and pool.task_container_defaults) or ctx.config.task_container_defaults
+    env = _environment(ctx, row, token)
+    if trial is not None:
+        env |= _trial_environment(row, trial)
+    env |= container_settings.network_interface(defaults)
+    values, of_agent = container_settings.variables(config, row.device_type)
+    env |= values
+    if defaults.startup_hook:
+        hook = base64.b64encode(defaults.startup_hook.encode()).decode()
+        env["DET_TASK_STARTUP_HOOK_B64"] = hook
+    work_dir = config.get("work_dir") or defaults.work_dir or WORK_DIR
+    return {
+        "container_id": str(row.id),
+        "resources_id": str(row.id),
+        "allocation_id": row.allocation_id,
+        "task_id": row.task_id,
+        "task_type": row.kind,
+        "epoch": row.epoch,
+        "name": _name(row),
+        "command": config.get("_command") or ENTRY,
+        "work_dir": work_dir,
+        "env": env,
+        "env_of_agent": of_agent,
+        "files": config.get("_files") or [],
+        "slot_ids": list(row.slot_ids),
+        "user": _user(row.agent_user),
+        "session_token": token,
+        "network": "host" if row.peers > 1 else defaults.network_mode,
+        **container_settings.machine(config, defaults, row.device_type, work_dir),
+    }
+
+
+def _name(row: Any) -> str:
+    if row.trial_id is not None:
+        return f"exp-{row.experiment_id}-trial-{row.trial_id}-attempt-{row.run_id}"
+    return f"{row.kind.lower()}-{row.task_id}"
+
+
+def _user(agent_user: dict[str, Any] | None) -> dict[str, Any]:
+    found = agent_user or {}
+    return {
+        "uid": int(found.get("agentUid") or 0),
+        "gid": int(found.get("agentGid") or 0),
+        "user": found.get("agentUser") or "root",
+        "group": found.get("agentGroup") or "root",
+    }
+
+
+def _environment(ctx: Context, row: Any, token: str) -> dict[str, str]:
+    """Facts §7.5; the agent adds what only it knows."""
+    logging = {"task_id": row.task_id, "allocation_id": row.allocation_id}
+    return {
+        "DET_TASK_ID": row.task_id,
+        "DET_ALLOCATION_ID": row.allocation_id,
+        "DET_RESOURCES_ID": str(row.id),
+        "DET_CONTAINER_ID": str(row.id),
+        "DET_TASK_TYPE": row.kind,
+        "DET_RESOURCES_TYPE": "docker-container",
+        "DET_CLUSTER_ID": ctx.cluster_id,
+        "DET_MASTER_ID": ctx.cluster_id,
+        "DET_USER": row.username,
+        "DET_SESSION_TOKEN": token,
+        "DET_PEER_KEY": row.peer_key,
+        "DET_USE_TLS": "false",
+        "DET_SEGMENT_ENABLED": "false",
+        "DET_TASK_LOGGING_METADATA": json.dumps(logging),
+        **{name: str(port) for name, port in (row.ports or {}).items()},
+    }
+
+
+def _trial_environment(row: Any, trial: Any) -> dict[str, str]:
+    env = {
+        "DET_EXPERIMENT_ID": str(row.experiment_id),
+        "DET_TRIAL_ID": str(row.trial_id),
+        "DET_TRIAL_RUN_ID": str(row.run_id),
+        "DET_TRIAL_SEED": str(trial.seed),
+        "DET_EXPERIMENT_CONFIG": json.dumps(trial.config),
+        "DET_HPARAMS": json.dumps(trial.hparams),
+        "DET_STEPS_COMPLETED": str(trial.steps_completed),
+    }
+    if trial.latest_checkpoint is not None:
+        env["DET_LATEST_CHECKPOINT"] = str(trial.latest_checkpoint)
+    return env

@@ -1,0 +1,212 @@
+"""Agents join and poll. A poll carries the agent's whole state, so repeating or losing one is harmless."""
+
+import hashlib
+import hmac
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from det_controlplane.db import agents, queue
+from det_controlplane.services.agents import container_spec, containers, leaving
+from det_controlplane.services.agents.containers import Report
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Invalid, NotSignedIn, Taken
+from det_controlplane.services.identity.authentication import AGENT_PREFIX, agent_of, token_hash
+
+LEASE = timedelta(seconds=30)
+# A poll that is held renews the lease only when it comes again.
+LONGEST_HELD_S = LEASE.total_seconds() / 2
+# Facts §6.4: how long a silent agent keeps its work, counted from the end of its lease.
+DEFAULT_RECONNECT_WAIT_S = 25.0
+BUSY_POLL_S, IDLE_POLL_S = 2.0, 10.0
+_AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    agent_id: str
+    agent_key: str
+    incarnation: UUID
+    pool: str
+    version: str
+    hostname: str
+    runtime: str
+    addresses: list[str]
+    slots: list[dict[str, Any]]
+    proof_kind: str
+    proof_token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    agent_token: str
+    lease_s: float
+    next_poll_s: float
+
+
+def join(ctx: Context, joining: Joining) -> Joined:
+    """Admit an agent that proves itself. The holder of the same key takes its identity over at once."""
+    _check_proof(ctx, joining)
+    pool = ctx.config.pool(joining.pool)
+    if pool is None:
+        known = ", ".join(p.pool_name for p in ctx.config.resource_pools)
+        raise Invalid(f"resource pool {joining.pool!r} does not exist; this cluster has: {known}")
+    if not _AGENT_ID.fullmatch(joining.agent_id):
+        raise Invalid(f"agent id {joining.agent_id!r} must be letters, digits, '.', '_' or '-'")
+    now, token = ctx.now(), AGENT_PREFIX + ctx.new_token()
+    key_hash = token_hash(joining.agent_key)
+    with ctx.db.begin() as tx:
+        holder = agents.holder(tx, joining.agent_id)
+        if holder is not None and _holds(holder, key_hash, now):
+            raise Taken(
+                f"agent id {joining.agent_id!r} is held by a running agent; give this one another --agent-id"
+            )
+        lease_until = now + LEASE
+        row = {
+            "id": joining.agent_id, "pool": pool.pool_name, "key_hash": key_hash,
+            "incarnation": joining.incarnation, "token_hash": token_hash(token),
+            "version": joining.version, "hostname": joining.hostname, "runtime": joining.runtime,
+            "addresses": joining.addresses, "now": now, "lease_until": lease_until,
+            "lost_after": lease_until + timedelta(seconds=float(pool.agent_reconnect_wait)),
+        }  # fmt: skip
+        agents.upsert(tx, row, joining.slots)
+        queue.mark_dirty(tx, pool.pool_name)
+    ctx.waker.wake("schedule")
+    return Joined(token, LEASE.total_seconds(), 0.0)
+
+
+def _holds(holder: agents.Holder, key_hash: bytes, now: datetime) -> bool:
+    """Whether somebody else holds the identity, and is alive."""
+    same = hmac.compare_digest(holder.agent_key_hash, key_hash)
+    return not same and holder.state == "JOINED" and holder.lease_until > now
+
+
+def _check_proof(ctx: Context, joining: Joining) -> None:
+    if joining.proof_kind != "bootstrap_token":
+        raise Invalid(
+            f"proof kind {joining.proof_kind!r} is not supported here: use bootstrap_token"
+        )
+    sent, expected = joining.proof_token.encode(), ctx.bootstrap_token.encode()
+    if not expected or not hmac.compare_digest(sent, expected):
+        raise NotSignedIn(
+            "the bootstrap token is wrong; the cluster's operator has the current one"
+        )
+
+
+def _special_waits(ctx: Context) -> dict[str, float]:
+    """The pools whose silent agents are waited for differently than usual."""
+    waits = {p.pool_name: float(p.agent_reconnect_wait) for p in ctx.config.resource_pools}
+    return {name: wait for name, wait in waits.items() if wait != DEFAULT_RECONNECT_WAIT_S}
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    token: str
+    incarnation: str
+    reports: list[Report]
+    seq: int | None = None  # counted up by one agent process
+    seen: str = ""  # version of the last answer it applied
+    leaving: bool = False  # it was told that the machine goes away
+
+
+@dataclass(frozen=True, slots=True)
+class PollAnswer:
+    agent_id: str
+    body: dict[str, Any]
+    news: bool  # something the agent does not know yet
+
+
+def poll(ctx: Context, poll: Poll) -> PollAnswer:
+    """Take the agent's state, say what it should run."""
+    touched = _extend_lease(ctx, poll)
+    agent_id = touched.agent_id
+    duties = touched.duties
+    reported = {r.id: r for r in poll.reports}
+    changed = _take_reports(ctx, agent_id, duties, reported)
+    if poll.seq is not None and touched.newest:
+        changed |= _lose_missing(ctx, agent_id, duties, reported)
+    if touched.leaving and not all(d.preempt or d.killed for d in duties):
+        changed |= leaving.stop_all(ctx, agent_id)
+    if changed:
+        duties = _duties(ctx, agent_id)
+    forget = [r.id for r in poll.reports if r.terminated]
+    # Another poll may have brought the same exit since the duties were read: what is forgotten is no duty.
+    orders = [_directive(ctx, d, reported) for d in duties if d.id not in forget]
+    listed = [o for o in orders if o is not None]
+    version = _version(listed)
+    body = {
+        "containers": listed,
+        "forget": forget,
+        "version": version,
+        "next_poll_s": BUSY_POLL_S if listed else IDLE_POLL_S,
+        "draining": touched.draining,
+    }
+    spec_due = any("spec" in d for d in listed)
+    return PollAnswer(agent_id, body, bool(forget) or spec_due or version != poll.seen)
+
+
+def _duties(ctx: Context, agent_id: str) -> list[agents.Duty]:
+    return agents.duties(ctx.db, agent_id)
+
+
+def _take_reports(
+    ctx: Context, agent_id: str, duties: list[agents.Duty], reported: dict[str, Report]
+) -> bool:
+    changed = False
+    for duty in duties:
+        report = reported.get(duty.id)
+        if report is not None and report.epoch == duty.epoch:
+            changed |= containers.report(ctx, agent_id, report, duty.state)
+    return changed
+
+
+def _lose_missing(
+    ctx: Context, agent_id: str, duties: list[agents.Duty], reported: dict[str, Report]
+) -> bool:
+    """The agent had started these and no longer has them: its state or its machine was replaced."""
+    missing = [UUID(d.id) for d in duties if d.id not in reported and d.state != "ASSIGNED"]
+    if missing:
+        containers.agent_lost(
+            ctx, agent_id, missing, f"agent {agent_id} no longer has the container"
+        )
+    return bool(missing)
+
+
+def _version(listed: list[dict[str, Any]]) -> str:
+    """Changes with what the answer orders, and with nothing else."""
+    ordered = [(d["id"], d["epoch"], d["desired"], d["preempt"]) for d in listed]
+    return hashlib.sha256(repr(sorted(ordered)).encode()).hexdigest()[:16]
+
+
+def _extend_lease(ctx: Context, poll: Poll) -> agents.Touched:
+    """Of the agent that the token is of: one statement finds out who it is and does it."""
+    now = ctx.now()
+    touched = agents.touch(
+        ctx.db, token_hash(poll.token), poll.incarnation, seq=poll.seq or 0, leaving=poll.leaving,
+        now=now, lease_until=now + LEASE, waits=_special_waits(ctx), default_wait=DEFAULT_RECONNECT_WAIT_S,
+    )  # fmt: skip
+    if touched is None:
+        agent = agent_of(ctx, poll.token)
+        raise Taken(f"agent {agent.id}: incarnation {poll.incarnation} was replaced; stop")
+    if touched.returned or touched.leaves_now:
+        ctx.waker.wake("schedule")
+    return touched
+
+
+def _directive(
+    ctx: Context, duty: agents.Duty, reported: dict[str, Report]
+) -> dict[str, Any] | None:
+    """None for a container that was deleted since the duties were read."""
+    directive: dict[str, Any] = {
+        "id": duty.id,
+        "allocation_id": duty.allocation_id,
+        "epoch": duty.epoch,
+        "desired": "killed" if duty.killed else "running",
+        "preempt": duty.preempt,
+    }
+    if duty.id not in reported:
+        spec = container_spec.of_container(ctx, UUID(duty.id))
+        return None if spec is None else {**directive, "spec": spec}
+    return directive

@@ -1,0 +1,214 @@
+"""Deleting checkpoints: what the policy of an ended experiment does not keep, and what users delete."""
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from det_controlplane.core import gc
+from det_controlplane.core.lifecycle.experiment import ExperimentState
+from det_controlplane.core.metrics import number
+from det_controlplane.db import deletions, queue
+from det_controlplane.db.engine import Tx, as_json
+from det_controlplane.db.sql import text
+from det_controlplane.services.context import Context
+from det_controlplane.services.effects import Effects
+from det_controlplane.services.errors import Missing, Unready, WrongState
+from det_controlplane.services.tasks import auxiliary
+
+EVERYTHING = ("**/*",)
+_ENTRY = ("python3", "-m", "determined.exec.entry")
+_SPEC = "/run/determined/gc.json"
+
+_EXPERIMENT = text("""
+    SELECT e.id, e.state::text AS state, e.config, e.user_id, p.workspace_id,
+           EXISTS (SELECT 1 FROM trials t WHERE t.experiment_id = e.id AND NOT e.unmanaged) AS has_trials FROM experiments e
+    JOIN projects p ON p.id = e.project_id WHERE e.id = :id
+""")
+_CHECKPOINTS = text("""
+    SELECT c.uuid, c.trial_id, c.steps_completed,
+           EXISTS (SELECT 1 FROM model_versions v WHERE v.checkpoint_uuid = c.uuid) AS registered,
+           EXISTS (SELECT 1 FROM trials w WHERE w.warm_start_uuid = c.uuid AND w.ended_at IS NULL) AS in_use,
+           (SELECT m.metrics->>:metric FROM metrics m WHERE m.trial_id = c.trial_id AND m.metric_group = 'validation'
+            AND m.total_batches = c.steps_completed AND NOT m.archived) AS metric
+    FROM checkpoints c WHERE c.experiment_id = :id AND c.state IN ('COMPLETED', 'PARTIALLY_DELETED')
+""")
+_BY_UUID = text("""
+    SELECT c.uuid, c.experiment_id, e.config, e.state::text AS state, e.user_id, p.workspace_id,
+           EXISTS (SELECT 1 FROM model_versions v WHERE v.checkpoint_uuid = c.uuid) AS registered
+    FROM checkpoints c JOIN experiments e ON e.id = c.experiment_id JOIN projects p ON p.id = e.project_id
+    WHERE c.uuid = ANY(cast(:uuids AS uuid[]))
+""")
+_TASK = text("""
+    SELECT id, ended_at FROM tasks WHERE experiment_id = :id AND kind = 'CHECKPOINT_GC' AND config->>'_key' = :key
+""")
+_DELETE_FAILED = text(
+    "UPDATE experiments SET state = 'DELETE_FAILED', error = :error WHERE id = :id AND state = 'DELETING'"
+)
+
+
+def after_experiment(ctx: Context, payload: dict[str, Any]) -> None:
+    """The experiment has ended: queue the deletion of what its policy does not keep."""
+    with ctx.db.begin() as tx:
+        experiment = tx.row(_EXPERIMENT, {"id": payload["experiment_id"]})
+        if experiment is None:
+            return
+        doomed = to_delete(tx, experiment.id, experiment.config)
+    if doomed:
+        _launch(ctx, experiment, doomed, key=str(payload.get("key", "end")))
+
+
+def to_delete(
+    tx: Tx, experiment_id: int, config: dict[str, Any], policy: gc.Policy | None = None
+) -> list[UUID]:
+    searcher = config["searcher"]
+    rows = tx.rows(_CHECKPOINTS, {"id": experiment_id, "metric": searcher.get("metric") or ""})
+    found = [
+        gc.Checkpoint(
+            uuid=str(r.uuid), trial_id=r.trial_id, steps_completed=r.steps_completed,
+            metric=_metric(r.metric), registered=bool(r.registered or r.in_use),
+        )
+        for r in rows
+    ]  # fmt: skip
+    smaller = bool(searcher.get("smaller_is_better", True))
+    return [
+        UUID(u) for u in gc.to_delete(found, policy or policy_of(config), smaller_is_better=smaller)
+    ]
+
+
+def policy_of(config: dict[str, Any]) -> gc.Policy:
+    storage = config.get("checkpoint_storage") or {}
+    return gc.Policy(
+        save_experiment_best=int(storage.get("save_experiment_best") or 0),
+        save_trial_best=int(storage.get("save_trial_best", 1)),
+        save_trial_latest=int(storage.get("save_trial_latest", 1)),
+    )
+
+
+def _metric(raw: str | None) -> float | None:
+    try:
+        return None if raw is None else number(float(raw))
+    except ValueError:
+        return None
+
+
+def delete(ctx: Context, uuids: Sequence[UUID], globs: Sequence[str] = EVERYTHING) -> None:
+    """A user deletes checkpoints, or some files of them."""
+    with ctx.db.begin() as tx:
+        rows = tx.rows(_BY_UUID, {"uuids": list(uuids)})
+    missing = set(uuids) - {r.uuid for r in rows}
+    if missing:
+        raise Missing(f"checkpoints not found: {', '.join(sorted(map(str, missing)))}")
+    for row in rows:
+        if row.registered:
+            raise WrongState(
+                f"checkpoint {row.uuid} is a registered model version: delete that first"
+            )
+    by_experiment: dict[int, list[Any]] = {}
+    for row in rows:
+        by_experiment.setdefault(row.experiment_id, []).append(row)
+    for experiment_id, group in by_experiment.items():
+        key = f"delete {ctx.new_uuid()}"
+        owner = _Owner(experiment_id, group[0].config, group[0].user_id, group[0].workspace_id)
+        _launch(ctx, owner, [r.uuid for r in group], key=key, globs=globs)
+
+
+def delete_tensorboards(ctx: Context, experiment_id: int) -> None:
+    """Of an ended experiment; its checkpoints stay."""
+    with ctx.db.begin() as tx:
+        experiment = tx.row(_EXPERIMENT, {"id": experiment_id})
+    if experiment is None:
+        raise Missing(f"experiment {experiment_id} not found")
+    if not ExperimentState(experiment.state).terminal:
+        raise WrongState(
+            f"experiment {experiment_id} is {experiment.state} and still writes TensorBoard files:"
+            " kill it, or wait until it has ended"
+        )
+    _launch(ctx, experiment, [], key=f"tensorboards {ctx.new_uuid()}", tensorboards=True)
+
+
+class _Owner:
+    def __init__(self, id: int, config: dict[str, Any], user_id: int, workspace_id: int) -> None:
+        self.id = id
+        self.config = config
+        self.user_id = user_id
+        self.workspace_id = workspace_id
+
+
+def _launch(
+    ctx: Context,
+    experiment: Any,
+    doomed: Sequence[UUID],
+    *,
+    key: str,
+    globs: Sequence[str] = EVERYTHING,
+    tensorboards: bool = False,
+) -> None:
+    """One task a collection; the key makes a repeated effect harmless."""
+    pool = ctx.config.default_aux_resource_pool
+    effects = Effects(ctx)
+    work = {
+        "storage": experiment.config.get("checkpoint_storage"),
+        "checkpoints": [str(u) for u in doomed], "globs": list(globs),
+        "experiment_id": experiment.id, "delete_tensorboards": tensorboards,
+    }  # fmt: skip
+    # In a file: a long list of checkpoints is larger than an environment variable may be.
+    content = base64.b64encode(as_json(work).encode()).decode()
+    config = {
+        "_key": key,
+        "_command": [
+            *_ENTRY,
+            "--",
+            "python3",
+            "-m",
+            "determined.exec.gc_checkpoints",
+            "--spec",
+            _SPEC,
+        ],
+        "_files": [{"path": _SPEC, "mode": 0o600, "content_b64": content}],
+        "checkpoint_storage": experiment.config.get("checkpoint_storage"),
+        "environment": experiment.config.get("environment"),
+    }
+    with ctx.db.begin() as tx:
+        if tx.row(_TASK, {"id": experiment.id, "key": key}) is not None:
+            return
+        auxiliary.launch(
+            ctx, tx, effects, kind="CHECKPOINT_GC", name=f"Checkpoint GC (experiment {experiment.id})",
+            config=config, pool=pool, slots=0, user_id=experiment.user_id,
+            workspace_id=experiment.workspace_id, experiment_id=experiment.id,
+        )  # fmt: skip
+        effects.write(tx, ctx.now())
+    effects.announce()
+
+
+def delete_experiment(ctx: Context, payload: dict[str, Any]) -> None:
+    """First its files, then its rows; called again until the files are gone."""
+    experiment_id = payload["experiment_id"]
+    key = str(payload.get("key", "delete experiment"))
+    with ctx.db.begin() as tx:
+        experiment = tx.row(_EXPERIMENT, {"id": experiment_id})
+        if experiment is None or experiment.state != ExperimentState.DELETING.value:
+            return
+        doomed = to_delete(tx, experiment_id, experiment.config, gc.Policy(0, 0, 0))
+        task = tx.row(_TASK, {"id": experiment_id, "key": key})
+    if task is None and experiment.has_trials:
+        _launch(ctx, experiment, doomed, key=key, tensorboards=True)
+    if experiment.has_trials and (task is None or task.ended_at is None):
+        raise Unready(f"experiment {experiment_id}: its files are being deleted")
+    effects = Effects(ctx)
+    with ctx.db.begin() as tx:
+        if doomed and task is not None:
+            error = f"its checkpoints could not be deleted: see 'det task logs {task.id}'"
+            tx.run(_DELETE_FAILED, {"id": experiment_id, "error": error})
+            return
+        unused = deletions.delete_experiment(tx, experiment_id)
+        if unused is not None:
+            effects.later("delete_object", key=unused)
+        queue.hasten_deletions(tx, ctx.now())
+        effects.write(tx, ctx.now())
+    effects.announce()
+
+
+def delete_object(ctx: Context, payload: dict[str, Any]) -> None:
+    """The context of experiments that are all gone."""
+    ctx.objects.delete(payload["key"])

@@ -1,0 +1,68 @@
+"""Checkpoints as one archive, for clients that cannot reach the storage themselves (facts §2.3)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from det_controlplane.core import archives
+from det_controlplane.core.archives import Entry
+from det_controlplane.db.sql import text
+from det_controlplane.ports.checkpoint_files import StorageUnreachable
+from det_controlplane.services.checkpoints.records import parse_uuid
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Invalid, Missing, WrongState
+
+TAR, GZIP, ZIP = "application/x-tar", "application/gzip", "application/zip"
+KINDS = (TAR, GZIP, ZIP)
+
+_FIND = text("""
+    SELECT c.uuid, c.state::text AS state, coalesce(s.config, e.config->'checkpoint_storage') AS storage
+    FROM checkpoints c LEFT JOIN storages s ON s.id = c.storage_id LEFT JOIN experiments e ON e.id = c.experiment_id
+    WHERE c.uuid = :uuid
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    name: str
+    media_type: str
+    size: int | None  # known in advance for tar
+    pieces: Iterator[bytes]
+
+
+def checkpoint(ctx: Context, uuid: str, media_type: str) -> Archive:
+    with ctx.db.begin() as tx:
+        row = tx.row(_FIND, {"uuid": parse_uuid(uuid)})
+    if row is None:
+        raise Missing(f"checkpoint {uuid} not found")
+    if row.state == "DELETED":
+        raise Missing(f"checkpoint {uuid} was deleted: its files are gone")
+    if not row.storage:
+        raise WrongState(f"checkpoint {uuid} has no checkpoint_storage: nobody knows where it lies")
+    entries = _entries(ctx, row.storage, str(row.uuid))
+    read = partial(_files(ctx).read, row.storage, str(row.uuid))
+    if media_type == ZIP:
+        return Archive(f"{row.uuid}.zip", ZIP, None, archives.zipped(entries, read))
+    tar = archives.tar(entries, read)
+    if media_type == GZIP:
+        return Archive(f"{row.uuid}.tar.gz", GZIP, None, archives.gzipped(tar))
+    return Archive(f"{row.uuid}.tar", TAR, archives.tar_size(entries), tar)
+
+
+def _entries(ctx: Context, storage: dict[str, Any], uuid: str) -> list[Entry]:
+    try:
+        found = _files(ctx).files(storage, uuid)
+    except StorageUnreachable as e:
+        raise Invalid(
+            f"checkpoint {uuid} cannot be downloaded through the API: {e}; use --mode direct"
+        ) from e
+    if not found:
+        raise Missing(f"checkpoint {uuid}: its storage has no files of it")
+    return [Entry(f.path, f.size) for f in found]
+
+
+def _files(ctx: Context) -> Any:
+    if ctx.checkpoint_files is None:
+        raise Invalid("this API has no access to checkpoint storages; use --mode direct")
+    return ctx.checkpoint_files

@@ -1,0 +1,30 @@
+"""What a new cluster needs before anybody can sign in."""
+
+from det_controlplane.db import cluster
+from det_controlplane.db.engine import Database
+from det_controlplane.services.identity.authentication import client_hash, stored_hash
+
+
+def cluster_identity(db: Database) -> str:
+    with db.begin() as tx:
+        return cluster.identity(tx)
+
+
+def joined_agents(db: Database) -> list[cluster.JoinedAgent]:
+    with db.begin() as tx:
+        return cluster.joined_agents(tx)
+
+
+def awaits_first_password(db: Database) -> bool:
+    with db.begin() as tx:
+        return cluster.awaits_first_password(tx)
+
+
+def give_first_password(db: Database, password: str) -> bool:
+    """To the accounts `admin` and `determined`, unless they have one; true when this set it."""
+    if not awaits_first_password(db):
+        return False
+    # Deriving the hash takes long on purpose: not inside a transaction.
+    hashed = stored_hash(client_hash(password))
+    with db.begin() as tx:
+        return cluster.set_first_password(tx, hashed) > 0

@@ -1,0 +1,77 @@
+"""Use cases on an existing experiment."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from det_controlplane.core import search
+from det_controlplane.core.lifecycle import experiment as states
+from det_controlplane.core.lifecycle.experiment import Command
+from det_controlplane.core.lifecycle.trial import TrialState
+from det_controlplane.core.search import ExitReason
+from det_controlplane.db import trials
+from det_controlplane.db.trials import TrialRow
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Missing, WrongState
+from det_controlplane.services.experiments import live
+from det_controlplane.services.experiments.live import LiveExperiment
+from det_controlplane.services.search.cache import CachedSearch
+from det_controlplane.services.search.journal import parse_space
+
+
+def command(ctx: Context, experiment_id: int, command: Command) -> None:
+    """Activate, pause, cancel or kill."""
+    with live.opened(ctx, experiment_id) as experiment:
+        if experiment.row.unmanaged and command is Command.ACTIVATE:
+            raise WrongState(f"experiment {experiment_id} is unmanaged: its own process runs it")
+        try:
+            target = states.after_command(experiment.row.state, command)
+        except states.NotAllowed as e:
+            raise WrongState(f"experiment {experiment_id}: {e}") from e
+        experiment.set_state(target)
+
+
+def start_search(experiment: LiveExperiment, config: Mapping[str, Any]) -> None:
+    """The searcher's first decisions, from the configuration that was just stored."""
+    row = experiment.row
+    new = search.new(config["searcher"], parse_space(config), row.seed)
+    experiment.ctx.searches.give_back(row.id, CachedSearch(row.seq, new))
+    experiment.journal.begins = True
+    experiment.feed(search.Started())
+
+
+def kill_trial(ctx: Context, trial_id: int) -> None:
+    with opened_trial(ctx, trial_id) as (experiment, trial):
+        experiment.patch_trial(trial, TrialState.STOPPING_KILLED)
+
+
+def report_early_exit(ctx: Context, trial_id: int, reason: ExitReason) -> None:
+    """User code gives up: tell the searcher at once and end the container if it does not end by itself."""
+    with opened_trial(ctx, trial_id) as (experiment, trial):
+        if trial.early_exit is not None or trial.state.terminal:
+            return
+        trials.update(experiment.tx, trial.id, early_exit=reason.value)
+        trial.early_exit = reason.value
+        experiment.knows(trial)
+        experiment.feed(search.ExitedEarly(str(trial.request_id), reason))
+        experiment.give_up(trial, "the trial reported invalid hyperparameters")
+
+
+class opened_trial:
+    """The trial's experiment under its lock, and the trial."""
+
+    def __init__(self, ctx: Context, trial_id: int) -> None:
+        with ctx.db.begin() as tx:
+            found = trials.by_id(tx, trial_id)
+        if found is None:
+            raise Missing(f"trial {trial_id} not found")
+        self._trial_id = trial_id
+        self._opened = live.opened(ctx, found.experiment_id)
+
+    def __enter__(self) -> tuple[LiveExperiment, TrialRow]:
+        experiment = self._opened.__enter__()
+        trial = trials.by_id(experiment.tx, self._trial_id)
+        assert trial is not None
+        return experiment, trial
+
+    def __exit__(self, *exc: object) -> bool | None:
+        return self._opened.__exit__(*exc)  # type: ignore[arg-type]

@@ -1,0 +1,80 @@
+"""One action on many experiments of a project: each succeeds or says why not (facts §9.12)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from det_controlplane.core.lifecycle.experiment import Command
+from det_controlplane.core.problems import InvalidConfig
+from det_controlplane.db.sql import text
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Refused
+from det_controlplane.services.experiments import actions, editing, moving
+from det_controlplane.services.identity.principal import User
+from det_controlplane.services.logs import retention
+
+_CLAUSES = {
+    "project_id": "e.project_id = :project_id",
+    "ids": "e.id = ANY(cast(:ids AS integer[]))",
+    "name": "e.name ILIKE '%' || :name || '%'",
+    "description": "e.description ILIKE '%' || :description || '%'",
+    "labels": "e.labels @> cast(:labels AS text[])",
+    "archived": "e.archived = :archived",
+    "states": "e.state::text = ANY(cast(:states AS text[]))",
+    "user_ids": "e.user_id = ANY(cast(:user_ids AS integer[]))",
+    "excluded": "NOT e.id = ANY(cast(:excluded AS integer[]))",
+}
+
+Action = Callable[[Context, User, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Experiments by id, or all that the filters leave."""
+
+    ids: Sequence[int]
+    filters: dict[str, Any]
+
+
+def apply(
+    ctx: Context, caller: User, project_id: int, selection: Selection, action: Action
+) -> list[dict[str, Any]]:
+    results = []
+    for experiment_id in _selected(ctx, project_id, selection):
+        try:
+            action(ctx, caller, experiment_id)
+            results.append({"id": experiment_id, "error": ""})
+        except (Refused, InvalidConfig) as e:
+            results.append({"id": experiment_id, "error": str(e)})
+    return results
+
+
+def _selected(ctx: Context, project_id: int, selection: Selection) -> list[int]:
+    """Ids that were given are all answered, also those that are not there."""
+    if selection.ids:
+        return list(dict.fromkeys(selection.ids))
+    given = {"project_id": project_id, **selection.filters} if project_id else selection.filters
+    where = " AND ".join(_CLAUSES[name] for name in given) or "true"
+    statement = text(f"SELECT e.id FROM experiments e WHERE {where} ORDER BY e.id")
+    with ctx.db.begin() as tx:
+        return [r[0] for r in tx.rows(statement, given)]
+
+
+def commanding(command: Command) -> Action:
+    return lambda ctx, _, experiment_id: actions.command(ctx, experiment_id, command)
+
+
+def archiving(archived: bool) -> Action:
+    return lambda ctx, _, experiment_id: editing.set_archived(ctx, experiment_id, archived)
+
+
+def moving_to(project_id: int) -> Action:
+    return lambda ctx, _, experiment_id: moving.move(ctx, experiment_id, project_id)
+
+
+def retaining(days: int) -> Action:
+    return lambda ctx, _, experiment_id: retention.set_of_experiment(ctx, experiment_id, days)
+
+
+def deleting(ctx: Context, caller: User, experiment_id: int) -> None:
+    editing.delete(ctx, caller, experiment_id)

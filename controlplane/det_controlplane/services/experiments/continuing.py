@@ -1,0 +1,157 @@
+"""Taking an ended experiment up again from its latest checkpoints (facts §7.1)."""
+
+from typing import Any
+
+from det_controlplane.core import config as configs
+from det_controlplane.core import search
+from det_controlplane.core.config import policies as policy_rules
+from det_controlplane.core.config.layers import merge
+from det_controlplane.core.config.legacy import shim
+from det_controlplane.core.lifecycle.experiment import ExperimentState
+from det_controlplane.core.lifecycle.trial import TrialState
+from det_controlplane.core.problems import InvalidConfig, Problem
+from det_controlplane.db import trials
+from det_controlplane.db.engine import as_json
+from det_controlplane.db.sql import text
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import WrongState
+from det_controlplane.services.experiments import live
+from det_controlplane.services.experiments.live import LiveExperiment
+from det_controlplane.services.organization import config_policies
+from det_controlplane.services.search.journal import parse_space
+
+_SEARCHERS = ("single", "random", "grid")
+
+_EXPERIMENT = text("""
+    SELECT e.config, e.archived, e.unmanaged, p.archived OR w.archived AS parent_archived, w.id AS workspace_id
+    FROM experiments e JOIN projects p ON p.id = e.project_id JOIN workspaces w ON w.id = p.workspace_id WHERE e.id = :id
+""")
+_REOPEN = text("""
+    UPDATE experiments SET state = 'ACTIVE', ended_at = NULL, progress = 0, error = '', config = cast(:config AS jsonb),
+        original_config = CASE WHEN :override = '' THEN original_config ELSE :override END
+    WHERE id = :id
+""")
+_REQUEUE = text("""
+    UPDATE jobs SET position = floor(extract(epoch FROM cast(:now AS timestamptz)) * 1000000) WHERE id = :id
+""")
+_REOPEN_SEARCH = text("UPDATE searches SET closed = false WHERE experiment_id = :id")
+_ENDED = text("""
+    SELECT t.id, t.request_id, t.state::text AS state, e.id || '.' || t.request_id AS first_task,
+           (SELECT count(*) FROM tasks k WHERE k.trial_id = t.id) AS tasks
+    FROM trials t JOIN experiments e ON e.id = t.experiment_id WHERE t.experiment_id = :id ORDER BY t.id
+""")
+_REOPEN_TRIAL = text("""
+    UPDATE trials SET state = 'ACTIVE', ended_at = NULL, restarts = 0, early_exit = NULL, parked = false,
+        stop_requested = false, op_completed = false, progress = NULL, log_policy_matched = NULL, blocked_agents = '{}',
+        task_id = :task_id
+    WHERE id = :id
+""")
+_SET_PLAN = text(
+    "UPDATE trials SET hparams = cast(:hparams AS jsonb), train_to = :train_to WHERE id = :id"
+)
+
+
+def resume(ctx: Context, experiment_id: int, override: str) -> None:
+    """Trials that did not complete run again, each from its latest checkpoint, as a task of their own."""
+    # The stock client sends an empty object when nothing is overridden.
+    changes = configs.load_yaml(override) if override.strip() else {}
+    with live.opened(ctx, experiment_id) as experiment:
+        row = experiment.tx.row(_EXPERIMENT, {"id": experiment_id})
+        assert row is not None
+        _check(experiment, row)
+        ended = experiment.tx.rows(_ENDED, {"id": experiment_id})
+        single = row.config["searcher"]["name"] == "single"
+        again = [t for t in ended if single or t.state != TrialState.COMPLETED.value]
+        if not again:
+            raise WrongState(
+                f"experiment {experiment_id}: every trial has completed, nothing is left to continue"
+            )
+        config = _overridden(experiment, row, changes) if changes else row.config
+        _reopen(experiment, config, override if changes else "")
+        for trial in again:
+            _reopen_trial(experiment, trial)
+        if changes:
+            _plan_anew(experiment, config, again[0].id)
+        # The search is folded by its new configuration from here on, in every process.
+        ctx.searches.take(experiment_id)
+        experiment.feed(search.Continued([str(t.request_id) for t in again]))
+        experiment.journal.write_with_snapshot()
+        for trial_row in trials.live(experiment.tx, experiment_id):
+            experiment.patch_trial(trial_row, TrialState.ACTIVE)
+
+
+def _check(experiment: LiveExperiment, row: Any) -> None:
+    experiment_id, state = experiment.row.id, experiment.row.state
+    ended = (ExperimentState.COMPLETED, ExperimentState.CANCELED, ExperimentState.ERROR)
+    if row.unmanaged:
+        raise WrongState(f"experiment {experiment_id} is unmanaged: its own process runs it")
+    if state not in ended:
+        raise WrongState(
+            f"experiment {experiment_id} is {state.value}: only ended ones can be continued"
+        )
+    if row.archived or row.parent_archived:
+        raise WrongState(f"experiment {experiment_id} is archived: unarchive it first")
+    name = row.config["searcher"]["name"]
+    if name not in _SEARCHERS:
+        raise WrongState(
+            f"experiment {experiment_id} searches by {name}: only single, random and grid can be continued;"
+            " create a new experiment from its configuration"
+        )
+
+
+def _overridden(experiment: LiveExperiment, row: Any, changes: dict[str, Any]) -> dict[str, Any]:
+    """Only a single trial's configuration may change: others were sampled from theirs."""
+    if row.config["searcher"]["name"] != "single":
+        raise WrongState(
+            f"experiment {experiment.row.id}: a configuration can only be overridden for searcher single"
+        )
+    problems = [
+        Problem(key, "cannot be changed by continuing: use 'det experiment move'")
+        for key in ("workspace", "project")
+        if changes.get(key) and changes[key] != row.config.get(key)
+    ]
+    if (changes.get("searcher") or {}).get("name", "single") != "single":
+        problems.append(
+            Problem("searcher.name", "must stay single when an experiment is continued")
+        )
+    if problems:
+        raise InvalidConfig(problems)
+    merged = merge(shim(changes)[0], row.config)
+    resolved = configs.resolve(
+        merged, configs.Sources(), name=row.config["name"], seed=experiment.row.seed
+    )
+    config = resolved.config.to_json()
+    limits = config_policies.in_force(experiment.tx, row.workspace_id).constraints
+    broken = policy_rules.check(config, limits)
+    if broken:
+        raise InvalidConfig(broken)
+    return config
+
+
+def _reopen(experiment: LiveExperiment, config: dict[str, Any], override: str) -> None:
+    tx, row = experiment.tx, experiment.row
+    tx.run(_REOPEN, {"id": row.id, "config": as_json(config), "override": override})
+    tx.run(_REQUEUE, {"id": row.job_id, "now": experiment.now})
+    tx.run(_REOPEN_SEARCH, {"id": row.id})
+    row.state = ExperimentState.ACTIVE
+    experiment.effects.queue_changed(row.pool)
+
+
+def _reopen_trial(experiment: LiveExperiment, trial: Any) -> None:
+    task_id = f"{trial.first_task}-{trial.tasks}"
+    experiment.tx.run(_REOPEN_TRIAL, {"id": trial.id, "task_id": task_id})
+    trials.insert_task(
+        experiment.tx, id=task_id, kind="TRIAL", job_id=experiment.row.job_id, trial_id=trial.id,
+        experiment_id=experiment.row.id, context_id=experiment.row.context_id, config=None,
+        now=experiment.now,
+    )  # fmt: skip
+
+
+def _plan_anew(experiment: LiveExperiment, config: dict[str, Any], trial_id: int) -> None:
+    """What the searcher would have asked for, had it been configured like this."""
+    fresh = search.new(config["searcher"], parse_space(config), experiment.row.seed)
+    actions = fresh.fold(search.Started())
+    created = next(a for a in actions if isinstance(a, search.Create))
+    length = next((a.length for a in actions if isinstance(a, search.TrainTo)), None)
+    values = {"id": trial_id, "hparams": as_json(dict(created.hparams)), "train_to": length}
+    experiment.tx.run(_SET_PLAN, values)

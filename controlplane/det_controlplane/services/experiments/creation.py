@@ -1,0 +1,255 @@
+"""Creating an experiment: read, merge and check its configuration, then one transaction makes all its rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from det_controlplane.core import config as configs
+from det_controlplane.core.config import policies as policy_rules
+from det_controlplane.core.config.pools import Pool
+from det_controlplane.core.lifecycle.experiment import ExperimentState
+from det_controlplane.core.problems import InvalidConfig, Problem
+from det_controlplane.db import experiment_texts, experiments
+from det_controlplane.db.contexts import NewContext
+from det_controlplane.db.engine import TryAgain, Violated, as_json
+from det_controlplane.db.experiment_texts import ShownExperiment
+from det_controlplane.db.sql import text
+from det_controlplane.services.context import Context
+from det_controlplane.services.effects import Effects
+from det_controlplane.services.errors import Missing, WrongState
+from det_controlplane.services.experiments import contexts, listing, live, warm_starts
+from det_controlplane.services.experiments.actions import start_search
+from det_controlplane.services.experiments.contexts import File
+from det_controlplane.services.experiments.live import LiveExperiment
+from det_controlplane.services.identity.principal import User
+from det_controlplane.services.organization import config_policies
+from det_controlplane.services.scheduling import capacity
+
+# The same request may come twice at the same time: one of them makes the experiment, the other finds it.
+_ONCE = ("experiments_idempotency_key_key", "experiments_external_id_key")
+
+_TEMPLATE = text("SELECT config FROM templates WHERE name = :name")
+_PROJECT = """
+    SELECT p.id, p.workspace_id, p.archived OR w.archived AS archived, p.state IS NOT NULL AS deleting,
+           w.checkpoint_storage, w.default_compute_pool, w.default_aux_pool,
+           (SELECT json_agg(c.policy ORDER BY c.workspace_id DESC) FROM config_policies c
+            WHERE c.workload_type = 'EXPERIMENT' AND c.workspace_id IN (0, p.workspace_id)) AS policies,
+           (SELECT json_object_agg(b.pool, b.workspaces) FROM (
+                SELECT pool, json_agg(workspace_id) AS workspaces FROM pool_bindings GROUP BY pool) b) AS bound_pools
+    FROM projects p JOIN workspaces w ON w.id = p.workspace_id
+"""
+_PROJECT_BY_ID = text(f"{_PROJECT} WHERE p.id = :id")
+_PROJECT_BY_NAME = text(
+    f"{_PROJECT} WHERE lower(w.name) = lower(:workspace) AND lower(p.name) = lower(:project)"
+)
+_PARENT = text("""
+    SELECT e.context_id, p.archived OR w.archived AS archived FROM experiments e JOIN projects p ON p.id = e.project_id
+    JOIN workspaces w ON w.id = p.workspace_id WHERE e.id = :id
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    config: str
+    files: Sequence[File] = ()
+    context_id: UUID | None = None  # uploaded before
+    activate: bool = True
+    template: str = ""
+    project_id: int = 0
+    parent_id: int | None = None
+    unmanaged: bool = False
+    validate_only: bool = False
+    external_id: str | None = None
+    idempotency_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    experiment_id: int | None  # None: only validated
+    shown: str  # JSON, as `config` is
+    config: str
+    warnings: tuple[str, ...]
+    exceeds_slots: bool = False
+
+
+def create(ctx: Context, user: User, submission: Submission) -> Created:
+    """Nothing is left behind when any part is refused."""
+    submitted = configs.load_yaml(submission.config)
+    repeated = _repeated(ctx, submission)
+    if repeated is not None:
+        return _existing(ctx, repeated)
+    project = _project(ctx, submission.project_id, submitted)
+    template = _template(ctx, submission.template)
+    demanded = project.policies or []
+    limits = config_policies.merged(demanded).constraints
+    resolved, pool, exceeds = _resolve(ctx, submission, submitted, project, template, demanded)
+    config = resolved.config.to_json()
+    broken = policy_rules.check(config, limits)
+    if broken:
+        raise InvalidConfig(broken)
+    warm_starts.settle(ctx, config)
+    if submission.validate_only:
+        blank = as_json(listing.blank_experiment(config))
+        return Created(None, blank, as_json(config), resolved.warnings, exceeds)
+    if submission.context_id is not None:
+        contexts.check_uploaded(ctx, submission.context_id)
+    archive = contexts.archive(submission.files) if submission.files else b""
+    context = contexts.prepare(ctx, archive) if archive else None
+    try:
+        id, made = _insert(ctx, user, submission, config, project, pool, context)
+    except Violated as e:
+        if e.constraint in _ONCE:
+            raise TryAgain(f"another request made this experiment just now: {e}") from e
+        raise
+    return Created(id, made.shown, made.config, resolved.warnings, exceeds)
+
+
+def _repeated(ctx: Context, submission: Submission) -> int | None:
+    key = submission.idempotency_key
+    return experiments.by_idempotency_key(ctx.db, key) if key else None
+
+
+def _existing(ctx: Context, experiment_id: int) -> Created:
+    found = listing.experiment(ctx, experiment_id)
+    return Created(experiment_id, found.shown, found.config, ())
+
+
+def _project(ctx: Context, project_id: int, submitted: dict[str, Any]) -> Any:
+    workspace, project = submitted.get("workspace"), submitted.get("project")
+    by_name = project_id <= 1 and workspace and project
+    if by_name:
+        names = {"workspace": str(workspace), "project": str(project)}
+        found = ctx.db.read(_PROJECT_BY_NAME, names)
+    else:
+        found = ctx.db.read(_PROJECT_BY_ID, {"id": max(project_id, 1)})
+    if not found:
+        what = (
+            f"project {project!r} of workspace {workspace!r}"
+            if by_name
+            else f"project {project_id}"
+        )
+        raise Missing(f"{what} not found")
+    row = found[0]
+    if row.archived:
+        raise WrongState(f"project {row.id} is archived: unarchive it, or choose another")
+    if row.deleting:
+        raise WrongState(f"project {row.id} is being deleted: choose another")
+    return row
+
+
+def _template(ctx: Context, name: str) -> dict[str, Any] | None:
+    if not name:
+        return None
+    found = ctx.db.read(_TEMPLATE, {"name": name})
+    if not found:
+        raise Missing(f"template '{name}' not found")
+    config: dict[str, Any] = found[0][0]
+    return config
+
+
+def _resolve(
+    ctx: Context,
+    submission: Submission,
+    submitted: dict[str, Any],
+    project: Any,
+    template: dict[str, Any] | None,
+    demanded: list[dict[str, Any]],
+) -> tuple[configs.Resolved, str, bool]:
+    seed = ctx.new_seed()
+    pool, in_vain = _pool(ctx, submitted, template, project)
+    name = "" if submitted.get("name") else f"Experiment ({configs.petname(seed)})"
+    invariants = tuple(p["invariant_config"] for p in demanded if p.get("invariant_config"))
+    sources = configs.sources_of(
+        ctx.config, pool, template=template, workspace_storage=project.checkpoint_storage,
+        invariant_policies=invariants,
+    )  # fmt: skip
+    try:
+        resolved = configs.resolve(
+            submitted, sources, name=name, seed=seed,
+            managed=not submission.unmanaged,
+        )  # fmt: skip
+    except InvalidConfig as error:
+        raise InvalidConfig([*in_vain, *error.problems]) from error
+    if in_vain:
+        raise InvalidConfig(in_vain)
+    if submission.unmanaged:
+        return resolved, pool.pool_name, False
+    resources = resolved.config.resources
+    exceeds = capacity.exceeds(ctx, pool.pool_name, resources.slots_per_trial)
+    if exceeds and ctx.config.launch_error:
+        most = capacity.of_pool(ctx, pool.pool_name)
+        raise InvalidConfig(
+            [
+                Problem(
+                    "resources.slots_per_trial",
+                    capacity.sentence(resources.slots_per_trial, pool, most),
+                )
+            ]
+        )
+    return resolved, pool.pool_name, exceeds
+
+
+def _pool(
+    ctx: Context, submitted: dict[str, Any], template: dict[str, Any] | None, project: Any
+) -> tuple[Pool, list[Problem]]:
+    """The pool, or what is wrong with it and another one to find the other problems with."""
+    try:
+        return capacity.pool_of(ctx, submitted, template, project), []
+    except InvalidConfig as error:
+        return ctx.config.resource_pools[0], list(error.problems)
+
+
+def _insert(
+    ctx: Context,
+    user: User,
+    submission: Submission,
+    config: dict[str, Any],
+    project: Any,
+    pool: str,
+    context: NewContext | None,
+) -> tuple[int, ShownExperiment]:
+    effects, now, job_id = Effects(ctx), ctx.now(), ctx.new_uuid()
+    resources = config["resources"]
+    with ctx.db.begin() as tx:
+        context_id = submission.context_id
+        if submission.parent_id is not None:
+            parent = tx.row(_PARENT, {"id": submission.parent_id})
+            if parent is None:
+                raise Missing(f"experiment {submission.parent_id} not found")
+            if parent.archived:
+                raise WrongState(
+                    f"experiment {submission.parent_id} cannot be forked: its project is archived"
+                )
+            context_id, context = parent.context_id, None
+        state = ExperimentState.ACTIVE if submission.activate else ExperimentState.PAUSED
+        retention = config.get("retention_policy") or {}
+        new = experiments.NewExperiment(
+            job_id=job_id, config=config, original_config=submission.config, name=config["name"],
+            description=config.get("description") or "", labels=list(config.get("labels") or []),
+            user_id=user.id, project_id=project.id, workspace_id=project.workspace_id, context_id=context_id,
+            parent_id=submission.parent_id, unmanaged=submission.unmanaged,
+            external_id=submission.external_id, seed=config["reproducibility"]["experiment_seed"],
+            log_retention_days=retention.get("log_retention_days"),
+            idempotency_key=submission.idempotency_key, pool=pool,
+            priority=resources.get("priority"), weight=float(resources.get("weight") or 1),
+            max_slots=resources.get("max_slots"),
+        )  # fmt: skip
+        row, searched = experiments.insert(tx, new, context, state, now)
+        experiment = LiveExperiment(ctx, tx, row, effects)
+        if not submission.unmanaged:
+            start_search(experiment, searched)
+        live.close(experiment)
+        made = experiment_texts.one_at_commit(tx, row.id)
+    experiment.journal.keep()
+    effects.announce()
+    return row.id, made
+
+
+_BY_EXTERNAL = text("SELECT id FROM experiments WHERE external_id = :id")
+
+
+def put(ctx: Context, user: User, submission: Submission) -> Created:
+    """Unmanaged experiments by a name of the user's: made once, found afterwards."""
+    found = ctx.db.read(_BY_EXTERNAL, {"id": submission.external_id})
+    return _existing(ctx, int(found[0].id)) if found else create(ctx, user, submission)

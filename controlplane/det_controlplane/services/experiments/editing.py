@@ -1,0 +1,147 @@
+"""Changing what users may change on an experiment: names, labels, notes, flags, resources, retention."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from det_controlplane.core.config import policies as policy_rules
+from det_controlplane.core.lifecycle.experiment import ExperimentState
+from det_controlplane.core.problems import InvalidConfig
+from det_controlplane.db.engine import Tx, as_json
+from det_controlplane.db.sql import text
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Forbidden, Invalid, Missing, WrongState
+from det_controlplane.services.experiments import live
+from det_controlplane.services.identity.principal import User
+from det_controlplane.services.organization import config_policies, deletion
+
+_ARCHIVE = text("UPDATE experiments SET archived = :archived WHERE id = :id")
+_SET_CONFIG = text("""
+    UPDATE experiments SET config = jsonb_set(config, cast(:path AS text[]), cast(:value AS jsonb)) WHERE id = :id
+""")
+_TEXTS = {
+    "name": text("UPDATE experiments SET name = :value WHERE id = :id"),
+    "description": text("UPDATE experiments SET description = :value WHERE id = :id"),
+    "notes": text("UPDATE experiments SET notes = :value WHERE id = :id"),
+}
+_SET_LABELS = text("UPDATE experiments SET labels = cast(:labels AS text[]) WHERE id = :id")
+_LABELS = text("SELECT labels FROM experiments WHERE id = :id FOR UPDATE")
+_WORKSPACE = text("SELECT workspace_id FROM jobs WHERE id = :id")
+_JOB = {
+    "priority": text("UPDATE jobs SET priority = :value WHERE id = :id"),
+    "weight": text("UPDATE jobs SET weight = :value WHERE id = :id"),
+    "max_slots": text("UPDATE jobs SET max_slots = :value WHERE id = :id"),
+}
+
+
+def set_archived(ctx: Context, experiment_id: int, archived: bool) -> None:
+    with live.opened(ctx, experiment_id) as experiment:
+        if not experiment.row.state.terminal:
+            raise WrongState(
+                f"experiment {experiment_id} is {experiment.row.state.value}; only ended ones can be archived"
+            )
+        experiment.tx.run(_ARCHIVE, {"id": experiment_id, "archived": archived})
+
+
+def delete(ctx: Context, user: User, experiment_id: int) -> None:
+    """Its checkpoints go first; its rows follow when they are gone."""
+    with live.opened(ctx, experiment_id) as experiment:
+        row = experiment.row
+        if not user.admin and row.user_id != user.id:
+            raise Forbidden(f"experiment {experiment_id} belongs to another user")
+        if row.state is ExperimentState.DELETING:
+            return
+        if not row.state.terminal:
+            raise WrongState(
+                f"experiment {experiment_id} is {row.state.value}; kill it, or wait until it has ended"
+            )
+        deletion.refuse_needed(experiment.tx, experiment_id=experiment_id)
+        experiment.set_state(ExperimentState.DELETING)
+        key = f"delete {ctx.new_uuid()}"
+        experiment.effects.later("delete_experiment", experiment_id=experiment_id, key=key)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What is absent stays as it is. `resources` has priority, weight, max_slots; `policy` the save_* numbers."""
+
+    texts: Mapping[str, str]
+    labels: Sequence[str] | None
+    resources: Mapping[str, Any]
+    policy: Mapping[str, int]
+
+
+def patch(ctx: Context, experiment_id: int, changes: Changes) -> None:
+    with live.opened(ctx, experiment_id) as experiment:
+        tx = experiment.tx
+        for name, value in changes.texts.items():
+            if name == "name" and not value.strip():
+                raise Invalid("name must not be blank")
+            tx.run(_TEXTS[name], {"id": experiment_id, "value": value})
+        if changes.labels is not None:
+            tx.run(_SET_LABELS, {"id": experiment_id, "labels": sorted(set(changes.labels))})
+        for name, value in changes.resources.items():
+            change_resource(experiment, name, value)
+        _patch_policy(experiment, changes.policy)
+
+
+def change_resource(experiment: live.LiveExperiment, name: str, value: Any) -> None:
+    """Priority, weight or max_slots of a queued or running experiment; its stored configuration follows."""
+    if experiment.row.state.terminal:
+        raise Missing(f"experiment {experiment.row.id} has ended: it has no resources to change")
+    _check_resource(name, value)
+    _check_policies(experiment, name, value)
+    experiment.tx.run(_JOB[name], {"id": experiment.row.job_id, "value": value})
+    set_config(experiment.tx, experiment.row.id, ["resources", name], value)
+    experiment.effects.queue_changed(experiment.row.pool)
+
+
+def _check_resource(name: str, value: Any) -> None:
+    if name == "priority" and not 1 <= value <= 99:
+        raise Invalid(f"priority must be between 1 (first) and 99 (last), not {value}")
+    if name == "weight" and value <= 0:
+        raise Invalid(f"weight must be more than 0, not {value}")
+    if name == "max_slots" and value < 0:
+        raise Invalid(f"max_slots must be at least 0, not {value}")
+
+
+def _check_policies(experiment: live.LiveExperiment, name: str, value: Any) -> None:
+    workspace_id = int(experiment.tx.value(_WORKSPACE, {"id": experiment.row.job_id}))
+    limits = config_policies.in_force(experiment.tx, workspace_id).constraints
+    broken = policy_rules.check({"resources": {name: value}}, limits)
+    if broken:
+        raise InvalidConfig(broken, what="change")
+
+
+def _patch_policy(experiment: live.LiveExperiment, policy: Mapping[str, int]) -> None:
+    for name, value in policy.items():
+        if value < 0:
+            raise Invalid(f"{name} must be at least 0, not {value}")
+        set_config(experiment.tx, experiment.row.id, ["checkpoint_storage", name], value)
+    if policy and experiment.row.state.terminal:
+        key = f"policy {experiment.now.isoformat()}"
+        experiment.effects.later("checkpoint_gc", experiment_id=experiment.row.id, key=key)
+
+
+def set_config(tx: Tx, experiment_id: int, path: list[str], value: Any) -> None:
+    tx.run(_SET_CONFIG, {"id": experiment_id, "path": path, "value": as_json(value)})
+
+
+def add_label(ctx: Context, experiment_id: int, label: str) -> list[str]:
+    return _change_labels(ctx, experiment_id, {label}, set())
+
+
+def remove_label(ctx: Context, experiment_id: int, label: str) -> list[str]:
+    return _change_labels(ctx, experiment_id, set(), {label})
+
+
+def _change_labels(
+    ctx: Context, experiment_id: int, added: set[str], removed: set[str]
+) -> list[str]:
+    with ctx.db.begin() as tx:
+        row = tx.row(_LABELS, {"id": experiment_id})
+        if row is None:
+            raise Missing(f"experiment {experiment_id} not found")
+        labels = sorted((set(row[0]) | added) - removed)
+        tx.run(_SET_LABELS, {"id": experiment_id, "labels": labels})
+    return labels

@@ -1,0 +1,108 @@
+"""Looking at experiments, trials and checkpoints."""
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+from det_controlplane.core.paging import Page, Sort
+from det_controlplane.db import experiment_pages, experiment_texts, listings
+from det_controlplane.db.experiment_texts import ShownExperiment
+from det_controlplane.db.sql import text
+from det_controlplane.services.checkpoints.records import parse_uuid
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Missing
+
+_EXISTS = text("SELECT 1 FROM experiments WHERE id = :id")
+_TRIAL_EXISTS = text("SELECT 1 FROM trials WHERE id = :id")
+_LABELS = text("""
+    SELECT label FROM experiments e, unnest(e.labels) AS label
+    WHERE cast(:project_id AS integer) = 0 OR e.project_id = :project_id GROUP BY label ORDER BY count(*) DESC, label
+""")
+_BY_EXTERNAL = text("""
+    SELECT t.id FROM trials t JOIN experiments e ON e.id = t.experiment_id
+    WHERE e.external_id = :experiment AND t.external_id = :trial
+""")
+_BEST = text("SELECT best_metric FROM experiments WHERE id = :id")
+
+
+def experiments(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> bytes:
+    return experiment_pages.find(ctx.db, ctx.experiment_texts, page, sort, filters)
+
+
+def experiment(ctx: Context, experiment_id: int) -> ShownExperiment:
+    found = experiment_texts.one(ctx.db, experiment_id)
+    if found is None:
+        raise Missing(f"experiment {experiment_id} not found")
+    return found
+
+
+def blank_experiment(config: dict[str, Any]) -> dict[str, Any]:
+    """What validation answers: no experiment was made."""
+    return {
+        "id": 0, "name": config.get("name") or "", "state": "STATE_UNSPECIFIED", "archived": False,
+        "config": config, "jobId": "", "numTrials": 0, "originalConfig": "", "projectId": 0,
+        "projectOwnerId": 0, "searcherType": "", "startTime": "1970-01-01T00:00:00Z", "username": "",
+        "labels": [], "trialIds": [], "description": "", "notes": "",
+    }  # fmt: skip
+
+
+def trials(ctx: Context, page: Page, sort: Sort, experiment_id: int, states: Sequence[str]) -> str:
+    with ctx.db.begin() as tx:
+        if tx.value(_EXISTS, {"id": experiment_id}) is None:
+            raise Missing(f"experiment {experiment_id} not found")
+        return listings.trials(tx, page, sort, experiment_id, states)
+
+
+def trial(ctx: Context, trial_id: int) -> str:
+    with ctx.db.begin() as tx:
+        found = listings.trial(tx, trial_id)
+    if found is None:
+        raise Missing(f"trial {trial_id} not found")
+    return found
+
+
+def checkpoints(
+    ctx: Context, page: Page, sort: Sort, owner: str, owner_id: int, states: Sequence[str]
+) -> str:
+    exists = _EXISTS if owner == "experiment_id" else _TRIAL_EXISTS
+    with ctx.db.begin() as tx:
+        if tx.value(exists, {"id": owner_id}) is None:
+            raise Missing(f"{owner.removesuffix('_id')} {owner_id} not found")
+        return listings.checkpoints(tx, page, sort, owner, owner_id, states)
+
+
+def checkpoint(ctx: Context, uuid: str) -> str:
+    with ctx.db.begin() as tx:
+        found = listings.checkpoint(tx, parse_uuid(uuid))
+    if found is None:
+        raise Missing(f"checkpoint {uuid} not found")
+    return found
+
+
+def labels(ctx: Context, project_id: int) -> list[str]:
+    """Of experiments, the most used first; 0 stands for every project."""
+    with ctx.db.begin() as tx:
+        return [r[0] for r in tx.rows(_LABELS, {"project_id": project_id})]
+
+
+def trial_by_external_id(ctx: Context, experiment: str, trial: str) -> str:
+    with ctx.db.begin() as tx:
+        found = tx.value(_BY_EXTERNAL, {"experiment": experiment, "trial": trial})
+        shown = None if found is None else listings.trial(tx, int(found))
+    if shown is None:
+        raise Missing(f"trial '{trial}' of experiment '{experiment}' not found")
+    return shown
+
+
+def best_searcher_metric(ctx: Context, experiment_id: int) -> float:
+    with ctx.db.begin() as tx:
+        row = tx.row(_BEST, {"id": experiment_id})
+    if row is None:
+        raise Missing(f"experiment {experiment_id} not found")
+    if row[0] is None:
+        raise Missing(f"experiment {experiment_id} has no validation yet")
+    return float(row[0])
+
+
+def base64_text(content: bytes) -> str:
+    return base64.b64encode(content).decode()

@@ -1,0 +1,341 @@
+"""A live experiment under its row lock: every change to it, its trials and their allocations goes through here."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+
+from det_controlplane.core import search
+from det_controlplane.core.lifecycle import experiment as experiment_states
+from det_controlplane.core.lifecycle import trial as trial_states
+from det_controlplane.core.lifecycle.allocation import AllocationState, Exit, ExitKind
+from det_controlplane.core.lifecycle.experiment import ExperimentState
+from det_controlplane.core.lifecycle.trial import Signal, TrialState
+from det_controlplane.core.search import ExitReason
+from det_controlplane.db import allocations, experiments, logs, trials
+from det_controlplane.db.allocations import Delay
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.experiments import ExperimentRow
+from det_controlplane.db.trials import PlannedTrial, TrialRow
+from det_controlplane.services.context import Context
+from det_controlplane.services.effects import Effects
+from det_controlplane.services.errors import Missing
+from det_controlplane.services.scheduling import placement
+from det_controlplane.services.search.journal import Journal
+
+
+class LiveExperiment:
+    """Holds the lock for one transaction. `feed` lets the searcher decide; its decisions are applied at once."""
+
+    def __init__(self, ctx: Context, tx: Tx, row: ExperimentRow, effects: Effects) -> None:
+        self.ctx = ctx
+        self.tx = tx
+        self.row = row
+        self.effects = effects
+        self.now: datetime = ctx.now()
+        self.journal = Journal(ctx, tx, row)
+        self._events: deque[search.Event] = deque()
+        self._known: dict[str, TrialRow] = {}
+
+    def knows(self, trial: TrialRow) -> None:
+        """A trial that was read under the lock already."""
+        self._known[str(trial.request_id)] = trial
+
+    def feed(self, *events: search.Event) -> None:
+        """Give the searcher events and apply what it decides, until it has nothing more to say."""
+        self._events.extend(events)
+        while self._events:
+            event = self._events.popleft()
+            if not self.row.state.live:
+                self._events.clear()
+                break
+            self._carry_out(self.journal.record(event))
+        self._finish_if_done()
+
+    def carry_out(self, actions: Sequence[search.Action]) -> None:
+        """What the searcher decided about an event that the journal has recorded, and what follows."""
+        self._carry_out(actions)
+        self.feed()
+
+    def _carry_out(self, actions: Sequence[search.Action]) -> None:
+        created: dict[str, PlannedTrial] = {}
+        stopped: list[str] = []
+        for action in actions:
+            if isinstance(action, search.Create):
+                created[action.request_id] = _planned(action)
+            elif isinstance(action, search.TrainTo) and action.request_id in created:
+                created[action.request_id].train_to = action.length
+            elif isinstance(action, search.Rest) and action.request_id in created:
+                created[action.request_id].parked = True
+            elif isinstance(action, search.Stop) and action.request_id not in created:
+                stopped.append(action.request_id)
+            else:
+                self._create_trials(created)
+                self._stop_trials(stopped)
+                self._apply(action)
+        self._create_trials(created)
+        self._stop_trials(stopped)
+
+    def _stop_trials(self, request_ids: list[str]) -> None:
+        """Those that run are asked to leave all at once."""
+        if not request_ids:
+            return
+        told = placement.ask_to_leave(self, request_ids, _why(TrialState.STOPPING_COMPLETED))
+        for request_id in request_ids:
+            if request_id not in told:
+                self._stop_trial(request_id)
+        request_ids.clear()
+
+    def _create_trials(self, planned: dict[str, PlannedTrial]) -> None:
+        """All at once: searches begin with thousands."""
+        if not planned:
+            return
+        state = TrialState(self.row.state.value)
+        self.effects.trials_created(len(planned))
+        trials.insert_many(self.tx, self.row.id, list(planned.values()), state, self.now)
+        planned.clear()
+        if state is TrialState.ACTIVE:
+            self.effects.queue_changed(self.row.pool)
+
+    def _apply(self, action: search.Action) -> None:
+        if isinstance(action, search.Stop):
+            self._stop_trial(action.request_id)
+        elif isinstance(action, search.TrainTo):
+            self._train_to(action)
+        elif isinstance(action, search.Park):
+            self._park(action.request_id)
+        elif isinstance(action, search.Rest):
+            self._rest(action.request_id)
+        elif isinstance(action, search.Shutdown):
+            self._shutdown(action)
+        elif isinstance(action, search.Fail):
+            self.set_state(ExperimentState.STOPPING_ERROR, error=self._told_to_users(action))
+
+    def _told_to_users(self, fail: search.Fail) -> str:
+        """They know trials by number."""
+        trial = self._by_request(fail.request_id) if fail.request_id else None
+        if trial is None:
+            return fail.reason
+        return fail.reason.replace(f"trial {fail.request_id}", f"trial {trial.id}")
+
+    def _stop_trial(self, request_id: str) -> None:
+        trial = self._by_request(request_id)
+        if trial is None or trial.state.terminal:
+            return
+        trial.stop_requested = True
+        self.patch_trial(trial, TrialState.STOPPING_COMPLETED)
+
+    def _train_to(self, action: search.TrainTo) -> None:
+        trial = self._by_request(action.request_id)
+        if trial is None or trial.state.terminal:
+            return
+        values = {"train_to": action.length, "op_completed": False, "parked": False}
+        trials.update(self.tx, trial.id, **values)
+        was_parked, trial.parked = trial.parked, False
+        if was_parked:
+            # The run that leaves because it was parked has not come to its end, whatever it says.
+            allocations.excuse_leaving(self.tx, trial.task_id)
+        if was_parked:
+            self.effects.operation_changed(trial.id)
+        if was_parked and trial.state is TrialState.ACTIVE:
+            self._allocate(trial)
+
+    def _park(self, request_id: str) -> None:
+        trial = self._by_request(request_id)
+        if trial is None or trial.state.terminal:
+            return
+        trials.update(self.tx, trial.id, parked=True)
+        trial.parked = True
+        self._signal(trial, Signal.TERMINATE, "the searcher parked the trial until it is promoted")
+
+    def _rest(self, request_id: str) -> None:
+        trial = self._by_request(request_id)
+        if trial is None or trial.state.terminal:
+            return
+        trials.update(self.tx, trial.id, parked=True)
+        trial.parked = True
+
+    def _shutdown(self, action: search.Shutdown) -> None:
+        if action.failure:
+            self.set_state(ExperimentState.STOPPING_ERROR, error="every trial failed")
+        elif action.cancel:
+            self.set_state(ExperimentState.STOPPING_CANCELED)
+        else:
+            self.set_state(ExperimentState.STOPPING_COMPLETED)
+
+    def set_state(self, state: ExperimentState, error: str = "") -> None:
+        """Move the experiment and bring its live trials along."""
+        if state is self.row.state or not experiment_states.allowed(self.row.state, state):
+            return
+        experiments.set_state(self.tx, self.row.id, state, self.now, error)
+        self.row.state = state
+        if not state.terminal:
+            for trial in trials.live(self.tx, self.row.id):
+                self.patch_trial(trial, TrialState(state.value))
+        if state is ExperimentState.PAUSED:
+            self._tell_paused()
+        self._finish_if_done()
+
+    def _tell_paused(self) -> None:
+        """Whoever decides from outside should know why nothing happens."""
+        if experiments.searcher_name(self.tx, self.row.id) == "custom":
+            self._events.append(search.Inactivated(f"STATE_{self.row.state.value}"))
+
+    def patch_trial(self, trial: TrialRow, target: TrialState) -> None:
+        """Move one trial; tell its allocation, or end it when there is none."""
+        state = trial_states.after_patch(trial.state, target)
+        if state is not trial.state:
+            trials.set_state(self.tx, trial, state, self.now)
+        if state is TrialState.ACTIVE:
+            self._allocate(trial)
+        elif not state.terminal:
+            self._signal(trial, trial_states.signal_for(state), _why(state))
+
+    def _signal(self, trial: TrialRow, signal: Signal, reason: str) -> None:
+        live = allocations.live_of_task(self.tx, trial.task_id)
+        if trial.parked:
+            self.effects.operation_changed(trial.id)
+        if live is not None:
+            ended = placement.signal(self, live, signal, reason)
+            if ended is not None:
+                self.allocation_ended(trial, ended)
+        elif trial.state.stopping:
+            self._end_trial(trial, trial_states.end_of(trial.state))
+
+    def give_up(self, trial: TrialRow, reason: str) -> None:
+        """The program wants no more: it may end by itself for a moment. Without a container the trial is over."""
+        allocation = allocations.live_of_task(self.tx, trial.task_id)
+        if allocation is None:
+            self._end_trial(trial, TrialState.COMPLETED)
+        elif allocation.state is AllocationState.QUEUED:
+            ended = placement.signal(self, allocation, Signal.KILL, reason)
+            assert ended is not None
+            self.allocation_ended(trial, ended)
+        else:
+            placement.kill_soon(self, allocation, reason)
+        self.feed()
+
+    def _allocate(self, trial: TrialRow, delay: Delay | None = None) -> None:
+        if trial.stop_requested or trial.early_exit or trial.parked:
+            return
+        if allocations.live_of_task(self.tx, trial.task_id) is None:
+            placement.request_for_trial(self, trial, delay)
+
+    def allocation_ended(self, trial: TrialRow, exit: Exit) -> None:
+        """What follows for the trial now that its allocation has ended."""
+        view = trial_states.TrialView(
+            state=trial.state,
+            restarts=trial.restarts,
+            max_restarts=self.row.max_restarts,
+            stopped_by_searcher=trial.stop_requested,
+            invalid_hparams=trial.early_exit is not None,
+            parked=trial.parked
+            or (exit.kind is ExitKind.CLEAN and trials.told_to_rest(self.tx, trial.id)),
+            retries_cancelled=trial.log_policy_matched is not None,
+            pull_failures=allocations.pull_failures(self.tx, trial.task_id)
+            if exit.pull_failed
+            else 0,
+        )
+        after = trial_states.after_exit(view, exit)
+        delay = self._delay(trial, exit)
+        line = trial_states.log_line(view, exit, after, delay.until - self.now if delay else None)
+        if line:
+            logs.add_line(self.tx, trial.task_id, line, self.now)
+        if after.counts_as_restart:
+            trial.restarts += 1
+            trials.update(self.tx, trial.id, restarts=trial.restarts)
+        if after.state.terminal:
+            self._end_trial(trial, after.state)
+        elif after.state is TrialState.ACTIVE:
+            self._allocate(trial, delay)
+
+    def _delay(self, trial: TrialRow, exit: Exit) -> Delay | None:
+        """What fails again and again before it even starts is not tried in a tight circle."""
+        if exit.kind is not ExitKind.INFRASTRUCTURE:
+            return None
+        setbacks = allocations.setbacks(self.tx, trial.task_id)
+        wait = trial_states.retry_delay(setbacks)
+        if not wait:
+            return None
+        until = self.now + wait
+        return Delay(
+            until,
+            f"failed to start {setbacks} times in a row, the last time because: {exit.message}; "
+            f"it is tried again at {until:%H:%M:%S} UTC",
+        )
+
+    def _end_trial(self, trial: TrialRow, state: TrialState) -> None:
+        if trial.state.terminal:
+            return
+        trials.set_state(self.tx, trial, state, self.now)
+        request = str(trial.request_id)
+        if state is TrialState.ERROR:
+            self._events.append(search.ExitedEarly(request, ExitReason.ERRORED))
+        elif state is TrialState.CANCELED:
+            self._events.append(search.ExitedEarly(request, ExitReason.USER_CANCELED))
+        self._events.append(search.Exited(request))
+        self.effects.trial_ended(trial.task_id)
+
+    def _finish_if_done(self) -> None:
+        if self._events and self.row.state.live:
+            self.feed()
+            return
+        if self.row.state.stopping and not trials.any_live(self.tx, self.row.id):
+            state = experiment_states.end_of(self.row.state)
+            experiments.set_state(self.tx, self.row.id, state, self.now)
+            self.row.state = state
+            self.effects.experiment_ended(self.row.id)
+            self.effects.wake(searcher_topic(self.row.id))
+
+    def _by_request(self, request_id: str) -> TrialRow | None:
+        known = self._known.pop(request_id, None)
+        return known or trials.by_request(self.tx, self.row.id, request_id)
+
+
+def searcher_topic(experiment_id: int) -> str:
+    """What waits for the events of a remote search method waits for this."""
+    return f"searcher:{experiment_id}"
+
+
+def _planned(action: search.Create) -> PlannedTrial:
+    start = (action.warm_start_from, action.checkpoint)
+    return PlannedTrial(action.request_id, action.seed, action.hparams, *start)
+
+
+def _why(state: TrialState) -> str:
+    return {
+        TrialState.PAUSED: "the experiment was paused",
+        TrialState.STOPPING_COMPLETED: "the searcher stopped the trial",
+        TrialState.STOPPING_CANCELED: "the experiment was canceled",
+        TrialState.STOPPING_KILLED: "the experiment or trial was killed",
+        TrialState.STOPPING_ERROR: "the experiment failed",
+    }.get(state, "")
+
+
+@contextmanager
+def opened(ctx: Context, experiment_id: int) -> Iterator[LiveExperiment]:
+    """Lock an experiment, let the caller change it, write its journal, commit, then wake whoever waits."""
+    effects = Effects(ctx)
+    with ctx.searches.turn(experiment_id):
+        with ctx.db.begin() as tx:
+            live = lock(ctx, tx, experiment_id, effects)
+            yield live
+            close(live)
+        live.journal.keep()
+    effects.announce()
+
+
+def lock(ctx: Context, tx: Tx, experiment_id: int, effects: Effects) -> LiveExperiment:
+    row = experiments.lock(tx, experiment_id)
+    if row is None:
+        raise Missing(f"experiment {experiment_id} not found")
+    return LiveExperiment(ctx, tx, row, effects)
+
+
+def close(live: LiveExperiment) -> None:
+    """The last writes before the commit."""
+    live.feed()
+    if live.journal.has_remote_events:
+        live.effects.wake(searcher_topic(live.row.id))
+    live.journal.write()
+    live.effects.write(live.tx, live.now)

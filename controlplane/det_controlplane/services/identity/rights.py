@@ -1,0 +1,21 @@
+"""Who may change what: the rules of Determined's basic authorization (facts §9.1, §9.5)."""
+
+from det_controlplane.services.errors import Forbidden
+from det_controlplane.services.identity.principal import User
+
+
+def require_admin(user: User, what: str) -> None:
+    """A task's token is its owner's for training, not for administration."""
+    if not user.admin or user.allocation_id is not None:
+        raise Forbidden(f"only an administrator may {what}; you are signed in as {user.username}")
+
+
+def require_owner(user: User, owner_id: int, what: str) -> None:
+    if user.id != owner_id:
+        require_admin(user, f"{what} of another user")
+
+
+def require_self(user: User, user_id: int, what: str) -> None:
+    """The person, signed in; or an administrator."""
+    if user.id != user_id or user.allocation_id is not None:
+        require_admin(user, what)

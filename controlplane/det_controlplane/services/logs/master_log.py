@@ -1,0 +1,115 @@
+"""The control plane's own log, kept in the database because no process of it is there to ask."""
+
+import logging
+import threading
+import time
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from det_controlplane.db.engine import Database, DatabaseDown
+from det_controlplane.db.sql import text
+from det_controlplane.db.views import time as shown_time
+from det_controlplane.services.context import Context
+from det_controlplane.services.identity.principal import User
+from det_controlplane.services.identity.rights import require_admin
+
+BATCH = 500
+KEPT = timedelta(days=30)
+MAX_LINE = 20_000
+_LOOK_AGAIN_S = 60.0
+_NAMES = {"WARN": "WARNING", "FATAL": "CRITICAL", "NOTSET": "TRACE"}
+
+_INSERT = text("INSERT INTO master_logs (logged_at, level, message) VALUES (:at, :level, :message)")
+_LEVEL = text("SELECT log_level FROM cluster")
+_PAGE = text(f"""
+    SELECT id, json_build_object('id', id, 'message', message, 'level', 'LOG_LEVEL_' || level, 'timestamp',
+                                 {shown_time("logged_at")}) AS entry
+    FROM master_logs WHERE id > :after ORDER BY id LIMIT :limit
+""")
+_START = text("""
+    SELECT coalesce((SELECT id FROM master_logs ORDER BY id DESC OFFSET :last LIMIT 1), 0)
+""")
+_SKIP = text(
+    "SELECT coalesce((SELECT id FROM master_logs ORDER BY id OFFSET :first - 1 LIMIT 1), 0)"
+)
+_FORGET = text("DELETE FROM master_logs WHERE logged_at < :before")
+
+
+class StoredLog(logging.Handler):
+    """Keeps what is worth an operator's look: warnings and worse, unless the cluster's log level says otherwise."""
+
+    def __init__(self, db: Database, default: int = logging.WARNING) -> None:
+        super().__init__(logging.DEBUG)
+        self._db = db
+        self._default = default
+        self._threshold = default
+        self._looked_at = 0.0
+        self._busy = threading.local()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # Storing a line must not log lines, nor may the log break what it reports on.
+        if getattr(self._busy, "now", False):
+            return
+        self._busy.now = True
+        try:
+            if record.levelno >= self._current():
+                self._store(record)
+        except DatabaseDown:
+            pass
+        except Exception:
+            self.handleError(record)
+        finally:
+            self._busy.now = False
+
+    def _store(self, record: logging.LogRecord) -> None:
+        level = _NAMES.get(record.levelname, record.levelname)
+        values = {
+            "at": datetime.fromtimestamp(record.created, timezone.utc),
+            "level": level,
+            "message": self.format(record)[:MAX_LINE].replace("\0", ""),
+        }
+        with self._db.begin() as tx:
+            tx.run(_INSERT, values)
+
+    def _current(self) -> int:
+        """Looked up once a minute."""
+        now = time.monotonic()
+        if not self._looked_at or now - self._looked_at > _LOOK_AGAIN_S:
+            self._looked_at = now
+            with self._db.begin() as tx:
+                name = tx.value(_LEVEL)
+            self._threshold = self._default if name is None else _number(name)
+        return self._threshold
+
+
+def keep(db: Database) -> None:
+    """From now on this process's log is stored; once a process."""
+    root = logging.getLogger("det")
+    if any(isinstance(h, StoredLog) for h in root.handlers):
+        return
+    root.addHandler(StoredLog(db))
+
+
+def first(ctx: Context, caller: User, offset: int, limit: int) -> int:
+    """The id after which to read: the last `limit` lines, or all from `offset` on. A negative offset counts from the end."""
+    require_admin(caller, "read the control plane's log")
+    with ctx.db.begin() as tx:
+        if offset > 0:
+            return int(tx.value(_SKIP, {"first": offset}))
+        if offset < 0:
+            return int(tx.value(_START, {"last": -offset}))
+        return int(tx.value(_START, {"last": limit})) if limit > 0 else 0
+
+
+def page(ctx: Context, after: int, limit: int) -> list[Any]:
+    with ctx.db.begin() as tx:
+        return list(tx.rows(_PAGE, {"after": after, "limit": limit}))
+
+
+def forget_old(ctx: Context) -> int:
+    with ctx.db.begin() as tx:
+        return tx.run(_FORGET, {"before": ctx.now() - KEPT})
+
+
+def _number(name: str) -> int:
+    return 5 if name == "TRACE" else int(getattr(logging, name))

@@ -1,0 +1,55 @@
+"""Effects that were promised in a transaction happen here, at least once; each handler may be repeated."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from det_controlplane.db import queue
+from det_controlplane.services.checkpoints import collection
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Unready
+from det_controlplane.services.maintenance import housekeeping
+from det_controlplane.services.organization import deletion
+
+log = logging.getLogger("det.outbox")
+
+
+def _after_experiment(ctx: Context, payload: dict[str, Any]) -> None:
+    collection.after_experiment(ctx, payload)
+    housekeeping.run_if_due(ctx)
+
+
+_HANDLERS: dict[str, Callable[[Context, dict[str, Any]], None]] = {
+    "checkpoint_gc": _after_experiment,
+    "delete_experiment": collection.delete_experiment,
+    "delete_object": collection.delete_object,
+    "delete_project": deletion.project_effect,
+    "delete_workspace": deletion.workspace_effect,
+}
+_AT_MOST = 100
+
+
+def run_due(ctx: Context) -> int:
+    """How many effects were done. One that fails comes back later, later each time."""
+    done = 0
+    for _ in range(_AT_MOST):
+        with ctx.db.begin() as tx:
+            effect = queue.claim_effect(tx, ctx.now())
+        if effect is None:
+            break
+        try:
+            _HANDLERS[effect.kind](ctx, effect.payload)
+        except Unready as e:
+            log.debug("effect %d (%s) waits: %s", effect.id, effect.kind, e)
+            with ctx.db.begin() as tx:
+                queue.effect_waits(tx, effect.id, ctx.now())
+            continue
+        except Exception:
+            log.exception(
+                "effect %d (%s) failed at attempt %d", effect.id, effect.kind, effect.attempts
+            )
+            continue
+        with ctx.db.begin() as tx:
+            queue.effect_done(tx, effect.id)
+        done += 1
+    return done

@@ -1,0 +1,95 @@
+"""The safety net and the timers: due-times live in rows, and this looks at those that have come."""
+
+import logging
+from datetime import datetime, timedelta
+
+from det_controlplane.db import agents, allocations, logs, queue
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.sql import text
+from det_controlplane.services.agents import containers
+from det_controlplane.services.context import Context
+from det_controlplane.services.effects import Effects
+from det_controlplane.services.maintenance import outbox
+from det_controlplane.services.scheduling import placement, schedule_pool
+from det_controlplane.services.trials import unmanaged
+
+log = logging.getLogger("det.tick")
+
+BATCH_MEMORY = timedelta(hours=6)
+
+_KILLS_DUE = text(
+    "SELECT id FROM allocations WHERE state <> 'TERMINATED' AND kill_at <= :now ORDER BY kill_at"
+)
+_NEXT_KILL = text(
+    "SELECT min(kill_at) FROM allocations WHERE state <> 'TERMINATED' AND kill_at IS NOT NULL"
+)
+
+
+def run(ctx: Context) -> float | None:
+    """One tick; seconds until the next due time, or None when nothing is waiting for time to pass."""
+    _kill_what_is_due(ctx)
+    _expire_agents(ctx)
+    unmanaged.end_silent_trials(ctx)
+    outbox.run_due(ctx)
+    schedule_dirty_pools(ctx)
+    return _next_due_s(ctx)
+
+
+def schedule_dirty_pools(ctx: Context) -> None:
+    with ctx.db.begin() as tx:
+        _mark(tx, allocations.release_delayed(tx, ctx.now()))
+        dirty = queue.dirty_pools(tx)
+    for pool in dirty:
+        schedule_pool.run(ctx, pool)
+
+
+def _mark(tx: Tx, pools: set[str]) -> None:
+    """In the order of everybody: two that mark several pools never wait for each other."""
+    for pool in sorted(pools):
+        queue.mark_dirty(tx, pool)
+
+
+def _kill_what_is_due(ctx: Context) -> None:
+    """Preemptions that took too long, and trials that should have ended by themselves."""
+    with ctx.db.begin() as tx:
+        due = [r[0] for r in tx.rows(_KILLS_DUE, {"now": ctx.now()})]
+    for allocation_id in due:
+        effects = Effects(ctx)
+        with ctx.db.begin() as tx:
+            allocation = allocations.lock(tx, allocation_id)
+            if allocation is not None and allocations.kill(tx, allocation_id, "it took too long"):
+                placement.announce(tx, effects, allocation)
+        effects.announce()
+
+
+def _expire_agents(ctx: Context) -> None:
+    with ctx.db.begin() as tx:
+        changed = agents.expire_leases(tx, ctx.now())
+        _mark(tx, {agent.pool for agent in changed})
+        # Also those that an earlier tick did not come to before it died.
+        lost = agents.abandoned_containers(tx)
+    for agent_id, container_ids in lost.items():
+        log.warning("agent %s was lost with %d containers", agent_id, len(container_ids))
+        containers.agent_lost(ctx, agent_id, container_ids, f"agent {agent_id} was lost")
+
+
+def _next_due_s(ctx: Context) -> float | None:
+    now = ctx.now()
+    with ctx.db.begin() as tx:
+        logs.forget_batches(tx, now - BATCH_MEMORY)
+        if queue.dirty_pools(tx):
+            return 0.0
+        due = [
+            agents.next_due(tx),
+            queue.next_effect_due(tx),
+            _next_kill(tx),
+            allocations.next_delayed(tx),
+            unmanaged.next_due(tx),
+        ]
+    times = [d for d in due if d is not None]
+    return None if not times else max(0.0, (min(times) - now).total_seconds())
+
+
+def _next_kill(tx: Tx) -> datetime | None:
+    due: datetime | None = tx.value(_NEXT_KILL)
+    return due

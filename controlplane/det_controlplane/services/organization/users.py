@@ -1,0 +1,206 @@
+"""People with accounts."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from det_controlplane.core.paging import Page, Sort
+from det_controlplane.db import pages
+from det_controlplane.db.engine import Tx, Violated, as_json
+from det_controlplane.db.pages import Listing
+from det_controlplane.db.sql import text
+from det_controlplane.db.views import USER
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Forbidden, Invalid, Missing, Taken
+from det_controlplane.services.identity.authentication import client_hash, stored_hash
+from det_controlplane.services.identity.principal import User
+from det_controlplane.services.identity.rights import require_admin, require_self
+
+_BY_ID = text(f"SELECT {USER} FROM users u WHERE u.id = :id")
+_BY_NAME = text(f"SELECT {USER} FROM users u WHERE u.username = :name")
+_ORDER = {
+    "SORT_BY_ID": "u.id", "SORT_BY_DISPLAY_NAME": "coalesce(u.display_name, '')", "SORT_BY_USER_NAME": "u.username",
+    "SORT_BY_ADMIN": "u.admin", "SORT_BY_ACTIVE": "u.active", "SORT_BY_MODIFIED_TIME": "u.modified_at",
+    "SORT_BY_NAME": "coalesce(nullif(u.display_name, ''), u.username)", "SORT_BY_LAST_AUTH_TIME": "u.last_auth_at",
+    "SORT_BY_REMOTE": "u.remote",
+}  # fmt: skip
+_FILTERS = {
+    "active": "u.active = :active",
+    "admin": "u.admin = :admin",
+    "name": "(u.username ILIKE '%' || :name || '%' OR u.display_name ILIKE '%' || :name || '%')",
+}
+_INSERT = text("""
+    INSERT INTO users (username, password_hash, display_name, admin, active, remote, agent_user)
+    VALUES (:username, :password_hash, :display_name, :admin, :active, :remote, cast(:agent_user AS jsonb)) RETURNING id
+""")
+_CLASH = text("""
+    SELECT username FROM users WHERE id <> :id AND (lower(username) = lower(:name) OR lower(display_name) = lower(:name))
+""")
+_COLUMNS = ("username", "display_name", "admin", "active", "remote")
+_SET = {c: text(f"UPDATE users SET {c} = :value WHERE id = :id") for c in _COLUMNS}
+_SET_AGENT_USER = text("UPDATE users SET agent_user = cast(:value AS jsonb) WHERE id = :id")
+_SET_PASSWORD = text("UPDATE users SET password_hash = :hash WHERE id = :id")
+_TOUCH = text("UPDATE users SET modified_at = :now WHERE id = :id")
+# A new password signs out everybody who used the old one.
+_END_SESSIONS = text("""
+    UPDATE sessions SET revoked_at = :now
+    WHERE user_id = :id AND kind = 'user' AND id <> :keep AND revoked_at IS NULL
+""")
+_AGENT_USER = ("agentUid", "agentUser", "agentGid", "agentGroup")
+_ADMINS_LEFT = text("SELECT count(*) FROM users WHERE admin AND active AND id <> :id")
+
+
+@dataclass(frozen=True, slots=True)
+class Password:
+    """As it was sent: clients of Determined hash it first."""
+
+    value: str
+    is_hashed: bool
+
+    def stored(self) -> str:
+        return stored_hash(self.value if self.is_hashed else client_hash(self.value))
+
+
+@dataclass(frozen=True, slots=True)
+class UserChanges:
+    """What is None stays as it is."""
+
+    username: str | None = None
+    display_name: str | None = None
+    password: Password | None = None
+    admin: bool | None = None
+    active: bool | None = None
+    remote: bool | None = None
+    agent_user: dict[str, Any] | None = None
+
+
+def get(ctx: Context, user_id: int) -> dict[str, Any]:
+    with ctx.db.begin() as tx:
+        return _one(tx, user_id)
+
+
+def by_name(ctx: Context, username: str) -> dict[str, Any]:
+    with ctx.db.begin() as tx:
+        found: dict[str, Any] | None = tx.value(_BY_NAME, {"name": username})
+    if found is None:
+        raise Missing(f"user '{username}' not found")
+    return found
+
+
+def listed(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
+    where = [_FILTERS[name] for name in filters]
+    listing = Listing("users", USER, "users u", where, sort.sql(_ORDER, "SORT_BY_ID"))
+    with ctx.db.begin() as tx:
+        return pages.fetch(tx, listing, page, filters)
+
+
+def create(ctx: Context, caller: User, new: UserChanges) -> dict[str, Any]:
+    require_admin(caller, "create users")
+    username = _checked_name(new.username or "", was="")
+    if new.remote and new.password is not None and new.password.value:
+        raise Invalid(
+            f"user {username!r} is remote: it signs in elsewhere and has no password here"
+        )
+    password = new.password or Password("", is_hashed=True)
+    values = {
+        "username": username, "password_hash": None if new.remote else password.stored(),
+        "display_name": new.display_name or None, "admin": bool(new.admin),
+        "active": new.active is not False, "remote": bool(new.remote),
+        "agent_user": as_json(_checked_agent_user(new.agent_user)) if new.agent_user else None,
+    }  # fmt: skip
+    try:
+        with ctx.db.begin() as tx:
+            _refuse_clash(tx, 0, username)
+            if new.display_name:
+                _refuse_clash(tx, 0, new.display_name)
+            return _one(tx, int(tx.value(_INSERT, values)))
+    except Violated as e:
+        raise Taken(f"user '{username}' already exists: choose another name") from e
+
+
+def edit(ctx: Context, caller: User, user_id: int, changes: UserChanges) -> dict[str, Any]:
+    _check_rights(caller, user_id, changes)
+    with ctx.db.begin() as tx:
+        present = _one(tx, user_id)
+        _check_changes(tx, present, changes)
+        for column in _COLUMNS:
+            value = getattr(changes, column)
+            if value is not None:
+                value = value.strip() if column == "username" else value
+                tx.run(_SET[column], {"id": user_id, "value": value})
+        if changes.agent_user is not None:
+            agent_user = as_json(_checked_agent_user(changes.agent_user))
+            tx.run(_SET_AGENT_USER, {"id": user_id, "value": agent_user})
+        if changes.password is not None:
+            tx.run(_SET_PASSWORD, {"id": user_id, "hash": changes.password.stored()})
+            keep = caller.session_id if caller.id == user_id else 0
+            tx.run(_END_SESSIONS, {"id": user_id, "keep": keep, "now": ctx.now()})
+        tx.run(_TOUCH, {"id": user_id, "now": ctx.now()})
+        return _one(tx, user_id)
+
+
+def set_active(
+    ctx: Context, caller: User, user_ids: list[int], active: bool
+) -> list[dict[str, Any]]:
+    """Each on its own: one that fails says why."""
+    results = []
+    for user_id in user_ids:
+        try:
+            edit(ctx, caller, user_id, UserChanges(active=active))
+            results.append({"id": user_id, "error": ""})
+        except (Missing, Invalid) as e:
+            results.append({"id": user_id, "error": str(e)})
+    return results
+
+
+def _one(tx: Tx, user_id: int) -> dict[str, Any]:
+    found: dict[str, Any] | None = tx.value(_BY_ID, {"id": user_id})
+    if found is None:
+        raise Missing(f"user {user_id} not found")
+    return found
+
+
+def _check_rights(caller: User, user_id: int, changes: UserChanges) -> None:
+    require_self(caller, user_id, f"edit user {user_id}")
+    administrative = (changes.admin, changes.active, changes.remote, changes.agent_user)
+    if any(change is not None for change in administrative):
+        require_admin(caller, "change a user's rights, activity, remote flag or agent user")
+
+
+def _check_changes(tx: Tx, present: dict[str, Any], changes: UserChanges) -> None:
+    user_id, username = int(present["id"]), present["username"]
+    if changes.username is not None:
+        _refuse_clash(tx, user_id, _checked_name(changes.username, was=username))
+    if changes.display_name:
+        _refuse_clash(tx, user_id, changes.display_name)
+    remote = present["remote"] if changes.remote is None else changes.remote
+    if changes.password is not None and remote:
+        raise Invalid(
+            f"user '{username}' is remote: it signs in elsewhere and has no password here"
+        )
+    demoted = changes.admin is False or changes.active is False
+    if demoted and present["admin"] and not tx.value(_ADMINS_LEFT, {"id": user_id}):
+        raise Invalid(f"user '{username}' is the last active administrator: make another one first")
+
+
+def _checked_name(name: str, was: str) -> str:
+    trimmed = name.strip()
+    if len(trimmed) < 2 or not trimmed.isascii() or not trimmed.isprintable():
+        raise Invalid(
+            f"username {name!r} must have at least 2 characters, all of them printable ASCII"
+        )
+    if trimmed in ("admin", "determined") and trimmed != was:
+        raise Forbidden(f"username '{trimmed}' is reserved for the built-in account")
+    return trimmed
+
+
+def _refuse_clash(tx: Tx, user_id: int, name: str) -> None:
+    other = tx.value(_CLASH, {"id": user_id, "name": name.strip()})
+    if other is not None:
+        raise Taken(f"'{name.strip()}' is already the name of user '{other}': choose another")
+
+
+def _checked_agent_user(given: dict[str, Any]) -> dict[str, Any]:
+    missing = [name for name in _AGENT_USER if given.get(name) is None]
+    if missing:
+        raise Invalid(f"agentUserGroup lacks {', '.join(missing)}: give all four")
+    return {name: given[name] for name in _AGENT_USER}

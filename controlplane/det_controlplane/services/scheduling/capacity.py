@@ -1,0 +1,68 @@
+"""Which pool a configuration asks for, and whether that pool could ever hold it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from det_controlplane.core.config.pools import Pool
+from det_controlplane.core.problems import InvalidConfig, Problem
+from det_controlplane.db.sql import text
+from det_controlplane.services.context import Context
+from det_controlplane.services.organization import pools
+
+_SLOTS = text("""
+    SELECT coalesce(sum(n), 0) AS total, coalesce(max(n), 0) AS largest FROM (
+        SELECT count(s.slot_id) AS n FROM agents a LEFT JOIN slots s ON s.agent_id = a.id
+        WHERE a.pool = :pool AND a.state <> 'LOST' GROUP BY a.id) x
+""")
+
+
+def pool_of(
+    ctx: Context, submitted: Mapping[str, Any], template: Mapping[str, Any] | None, project: Any
+) -> Pool:
+    """By name, else the workspace's default, else the cluster's."""
+    resources = _resources(template) | _resources(submitted)
+    slots = resources.get("slots_per_trial", 1)
+    slots = slots if isinstance(slots, int) else 1
+    fallback = project.default_compute_pool if slots else project.default_aux_pool
+    requested = resources.get("resource_pool") or fallback or ""
+    pool = ctx.config.pool_for(str(requested), slots)
+    if isinstance(pool, Problem):
+        raise InvalidConfig([pool])
+    refuse_reserved(ctx, pool, project)
+    return pool
+
+
+def refuse_reserved(ctx: Context, pool: Pool, project: Any) -> None:
+    """A pool bound to workspaces is for them alone."""
+    usable = pools.usable(ctx, project.bound_pools or {}, project.workspace_id)
+    if pool.pool_name not in usable:
+        message = f"{pool.pool_name!r} is reserved for other workspaces; this one may use: {', '.join(usable)}"
+        raise InvalidConfig([Problem("resources.resource_pool", message)])
+
+
+def _resources(config: Mapping[str, Any] | None) -> dict[str, Any]:
+    found = (config or {}).get("resources")
+    return dict(found) if isinstance(found, Mapping) else {}
+
+
+def of_pool(ctx: Context, pool_name: str) -> int | None:
+    """The most slots one allocation could get; None while that is unknown (no agent yet, or machines to come)."""
+    pool = ctx.config.pool(pool_name)
+    if pool is not None and pool.provider is not None:
+        return None
+    row = ctx.db.read(_SLOTS, {"pool": pool_name})[0]
+    return int(row.total) if row.total else None
+
+
+def exceeds(ctx: Context, pool_name: str, slots: int) -> bool:
+    if slots <= 1:
+        return False
+    most = of_pool(ctx, pool_name)
+    return most is not None and slots > most
+
+
+def sentence(slots: int, pool: Pool, most: int | None) -> str:
+    return (
+        f"asks for {slots} slots, but resource pool {pool.pool_name!r} has {most} in all;"
+        " ask for fewer, choose another pool, or add agents"
+    )

@@ -1,0 +1,75 @@
+"""The job queue: who is next, and changing that."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from det_controlplane.core import schedule
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.experiment_texts import ShownExperiment
+from det_controlplane.db.sql import text
+from det_controlplane.db.views import time
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Missing
+from det_controlplane.services.scheduling import schedule_pool
+
+_JOBS = text(f"""
+    SELECT j.id::text AS id, json_build_object('jobId', j.id, 'type', 'TYPE_' || j.kind, 'submissionTime', {time("j.submitted_at")},
+        'username', u.username, 'userId', j.user_id, 'resourcePool', j.pool, 'weight', j.weight,
+        'priority', coalesce(j.priority, :default_priority), 'workspaceId', j.workspace_id,
+        'entityId', coalesce(e.id::text, (SELECT min(k.id) FROM tasks k WHERE k.job_id = j.id)),
+        'name', coalesce(e.name, j.name), 'progress', e.progress,
+        'requestedSlots', sum(a.slots), 'allocatedSlots', coalesce(sum(a.slots) FILTER (WHERE a.state <> 'QUEUED'), 0)) AS job,
+        bool_or(a.state <> 'QUEUED') AS scheduled, bool_or(a.backfilled AND a.state <> 'QUEUED') AS backfilled
+    FROM jobs j JOIN allocations a ON a.job_id = j.id AND a.state <> 'TERMINATED' JOIN users u ON u.id = j.user_id
+    LEFT JOIN experiments e ON e.job_id = j.id
+    WHERE a.pool = :pool GROUP BY j.id, u.username, e.id
+""")
+
+
+def listed(ctx: Context, pool_name: str, *, descending: bool) -> list[dict[str, Any]]:
+    """Jobs with live requests, in the order the scheduler would take them."""
+    name = pool_name or ctx.config.default_compute_resource_pool
+    pool = ctx.config.pool(name)
+    if pool is None:
+        raise Missing(f"resource pool '{name}' not found")
+    settings = schedule_pool.settings_of(ctx, name)
+    with ctx.db.begin() as tx:
+        params = {"pool": name, "default_priority": ctx.config.scheduler_of(name).default_priority}
+        rows = tx.rows(_JOBS, params)
+        ahead = _jobs_ahead(ctx, tx, name)
+    jobs = [_listed_job(r, settings.preemption, ahead.get(r.id, -1)) for r in rows]
+    jobs.sort(key=lambda j: (j["summary"]["jobsAhead"], j["jobId"]), reverse=descending)
+    return jobs
+
+
+def summary(ctx: Context, experiment: ShownExperiment) -> dict[str, Any] | None:
+    """Where an experiment stands in the queue; None unless it waits there."""
+    if experiment.state != "STATE_QUEUED" or ctx.config.pool(experiment.pool) is None:
+        return None
+    jobs = listed(ctx, experiment.pool, descending=False)
+    own = [j["summary"] for j in jobs if j["jobId"] == experiment.job_id]
+    return own[0] if own else None
+
+
+def _jobs_ahead(ctx: Context, tx: Tx, pool: str) -> dict[str, int]:
+    snapshot = schedule_pool.snapshot_of(ctx, pool, schedule_pool.load(ctx, tx, pool))
+    return dict(schedule.jobs_ahead(snapshot))
+
+
+def _listed_job(row: Any, preemptible: bool, ahead: int) -> dict[str, Any]:
+    state = "STATE_QUEUED"
+    if row.scheduled:
+        state = "STATE_SCHEDULED_BACKFILLED" if row.backfilled else "STATE_SCHEDULED"
+    job: dict[str, Any] = row.job
+    return {**job, "isPreemptible": preemptible, "summary": {"state": state, "jobsAhead": ahead}}
+
+
+def stats(ctx: Context, pools: Sequence[str]) -> list[dict[str, Any]]:
+    wanted = pools or [p.pool_name for p in ctx.config.resource_pools]
+    answer = []
+    for pool in wanted:
+        jobs = listed(ctx, pool, descending=False)
+        queued = sum(j["summary"]["state"] == "STATE_QUEUED" for j in jobs)
+        counts = {"queuedCount": queued, "scheduledCount": len(jobs) - queued}
+        answer.append({"resourcePool": pool, "stats": counts, "aggregates": []})
+    return answer

@@ -1,0 +1,146 @@
+"""Asking for slots, and taking them back: the allocation side of a trial or task."""
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from det_controlplane.core.lifecycle.allocation import AllocationState, Exit, ExitKind
+from det_controlplane.core.lifecycle.trial import Signal
+from det_controlplane.db import allocations, logs, slots, trials
+from det_controlplane.db.allocations import AllocationRow, Delay
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.sql import text
+from det_controlplane.db.trials import TrialRow
+from det_controlplane.services.effects import Effects
+
+if TYPE_CHECKING:
+    from det_controlplane.services.experiments.live import LiveExperiment
+
+# Late log lines and reports of a container that was killed are still taken.
+TOKEN_GRACE = timedelta(seconds=60)
+
+KILL_DELAY = timedelta(seconds=10)
+
+_KILL_AT = text("""
+    UPDATE allocations SET kill_at = least(kill_at, :at), preempt_reason = coalesce(preempt_reason, :reason)
+    WHERE id = :id AND state <> 'TERMINATED' AND NOT killed
+""")
+_REQUEST_SETTINGS = text("""
+    SELECT j.pool, e.slots_per_trial AS slots,
+           coalesce((e.config#>>'{resources,is_single_node}')::boolean, false) AS single_agent,
+           coalesce((e.config->>'preemption_timeout')::integer, 3600) AS preempt_timeout_s
+    FROM experiments e JOIN jobs j ON j.id = e.job_id WHERE e.id = :id
+""")
+_EXPIRE_TOKENS = text(
+    "UPDATE sessions SET expires_at = :at WHERE allocation_id = :id AND revoked_at IS NULL"
+)
+
+
+def request_for_trial(live: "LiveExperiment", trial: TrialRow, delay: Delay | None = None) -> None:
+    """Queue the trial's next allocation."""
+    settings = live.tx.row(_REQUEST_SETTINGS, {"id": live.row.id})
+    assert settings is not None
+    trial.run_id += 1
+    trials.update(live.tx, trial.id, run_id=trial.run_id, runner_state="")
+    allocations.insert(
+        live.tx,
+        id=f"{trial.task_id}.{trial.run_id}",
+        task_id=trial.task_id,
+        trial_id=trial.id,
+        job_id=live.row.job_id,
+        run_id=trial.run_id,
+        pool=settings.pool,
+        slots=settings.slots,
+        preemptible=True,
+        single_agent=settings.single_agent,
+        preempt_timeout_s=settings.preempt_timeout_s,
+        now=live.now,
+        delay=delay,
+    )
+    live.effects.queue_changed(settings.pool)
+
+
+def signal(
+    live: "LiveExperiment", allocation: AllocationRow, signal: Signal, reason: str
+) -> Exit | None:
+    """Tell a live allocation to stop. One that never got slots ends here: its exit is returned."""
+    if signal is Signal.NONE:
+        return None
+    if allocation.state is AllocationState.QUEUED:
+        exit = Exit(ExitKind.NEVER_RAN, reason)
+        end(live.tx, live.effects, allocation, exit, live.now)
+        return exit
+    stop(live.tx, live.effects, allocation, signal, reason, live.now)
+    return None
+
+
+def stop(
+    tx: Tx,
+    effects: Effects,
+    allocation: AllocationRow,
+    signal: Signal,
+    reason: str,
+    now: datetime,
+) -> None:
+    """Preempt what can checkpoint (it has passed its rendezvous), kill the rest."""
+    if signal is Signal.TERMINATE and allocation.preemptible and allocation.ready:
+        allocations.preempt(tx, allocation.id, reason, now)
+        if allocation.preempt_at is None:
+            logs.add_line(tx, allocation.task_id, _asked(reason), now)
+    else:
+        allocations.kill(tx, allocation.id, reason)
+    announce(tx, effects, allocation)
+
+
+def ask_to_leave(live: "LiveExperiment", request_ids: list[str], reason: str) -> set[str]:
+    """Stop trials for good that are at work and may checkpoint; returns which those were."""
+    told = allocations.ask_to_leave(
+        live.tx, live.row.id, request_ids, reason, _asked(reason), live.now
+    )
+    for allocation in told:
+        live.effects.allocation_changed(allocation.id)
+        for agent_id in allocation.agents:
+            live.effects.wake(f"agent:{agent_id}")
+    return {allocation.request_id for allocation in told}
+
+
+def _asked(reason: str) -> str:
+    return f"The run is asked to save a checkpoint and stop: {reason}."
+
+
+def kill_soon(live: "LiveExperiment", allocation: AllocationRow, reason: str) -> None:
+    """Let the program end by itself for a moment, then kill it."""
+    due = live.now + KILL_DELAY
+    live.tx.send(_KILL_AT, {"id": allocation.id, "at": due, "reason": reason})
+    live.effects.wake("schedule")
+
+
+def end(tx: Tx, effects: Effects, allocation: AllocationRow, exit: Exit, now: datetime) -> None:
+    """The allocation is over: free what it held and let its token die."""
+    reason = exit.message or exit.kind.value
+    if exit.pull_failed:
+        reason = f"image pull failed: {reason}"
+    expires = now + TOKEN_GRACE
+    ended = allocations.end(
+        tx,
+        allocation.id,
+        reason=reason,
+        exit_code=exit.exit_code,
+        infrastructure=exit.kind is ExitKind.INFRASTRUCTURE,
+        now=now,
+        token_expires_at=expires,
+    )
+    if not ended:
+        return
+    if exit.kind in (ExitKind.FAILED, ExitKind.INFRASTRUCTURE):
+        logs.add_line(tx, allocation.task_id, f"This run has failed: {reason}", now, "ERROR")
+    slots.release(tx, allocation.id)
+    tx.send(_EXPIRE_TOKENS, {"id": allocation.id, "at": expires})
+    announce(tx, effects, allocation)
+    effects.queue_changed(allocation.pool)
+    effects.wake(f"logs:{allocation.task_id}")
+
+
+def announce(tx: Tx, effects: Effects, allocation: AllocationRow) -> None:
+    effects.allocation_changed(allocation.id)
+    for agent_id in slots.agents_of(tx, allocation.id):
+        effects.wake(f"agent:{agent_id}")

@@ -1,0 +1,146 @@
+"""One scheduling pass over a pool: load a snapshot, decide (pure), apply with guards."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+
+from det_controlplane.core import schedule
+from det_controlplane.core.lifecycle.trial import Signal
+from det_controlplane.db import allocations, logs, queue, slots
+from det_controlplane.db import schedule as rows_of
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.schedule import Assigned, NewContainer
+from det_controlplane.services.context import Context
+from det_controlplane.services.effects import Effects
+from det_controlplane.services.scheduling import placement
+
+# Facts §7.5: names and lowest numbers of the ports that a multi-container trial may use.
+PORT_BASES = {
+    "DTRAIN_SSH_PORT": 12350,
+    "INTER_TRAIN_PROCESS_COMM_PORT_1": 12360,
+    "INTER_TRAIN_PROCESS_COMM_PORT_2": 12365,
+    "C10D_PORT": 29400,
+}
+
+
+class LostRace(Exception):
+    """Somebody changed what the decision was made on: roll back and look again."""
+
+
+def run(ctx: Context, pool: str) -> schedule.SchedulePlan | None:
+    """None when another process is at it, or the snapshot changed under the decision: the pool stays dirty."""
+    effects = Effects(ctx)
+    now = ctx.now()
+    try:
+        with ctx.db.begin() as tx:
+            if not rows_of.try_lock(tx, pool):
+                return None
+            marks = queue.marks(tx, pool)
+            found = load(ctx, tx, pool)
+            plan = schedule.decide(snapshot_of(ctx, pool, found), now.timestamp())
+            _start(ctx, tx, effects, found, plan.start, now)
+            _preempt(tx, effects, plan.preempt, now)
+            rows_of.record_waiting(tx, found, plan.waiting, now)
+            queue.answer(tx, pool, marks, now)
+    except LostRace:
+        return None
+    effects.announce()
+    return plan
+
+
+def load(ctx: Context, tx: Tx, pool: str) -> rows_of.PoolRows:
+    found = ctx.config.pool(pool)
+    aux_limit = 100 if found is None else int(found.max_aux_containers_per_agent)
+    return rows_of.load(tx, pool, aux_limit, ctx.config.scheduler_of(pool).default_priority)
+
+
+def settings_of(ctx: Context, pool: str) -> schedule.PoolSettings:
+    found = ctx.config.scheduler_of(pool)
+    return schedule.PoolSettings(
+        scheduler=found.type,
+        preemption=found.preemption,
+        fitting_policy=found.fitting_policy,
+        allow_heterogeneous_fits=found.allow_heterogeneous_fits,
+    )
+
+
+def snapshot_of(ctx: Context, pool: str, found: rows_of.PoolRows) -> schedule.PoolSnapshot:
+    return schedule.PoolSnapshot(
+        settings=settings_of(ctx, pool),
+        agents=found.agents,
+        pending=found.pending,
+        running=found.running,
+    )
+
+
+def _start(
+    ctx: Context,
+    tx: Tx,
+    effects: Effects,
+    found: rows_of.PoolRows,
+    starts: Sequence[schedule.Start],
+    now: datetime,
+) -> None:
+    """A few statements, however many start."""
+    if not starts:
+        return
+    taken = rows_of.ports_in_use(tx) | ctx.config.reserved_ports
+    assigned = rows_of.assign(tx, starts, _free_ports(taken, len(starts)), now)
+    if len(assigned) < len(starts):
+        raise LostRace(f"{len(starts) - len(assigned)} allocations no longer wait")
+    containers = [
+        NewContainer(
+            ctx.new_uuid(), start.allocation_id, placed.agent_id, assigned[start.allocation_id].epoch, rank,
+            [found.free[placed.agent_id].pop(0) for _ in range(placed.slots)],
+        )
+        for start in starts
+        for rank, placed in enumerate(start.placements)
+    ]  # fmt: skip
+    rows_of.insert_containers(tx, containers, now)
+    if not slots.hold(tx, [(c.id, c.agent_id, c.slot_ids) for c in containers]):
+        raise LostRace("a slot is no longer free")
+    for container in containers:
+        effects.wake(f"agent:{container.agent_id}")
+    _tell(tx, effects, starts, assigned, now)
+
+
+def _tell(
+    tx: Tx,
+    effects: Effects,
+    starts: Sequence[schedule.Start],
+    assigned: dict[str, Assigned],
+    now: datetime,
+) -> None:
+    lines = {}
+    for start in starts:
+        where = ", ".join(p.agent_id for p in start.placements)
+        task_id = assigned[start.allocation_id].task_id
+        lines[task_id] = f"Scheduled on {where}."
+        effects.wake(f"logs:{task_id}")
+    logs.add_lines(tx, lines, now)
+
+
+def _preempt(
+    tx: Tx, effects: Effects, preempted: Iterable[schedule.Preempt], now: datetime
+) -> None:
+    for preempt in preempted:
+        allocation = allocations.lock(tx, preempt.allocation_id)
+        if allocation is None:
+            continue
+        reason = (
+            f"its slots are needed elsewhere ({preempt.reason.value.lower().replace('_', ' ')})"
+        )
+        placement.stop(tx, effects, allocation, Signal.TERMINATE, reason, now)
+
+
+def _free_ports(taken: set[int], count: int) -> list[dict[str, int]]:
+    """For each start the lowest free number of each name, and no number twice in the cluster."""
+    free = {name: _numbers(base, taken) for name, base in PORT_BASES.items()}
+    return [{name: next(numbers) for name, numbers in free.items()} for _ in range(count)]
+
+
+def _numbers(port: int, taken: set[int]) -> Iterator[int]:
+    while True:
+        if port not in taken:
+            taken.add(port)
+            yield port
+        port += 1

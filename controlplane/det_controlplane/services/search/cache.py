@@ -1,0 +1,110 @@
+"""Folded searches kept in memory between requests, so that a decision does not replay its experiment's history."""
+
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from det_controlplane.services.trials.batching import Gathering
+from det_controlplane.services.trials.reports import MetricsReport
+
+if TYPE_CHECKING:
+    from det_controlplane.core.search import Search
+
+_CAPACITY = 256
+_TRIALS_KEPT = 50_000
+_REPORTS_TOGETHER = 32
+
+
+@dataclass(slots=True)
+class CachedSearch:
+    seq: int
+    search: "Search"
+    progress_at: datetime | None = None  # when the experiment's progress was written last
+
+
+class _Queue:
+    """The threads that want one experiment, first come first served."""
+
+    def __init__(self, holder: int) -> None:
+        self.holder = holder
+        self.waiting: deque[tuple[int, threading.Lock]] = deque()
+
+
+class SearchCache:
+    """Lends a search to one transaction at a time: who takes it brings it back after its commit, or drops it."""
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[int, CachedSearch] = OrderedDict()
+        self._queues: dict[int, _Queue] = {}
+        self._experiments: dict[int, int] = {}
+        self._lock = threading.Lock()
+        self.reports: Gathering[MetricsReport] = Gathering(_REPORTS_TOGETHER)
+
+    @contextmanager
+    def turn(self, experiment_id: int) -> Iterator[None]:
+        """Threads of this process queue here for an experiment, and not with a connection each on its row lock.
+
+        The row lock still decides between processes."""
+        if not self._join_queue(experiment_id):
+            yield
+            return
+        try:
+            yield
+        finally:
+            self._leave_queue(experiment_id)
+
+    def _join_queue(self, experiment_id: int) -> bool:
+        """False when this thread has its turn already."""
+        me = threading.get_ident()
+        with self._lock:
+            queue = self._queues.get(experiment_id)
+            if queue is None:
+                self._queues[experiment_id] = _Queue(me)
+                return True
+            if queue.holder == me:
+                return False
+            called = threading.Lock()
+            called.acquire()
+            queue.waiting.append((me, called))
+        called.acquire()  # released by who leaves
+        return True
+
+    def _leave_queue(self, experiment_id: int) -> None:
+        with self._lock:
+            queue = self._queues[experiment_id]
+            if queue.waiting:
+                queue.holder, called = queue.waiting.popleft()
+                called.release()
+            else:
+                del self._queues[experiment_id]
+
+    def take(self, experiment_id: int) -> CachedSearch | None:
+        with self._lock:
+            return self._entries.pop(experiment_id, None)
+
+    def give_back(self, experiment_id: int, entry: CachedSearch) -> None:
+        with self._lock:
+            present = self._entries.get(experiment_id)
+            if present is None or present.seq < entry.seq:
+                self._entries[experiment_id] = entry
+                self._entries.move_to_end(experiment_id)
+            while len(self._entries) > _CAPACITY:
+                self._entries.popitem(last=False)
+
+    def experiment_of(self, trial_id: int) -> int | None:
+        """What was remembered: a trial never changes its experiment."""
+        return self._experiments.get(trial_id)
+
+    def remember_trials(self, trial_ids: Sequence[int], experiment_id: int) -> None:
+        with self._lock:
+            if len(self._experiments) >= _TRIALS_KEPT:
+                self._experiments.clear()
+            self._experiments.update(dict.fromkeys(trial_ids, experiment_id))
+
+    def clear(self) -> None:
+        with self._lock:
+            self._entries.clear()

@@ -1,0 +1,137 @@
+"""A search inside a transaction: folded up to the row's `seq`, appended to under the experiment's lock."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from det_controlplane.core import hparams, search
+from det_controlplane.core.hparams import Space
+from det_controlplane.db import experiments, searches, trials
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.experiments import ExperimentRow
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Taken
+from det_controlplane.services.search.cache import CachedSearch
+
+# A cold process replays this many events, or half as many as there are trials: a snapshot grows with those.
+SNAPSHOT_EVERY = 500
+# A mean over all trials is not worth computing for each report.
+PROGRESS_EVERY = timedelta(seconds=1)
+
+
+class Journal:
+    def __init__(self, ctx: Context, tx: Tx, experiment: ExperimentRow) -> None:
+        self._ctx = ctx
+        self._tx = tx
+        self._experiment = experiment
+        self._search: search.Search | None = None
+        self._new: list[search.Event] = []
+        self._closed = False
+        self.begins = False  # the search was made in this transaction
+        self.has_remote_events = False
+        self._progress_at: datetime | None = None
+
+    def validation(self, request_id: str, metrics: Mapping[str, Any]) -> search.Validated | None:
+        """The event of a report: what the search reads of it; None when it reads nothing."""
+        names = self._folded().metric_names
+        if not names:
+            return None
+        return search.Validated(request_id, {n: metrics[n] for n in names if n in metrics})
+
+    def record(self, event: search.Event) -> tuple[search.Action, ...]:
+        """Fold one event and keep it for the log."""
+        folded = self._folded()
+        self._new.append(event)
+        actions = folded.fold(event)
+        self.has_remote_events = bool(folded.remote_events())
+        self._closed = self._closed or any(isinstance(a, search.Shutdown) for a in actions)
+        return actions
+
+    def remote(self) -> search.RemoteSearch | None:
+        """The method's own state, where a program outside decides."""
+        method = self._folded().method
+        return method if isinstance(method, search.RemoteSearch) else None
+
+    def progress(self, now: datetime) -> float | None:
+        """How far the search is; None when it is too early to look at all trials again."""
+        folded = self._folded()
+        if folded.method.progress() is not None:
+            return folded.progress({})
+        if self._progress_at is not None and now - self._progress_at < PROGRESS_EVERY:
+            return None
+        self._progress_at = now
+        return folded.progress(trials.progress_of(self._tx, self._experiment.id))
+
+    def write(self) -> None:
+        """Append what was recorded; the guard cannot fail under the row lock unless the lock was forgotten."""
+        row = self._experiment
+        if self._new or self._closed:
+            new = [e.to_json() for e in self._new]
+            if self.begins:
+                searches.begin(self._tx, row.id, new, self._closed)
+            elif not searches.append(self._tx, row.id, row.seq, new, self._closed):
+                raise Taken(f"experiment {row.id}: another process wrote event {row.seq + 1} first")
+            self.written()
+            self.begins = self._closed = False
+        if self._search is not None and self.snapshot_due:
+            self._snapshot(self._search)
+
+    def written(self) -> None:
+        """A statement has appended what was recorded, along with other things."""
+        self._experiment.seq += len(self._new)
+        self._new.clear()
+
+    @property
+    def snapshot_due(self) -> bool:
+        replayed = self._experiment.seq + len(self._new) - self._experiment.snapshot_seq
+        return replayed >= max(SNAPSHOT_EVERY, self._folded().requested // 2)
+
+    def write_with_snapshot(self) -> None:
+        """So that no process goes on from what it remembers of the search before."""
+        self.write()
+        self._snapshot(self._folded())
+
+    def _snapshot(self, folded: search.Search) -> None:
+        row = self._experiment
+        searches.save_snapshot(self._tx, row.id, row.seq, folded.snapshot())
+        row.snapshot_seq = row.seq
+
+    def keep(self) -> None:
+        """After the commit: the next transaction goes on from here."""
+        if self._search is not None:
+            entry = CachedSearch(self._experiment.seq, self._search, self._progress_at)
+            self._ctx.searches.give_back(self._experiment.id, entry)
+
+    def _folded(self) -> search.Search:
+        if self._search is None:
+            self._search = self._load()
+        return self._search
+
+    def _load(self) -> search.Search:
+        row = self._experiment
+        cached = self._ctx.searches.take(row.id)
+        if cached is not None and row.snapshot_seq <= cached.seq <= row.seq:
+            folded, seq, self._progress_at = cached.search, cached.seq, cached.progress_at
+        else:
+            folded, seq = self._restore(), row.snapshot_seq
+        if seq < row.seq:
+            for event in searches.events(self._tx, row.id, seq, row.seq):
+                folded.fold(search.event_from_json(event))
+        return folded
+
+    def _restore(self) -> search.Search:
+        row = self._experiment
+        config = experiments.config(self._tx, row.id)
+        space = parse_space(config)
+        if row.snapshot_seq:
+            saved = searches.snapshot(self._tx, row.id)
+            return search.restore(config["searcher"], space, row.seed, saved)
+        return search.new(config["searcher"], space, row.seed)
+
+
+def parse_space(config: Mapping[str, Any]) -> Space:
+    """The hyperparameter space of a stored configuration, which was validated when it was stored."""
+    space, problems = hparams.parse(config.get("hyperparameters") or {})
+    if problems:
+        raise ValueError(f"stored hyperparameters are invalid: {problems[0]}")
+    return space

@@ -1,0 +1,175 @@
+"""Reports of metrics: stored once, merged, summarised; validations go to the searcher in the same transaction."""
+
+from datetime import datetime
+from typing import Any
+
+from det_controlplane.core import metrics as core_metrics
+from det_controlplane.db import experiments, metrics
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.experiments import ExperimentRow
+from det_controlplane.db.metrics import TrialMetrics
+from det_controlplane.db.sql import text
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Invalid, Missing, WrongState
+from det_controlplane.services.experiments import live
+from det_controlplane.services.experiments.live import LiveExperiment
+from det_controlplane.services.trials import validations
+from det_controlplane.services.trials.reports import MetricsReport
+
+VALIDATION = "validation"
+_SUMMARY_KEYS = {"training": "avg_metrics", VALIDATION: "validation_metrics"}
+# With the trials made after it: they are about to report, too.
+_EXPERIMENT_OF = text("""
+    SELECT t.experiment_id, array_agg(n.id) AS trial_ids
+    FROM trials t JOIN trials n ON n.experiment_id = t.experiment_id AND n.id BETWEEN t.id AND t.id + 200
+    WHERE t.id = :id GROUP BY t.experiment_id
+""")
+
+
+def report(ctx: Context, report: MetricsReport) -> None:
+    """Take a report. Repeating it changes nothing."""
+    if "." in report.group or not report.group:
+        raise Invalid(f"metric group {report.group!r} must be a name without '.'")
+    if report.group == VALIDATION:
+        experiment_id = _experiment_of(ctx, report.trial_id)
+        if not validations.take(ctx, experiment_id, report):
+            with live.opened(ctx, experiment_id) as experiment:
+                _report_validation(experiment, report)
+        return
+    with ctx.db.begin() as tx:
+        trial = _locked(tx, report)
+        _store(tx, trial, report, ctx.now())
+        metrics.save_trial(tx, trial)
+
+
+def _report_validation(experiment: LiveExperiment, report: MetricsReport) -> None:
+    tx, row = experiment.tx, experiment.row
+    trial = _locked(tx, report)
+    rolled_back, row_id = _store(tx, trial, report, experiment.now)
+    if row_id is None:
+        metrics.save_trial(tx, trial)
+        return
+    trial.latest_validation_id = row_id
+    value = core_metrics.number(report.metrics.get(row.metric))
+    if rolled_back:
+        _find_best_again(tx, trial, row)
+    elif value is not None and core_metrics.is_better(
+        value, trial.searcher_metric, row.smaller_is_better
+    ):
+        trial.searcher_metric, trial.best_validation_id = value, row_id
+    metrics.save_trial(tx, trial)
+    if value is not None and core_metrics.is_better(value, row.best_metric, row.smaller_is_better):
+        experiments.set_best(tx, row.id, trial.id, value)
+    if not row.unmanaged:
+        _tell_search(experiment, trial, report)
+
+
+def _tell_search(experiment: LiveExperiment, trial: TrialMetrics, report: MetricsReport) -> None:
+    event = experiment.journal.validation(str(trial.request_id), report.metrics)
+    if event is not None:
+        experiment.feed(event)
+    if experiment.row.state.live:
+        progress = experiment.journal.progress(experiment.now)
+        if progress is not None:
+            experiments.set_progress(experiment.tx, experiment.row.id, progress)
+
+
+def _store(
+    tx: Tx, trial: TrialMetrics, report: MetricsReport, now: datetime
+) -> tuple[bool, int | None]:
+    """Whether older reports were rolled back, and the id of the row if it is new."""
+    steps = report.total_batches
+    archived = 0
+    if steps is not None and report.run_id > 1 and steps <= trial.total_batches:
+        archived = metrics.archive_older_runs(tx, trial.id, report.run_id, report.group, steps)
+    row_id = metrics.insert(
+        tx, trial_id=trial.id, run_id=report.run_id, group=report.group, total_batches=steps,
+        metrics=report.metrics, batch_metrics=report.batch_metrics, at=report.reported_at or now,
+    )  # fmt: skip
+    added = report.metrics if row_id is not None else _merge(tx, trial, report)
+    if archived:
+        _summarise_again(tx, trial)
+    elif added:
+        key = _SUMMARY_KEYS.get(report.group, report.group)
+        group = trial.summary_metrics.get(key) or {}
+        trial.summary_metrics[key] = core_metrics.summarise(group, [added])
+    if steps is not None:
+        trial.total_batches = (
+            metrics.max_steps(tx, trial.id) if archived else max(trial.total_batches, steps)
+        )
+    return bool(archived), row_id
+
+
+def _merge(tx: Tx, trial: TrialMetrics, report: MetricsReport) -> dict[str, Any]:
+    """Add what is new to the step's report; returns just that."""
+    assert report.total_batches is not None
+    row_id, present = metrics.present(tx, trial.id, report.group, report.total_batches)
+    what = f"trial {trial.id}, {report.group} at step {report.total_batches}"
+    try:
+        merged = core_metrics.merged(present, report.metrics, what)
+    except core_metrics.Conflict as e:
+        raise Invalid(str(e)) from e
+    added = {k: v for k, v in merged.items() if k not in present}
+    if added:
+        metrics.merge(tx, row_id, report.run_id, merged)
+    return added
+
+
+def _summarise_again(tx: Tx, trial: TrialMetrics) -> None:
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for group, values in metrics.all_reports(tx, trial.id):
+        groups.setdefault(_SUMMARY_KEYS.get(group, group), []).append(values)
+    trial.summary_metrics = {key: core_metrics.summarise({}, r) for key, r in groups.items()}
+
+
+def _find_best_again(tx: Tx, trial: TrialMetrics, row: ExperimentRow) -> None:
+    best: float | None = None
+    trial.best_validation_id = None
+    for row_id, raw in metrics.validations(tx, trial.id, row.metric):
+        value = _parsed(raw)
+        if value is not None and core_metrics.is_better(value, best, row.smaller_is_better):
+            best, trial.best_validation_id = value, row_id
+    trial.searcher_metric = best
+
+
+def _parsed(raw: str | None) -> float | None:
+    try:
+        return None if raw is None else float(raw)
+    except ValueError:
+        return None
+
+
+def _locked(tx: Tx, report: MetricsReport) -> TrialMetrics:
+    trial = metrics.lock_trial(tx, report.trial_id)
+    if trial is None:
+        raise Missing(f"trial {report.trial_id} not found")
+    if report.run_id < trial.run_id:
+        raise WrongState(
+            f"trial {trial.id}: run {report.run_id} was replaced by run {trial.run_id}; its reports are refused"
+        )
+    return trial
+
+
+def _experiment_of(ctx: Context, trial_id: int) -> int:
+    remembered = ctx.searches.experiment_of(trial_id)
+    if remembered is not None:
+        return remembered
+    found = ctx.db.read(_EXPERIMENT_OF, {"id": trial_id})
+    if not found:
+        raise Missing(f"trial {trial_id} not found")
+    experiment_id = int(found[0].experiment_id)
+    ctx.searches.remember_trials(found[0].trial_ids, experiment_id)
+    return experiment_id
+
+
+def best_validation(ctx: Context, experiment_id: int) -> float | None:
+    """The best searcher metric of an experiment so far."""
+    with ctx.db.begin() as tx:
+        row = tx.row(_BEST, {"id": experiment_id})
+    if row is None:
+        raise Missing(f"experiment {experiment_id} not found")
+    value: float | None = row[0]
+    return value
+
+
+_BEST = text("SELECT best_metric FROM experiments WHERE id = :id")

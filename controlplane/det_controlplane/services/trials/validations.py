@@ -1,0 +1,184 @@
+"""The usual validation reports in two round trips: read under the locks, decide in memory, write everything at once.
+
+Reports of one experiment that come while another is being committed wait for that commit anyway. They share the
+next one: one of their threads folds them in the order in which they came, and each is answered after the commit.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from det_controlplane.core import metrics as core_metrics
+from det_controlplane.core import search
+from det_controlplane.db import validations
+from det_controlplane.db.experiments import ExperimentRow
+from det_controlplane.db.validations import ReportingTrial, Standing, Validation
+from det_controlplane.services.context import Context
+from det_controlplane.services.effects import Effects
+from det_controlplane.services.experiments import live
+from det_controlplane.services.experiments.live import LiveExperiment
+from det_controlplane.services.trials.batching import Ticket
+from det_controlplane.services.trials.reports import MetricsReport
+
+# Smaller steps of an experiment's progress nobody sees.
+_VISIBLE = 0.001
+_ENDS_THE_SEARCH = (search.Shutdown, search.Fail)
+
+Report = Ticket[MetricsReport]
+
+
+class _NotAll(Exception):
+    """Something that was written together with the rest was there already: roll back, one by one."""
+
+
+def take(ctx: Context, experiment_id: int, report: MetricsReport) -> bool:
+    """False, with nothing changed, when anything about the report asks for more than the usual."""
+    if report.total_batches is None or report.batch_metrics is not None:
+        return False
+    own = ctx.searches.reports.join(experiment_id, report)
+    with ctx.searches.turn(experiment_id):
+        while not own.answered:
+            _take_gathered(ctx, experiment_id, own)
+    if own.error is not None:
+        raise own.error
+    return own.fulfilled
+
+
+def _take_gathered(ctx: Context, experiment_id: int, own: Report) -> None:
+    tickets = ctx.searches.reports.take(experiment_id)
+    try:
+        if not _take_together(ctx, experiment_id, tickets):
+            for ticket in tickets:
+                if not _take_together(ctx, experiment_id, [ticket]):
+                    ticket.answer(False)
+    except Exception as e:
+        for ticket in _open(tickets):
+            ticket.fail(e)
+    except BaseException:
+        # This thread ends; the others do it for themselves.
+        ctx.searches.reports.put_back(experiment_id, [t for t in _open(tickets) if t is not own])
+        raise
+    else:
+        ctx.searches.reports.put_back(experiment_id, _open(tickets))
+
+
+def _open(tickets: Sequence[Report]) -> list[Report]:
+    return [ticket for ticket in tickets if not ticket.answered]
+
+
+def _take_together(ctx: Context, experiment_id: int, tickets: Sequence[Report]) -> bool:
+    """What stays open has to come after these. False: nothing was written, because not all could be."""
+    effects = Effects(ctx)
+    first = {ticket.item.trial_id: ticket for ticket in reversed(tickets)}
+    stored: list[Report] = []
+    try:
+        with ctx.db.begin() as tx:
+            steps = {trial_id: t.item.total_batches or 0 for trial_id, t in first.items()}
+            found = validations.lock(tx, experiment_id, steps)
+            usual, others = _parted(found, [t for t in tickets if first[t.item.trial_id] is t])
+            if found is not None and usual:
+                experiment = LiveExperiment(ctx, tx, found[0], effects)
+                stored = _Decisions(experiment, found[1], usual).store()
+    except _NotAll:
+        return False
+    if stored:
+        experiment.journal.keep()
+    effects.announce()
+    for ticket in stored:
+        ticket.answer(True)
+    for ticket in others:
+        ticket.answer(False)
+    return True
+
+
+def _parted(
+    found: tuple[ExperimentRow, dict[int, ReportingTrial]] | None, tickets: Sequence[Report]
+) -> tuple[list[Report], list[Report]]:
+    """Which reports are usual: nothing to merge, nothing of an earlier run to roll back, a searcher that listens."""
+    usual: list[Report] = []
+    others: list[Report] = []
+    for ticket in tickets:
+        trial = None if found is None else found[1].get(ticket.item.trial_id)
+        if found is not None and trial is not None and _is_usual(found[0], trial, ticket.item):
+            usual.append(ticket)
+        else:
+            others.append(ticket)
+    return usual, others
+
+
+def _is_usual(row: ExperimentRow, trial: ReportingTrial, report: MetricsReport) -> bool:
+    assert report.total_batches is not None
+    if row.unmanaged or not row.state.live or trial.reported or report.run_id < trial.row.run_id:
+        return False
+    return report.run_id <= 1 or report.total_batches >= trial.total_batches
+
+
+class _Decisions:
+    """What the search says to reports, in their order."""
+
+    def __init__(
+        self,
+        experiment: LiveExperiment,
+        trials: Mapping[int, ReportingTrial],
+        tickets: Sequence[Report],
+    ) -> None:
+        self._experiment = experiment
+        self._trials = trials
+        self._taken: list[Report] = []
+        self._new: list[Validation] = []
+        self._actions: list[search.Action] = []
+        row = experiment.row
+        self._standing = Standing(row.progress, row.best_metric)
+        for ticket in tickets:
+            self._take(ticket.item)
+            self._taken.append(ticket)
+            if any(isinstance(a, _ENDS_THE_SEARCH) for a in self._actions):
+                break  # what comes after is told to nobody
+        self._look_at_progress()
+
+    def store(self) -> list[Report]:
+        """Those that were written."""
+        experiment, journal = self._experiment, self._experiment.journal
+        tx, row = experiment.tx, experiment.row
+        if len(self._new) == 1 and not self._actions and not journal.snapshot_due:
+            # The search had nothing to say: the commit goes along.
+            if not validations.store_last(tx, row, self._new[0], self._standing):
+                raise _NotAll
+            journal.written()
+            return self._taken
+        if not validations.store(tx, row, self._new, self._standing):
+            raise _NotAll
+        journal.written()
+        for new in self._new:
+            experiment.knows(self._trials[new.trial_id].row)
+        experiment.carry_out(self._actions)
+        live.close(experiment)
+        return self._taken
+
+    def _take(self, report: MetricsReport) -> None:
+        assert report.total_batches is not None
+        experiment, trial = self._experiment, self._trials[report.trial_id]
+        journal, row = experiment.journal, experiment.row
+        event = journal.validation(str(trial.row.request_id), report.metrics)
+        if event is not None:
+            self._actions += journal.record(event)
+        value = core_metrics.number(report.metrics.get(row.metric))
+        best = trial.searcher_metric
+        self._new.append(
+            Validation(
+                trial_id=trial.row.id, run_id=report.run_id, steps=report.total_batches,
+                metrics=report.metrics, at=report.reported_at or experiment.now,
+                summary=core_metrics.summarise(trial.summary or {}, [report.metrics]), value=value,
+                best_of_trial=value is not None and core_metrics.is_better(value, best, row.smaller_is_better),
+                event=None if event is None else event.to_json(),
+            )
+        )  # fmt: skip
+        standing = self._standing
+        if value is not None and core_metrics.is_better(
+            value, standing.best_metric, row.smaller_is_better
+        ):
+            standing.best_metric, standing.best_trial_id = value, trial.row.id
+            standing.shown = True
+
+    def _look_at_progress(self) -> None:
+        progress = self._experiment.journal.progress(self._experiment.now)
+        if progress is not None and abs(progress - (self._standing.progress or 0.0)) >= _VISIBLE:
+            self._standing.progress, self._standing.shown = progress, True
