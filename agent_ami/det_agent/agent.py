@@ -2,6 +2,7 @@
 
 import logging
 import queue
+import secrets
 import socket
 import subprocess
 import threading
@@ -18,12 +19,13 @@ from det_agent.client import ControlPlane, Introduction
 from det_agent.containers import AgentRooms, Containers
 from det_agent.environment import Surroundings
 from det_agent.gateway import Gateway, GatewayRooms
+from det_agent.health import Health
 from det_agent.identity import StateDirectory, address_towards
 from det_agent.loop import Loop, LoopRooms, Replaced, Silent
 from det_agent.messages import ContainerSpec, JoinAnswer, Slot
 from det_agent.payload import find_payload, link_payload
 from det_agent.process_runtime import ProcessRuntime
-from det_agent.runtime import Runtime
+from det_agent.runtime import GatewayDoor, Runtime
 from det_agent.settings import Settings
 from det_agent.shipper import LogShipper
 from det_agent.signals import Signals, SignalSource, machine_is_stopping
@@ -63,7 +65,9 @@ class Agent:
         self._signals = Signals(sources, self._changed.set)
         self._leaving = False
         self._runtime = self._make_runtime()
+        self._ping_token = secrets.token_urlsafe(16)
         self._gateway = self._make_gateway()
+        self._health = Health(self._check_runtime, self._changed.set)
         self._address = self._find_address()
         self._containers = Containers(self._rooms(), settings.agent_id, self._changed.set)
         self._loop = Loop(self._loop_rooms(), self._changed)
@@ -74,6 +78,8 @@ class Agent:
         self._gateway.start()
         self._shipper.start()
         self._adopt()
+        self._health.check()
+        self._health.start()
         self._signals.start()
         threading.Thread(target=self._converse, name="loop", daemon=True).start()
         ended = hearing_signals(self._ends.get)
@@ -82,6 +88,7 @@ class Agent:
         elif not isinstance(ended, Replaced):
             self._leave()
         self._loop.stop()
+        self._health.stop()
         self._gateway.stop()
         if ended is not None:
             raise ended
@@ -150,7 +157,9 @@ class Agent:
         upstream = Upstream(
             self._settings.master_url, Tls(self._settings.cert_file, self._settings.verify)
         )
-        rooms = GatewayRooms(self._settings.agent_id, self._tenants, self._spool, upstream)
+        rooms = GatewayRooms(
+            self._settings.agent_id, self._tenants, self._spool, upstream, self._ping_token
+        )
         bind_ip = self._settings.bind_ip or (
             LOOPBACK if self._runtime.kind == "process" else "0.0.0.0"
         )
@@ -167,13 +176,21 @@ class Agent:
             return address_towards("8.8.8.8")
         return towards_master
 
+    def _door(self) -> GatewayDoor:
+        settings = self._settings
+        port = settings.container_master_port or self._gateway.port
+        return GatewayDoor(port, self._ping_token, settings.container_master_host)
+
+    def _check_runtime(self) -> None:
+        self._runtime.check(self._door())
+
     def _surroundings(self, spec: ContainerSpec) -> Surroundings:
-        host = self._settings.container_master_host or self._runtime.host_address(spec.network)
+        host = self._runtime.host_address(spec.network, self._door())
         return Surroundings(
             agent_id=self._settings.agent_id,
             runtime=self._runtime.kind,
             master_host=host,
-            master_port=self._settings.container_master_port or self._gateway.port,
+            master_port=self._door().port,
             slots=self._slots,
             cluster_id=self._cluster[0],
             master_id=self._cluster[1],
@@ -188,6 +205,7 @@ class Agent:
             cursors=self._state.folder("cursors"),
             address=self._address,
             surroundings=self._surroundings,
+            health=self._health,
             flush_logs=lambda: self._shipper.flush(FLUSH_S if self._leaving else LAST_WORDS_S),
             keep_exited=self._settings.keep_exited,
         )
@@ -198,6 +216,7 @@ class Agent:
             containers=self._containers,
             tenants=self._tenants,
             signals=self._signals,
+            health=self._health,
             introduction=self._introduction(self._slots),
             proof=lambda: bootstrap_proof(self._settings.token_file),
             on_joined=self._on_joined,

@@ -35,6 +35,7 @@ class Introduction:
     addresses: tuple[str, ...] = ()
     runtime: str = "process"
     slots: tuple[Slot, ...] = ()
+    out_of_service: str = ""
     incarnation: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     def as_json(self, proof: Mapping[str, str]) -> dict[str, Any]:
@@ -48,6 +49,7 @@ class Introduction:
             "addresses": list(self.addresses),
             "runtime": self.runtime,
             "slots": [slot.as_json() for slot in self.slots],
+            "out_of_service": self.out_of_service,
             "proof": dict(proof),
         }
 
@@ -71,6 +73,7 @@ class ControlPlane:
         seq: int,
         containers: Iterable[ContainerReport],
         signals: Sequence[Signal],
+        out_of_service: str,
         seen: str,
         wait_s: float,
     ) -> PollAnswer:
@@ -81,6 +84,7 @@ class ControlPlane:
             "seen": seen,
             "containers": [report.as_json() for report in containers],
             "signals": [signal.as_json() for signal in signals],
+            "out_of_service": out_of_service,
         }
         answer = self._session.post(
             "/agents/v1/poll", body, headers=self._auth(), timeout_s=wait_s + READ_MARGIN_S

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from det_agent.environment import Surroundings, container_env
+from det_agent.health import Health
 from det_agent.identity import write_atomically
 from det_agent.messages import (
     KILLED_EXIT_CODE,
@@ -51,6 +52,7 @@ class AgentRooms:
     cursors: Path
     address: str
     surroundings: Callable[[ContainerSpec], Surroundings]
+    health: Health
     flush_logs: Callable[[], object]
     keep_exited: bool = False
 
@@ -138,12 +140,18 @@ class Containers:
             self._begin(container, container.spec)
         except StartFailed as e:
             self._say(container, str(e), level="ERROR")
+            self._count_failure(e.failure, str(e))
             self._end(container, _failed(container.report, e.failure, str(e)))
         except Exception as e:
             _log.exception("container %s could not be started", container.key.id)
+            self._count_failure("agent_error", str(e))
             self._end(container, _failed(container.report, "agent_error", f"agent error: {e}"))
         else:
             self._watch(container)
+
+    def _count_failure(self, failure: Failure, message: str) -> None:
+        if failure == "agent_error":
+            self._rooms.health.container_failed_to_start(message)
 
     def _begin(self, container: _Container, spec: ContainerSpec) -> None:
         self._move(container, "pulling")
@@ -156,6 +164,7 @@ class Containers:
         env = container_env(spec, self._rooms.surroundings(spec))
         started = self._rooms.runtime.start(spec, env)
         container.started = started
+        self._rooms.health.container_started()
         if container.kill_asked.is_set():
             self._rooms.runtime.kill(container.key)
         self._say(container, f"Started {spec.name or 'container'} on agent {self._agent_id}")

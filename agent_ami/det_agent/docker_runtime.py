@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -21,9 +20,19 @@ from det_agent.docker_options import (
 )
 from det_agent.docker_output import read_output
 from det_agent.docker_pull import ensure_image
+from det_agent.host_address import HostAddresses
 from det_agent.messages import ContainerKey, ContainerSpec, Slot
 from det_agent.payload import Payload, find_payload
-from det_agent.runtime import Exit, OutputLine, Runtime, Say, Started, StartFailed, Stream
+from det_agent.runtime import (
+    Exit,
+    GatewayDoor,
+    OutputLine,
+    Runtime,
+    Say,
+    Started,
+    StartFailed,
+    Stream,
+)
 
 ENGINE_AWAY_S = 1.0
 CONNECTIONS = 256
@@ -68,17 +77,13 @@ class DockerRuntime:
         self._cluster_id = cluster_id
         self._slots = slots
         self._payload = payload
+        self._host_addresses = HostAddresses(client)
 
-    def host_address(self, network: str) -> str:
-        if network == "host":
-            return "127.0.0.1"
-        if sys.platform == "darwin":
-            return "host.docker.internal"
-        settings = self._client.api.inspect_network(network)["IPAM"]["Config"]
-        gateways = [str(s["Gateway"]) for s in settings if s.get("Gateway")]
-        if not gateways:
-            raise StartFailed("agent_error", f"the Docker network {network} has no gateway address")
-        return gateways[0].partition("/")[0]
+    def host_address(self, network: str, door: GatewayDoor) -> str:
+        return self._host_addresses.of(network, door)
+
+    def check(self, door: GatewayDoor) -> None:
+        self._host_addresses.check(door)
 
     def prepare(self, spec: ContainerSpec, say: Say, cancelled: Callable[[], bool]) -> None:
         ensure_image(self._client.api, spec, say, cancelled)

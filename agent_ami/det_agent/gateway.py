@@ -24,6 +24,7 @@ MAX_LOG_BODY_BYTES = 64 * 1024 * 1024
 LONGEST_PREEMPTION_WAIT_S = 60.0
 _REASONS = {400: (3, "InvalidArgument"), 401: (16, "Unauthenticated"), 403: (7, "PermissionDenied")}
 _UNAVAILABLE = (14, "Unavailable")
+PING_PATH = "/det-agent/ping"
 _LOG_PATHS = frozenset({"/api/v1/task/logs", "/task-logs"})
 
 _log = logging.getLogger(__name__)
@@ -37,6 +38,7 @@ class GatewayRooms:
     tenants: Tenants
     spool: Spool
     upstream: Upstream
+    ping_token: str = ""
 
 
 class Gateway:
@@ -81,6 +83,8 @@ class _Handler(BaseHTTPRequestHandler):
         allocation_id = _preemption_target(path)
         if self.command == "GET" and allocation_id:
             self._answer_preemption(allocation_id)
+        elif path == PING_PATH:
+            self._answer(200, {"agent": self.rooms.agent_id, "ping": self.rooms.ping_token})
         elif self.command == "POST" and path in _LOG_PATHS:
             self._take_logs()
         else:

@@ -6,7 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from determined.common.http import (
     APIError,
@@ -17,6 +17,7 @@ from determined.common.http import (
 
 from det_agent.client import ControlPlane, Introduction
 from det_agent.containers import Containers
+from det_agent.health import Health
 from det_agent.messages import JoinAnswer, PollAnswer
 from det_agent.reconcile import Action, Forget, Kill, Refuse, Start, preempting, reconcile
 from det_agent.signals import Signals
@@ -43,6 +44,7 @@ class LoopRooms:
     containers: Containers
     tenants: Tenants
     signals: Signals
+    health: Health
     introduction: Introduction
     proof: Callable[[], Mapping[str, str]]
     on_joined: Callable[[JoinAnswer], None]
@@ -120,9 +122,10 @@ class Loop:
         backoff_s = 0.0
         while not self._stop.is_set():
             try:
-                answer = self._rooms.control_plane.join(
-                    self._rooms.introduction, self._rooms.proof()
+                introduction = replace(
+                    self._rooms.introduction, out_of_service=self._rooms.health.out_of_service
                 )
+                answer = self._rooms.control_plane.join(introduction, self._rooms.proof())
             except (APIError, MasterUnreachableError, OSError) as e:
                 backoff_s = self._back_off(backoff_s, e)
             else:
@@ -182,6 +185,7 @@ class Loop:
                 seq,
                 reports.values(),
                 self._rooms.signals.standing(),
+                self._rooms.health.out_of_service,
                 self._contact.seen,
                 wait_s,
             )

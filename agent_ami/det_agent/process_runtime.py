@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,10 +21,11 @@ from det_agent.environment import RUN_DIR, device_env, python_path
 from det_agent.identity import write_atomically
 from det_agent.messages import ContainerKey, ContainerSpec, Slot
 from det_agent.process_paths import PathMap, lay_out, may_switch_user
-from det_agent.runtime import Exit, OutputLine, Say, Started, StartFailed, Stream
+from det_agent.runtime import Exit, GatewayDoor, OutputLine, Say, Started, StartFailed, Stream
 from det_agent.task_logs import now_rfc3339
 
 OUTPUT_LOOK_S = 0.25
+CHECK_TIMEOUT_S = 60
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -45,8 +47,17 @@ class ProcessRuntime:
         self._deps = deps
         self._shims: dict[str, subprocess.Popen[bytes]] = {}
 
-    def host_address(self, network: str) -> str:
-        return "127.0.0.1"
+    def host_address(self, network: str, door: GatewayDoor) -> str:
+        return door.host or "127.0.0.1"
+
+    def check(self, door: GatewayDoor) -> None:
+        """Start a process in a folder like those of tasks."""
+        try:
+            with tempfile.TemporaryDirectory(dir=self._root, prefix=".check-") as folder:
+                command = [sys.executable, "-I", "-S", "-c", ""]
+                subprocess.run(command, cwd=folder, check=True, timeout=CHECK_TIMEOUT_S)
+        except (OSError, subprocess.SubprocessError) as e:
+            raise StartFailed("agent_error", f"cannot start a process on this machine: {e}") from e
 
     def prepare(self, spec: ContainerSpec, say: Say, cancelled: Callable[[], bool]) -> None:
         """Processes use what is installed here; the image is only a name."""

@@ -11,6 +11,15 @@ Stream = Literal["stdout", "stderr"]
 
 
 @dataclass(frozen=True)
+class GatewayDoor:
+    """Where the task gateway listens, and the answer to a ping that proves it is this agent's."""
+
+    port: int
+    ping_token: str
+    host: str = ""  # set by the operator instead of being found
+
+
+@dataclass(frozen=True)
 class Started:
     """A container that has a life of its own from now on; `runtime_id` finds it again after a restart."""
 
@@ -45,8 +54,11 @@ class StartFailed(Exception):
 class Runtime(Protocol):
     kind: Literal["docker", "process"]
 
-    def host_address(self, network: str) -> str:
-        """How a container on `network` reaches a server of this machine."""
+    def host_address(self, network: str, door: GatewayDoor) -> str:
+        """Return how a container on `network` reaches the gateway. Raises StartFailed when none does."""
+
+    def check(self, door: GatewayDoor) -> None:
+        """Start a container and let it reach the gateway. Raises StartFailed with the cause and the remedy."""
 
     def prepare(self, spec: ContainerSpec, say: Say, cancelled: Callable[[], bool]) -> None:
         """Make the image available. Raises StartFailed."""

@@ -14,6 +14,8 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.identity import authentication
 from det_controlplane.services.identity.authentication import AGENT_PREFIX
 
+# A reason is a sentence, not a log.
+MAX_REASON_CHARACTERS = 2000
 _DEVICES = ("cpu", "cuda", "rocm")
 
 
@@ -60,6 +62,7 @@ def _joining(body: Body) -> Joining:
         slots=slots,
         proof_kind=proof.text("kind"),
         proof_token=proof.text("token"),
+        out_of_service=body.text("outOfService")[:MAX_REASON_CHARACTERS],
     )
 
 
@@ -75,6 +78,7 @@ def poll(ctx: Context, request: Request) -> Answer:
         seq=body.optional_integer("seq"),
         seen=body.text("seen"),
         leaving=bool(body.items("signals")),
+        out_of_service=body.text("outOfService")[:MAX_REASON_CHARACTERS],
     )
     _uuid(asked.incarnation, "incarnation")
     answer = polling.poll(ctx, asked)

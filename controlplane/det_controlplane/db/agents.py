@@ -14,12 +14,12 @@ _HOLDER = text(
 )
 _UPSERT = text("""
     INSERT INTO agents (id, pool, state, agent_key_hash, incarnation, token_hash, version, hostname, runtime, addresses,
-        joined_at, last_seen_at, lease_until, lost_after)
+        out_of_service, joined_at, last_seen_at, lease_until, lost_after)
     VALUES (:id, :pool, 'JOINED', :key_hash, :incarnation, :token_hash, :version, :hostname, :runtime,
-        cast(:addresses AS text[]), :now, :now, :lease_until, :lost_after)
+        cast(:addresses AS text[]), :out_of_service, :now, :now, :lease_until, :lost_after)
     ON CONFLICT (id) DO UPDATE SET pool = excluded.pool, state = 'JOINED', agent_key_hash = excluded.agent_key_hash,
         incarnation = excluded.incarnation, token_hash = excluded.token_hash, version = excluded.version,
-        hostname = excluded.hostname, runtime = excluded.runtime, addresses = excluded.addresses,
+        hostname = excluded.hostname, runtime = excluded.runtime, addresses = excluded.addresses, out_of_service = excluded.out_of_service,
         poll_seq = 0, leaving = false, joined_at = excluded.joined_at, last_seen_at = excluded.last_seen_at, lease_until = excluded.lease_until,
         lost_after = excluded.lost_after
 """)
@@ -41,11 +41,12 @@ _TOUCH = text(f"""
         UPDATE agents a SET last_seen_at = :now, lease_until = :lease_until, state = 'JOINED',
             lost_after = cast(:lease_until AS timestamptz) + make_interval(secs =>
                 coalesce((cast(:waits AS jsonb)->>a.pool)::double precision, :default_wait)),
-            poll_seq = greatest(a.poll_seq, :seq), leaving = a.leaving OR :leaving
-        FROM (SELECT id, leaving, state FROM agents WHERE token_hash = :token_hash FOR UPDATE) old
+            poll_seq = greatest(a.poll_seq, :seq), leaving = a.leaving OR :leaving,
+            out_of_service = :out_of_service
+        FROM (SELECT id, leaving, state, out_of_service FROM agents WHERE token_hash = :token_hash FOR UPDATE) old
         WHERE a.id = old.id AND a.incarnation = cast(:incarnation AS uuid) AND a.state <> 'LOST'
         RETURNING a.draining, a.poll_seq <= :seq AS newest, a.leaving AND NOT old.leaving AS leaves_now,
-            a.leaving, old.state <> 'JOINED' AS returned, a.pool, a.id),
+            a.leaving, old.state <> 'JOINED' OR old.out_of_service <> a.out_of_service AS returned, a.pool, a.id),
     marked AS (
         INSERT INTO pools (name) SELECT pool FROM touched WHERE returned OR leaves_now
         ON CONFLICT (name) DO UPDATE SET marked = pools.marked + 1)
@@ -110,7 +111,7 @@ class Touched:
     newest: bool  # no later poll of this process was seen
     leaves_now: bool  # this poll is the first to say that the machine goes away
     leaving: bool
-    returned: bool  # it had been suspect
+    returned: bool  # it had been suspect, or out of service, or it is now
     duties: list[Duty]
 
 
@@ -121,6 +122,7 @@ def touch(
     *,
     seq: int,
     leaving: bool,
+    out_of_service: str,
     now: datetime,
     lease_until: datetime,
     waits: Mapping[str, float],
@@ -131,6 +133,7 @@ def touch(
     After its lease, an agent is waited for as many seconds as its pool says."""
     params = {
         "token_hash": token_hash, "incarnation": incarnation, "seq": seq, "leaving": leaving,
+        "out_of_service": out_of_service,
         "now": now, "lease_until": lease_until, "waits": as_json(waits), "default_wait": default_wait,
     }  # fmt: skip
     found = db.alone(_TOUCH, params)

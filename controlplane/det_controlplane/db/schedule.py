@@ -15,7 +15,7 @@ from det_controlplane.db.sql import text
 
 _TRY_LOCK = text("SELECT pg_try_advisory_xact_lock(hashtextextended('pool:' || :pool, 0))")
 _AGENTS = text("""
-    SELECT a.id, a.enabled AND NOT a.leaving AS enabled, a.draining, a.state::text AS state,
+    SELECT a.id, a.enabled AND NOT a.leaving AS enabled, a.draining, a.out_of_service, a.state::text AS state,
            coalesce(array_agg(s.slot_id ORDER BY s.slot_id) FILTER (WHERE s.enabled AND NOT s.draining
                     AND s.container_id IS NULL), '{}') AS free,
            count(*) FILTER (WHERE s.enabled AND NOT s.draining) AS slots,
@@ -95,7 +95,7 @@ def load(tx: Tx, pool: str, aux_limit: int, default_priority: int) -> PoolRows:
     jobs = _jobs(tx, {r.job_id for r in (*pending_rows, *running_rows)}, default_priority)
     return PoolRows(
         agents=tuple(
-            Agent(r.id, r.slots, r.used, aux_limit, r.aux_used, r.enabled, r.draining)
+            Agent(r.id, r.slots, r.used, aux_limit, r.aux_used, r.enabled, r.draining, r.out_of_service)
             for r in agent_rows
         ),
         pending=tuple(

@@ -65,6 +65,14 @@ def test_agents_that_drain_or_are_disabled() -> None:
     assert "`det agent enable a1`" in waiting.sentence
 
 
+def test_agents_that_took_themselves_out_of_service() -> None:
+    broken = agent("a1", 4, out_of_service="the Docker engine does not answer")
+    waiting = why(broken, agent("a2", 1), ask=request("r", 4))
+    assert waiting.reason.code is WaitCode.AGENT_OUT_OF_SERVICE
+    assert "(a1); a1: the Docker engine does not answer" in waiting.sentence
+    assert "det-agent doctor" in waiting.sentence
+
+
 def test_agents_it_failed_on() -> None:
     waiting = why(*agents(4, 1), ask=request("r", 4, blocked_agents=frozenset({"a1"})))
     assert waiting.reason.code is WaitCode.BLOCKED_NODES

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 from .attempts import Attempts
 from .fleet import Roster, shape_of
@@ -151,12 +152,4 @@ class _Feasible:
 
 
 def _without(agent: Agent, slots: int) -> Agent:
-    return Agent(
-        agent.id,
-        agent.slots,
-        max(0, agent.used - slots),
-        agent.aux_limit,
-        agent.aux_used,
-        agent.enabled,
-        agent.draining,
-    )
+    return replace(agent, used=max(0, agent.used - slots))

@@ -32,7 +32,7 @@ class Roster:
         self.agents = sorted(agents, key=_id)
         ids = tuple([a.id for a in self.agents])
         self.index = dict(zip(ids, range(len(ids)), strict=True))
-        self.open = [a.enabled and not a.draining for a in self.agents]
+        self.open = [a.is_open for a in self.agents]
         self.tokens, self.by_token = tokens_of(
             ids
         )  # in the order of tokens, shelves are filled sorted

@@ -23,6 +23,12 @@ class Agent:
     aux_used: int = 0
     enabled: bool = True
     draining: bool = False
+    out_of_service: str = ""  # why the agent itself takes no work
+
+    @property
+    def is_open(self) -> bool:
+        """Whether new work may be placed there."""
+        return self.enabled and not self.draining and not self.out_of_service
 
 
 class Job(NamedTuple):
@@ -101,6 +107,7 @@ class WaitCode(str, Enum):
     NO_WHOLE_AGENTS = "NO_WHOLE_AGENTS"
     AUX_LIMIT = "AUX_LIMIT"
     AGENT_DRAINING = "AGENT_DRAINING"
+    AGENT_OUT_OF_SERVICE = "AGENT_OUT_OF_SERVICE"
     BLOCKED_NODES = "BLOCKED_NODES"
     MAX_SLOTS = "MAX_SLOTS"
     BEHIND_HIGHER_PRIORITY = "BEHIND_HIGHER_PRIORITY"

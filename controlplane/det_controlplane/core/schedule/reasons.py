@@ -34,7 +34,7 @@ class Explainer:
 
     @cached_property
     def _sizes(self) -> Counter[int]:
-        return _sizes_of(a for a in self._snapshot.agents if _is_open(a))
+        return _sizes_of(a for a in self._snapshot.agents if a.is_open)
 
     @cached_property
     def _sizes_with_closed(self) -> Counter[int]:
@@ -45,12 +45,12 @@ class Explainer:
         agents = self._snapshot.agents
         if not any(a.slots for a in agents):
             return self._no_agents(request, need, "the pool has no agent with slots")
-        blocked = _sizes_of(a for a in agents if a.id in request.blocked_agents and _is_open(a))
+        blocked = _sizes_of(a for a in agents if a.id in request.blocked_agents and a.is_open)
         if self._could_hold(self._sizes - blocked, request):
             return self._busy(request, need)
         if blocked and self._could_hold(self._sizes, request):
             return _only_blocked(request, need)
-        closed = [a for a in agents if not _is_open(a) and a.slots]
+        closed = [a for a in agents if not a.is_open and a.slots]
         if closed and self._could_hold(self._sizes_with_closed, request):
             return _closed(closed, need)
         return self._no_agents(request, need, self._largest())
@@ -131,7 +131,7 @@ class Explainer:
     def _no_container(self, request: Request) -> Told:
         need = "needs an agent, but no slot"
         agents = self._snapshot.agents
-        usable = [a for a in agents if _is_open(a) and a.id not in request.blocked_agents]
+        usable = [a for a in agents if a.is_open and a.id not in request.blocked_agents]
         if not agents:
             return Told(WaitCode.NO_AGENTS, f"{need}; the pool has no agent yet; start one")
         if usable and any(a.aux_limit for a in usable):
@@ -143,7 +143,7 @@ class Explainer:
         if usable:
             sentence = f"{need}; no agent of the pool takes such containers; choose another pool"
             return Told(WaitCode.AUX_LIMIT, sentence)
-        if any(_is_open(a) for a in agents):
+        if any(a.is_open for a in agents):
             return _only_blocked(request, need)
         return _closed(list(agents), need)
 
@@ -156,10 +156,6 @@ class Explainer:
             return Told(WaitCode.MAX_SLOTS, f"{sentence}; {_RAISE_LIMIT}")
         sentence = f"its job may hold {counted(limit, 'slot')} (max_slots) and holds {held}"
         return Told(WaitCode.MAX_SLOTS, f"{sentence}; it starts when one of its trials ends")
-
-
-def _is_open(agent: Agent) -> bool:
-    return agent.enabled and not agent.draining
 
 
 def _sizes_of(agents: Iterable[Agent]) -> Counter[int]:
@@ -175,11 +171,24 @@ def _only_blocked(request: Request, need: str) -> Told:
 
 
 def _closed(agents: list[Agent], need: str) -> Told:
+    broken = [a for a in agents if a.out_of_service and a.enabled and not a.draining]
+    if broken:
+        return _broken(broken, need)
     largest = max(agents, key=lambda a: (a.slots, a.id))
     names = named(sorted(a.id for a in agents))
     sentence = f"{need}; the agents that could hold it are disabled or draining ({names})"
     return Told(
         WaitCode.AGENT_DRAINING, f"{sentence}; `det agent enable {largest.id}` lets it start"
+    )
+
+
+def _broken(agents: list[Agent], need: str) -> Told:
+    first = min(agents, key=lambda a: a.id)
+    names = named(sorted(a.id for a in agents))
+    sentence = f"{need}; the agents that could hold it are out of service ({names})"
+    return Told(
+        WaitCode.AGENT_OUT_OF_SERVICE,
+        f"{sentence}; {first.id}: {first.out_of_service}; `det-agent doctor` there shows each check",
     )
 
 

@@ -23,7 +23,8 @@ _SLOT = f"""json_build_object('id', s.slot_id::text, 'enabled', s.enabled AND NO
     'container', (SELECT {_CONTAINER} FROM containers c WHERE c.id = s.container_id))"""
 _AGENT = f"""json_build_object('id', a.id, 'version', a.version, 'registeredTime', {time("a.joined_at")},
     'addresses', to_json(a.addresses), 'resourcePools', json_build_array(a.pool),
-    'enabled', a.enabled AND NOT a.draining AND a.state = 'JOINED', 'draining', a.draining,
+    'enabled', a.enabled AND NOT a.draining AND a.state = 'JOINED' AND a.out_of_service = '', 'draining', a.draining,
+    'outOfService', a.out_of_service,
     'slots', (SELECT coalesce(json_object_agg(s.slot_id::text, {_SLOT} ORDER BY s.slot_id), '{{}}'::json) FROM slots s WHERE s.agent_id = a.id),
     'containers', (SELECT coalesce(json_object_agg(c.id, {_CONTAINER} ORDER BY c.assigned_at, c.id), '{{}}'::json) FROM containers c
                    WHERE c.agent_id = a.id AND c.state <> 'TERMINATED'),

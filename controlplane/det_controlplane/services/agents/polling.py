@@ -37,6 +37,7 @@ class Joining:
     slots: list[dict[str, Any]]
     proof_kind: str
     proof_token: str
+    out_of_service: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def join(ctx: Context, joining: Joining) -> Joined:
             "id": joining.agent_id, "pool": pool.pool_name, "key_hash": key_hash,
             "incarnation": joining.incarnation, "token_hash": token_hash(token),
             "version": joining.version, "hostname": joining.hostname, "runtime": joining.runtime,
-            "addresses": joining.addresses, "now": now, "lease_until": lease_until,
+            "addresses": joining.addresses, "out_of_service": joining.out_of_service, "now": now, "lease_until": lease_until,
             "lost_after": lease_until + timedelta(seconds=float(pool.agent_reconnect_wait)),
         }  # fmt: skip
         agents.upsert(tx, row, joining.slots)
@@ -109,6 +110,7 @@ class Poll:
     seq: int | None = None  # counted up by one agent process
     seen: str = ""  # version of the last answer it applied
     leaving: bool = False  # it was told that the machine goes away
+    out_of_service: str = ""  # why the agent cannot start containers now
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +187,7 @@ def _extend_lease(ctx: Context, poll: Poll) -> agents.Touched:
     now = ctx.now()
     touched = agents.touch(
         ctx.db, token_hash(poll.token), poll.incarnation, seq=poll.seq or 0, leaving=poll.leaving,
+        out_of_service=poll.out_of_service,
         now=now, lease_until=now + LEASE, waits=_special_waits(ctx), default_wait=DEFAULT_RECONNECT_WAIT_S,
     )  # fmt: skip
     if touched is None:

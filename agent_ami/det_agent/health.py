@@ -1,0 +1,100 @@
+"""Whether this agent can start containers. While it cannot, it takes itself out of service and checks again."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from det_agent.runtime import StartFailed
+
+FAILURES_IN_A_ROW = 3
+FIRST_RECHECK_S = 10.0
+LONGEST_RECHECK_S = 600.0
+
+_log = logging.getLogger(__name__)
+
+
+class Health:
+    """`out_of_service` is the reason why nothing may be placed here, empty while the agent is in service."""
+
+    def __init__(
+        self,
+        check: Callable[[], None],
+        on_change: Callable[[], None],
+        first_recheck_s: float = FIRST_RECHECK_S,
+    ) -> None:
+        self._check = check
+        self._on_change = on_change
+        self._lock = threading.Lock()
+        self._failures = 0
+        self._first_recheck_s = self._recheck_s = first_recheck_s
+        self._out_of_service = ""
+        self._left_service = threading.Event()
+        self._stop = threading.Event()
+
+    @property
+    def out_of_service(self) -> str:
+        return self._out_of_service
+
+    def check(self) -> None:
+        """Run the check now: it decides whether the agent is in service."""
+        try:
+            self._check()
+        except StartFailed as e:
+            self._leave_service(str(e))
+        else:
+            self._return_to_service()
+
+    def start(self) -> None:
+        threading.Thread(target=self._check_while_out, name="health", daemon=True).start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._left_service.set()
+
+    def container_started(self) -> None:
+        with self._lock:
+            self._failures = 0
+            self._recheck_s = self._first_recheck_s
+
+    def container_failed_to_start(self, message: str) -> None:
+        """Count failures of this machine; those of a task or of its image say nothing about the machine."""
+        with self._lock:
+            self._failures += 1
+            failures = self._failures
+        if failures >= FAILURES_IN_A_ROW and not self._out_of_service:
+            self._leave_service(f"{failures} containers in a row could not be started: {message}")
+
+    def _check_while_out(self) -> None:
+        while not self._stop.is_set():
+            self._left_service.wait()
+            if self._stop.wait(self.next_recheck_s()):
+                return
+            self.check()
+
+    def next_recheck_s(self) -> float:
+        """Return how long to wait now, and wait twice as long next time.
+
+        So an agent whose check passes while its containers go on failing returns less and less often."""
+        with self._lock:
+            due_s = self._recheck_s
+            self._recheck_s = min(due_s * 2, LONGEST_RECHECK_S)
+        return due_s
+
+    def _leave_service(self, reason: str) -> None:
+        if not self._out_of_service:
+            _log.error("out of service: %s", reason)
+        changed = self._out_of_service != reason
+        self._out_of_service = reason
+        self._left_service.set()
+        if changed:
+            self._on_change()
+
+    def _return_to_service(self) -> None:
+        with self._lock:
+            self._failures = 0
+        was_out = bool(self._out_of_service)
+        self._out_of_service = ""
+        self._left_service.clear()
+        if was_out:
+            _log.info("in service again")
+            self._on_change()

@@ -1,0 +1,135 @@
+"""How containers reach this machine: addresses that the engine and the kernel name, proven by a container.
+
+No single source is enough: an engine in its first life reports no gateway for its bridge, a rootless engine lives in
+another network namespace, and Docker Desktop runs containers on a virtual machine.
+"""
+
+import contextlib
+import fcntl
+import ipaddress
+import logging
+import socket
+import struct
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from docker.errors import APIError, DockerException, NotFound
+
+from det_agent.docker_probe import (
+    HOST_GATEWAY_NAME,
+    Reached,
+    Unproven,
+    Unreachable,
+    probe,
+)
+from det_agent.identity import address_towards
+from det_agent.runtime import GatewayDoor, StartFailed
+
+DEFAULT_NETWORK = "bridge"
+_BRIDGE_OPTION = "com.docker.network.bridge.name"
+_SIOCGIFADDR = 0x8915
+# No packet is sent there: the kernel only picks the interface that leads to other machines.
+_ELSEWHERE = "192.0.2.1"
+
+_log = logging.getLogger(__name__)
+
+
+class HostAddresses:
+    """The address of this machine for each Docker network, proven once and then remembered."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._lock = threading.Lock()
+        self._proven: dict[tuple[str, GatewayDoor], str] = {}
+
+    def of(self, network: str, door: GatewayDoor) -> str:
+        """Raises StartFailed when no container on the network reaches the gateway."""
+        with self._lock:
+            if (network, door) not in self._proven:
+                self._proven[network, door] = self._prove(network, door)
+            return self._proven[network, door]
+
+    def check(self, door: GatewayDoor) -> str:
+        """Prove the default network anew. Raises StartFailed."""
+        with self._lock:
+            self._proven.clear()
+        return self.of(self._default_network(), door)
+
+    def _default_network(self) -> str:
+        """Engines without a bridge run containers on the host's network."""
+        try:
+            self._client.api.inspect_network(DEFAULT_NETWORK)
+        except NotFound:
+            networks = {n["Name"] for n in self._client.api.networks()}
+            return "host" if "host" in networks and "podman" not in networks else DEFAULT_NETWORK
+        except (DockerException, OSError) as e:
+            raise StartFailed("agent_error", f"the Docker engine does not answer: {e}") from e
+        return DEFAULT_NETWORK
+
+    def _prove(self, network: str, door: GatewayDoor) -> str:
+        addresses = [door.host] if door.host else candidates(self._client.api, network)
+        try:
+            result = probe(self._client, network, addresses, door)
+        except (DockerException, OSError) as e:
+            words = str(getattr(e, "explanation", "") or e)
+            raise StartFailed(
+                "agent_error", f"the Docker engine could not start a container: {words}"
+            ) from e
+        match result:
+            case Reached(address):
+                # What the operator wrote stays as written: it may be a name that a certificate carries.
+                _log.info("containers on network %s reach this agent at %s", network, address)
+                return door.host or address
+            case Unproven(reason):
+                _log.warning("cannot prove that containers reach %s: %s", addresses[0], reason)
+                return addresses[0]
+            case Unreachable():
+                raise StartFailed("agent_error", _unreachable(network, door, result))
+
+
+def candidates(api: Any, network: str) -> list[str]:
+    """Addresses by which containers on the network may reach this machine, the likeliest first."""
+    own = address_towards(_ELSEWHERE)
+    if network == "host":
+        return ["127.0.0.1", own]
+    if sys.platform == "darwin":
+        return [HOST_GATEWAY_NAME]
+    found = [*_named_by_engine(api, network), own]
+    return list(dict.fromkeys(address for address in found if not address.startswith("127.")))
+
+
+def _named_by_engine(api: Any, network: str) -> Iterator[str]:
+    try:
+        described = api.inspect_network(network)
+    except (APIError, OSError):
+        yield HOST_GATEWAY_NAME
+        return
+    configs = (described.get("IPAM") or {}).get("Config") or []
+    for config in configs:
+        gateway = str(config.get("Gateway") or "").partition("/")[0]
+        if gateway and ":" not in gateway:
+            yield gateway
+    yield HOST_GATEWAY_NAME
+    bridge = (described.get("Options") or {}).get(_BRIDGE_OPTION) or f"br-{described['Id'][:12]}"
+    with contextlib.suppress(OSError):
+        yield _address_of_interface(bridge)
+    for config in configs:
+        with contextlib.suppress(ValueError, KeyError, StopIteration):
+            subnet = ipaddress.IPv4Network(config["Subnet"], strict=False)
+            yield str(next(subnet.hosts()))
+
+
+def _address_of_interface(name: str) -> str:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        request = struct.pack("256s", name.encode()[:15])
+        return socket.inet_ntoa(fcntl.ioctl(asking.fileno(), _SIOCGIFADDR, request)[20:24])
+
+
+def _unreachable(network: str, door: GatewayDoor, result: Unreachable) -> str:
+    return (
+        f"no container on the Docker network {network} reaches this agent at port {door.port} ({result}):"
+        f" let this machine's firewall accept TCP port {door.port} from containers,"
+        " or set container_master_host to an address that they reach"
+    )

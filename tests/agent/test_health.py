@@ -1,0 +1,76 @@
+"""An agent that cannot start containers takes no work until its check passes."""
+
+import threading
+
+from det_agent import health
+from det_agent.health import FAILURES_IN_A_ROW, Health
+from det_agent.runtime import StartFailed
+
+
+class Machine:
+    """Can or cannot start containers; counts what the control plane would be told."""
+
+    def __init__(self, first_recheck_s: float = health.FIRST_RECHECK_S) -> None:
+        self.trouble = ""
+        self.changes = 0
+        self.told = threading.Event()
+        self.health = Health(self.check, self.changed, first_recheck_s)
+
+    def check(self) -> None:
+        if self.trouble:
+            raise StartFailed("agent_error", self.trouble)
+
+    def changed(self) -> None:
+        self.changes += 1
+        self.told.set()
+
+
+def test_a_failing_check_at_the_start_is_the_reason() -> None:
+    machine = Machine()
+    machine.trouble = "the Docker engine does not answer"
+    machine.health.check()
+    assert machine.health.out_of_service == "the Docker engine does not answer"
+
+
+def test_failures_in_a_row_take_the_agent_out_of_service() -> None:
+    machine = Machine()
+    for _ in range(FAILURES_IN_A_ROW - 1):
+        machine.health.container_failed_to_start("no space left on device")
+    assert machine.health.out_of_service == ""
+    machine.health.container_failed_to_start("no space left on device")
+    assert machine.health.out_of_service == (
+        "3 containers in a row could not be started: no space left on device"
+    )
+    assert machine.changes == 1
+
+
+def test_a_container_that_starts_begins_the_count_anew() -> None:
+    machine = Machine()
+    for _ in range(5):
+        machine.health.container_failed_to_start("flaky")
+        machine.health.container_failed_to_start("flaky")
+        machine.health.container_started()
+    assert machine.health.out_of_service == ""
+
+
+def test_the_agent_returns_when_its_check_passes() -> None:
+    machine = Machine(first_recheck_s=0.01)
+    machine.trouble = "down"
+    machine.health.check()
+    machine.told.clear()
+    machine.health.start()
+    machine.trouble = ""
+    assert machine.told.wait(30)
+    assert machine.health.out_of_service == ""
+    machine.health.stop()
+
+
+def test_an_agent_that_goes_on_failing_returns_less_and_less_often() -> None:
+    machine = Machine()
+    waits = []
+    for _ in range(8):
+        waits.append(machine.health.next_recheck_s())
+    assert waits[:3] == [10.0, 20.0, 40.0]
+    assert waits[-1] == health.LONGEST_RECHECK_S
+    machine.health.container_started()
+    assert machine.health.next_recheck_s() == 10.0

@@ -1,0 +1,168 @@
+"""Where containers are told to find their agent: what engines report differs by version, network and life."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+from det_agent.docker_probe import Reached, Unreachable, probe
+from det_agent.host_address import HostAddresses, candidates
+from det_agent.identity import address_towards
+from det_agent.runtime import GatewayDoor, StartFailed
+from docker.errors import NotFound
+
+OWN = address_towards("192.0.2.1")
+TOKEN = "ping-token"
+
+
+class Engine:
+    """Answers `docker network inspect` as an engine would."""
+
+    def __init__(self, *configs: dict[str, str], **options: str) -> None:
+        self._described = {
+            "Id": "0123456789abcdef",
+            "IPAM": {"Config": list(configs)},
+            "Options": options,
+        }
+
+    def inspect_network(self, network: str) -> dict[str, Any]:
+        if network == "missing":
+            raise NotFound("no such network")
+        return self._described
+
+
+def test_a_restarted_engine_names_the_gateway_itself() -> None:
+    engine = Engine({"Subnet": "172.17.0.0/16", "Gateway": "172.17.0.1"})
+    assert candidates(engine, "bridge")[0] == "172.17.0.1"
+
+
+def test_an_engine_in_its_first_life_is_asked_for_its_host_gateway_and_its_subnet() -> None:
+    found = candidates(Engine({"Subnet": "172.30.0.0/16"}), "bridge")
+    assert found == ["host.docker.internal", "172.30.0.1", OWN]
+
+
+def test_the_bridge_interface_is_asked_for_its_own_address() -> None:
+    name = next(name for _, name in socket.if_nameindex() if name != "lo" and _has_address(name))
+    found = candidates(Engine(**{"com.docker.network.bridge.name": name}), "bridge")
+    assert found[0] == "host.docker.internal"
+    assert len(found) >= 2
+
+
+def test_a_gateway_with_a_prefix_length_is_an_address() -> None:
+    engine = Engine({"Gateway": "10.88.0.1/16"}, {"Gateway": "fd00::1"})
+    assert candidates(engine, "podman")[0] == "10.88.0.1"
+
+
+def test_a_network_that_the_engine_does_not_describe_is_tried_by_name_and_by_own_address() -> None:
+    assert candidates(Engine(), "missing") == ["host.docker.internal", OWN]
+
+
+def test_containers_on_the_hosts_network_use_loopback_or_the_own_address() -> None:
+    assert candidates(Engine(), "host") == ["127.0.0.1", OWN]
+
+
+def test_docker_desktop_has_a_name_for_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert candidates(Engine({"Gateway": "172.17.0.1"}), "bridge") == ["host.docker.internal"]
+
+
+def _has_address(name: str) -> bool:
+    from det_agent.host_address import _address_of_interface
+
+    try:
+        return bool(_address_of_interface(name))
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def door() -> Iterator[GatewayDoor]:
+    """A server on every address of this machine that answers pings as a gateway does."""
+
+    class Answering(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(TOKEN.encode())
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Nothing."""
+
+    with HTTPServer(("0.0.0.0", 0), Answering) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield GatewayDoor(server.server_address[1], TOKEN)
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.docker
+def test_containers_reach_the_address_that_was_found_on_every_kind_of_network(
+    docker_client: Any, door: GatewayDoor
+) -> None:
+    addresses = HostAddresses(docker_client)
+    network = docker_client.networks.create("det-test-host-address", driver="bridge")
+    try:
+        for name in ("bridge", "host", "det-test-host-address"):
+            found = addresses.of(name, door)
+            assert probe(docker_client, name, [found], door) == Reached(found)
+    finally:
+        network.remove()
+
+
+@pytest.mark.docker
+def test_an_engine_that_reports_no_gateway_is_no_obstacle(
+    docker_client: Any, door: GatewayDoor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inspect = docker_client.api.inspect_network
+
+    def without_gateway(name: str) -> dict[str, Any]:
+        described: dict[str, Any] = inspect(name)
+        for config in described["IPAM"]["Config"]:
+            config.pop("Gateway", None)
+        return described
+
+    monkeypatch.setattr(docker_client.api, "inspect_network", without_gateway)
+    found = HostAddresses(docker_client).of("bridge", door)
+    assert probe(docker_client, "bridge", [found], door) == Reached(found)
+
+
+@pytest.mark.docker
+def test_a_closed_port_is_told_with_every_address_that_was_tried(docker_client: Any) -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        closed = GatewayDoor(bound.getsockname()[1], TOKEN)
+        with pytest.raises(
+            StartFailed, match=r"no container on the Docker network bridge reaches"
+        ) as told:
+            HostAddresses(docker_client).of("bridge", closed)
+    assert f"TCP port {closed.port}" in str(told.value)
+    assert "container_master_host" in str(told.value)
+
+
+@pytest.mark.docker
+def test_another_program_at_that_port_is_not_the_gateway(
+    docker_client: Any, door: GatewayDoor
+) -> None:
+    result = probe(docker_client, "bridge", [OWN], GatewayDoor(door.port, "another token"))
+    assert isinstance(result, Unreachable)
+    assert "another program answers there" in str(result)
+
+
+@pytest.mark.docker
+def test_an_address_that_the_operator_set_is_proven_and_kept_as_written(
+    docker_client: Any, door: GatewayDoor
+) -> None:
+    addresses = HostAddresses(docker_client)
+    assert addresses.of("bridge", GatewayDoor(door.port, TOKEN, host=OWN)) == OWN
+    with pytest.raises(StartFailed, match="198[.]51[.]100[.]1"):
+        addresses.of("bridge", GatewayDoor(door.port, TOKEN, host="198.51.100.1"))
+
+
+@pytest.mark.docker
+def test_probes_leave_no_container_behind(docker_client: Any, door: GatewayDoor) -> None:
+    HostAddresses(docker_client).check(door)
+    filters = {"label": "ai.determined.type=probe", "status": "exited"}
+    assert docker_client.containers.list(all=True, filters=filters) == []
