@@ -1,11 +1,12 @@
-"""`det-agent run`: the command that systemd, `det deploy local` and people start."""
+"""`det-agent run`, which systemd and `det deploy local` start, and `det-agent doctor`, which people ask."""
 
 import argparse
 import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from det_agent.agent import Agent
 from det_agent.loop import Replaced, Silent
@@ -13,6 +14,7 @@ from det_agent.runtime import StartFailed
 from det_agent.settings import BadSettings, add_flags, load
 from det_agent.slots import SlotsUnavailable
 
+DOCTOR_IMAGE = "busybox:latest"
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_REPLACED = 0, 1, 2, 5
 
 _log = logging.getLogger("det_agent")
@@ -25,7 +27,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run until stopped")
     add_flags(run)
+    doctor = commands.add_parser("doctor", help="check what an agent on this machine depends on")
+    add_flags(doctor)
+    _add_doctor_flags(doctor)
     arguments = vars(parser.parse_args(argv))
+    if arguments["command"] == "doctor":
+        return _examine(arguments)
     try:
         settings = load(arguments, os.environ)
         _set_up_log(settings.log_level)
@@ -36,6 +43,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
     return _run(agent)
+
+
+def _add_doctor_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--image", default=DOCTOR_IMAGE, help=f"image whose registry is asked ({DOCTOR_IMAGE})"
+    )
+    parser.add_argument(
+        "--checkpoint-storage",
+        default="",
+        metavar="URL",
+        help="where a file is stored and deleted again: s3://bucket/prefix, gs://bucket/prefix or a directory",
+    )
+
+
+def _examine(arguments: Mapping[str, Any]) -> int:
+    from det_agent.doctor import Patient, examine, written
+
+    try:
+        settings = load(arguments, os.environ)
+    except BadSettings as e:
+        print(f"det-agent: {e}", file=sys.stderr)
+        return EXIT_USAGE
+    patient = Patient(settings, arguments["image"], arguments["checkpoint_storage"])
+    return EXIT_OK if written(examine(patient), print) else EXIT_FAILED
 
 
 def _run(agent: Agent) -> int:

@@ -157,7 +157,7 @@ def test_an_address_that_the_operator_set_is_proven_and_kept_as_written(
 ) -> None:
     addresses = HostAddresses(docker_client)
     assert addresses.of("bridge", GatewayDoor(door.port, TOKEN, host=OWN)) == OWN
-    with pytest.raises(StartFailed, match="198[.]51[.]100[.]1"):
+    with pytest.raises(StartFailed, match=r"198[.]51[.]100[.]1"):
         addresses.of("bridge", GatewayDoor(door.port, TOKEN, host="198.51.100.1"))
 
 

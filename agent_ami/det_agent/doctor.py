@@ -1,0 +1,241 @@
+"""`det-agent doctor`: check everything that an agent on this machine depends on, and say what to do."""
+
+import email.utils
+import http.client
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import docker
+from determined.common import storage
+from determined.common.http import APIError, MasterUnreachableError, Session
+from docker.errors import APIError as EngineError
+from docker.errors import DockerException
+
+from det_agent.gateway import Gateway, GatewayRooms
+from det_agent.host_address import DEFAULT_NETWORK, HostAddresses
+from det_agent.runtime import GatewayDoor, StartFailed
+from det_agent.settings import Settings
+from det_agent.slots import SlotsUnavailable, discover
+from det_agent.spool import Spool
+from det_agent.tenants import Tenants
+from det_agent.upstream import Tls, Upstream
+
+OLDEST_ENGINE = (20, 10)
+LITTLE_SPACE_BYTES, TOO_LITTLE_SPACE_BYTES = 20 * 1024**3, 2 * 1024**3
+ODD_CLOCK_S, WRONG_CLOCK_S = 30, 240  # signatures of clouds are good for five minutes
+PING_TOKEN = uuid.uuid4().hex
+
+
+class Verdict(Enum):
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True)
+class Finding:
+    check: str
+    verdict: Verdict
+    cause: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class Patient:
+    """What the checks look at."""
+
+    settings: Settings
+    image: str
+    checkpoint_storage: str = ""
+
+
+def examine(patient: Patient) -> Iterator[Finding]:
+    """Run every check, each on its own: one that fails hides no other."""
+    client, engine = _engine(patient.settings)
+    yield engine
+    with_engine: Sequence[tuple[str, Callable[[Patient, Any], Finding]]] = (
+        ("containers reach the agent", _bridge),
+        ("image pull", _image_pull),
+        ("GPU runtime", _gpu_runtime),
+    )
+    for name, check in with_engine:
+        if client is None:
+            yield Finding(name, Verdict.SKIPPED, "there is no Docker engine to ask")
+        else:
+            yield check(patient, client)
+    yield _disk(patient, client)
+    if client is not None:
+        client.close()
+    yield from _api_and_clock(patient.settings)
+    yield _object_store(patient)
+
+
+def written(findings: Iterator[Finding], write: Callable[[str], object]) -> bool:
+    """Write each finding as it comes; return whether none failed."""
+    healthy = True
+    for finding in findings:
+        write(f"{finding.verdict.value:8} {finding.check}: {finding.cause}")
+        if finding.remedy:
+            write(f"         {finding.remedy}")
+        healthy &= finding.verdict is not Verdict.FAILED
+    return healthy
+
+
+def _engine(settings: Settings) -> tuple[Any, Finding]:
+    check = "Docker engine"
+    if settings.runtime == "process":
+        return None, Finding(check, Verdict.SKIPPED, "container_runtime is process")
+    try:
+        client = docker.from_env(timeout=60)
+        version = str(client.version()["Version"])
+    except (DockerException, OSError) as e:
+        verdict = Verdict.FAILED if settings.runtime == "docker" else Verdict.WARNING
+        effect = "" if settings.runtime == "docker" else "; tasks would run as plain processes"
+        remedy = "install Docker and start it (`systemctl enable --now docker`), or set DOCKER_HOST"
+        return None, Finding(check, verdict, f"none answers ({e}){effect}", remedy)
+    numbers = tuple(
+        int(n) for n in version.split("+")[0].split("-")[0].split(".")[:2] if n.isdigit()
+    )
+    if numbers < OLDEST_ENGINE and "podman" not in str(client.version()).lower():
+        remedy = "upgrade to Docker 20.10 or newer"
+        return client, Finding(check, Verdict.WARNING, f"version {version} is old", remedy)
+    return client, Finding(check, Verdict.OK, f"version {version} answers")
+
+
+def _bridge(patient: Patient, client: Any) -> Finding:
+    check, settings = "containers reach the agent", patient.settings
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            gateway, spool = _gateway(settings, Path(folder))
+        except OSError as e:
+            remedy = f"choose another bind_port, or stop what listens at {settings.bind_port}"
+            return Finding(check, Verdict.FAILED, f"the task gateway cannot listen: {e}", remedy)
+        port = settings.container_master_port or gateway.port
+        door = GatewayDoor(port, PING_TOKEN, settings.container_master_host)
+        try:
+            gateway.start()
+            address = HostAddresses(client).check(door)
+        except StartFailed as e:
+            remedy = "see the cause; `docker network inspect bridge` shows the network"
+            return Finding(check, Verdict.FAILED, str(e), remedy)
+        finally:
+            gateway.stop()
+            spool.close()
+    return Finding(check, Verdict.OK, f"at {address} from network {DEFAULT_NETWORK}")
+
+
+def _gateway(settings: Settings, folder: Path) -> tuple[Gateway, Spool]:
+    """A gateway like the agent's, at the port that its operator chose or at a free one."""
+    spool = Spool(folder)
+    upstream = Upstream(settings.master_url, Tls(settings.cert_file, settings.verify))
+    rooms = GatewayRooms(settings.agent_id, Tenants(), spool, upstream, PING_TOKEN)
+    return Gateway(rooms, settings.bind_ip or "0.0.0.0", settings.bind_port), spool
+
+
+def _image_pull(patient: Patient, client: Any) -> Finding:
+    check, image = "image pull", patient.image
+    if client.images.list(name=image):
+        return Finding(check, Verdict.OK, f"{image} is on this machine")
+    try:
+        client.api.inspect_distribution(image)
+    except (EngineError, DockerException, OSError) as e:
+        cause = str(getattr(e, "explanation", "") or e)
+        remedy = (
+            f"check this machine's way to the registry (proxy, DNS, `docker login`), then `docker pull {image}`;"
+            " --image names the image that your tasks use"
+        )
+        return Finding(check, Verdict.FAILED, f"the registry of {image} refused: {cause}", remedy)
+    return Finding(check, Verdict.OK, f"the registry of {image} answers")
+
+
+def _gpu_runtime(patient: Patient, client: Any) -> Finding:
+    check = "GPU runtime"
+    try:
+        slots = discover(patient.settings.slots, patient.settings.visible_gpus)
+    except SlotsUnavailable as e:
+        return Finding(check, Verdict.FAILED, str(e), "install the driver of the GPUs")
+    gpus = [slot for slot in slots if slot.type == "cuda"]
+    if not gpus:
+        return Finding(check, Verdict.OK, "no NVIDIA GPU is offered by this agent")
+    info = client.info()
+    known = "nvidia" in (info.get("Runtimes") or {}) or bool(info.get("CDISpecDirs"))
+    if known or shutil.which("nvidia-container-runtime-hook"):
+        return Finding(check, Verdict.OK, f"{len(gpus)} GPUs, and the engine can lend them")
+    remedy = (
+        "install the NVIDIA Container Toolkit, run `nvidia-ctk runtime configure`, restart Docker"
+    )
+    return Finding(
+        check, Verdict.FAILED, f"{len(gpus)} GPUs, and the engine cannot lend them", remedy
+    )
+
+
+def _disk(patient: Patient, client: Any) -> Finding:
+    places = [patient.settings.state_dir]
+    if client is not None:
+        places.append(Path(client.info().get("DockerRootDir") or "/"))
+    free = {place: shutil.disk_usage(_existing(place)).free for place in places}
+    place, least = min(free.items(), key=lambda item: item[1])
+    cause = f"{least / 1024**3:.1f} GiB are free below {place}"
+    remedy = "delete images that nothing uses (`docker system prune -a`), or use a larger disk"
+    if least < TOO_LITTLE_SPACE_BYTES:
+        return Finding("disk", Verdict.FAILED, cause, remedy)
+    if least < LITTLE_SPACE_BYTES:
+        return Finding("disk", Verdict.WARNING, f"{cause}; images of GPU tasks are larger", remedy)
+    return Finding("disk", Verdict.OK, cause)
+
+
+def _existing(path: Path) -> Path:
+    return path if path.exists() else _existing(path.parent)
+
+
+def _api_and_clock(settings: Settings) -> Iterator[Finding]:
+    session = Session(
+        settings.master_url, retries=0, cert_file=settings.cert_file, verify=settings.verify
+    )
+    asked_at = time.time()
+    try:
+        with session.response("GET", "/info") as response:
+            date = response.getheader("Date")
+    except (APIError, MasterUnreachableError, OSError, http.client.HTTPException) as e:
+        remedy = "check master_url, this machine's DNS and firewall, and security.tls.master_cert"
+        yield Finding("API", Verdict.FAILED, f"{settings.master_url}: {e}", remedy)
+        yield Finding("clock", Verdict.SKIPPED, "the API tells the time, and it does not answer")
+        return
+    finally:
+        session.close()
+    yield Finding("API", Verdict.OK, f"{settings.master_url} answers")
+    yield _clock(date, asked_at)
+
+
+def _clock(date: str | None, asked_at: float) -> Finding:
+    if not date:
+        return Finding("clock", Verdict.SKIPPED, "the API tells no time")
+    behind_s = email.utils.parsedate_to_datetime(date).timestamp() - asked_at
+    remedy = "synchronise the clock (`timedatectl set-ntp true`)"
+    cause = f"differs from the API's by {abs(behind_s):.0f} s"
+    if abs(behind_s) > WRONG_CLOCK_S:
+        return Finding("clock", Verdict.FAILED, f"{cause}: signed requests are refused", remedy)
+    if abs(behind_s) > ODD_CLOCK_S:
+        return Finding("clock", Verdict.WARNING, cause, remedy)
+    return Finding("clock", Verdict.OK, cause)
+
+
+def _object_store(patient: Patient) -> Finding:
+    check, place = "object store", patient.checkpoint_storage
+    if not place:
+        remedy = "give --checkpoint-storage s3://bucket/prefix (or gs://, or a directory)"
+        return Finding(check, Verdict.SKIPPED, "no checkpoint storage was named", remedy)
+    try:
+        storage.from_string(place).validate()
+    except Exception as e:  # each cloud's client has errors of its own
+        remedy = "check the bucket's name, this machine's role or key, and its way to the network"
+        return Finding(check, Verdict.FAILED, f"{place}: {type(e).__name__}: {e}", remedy)
+    return Finding(check, Verdict.OK, f"{place} takes and deletes files")

@@ -1,0 +1,150 @@
+"""What `det-agent doctor` finds, with the cause and the remedy."""
+
+import email.utils
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from det_agent import doctor
+from det_agent.doctor import Finding, Patient, Verdict, examine
+from det_agent.main import main
+from det_agent.settings import load
+
+from tests.support.docker_image import IMAGE
+
+
+class Clock:
+    """A cluster whose clock differs from this machine's."""
+
+    def __init__(self, ahead_s: float) -> None:
+        class Answering(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response_only(200)
+                self.send_header("Date", email.utils.formatdate(time.time() + ahead_s, usegmt=True))
+                self.send_header("Content-Length", "2")
+                self.end_headers()
+                self.wfile.write(b"{}")
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Nothing."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
+        self.thread = Thread(target=self.server.serve_forever)
+        self.thread.start()
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+
+@pytest.fixture
+def cluster() -> Iterator[Clock]:
+    clock = Clock(0)
+    yield clock
+    clock.close()
+
+
+def findings(
+    tmp_path: Path, url: str, *, storage: str = "", image: str = IMAGE, **options: Any
+) -> dict[str, Finding]:
+    flags = {"master_url": url, "state_dir": str(tmp_path / "state"), **options}
+    found = examine(Patient(load(flags, {}), image, storage))
+    return {finding.check: finding for finding in found}
+
+
+def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    found = findings(tmp_path, "http://127.0.0.1:9", container_runtime="process")
+    assert found["API"].verdict is Verdict.FAILED
+    assert "127.0.0.1:9" in found["API"].cause
+    assert "master_url" in found["API"].remedy
+    assert found["clock"].verdict is Verdict.SKIPPED
+
+
+def test_clocks_that_agree(tmp_path: Path, cluster: Clock) -> None:
+    found = findings(tmp_path, cluster.url, container_runtime="process")
+    assert found["API"].verdict is found["clock"].verdict is Verdict.OK
+
+
+@pytest.mark.parametrize(("ahead_s", "verdict"), [(-60, Verdict.WARNING), (3600, Verdict.FAILED)])
+def test_a_clock_that_is_wrong(tmp_path: Path, ahead_s: float, verdict: Verdict) -> None:
+    clock = Clock(ahead_s)
+    try:
+        found = findings(tmp_path, clock.url, container_runtime="process")
+    finally:
+        clock.close()
+    assert found["clock"].verdict is verdict
+    assert "timedatectl" in found["clock"].remedy
+
+
+def test_a_disk_without_room(
+    tmp_path: Path, cluster: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "TOO_LITTLE_SPACE_BYTES", 2**60)
+    found = findings(tmp_path, cluster.url, container_runtime="process")
+    assert found["disk"].verdict is Verdict.FAILED
+    assert "docker system prune" in found["disk"].remedy
+
+
+def test_storage_that_takes_files_and_storage_that_does_not(tmp_path: Path, cluster: Clock) -> None:
+    asked = {"container_runtime": "process"}
+    found = findings(tmp_path, cluster.url, storage=str(tmp_path / "checkpoints"), **asked)
+    assert found["object store"].verdict is Verdict.OK
+    assert list((tmp_path / "checkpoints").iterdir()) == []
+    (tmp_path / "a-file").write_text("")
+    found = findings(tmp_path, cluster.url, storage=str(tmp_path / "a-file" / "x"), **asked)
+    assert found["object store"].verdict is Verdict.FAILED
+
+
+def test_no_engine_is_a_failure_only_where_one_is_asked_for(
+    tmp_path: Path, cluster: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing.sock")
+    wanted = findings(tmp_path, cluster.url, container_runtime="docker")
+    assert wanted["Docker engine"].verdict is Verdict.FAILED
+    assert "systemctl" in wanted["Docker engine"].remedy
+    either = findings(tmp_path, cluster.url)
+    assert either["Docker engine"].verdict is Verdict.WARNING
+    assert either["image pull"].verdict is Verdict.SKIPPED
+
+
+@pytest.mark.docker
+def test_a_healthy_machine(docker_client: Any, tmp_path: Path, cluster: Clock) -> None:
+    found = findings(tmp_path, cluster.url, container_runtime="docker")
+    checks = ("Docker engine", "containers reach the agent", "image pull", "GPU runtime", "API")
+    assert {found[check].verdict for check in checks} == {Verdict.OK}
+
+
+@pytest.mark.docker
+def test_containers_that_cannot_reach_the_agent(
+    docker_client: Any, tmp_path: Path, cluster: Clock
+) -> None:
+    found = findings(tmp_path, cluster.url, container_runtime="docker", bind_ip="127.0.0.1")
+    reach = found["containers reach the agent"]
+    assert reach.verdict is Verdict.FAILED
+    assert "firewall" in reach.cause
+
+
+@pytest.mark.docker
+def test_an_image_that_no_registry_has(docker_client: Any, tmp_path: Path, cluster: Clock) -> None:
+    image = "127.0.0.1:9/nothing:latest"
+    found = findings(tmp_path, cluster.url, container_runtime="docker", image=image)
+    assert found["image pull"].verdict is Verdict.FAILED
+    assert f"docker pull {image}" in found["image pull"].remedy
+
+
+def test_the_command_prints_every_check_and_exits_with_its_verdict(
+    tmp_path: Path, cluster: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--state-dir", str(tmp_path), "--runtime", "process"]
+    assert main(["doctor", "--master-url", cluster.url, *flags]) == 0
+    assert "ok       API:" in capsys.readouterr().out
+    assert main(["doctor", "--master-url", "http://127.0.0.1:9", *flags]) == 1
+    assert "failed   API:" in capsys.readouterr().out
+    assert main(["doctor", *flags]) == 2
+    assert "master_url is missing" in capsys.readouterr().err
