@@ -3,16 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from det_controlplane.testing.world.containers import FakeContainer
 from det_controlplane.testing.world.processes import BOOTSTRAP_TOKEN
 from det_controlplane.testing.world.script import Call, Reply
+from det_controlplane.testing.world.stage import Stage
 from det_controlplane.testing.world.violation import Violation
-
-if TYPE_CHECKING:
-    from det_controlplane.testing.world.world import World
 
 _SOON_S = 0.05
 
@@ -26,7 +24,7 @@ class _Identity:
 
 
 class FakeAgent:
-    def __init__(self, world: "World", id: str, slots: int) -> None:
+    def __init__(self, world: Stage, id: str, slots: int) -> None:
         self.id = id
         self.world = world
         self.rng: Random = world.stream(id)

@@ -2,21 +2,19 @@
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from det_controlplane.testing.world.programs import Program, program_of
 from det_controlplane.testing.world.script import Call, Play, Reply
+from det_controlplane.testing.world.stage import ContainerHost
 from det_controlplane.testing.world.violation import Violation
-
-if TYPE_CHECKING:
-    from det_controlplane.testing.world.agents import FakeAgent
 
 _KILLED = 137
 _TEMPTED_STATUS = (401, 403, 404)
 
 
 class FakeContainer:
-    def __init__(self, agent: "FakeAgent", order: dict[str, Any]) -> None:
+    def __init__(self, agent: ContainerHost, order: dict[str, Any]) -> None:
         self.id: str = order["id"]
         self.epoch: int = order["epoch"]
         self.allocation_id: str = order["allocation_id"]
@@ -32,7 +30,7 @@ class FakeContainer:
         self._play: Play | None = None
 
     @classmethod
-    def aborted(cls, agent: "FakeAgent", order: dict[str, Any]) -> "FakeContainer":
+    def aborted(cls, agent: ContainerHost, order: dict[str, Any]) -> "FakeContainer":
         """Ordered dead before it was ever begun."""
         container = cls(agent, order)
         container.state, container.failure = "terminated", "aborted"

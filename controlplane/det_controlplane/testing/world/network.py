@@ -1,23 +1,16 @@
 """Between actors and the control plane: requests and answers are late, lost, repeated, out of order."""
 
-from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING
 
 from det_controlplane.testing.world.processes import Done, Process
 from det_controlplane.testing.world.script import SILENCE, Call, Reply
-
-if TYPE_CHECKING:
-    from det_controlplane.testing.world.world import World
-
-Answered = Callable[[Reply], None]
-Judge = Callable[[Reply], None]
+from det_controlplane.testing.world.stage import Answered, Judge, Stage
 
 _PATIENCE_S = 15.0
 
 
 class Network:
-    def __init__(self, world: "World", rng: Random) -> None:
+    def __init__(self, world: Stage, rng: Random) -> None:
         self._world = world
         self._rng = rng
 

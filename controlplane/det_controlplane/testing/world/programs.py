@@ -4,14 +4,12 @@ import base64
 import json
 import math
 from random import Random
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 from det_controlplane.testing.world.ledger import Metric, Run
 from det_controlplane.testing.world.script import Call, Reply, Script, Sleep
-
-if TYPE_CHECKING:
-    from det_controlplane.testing.world.containers import FakeContainer
+from det_controlplane.testing.world.stage import RunningContainer
 
 _CRASH = 1
 
@@ -20,7 +18,7 @@ class Program(Protocol):
     def script(self) -> Script: ...
 
 
-def program_of(container: "FakeContainer") -> Program:
+def program_of(container: RunningContainer) -> Program:
     if container.spec["task_type"] == "TRIAL":
         return TrialProgram(container)
     return CollectionProgram(container)
@@ -29,7 +27,7 @@ def program_of(container: "FakeContainer") -> Program:
 class CollectionProgram:
     """Deletes the files of checkpoints and says so."""
 
-    def __init__(self, container: "FakeContainer") -> None:
+    def __init__(self, container: RunningContainer) -> None:
         self._container = container
 
     def script(self) -> Script:
@@ -47,7 +45,7 @@ class CollectionProgram:
 class TrialProgram:
     """A trial's code on the bundled harness, with a temper drawn for each of its runs."""
 
-    def __init__(self, container: "FakeContainer") -> None:
+    def __init__(self, container: RunningContainer) -> None:
         self._container = container
         self._world = container.agent.world
         self._rng: Random = container.rng

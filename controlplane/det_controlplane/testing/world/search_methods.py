@@ -9,15 +9,13 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from det_controlplane.testing.world.hosts import USER_TOKEN
 from det_controlplane.testing.world.script import Call, Play, Script, Sleep
+from det_controlplane.testing.world.stage import Stage
 from det_controlplane.testing.world.violation import Violation
-
-if TYPE_CHECKING:
-    from det_controlplane.testing.world.world import World
 
 Operation = dict[str, Any]
 _SHORT, _LONG = 32, 64
@@ -49,7 +47,7 @@ class Memory:
 class FakeSearchMethod:
     """Trains a few trials for a short time, and some of them for longer."""
 
-    def __init__(self, world: "World", experiment_id: int) -> None:
+    def __init__(self, world: Stage, experiment_id: int) -> None:
         self._world = world
         self._id = experiment_id
         self._rng: Random = world.stream(f"search method {experiment_id}")

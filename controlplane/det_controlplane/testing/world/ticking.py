@@ -1,12 +1,9 @@
 """The tick, as its hosts call it: when woken, at its next due time, and as a safety net."""
 
 from random import Random
-from typing import TYPE_CHECKING
 
 from det_controlplane.testing.world.processes import Done, Process
-
-if TYPE_CHECKING:
-    from det_controlplane.testing.world.world import World
+from det_controlplane.testing.world.stage import Stage
 
 _SAFETY_NET_S = 60.0
 _SPACING_S = 0.2
@@ -15,7 +12,7 @@ _SPACING_S = 0.2
 class Ticking:
     label = "tick"
 
-    def __init__(self, world: "World", rng: Random) -> None:
+    def __init__(self, world: Stage, rng: Random) -> None:
         self._world = world
         self._rng = rng
         self._planned_s = float("inf")

@@ -2,22 +2,20 @@
 
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from det_controlplane.testing.world.configurations import experiment_config
 from det_controlplane.testing.world.hosts import USER_TOKEN
 from det_controlplane.testing.world.script import Call, Play, Reply, Script, Sleep
 from det_controlplane.testing.world.search_methods import FakeSearchMethod
-
-if TYPE_CHECKING:
-    from det_controlplane.testing.world.world import World
+from det_controlplane.testing.world.stage import Stage
 
 _E = "/api/v1/experiments"
 _MOST_EXPERIMENTS = 3
 
 
 class FakeUser:
-    def __init__(self, world: "World", number: int) -> None:
+    def __init__(self, world: Stage, number: int) -> None:
         self._world = world
         self._name = f"user-{number}"
         self._rng: Random = world.stream(self._name)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
-from typing import Protocol
 
 from det_controlplane.db.engine import DatabaseDown, TryAgain
 from det_controlplane.services.search import journal
@@ -17,7 +16,8 @@ from det_controlplane.testing.world.hosts import Hosts
 from det_controlplane.testing.world.invariants import Invariants, Violation
 from det_controlplane.testing.world.ledger import Ledger
 from det_controlplane.testing.world.network import Network
-from det_controlplane.testing.world.processes import Done, Process
+from det_controlplane.testing.world.processes import Process
+from det_controlplane.testing.world.stage import Actor, Service
 from det_controlplane.testing.world.ticking import Ticking
 from det_controlplane.testing.world.timeline import Action, Timeline
 from det_controlplane.testing.world.users import FakeUser
@@ -26,32 +26,6 @@ _NEARBY_S = 10.0  # how far ahead a request may be that overtakes another
 _HURRIED = 12  # how many actors may act early for it
 # Among how many points of a step an interruption is drawn.
 _STATEMENTS, _SIDES = 14, 6
-
-
-class Actor(Protocol):
-    """Whoever lives in the world: agents, users; machines and clouds join by the same door."""
-
-    def begin(self) -> None:
-        """Plan the first acts on the timeline."""
-        ...
-
-    def calm_down(self) -> None:
-        """Faults are over: from now on behave, and finish what was begun."""
-        ...
-
-
-class Service(Protocol):
-    """Something the control plane does: a request, a tick."""
-
-    label: str
-
-    def work(self, process: Process) -> Done:
-        """In a process that may be interrupted."""
-        ...
-
-    def lost(self) -> None:
-        """The process died, or could not."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,106 @@
+"""What the actors of a world see of it: interfaces, so that no actor imports the world."""
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, Protocol
+
+from det_controlplane.testing.world.faults import Rates
+from det_controlplane.testing.world.invariants import Invariants
+from det_controlplane.testing.world.ledger import Ledger
+from det_controlplane.testing.world.processes import Done, Process
+from det_controlplane.testing.world.script import Call, Reply
+from det_controlplane.testing.world.timeline import Timeline
+
+Answered = Callable[[Reply], None]
+Judge = Callable[[Reply], None]
+
+
+class Actor(Protocol):
+    """A participant of the world, such as an agent or a user."""
+
+    def begin(self) -> None:
+        """Plan the first acts on the timeline."""
+        ...
+
+    def calm_down(self) -> None:
+        """Behave from now on, and finish what was begun: faults are over."""
+        ...
+
+
+class Service(Protocol):
+    """Work of the control plane: a request, a tick."""
+
+    label: str
+
+    def work(self, process: Process) -> Done:
+        """Work in a process that may be interrupted."""
+        ...
+
+    def lost(self) -> None:
+        """Hear that the process died, or could not work."""
+        ...
+
+
+class Sender(Protocol):
+    def send(self, call: Call, answered: Answered, judge: Judge | None = None) -> None:
+        """Carry a request to the control plane; `answered` hears the answer or SILENCE, exactly once."""
+        ...
+
+
+class AgentOnStage(Protocol):
+    """An agent as users see it."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def slots(self) -> int: ...
+
+
+class Stage(Protocol):
+    rates: Rates
+    timeline: Timeline
+    ledger: Ledger
+    calm: bool
+
+    @property
+    def network(self) -> Sender: ...
+    @property
+    def invariants(self) -> Invariants: ...
+    @property
+    def agents(self) -> Sequence[AgentOnStage]: ...
+
+    def stream(self, name: str) -> Random:
+        """Return randomness of its own for an actor."""
+        ...
+
+    def serve(
+        self, service: Service, delay_s: float, still_wanted: Callable[[], bool] = ...
+    ) -> None:
+        """Let the control plane work on it after a delay, if it is still wanted then."""
+        ...
+
+
+class ContainerHost(Protocol):
+    """An agent as its containers see it."""
+
+    @property
+    def world(self) -> Stage: ...
+    @property
+    def answers_containers(self) -> bool:
+        """Whether the gateway of its containers gets through."""
+        ...
+
+    def poll_soon(self) -> None: ...
+
+
+class RunningContainer(Protocol):
+    """A container as its program sees it."""
+
+    id: str
+    allocation_id: str
+    spec: dict[str, Any]
+    preempted: bool
+    rng: Random
+
+    @property
+    def agent(self) -> ContainerHost: ...
