@@ -16,6 +16,7 @@ _DEPENDENCIES = (
     "urllib3",
     "six",
     "yaml",
+    "pathspec",
 )
 
 

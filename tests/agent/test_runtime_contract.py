@@ -218,7 +218,7 @@ def test_the_harness_of_this_installation_is_imported_first(bench: Bench) -> Non
 
 
 def test_dependencies_can_be_imported_when_they_are_appended(bench: Bench) -> None:
-    code = "import os, sys; sys.path.append(os.environ['DET_DEPS_DIR']); import boto3; print('ok')"
+    code = "import os, sys; sys.path.append(os.environ['DET_DEPS_DIR']); import boto3, pathspec; print('ok')"
     assert bench.output(bench.start(["python3", "-c", code])) == ["ok"]
 
 

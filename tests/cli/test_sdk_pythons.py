@@ -5,11 +5,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from det_agent.payload import find_payload, link_payload
 
 from tests.support import pythons
 from tests.support.fake_cluster import CKPT, FakeCluster, log_line
 
-ROOT = Path(__file__).resolve().parents[2]
 CODE = f"""
 import sys
 from determined.experimental import client
@@ -37,9 +37,14 @@ def test_the_sdk_runs_on_every_supported_python(
     code.mkdir()
     (code / "train.py").write_text("print(1)\n")
     (code / ".detignore").write_text("*.bin\n")
+    (code / "weights.bin").touch()
     command = [python, "-W", "error", "-S", "-c", CODE, str(code)]
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "harness"), "PYTHONDONTWRITEBYTECODE": "1"}
+    # As in a task: the harness first, then what the agent lends with it.
+    search_path = os.pathsep.join(map(str, link_payload(find_payload(), tmp_path / "payload")))
+    env = {**os.environ, "PYTHONPATH": search_path, "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     assert done.returncode == 0, done.stderr
     major, minor = version.split(".")
     assert done.stdout == f"({major}, {minor}) {code}/out\n"
+    (asked,) = cluster.sent("POST", "/api/v1/experiments")
+    assert [file["path"] for file in asked.body["modelDefinition"]] == ["train.py"]
