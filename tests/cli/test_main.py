@@ -173,6 +173,7 @@ HEAVY = (
     "yaml",
     "json",
     "dataclasses",
+    "pathspec",
     "requests",
     "pydantic",
     "torch",
