@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pg8000.native
-from det_controlplane.db.engine import connect_options
+from det_controlplane.db.engine import driver_url, pg8000_arguments
 
 ROWS = 100
 TABLE = """
@@ -51,7 +51,7 @@ async def app(
 
 
 def connect(url: str) -> pg8000.native.Connection:
-    return pg8000.native.Connection(**connect_options(url))
+    return pg8000.native.Connection(**pg8000_arguments(driver_url(url)))
 
 
 @contextlib.contextmanager
@@ -62,7 +62,15 @@ def serving(database: str) -> Iterator["Bare"]:
         s.bind(("127.0.0.1", 0))
         port = int(s.getsockname()[1])
     root = Path(__file__).parents[1]
-    flags = ["--port", str(port), "--log-level", "warning", "--no-access-log"]
+    flags = [
+        "--port",
+        str(port),
+        "--log-level",
+        "warning",
+        "--no-access-log",
+        "--timeout-keep-alive",
+        "600",
+    ]
     process = subprocess.Popen(
         [sys.executable, "-m", "uvicorn", "bench.bare:app", *flags],
         env={**os.environ, "BARE_DATABASE": database, "PYTHONPATH": str(root)},

@@ -217,7 +217,16 @@ def test_user_images_need_only_the_standard_library_to_import_the_harness() -> N
     assert [w for w in wrong if not any(f"determined/{f}" in w for f in framework)] == []
 
 
-@pytest.mark.parametrize("path", list(python_files()), ids=lambda p: str(p.relative_to(ROOT)))
+def is_written_by_hand(path: Path) -> bool:
+    """Alembic writes revisions: as long as what they change."""
+    return path.parent.name != "versions"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [p for p in python_files() if is_written_by_hand(p)],
+    ids=lambda p: str(p.relative_to(ROOT)),
+)
 def test_files_stay_small(path: Path) -> None:
     lines = len(path.read_text("utf-8").splitlines())
     assert lines <= MAX_FILE_LINES, f"{lines} lines: split it by concept"
@@ -225,7 +234,7 @@ def test_files_stay_small(path: Path) -> None:
 
 def test_functions_stay_small() -> None:
     wrong = []
-    for m in MODULES:
+    for m in (m for m in MODULES if is_written_by_hand(m.path)):
         for node in ast.walk(m.tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 length = (node.end_lineno or node.lineno) - node.lineno + 1

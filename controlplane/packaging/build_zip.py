@@ -22,12 +22,12 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "det_controlplane"
 # What the API needs at run time; boto3 comes with Lambda, Chalice adds its own run time.
-ROOTS = ("pydantic", "pg8000", "pyyaml")
+ROOTS = ("pydantic", "sqlalchemy", "alembic", "pg8000", "pyyaml")
 APP = '''"""The functions of the zip, where Chalice looks for them."""
 
-from det_controlplane.entry.aws.chalice_app import app, tick
+from det_controlplane.entry.aws.chalice_app import app, migrate, tick
 
-__all__ = ["app", "tick"]
+__all__ = ["app", "migrate", "tick"]
 '''
 UNUSED = (
     # Packages ask for their own version: METADATA stays.
@@ -35,6 +35,8 @@ UNUSED = (
     "det_controlplane/testing",
     "pydantic/v1",
     "pydantic/mypy.py",
+    "sqlalchemy/testing",
+    "alembic/testing",
 )
 # Same bytes for the same sources, so that a deployment sees no change where there is none.
 EPOCH = (2020, 1, 1, 0, 0, 0)

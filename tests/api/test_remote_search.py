@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from det_controlplane.api.http import Answer, Request, Response, Wait
 from det_controlplane.core.lifecycle.allocation import ContainerState
-from det_controlplane.db.sql import text
 from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.maintenance import tick
+from sqlalchemy import text
 
 from tests.support.api import Api, Caller, create, create_ended
 from tests.support.searching import Agent
@@ -75,7 +75,7 @@ def complete(caller: Caller, trial_id: int, length: int, loss: float) -> None:
 
 def allocations(api: Api) -> list[str]:
     with api.ctx.db.begin() as tx:
-        return [str(row[1]) for row in tx.rows(_ALLOCATIONS)]
+        return [str(row[1]) for row in tx.execute(_ALLOCATIONS).all()]
 
 
 def starts(api: Api, agent: Agent) -> dict[str, Any]:

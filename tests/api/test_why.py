@@ -1,7 +1,7 @@
 """Why something waits or failed, asked by experiment, trial, job and task."""
 
 import pytest
-from det_controlplane.db.sql import text
+from sqlalchemy import text
 
 from tests.support.api import Api, Caller, create, create_ended, trial_of
 
@@ -46,12 +46,12 @@ def test_a_trial_that_waits_at_a_rung_says_so(api: Api, user: Caller) -> None:
     experiment_id = create(user, activate=True, searcher=PROMOTION)
     trial_id = user.get(f"{E}/{experiment_id}/trials")["trials"][0]["id"]
     with api.ctx.db.begin() as tx:
-        tx.run(text("UPDATE allocations SET state = 'RUNNING', ready = true"))
+        tx.execute(text("UPDATE allocations SET state = 'RUNNING', ready = true"))
     path = f"/api/v1/trials/{trial_id}/searcher/completed_operation"
     done = {"op": {"length": "4"}, "searcherMetric": 0.5}
     user.post(path, {"completedOperation": done})
     with api.ctx.db.begin() as tx:
-        tx.run(text("UPDATE allocations SET state = 'TERMINATED', ended_at = now()"))
+        tx.execute(text("UPDATE allocations SET state = 'TERMINATED', ended_at = now()"))
     assert told(user, "trial", trial_id) == [
         ("ACTIVE", "holds no slots until the searcher tells it to train on")
     ]

@@ -1,27 +1,32 @@
 """What a connection to PostgreSQL keeps, loses and never mixes up."""
 
+import math
 import socket
+import ssl
 import threading
 import time
 from contextlib import suppress
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
-from det_controlplane.db import prepared
+from det_controlplane.db import driver
 from det_controlplane.db.engine import (
+    BadUrl,
     Database,
     DatabaseDown,
     QueryFailed,
     TryAgain,
     Violated,
-    connect_options,
+    driver_url,
+    pg8000_arguments,
 )
-from det_controlplane.db.sql import text
+from sqlalchemy import text
 
 NUMBERS = text("SELECT n FROM generate_series(1, cast(:most AS integer)) AS n")
+TIME = text("SELECT cast(:value AS timestamptz)")
 INSERT = text("INSERT INTO pools (name) VALUES (:name)")
 NAMES = text("SELECT name FROM pools ORDER BY name")
 BACKEND = text("SELECT pg_backend_pid() AS pid")
@@ -47,6 +52,12 @@ def names(database: Database) -> list[str]:
         ("bytea", bytes(range(256))),
         ("uuid", UUID(int=5)),
         ("timestamptz", datetime(2026, 2, 3, 4, 5, 6, 789, tzinfo=timezone.utc)),
+        ("timestamptz", datetime(2026, 2, 3, 4, 5, 6, 120000, tzinfo=timezone.utc)),
+        (
+            "timestamptz",
+            datetime(1999, 12, 31, 23, 59, 59, tzinfo=timezone(timedelta(hours=-9, minutes=-30))),
+        ),
+        ("double precision", -math.inf),
         ("integer[]", [1, 2, 3]),
         ("text[]", ['a,"b', "", "c d"]),
         ("integer", None),
@@ -68,7 +79,7 @@ def test_a_failed_transaction_leaves_nothing_for_the_next_borrower(database: Dat
     def insert(*wanted: str) -> None:
         with database.begin() as tx:
             for name in wanted:
-                tx.run(INSERT, {"name": name})
+                tx.execute(INSERT, {"name": name})
             raise ValueError
 
     with pytest.raises(Violated):
@@ -76,29 +87,8 @@ def test_a_failed_transaction_leaves_nothing_for_the_next_borrower(database: Dat
     with pytest.raises(ValueError):
         insert("b")
     with database.begin() as tx:
-        tx.run(INSERT, {"name": "c"})
+        tx.execute(INSERT, {"name": "c"})
     assert names(database) == ["c"]
-
-
-def test_a_statement_that_fails_with_its_commit_writes_nothing(database: Database) -> None:
-    def insert(*first: str) -> None:
-        with database.begin() as tx:
-            for name in first:
-                tx.run(INSERT, {"name": name})
-            tx.run_last(INSERT, {"name": "kept"})
-
-    insert()
-    with pytest.raises(Violated):
-        insert("lost")
-    assert names(database) == ["kept"]
-
-
-def test_nothing_follows_the_statement_that_committed(database: Database) -> None:
-    with database.begin() as tx:
-        tx.run_last(INSERT, {"name": "kept"})
-        with pytest.raises(RuntimeError, match="is committed"):
-            tx.run(INSERT, {"name": "of another transaction"})
-    assert names(database) == ["kept"]
 
 
 def test_a_mistake_in_a_statement_is_told_each_time(database: Database) -> None:
@@ -111,15 +101,15 @@ def test_a_mistake_in_a_statement_is_told_each_time(database: Database) -> None:
 def test_more_statements_than_a_connection_keeps(database: Database) -> None:
     many = [text(f"SELECT {n} AS n") for n in range(700)]
     with database.begin() as tx:
-        assert [tx.value(s) for s in many] == list(range(700))
-        assert [tx.value(s) for s in many] == list(range(700))
+        assert [tx.execute(s).scalar() for s in many] == list(range(700))
+        assert [tx.execute(s).scalar() for s in many] == list(range(700))
 
 
 def test_a_migration_under_a_prepared_statement_costs_one_more_try(database: Database) -> None:
     everything = text("SELECT * FROM storages")
     assert database.read(everything) == []
     with database.begin() as tx:
-        tx.run(text("ALTER TABLE storages ADD COLUMN label text"))
+        tx.execute(text("ALTER TABLE storages ADD COLUMN label text"))
     with pytest.raises(TryAgain):
         database.read(everything)
     assert database.read(everything) == []
@@ -129,7 +119,7 @@ def test_connections_that_the_server_closed_are_replaced_before_they_are_used(
     database: Database,
 ) -> None:
     with database.begin() as one, database.begin() as other:
-        pids = [one.value(BACKEND), other.value(BACKEND)]
+        pids = [one.execute(BACKEND).scalar(), other.execute(BACKEND).scalar()]
     watcher = Database(database.url)
     for pid in pids:
         watcher.read(TERMINATE, {"pid": pid})
@@ -137,7 +127,7 @@ def test_connections_that_the_server_closed_are_replaced_before_they_are_used(
         time.sleep(0.01)
     watcher.dispose()
     with database.begin() as tx:
-        assert tx.value(BACKEND) not in pids
+        assert tx.execute(BACKEND).scalar() not in pids
 
 
 def test_a_connection_that_dies_in_a_transaction_is_told_and_the_next_one_is_new(
@@ -147,8 +137,8 @@ def test_a_connection_that_dies_in_a_transaction_is_told_and_the_next_one_is_new
 
     def go_on_after_the_end() -> None:
         with database.begin() as tx:
-            watcher.read(TERMINATE, {"pid": tx.value(BACKEND)})
-            while tx.value(NUMBERS, {"most": 1}):
+            watcher.read(TERMINATE, {"pid": tx.execute(BACKEND).scalar()})
+            while tx.execute(NUMBERS, {"most": 1}).scalar():
                 pass
 
     with pytest.raises(DatabaseDown):
@@ -161,7 +151,7 @@ class ForgetfulNetwork:
     """Carries connections to the server; those of before `forget` lead nowhere from then on, and nobody is told."""
 
     def __init__(self, url: str, folder: Path) -> None:
-        self._server: str = connect_options(url)["unix_sock"]
+        self._server: str = pg8000_arguments(driver_url(url))["unix_sock"]
         self._listening = socket.socket(socket.AF_UNIX)
         self._listening.bind(str(folder / "server"))
         self._listening.listen()
@@ -199,14 +189,14 @@ class ForgetfulNetwork:
 def test_after_a_long_rest_a_connection_is_asked_whether_it_lives(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prepared, "_LONG_REST_S", 0.0)
-    monkeypatch.setattr(prepared, "_PATIENCE_S", 60.0)
+    monkeypatch.setattr(driver, "LONG_REST_S", 0.0)
+    monkeypatch.setattr(driver, "PATIENCE_S", 60.0)
     network = ForgetfulNetwork(database.url, tmp_path)
     through = Database(network.url)
     first = through.read(BACKEND)[0].pid
     assert through.read(BACKEND)[0].pid == first
     network.forget()
-    monkeypatch.setattr(prepared, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(driver, "PATIENCE_S", 0.2)
     assert through.read(BACKEND)[0].pid != first
     through.dispose()
     network.close()
@@ -218,16 +208,88 @@ def test_an_answer_that_was_not_read_is_never_taken_for_the_next(
     class Interrupted(BaseException):
         pass
 
-    def interrupted() -> None:
+    def interrupted(context: Any) -> None:
         raise Interrupted
 
     def interrupt() -> None:
         with database.begin() as tx:
-            used.append(tx.value(BACKEND))
-            monkeypatch.setattr(tx.connection._wire, "_received", interrupted)
-            tx.value(NUMBERS, {"most": 1})
+            used.append(tx.execute(BACKEND).scalar_one())
+            monkeypatch.setattr(tx.connection.driver_connection, "handle_messages", interrupted)
+            tx.execute(NUMBERS, {"most": 1})
 
     used: list[int] = []
     with pytest.raises(Interrupted):
         interrupt()
     assert database.read(BACKEND)[0].pid not in used
+
+
+def test_times_are_understood_in_any_zone_of_the_server(database: Database) -> None:
+    value = datetime(2026, 11, 20, 1, 2, 3, 450000, tzinfo=timezone.utc)
+    with database.begin() as tx:
+        tx.execute(text("SET LOCAL timezone = 'Asia/Kolkata'"))
+        found = tx.execute(TIME, {"value": value}).scalar_one()
+    assert found == value
+    assert found.utcoffset() == timedelta(hours=5, minutes=30)
+
+
+def test_a_time_without_end_is_still_a_value(database: Database) -> None:
+    assert database.read(TIME, {"value": "infinity"})[0][0] == "infinity"
+
+
+def test_statements_outside_a_transaction_are_committed_one_by_one(database: Database) -> None:
+    began = text("SELECT pg_current_xact_id_if_assigned(), now()")
+    with database.autocommit() as connection:
+        connection.execute(INSERT, {"name": "a"})
+        first = connection.execute(began).one()
+        assert names(database) == ["a"]
+        second = connection.execute(began).one()
+    assert (first[0], second[0]) == (None, None)
+    assert first[1] < second[1]
+
+
+def test_a_transaction_follows_on_a_connection_that_had_none(database: Database) -> None:
+    with database.autocommit() as connection:
+        pid = connection.execute(BACKEND).scalar_one()
+    with database.begin() as tx:
+        assert tx.execute(BACKEND).scalar_one() == pid
+        tx.execute(INSERT, {"name": "a"})
+        assert names(database) == []
+
+
+def test_what_cannot_be_sent_leaves_its_transaction_usable(database: Database) -> None:
+    with database.begin() as tx:
+        tx.execute(INSERT, {"name": "a"})
+        with pytest.raises(UnicodeEncodeError):
+            tx.execute(INSERT, {"name": "\ud800"})
+    assert names(database) == ["a"]
+
+
+def test_nobody_waits_for_a_lock_for_ever(database: Database) -> None:
+    limits = text("SELECT current_setting('lock_timeout'), current_setting('statement_timeout')")
+    assert tuple(database.read(limits)[0]) == ("30s", "2min")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:p@db.example.com/x?sslmode=disable",
+        "postgresql://u:p@10.0.0.7/x?sslmode=prefer",
+    ],
+)
+def test_passwords_travel_to_other_machines_encrypted_only(url: str) -> None:
+    with pytest.raises(BadUrl, match="in plain text"):
+        pg8000_arguments(driver_url(url))
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://u@db.example.com/x", "postgresql://u@h/x?sslmode=require"]
+)
+def test_the_certificate_of_another_machine_is_verified(url: str) -> None:
+    tls = pg8000_arguments(driver_url(url))["ssl_context"]
+    assert tls.verify_mode is ssl.CERT_REQUIRED
+    assert tls.check_hostname
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
+def test_this_machine_is_reached_in_plain_text(host: str) -> None:
+    assert pg8000_arguments(driver_url(f"postgresql://u@{host}:5432/x"))["ssl_context"] is None

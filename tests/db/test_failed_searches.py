@@ -1,9 +1,9 @@
 """Searches that cannot go on: what users read about it."""
 
 from det_controlplane.db.engine import Database
-from det_controlplane.db.sql import text
 from det_controlplane.services.trials import metrics
 from det_controlplane.services.trials.reports import MetricsReport
+from sqlalchemy import text
 
 from tests.support.searching import ASHA, context, running
 

@@ -5,11 +5,11 @@ from datetime import datetime, timedelta
 
 from det_controlplane.core.lifecycle.allocation import ContainerState
 from det_controlplane.core.lifecycle.experiment import Command
-from det_controlplane.db.sql import text
 from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import actions, creation
 from det_controlplane.services.maintenance import tick
+from sqlalchemy import text
 
 from tests.support.searching import OWNER, SINGLE, Agent
 
@@ -33,7 +33,7 @@ class Gang:
         for number in range(2):
             self._report(number, ContainerState.RUNNING)
         with ctx.db.begin() as tx:
-            tx.run(_READY)
+            tx.execute(_READY)
 
     def exit(self, number: int, code: int) -> None:
         self._report(number, ContainerState.TERMINATED, code)
@@ -70,7 +70,7 @@ def test_who_is_killed_because_another_failed_leaves_one_failure(ctx: Context) -
 def test_a_daemon_that_is_killed_at_the_end_changes_nothing(ctx: Context) -> None:
     gang = Gang(ctx)
     with ctx.db.begin() as tx:
-        tx.run(_DAEMON)
+        tx.execute(_DAEMON)
     gang.exit(0, 0)
     gang.exit(1, 137)
     assert gang.trial() == ("COMPLETED", 0)

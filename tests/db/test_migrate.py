@@ -1,102 +1,134 @@
-"""Migrations land once, in order, whole, and never change afterwards."""
+"""The schema that migrations leave is the one that `db/schema` describes, and only one process brings it about."""
 
+import subprocess
+import sys
 import threading
-from pathlib import Path
+from typing import Any
 
-import pg8000.native
 import pytest
-from det_controlplane.db.engine import connect_options
-from det_controlplane.db.migrate import (
-    _EARLIER_DRAFTS,
-    MigrationError,
-    migrate,
-    read_migrations,
-)
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from det_controlplane.db import migrate as migrations
+from det_controlplane.db import schema
+from det_controlplane.db.engine import plain_engine
+from det_controlplane.db.migrate import HEAD, MigrationError, alembic_config, migrate
+from sqlalchemy import Engine, text
+
+# What Alembic's comparison does not look at.
+CATALOG = {
+    "columns": """
+        SELECT table_name || '.' || column_name, concat_ws(' ', data_type, udt_name, is_nullable, column_default,
+            identity_generation, generation_expression)
+        FROM information_schema.columns WHERE table_schema = 'public'""",
+    "constraints": """
+        SELECT conrelid::regclass || '.' || conname, pg_get_constraintdef(oid)
+        FROM pg_constraint WHERE connamespace = 'public'::regnamespace""",
+    "options": "SELECT relname, reloptions FROM pg_class WHERE reloptions IS NOT NULL AND relkind = 'r'",
+    "indexes": "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'",
+    "enums": """
+        SELECT t.typname, string_agg(e.enumlabel, ',' ORDER BY e.enumsortorder)
+        FROM pg_enum e JOIN pg_type t ON t.oid = e.enumtypid GROUP BY t.typname""",
+}
 
 
-def write(folder: Path, **files: str) -> Path:
-    for name, sql in files.items():
-        (folder / f"{name.removeprefix('m')}.sql").write_text(sql)
-    return folder
+@pytest.fixture
+def empty(empty_database_url: str) -> Any:
+    engine = plain_engine(empty_database_url)
+    yield engine
+    engine.dispose()
 
 
-def query(url: str, sql: str) -> list[list[object]]:
-    connection = pg8000.native.Connection(**connect_options(url))
-    try:
-        return [list(row) for row in connection.run(sql) or []]
-    finally:
-        connection.close()
+def catalog(engine: Engine) -> dict[str, dict[str, str]]:
+    with engine.connect() as connection:
+        found = {
+            kind: {str(name): str(what) for name, what in connection.execute(text(sql))}
+            for kind, sql in CATALOG.items()
+        }
+    return {
+        kind: {name: what for name, what in rows.items() if "alembic_version" not in name}
+        for kind, rows in found.items()
+    }
 
 
-def test_files_are_applied_in_order_and_only_once(empty_database_url: str, tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        m0001_make="create table t (x text check (x like '%:a%')); insert into t values (':a');",
-        m0002_fill="insert into t select ':ab' from t;",
-    )
-    assert migrate(empty_database_url, tmp_path) == ("0001_make.sql", "0002_fill.sql")
-    assert migrate(empty_database_url, tmp_path) == ()
-    assert query(empty_database_url, "select count(*) from t") == [[2]]
+def test_a_migrated_database_is_what_the_schema_describes(database_url: str) -> None:
+    engine = plain_engine(database_url)
+    with engine.connect() as connection:
+        options = {"compare_type": True, "compare_server_default": True}
+        compared = MigrationContext.configure(connection, opts=options)
+        assert compare_metadata(compared, schema.metadata) == []
+    engine.dispose()
 
 
-def test_a_file_that_fails_leaves_nothing_behind_and_is_named(
-    empty_database_url: str, tmp_path: Path
+def test_checks_enums_and_partial_indexes_are_those_of_the_schema(
+    empty: Engine, database_url: str
 ) -> None:
-    write(tmp_path, m0001_good="create table a ();", m0002_bad="create table b (); select nope;")
-    with pytest.raises(MigrationError, match=r'0002_bad\.sql: column "nope" does not exist'):
-        migrate(empty_database_url, tmp_path)
-    assert query(empty_database_url, "select to_regclass('a')::text, to_regclass('b')::text") == [
-        ["a", None]
-    ]
+    schema.metadata.create_all(empty)
+    migrated = plain_engine(database_url)
+    described = catalog(empty)
+    assert catalog(migrated) == described
+    assert len(described["constraints"]) > 100
+    migrated.dispose()
 
 
-def test_an_edited_landed_file_is_refused(empty_database_url: str, tmp_path: Path) -> None:
-    migrate(empty_database_url, write(tmp_path, m0001_make="create table a ();"))
-    write(tmp_path, m0001_make="create table a (x int);", m0002_more="create table b ();")
-    with pytest.raises(MigrationError, match=r"0001_make\.sql was edited after it landed"):
-        migrate(empty_database_url, tmp_path)
+def test_upgrading_twice_is_harmless(empty_database_url: str) -> None:
+    assert migrate(empty_database_url) == (HEAD,)
+    assert migrate(empty_database_url) == ()
 
 
-def test_a_database_from_a_newer_program_is_refused(
-    empty_database_url: str, tmp_path: Path
-) -> None:
-    migrate(empty_database_url, write(tmp_path, m0001_a="select 1;", m0002_b="select 1;"))
-    (tmp_path / "0002_b.sql").unlink()
-    with pytest.raises(MigrationError, match="at version 2, this program knows 1"):
-        migrate(empty_database_url, tmp_path)
-
-
-def test_many_processes_may_migrate_at_once(empty_database_url: str, tmp_path: Path) -> None:
-    write(tmp_path, m0001_make="create table t (x int);", m0002_fill="insert into t values (1);")
+def test_many_processes_may_migrate_at_once(empty_database_url: str) -> None:
     applied: list[str] = []
     threads = [
-        threading.Thread(target=lambda: applied.extend(migrate(empty_database_url, tmp_path)))
+        threading.Thread(target=lambda: applied.extend(migrate(empty_database_url)))
         for _ in range(4)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(applied) == ["0001_make.sql", "0002_fill.sql"]
-    assert query(empty_database_url, "select count(*) from t") == [[1]]
+    assert applied == [HEAD]
 
 
-def test_gaps_and_odd_names_are_refused(tmp_path: Path) -> None:
-    write(tmp_path, m0001_a="", m0003_c="")
-    with pytest.raises(MigrationError, match="numbered 1 to 2"):
-        read_migrations(tmp_path)
-    write(tmp_path, mfirst="")
-    with pytest.raises(MigrationError, match=r"first\.sql: call it like"):
-        read_migrations(tmp_path)
+def test_a_migration_that_fails_leaves_nothing_behind(
+    empty: Engine, empty_database_url: str
+) -> None:
+    with empty.begin() as connection:
+        connection.execute(text("CREATE TABLE cluster ()"))
+    with pytest.raises(MigrationError, match='relation "cluster" already exists'):
+        migrate(empty_database_url)
+    with empty.connect() as connection:
+        tables = text("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+        assert connection.execute(tables).scalars().all() == ["cluster"]
 
 
-def test_a_database_that_took_an_earlier_draft_is_kept(empty_database_url: str) -> None:
+def test_a_database_of_an_older_draft_is_refused(empty: Engine, empty_database_url: str) -> None:
+    with empty.begin() as connection:
+        connection.execute(text("CREATE TABLE schema_migrations (version integer)"))
+    with pytest.raises(MigrationError, match=r"a draft of 0\.1\.0.*move its data directory away"):
+        migrate(empty_database_url)
+
+
+def test_a_database_of_a_newer_program_is_refused(empty: Engine, empty_database_url: str) -> None:
     migrate(empty_database_url)
-    connection = pg8000.native.Connection(**connect_options(empty_database_url))
-    try:
-        for version, checksum in _EARLIER_DRAFTS.items():
-            update = "UPDATE schema_migrations SET checksum = :checksum WHERE version = :version"
-            connection.run(update, checksum=checksum, version=version)
-    finally:
-        connection.close()
-    assert migrate(empty_database_url) == ()
+    with empty.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(MigrationError, match=f"at revision 9999, this program knows {HEAD}"):
+        migrate(empty_database_url)
+
+
+def test_files_are_named_by_their_revisions(empty: Engine) -> None:
+    with empty.connect() as connection:
+        scripts = ScriptDirectory.from_config(alembic_config(connection))
+    assert scripts.get_current_head() == HEAD
+    files = sorted(path.name[:4] for path in (migrations.FOLDER / "versions").glob("*.py"))
+    assert files == sorted(r.revision for r in scripts.walk_revisions())
+
+
+def test_a_program_without_pending_migrations_does_not_load_alembic(database_url: str) -> None:
+    program = f"""
+import sys
+from det_controlplane.db.migrate import migrate
+assert migrate({database_url!r}) == ()
+sys.exit("alembic" in sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

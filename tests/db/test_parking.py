@@ -3,12 +3,12 @@
 import pytest
 from det_controlplane.core.lifecycle.allocation import ContainerState
 from det_controlplane.db.engine import Database
-from det_controlplane.db.sql import text
 from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import creation
 from det_controlplane.services.scheduling import schedule_pool
 from det_controlplane.services.trials import runs
+from sqlalchemy import text
 
 from tests.support.searching import OWNER, Agent, context
 
@@ -44,7 +44,7 @@ def test_a_run_that_leaves_because_it_was_parked_ends_nothing_when_it_is_promote
     orders = agent.poll()
     agent.poll(*(Report(o["id"], o["epoch"], ContainerState.RUNNING) for o in orders))
     with ctx.db.begin() as tx:
-        tx.run(_READY)
+        tx.execute(_READY)
     first = next(o for o in orders if o["spec"]["env"]["DET_TRIAL_ID"] == "1")
     runs.complete_operation(ctx, 1, 32, 0.1)
     assert trial_of(ctx, 1)[1]

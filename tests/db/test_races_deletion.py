@@ -7,11 +7,11 @@ import pytest
 from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.db import logs
 from det_controlplane.db.engine import Database
-from det_controlplane.db.sql import text
 from det_controlplane.services.checkpoints import collection
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import actions, creation, editing
 from det_controlplane.services.maintenance import outbox
+from sqlalchemy import text
 
 from tests.support.searching import OWNER, SINGLE, context
 
@@ -51,8 +51,10 @@ def ended(ctx: Context, used: UUID) -> int:
     created = creation.create(ctx, OWNER, creation.Submission(config=SINGLE))
     assert created.experiment_id is not None
     with ctx.db.begin() as tx:
-        tx.run(_USE, {"id": created.experiment_id, "context": used})
-        logs.add_line(tx, tx.value(_TASK, {"id": created.experiment_id}), "hello", ctx.now())
+        tx.execute(_USE, {"id": created.experiment_id, "context": used})
+        logs.add_line(
+            tx, tx.execute(_TASK, {"id": created.experiment_id}).scalar_one(), "hello", ctx.now()
+        )
     actions.command(ctx, created.experiment_id, Command.KILL)
     return created.experiment_id
 
@@ -60,7 +62,7 @@ def ended(ctx: Context, used: UUID) -> int:
 def uploaded(ctx: Context) -> UUID:
     context_id = ctx.new_uuid()
     with ctx.db.begin() as tx:
-        tx.run(_CONTEXT, {"id": context_id})
+        tx.execute(_CONTEXT, {"id": context_id})
     return context_id
 
 
@@ -68,7 +70,7 @@ def delete(ctx: Context, experiment_id: int) -> None:
     """As if its files were gone: an unmanaged experiment has none."""
     editing.delete(ctx, OWNER, experiment_id)
     with ctx.db.begin() as tx:
-        tx.run(_WITHOUT_TRIALS, {"id": experiment_id})
+        tx.execute(_WITHOUT_TRIALS, {"id": experiment_id})
     outbox.run_due(ctx)
 
 
@@ -80,7 +82,7 @@ def test_a_deleted_experiment_leaves_no_rows_and_no_object(ctx: Context) -> None
     before = rows(ctx.db)
     experiment_id = ended(ctx, uploaded(ctx))
     with ctx.db.begin() as tx:
-        tx.run(_SESSION)
+        tx.execute(_SESSION)
     delete(ctx, experiment_id)
     assert rows(ctx.db) == before
     assert ctx.objects.deleted == ["contexts/big"]  # type: ignore[attr-defined]

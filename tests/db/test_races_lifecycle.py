@@ -10,13 +10,13 @@ from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.core.search import ExitReason
 from det_controlplane.db import schedule
 from det_controlplane.db.engine import Database
-from det_controlplane.db.sql import text
 from det_controlplane.services.agents import containers, leaving
 from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import actions, creation
 from det_controlplane.services.maintenance import tick
 from det_controlplane.services.scheduling import schedule_pool
+from sqlalchemy import text
 
 from tests.support.searching import OWNER, SINGLE, Agent
 
@@ -48,7 +48,7 @@ def started(ctx: Context, agent: Agent) -> Report:
     running = Report(container["id"], container["epoch"], ContainerState.RUNNING)
     agent.poll(running)
     with ctx.db.begin() as tx:
-        tx.run(_READY)
+        tx.execute(_READY)
     return running
 
 

@@ -5,14 +5,10 @@ from collections.abc import Callable
 from functools import partial
 
 from det_controlplane.core import search
-from det_controlplane.db import metrics
 from det_controlplane.db.engine import Database
-from det_controlplane.db.sql import text
-from det_controlplane.services.checkpoints import records
-from det_controlplane.services.checkpoints.records import CheckpointReport
 from det_controlplane.services.context import Context
-from det_controlplane.services.experiments import live
 from det_controlplane.services.search.journal import parse_space
+from sqlalchemy import text
 
 from tests.support.searching import ASHA, Running, context, running, validate
 
@@ -95,25 +91,3 @@ def test_one_report_sent_by_several_at_once_counts_once(database: Database) -> N
     together(*(partial(validate, ctx, trial, 1, 0.5) for ctx in contexts))
     found = database.read(_COUNTS)[0]
     assert (found.reports, found.seq, found.summed) == (1, 2, 1)
-
-
-def test_a_checkpoint_and_metrics_of_its_trial_wait_for_each_other_in_one_order(
-    database: Database,
-) -> None:
-    """The checkpoint refers to its trial first and renews what is shown of the experiment last."""
-    ctx = context(database)
-    experiment = running(ctx, ASHA.format(trials=1))
-    (trial_id,) = experiment.trials
-    task_id = database.read(_TASK, {"id": trial_id})[0].task_id
-    checkpoint = CheckpointReport(
-        str(ctx.new_uuid()), task_id, None, {"model": "1"}, {"steps_completed": 1}
-    )
-
-    saving = threading.Thread(target=records.report, args=(context(database), checkpoint))
-    with live.opened(ctx, experiment.id) as opened:
-        saving.start()
-        while not database.read(_WAITING):
-            assert saving.is_alive()
-        assert metrics.lock_trial(opened.tx, trial_id) is not None
-    saving.join()
-    assert database.read(_CHECKPOINTS)[0].reported == 1

@@ -11,11 +11,11 @@ import pytest
 from det_controlplane.core.metrics import storable
 from det_controlplane.db import validations as rows
 from det_controlplane.db.engine import Database, TryAgain, Tx
-from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.trials import metrics, validations
 from det_controlplane.services.trials.batching import Ticket
 from det_controlplane.services.trials.reports import MetricsReport
+from sqlalchemy import text
 
 from tests.db.test_throughput_validations import everything
 from tests.support.postgres import DatabaseServer

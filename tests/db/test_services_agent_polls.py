@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from det_controlplane.core.lifecycle.allocation import ContainerState
 from det_controlplane.db.engine import Database
-from det_controlplane.db.sql import text
 from det_controlplane.services.agents import polling
 from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.experiments import creation
 from det_controlplane.services.maintenance import tick
+from sqlalchemy import text
 
 from tests.support.searching import OWNER, SINGLE, Agent, context
 
@@ -58,7 +58,7 @@ def test_a_token_that_is_made_while_its_allocation_ends_dies_with_it(
     overtaken_by(monkeypatch, lambda: agent.poll(ended))
     agent.poll()
     with database.begin() as tx:
-        (expiries,) = tx.rows(_EXPIRIES)
+        (expiries,) = tx.execute(_EXPIRIES).all()
     assert (expiries.tokens, expiries.mortal) == (2, 2)
 
 
@@ -72,7 +72,7 @@ def test_a_container_that_is_deleted_while_its_agent_polls_is_not_ordered(
 
     def delete() -> None:
         with database.begin() as tx:
-            tx.run(_DELETE)
+            tx.execute(_DELETE)
 
     overtaken_by(monkeypatch, delete)
     assert agent.poll() == []

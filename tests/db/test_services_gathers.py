@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 from det_controlplane.db.engine import Database
-from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Unready
 from det_controlplane.services.experiments import creation
 from det_controlplane.services.maintenance import tick
 from det_controlplane.services.tasks import allocations
+from sqlalchemy import text
 
 from tests.support.searching import OWNER, SINGLE, Agent, context
 

@@ -3,9 +3,9 @@
 from datetime import timedelta
 
 from det_controlplane.db.engine import Database
-from det_controlplane.db.sql import text
 from det_controlplane.services.experiments import creation
 from det_controlplane.services.maintenance import housekeeping, tick
+from sqlalchemy import text
 
 from tests.support.searching import OWNER, SINGLE, Agent, context
 
@@ -24,7 +24,7 @@ def test_tokens_of_containers_go_a_day_after_they_expired(database: Database) ->
     clock = [start]
     ctx.now = lambda: clock[0]
     with database.begin() as tx:
-        tx.run(_EXPIRE, {"at": start})
+        tx.execute(_EXPIRE, {"at": start})
     left = []
     for days in (0.9, 1.95):
         clock[0] = start + timedelta(days=days)

@@ -6,10 +6,10 @@ import pytest
 from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.db import schedule
 from det_controlplane.db.engine import Database, Tx
-from det_controlplane.db.sql import text
 from det_controlplane.services.experiments import creation
 from det_controlplane.services.maintenance import tick
 from det_controlplane.services.scheduling import jobs
+from sqlalchemy import text
 
 from tests.support.searching import CLUSTER, OWNER, SINGLE, Agent, context
 
@@ -26,16 +26,16 @@ def test_a_queue_is_listed_while_one_of_its_jobs_ends(
     Agent.joined(ctx)
     creation.create(ctx, OWNER, creation.Submission(config=SINGLE))
     tick.run(ctx)
-    rows = Tx.rows
+    execute = Tx.execute
 
-    def overtaken(tx: Tx, statement: Any, params: Any = None) -> Any:
+    def overtaken(tx: Tx, statement: Any, *params: Any) -> Any:
         if statement is schedule._JOBS:
-            monkeypatch.setattr(Tx, "rows", rows)
+            monkeypatch.setattr(Tx, "execute", execute)
             with database.begin() as other:
-                other.run(_END)
-        return rows(tx, statement, params)
+                other.execute(_END)
+        return execute(tx, statement, *params)
 
-    monkeypatch.setattr(Tx, "rows", overtaken)
+    monkeypatch.setattr(Tx, "execute", overtaken)
     assert len(jobs.listed(ctx, "default", descending=False)) == 1
 
 

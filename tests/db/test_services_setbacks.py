@@ -4,12 +4,12 @@ from datetime import datetime, timedelta
 
 import pytest
 from det_controlplane.core.lifecycle.allocation import ContainerState, Failure
-from det_controlplane.db.sql import text
 from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import creation
 from det_controlplane.services.maintenance import tick
 from det_controlplane.services.scheduling import why
+from sqlalchemy import text
 
 from tests.support.searching import OWNER, SINGLE, Agent
 
@@ -75,7 +75,7 @@ def test_a_run_that_was_ready_ends_the_row(
     tick.run(ctx)
     (order,) = agent.poll()
     with ctx.db.begin() as tx:
-        tx.run(_READY)
+        tx.execute(_READY)
     gone = Report(order["id"], order["epoch"], ContainerState.TERMINATED, None, "agent_error", "x")
     agent.poll(gone)
     assert starts(ctx, agent)

@@ -5,12 +5,12 @@ from collections import Counter
 import pytest
 from det_controlplane.db import logs
 from det_controlplane.db.engine import Database
-from det_controlplane.db.sql import text
 from det_controlplane.services.experiments import creation
 from det_controlplane.services.scheduling import schedule_pool
+from sqlalchemy import text
 
-from tests.support.round_trips import round_trips
 from tests.support.searching import ASHA, OWNER, Agent, context
+from tests.support.statements import statements
 
 _PLACED = text("""
     SELECT c.agent_id, c.slot_ids, c.epoch, c.rank, a.epoch AS of_allocation, a.state::text AS state, a.ports,
@@ -21,35 +21,29 @@ _LINES = text("SELECT task_id, log FROM task_logs WHERE source = 'master'")
 _LOGS = text("SELECT log FROM task_logs ORDER BY id")
 
 
-def statements_of_a_pass(
-    database: Database, monkeypatch: pytest.MonkeyPatch, trials: int
-) -> list[str]:
+def statements_of_a_pass(database: Database, trials: int) -> list[str]:
     ctx = context(database)
     creation.create(ctx, OWNER, creation.Submission(config=ASHA.format(trials=trials)))
-    with round_trips(monkeypatch) as sent:
+    with statements(database) as sent:
         plan = schedule_pool.run(ctx, "default")
     assert plan is not None
     assert len(plan.start) == trials
     return sent
 
 
-def test_a_pass_takes_as_many_statements_for_one_start_as_for_many(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pass_takes_as_many_statements_for_one_start_as_for_many(database: Database) -> None:
     for n in range(8):
         Agent.joined(context(database), f"agent-{n}", slots=8)
-    statements_of_a_pass(database, monkeypatch, 1)  # at first use, each waits for its own answer
-    one = statements_of_a_pass(database, monkeypatch, 1)
-    many = statements_of_a_pass(database, monkeypatch, 60)
+    statements_of_a_pass(database, 1)
+    one = statements_of_a_pass(database, 1)
+    many = statements_of_a_pass(database, 60)
     assert len(one) == len(many)
 
 
-def test_what_starts_together_holds_slots_and_ports_of_its_own(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_starts_together_holds_slots_and_ports_of_its_own(database: Database) -> None:
     for n in range(3):
         Agent.joined(context(database), f"agent-{n}", slots=4)
-    statements_of_a_pass(database, monkeypatch, 12)
+    statements_of_a_pass(database, 12)
     placed = database.read(_PLACED)
     assert Counter(p.agent_id for p in placed) == {f"agent-{n}": 4 for n in range(3)}
     assert all((p.epoch, p.of_allocation, p.state, p.rank) == (1, 1, "ASSIGNED", 0) for p in placed)

@@ -1,4 +1,4 @@
-"""The short way of a validation report does what the long way does, in two round trips."""
+"""The short way of a validation report does what the long way does, in two statements."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -10,14 +10,14 @@ import pytest
 from det_controlplane.core.metrics import storable
 from det_controlplane.db import validations as rows
 from det_controlplane.db.engine import Database, Tx
-from det_controlplane.db.sql import text
 from det_controlplane.services.errors import Invalid, WrongState
 from det_controlplane.services.trials import metrics, validations
 from det_controlplane.services.trials.reports import MetricsReport
+from sqlalchemy import text
 
 from tests.support.postgres import DatabaseServer
-from tests.support.round_trips import round_trips
 from tests.support.searching import ASHA, context, running, validate
+from tests.support.statements import statements
 
 START = datetime(2026, 11, 20, tzinfo=timezone.utc)
 RANDOM = """
@@ -47,7 +47,9 @@ _EVERYTHING = {
 
 def everything(database: Database) -> dict[str, Any]:
     with database.begin() as tx:
-        return {name: [tuple(r) for r in tx.rows(sql)] for name, sql in _EVERYTHING.items()}
+        return {
+            name: [tuple(r) for r in tx.execute(sql).all()] for name, sql in _EVERYTHING.items()
+        }
 
 
 def after_reports(url: str, config: str, reports: Callable[[list[int]], Iterator[Any]]) -> Any:
@@ -100,24 +102,24 @@ def test_the_short_way_leaves_the_same_rows_as_the_long_way(
 
 
 @pytest.mark.parametrize("config", [ASHA.format(trials=3), RANDOM], ids=["asha", "random"])
-def test_a_validation_that_changes_nothing_else_takes_two_round_trips(
-    database: Database, monkeypatch: pytest.MonkeyPatch, config: str
+def test_a_validation_that_changes_nothing_else_takes_two_statements(
+    database: Database, config: str
 ) -> None:
     ctx = context(database)
     experiment = running(ctx, config)
     validate(ctx, experiment.trials[0], 1, 0.5)
-    with round_trips(monkeypatch) as sent:
+    with statements(database) as sent:
         validate(ctx, experiment.trials[0], 2, 0.25)
     assert len(sent) == 2, sent
 
 
 def test_trials_of_a_search_are_created_by_one_statement_however_many_they_are(
-    database: Database, monkeypatch: pytest.MonkeyPatch
+    database: Database,
 ) -> None:
     ctx = context(database)
     counts = []
     for trials in (2, 150):
-        with round_trips(monkeypatch) as sent:
+        with statements(database) as sent:
             experiment = running(ctx, ASHA.format(trials=trials))
         assert len(experiment.trials) == trials
         counts.append(len(sent))

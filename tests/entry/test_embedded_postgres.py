@@ -10,13 +10,13 @@ import pg8000.native
 import pytest
 from det_controlplane.adapters import postgres_binaries
 from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres, PostgresFailed
-from det_controlplane.db.engine import connect_options
+from det_controlplane.db.engine import driver_url, pg8000_arguments
 
 from tests.support.processes import alive, eventually
 
 
 def run(url: str, sql: str) -> list[list[object]]:
-    connection = pg8000.native.Connection(**connect_options(url))
+    connection = pg8000.native.Connection(**pg8000_arguments(driver_url(url)))
     try:
         return [list(row) for row in connection.run(sql) or []]
     finally:

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 from det_controlplane.db.engine import Database
-from det_controlplane.db.sql import text
 from det_controlplane.entry.local import client
 from det_controlplane.entry.local.commands import main
 from det_controlplane.entry.local.files import LocalFiles
+from sqlalchemy import text
 
 from tests.support.ports import free_port
 from tests.support.processes import alive, eventually
@@ -176,15 +176,15 @@ class TimeUntil:
     ("spoil", "reason"),
     [
         (
-            "INSERT INTO schema_migrations (version, name, checksum) VALUES (999, 'x', 'y')",
-            "the database is at version 999",
+            "UPDATE alembic_version SET version_num = '9999'",
+            "the database is at revision 9999",
         ),
         (
-            "ALTER TABLE schema_migrations RENAME TO x",
-            '0001_initial.sql: relation "cluster" already exists',
+            "ALTER TABLE alembic_version RENAME TO schema_migrations",
+            "the database was made by a draft of 0.1.0",
         ),
     ],
-    ids=["newer", "refused"],
+    ids=["newer", "draft"],
 )
 def test_a_database_that_cannot_be_migrated_is_told_at_once(
     cluster: Cluster,
@@ -196,7 +196,7 @@ def test_a_database_that_cannot_be_migrated_is_told_at_once(
 ) -> None:
     database = Database(database_url)
     with database.begin() as tx:
-        tx.run(text(spoil))
+        tx.execute(text(spoil))
     database.dispose()
     patience_s = 300.0
     monkeypatch.setattr(client, "_UP_S", patience_s)

@@ -16,7 +16,6 @@ from det_controlplane.db import allocations, experiments, queue, slots
 from det_controlplane.db import metrics as metric_rows
 from det_controlplane.db import schedule as schedule_rows
 from det_controlplane.db import validations as validation_rows
-from det_controlplane.db.sql import text
 from det_controlplane.services.agents import containers
 from det_controlplane.services.experiments import live
 from det_controlplane.services.maintenance import tick
@@ -24,6 +23,7 @@ from det_controlplane.services.scheduling import placement, schedule_pool
 from det_controlplane.services.search.journal import Journal
 from det_controlplane.services.tasks import allocations as allocation_calls
 from det_controlplane.services.trials import metrics
+from sqlalchemy import text
 
 Breaks = Callable[[pytest.MonkeyPatch], None]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pg8000.native
 from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres
-from det_controlplane.db.engine import connect_options
+from det_controlplane.db.engine import driver_url, pg8000_arguments
 from det_controlplane.db.migrate import migrate
 
 TEMPLATE = "template_det"
@@ -20,7 +20,7 @@ class DatabaseServer:
     def __init__(self, postgres: EmbeddedPostgres) -> None:
         self._postgres = postgres
         self._names = (f"test_{n}" for n in itertools.count(1))
-        self._admin = pg8000.native.Connection(**connect_options(postgres.url()))
+        self._admin = pg8000.native.Connection(**pg8000_arguments(driver_url(postgres.url())))
         self._admin.run(f"create database {TEMPLATE}")
         migrate(postgres.url(TEMPLATE))
 

@@ -5,7 +5,6 @@ from typing import Any
 
 from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.db.engine import Database
-from det_controlplane.db.sql import text
 from det_controlplane.ports.waker import NoWaker
 from det_controlplane.services.agents import polling
 from det_controlplane.services.agents.containers import Report
@@ -14,6 +13,7 @@ from det_controlplane.services.experiments import creation
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.trials import metrics
 from det_controlplane.services.trials.reports import MetricsReport
+from sqlalchemy import text
 
 OWNER = User(2, "determined", False, 0)
 CLUSTER = {"checkpoint_storage": {"type": "directory", "container_path": "/checkpoints"}}
@@ -60,13 +60,13 @@ def running(ctx: Context, config: str) -> Running:
     assert created.experiment_id is not None
     let_run(ctx, created.experiment_id)
     with ctx.db.begin() as tx:
-        found = [r[0] for r in tx.rows(_TRIALS, {"id": created.experiment_id})]
+        found = [r[0] for r in tx.execute(_TRIALS, {"id": created.experiment_id}).all()]
     return Running(created.experiment_id, found)
 
 
 def let_run(ctx: Context, experiment_id: int) -> None:
     with ctx.db.begin() as tx:
-        tx.run(_RUN, {"id": experiment_id})
+        tx.execute(_RUN, {"id": experiment_id})
 
 
 def validate(ctx: Context, trial_id: int, batches: int, loss: float, run_id: int = 1) -> None:

@@ -1,11 +1,10 @@
 """From request to answer: route, principal, handler, and one place that turns refusals into statuses."""
 
 import logging
-from dataclasses import replace
 
 from det_controlplane.api import errors
 from det_controlplane.api.http import Answer, Request, Response, bearer_token
-from det_controlplane.api.router import Access, Handler, Match, Route, Router
+from det_controlplane.api.router import Access, Handler, Match, Router
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db.engine import DatabaseDown, TryAgain, Unstorable
 from det_controlplane.services import errors as refusals
@@ -16,7 +15,6 @@ from det_controlplane.services.identity.principal import Principal, User
 log = logging.getLogger("det.api")
 
 _TRIES = 4
-_FOR_PEOPLE = (Access.USER, Access.ADMIN)
 
 _STATUS: tuple[tuple[type[Exception], type[errors.ApiError]], ...] = (
     (InvalidConfig, errors.BadRequest),
@@ -50,38 +48,20 @@ class App:
             match = self._route(request)
             request.params = match.params
             _refuse_nul(request)
-            if match.route.method == "GET" and match.route.access in _FOR_PEOPLE:
-                return self._answer_while_signing_in(match.route, request)
             request.principal = self._principal(match.route.access, request)
-            return self._answer(self.ctx, match.route.handler, request)
+            return self._answer(match.route.handler, request)
         except errors.ApiError as e:
             return Response(e.to_json(), e.status)
         except Exception as e:
             return self.failed(request, e)
 
-    def _answer_while_signing_in(self, route: Route, request: Request) -> Answer:
-        """Who asks becomes known with the first read, and at the latest before the answer, or the failure, is told."""
-        signing_in = authentication.signing_in(
-            self.ctx, bearer_token(request), lambda user: _admit(route.access, user)
-        )
-        request.signing_in = signing_in.user
-        try:
-            answer = self._answer(replace(self.ctx, db=signing_in), route.handler, request)
-        except (DatabaseDown, refusals.NotSignedIn):
-            raise
-        except Exception:
-            signing_in.user()
-            raise
-        signing_in.user()
-        return answer
-
-    def _answer(self, ctx: Context, handler: Handler, request: Request) -> Answer:
+    def _answer(self, handler: Handler, request: Request) -> Answer:
         for _ in range(_TRIES - 1):
             try:
-                return handler(ctx, request)
+                return handler(self.ctx, request)
             except TryAgain:
                 log.info("%s %s collided with another; trying again", request.method, request.path)
-        return handler(ctx, request)
+        return handler(self.ctx, request)
 
     def failed(self, request: Request, e: Exception) -> Response:
         """The answer to a refusal; anything else is logged under a reference and not shown."""

@@ -29,8 +29,6 @@ def me(ctx: Context, request: Request) -> Answer:
 
 
 def user_of(request: Request) -> User:
-    if request.signing_in is not None:
-        return request.signing_in()
     assert isinstance(request.principal, User)
     return request.principal
 

@@ -103,7 +103,7 @@ def begin_upload(ctx: Context, request: Request) -> Answer:
 
 def list_experiments(ctx: Context, request: Request) -> Answer:
     sort = sort_of(request)
-    return Response(listing.experiments(ctx, page_of(request), sort, _filters(request)))
+    return Response(listing.experiments(ctx, page_of(request), sort, _filters(request)).encode())
 
 
 def _filters(request: Request) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from det_controlplane.api.errors import BadRequest, TooLarge
-from det_controlplane.services.identity.principal import Principal, User
+from det_controlplane.services.identity.principal import Principal
 
 MAX_BODY = 130 * 1024 * 1024  # what the stock client may send: 95 MiB of files in base64
 
@@ -30,7 +30,6 @@ class Request:
     woken: bool = False
     params: Mapping[str, str] = field(default_factory=dict)
     principal: Principal | None = None
-    signing_in: Callable[[], User] | None = None  # where the principal is not known yet
 
     def json(self) -> dict[str, Any]:
         """The body as an object; an absent body is an empty object."""

@@ -6,8 +6,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from sqlalchemy import text
+
 from det_controlplane.db.engine import Database, Tx, as_json
-from det_controlplane.db.sql import text
 
 _HOLDER = text(
     "SELECT agent_key_hash, lease_until, state::text AS state FROM agents WHERE id = :id FOR UPDATE"
@@ -29,7 +30,7 @@ _DROP_SLOTS = text("""
 _UPSERT_SLOTS = text("""
     INSERT INTO slots (agent_id, slot_id, device_type, device_uuid, device_brand)
     SELECT :id, x.id, x.type, coalesce(x.uuid, ''), coalesce(x.brand, '')
-    FROM jsonb_to_recordset(cast(:slots AS jsonb)) AS x (id integer, type text, uuid text, brand text)
+    FROM jsonb_to_recordset(cast(:slots AS jsonb)) AS x (id integer, type device_type, uuid text, brand text)
     ON CONFLICT (agent_id, slot_id) DO UPDATE SET device_type = excluded.device_type,
         device_uuid = excluded.device_uuid, device_brand = excluded.device_brand
 """)
@@ -94,14 +95,14 @@ class Holder:
 
 
 def holder(tx: Tx, agent_id: str) -> Holder | None:
-    row = tx.row(_HOLDER, {"id": agent_id})
+    row = tx.execute(_HOLDER, {"id": agent_id}).first()
     return None if row is None else Holder(**row._mapping)
 
 
 def upsert(tx: Tx, agent: dict[str, Any], slots: list[dict[str, Any]]) -> None:
-    tx.run(_UPSERT, agent)
-    tx.run(_DROP_SLOTS, {"id": agent["id"], "kept": [s["id"] for s in slots]})
-    tx.run(_UPSERT_SLOTS, {"id": agent["id"], "slots": as_json(slots)})
+    tx.execute(_UPSERT, agent)
+    tx.execute(_DROP_SLOTS, {"id": agent["id"], "kept": [s["id"] for s in slots]})
+    tx.execute(_UPSERT_SLOTS, {"id": agent["id"], "slots": as_json(slots)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +137,16 @@ def touch(
         "out_of_service": out_of_service,
         "now": now, "lease_until": lease_until, "waits": as_json(waits), "default_wait": default_wait,
     }  # fmt: skip
-    found = db.alone(_TOUCH, params)
-    if not found:
+    with db.autocommit() as tx:
+        found = tx.execute(_TOUCH, params).first()
+    if found is None:
         return None
-    row = found[0]._asdict()
+    row = found._asdict()
     return Touched(**{**row, "duties": [Duty(*d) for d in row["duties"] or ()]})
 
 
 def duties(db: Database, agent_id: str) -> list[Duty]:
-    return [Duty(*r) for r in db.read(_DUTIES, {"id": agent_id})]
+    return [Duty(**r._mapping) for r in db.read(_DUTIES, {"id": agent_id})]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,17 +158,17 @@ class Overdue:
 
 def expire_leases(tx: Tx, now: datetime) -> list[Overdue]:
     """Agents whose lease ended become suspect, those silent for too long lost; returns who changed."""
-    return [Overdue(**r._mapping) for r in tx.rows(_OVERDUE, {"now": now})]
+    return [Overdue(**r._mapping) for r in tx.execute(_OVERDUE, {"now": now}).all()]
 
 
 def abandoned_containers(tx: Tx) -> dict[str, list[UUID]]:
     """Containers that went with their lost agents and have not been ended yet, by agent."""
     found: dict[str, list[UUID]] = {}
-    for row in tx.rows(_ABANDONED):
+    for row in tx.execute(_ABANDONED).all():
         found.setdefault(row.agent_id, []).append(row.id)
     return found
 
 
 def next_due(tx: Tx) -> datetime | None:
-    due: datetime | None = tx.value(_NEXT_DUE)
+    due: datetime | None = tx.execute(_NEXT_DUE).scalar()
     return due

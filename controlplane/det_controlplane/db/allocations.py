@@ -5,14 +5,17 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from sqlalchemy import text
+
 from det_controlplane.core.lifecycle.allocation import (
     AllocationState,
     ContainerExit,
     ContainerState,
+    Exit,
     Failure,
 )
+from det_controlplane.core.schedule import WaitCode
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.sql import text
 
 
 @dataclass(slots=True)
@@ -53,21 +56,21 @@ def _row(values: Any) -> AllocationRow:
 
 
 def by_id(tx: Tx, allocation_id: str) -> AllocationRow | None:
-    row = tx.row(_BY_ID, {"id": allocation_id})
+    row = tx.execute(_BY_ID, {"id": allocation_id}).first()
     return None if row is None else _row(row)
 
 
 def lock(tx: Tx, allocation_id: str) -> AllocationRow | None:
-    row = tx.row(_LOCK, {"id": allocation_id})
+    row = tx.execute(_LOCK, {"id": allocation_id}).first()
     return None if row is None else _row(row)
 
 
 def live_of_task(tx: Tx, task_id: str) -> AllocationRow | None:
-    row = tx.row(_LIVE_OF_TASK, {"task_id": task_id})
+    row = tx.execute(_LIVE_OF_TASK, {"task_id": task_id}).first()
     return None if row is None else _row(row)
 
 
-DELAYED = "BACKING_OFF"
+DELAYED = WaitCode.BACKING_OFF.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,7 @@ def insert(
     now: datetime,
     delay: Delay | None = None,
 ) -> None:
-    tx.send(
+    tx.execute(
         _INSERT,
         {
             "id": id, "task_id": task_id, "trial_id": trial_id, "job_id": job_id, "run_id": run_id,
@@ -150,20 +153,20 @@ _KILL = text("""
     WHERE a.id = :id AND a.state <> 'TERMINATED' AND NOT a.killed
 """)
 _END = text("""
-    UPDATE allocations SET state = 'TERMINATED', ended_at = :now, exit_reason = :reason, exit_code = :exit_code,
-        setback = :infrastructure AND NOT ready, not_before = NULL, kill_at = NULL, token_expires_at = :token_expires_at
+    UPDATE allocations SET state = 'TERMINATED', ended_at = :now, exit_kind = cast(:kind AS exit_kind), exit_reason = :reason, exit_code = :exit_code,
+        pull_failed = :pull_failed, setback = cast(:kind AS exit_kind) = 'infrastructure' AND NOT ready, not_before = NULL, kill_at = NULL, token_expires_at = :token_expires_at
     WHERE id = :id AND state <> 'TERMINATED'
 """)
 
 
 def preempt(tx: Tx, allocation_id: str, reason: str, now: datetime) -> bool:
     """Ask it to checkpoint and stop, with the kill due when it takes too long."""
-    return tx.run(_PREEMPT, {"id": allocation_id, "reason": reason, "now": now}) == 1
+    return tx.execute(_PREEMPT, {"id": allocation_id, "reason": reason, "now": now}).rowcount == 1
 
 
 def excuse_leaving(tx: Tx, task_id: str) -> None:
     """As if the program had acknowledged that it was asked to leave: its exit is not the end of the trial."""
-    tx.send(_EXCUSE, {"task_id": task_id})
+    tx.execute(_EXCUSE, {"task_id": task_id})
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +184,11 @@ def ask_to_leave(
         "experiment_id": experiment_id, "request_ids": request_ids, "reason": reason, "line": line,
         "now": now,
     }  # fmt: skip
-    return [Leaving(*row) for row in tx.rows(_ASK_TO_LEAVE, params)]
+    return [Leaving(*row) for row in tx.execute(_ASK_TO_LEAVE, params).all()]
 
 
 def kill(tx: Tx, allocation_id: str, reason: str) -> bool:
-    return tx.run(_KILL, {"id": allocation_id, "reason": reason}) == 1
+    return tx.execute(_KILL, {"id": allocation_id, "reason": reason}).rowcount == 1
 
 
 def end(
@@ -193,20 +196,20 @@ def end(
     allocation_id: str,
     *,
     reason: str,
-    exit_code: int | None,
-    infrastructure: bool,
+    exit: Exit,
     now: datetime,
     token_expires_at: datetime,
 ) -> bool:
     params = {
         "id": allocation_id,
         "reason": reason,
-        "exit_code": exit_code,
-        "infrastructure": infrastructure,
+        "exit_code": exit.exit_code,
+        "kind": exit.kind.value,
+        "pull_failed": exit.pull_failed,
         "now": now,
         "token_expires_at": token_expires_at,
     }
-    return tx.run(_END, params) == 1
+    return tx.execute(_END, params).rowcount == 1
 
 
 _CONTAINERS = text("""
@@ -240,7 +243,7 @@ class ContainerRow:
 def containers(tx: Tx, allocation: AllocationRow) -> list[ContainerRow]:
     """The containers of its present placement, by rank."""
     found = []
-    for row in tx.rows(_CONTAINERS, {"id": allocation.id, "epoch": allocation.epoch}):
+    for row in tx.execute(_CONTAINERS, {"id": allocation.id, "epoch": allocation.epoch}).all():
         fields = dict(row._mapping)
         fields["state"] = ContainerState(fields["state"])
         found.append(ContainerRow(**fields))
@@ -249,7 +252,7 @@ def containers(tx: Tx, allocation: AllocationRow) -> list[ContainerRow]:
 
 def exits(tx: Tx, allocation: AllocationRow) -> list[ContainerExit]:
     """How its containers ended, first exit first."""
-    rows = tx.rows(_EXITS, {"id": allocation.id, "epoch": allocation.epoch})
+    rows = tx.execute(_EXITS, {"id": allocation.id, "epoch": allocation.epoch}).all()
     return [
         ContainerExit(r.exit_code, Failure(r.failure) if r.failure else None, r.message, r.daemon)
         for r in rows
@@ -258,14 +261,14 @@ def exits(tx: Tx, allocation: AllocationRow) -> list[ContainerExit]:
 
 _PULL_FAILURES = text("""
     SELECT count(*) FROM (
-        SELECT bool_and(exit_reason LIKE 'image pull%') OVER (ORDER BY run_id DESC) AS failed
+        SELECT bool_and(pull_failed) OVER (ORDER BY run_id DESC) AS failed
         FROM allocations WHERE task_id = :task_id AND state = 'TERMINATED') x WHERE failed
 """)
 
 
 def pull_failures(tx: Tx, task_id: str) -> int:
     """How many of the task's newest allocations, in a row, ended because an image could not be pulled."""
-    return int(tx.value(_PULL_FAILURES, {"task_id": task_id}))
+    return int(tx.execute(_PULL_FAILURES, {"task_id": task_id}).scalar_one())
 
 
 _SETBACKS = text("""
@@ -284,14 +287,14 @@ _NEXT_DELAYED = text(
 
 def setbacks(tx: Tx, task_id: str) -> int:
     """How many of the task's newest allocations, in a row, infrastructure ended before they were ready."""
-    return int(tx.value(_SETBACKS, {"task_id": task_id}))
+    return int(tx.execute(_SETBACKS, {"task_id": task_id}).scalar_one())
 
 
 def release_delayed(tx: Tx, now: datetime) -> set[str]:
     """Let the scheduler look at those whose delay is over; the pools they wait in."""
-    return {row[0] for row in tx.rows(_RELEASE_DELAYED, {"now": now})}
+    return {row[0] for row in tx.execute(_RELEASE_DELAYED, {"now": now}).all()}
 
 
 def next_delayed(tx: Tx) -> datetime | None:
-    due: datetime | None = tx.value(_NEXT_DELAYED)
+    due: datetime | None = tx.execute(_NEXT_DELAYED).scalar()
     return due

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
+from sqlalchemy import text
+
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.sql import text
 
 _IDENTITY = text("SELECT cluster_id::text FROM cluster")
 _WITHOUT_PASSWORD = text("""
@@ -30,17 +31,17 @@ class JoinedAgent:
 
 
 def identity(tx: Tx) -> str:
-    return str(tx.value(_IDENTITY))
+    return str(tx.execute(_IDENTITY).scalar())
 
 
 def awaits_first_password(tx: Tx) -> bool:
-    return bool(tx.value(_WITHOUT_PASSWORD))
+    return bool(tx.execute(_WITHOUT_PASSWORD).scalar())
 
 
 def set_first_password(tx: Tx, password_hash: str) -> int:
     """Give it to the built-in accounts that have none yet; how many those were."""
-    return tx.run(_SET_PASSWORD, {"hash": password_hash})
+    return tx.execute(_SET_PASSWORD, {"hash": password_hash}).rowcount
 
 
 def joined_agents(tx: Tx) -> list[JoinedAgent]:
-    return [JoinedAgent(r.id, r.pool, r.runtime, r.slots) for r in tx.rows(_AGENTS)]
+    return [JoinedAgent(r.id, r.pool, r.runtime, r.slots) for r in tx.execute(_AGENTS).all()]

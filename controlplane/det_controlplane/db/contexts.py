@@ -5,8 +5,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from sqlalchemy import text
+
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.sql import text
 
 # Under names of its own: it is part of the statement that makes an experiment, too.
 INSERT = """INSERT INTO contexts (id, size, sha256, content, object_key, uploaded, user_id, created_at)
@@ -28,4 +29,4 @@ class NewContext:
 
 
 def insert(tx: Tx, new: NewContext, user_id: int, now: datetime) -> None:
-    tx.run(_INSERT, {**new.params(), "user_id": user_id, "now": now})
+    tx.execute(_INSERT, {**new.params(), "user_id": user_id, "now": now})

@@ -1,7 +1,8 @@
 """Removing an experiment with everything that was only its own."""
 
+from sqlalchemy import text
+
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.sql import text
 
 _OWN = text("""
     SELECT e.context_id, array(SELECT k.job_id FROM tasks k WHERE k.experiment_id = e.id) || e.job_id AS jobs
@@ -26,11 +27,11 @@ _CONTEXT = text("""
 
 def delete_experiment(tx: Tx, experiment_id: int) -> str | None:
     """The key of an object that nothing refers to any more, if there is one."""
-    own = tx.row(_OWN, {"id": experiment_id})
+    own = tx.execute(_OWN, {"id": experiment_id}).first()
     if own is None:
         return None
     for statement in (_LOGS, _SESSIONS, _EXPERIMENT):
-        tx.run(statement, {"id": experiment_id})
-    tx.run(_JOBS, {"jobs": own.jobs})
-    key: str | None = tx.value(_CONTEXT, {"id": own.context_id})
+        tx.execute(statement, {"id": experiment_id})
+    tx.execute(_JOBS, {"jobs": own.jobs})
+    key: str | None = tx.execute(_CONTEXT, {"id": own.context_id}).scalar()
     return key

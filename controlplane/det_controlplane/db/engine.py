@@ -1,21 +1,26 @@
-"""The connection to PostgreSQL: pooled, without Nagle's delay, one transaction a use case."""
+"""SQLAlchemy's engine over pg8000: pool, transactions, TLS, and the errors that the rest of the program knows."""
 
 import json
+import ssl
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from ipaddress import ip_address
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
 
-from pg8000.exceptions import DatabaseError, InterfaceError
-
-from det_controlplane.db import prepared
-from det_controlplane.db.pool import Pool
-from det_controlplane.db.prepared import Check, PreparedConnection, Question
-from det_controlplane.db.sql import Statement
+import sqlalchemy as sa
+from sqlalchemy import Connection, Engine, Executable, Row, event, exc
+from sqlalchemy.engine import URL, ExceptionContext, make_url
 
 Params = Mapping[str, Any]
+Tx = Connection
+"""A transaction, or a connection that needs none."""
 
 _JSON = json.JSONEncoder(separators=(",", ":"), default=str)
+
+_LIFE_S, _PATIENCE_S = 600.0, 30.0
+# In milliseconds. What waits longer, or works longer, is wrong: nothing of the API may hold a connection for ever.
+_LIMITS = {"lock_timeout": "30000", "statement_timeout": "120000"}
 
 # SQLSTATEs: deadlock, serialization failure, a plan that a migration made obsolete; classes of a server that
 # stops or has no room, and of a violated constraint.
@@ -23,6 +28,10 @@ _RETRYABLE = ("40P01", "40001", "0A000")
 _VIOLATION = "23"
 _GOING_DOWN = ("57P", "53", "08")
 _UNFIT, _DIVISION_BY_ZERO = "22", "22012"
+
+
+class BadUrl(ValueError):
+    """The URL of a database is not one that may be used."""
 
 
 class DatabaseDown(Exception):
@@ -53,118 +62,173 @@ class QueryFailed(Exception):
         self.sqlstate = sqlstate
 
 
-class Tx:
-    """One transaction, from its first statement that does more than read: until then there is nothing to commit.
-
-    Statements are `text` constants of the `db` package; parameters are plain values or JSON."""
-
-    def __init__(self, connection: PreparedConnection) -> None:
-        self.connection = connection
-        self._ended = False
-
-    def rows(self, statement: Statement, params: Params | None = None) -> Sequence[Any]:
-        """Named tuples, one a row."""
-        self._refuse_ended()
-        return self.connection.rows_of(statement, params or {}, begins=not statement.only_reads)
-
-    def row(self, statement: Statement, params: Params | None = None) -> Any | None:
-        found = self.rows(statement, params)
-        return found[0] if found else None
-
-    def value(self, statement: Statement, params: Params | None = None) -> Any:
-        found = self.rows(statement, params)
-        return found[0][0] if found else None
-
-    def run(self, statement: Statement, params: Params | None = None) -> int:
-        """Execute and return how many rows changed: the guard of guarded updates."""
-        self._refuse_ended()
-        return self.connection.changed_by(statement, params or {})
-
-    def send(self, statement: Statement, params: Params | None = None) -> None:
-        """Like `run` where nobody asks how many rows changed: it travels with the next statement, or with the commit."""
-        self._refuse_ended()
-        self.connection.send_with_next(statement, params or {})
-
-    def run_last(self, statement: Statement, params: Params | None = None) -> int:
-        """Like `run`, and the commit travels with it: nothing may follow in this transaction."""
-        self._refuse_ended()
-        changed = self.connection.changed_by(statement, params or {}, ends=True)
-        self._ended = True
-        return changed
-
-    def rows_last(self, statement: Statement, params: Params | None = None) -> Sequence[Any]:
-        """Like `rows`, and the commit travels with it."""
-        self._refuse_ended()
-        rows = self.connection.rows_of(statement, params or {}, ends=True)
-        self._ended = True
-        return rows
-
-    def _refuse_ended(self) -> None:
-        if self._ended:
-            raise RuntimeError(
-                "the transaction is committed or rolled back: what follows would be another one"
-            )
-
-    def end(self) -> None:
-        """Its connection is somebody else's from here on."""
-        self._ended = True
-
-
 class Database:
+    """The engine and the two ways to use it."""
+
     def __init__(self, url: str, *, pool_size: int = 8) -> None:
         self.url = url
-        options = connect_options(url)
-        self._pool = Pool(lambda: prepared.connect(**options), kept=pool_size, most=pool_size + 24)
-
-    def read(self, statement: Statement, params: Params | None = None) -> Sequence[Any]:
-        """One statement that only reads: a single round trip, without a transaction around it."""
-        with self._borrowed() as connection:
-            return connection.rows_of(statement, params or {}, begins=False)
-
-    def read_after(
-        self, first: Question, check: Check, statement: Statement, params: Params | None = None
-    ) -> Sequence[Any]:
-        """`read`, unless `check` refuses the rows of the first question by raising: one round trip for both."""
-        with self._borrowed() as connection:
-            return connection.rows_after(first, check, statement, params or {})
-
-    def alone(self, statement: Statement, params: Params | None = None) -> Sequence[Any]:
-        """One statement that changes something and is a whole transaction: a single round trip, too."""
-        return self.read(statement, params)
+        self.engine = pooled_engine(url, pool_size)
 
     @contextmanager
     def begin(self) -> Iterator[Tx]:
         """A transaction that commits when the block ends, and rolls back when it raises."""
-        with self._borrowed() as connection:
-            tx = Tx(connection)
-            try:
-                yield tx
-                connection.commit()
-            finally:
-                tx.end()
+        with connected(self.engine) as connection, connection.begin():
+            yield connection
 
     @contextmanager
-    def _borrowed(self) -> Iterator[PreparedConnection]:
-        try:
-            connection = self._pool.take()
-        except (OSError, InterfaceError, DatabaseError) as e:
-            raise DatabaseDown(f"the database does not answer: {_cause(e)}") from e
-        try:
-            yield connection
-        except (OSError, InterfaceError) as e:
-            # What else is in the pool was connected to the same server that is gone.
-            self._pool.clear()
-            raise DatabaseDown(f"the database does not answer: {_cause(e)}") from e
-        except DatabaseError as e:
-            raise translated(e) from e
-        finally:
-            self._pool.give(connection)
+    def autocommit(self) -> Iterator[Tx]:
+        """A connection on which each statement is a transaction: one round trip, where `begin` takes two more.
+
+        At READ COMMITTED statements that only read see the same either way."""
+        with connected(self.engine) as connection:
+            # Not `isolation_level`: SQLAlchemy would set the session's back at the end, in three more round trips.
+            driver: Any = connection.connection.driver_connection
+            driver.autocommit = True
+            try:
+                yield connection
+            finally:
+                driver.autocommit = False
+
+    def read(self, statement: Executable, params: Params | None = None) -> Sequence[Row[Any]]:
+        """Return the rows of one statement that only reads."""
+        with self.autocommit() as connection:
+            return connection.execute(statement, params).all()
 
     def dispose(self) -> None:
-        self._pool.clear()
+        self.engine.dispose()
 
 
-def translated(e: DatabaseError) -> Exception:
+@contextmanager
+def connected(engine: Engine) -> Iterator[Connection]:
+    try:
+        connection = engine.connect()
+    except (exc.TimeoutError, OSError) as e:  # none becomes free; TLS
+        raise DatabaseDown(f"the database does not answer: {_cause(e)}") from e
+    with connection:
+        yield connection
+
+
+def pooled_engine(url: str, size: int) -> Engine:
+    parsed = driver_url(url)
+    options: dict[str, Any] = {
+        "pool_size": size,
+        "max_overflow": 24,
+        "pool_timeout": _PATIENCE_S,
+        "pool_recycle": _LIFE_S,
+        "pool_use_lifo": True,
+    }
+    if parsed.get_driver_name() != "pg8000":
+        return translating(sa.create_engine(parsed, pool_pre_ping=True, **options))
+    from det_controlplane.db.driver import PreparedConnection
+
+    arguments = {**pg8000_arguments(parsed), "startup_params": _LIMITS}
+    engine = sa.create_engine(
+        parsed.set(query={}),
+        creator=lambda: PreparedConnection(**arguments),
+        paramstyle="numeric_dollar",
+        **options,
+    )
+    event.listen(engine, "checkin", _note_rest)
+    event.listen(engine, "checkout", _replace_dead)
+    return translating(engine)
+
+
+def plain_engine(url: str) -> Engine:
+    """For migrations: one connection, no limits, nothing prepared."""
+    parsed = driver_url(url)
+    arguments: dict[str, Any] = {}
+    if parsed.get_driver_name() == "pg8000":
+        arguments, parsed = pg8000_arguments(parsed), parsed.set(query={})
+    engine = sa.create_engine(parsed, poolclass=sa.NullPool, connect_args=arguments)
+    event.listen(engine, "connect", _wait_patiently)
+    return translating(engine)
+
+
+def _wait_patiently(connection: Any, record: Any) -> None:
+    """The seconds of a connection attempt must not cut a long migration short."""
+    if hasattr(connection, "_usock"):
+        connection._usock.settimeout(None)
+
+
+def driver_url(url: str) -> URL:
+    """The URL with the driver that it means: pg8000, unless it names another one."""
+    try:
+        parsed = make_url(url)
+    except (exc.ArgumentError, ValueError) as e:
+        raise BadUrl(f"not a database URL: {e}") from e
+    if parsed.drivername in ("postgresql", "postgres"):
+        parsed = parsed.set(drivername="postgresql+pg8000")
+    return parsed
+
+
+def pg8000_arguments(url: URL) -> dict[str, Any]:
+    """pg8000's arguments for `postgresql://user:password@host:port/name?unix_sock=…&sslmode=…&sslrootcert=…`."""
+    arguments: dict[str, Any] = {
+        "user": url.username or "postgres",
+        "database": url.database or "postgres",
+        "application_name": "determined-serverless",
+        "timeout": 15,
+    }
+    if url.password:
+        arguments["password"] = str(url.password)
+    if "unix_sock" in url.query:
+        return {**arguments, "unix_sock": url.query["unix_sock"]}
+    host = url.host or "127.0.0.1"
+    tls = _tls(host, url.query)
+    return {**arguments, "host": host, "port": url.port or 5432, "ssl_context": tls}
+
+
+def _tls(host: str, query: Mapping[str, Any]) -> ssl.SSLContext | None:
+    """Certificates are always verified, as by libpq's `verify-full`; only what stays on this machine may be plain."""
+    mode = query.get("sslmode", "prefer" if _is_loopback(host) else "verify-full")
+    if mode in ("disable", "allow", "prefer"):
+        if not _is_loopback(host):
+            raise BadUrl(
+                f"sslmode={mode} would send passwords to {host} in plain text: leave it out"
+            )
+        return None
+    return ssl.create_default_context(cafile=query.get("sslrootcert"))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _note_rest(connection: Any, record: Any) -> None:
+    record.info["idle_since"] = time.monotonic()
+
+
+def _replace_dead(connection: Any, record: Any, proxy: Any) -> None:
+    """Have the pool open another connection where this one ended while it rested.
+
+    `pool_pre_ping` would ask each time, which is a round trip for every transaction."""
+    since = record.info.get("idle_since")
+    is_alive = getattr(connection, "is_alive", None)
+    if since is not None and is_alive and not is_alive(time.monotonic() - since):
+        raise exc.DisconnectionError("the connection ended while it was idle")
+
+
+def translating(engine: Engine) -> Engine:
+    event.listen(engine, "handle_error", _translate)
+    return engine
+
+
+def _translate(context: ExceptionContext) -> None:
+    e = context.original_exception
+    if not isinstance(e, Exception):
+        return
+    dbapi: Any = context.dialect.dbapi
+    if context.is_disconnect or isinstance(e, (OSError, dbapi.InterfaceError)):
+        context.is_disconnect = True  # nothing else of the pool is used again either
+        raise DatabaseDown(f"the database does not answer: {_cause(e)}") from e
+    if isinstance(e, dbapi.Error):
+        raise translated(e) from e
+
+
+def translated(e: Exception) -> Exception:
     """A refusal of the server in our words."""
     code = _field(e, "C")
     if code in _RETRYABLE:
@@ -194,25 +258,3 @@ def _detail(e: Exception) -> str:
 def as_json(value: Any) -> str:
     """A parameter for a `cast(:x as jsonb)`."""
     return _JSON.encode(value)
-
-
-def connect_options(url: str) -> dict[str, Any]:
-    """pg8000's arguments from a `postgresql://user:password@host:port/name?unix_sock=…&sslmode=require` URL."""
-    parts = urlsplit(url)
-    query = parse_qs(parts.query)
-    options: dict[str, Any] = {
-        "user": unquote(parts.username or "postgres"),
-        "database": parts.path.lstrip("/") or "postgres",
-        "application_name": "determined-serverless",
-        "timeout": 15,
-    }
-    if parts.password:
-        options["password"] = unquote(parts.password)
-    if "unix_sock" in query:
-        options["unix_sock"] = query["unix_sock"][0]
-    else:
-        options["host"] = parts.hostname or "127.0.0.1"
-        options["port"] = parts.port or 5432
-    if query.get("sslmode", ["disable"])[0] != "disable":
-        options["ssl_context"] = True
-    return options

@@ -1,19 +1,14 @@
-"""The listing of experiments as JSON text.
+"""Experiments as JSON text: one, and listings of them."""
 
-The database tells of a page only which experiments it has, in which version, and what changes by itself: their states
-and durations. All else is in texts that are kept as long as their version stands.
-"""
-
-import re
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import Any
+
+from sqlalchemy import text
 
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages, views
-from det_controlplane.db.engine import Database
-from det_controlplane.db.experiment_texts import ExperimentTexts
-from det_controlplane.db.pages import Bounds
-from det_controlplane.db.sql import Statement, text
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.pages import Listing
 
 ORDER = {
     "SORT_BY_ID": "e.id", "SORT_BY_DESCRIPTION": "e.description", "SORT_BY_START_TIME": "e.started_at",
@@ -42,45 +37,28 @@ FILTERS = {
     "id_not_in": "NOT e.id = ANY(cast(:id_not_in AS integer[]))",
 }  # fmt: skip
 
-# What choosing a page of experiments may need, by the alias that a filter or an order names.
-_JOINED = {
-    "j": "JOIN jobs j ON j.id = e.job_id", "u": "JOIN users u ON u.id = e.user_id",
-    "p": "JOIN projects p ON p.id = e.project_id", "w": "JOIN workspaces w ON w.id = p.workspace_id",
-}  # fmt: skip
-# Between the pieces of an item, and between items: characters that no piece has.
-_PIECE, _ITEM = "|", ","
-
-_ITEMS = f"""(SELECT string_agg(concat(e.id, '.', e.text_version, '{_PIECE}', {views.EXPERIMENT_STATE}, '{_PIECE}',
-    {views.EXPERIMENT_DURATION}), '{_ITEM}') FROM page e)"""
+_ONE = text(f"""
+    SELECT {views.EXPERIMENT} AS shown, e.config::text AS config, {views.EXPERIMENT_STATE} AS state, j.pool, e.job_id::text AS job_id
+    FROM {views.EXPERIMENT_FROM} WHERE e.id = :id
+""")
 
 
-@lru_cache(maxsize=512)
-def _page(source: str, where: str, order: str, bounds: Bounds) -> Statement:
-    """One row. A page keeps its order: nothing is joined to it."""
-    chosen = "e.id, e.text_version, e.state, e.unmanaged, e.job_id, e.started_at, e.ended_at"
-    return text(f"""
-        WITH page AS (SELECT {chosen} {pages.span(source, where, order, bounds)})
-        SELECT {pages.total(source, where)} AS total, (SELECT names_version FROM cluster) AS names, {_ITEMS} AS items
-    """)
+@dataclass(frozen=True, slots=True)
+class ShownExperiment:
+    shown: str  # JSON, as `config` is
+    config: str
+    state: str
+    pool: str
+    job_id: str
 
 
-def find(
-    db: Database, texts: ExperimentTexts, page: Page, sort: Sort, filters: dict[str, Any]
-) -> bytes:
-    """The whole answer. It may be long: it is put together once, of pieces that are bytes already."""
-    where = " AND ".join(FILTERS[name] for name in filters) or "true"
+def one(tx: Tx, experiment_id: int) -> ShownExperiment | None:
+    found = tx.execute(_ONE, {"id": experiment_id}).first()
+    return None if found is None else ShownExperiment(*found)
+
+
+def find(tx: Tx, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
+    where = [FILTERS[name] for name in filters]
     order = sort.sql(ORDER, "SORT_BY_ID")
-    joins = [
-        join for alias, join in _JOINED.items() if re.search(rf"\b{alias}\.", f"{where} {order}")
-    ]
-    source = " ".join(("experiments e", *joins))
-    statement = _page(source, where, order, Bounds.of(page))
-    found = db.read(statement, {**filters, "offset": page.offset})[0]
-    items = [item.split(_PIECE) for item in found.items.split(_ITEM)] if found.items else []
-    begun = texts.of(db, found.names, [version for version, _, _ in items])
-    parts: list[bytes] = []
-    for version, state, duration in items:
-        if version in begun:
-            ending = f',"state":"{state}","duration":{duration}}}'.encode()
-            parts += (b",", begun[version], ending)
-    return b"".join((b'{"experiments":[', *parts[1:], pages.ending(page, found.total).encode()))
+    listing = Listing("experiments", views.EXPERIMENT, views.EXPERIMENT_FROM, where, order)
+    return pages.fetch(tx, listing, page, filters)

@@ -5,11 +5,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from sqlalchemy import TextClause, text
+
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.db import contexts
 from det_controlplane.db.contexts import NewContext
 from det_controlplane.db.engine import Database, Tx, as_json
-from det_controlplane.db.sql import Statement, text
 
 
 @dataclass(slots=True)
@@ -45,7 +46,7 @@ _LOCK = text(f"""
 
 
 def lock(tx: Tx, experiment_id: int) -> ExperimentRow | None:
-    row = tx.row(_LOCK, {"id": experiment_id})
+    row = tx.execute(_LOCK, {"id": experiment_id}).first()
     if row is None:
         return None
     values = dict(row._mapping)
@@ -57,7 +58,7 @@ _CONFIG = text("SELECT config FROM experiments WHERE id = :id")
 
 
 def config(tx: Tx, experiment_id: int) -> dict[str, Any]:
-    found: dict[str, Any] = tx.value(_CONFIG, {"id": experiment_id})
+    found: dict[str, Any] = tx.execute(_CONFIG, {"id": experiment_id}).scalar_one()
     return found
 
 
@@ -65,7 +66,7 @@ _SEARCHER_NAME = text("SELECT config#>>'{searcher,name}' FROM experiments WHERE 
 
 
 def searcher_name(tx: Tx, experiment_id: int) -> str:
-    return str(tx.value(_SEARCHER_NAME, {"id": experiment_id}))
+    return str(tx.execute(_SEARCHER_NAME, {"id": experiment_id}).scalar())
 
 
 _JOB = """INSERT INTO jobs (id, kind, name, pool, priority, weight, max_slots, position, user_id, workspace_id, submitted_at)
@@ -88,7 +89,7 @@ def insert_job(
     workspace_id: int,
     now: datetime,
 ) -> None:
-    tx.send(
+    tx.execute(
         _INSERT_JOB,
         {
             "job_id": id, "kind": kind, "name": name, "pool": pool, "priority": priority,
@@ -122,7 +123,7 @@ class NewExperiment:
     max_slots: int | None
 
 
-def _insert_with(context: str) -> Statement:
+def _insert_with(context: str) -> TextClause:
     return text(f"""
         WITH job AS ({_JOB}), {context}
         made AS (
@@ -157,7 +158,7 @@ def insert(
     }
     if context is not None:
         params |= context.params()
-    made = tx.row(_INSERT if context is None else _INSERT_WITH_CONTEXT, params)
+    made = tx.execute(_INSERT if context is None else _INSERT_WITH_CONTEXT, params).first()
     assert made is not None
     row = ExperimentRow(
         id=made.id, job_id=new.job_id, state=state, pool=new.pool, seed=new.seed, seq=0, snapshot_seq=0,
@@ -178,7 +179,7 @@ _SET_STATE = text("""
 
 
 def set_state(tx: Tx, id: int, state: ExperimentState, now: datetime, error: str = "") -> None:
-    tx.send(
+    tx.execute(
         _SET_STATE,
         {"id": id, "state": state.value, "terminal": state.terminal, "now": now, "error": error},
     )
@@ -188,7 +189,7 @@ _SET_PROGRESS = text("UPDATE experiments SET progress = :progress WHERE id = :id
 
 
 def set_progress(tx: Tx, id: int, progress: float) -> None:
-    tx.send(_SET_PROGRESS, {"id": id, "progress": progress})
+    tx.execute(_SET_PROGRESS, {"id": id, "progress": progress})
 
 
 _SET_BEST = text(
@@ -197,7 +198,7 @@ _SET_BEST = text(
 
 
 def set_best(tx: Tx, id: int, trial_id: int, metric: float) -> None:
-    tx.send(_SET_BEST, {"id": id, "trial_id": trial_id, "metric": metric})
+    tx.execute(_SET_BEST, {"id": id, "trial_id": trial_id, "metric": metric})
 
 
 _CREATED_BY_KEY = text("SELECT id FROM experiments WHERE idempotency_key = :key")

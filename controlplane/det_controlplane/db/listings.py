@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
+from sqlalchemy import text
+
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages, views
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.pages import Listing
-from det_controlplane.db.sql import text
 
 TRIAL_ORDER = {
     "SORT_BY_ID": "t.id", "SORT_BY_START_TIME": "t.started_at", "SORT_BY_END_TIME": "t.ended_at",
@@ -42,7 +43,7 @@ def trials(tx: Tx, page: Page, sort: Sort, experiment_id: int, states: Sequence[
 
 
 def trial(tx: Tx, trial_id: int) -> str | None:
-    found: str | None = tx.value(_TRIAL, {"id": trial_id})
+    found: str | None = tx.execute(_TRIAL, {"id": trial_id}).scalar()
     return found
 
 
@@ -60,5 +61,5 @@ def checkpoints(
 
 
 def checkpoint(tx: Tx, uuid: object) -> str | None:
-    found: str | None = tx.value(_CHECKPOINT, {"uuid": uuid})
+    found: str | None = tx.execute(_CHECKPOINT, {"uuid": uuid}).scalar()
     return found

@@ -6,8 +6,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from sqlalchemy import text
+
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.sql import text
 
 _INSERT = text("""
     INSERT INTO task_logs (task_id, allocation_id, agent_id, container_id, rank_id, logged_at, level, source, stdtype, log)
@@ -29,7 +30,7 @@ def insert(tx: Tx, rows: Sequence[dict[str, Any]], now: datetime) -> None:
     dumped = json.dumps(rows)
     if "\\u0000" in dumped or "\\ud" in dumped:
         dumped = json.dumps([{k: _storable(v) for k, v in row.items()} for row in rows])
-    tx.send(_INSERT, {"rows": dumped, "now": now})
+    tx.execute(_INSERT, {"rows": dumped, "now": now})
 
 
 def _storable(value: Any) -> Any:
@@ -42,17 +43,17 @@ def _storable(value: Any) -> Any:
 
 def remember_batch(tx: Tx, batch_id: UUID, now: datetime) -> bool:
     """False when this batch was stored before."""
-    return tx.run(_REMEMBER, {"id": batch_id, "now": now}) == 1
+    return tx.execute(_REMEMBER, {"id": batch_id, "now": now}).rowcount == 1
 
 
 def forget_batches(tx: Tx, before: datetime) -> int:
-    return tx.run(_FORGET, {"before": before})
+    return tx.execute(_FORGET, {"before": before}).rowcount
 
 
 def add_line(tx: Tx, task_id: str, line: str, now: datetime, level: str = "INFO") -> None:
     """A line of the control plane's own."""
     told = {"task_id": task_id, "log": line, "now": now, "level": f"LOG_LEVEL_{level}"}
-    tx.send(_LINE, told)
+    tx.execute(_LINE, told)
 
 
 def add_lines(tx: Tx, lines: Mapping[str, str], now: datetime) -> None:

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.db.engine import Tx, as_json
-from det_controlplane.db.sql import text
 
 _INSERT = text("""
     INSERT INTO metrics (trial_id, run_id, metric_group, total_batches, metrics, batch_metrics, reported_at)
@@ -29,7 +30,7 @@ _OF_GROUP = text("""
     SELECT metric_group, metrics FROM metrics WHERE trial_id = :trial_id AND NOT archived AND total_batches IS NOT NULL
     ORDER BY total_batches, id
 """)
-# Not FOR UPDATE: a checkpoint that refers to the trial may be on its way to the experiment's row.
+# Not FOR UPDATE: rows that only refer to the trial may be added meanwhile.
 _TRIAL = text("""
     SELECT id, experiment_id, request_id, run_id, state::text AS state, summary_metrics, total_batches, searcher_metric,
            best_validation_id, latest_validation_id
@@ -67,12 +68,12 @@ class TrialMetrics:
 
 
 def lock_trial(tx: Tx, trial_id: int) -> TrialMetrics | None:
-    row = tx.row(_TRIAL, {"id": trial_id})
+    row = tx.execute(_TRIAL, {"id": trial_id}).first()
     return None if row is None else TrialMetrics(**row._mapping)
 
 
 def save_trial(tx: Tx, trial: TrialMetrics) -> None:
-    tx.send(
+    tx.execute(
         _SAVE,
         {
             "id": trial.id, "summary": as_json(trial.summary_metrics),
@@ -95,27 +96,27 @@ def insert(
     at: datetime,
 ) -> int | None:
     """The new row's id; None when the step has a report already."""
-    found = tx.value(
+    found = tx.execute(
         _INSERT,
         {
             "trial_id": trial_id, "run_id": run_id, "metric_group": group, "at": at,
             "total_batches": total_batches, "metrics": as_json(metrics),
             "batch_metrics": None if batch_metrics is None else as_json(batch_metrics),
         },
-    )  # fmt: skip
+    ).scalar()  # fmt: skip
     return None if found is None else int(found)
 
 
 def present(tx: Tx, trial_id: int, group: str, total_batches: int) -> tuple[int, dict[str, Any]]:
-    row = tx.row(
+    row = tx.execute(
         _PRESENT, {"trial_id": trial_id, "metric_group": group, "total_batches": total_batches}
-    )
+    ).first()
     assert row is not None
     return int(row.id), row.metrics
 
 
 def merge(tx: Tx, row_id: int, run_id: int, metrics: dict[str, Any]) -> None:
-    tx.send(_MERGE, {"id": row_id, "run_id": run_id, "metrics": as_json(metrics)})
+    tx.execute(_MERGE, {"id": row_id, "run_id": run_id, "metrics": as_json(metrics)})
 
 
 def archive_older_runs(tx: Tx, trial_id: int, run_id: int, group: str, total_batches: int) -> int:
@@ -126,19 +127,22 @@ def archive_older_runs(tx: Tx, trial_id: int, run_id: int, group: str, total_bat
         "metric_group": group,
         "total_batches": total_batches,
     }
-    return tx.run(_ARCHIVE, params)
+    return tx.execute(_ARCHIVE, params).rowcount
 
 
 def all_reports(tx: Tx, trial_id: int) -> list[tuple[str, dict[str, Any]]]:
-    return [(r.metric_group, r.metrics) for r in tx.rows(_OF_GROUP, {"trial_id": trial_id})]
+    return [
+        (r.metric_group, r.metrics) for r in tx.execute(_OF_GROUP, {"trial_id": trial_id}).all()
+    ]
 
 
 def validations(tx: Tx, trial_id: int, metric: str) -> list[tuple[int, Any]]:
     """Ids and searcher metrics of a trial's validations, oldest first."""
     return [
-        (r.id, r.metric) for r in tx.rows(_VALIDATIONS, {"trial_id": trial_id, "metric": metric})
+        (r.id, r.metric)
+        for r in tx.execute(_VALIDATIONS, {"trial_id": trial_id, "metric": metric}).all()
     ]
 
 
 def max_steps(tx: Tx, trial_id: int) -> int:
-    return int(tx.value(_MAX_STEPS, {"trial_id": trial_id}))
+    return int(tx.execute(_MAX_STEPS, {"trial_id": trial_id}).scalar_one())

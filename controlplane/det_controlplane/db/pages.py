@@ -6,9 +6,10 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
+from sqlalchemy import TextClause, text
+
 from det_controlplane.core.paging import Page
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.sql import Statement, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def span(source: str, where: str, order: str, bounds: Bounds) -> str:
 
 
 @lru_cache(maxsize=512)
-def _statement(listing: Listing, where: str, bounds: Bounds) -> Statement:
+def _statement(listing: Listing, where: str, bounds: Bounds) -> TextClause:
     page = span(listing.source, where, listing.order, bounds)
     return text(f"""
         SELECT {total(listing.source, where)} AS total,
@@ -78,5 +79,5 @@ def fetch(tx: Tx, listing: Listing, page: Page, params: Mapping[str, Any]) -> st
     """The whole answer as JSON text."""
     where = " AND ".join(listing.where) or "true"
     statement = _statement(replace(listing, where=()), where, Bounds.of(page))
-    found = tx.rows(statement, {**params, "offset": page.offset})[0]
+    found = tx.execute(statement, {**params, "offset": page.offset}).all()[0]
     return f'{{"{listing.name}":[{found.items or ""}{ending(page, found.total)}'

@@ -7,11 +7,12 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from sqlalchemy import text
+
 from det_controlplane.core import schedule
 from det_controlplane.core.schedule import Agent, Job, Placement, Request, Running
 from det_controlplane.core.schedule.model import NO_BLOCKED_AGENTS
 from det_controlplane.db.engine import Tx, as_json
-from det_controlplane.db.sql import text
 
 _TRY_LOCK = text("SELECT pg_try_advisory_xact_lock(hashtextextended('pool:' || :pool, 0))")
 _AGENTS = text("""
@@ -62,7 +63,7 @@ _INSERT_CONTAINERS = text("""
 """)
 _WAITING = text("""
     UPDATE allocations a SET wait_code = x.code, wait_reason = x.reason, wait_since = coalesce(a.wait_since, :now)
-    FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS x (id text, code text, reason text)
+    FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS x (id text, code wait_code, reason text)
     WHERE a.id = x.id AND a.state = 'QUEUED'
 """)
 _PORTS = text(
@@ -83,14 +84,14 @@ class PoolRows:
 
 def try_lock(tx: Tx, pool: str) -> bool:
     """One pass a pool at a time."""
-    return bool(tx.value(_TRY_LOCK, {"pool": pool}))
+    return bool(tx.execute(_TRY_LOCK, {"pool": pool}).scalar())
 
 
 def load(tx: Tx, pool: str, aux_limit: int, default_priority: int) -> PoolRows:
     params = {"pool": pool}
-    agent_rows = tx.rows(_AGENTS, params)
-    pending_rows = tx.rows(_PENDING, {**params, "default_priority": default_priority})
-    running_rows = tx.rows(_RUNNING, params)
+    agent_rows = tx.execute(_AGENTS, params).all()
+    pending_rows = tx.execute(_PENDING, {**params, "default_priority": default_priority}).all()
+    running_rows = tx.execute(_RUNNING, params).all()
     # Each statement sees the world a moment later: the jobs are those of what was found, not of what lives now.
     jobs = _jobs(tx, {r.job_id for r in (*pending_rows, *running_rows)}, default_priority)
     return PoolRows(
@@ -115,7 +116,7 @@ def _jobs(tx: Tx, ids: set[str], default_priority: int) -> dict[str, Job]:
     params = {"ids": f"{{{','.join(sorted(ids))}}}", "default_priority": default_priority}
     return {
         r.id: Job(r.priority, _position(r.position), r.id, r.weight, r.max_slots, r.submitted_at)
-        for r in tx.rows(_JOBS, params)
+        for r in tx.execute(_JOBS, params).all()
     }
 
 
@@ -161,12 +162,12 @@ def assign(
         {"id": start.allocation_id, "backfilled": start.backfilled, "ports": own}
         for start, own in zip(starts, ports, strict=True)
     ]
-    found = tx.rows(_ASSIGN, {"rows": as_json(rows), "now": now})
+    found = tx.execute(_ASSIGN, {"rows": as_json(rows), "now": now}).all()
     return {r.id: Assigned(r.epoch, r.task_id) for r in found}
 
 
 def insert_containers(tx: Tx, containers: Sequence[NewContainer], now: datetime) -> None:
-    tx.send(_INSERT_CONTAINERS, {"rows": as_json([asdict(c) for c in containers]), "now": now})
+    tx.execute(_INSERT_CONTAINERS, {"rows": as_json([asdict(c) for c in containers]), "now": now})
 
 
 def record_waiting(tx: Tx, rows: PoolRows, waiting: schedule.WaitingList, now: datetime) -> None:
@@ -177,8 +178,8 @@ def record_waiting(tx: Tx, rows: PoolRows, waiting: schedule.WaitingList, now: d
         if rows.reasons.get(allocation_id) != told
     ]
     if changed:
-        tx.send(_WAITING, {"rows": as_json(changed), "now": now})
+        tx.execute(_WAITING, {"rows": as_json(changed), "now": now})
 
 
 def ports_in_use(tx: Tx) -> set[int]:
-    return {int(p) for r in tx.rows(_PORTS) for p in r[0].values()}
+    return {int(p) for r in tx.execute(_PORTS).all() for p in r[0].values()}

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.db.engine import Tx, as_json
-from det_controlplane.db.sql import text
 
 _SNAPSHOT = text("SELECT snapshot FROM searches WHERE experiment_id = :id")
 _EVENTS = text("""
@@ -25,24 +26,26 @@ _SAVE = text(
 
 
 def snapshot(tx: Tx, experiment_id: int) -> Any:
-    return tx.value(_SNAPSHOT, {"id": experiment_id})
+    return tx.execute(_SNAPSHOT, {"id": experiment_id}).scalar()
 
 
 def events(tx: Tx, experiment_id: int, after: int, upto: int) -> list[dict[str, Any]]:
     """Events `after` (exclusive) to `upto` (inclusive), oldest first."""
-    return [r[0] for r in tx.rows(_EVENTS, {"id": experiment_id, "after": after, "upto": upto})]
+    return [
+        r[0] for r in tx.execute(_EVENTS, {"id": experiment_id, "after": after, "upto": upto}).all()
+    ]
 
 
 def append(
     tx: Tx, experiment_id: int, seq: int, new: Sequence[dict[str, Any]], closed: bool
 ) -> bool:
     """Add events after `seq`; False when somebody else was first."""
-    return tx.run(_APPEND, _appended(experiment_id, seq, new, closed)) == 1
+    return tx.execute(_APPEND, _appended(experiment_id, seq, new, closed)).rowcount == 1
 
 
 def begin(tx: Tx, experiment_id: int, new: Sequence[dict[str, Any]], closed: bool) -> None:
     """The first events of a search that this transaction made: nobody else can be first."""
-    tx.send(_APPEND, _appended(experiment_id, 0, new, closed))
+    tx.execute(_APPEND, _appended(experiment_id, 0, new, closed))
 
 
 def _appended(
@@ -58,4 +61,4 @@ def _appended(
 
 
 def save_snapshot(tx: Tx, experiment_id: int, seq: int, value: Any) -> None:
-    tx.send(_SAVE, {"id": experiment_id, "seq": seq, "snapshot": as_json(value)})
+    tx.execute(_SAVE, {"id": experiment_id, "seq": seq, "snapshot": as_json(value)})

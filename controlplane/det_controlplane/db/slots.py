@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from uuid import UUID
 
+from sqlalchemy import text
+
 from det_controlplane.db.engine import Tx, as_json
-from det_controlplane.db.sql import text
 
 _RELEASE = text("""
     UPDATE slots SET container_id = NULL
@@ -22,15 +23,15 @@ _HOLD = text("""
 
 
 def release(tx: Tx, allocation_id: str) -> None:
-    tx.send(_RELEASE, {"id": allocation_id})
+    tx.execute(_RELEASE, {"id": allocation_id})
 
 
 def release_container(tx: Tx, container_id: object) -> None:
-    tx.send(_RELEASE_ONE, {"id": container_id})
+    tx.execute(_RELEASE_ONE, {"id": container_id})
 
 
 def agents_of(tx: Tx, allocation_id: str) -> list[str]:
-    return [r[0] for r in tx.rows(_AGENTS, {"id": allocation_id})]
+    return [r[0] for r in tx.execute(_AGENTS, {"id": allocation_id}).all()]
 
 
 def hold(tx: Tx, containers: Sequence[tuple[UUID, str, list[int]]]) -> bool:
@@ -40,4 +41,4 @@ def hold(tx: Tx, containers: Sequence[tuple[UUID, str, list[int]]]) -> bool:
         for container_id, agent_id, slot_ids in containers
         for slot_id in slot_ids
     ]
-    return not rows or tx.run(_HOLD, {"rows": as_json(rows)}) == len(rows)
+    return not rows or tx.execute(_HOLD, {"rows": as_json(rows)}).rowcount == len(rows)

@@ -6,9 +6,10 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from sqlalchemy import text
+
 from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.db.engine import Database, Tx, as_json
-from det_controlplane.db.sql import text
 
 
 @dataclass(slots=True)
@@ -47,24 +48,26 @@ def _row(values: Any) -> TrialRow:
 
 
 def by_id(tx: Tx, trial_id: int) -> TrialRow | None:
-    row = tx.row(_BY_ID, {"id": trial_id})
+    row = tx.execute(_BY_ID, {"id": trial_id}).first()
     return None if row is None else _row(row)
 
 
 def by_request(tx: Tx, experiment_id: int, request_id: str) -> TrialRow | None:
-    row = tx.row(_BY_REQUEST, {"experiment_id": experiment_id, "request_id": UUID(request_id)})
+    row = tx.execute(
+        _BY_REQUEST, {"experiment_id": experiment_id, "request_id": UUID(request_id)}
+    ).first()
     return None if row is None else _row(row)
 
 
 def live(tx: Tx, experiment_id: int) -> list[TrialRow]:
-    return [_row(r) for r in tx.rows(_LIVE, {"experiment_id": experiment_id})]
+    return [_row(r) for r in tx.execute(_LIVE, {"experiment_id": experiment_id}).all()]
 
 
 _ANY_LIVE = text("SELECT 1 FROM trials WHERE experiment_id = :id AND ended_at IS NULL LIMIT 1")
 
 
 def any_live(tx: Tx, experiment_id: int) -> bool:
-    return tx.value(_ANY_LIVE, {"id": experiment_id}) is not None
+    return tx.execute(_ANY_LIVE, {"id": experiment_id}).scalar() is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,7 @@ _INSERT_TASK = text("""
 def insert(tx: Tx, new: NewTrial, now: datetime) -> int:
     params = {name: getattr(new, name) for name in NewTrial.__slots__}
     params |= {"hparams": as_json(new.hparams), "state": new.state.value, "now": now}
-    trial_id = int(tx.value(_INSERT, params))
+    trial_id = int(tx.execute(_INSERT, params).scalar_one())
     insert_task(
         tx, id=new.task_id, kind="TRIAL", job_id=new.job_id, trial_id=trial_id,
         experiment_id=new.experiment_id, context_id=new.context_id, config=None, now=now,
@@ -116,7 +119,7 @@ def insert_task(
     config: dict[str, Any] | None,
     now: datetime,
 ) -> None:
-    tx.send(
+    tx.execute(
         _INSERT_TASK,
         {
             "id": id, "kind": kind, "job_id": job_id, "trial_id": trial_id, "now": now,
@@ -178,7 +181,7 @@ def insert_many(
     rows = as_json([{name: getattr(p, name) for name in PlannedTrial.__slots__} for p in planned])
     runs = state is TrialState.ACTIVE
     params = {"experiment_id": experiment_id, "rows": rows, "state": state.value, "runs": runs}
-    tx.send(_INSERT_MANY, {**params, "now": now})
+    tx.execute(_INSERT_MANY, {**params, "now": now})
 
 
 _ANALYZE = text("ANALYZE trials, tasks, allocations")
@@ -186,7 +189,8 @@ _ANALYZE = text("ANALYZE trials, tasks, allocations")
 
 def tell_planner(database: Database) -> None:
     """Many rows at once: plans that were made for small tables would read all of them, until the server notices."""
-    database.read(_ANALYZE)
+    with database.autocommit() as connection:
+        connection.execute(_ANALYZE)
 
 
 _SET_STATE = text("""
@@ -199,14 +203,14 @@ _END_TASK = text("UPDATE tasks SET ended_at = :now WHERE id = :task_id AND ended
 
 def set_state(tx: Tx, trial: TrialRow, state: TrialState, now: datetime) -> None:
     params = {"id": trial.id, "state": state.value, "terminal": state.terminal, "now": now}
-    tx.send(_SET_STATE, {**params, "stop_requested": trial.stop_requested})
+    tx.execute(_SET_STATE, {**params, "stop_requested": trial.stop_requested})
     if state.terminal:
         end_task(tx, trial.task_id, now)
     trial.state = state
 
 
 def end_task(tx: Tx, task_id: str, now: datetime) -> None:
-    tx.send(_END_TASK, {"task_id": task_id, "now": now})
+    tx.execute(_END_TASK, {"task_id": task_id, "now": now})
 
 
 _REST = text("UPDATE trials SET rested_run = run_id WHERE id = :id AND parked")
@@ -215,11 +219,11 @@ _TOLD_TO_REST = text("SELECT 1 FROM trials WHERE id = :id AND rested_run = run_i
 
 def let_rest(tx: Tx, trial_id: int) -> bool:
     """Whether nothing is asked of the trial, so that its run may end."""
-    return tx.run(_REST, {"id": trial_id}) == 1
+    return tx.execute(_REST, {"id": trial_id}).rowcount == 1
 
 
 def told_to_rest(tx: Tx, trial_id: int) -> bool:
-    return tx.row(_TOLD_TO_REST, {"id": trial_id}) is not None
+    return tx.execute(_TOLD_TO_REST, {"id": trial_id}).first() is not None
 
 
 _UPDATE: dict[tuple[str, ...], Any] = {}
@@ -231,7 +235,7 @@ def update(tx: Tx, trial_id: int, **values: Any) -> None:
     if names not in _UPDATE:
         assignments = ", ".join(f"{n} = :{n}" for n in names)
         _UPDATE[names] = text(f"UPDATE trials SET {assignments} WHERE id = :id")
-    tx.send(_UPDATE[names], {"id": trial_id, **values})
+    tx.execute(_UPDATE[names], {"id": trial_id, **values})
 
 
 _PROGRESS = text("""
@@ -241,4 +245,7 @@ _PROGRESS = text("""
 
 
 def progress_of(tx: Tx, experiment_id: int) -> dict[str, float]:
-    return {str(r.request_id): float(r.fraction) for r in tx.rows(_PROGRESS, {"id": experiment_id})}
+    return {
+        str(r.request_id): float(r.fraction)
+        for r in tx.execute(_PROGRESS, {"id": experiment_id}).all()
+    }

@@ -5,12 +5,13 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.db import experiments, trials
 from det_controlplane.db.engine import Tx, as_json
 from det_controlplane.db.experiments import ExperimentRow
-from det_controlplane.db.sql import text
 from det_controlplane.db.trials import TrialRow
 
 # Not EXISTS: the planner may answer that by reading every trial's report of the step.
@@ -94,7 +95,7 @@ def lock(
 ) -> tuple[ExperimentRow, dict[int, ReportingTrial]] | None:
     """The experiment and those of its trials that report, with the steps they report, all of them locked."""
     params = {"id": experiment_id, "trial_ids": list(steps), "steps": list(steps.values())}
-    rows = tx.rows(_LOCK, params)
+    rows = tx.execute(_LOCK, params).all()
     if not rows:
         return None
     experiment = ExperimentRow(*rows[0][:_EXPERIMENT])
@@ -110,12 +111,7 @@ def _trial(row: Any) -> ReportingTrial:
 
 def store(tx: Tx, experiment: ExperimentRow, new: Sequence[Validation], standing: Standing) -> bool:
     """With the search's events. False: not all of it could be written, so nothing of it may be committed."""
-    return tx.run(_STORE, _params(experiment, new, standing)) == 1
-
-
-def store_last(tx: Tx, experiment: ExperimentRow, new: Validation, standing: Standing) -> bool:
-    """`store` of a single report, and the commit with it; False when nothing was written."""
-    return tx.run_last(_STORE, _params(experiment, [new], standing)) == 1
+    return tx.execute(_STORE, _params(experiment, new, standing)).rowcount == 1
 
 
 def _params(

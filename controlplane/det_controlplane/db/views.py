@@ -34,14 +34,11 @@ def _quoted(value: str) -> str:
     return f"""'"', {value}, '"'"""
 
 
-# What its version does not tell of an experiment `e`: both change by themselves.
-EXPERIMENT_DURATION = (
-    "floor(date_part('epoch', coalesce(e.ended_at, now()) - e.started_at))::integer"
-)
-# The rest of it, but for its configuration.
-EXPERIMENT_FIELDS = _fields(
+_EXPERIMENT_FIELDS = _fields(
     {
         "id": "e.id",
+        "state": _quoted(EXPERIMENT_STATE),
+        "duration": "floor(date_part('epoch', coalesce(e.ended_at, now()) - e.started_at))::integer",
         "name": "to_json(e.name)",
         "description": "to_json(e.description)",
         "labels": "to_json(e.labels)",
@@ -73,15 +70,17 @@ EXPERIMENT_FIELDS = _fields(
         "progress": "coalesce(e.progress::text, 'null')",
         "bestTrialId": "coalesce(e.best_trial_id::text, 'null')",
         "bestTrialSearcherMetric": _or_null("e.best_metric", "to_json(e.best_metric)::text"),
-        "checkpointCount": "k.completed",
-        "checkpointSize": _quoted("k.size"),
     }
 )
+_CHECKPOINTS_OF_EXPERIMENT = """(SELECT concat(',"checkpointCount":', count(*) FILTER (WHERE c.state = 'COMPLETED'),
+        ',"checkpointSize":"', coalesce(sum(c.size), 0)::bigint, '"')
+    FROM checkpoints c WHERE c.experiment_id = e.id AND c.state IN ('COMPLETED', 'PARTIALLY_DELETED'))"""
+# All of it is in the list of what is selected: PostgreSQL evaluates that for the rows of the page only.
+EXPERIMENT = (
+    f"""concat('{{"config":', e.config, {_EXPERIMENT_FIELDS}, {_CHECKPOINTS_OF_EXPERIMENT}, '}}')"""
+)
 EXPERIMENT_FROM = """experiments e JOIN jobs j ON j.id = e.job_id JOIN users u ON u.id = e.user_id
-    JOIN projects p ON p.id = e.project_id JOIN workspaces w ON w.id = p.workspace_id,
-    LATERAL (SELECT count(*) FILTER (WHERE c.state = 'COMPLETED') AS completed, coalesce(sum(c.size), 0)::bigint AS size
-        FROM checkpoints c WHERE c.experiment_id = e.id AND c.state IN ('COMPLETED', 'PARTIALLY_DELETED')) k,
-    LATERAL (SELECT e.config::text AS config OFFSET 0) d"""
+    JOIN projects p ON p.id = e.project_id JOIN workspaces w ON w.id = p.workspace_id"""
 
 VALIDATION = f"""json_build_object('totalBatches', coalesce(m.total_batches, 0), 'endTime', {time("m.reported_at")},
     'numInputs', 0, 'metrics', json_build_object('avgMetrics', m.metrics, 'batchMetrics', coalesce(m.batch_metrics, '[]')))"""

@@ -8,11 +8,9 @@ from datetime import datetime, timezone
 
 from det_controlplane.core.config import ClusterConfig
 from det_controlplane.db.engine import Database
-from det_controlplane.db.experiment_texts import ExperimentTexts
 from det_controlplane.ports.checkpoint_files import CheckpointFiles
 from det_controlplane.ports.objects import ObjectStore
 from det_controlplane.ports.waker import Waker
-from det_controlplane.services.identity.signing_in import SeenTokens
 from det_controlplane.services.search.cache import SearchCache
 
 VERSION = "0.38.1"  # of Determined: the interface that is served
@@ -40,5 +38,3 @@ class Context:
     new_token: Callable[[], str] = lambda: secrets.token_urlsafe(32)
     new_seed: Callable[[], int] = lambda: secrets.randbits(31)
     searches: SearchCache = field(default_factory=SearchCache)
-    experiment_texts: ExperimentTexts = field(default_factory=ExperimentTexts)
-    seen_tokens: SeenTokens = field(default_factory=SeenTokens)

@@ -113,6 +113,7 @@ class WaitCode(str, Enum):
     BEHIND_HIGHER_PRIORITY = "BEHIND_HIGHER_PRIORITY"
     WAITING_FOR_PREEMPTION = "WAITING_FOR_PREEMPTION"
     FAIR_SHARE = "FAIR_SHARE"
+    BACKING_OFF = "BACKING_OFF"  # it failed before it was ready, and is tried again later
 
 
 class PreemptReason(Enum):

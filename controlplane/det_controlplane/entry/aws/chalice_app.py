@@ -1,4 +1,4 @@
-"""The app on AWS Lambda: Chalice packages it and runs the schedule, requests bypass its router.
+"""The app on AWS Lambda: Chalice packages it and runs the schedule and the migration, requests bypass its router.
 
 Chalice's own routing answers 400 to requests without an Accept header and hides the path that was
 asked for; so the greedy route below exists for packaging alone."""
@@ -12,7 +12,6 @@ from chalice import Chalice, Rate
 
 from det_controlplane.adapters.inline_waker import InlineWaker
 from det_controlplane.api.app import App
-from det_controlplane.db.migrate import migrate
 from det_controlplane.entry.aws.events import is_http, respond
 from det_controlplane.entry.build import build_context, build_function
 from det_controlplane.entry.settings import from_environment
@@ -30,7 +29,6 @@ def built() -> App:
     """Once a process: at its first event, when its environment is complete."""
     log.setLevel(logging.INFO)
     settings = from_environment(os.environ)
-    migrate(settings.database_url)
     return build_function(build_context(settings, waker))
 
 
@@ -74,3 +72,11 @@ def everything() -> None:
 def tick(event: Any) -> dict[str, float | None]:
     """The safety net: what no wake has started, and what has come due."""
     return {"next_due_s": _tick()}
+
+
+@app.lambda_function()  # type: ignore[untyped-decorator]
+def migrate(event: Any, context: Any) -> list[str]:
+    """Bring the database up to date: a deployment invokes this before its requests reach the new code."""
+    from det_controlplane.db.migrate import migrate as upgrade
+
+    return list(upgrade(from_environment(os.environ).database_url))

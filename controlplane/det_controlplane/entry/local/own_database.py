@@ -11,7 +11,7 @@ class BadDatabase(Exception):
 
 def prepare(url: str) -> bool:
     """Bring it up to date; whether its built-in accounts still await their first password."""
-    from det_controlplane.db.engine import Database, DatabaseDown
+    from det_controlplane.db.engine import BadUrl, Database, DatabaseDown
     from det_controlplane.db.migrate import MigrationError, migrate
     from det_controlplane.services.cluster.first_start import awaits_first_password
 
@@ -23,7 +23,7 @@ def prepare(url: str) -> bool:
             f"--db: no PostgreSQL answers at {_shown(url)} ({_innermost(e)}): start it, correct the URL, or leave "
             "--db out and get a database with the cluster"
         ) from e
-    except MigrationError as e:
+    except (MigrationError, BadUrl) as e:
         raise BadDatabase(f"--db: {_shown(url)} cannot be used: {e}") from e
     db = Database(url, pool_size=1)
     try:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import uvicorn
 
 from det_controlplane.adapters.notifier import LocalNotifier
-from det_controlplane.db.engine import DatabaseDown
+from det_controlplane.db.engine import BadUrl, DatabaseDown
 from det_controlplane.db.migrate import MigrationError, migrate
 from det_controlplane.entry.build import build_app, build_context
 from det_controlplane.entry.local.client import SAYS
@@ -40,7 +40,7 @@ def main() -> int:
         settings = from_environment(os.environ)
         _migrate_when_up(settings.database_url)
         serve(settings, _listening_socket(int(os.environ.get(LISTEN_FD, "-1"))))
-    except (BadSettings, MigrationError, DatabaseDown) as e:
+    except (BadSettings, BadUrl, MigrationError, DatabaseDown) as e:
         print(f"{SAYS}{e}", file=sys.stderr)
         return 1
     return 0

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.core.config.pools import Pool
 from det_controlplane.db import allocations, queue
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.sql import text
 from det_controlplane.db.views import time
 from det_controlplane.services.context import Context
 from det_controlplane.services.effects import Effects
@@ -14,12 +15,12 @@ from det_controlplane.services.scheduling import placement
 
 _CONTAINER = """json_build_object('id', c.id, 'parent', c.agent_id, 'permissionDenied', false,
     'state', 'STATE_' || c.state, 'devices', (SELECT coalesce(json_agg(json_build_object('id', d.slot_id,
-        'brand', d.device_brand, 'uuid', d.device_uuid, 'type', 'TYPE_' || upper(d.device_type))
+        'brand', d.device_brand, 'uuid', d.device_uuid, 'type', 'TYPE_' || upper(d.device_type::text))
         ORDER BY d.slot_id), '[]'::json)
         FROM slots d WHERE d.container_id = c.id))"""
 _SLOT = f"""json_build_object('id', s.slot_id::text, 'enabled', s.enabled AND NOT s.draining, 'draining', s.draining,
     'device', json_build_object('id', s.slot_id, 'brand', s.device_brand, 'uuid', s.device_uuid,
-                                'type', 'TYPE_' || upper(s.device_type)),
+                                'type', 'TYPE_' || upper(s.device_type::text)),
     'container', (SELECT {_CONTAINER} FROM containers c WHERE c.id = s.container_id))"""
 _AGENT = f"""json_build_object('id', a.id, 'version', a.version, 'registeredTime', {time("a.joined_at")},
     'addresses', to_json(a.addresses), 'resourcePools', json_build_array(a.pool),
@@ -47,7 +48,7 @@ _ON_AGENT = text("""
 _POOL_STATS = text("""
     SELECT a.pool, count(DISTINCT a.id) AS agents, count(s.slot_id) AS slots,
            count(s.slot_id) FILTER (WHERE s.container_id IS NOT NULL) AS used,
-           coalesce(min(s.device_type), 'unspecified') AS device_type,
+           coalesce(min(s.device_type)::text, 'unspecified') AS device_type,
            (SELECT count(*) FROM containers c JOIN agents b ON b.id = c.agent_id
             WHERE b.pool = a.pool AND c.state <> 'TERMINATED' AND cardinality(c.slot_ids) = 0) AS aux
     FROM agents a LEFT JOIN slots s ON s.agent_id = a.id WHERE a.state <> 'LOST' GROUP BY a.pool
@@ -60,13 +61,13 @@ _QUEUE_STATS = text("""
 
 def agents(ctx: Context) -> list[dict[str, Any]]:
     with ctx.db.begin() as tx:
-        found: list[dict[str, Any]] = tx.value(_LIST)
+        found: list[dict[str, Any]] = tx.execute(_LIST).scalar_one()
     return [_with_stats(a) for a in found]
 
 
 def agent(ctx: Context, agent_id: str) -> dict[str, Any]:
     with ctx.db.begin() as tx:
-        found: dict[str, Any] | None = tx.value(_ONE, {"id": agent_id})
+        found: dict[str, Any] | None = tx.execute(_ONE, {"id": agent_id}).scalar()
     if found is None:
         raise Missing(f"agent '{agent_id}' not found")
     return _with_stats(found)
@@ -117,7 +118,7 @@ def _change(
 ) -> None:
     effects = Effects(ctx)
     with ctx.db.begin() as tx:
-        pool = tx.value(statement, params)
+        pool = tx.execute(statement, params).scalar()
         if pool is None:
             what = f"slot {slot_id} of " if slot_id is not None else ""
             raise Missing(f"{what}agent '{params['id']}' not found")
@@ -129,7 +130,7 @@ def _change(
 
 
 def _kill_all(tx: Tx, effects: Effects, agent_id: str, slot_id: int | None) -> None:
-    for row in tx.rows(_ON_AGENT, {"id": agent_id, "slot_id": slot_id}):
+    for row in tx.execute(_ON_AGENT, {"id": agent_id, "slot_id": slot_id}).all():
         allocation = allocations.lock(tx, row[0])
         if allocation is not None:
             allocations.kill(tx, allocation.id, f"agent {agent_id} was disabled")
@@ -138,8 +139,8 @@ def _kill_all(tx: Tx, effects: Effects, agent_id: str, slot_id: int | None) -> N
 
 def pools(ctx: Context) -> list[dict[str, Any]]:
     with ctx.db.begin() as tx:
-        stats = {r.pool: r for r in tx.rows(_POOL_STATS)}
-        waiting = {r.pool: r for r in tx.rows(_QUEUE_STATS)}
+        stats = {r.pool: r for r in tx.execute(_POOL_STATS).all()}
+        waiting = {r.pool: r for r in tx.execute(_QUEUE_STATS).all()}
     return [
         _pool(ctx, p, stats.get(p.pool_name), waiting.get(p.pool_name))
         for p in ctx.config.resource_pools

@@ -5,7 +5,8 @@ import json
 from typing import Any
 from uuid import UUID
 
-from det_controlplane.db.sql import text
+from sqlalchemy import text
+
 from det_controlplane.services.agents import container_settings
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity.authentication import new_session
@@ -37,7 +38,7 @@ _TRIAL = text("""
 def of_container(ctx: Context, container_id: UUID) -> dict[str, Any] | None:
     """The specification as docs/reference/agent-protocol.md lists it, with a fresh token; None when it is deleted."""
     with ctx.db.begin() as tx:
-        row = tx.row(_CONTAINER, {"id": container_id})
+        row = tx.execute(_CONTAINER, {"id": container_id}).first()
         if row is None:
             return None
         # Under the allocation's lock: its end lets every token die, and one that comes later dies with them.
@@ -45,7 +46,7 @@ def of_container(ctx: Context, container_id: UUID) -> dict[str, Any] | None:
             ctx, tx, "allocation", row.user_id, row.token_expires_at,
             allocation_id=row.allocation_id,
         )  # fmt: skip
-        trial = tx.row(_TRIAL, {"id": row.trial_id}) if row.trial_id else None
+        trial = tx.execute(_TRIAL, {"id": row.trial_id}).first() if row.trial_id else None
     config: dict[str, Any] = trial.config if trial is not None else (row.task_config or {})
     pool = ctx.config.pool(row.pool)
     defaults = (pool and pool.task_container_defaults) or ctx.config.task_container_defaults

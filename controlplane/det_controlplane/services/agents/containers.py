@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from sqlalchemy import text
+
 from det_controlplane.core.lifecycle.allocation import (
     AllocationState,
     ContainerState,
@@ -14,7 +16,6 @@ from det_controlplane.core.lifecycle.allocation import (
 from det_controlplane.db import allocations, slots, trials
 from det_controlplane.db.allocations import AllocationRow
 from det_controlplane.db.engine import Tx, as_json
-from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.effects import Effects
 from det_controlplane.services.errors import Invalid
@@ -71,10 +72,10 @@ def report(ctx: Context, agent_id: str, report: Report, known_state: str) -> boo
     if _ORDER.index(report.state.value) <= _ORDER.index(known_state):
         return False
     with ctx.db.begin() as tx:
-        allocation_id = tx.value(_FIND, {"id": UUID(report.id), "agent_id": agent_id})
+        allocation_id = tx.execute(_FIND, {"id": UUID(report.id), "agent_id": agent_id}).scalar()
         if allocation_id is None:
             raise Invalid(f"container {report.id} is not on agent {agent_id}")
-        owner = tx.row(_EXPERIMENT, {"id": allocation_id})
+        owner = tx.execute(_EXPERIMENT, {"id": allocation_id}).first()
     assert owner is not None
     if owner.experiment_id is not None and owner.trial_id is not None:
         with live.opened(ctx, owner.experiment_id) as experiment:
@@ -106,7 +107,7 @@ def _apply(
     allocation = allocations.lock(tx, allocation_id)
     assert allocation is not None
     now = ctx.now()
-    newer = tx.run(
+    newer = tx.execute(
         _UPDATE,
         {
             "id": UUID(report.id), "epoch": report.epoch, "state": report.state.value, "now": now,
@@ -114,7 +115,7 @@ def _apply(
             "host_ports": None if report.host_ports is None else as_json(report.host_ports),
             "exit_code": report.exit_code, "failure": report.failure, "message": report.message,
         },
-    )  # fmt: skip
+    ).rowcount  # fmt: skip
     if not newer:
         return None
     if report.terminated:
@@ -148,7 +149,7 @@ def _end_if_over(ctx: Context, tx: Tx, effects: Effects, allocation: AllocationR
     elif any(c.state is ContainerState.TERMINATED and _failed(c) for c in found):
         allocations.kill(tx, allocation.id, "another of its containers failed")
         placement.announce(tx, effects, allocation)
-    tx.send(_PROGRESS, {"id": allocation.id, "state": state.value, "now": ctx.now()})
+    tx.execute(_PROGRESS, {"id": allocation.id, "state": state.value, "now": ctx.now()})
     return None
 
 
@@ -160,7 +161,7 @@ def agent_lost(ctx: Context, agent_id: str, containers: list[UUID], message: str
     """Its containers ended with it, as far as we will ever know; their epoch keeps them from coming back."""
     for container_id in containers:
         with ctx.db.begin() as tx:
-            row = tx.row(_EPOCH, {"id": container_id})
+            row = tx.execute(_EPOCH, {"id": container_id}).first()
         if row is not None:
             lost = Report(
                 str(container_id), row.epoch, ContainerState.TERMINATED,

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+from sqlalchemy import text
+
 from det_controlplane.core import gc
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.metrics import number
 from det_controlplane.db import deletions, queue
 from det_controlplane.db.engine import Tx, as_json
-from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.effects import Effects
 from det_controlplane.services.errors import Missing, Unready, WrongState
@@ -50,7 +51,7 @@ _DELETE_FAILED = text(
 def after_experiment(ctx: Context, payload: dict[str, Any]) -> None:
     """The experiment has ended: queue the deletion of what its policy does not keep."""
     with ctx.db.begin() as tx:
-        experiment = tx.row(_EXPERIMENT, {"id": payload["experiment_id"]})
+        experiment = tx.execute(_EXPERIMENT, {"id": payload["experiment_id"]}).first()
         if experiment is None:
             return
         doomed = to_delete(tx, experiment.id, experiment.config)
@@ -62,7 +63,9 @@ def to_delete(
     tx: Tx, experiment_id: int, config: dict[str, Any], policy: gc.Policy | None = None
 ) -> list[UUID]:
     searcher = config["searcher"]
-    rows = tx.rows(_CHECKPOINTS, {"id": experiment_id, "metric": searcher.get("metric") or ""})
+    rows = tx.execute(
+        _CHECKPOINTS, {"id": experiment_id, "metric": searcher.get("metric") or ""}
+    ).all()
     found = [
         gc.Checkpoint(
             uuid=str(r.uuid), trial_id=r.trial_id, steps_completed=r.steps_completed,
@@ -95,7 +98,7 @@ def _metric(raw: str | None) -> float | None:
 def delete(ctx: Context, uuids: Sequence[UUID], globs: Sequence[str] = EVERYTHING) -> None:
     """A user deletes checkpoints, or some files of them."""
     with ctx.db.begin() as tx:
-        rows = tx.rows(_BY_UUID, {"uuids": list(uuids)})
+        rows = tx.execute(_BY_UUID, {"uuids": list(uuids)}).all()
     missing = set(uuids) - {r.uuid for r in rows}
     if missing:
         raise Missing(f"checkpoints not found: {', '.join(sorted(map(str, missing)))}")
@@ -116,7 +119,7 @@ def delete(ctx: Context, uuids: Sequence[UUID], globs: Sequence[str] = EVERYTHIN
 def delete_tensorboards(ctx: Context, experiment_id: int) -> None:
     """Of an ended experiment; its checkpoints stay."""
     with ctx.db.begin() as tx:
-        experiment = tx.row(_EXPERIMENT, {"id": experiment_id})
+        experiment = tx.execute(_EXPERIMENT, {"id": experiment_id}).first()
     if experiment is None:
         raise Missing(f"experiment {experiment_id} not found")
     if not ExperimentState(experiment.state).terminal:
@@ -170,7 +173,7 @@ def _launch(
         "environment": experiment.config.get("environment"),
     }
     with ctx.db.begin() as tx:
-        if tx.row(_TASK, {"id": experiment.id, "key": key}) is not None:
+        if tx.execute(_TASK, {"id": experiment.id, "key": key}).first() is not None:
             return
         auxiliary.launch(
             ctx, tx, effects, kind="CHECKPOINT_GC", name=f"Checkpoint GC (experiment {experiment.id})",
@@ -186,11 +189,11 @@ def delete_experiment(ctx: Context, payload: dict[str, Any]) -> None:
     experiment_id = payload["experiment_id"]
     key = str(payload.get("key", "delete experiment"))
     with ctx.db.begin() as tx:
-        experiment = tx.row(_EXPERIMENT, {"id": experiment_id})
+        experiment = tx.execute(_EXPERIMENT, {"id": experiment_id}).first()
         if experiment is None or experiment.state != ExperimentState.DELETING.value:
             return
         doomed = to_delete(tx, experiment_id, experiment.config, gc.Policy(0, 0, 0))
-        task = tx.row(_TASK, {"id": experiment_id, "key": key})
+        task = tx.execute(_TASK, {"id": experiment_id, "key": key}).first()
     if task is None and experiment.has_trials:
         _launch(ctx, experiment, doomed, key=key, tensorboards=True)
     if experiment.has_trials and (task is None or task.ended_at is None):
@@ -199,7 +202,7 @@ def delete_experiment(ctx: Context, payload: dict[str, Any]) -> None:
     with ctx.db.begin() as tx:
         if doomed and task is not None:
             error = f"its checkpoints could not be deleted: see 'det task logs {task.id}'"
-            tx.run(_DELETE_FAILED, {"id": experiment_id, "error": error})
+            tx.execute(_DELETE_FAILED, {"id": experiment_id, "error": error})
             return
         unused = deletions.delete_experiment(tx, experiment_id)
         if unused is not None:

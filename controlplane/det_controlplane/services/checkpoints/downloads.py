@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.core import archives
 from det_controlplane.core.archives import Entry
-from det_controlplane.db.sql import text
 from det_controlplane.ports.checkpoint_files import StorageUnreachable
 from det_controlplane.services.checkpoints.records import parse_uuid
 from det_controlplane.services.context import Context
@@ -33,7 +34,7 @@ class Archive:
 
 def checkpoint(ctx: Context, uuid: str, media_type: str) -> Archive:
     with ctx.db.begin() as tx:
-        row = tx.row(_FIND, {"uuid": parse_uuid(uuid)})
+        row = tx.execute(_FIND, {"uuid": parse_uuid(uuid)}).first()
     if row is None:
         raise Missing(f"checkpoint {uuid} not found")
     if row.state == "DELETED":

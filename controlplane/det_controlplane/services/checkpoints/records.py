@@ -5,9 +5,10 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from sqlalchemy import text
+
 from det_controlplane.core.lifecycle.checkpoint import CheckpointState, after_removal
 from det_controlplane.db.engine import Tx, as_json
-from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
 
@@ -56,10 +57,10 @@ def report(ctx: Context, report: CheckpointReport) -> None:
         raise Invalid(f"checkpoint {report.uuid}: metadata.steps_completed must be an integer")
     checkpoint_id = parse_uuid(report.uuid)
     with ctx.db.begin() as tx:
-        task = tx.row(_TASK, {"id": report.task_id})
+        task = tx.execute(_TASK, {"id": report.task_id}).first()
         if task is None:
             raise Missing(f"task '{report.task_id}' not found")
-        stored = tx.value(
+        stored = tx.execute(
             _INSERT,
             {
                 "uuid": checkpoint_id, "task_id": report.task_id, "allocation_id": report.allocation_id,
@@ -68,7 +69,7 @@ def report(ctx: Context, report: CheckpointReport) -> None:
                 "resources": as_json(report.resources), "metadata": as_json(report.metadata),
                 "storage_id": report.storage_id, "at": report.reported_at or ctx.now(),
             },
-        )  # fmt: skip
+        ).scalar()  # fmt: skip
         if stored is None:
             raise WrongState(f"checkpoint {report.uuid} was deleted or belongs to another task")
 
@@ -83,17 +84,19 @@ def patch(ctx: Context, changes: list[tuple[str, dict[str, str] | None]]) -> Non
 
 def _patch_one(tx: Tx, uuid: str, left: dict[str, str]) -> None:
     checkpoint_id = parse_uuid(uuid)
-    row = tx.row(_LOCK, {"uuid": checkpoint_id})
+    row = tx.execute(_LOCK, {"uuid": checkpoint_id}).first()
     if row is None:
         raise Missing(f"checkpoint {uuid} not found")
     state = after_removal(CheckpointState(row.state), row.resources, left)
     params = {"uuid": checkpoint_id, "state": state.value, "size": size_of(left)}
-    tx.send(_PATCH, {**params, "resources": as_json(left)})
+    tx.execute(_PATCH, {**params, "resources": as_json(left)})
 
 
 def set_metadata(ctx: Context, uuid: str, metadata: dict[str, Any]) -> None:
     with ctx.db.begin() as tx:
-        if not tx.run(_SET_METADATA, {"uuid": parse_uuid(uuid), "metadata": as_json(metadata)}):
+        if not tx.execute(
+            _SET_METADATA, {"uuid": parse_uuid(uuid), "metadata": as_json(metadata)}
+        ).rowcount:
             raise Missing(f"checkpoint {uuid} not found")
 
 
@@ -102,7 +105,7 @@ def remember_storage(ctx: Context, config: dict[str, Any] | None) -> int | None:
     if not config:
         return None
     with ctx.db.begin() as tx:
-        return int(tx.value(_STORAGE, {"config": as_json(config)}))
+        return int(tx.execute(_STORAGE, {"config": as_json(config)}).scalar_one())
 
 
 def size_of(resources: dict[str, str]) -> int:

@@ -4,10 +4,11 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.core.durations import parse_duration
 from det_controlplane.core.secrets import redacted
 from det_controlplane.db.engine import DatabaseDown
-from det_controlplane.db.sql import text
 from det_controlplane.db.views import time
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid
@@ -38,7 +39,7 @@ _SET_COLOR = text("UPDATE cluster SET log_color = :value")
 def database_answers(ctx: Context) -> bool:
     try:
         with ctx.db.begin() as tx:
-            tx.value(_PING)
+            tx.execute(_PING)
     except DatabaseDown:
         return False
     return True
@@ -47,13 +48,13 @@ def database_answers(ctx: Context) -> bool:
 def message(ctx: Context) -> Any:
     """What is to be shown now."""
     with ctx.db.begin() as tx:
-        return tx.value(_MESSAGE, {"now": ctx.now()})
+        return tx.execute(_MESSAGE, {"now": ctx.now()}).scalar()
 
 
 def planned_message(ctx: Context) -> Any:
     """Also one whose time is still to come."""
     with ctx.db.begin() as tx:
-        return tx.value(_PLANNED, {"now": ctx.now()})
+        return tx.execute(_PLANNED, {"now": ctx.now()}).scalar()
 
 
 def set_message(
@@ -80,13 +81,13 @@ def set_message(
         raise Invalid("endTime must be after startTime and in the future")
     with ctx.db.begin() as tx:
         values = {"message": message, "starts_at": start, "ends_at": end, "now": now}
-        tx.run(_SET_MESSAGE, values)
+        tx.execute(_SET_MESSAGE, values)
 
 
 def clear_message(ctx: Context, caller: User) -> None:
     require_admin(caller, "clear the cluster message")
     with ctx.db.begin() as tx:
-        tx.run(_CLEAR_MESSAGE)
+        tx.execute(_CLEAR_MESSAGE)
 
 
 def configuration(ctx: Context, caller: User) -> dict[str, Any]:
@@ -100,7 +101,7 @@ def configuration(ctx: Context, caller: User) -> dict[str, Any]:
 
 def log_settings(ctx: Context) -> dict[str, Any]:
     with ctx.db.begin() as tx:
-        row = tx.row(_LOG)
+        row = tx.execute(_LOG).first()
     given = ctx.config.log
     level, color = (None, None) if row is None else (row.log_level, row.log_color)
     configured = given.level.upper().replace("WARN", "WARNING").replace("WARNINGING", "WARNING")
@@ -117,6 +118,6 @@ def set_log(ctx: Context, caller: User, level: str | None, color: bool | None) -
         raise Invalid(f"log.level must be one of {', '.join(LEVELS)}, not {level!r}")
     with ctx.db.begin() as tx:
         if level is not None:
-            tx.run(_SET_LEVEL, {"value": level})
+            tx.execute(_SET_LEVEL, {"value": level})
         if color is not None:
-            tx.run(_SET_COLOR, {"value": color})
+            tx.execute(_SET_COLOR, {"value": color})

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
-from det_controlplane.db.sql import text
+from sqlalchemy import text
+
 from det_controlplane.db.views import time
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid
@@ -114,7 +115,7 @@ def _days(ctx: Context, first: date, last: date) -> Sequence[Any]:
         raise Invalid("the report spans more than three years: ask for less at once")
     params = {"first": _midnight(first), "last": _midnight(last), "now": ctx.now()}
     with ctx.db.begin() as tx:
-        return tx.rows(_BY_DAY, params)
+        return tx.execute(_BY_DAY, params).all()
 
 
 def _rows(ctx: Context, statement: Any, after: datetime, before: datetime) -> Sequence[Any]:
@@ -123,7 +124,7 @@ def _rows(ctx: Context, statement: Any, after: datetime, before: datetime) -> Se
             f"timestampAfter {after.isoformat()} is after timestampBefore {before.isoformat()}"
         )
     with ctx.db.begin() as tx:
-        return tx.rows(statement, {"after": after, "before": before, "now": ctx.now()})
+        return tx.execute(statement, {"after": after, "before": before, "now": ctx.now()}).all()
 
 
 def _entry(start: date, period: str) -> dict[str, Any]:

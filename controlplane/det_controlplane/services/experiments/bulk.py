@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.core.problems import InvalidConfig
-from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Refused
 from det_controlplane.services.experiments import actions, editing, moving
@@ -57,7 +58,7 @@ def _selected(ctx: Context, project_id: int, selection: Selection) -> list[int]:
     where = " AND ".join(_CLAUSES[name] for name in given) or "true"
     statement = text(f"SELECT e.id FROM experiments e WHERE {where} ORDER BY e.id")
     with ctx.db.begin() as tx:
-        return [r[0] for r in tx.rows(statement, given)]
+        return [r[0] for r in tx.execute(statement, given).all()]
 
 
 def commanding(command: Command) -> Action:

@@ -12,9 +12,10 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from sqlalchemy import text
+
 from det_controlplane.db import contexts as rows_of
 from det_controlplane.db.contexts import NewContext
-from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, Oversized, WrongState
 
@@ -143,7 +144,7 @@ def check_uploaded(ctx: Context, context_id: UUID) -> None:
             f"context {context_id}: what was uploaded is not what was announced; upload it again"
         )
     with ctx.db.begin() as tx:
-        tx.run(_UPLOADED, {"id": context_id})
+        tx.execute(_UPLOADED, {"id": context_id})
 
 
 def content_of(ctx: Context, context_id: UUID | None) -> bytes:
@@ -161,7 +162,7 @@ def content_of(ctx: Context, context_id: UUID | None) -> bytes:
 
 def of_task(ctx: Context, task_id: str) -> bytes:
     with ctx.db.begin() as tx:
-        row = tx.row(_OF_TASK, {"id": task_id})
+        row = tx.execute(_OF_TASK, {"id": task_id}).first()
     if row is None:
         raise Missing(f"task {task_id} not found")
     return content_of(ctx, row[0])
@@ -169,7 +170,7 @@ def of_task(ctx: Context, task_id: str) -> bytes:
 
 def of_experiment(ctx: Context, experiment_id: int) -> bytes:
     with ctx.db.begin() as tx:
-        row = tx.row(_OF_EXPERIMENT, {"id": experiment_id})
+        row = tx.execute(_OF_EXPERIMENT, {"id": experiment_id}).first()
     if row is None:
         raise Missing(f"experiment {experiment_id} not found")
     return content_of(ctx, row[0])
@@ -177,7 +178,7 @@ def of_experiment(ctx: Context, experiment_id: int) -> bytes:
 
 def _find(ctx: Context, context_id: UUID) -> Any:
     with ctx.db.begin() as tx:
-        row = tx.row(_FIND, {"id": context_id})
+        row = tx.execute(_FIND, {"id": context_id}).first()
     if row is None:
         raise Missing(f"context {context_id} not found")
     return row

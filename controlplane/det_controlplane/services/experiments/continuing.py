@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.core import config as configs
 from det_controlplane.core import search
 from det_controlplane.core.config import policies as policy_rules
@@ -12,7 +14,6 @@ from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.db import trials
 from det_controlplane.db.engine import as_json
-from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import WrongState
 from det_controlplane.services.experiments import live
@@ -56,10 +57,10 @@ def resume(ctx: Context, experiment_id: int, override: str) -> None:
     # The stock client sends an empty object when nothing is overridden.
     changes = configs.load_yaml(override) if override.strip() else {}
     with live.opened(ctx, experiment_id) as experiment:
-        row = experiment.tx.row(_EXPERIMENT, {"id": experiment_id})
+        row = experiment.tx.execute(_EXPERIMENT, {"id": experiment_id}).first()
         assert row is not None
         _check(experiment, row)
-        ended = experiment.tx.rows(_ENDED, {"id": experiment_id})
+        ended = experiment.tx.execute(_ENDED, {"id": experiment_id}).all()
         single = row.config["searcher"]["name"] == "single"
         again = [t for t in ended if single or t.state != TrialState.COMPLETED.value]
         if not again:
@@ -130,16 +131,16 @@ def _overridden(experiment: LiveExperiment, row: Any, changes: dict[str, Any]) -
 
 def _reopen(experiment: LiveExperiment, config: dict[str, Any], override: str) -> None:
     tx, row = experiment.tx, experiment.row
-    tx.run(_REOPEN, {"id": row.id, "config": as_json(config), "override": override})
-    tx.run(_REQUEUE, {"id": row.job_id, "now": experiment.now})
-    tx.run(_REOPEN_SEARCH, {"id": row.id})
+    tx.execute(_REOPEN, {"id": row.id, "config": as_json(config), "override": override})
+    tx.execute(_REQUEUE, {"id": row.job_id, "now": experiment.now})
+    tx.execute(_REOPEN_SEARCH, {"id": row.id})
     row.state = ExperimentState.ACTIVE
     experiment.effects.queue_changed(row.pool)
 
 
 def _reopen_trial(experiment: LiveExperiment, trial: Any) -> None:
     task_id = f"{trial.first_task}-{trial.tasks}"
-    experiment.tx.run(_REOPEN_TRIAL, {"id": trial.id, "task_id": task_id})
+    experiment.tx.execute(_REOPEN_TRIAL, {"id": trial.id, "task_id": task_id})
     trials.insert_task(
         experiment.tx, id=task_id, kind="TRIAL", job_id=experiment.row.job_id, trial_id=trial.id,
         experiment_id=experiment.row.id, context_id=experiment.row.context_id, config=None,
@@ -154,4 +155,4 @@ def _plan_anew(experiment: LiveExperiment, config: dict[str, Any], trial_id: int
     created = next(a for a in actions if isinstance(a, search.Create))
     length = next((a.length for a in actions if isinstance(a, search.TrainTo)), None)
     values = {"id": trial_id, "hparams": as_json(dict(created.hparams)), "train_to": length}
-    experiment.tx.run(_SET_PLAN, values)
+    experiment.tx.execute(_SET_PLAN, values)

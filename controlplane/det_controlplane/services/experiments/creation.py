@@ -5,16 +5,17 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from sqlalchemy import text
+
 from det_controlplane.core import config as configs
 from det_controlplane.core.config import policies as policy_rules
 from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.problems import InvalidConfig, Problem
-from det_controlplane.db import experiment_texts, experiments
+from det_controlplane.db import experiment_pages, experiments
 from det_controlplane.db.contexts import NewContext
 from det_controlplane.db.engine import TryAgain, Violated, as_json
-from det_controlplane.db.experiment_texts import ShownExperiment
-from det_controlplane.db.sql import text
+from det_controlplane.db.experiment_pages import ShownExperiment
 from det_controlplane.services.context import Context
 from det_controlplane.services.effects import Effects
 from det_controlplane.services.errors import Missing, WrongState
@@ -214,7 +215,7 @@ def _insert(
     with ctx.db.begin() as tx:
         context_id = submission.context_id
         if submission.parent_id is not None:
-            parent = tx.row(_PARENT, {"id": submission.parent_id})
+            parent = tx.execute(_PARENT, {"id": submission.parent_id}).first()
             if parent is None:
                 raise Missing(f"experiment {submission.parent_id} not found")
             if parent.archived:
@@ -240,7 +241,8 @@ def _insert(
         if not submission.unmanaged:
             start_search(experiment, searched)
         live.close(experiment)
-        made = experiment_texts.one_at_commit(tx, row.id)
+        made = experiment_pages.one(tx, row.id)
+        assert made is not None
     experiment.journal.keep()
     effects.announce()
     return row.id, made

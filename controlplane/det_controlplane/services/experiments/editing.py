@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.core.config import policies as policy_rules
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db.engine import Tx, as_json
-from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Invalid, Missing, WrongState
 from det_controlplane.services.experiments import live
@@ -40,7 +41,7 @@ def set_archived(ctx: Context, experiment_id: int, archived: bool) -> None:
             raise WrongState(
                 f"experiment {experiment_id} is {experiment.row.state.value}; only ended ones can be archived"
             )
-        experiment.tx.run(_ARCHIVE, {"id": experiment_id, "archived": archived})
+        experiment.tx.execute(_ARCHIVE, {"id": experiment_id, "archived": archived})
 
 
 def delete(ctx: Context, user: User, experiment_id: int) -> None:
@@ -77,9 +78,9 @@ def patch(ctx: Context, experiment_id: int, changes: Changes) -> None:
         for name, value in changes.texts.items():
             if name == "name" and not value.strip():
                 raise Invalid("name must not be blank")
-            tx.run(_TEXTS[name], {"id": experiment_id, "value": value})
+            tx.execute(_TEXTS[name], {"id": experiment_id, "value": value})
         if changes.labels is not None:
-            tx.run(_SET_LABELS, {"id": experiment_id, "labels": sorted(set(changes.labels))})
+            tx.execute(_SET_LABELS, {"id": experiment_id, "labels": sorted(set(changes.labels))})
         for name, value in changes.resources.items():
             change_resource(experiment, name, value)
         _patch_policy(experiment, changes.policy)
@@ -91,7 +92,7 @@ def change_resource(experiment: live.LiveExperiment, name: str, value: Any) -> N
         raise Missing(f"experiment {experiment.row.id} has ended: it has no resources to change")
     _check_resource(name, value)
     _check_policies(experiment, name, value)
-    experiment.tx.run(_JOB[name], {"id": experiment.row.job_id, "value": value})
+    experiment.tx.execute(_JOB[name], {"id": experiment.row.job_id, "value": value})
     set_config(experiment.tx, experiment.row.id, ["resources", name], value)
     experiment.effects.queue_changed(experiment.row.pool)
 
@@ -106,7 +107,9 @@ def _check_resource(name: str, value: Any) -> None:
 
 
 def _check_policies(experiment: live.LiveExperiment, name: str, value: Any) -> None:
-    workspace_id = int(experiment.tx.value(_WORKSPACE, {"id": experiment.row.job_id}))
+    workspace_id = int(
+        experiment.tx.execute(_WORKSPACE, {"id": experiment.row.job_id}).scalar_one()
+    )
     limits = config_policies.in_force(experiment.tx, workspace_id).constraints
     broken = policy_rules.check({"resources": {name: value}}, limits)
     if broken:
@@ -124,7 +127,7 @@ def _patch_policy(experiment: live.LiveExperiment, policy: Mapping[str, int]) ->
 
 
 def set_config(tx: Tx, experiment_id: int, path: list[str], value: Any) -> None:
-    tx.run(_SET_CONFIG, {"id": experiment_id, "path": path, "value": as_json(value)})
+    tx.execute(_SET_CONFIG, {"id": experiment_id, "path": path, "value": as_json(value)})
 
 
 def add_label(ctx: Context, experiment_id: int, label: str) -> list[str]:
@@ -139,9 +142,9 @@ def _change_labels(
     ctx: Context, experiment_id: int, added: set[str], removed: set[str]
 ) -> list[str]:
     with ctx.db.begin() as tx:
-        row = tx.row(_LABELS, {"id": experiment_id})
+        row = tx.execute(_LABELS, {"id": experiment_id}).first()
         if row is None:
             raise Missing(f"experiment {experiment_id} not found")
         labels = sorted((set(row[0]) | added) - removed)
-        tx.run(_SET_LABELS, {"id": experiment_id, "labels": labels})
+        tx.execute(_SET_LABELS, {"id": experiment_id, "labels": labels})
     return labels

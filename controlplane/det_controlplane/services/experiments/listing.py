@@ -4,10 +4,11 @@ import base64
 from collections.abc import Sequence
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.core.paging import Page, Sort
-from det_controlplane.db import experiment_pages, experiment_texts, listings
-from det_controlplane.db.experiment_texts import ShownExperiment
-from det_controlplane.db.sql import text
+from det_controlplane.db import experiment_pages, listings
+from det_controlplane.db.experiment_pages import ShownExperiment
 from det_controlplane.services.checkpoints.records import parse_uuid
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
@@ -25,12 +26,14 @@ _BY_EXTERNAL = text("""
 _BEST = text("SELECT best_metric FROM experiments WHERE id = :id")
 
 
-def experiments(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> bytes:
-    return experiment_pages.find(ctx.db, ctx.experiment_texts, page, sort, filters)
+def experiments(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
+    with ctx.db.autocommit() as tx:
+        return experiment_pages.find(tx, page, sort, filters)
 
 
 def experiment(ctx: Context, experiment_id: int) -> ShownExperiment:
-    found = experiment_texts.one(ctx.db, experiment_id)
+    with ctx.db.autocommit() as tx:
+        found = experiment_pages.one(tx, experiment_id)
     if found is None:
         raise Missing(f"experiment {experiment_id} not found")
     return found
@@ -48,7 +51,7 @@ def blank_experiment(config: dict[str, Any]) -> dict[str, Any]:
 
 def trials(ctx: Context, page: Page, sort: Sort, experiment_id: int, states: Sequence[str]) -> str:
     with ctx.db.begin() as tx:
-        if tx.value(_EXISTS, {"id": experiment_id}) is None:
+        if tx.execute(_EXISTS, {"id": experiment_id}).scalar() is None:
             raise Missing(f"experiment {experiment_id} not found")
         return listings.trials(tx, page, sort, experiment_id, states)
 
@@ -66,7 +69,7 @@ def checkpoints(
 ) -> str:
     exists = _EXISTS if owner == "experiment_id" else _TRIAL_EXISTS
     with ctx.db.begin() as tx:
-        if tx.value(exists, {"id": owner_id}) is None:
+        if tx.execute(exists, {"id": owner_id}).scalar() is None:
             raise Missing(f"{owner.removesuffix('_id')} {owner_id} not found")
         return listings.checkpoints(tx, page, sort, owner, owner_id, states)
 
@@ -82,12 +85,12 @@ def checkpoint(ctx: Context, uuid: str) -> str:
 def labels(ctx: Context, project_id: int) -> list[str]:
     """Of experiments, the most used first; 0 stands for every project."""
     with ctx.db.begin() as tx:
-        return [r[0] for r in tx.rows(_LABELS, {"project_id": project_id})]
+        return [r[0] for r in tx.execute(_LABELS, {"project_id": project_id}).all()]
 
 
 def trial_by_external_id(ctx: Context, experiment: str, trial: str) -> str:
     with ctx.db.begin() as tx:
-        found = tx.value(_BY_EXTERNAL, {"experiment": experiment, "trial": trial})
+        found = tx.execute(_BY_EXTERNAL, {"experiment": experiment, "trial": trial}).scalar()
         shown = None if found is None else listings.trial(tx, int(found))
     if shown is None:
         raise Missing(f"trial '{trial}' of experiment '{experiment}' not found")
@@ -96,7 +99,7 @@ def trial_by_external_id(ctx: Context, experiment: str, trial: str) -> str:
 
 def best_searcher_metric(ctx: Context, experiment_id: int) -> float:
     with ctx.db.begin() as tx:
-        row = tx.row(_BEST, {"id": experiment_id})
+        row = tx.execute(_BEST, {"id": experiment_id}).first()
     if row is None:
         raise Missing(f"experiment {experiment_id} not found")
     if row[0] is None:

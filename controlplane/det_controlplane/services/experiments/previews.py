@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.core import config as configs
 from det_controlplane.core import gc, hparams, search
 from det_controlplane.core.problems import InvalidConfig, Problem
-from det_controlplane.db.sql import text
 from det_controlplane.db.views import time
 from det_controlplane.services.checkpoints import collection
 from det_controlplane.services.context import Context
@@ -43,11 +44,11 @@ def search_summary(ctx: Context, config: dict[str, Any]) -> dict[str, Any]:
 def collected(ctx: Context, experiment_id: int, policy: gc.Policy) -> dict[str, Any]:
     """The checkpoints that the policy would delete, with the names that the stock client reads."""
     with ctx.db.begin() as tx:
-        config = tx.value(_EXPERIMENT, {"id": experiment_id})
+        config = tx.execute(_EXPERIMENT, {"id": experiment_id}).scalar()
         if config is None:
             raise Missing(f"experiment {experiment_id} not found")
         doomed = collection.to_delete(tx, experiment_id, config, policy)
-        rows = tx.rows(_DOOMED, {"uuids": doomed})
+        rows = tx.execute(_DOOMED, {"uuids": doomed}).all()
     shown = [
         {
             "TrialID": r.trial_id, "StepsCompleted": r.steps_completed, "State": r.state, "UUID": r.uuid,

@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 
 _STATE = text("SELECT state::text FROM checkpoints WHERE uuid = cast(:uuid AS uuid)")
@@ -29,7 +30,7 @@ def settle(ctx: Context, config: dict[str, Any]) -> None:
 
 def fault_of(tx: Tx, uuid: str) -> str | None:
     """Why no trial can start from a checkpoint."""
-    state = tx.value(_STATE, {"uuid": uuid})
+    state = tx.execute(_STATE, {"uuid": uuid}).scalar()
     if state == "COMPLETED":
         return None
     told = "does not exist" if state is None else f"is {state}: it has no files to start from"
@@ -43,7 +44,7 @@ def _check(tx: Tx, uuid: str) -> None:
 
 
 def _newest(tx: Tx, trial_id: int) -> str:
-    row = tx.row(_NEWEST, {"id": trial_id})
+    row = tx.execute(_NEWEST, {"id": trial_id}).first()
     if row is None:
         message = (
             f"there is no trial {trial_id} with a checkpoint to start from;"

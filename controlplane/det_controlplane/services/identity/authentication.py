@@ -3,17 +3,14 @@
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+
+from sqlalchemy import text
 
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.prepared import Question
-from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, NotSignedIn
 from det_controlplane.services.identity.principal import AgentPrincipal, User
-from det_controlplane.services.identity.signing_in import SigningIn
 
 # Agents' tokens show what they are: one query finds their holder.
 AGENT_PREFIX = "agent-"
@@ -56,26 +53,16 @@ def token_hash(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
-def signing_in(ctx: Context, token: str, admit: Callable[[User], None]) -> SigningIn:
-    """The user is asked for with the first read; `admit` raises if that user may not do this."""
-    _refuse_agents(ctx, token)
-    who = _who_holds(ctx, token)
-    hash, seen = who.params["hash"], ctx.seen_tokens
-
-    def admitted(rows: Sequence[Any]) -> User:
-        seen.discard(hash)
-        user = _user(rows)
-        seen.add(hash)
-        admit(user)
-        return user
-
-    return SigningIn(ctx.db, who, admitted, together=hash in seen)
-
-
 def user_of(ctx: Context, token: str) -> User:
     """The holder of a token; the message of a refusal never says which part was wrong."""
-    _refuse_agents(ctx, token)
-    return _user(ctx.db.read(*_who_holds(ctx, token)))
+    if token.startswith(AGENT_PREFIX):
+        agent_of(ctx, token)
+        raise NotSignedIn("this path is for users; sign in first")
+    if not token:
+        raise NotSignedIn("no token: sign in with 'det user login'")
+    for row in ctx.db.read(_SESSION, {"hash": token_hash(token), "now": ctx.now()}):
+        return User(row.id, row.username, row.admin, row.session_id, row.allocation_id)
+    raise NotSignedIn(_UNKNOWN)
 
 
 def agent_of(ctx: Context, token: str) -> AgentPrincipal:
@@ -87,29 +74,11 @@ def agent_of(ctx: Context, token: str) -> AgentPrincipal:
     raise NotSignedIn("this path is for agents; join first")
 
 
-def _refuse_agents(ctx: Context, token: str) -> None:
-    if token.startswith(AGENT_PREFIX):
-        agent_of(ctx, token)
-        raise NotSignedIn("this path is for users; sign in first")
-
-
-def _who_holds(ctx: Context, token: str) -> Question:
-    if not token:
-        raise NotSignedIn("no token: sign in with 'det user login'")
-    return Question(_SESSION, {"hash": token_hash(token), "now": ctx.now()})
-
-
-def _user(rows: Sequence[Any]) -> User:
-    for row in rows:
-        return User(row.id, row.username, row.admin, row.session_id, row.allocation_id)
-    raise NotSignedIn(_UNKNOWN)
-
-
 def login(ctx: Context, username: str, password: str, is_hashed: bool) -> tuple[str, int]:
     """Check a password, return a new token and the user's id."""
     now = ctx.now()
     with ctx.db.begin() as tx:
-        row = tx.row(_LOGIN, {"username": username})
+        row = tx.execute(_LOGIN, {"username": username}).first()
     if row is not None and row.locked_until is not None and row.locked_until > now:
         raise Forbidden("too many failed sign-ins: try again in a minute")
     sent = password if is_hashed else client_hash(password)
@@ -119,7 +88,7 @@ def login(ctx: Context, username: str, password: str, is_hashed: bool) -> tuple[
     if not row.active:
         raise Forbidden("user is not active")
     with ctx.db.begin() as tx:
-        tx.run(_SUCCEEDED, {"id": row.id, "now": now})
+        tx.execute(_SUCCEEDED, {"id": row.id, "now": now})
         token = new_session(ctx, tx, "user", row.id, now + SESSION_LIFE)
     return token, int(row.id)
 
@@ -136,7 +105,7 @@ def new_session(
 ) -> str:
     """A new bearer token; only its hash stays here."""
     token = ctx.new_token()
-    tx.run(
+    tx.execute(
         _INSERT_SESSION,
         {
             "hash": token_hash(token), "kind": kind, "user_id": user_id, "now": ctx.now(),
@@ -148,7 +117,7 @@ def new_session(
 
 def logout(ctx: Context, user: User) -> None:
     with ctx.db.begin() as tx:
-        tx.run(_REVOKE, {"id": user.session_id, "now": ctx.now()})
+        tx.execute(_REVOKE, {"id": user.session_id, "now": ctx.now()})
 
 
 def client_hash(password: str) -> str:
@@ -179,4 +148,4 @@ def _count_failure(ctx: Context, user_id: int | None, now: datetime) -> None:
     if user_id is None:
         return
     with ctx.db.begin() as tx:
-        tx.run(_FAILED, {"id": user_id, "limit": MAX_FAILED_LOGINS, "until": now + LOCK_TIME})
+        tx.execute(_FAILED, {"id": user_id, "limit": MAX_FAILED_LOGINS, "until": now + LOCK_TIME})

@@ -3,12 +3,13 @@
 from datetime import datetime, timedelta
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.core.durations import parse_duration
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.pages import Listing
-from det_controlplane.db.sql import text
 from det_controlplane.db.views import time
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
@@ -66,18 +67,18 @@ def create(
     require_self(caller, user_id, "create a token for another user")
     token, now = ctx.new_token(), ctx.now()
     with ctx.db.begin() as tx:
-        active = tx.value(_USER, {"id": user_id})
+        active = tx.execute(_USER, {"id": user_id}).scalar()
         if active is None:
             raise Missing(f"user {user_id} not found")
         if not active:
             raise WrongState(f"user {user_id} is not active: activate it first")
-        token_id = tx.value(
+        token_id = tx.execute(
             _INSERT,
             {
                 "hash": token_hash(token), "user_id": user_id, "description": description or None,
                 "now": now, "expires_at": _expiry(now, lifespan),
             },
-        )  # fmt: skip
+        ).scalar_one()  # fmt: skip
     return token, int(token_id)
 
 
@@ -90,15 +91,15 @@ def edit(
         if row.revoked_at is not None:
             raise WrongState(f"token {token_id} is revoked: create a new one")
         if description is not None:
-            tx.run(_DESCRIBE, {"id": token_id, "description": description})
+            tx.execute(_DESCRIBE, {"id": token_id, "description": description})
         if revoke:
-            tx.run(_REVOKE, {"id": token_id, "now": ctx.now()})
+            tx.execute(_REVOKE, {"id": token_id, "now": ctx.now()})
         shown: dict[str, Any] = _find(tx, token_id).shown
     return shown
 
 
 def _find(tx: Tx, token_id: int) -> Any:
-    row = tx.row(_FIND, {"id": token_id})
+    row = tx.execute(_FIND, {"id": token_id}).first()
     if row is None:
         raise Missing(f"token {token_id} not found: see 'det token list --show-inactive'")
     return row

@@ -6,8 +6,9 @@ import time
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.db.engine import Database, DatabaseDown
-from det_controlplane.db.sql import text
 from det_controlplane.db.views import time as shown_time
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity.principal import User
@@ -69,7 +70,7 @@ class StoredLog(logging.Handler):
             "message": self.format(record)[:MAX_LINE].replace("\0", ""),
         }
         with self._db.begin() as tx:
-            tx.run(_INSERT, values)
+            tx.execute(_INSERT, values)
 
     def _current(self) -> int:
         """Looked up once a minute."""
@@ -77,7 +78,7 @@ class StoredLog(logging.Handler):
         if not self._looked_at or now - self._looked_at > _LOOK_AGAIN_S:
             self._looked_at = now
             with self._db.begin() as tx:
-                name = tx.value(_LEVEL)
+                name = tx.execute(_LEVEL).scalar()
             self._threshold = self._default if name is None else _number(name)
         return self._threshold
 
@@ -95,20 +96,20 @@ def first(ctx: Context, caller: User, offset: int, limit: int) -> int:
     require_admin(caller, "read the control plane's log")
     with ctx.db.begin() as tx:
         if offset > 0:
-            return int(tx.value(_SKIP, {"first": offset}))
+            return int(tx.execute(_SKIP, {"first": offset}).scalar_one())
         if offset < 0:
-            return int(tx.value(_START, {"last": -offset}))
-        return int(tx.value(_START, {"last": limit})) if limit > 0 else 0
+            return int(tx.execute(_START, {"last": -offset}).scalar_one())
+        return int(tx.execute(_START, {"last": limit}).scalar_one()) if limit > 0 else 0
 
 
 def page(ctx: Context, after: int, limit: int) -> list[Any]:
     with ctx.db.begin() as tx:
-        return list(tx.rows(_PAGE, {"after": after, "limit": limit}))
+        return list(tx.execute(_PAGE, {"after": after, "limit": limit}).all())
 
 
 def forget_old(ctx: Context) -> int:
     with ctx.db.begin() as tx:
-        return tx.run(_FORGET, {"before": ctx.now() - KEPT})
+        return tx.execute(_FORGET, {"before": ctx.now() - KEPT}).rowcount
 
 
 def _number(name: str) -> int:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from det_controlplane.db.sql import text
+from sqlalchemy import text
+
 from det_controlplane.services.context import Context
 
 _POLICIES = text("""
@@ -25,7 +26,7 @@ _BLOCK = text("""
 def match(ctx: Context, task_id: str, rows: Sequence[dict[str, Any]]) -> None:
     """Look for the policies of the task's trial in new lines."""
     with ctx.db.begin() as tx:
-        trial = tx.row(_POLICIES, {"task_id": task_id})
+        trial = tx.execute(_POLICIES, {"task_id": task_id}).first()
         if trial is None:
             return
         for policy in trial.policies:
@@ -37,9 +38,11 @@ def match(ctx: Context, task_id: str, rows: Sequence[dict[str, Any]]) -> None:
             if hit is None:
                 continue
             if action == "cancel_retries":
-                tx.run(_MATCHED, {"id": trial.id, "name": policy.get("name") or policy["pattern"]})
+                tx.execute(
+                    _MATCHED, {"id": trial.id, "name": policy.get("name") or policy["pattern"]}
+                )
             elif action == "exclude_node" and hit.get("agent_id"):
-                tx.run(_BLOCK, {"id": trial.id, "agent": hit["agent_id"]})
+                tx.execute(_BLOCK, {"id": trial.id, "agent": hit["agent_id"]})
 
 
 def _action(policy: dict[str, Any]) -> str | None:

@@ -2,7 +2,8 @@
 
 from datetime import timedelta
 
-from det_controlplane.db.sql import text
+from sqlalchemy import text
+
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
 from det_controlplane.services.identity.principal import User
@@ -35,22 +36,22 @@ def set_of_experiment(ctx: Context, experiment_id: int, days: int) -> None:
     """Its trials follow."""
     _check(days)
     with ctx.db.begin() as tx:
-        if not tx.run(_OF_EXPERIMENT, {"id": experiment_id, "days": days}):
+        if not tx.execute(_OF_EXPERIMENT, {"id": experiment_id, "days": days}).rowcount:
             raise Missing(f"experiment {experiment_id} not found")
-        tx.run(_OF_ITS_TRIALS, {"id": experiment_id, "days": days})
+        tx.execute(_OF_ITS_TRIALS, {"id": experiment_id, "days": days})
 
 
 def set_of_trial(ctx: Context, trial_id: int, days: int) -> None:
     _check(days)
     with ctx.db.begin() as tx:
-        if not tx.run(_OF_TRIAL, {"id": trial_id, "days": days}):
+        if not tx.execute(_OF_TRIAL, {"id": trial_id, "days": days}).rowcount:
             raise Missing(f"trial {trial_id} not found")
 
 
 def days_left(ctx: Context, trial_id: int) -> int:
     """-1: kept forever, or not counting yet."""
     with ctx.db.begin() as tx:
-        row = tx.row(_LEFT, {"id": trial_id})
+        row = tx.execute(_LEFT, {"id": trial_id}).first()
     if row is None:
         raise Missing(f"trial {trial_id} not found")
     days = ctx.config.retention_policy.log_retention_days if row.days is None else row.days
@@ -73,7 +74,7 @@ def delete_old(ctx: Context) -> int:
     removed = 0
     while True:
         with ctx.db.begin() as tx:
-            gone = tx.run(_CLEAN, params)
+            gone = tx.execute(_CLEAN, params).rowcount
         removed += gone
         if gone < AT_ONCE:
             return removed

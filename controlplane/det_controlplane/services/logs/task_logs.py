@@ -7,8 +7,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from sqlalchemy import text
+
 from det_controlplane.db import logs
-from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
 from det_controlplane.services.logs import policies
@@ -92,7 +93,7 @@ def _row(line: dict[str, Any], agent_id: str | None) -> dict[str, Any]:
 
 def tasks_of_trial(ctx: Context, trial_id: int) -> list[str]:
     with ctx.db.begin() as tx:
-        found = [r[0] for r in tx.rows(_TASKS_OF_TRIAL, {"id": trial_id})]
+        found = [r[0] for r in tx.execute(_TASKS_OF_TRIAL, {"id": trial_id}).all()]
     if not found:
         raise Missing(f"trial {trial_id} not found")
     return found
@@ -101,7 +102,7 @@ def tasks_of_trial(ctx: Context, trial_id: int) -> list[str]:
 def ended_at(ctx: Context, task_id: str) -> datetime | None:
     """When the task ended; None while it lives."""
     with ctx.db.begin() as tx:
-        row = tx.row(_TASK, {"id": task_id})
+        row = tx.execute(_TASK, {"id": task_id}).first()
     if row is None:
         raise Missing(f"task '{task_id}' not found")
     found: datetime | None = row[0]
@@ -119,13 +120,13 @@ def page(
     direction = "DESC" if descending else "ASC"
     statement = text(_PAGE.format(where=" AND ".join(where) or "true", direction=direction))
     with ctx.db.begin() as tx:
-        rows = tx.rows(statement, {**params, "task_id": task_id, "limit": limit})
+        rows = tx.execute(statement, {**params, "task_id": task_id, "limit": limit}).all()
     return [Line(r.id, r.task_id, _shown(r)) for r in rows]
 
 
 def fields(ctx: Context, task_id: str) -> Any:
     with ctx.db.begin() as tx:
-        return tx.value(_FIELDS, {"task_id": task_id})
+        return tx.execute(_FIELDS, {"task_id": task_id}).scalar()
 
 
 def _where(filters: Filters) -> tuple[list[str], dict[str, Any]]:

@@ -2,7 +2,8 @@
 
 from datetime import timedelta
 
-from det_controlplane.db.sql import text
+from sqlalchemy import text
+
 from det_controlplane.services.context import Context
 from det_controlplane.services.logs import master_log, retention
 
@@ -20,9 +21,9 @@ def run_if_due(ctx: Context) -> bool:
     """Logs only grow with work, so the end of an experiment is when to look."""
     now = ctx.now()
     with ctx.db.begin() as tx:
-        if not tx.run(_CLAIM, {"now": now, "before": now - INTERVAL}):
+        if not tx.execute(_CLAIM, {"now": now, "before": now - INTERVAL}).rowcount:
             return False
-        tx.run(_FORGET_SESSIONS, {"before": now - INTERVAL})
+        tx.execute(_FORGET_SESSIONS, {"before": now - INTERVAL})
     retention.delete_old(ctx)
     master_log.forget_old(ctx)
     return True

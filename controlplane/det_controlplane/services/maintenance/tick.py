@@ -3,9 +3,10 @@
 import logging
 from datetime import datetime, timedelta
 
+from sqlalchemy import text
+
 from det_controlplane.db import agents, allocations, logs, queue
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.sql import text
 from det_controlplane.services.agents import containers
 from det_controlplane.services.context import Context
 from det_controlplane.services.effects import Effects
@@ -52,7 +53,7 @@ def _mark(tx: Tx, pools: set[str]) -> None:
 def _kill_what_is_due(ctx: Context) -> None:
     """Preemptions that took too long, and trials that should have ended by themselves."""
     with ctx.db.begin() as tx:
-        due = [r[0] for r in tx.rows(_KILLS_DUE, {"now": ctx.now()})]
+        due = [r[0] for r in tx.execute(_KILLS_DUE, {"now": ctx.now()}).all()]
     for allocation_id in due:
         effects = Effects(ctx)
         with ctx.db.begin() as tx:
@@ -91,5 +92,5 @@ def _next_due_s(ctx: Context) -> float | None:
 
 
 def _next_kill(tx: Tx) -> datetime | None:
-    due: datetime | None = tx.value(_NEXT_KILL)
+    due: datetime | None = tx.execute(_NEXT_KILL).scalar()
     return due

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.core.config import load_yaml
 from det_controlplane.core.config.policies import Constraints, Policies, read_policies
 from det_controlplane.db.engine import Tx, as_json
-from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
 from det_controlplane.services.identity.principal import User
@@ -37,7 +38,7 @@ def get(ctx: Context, scope: int, workload: str) -> dict[str, Any]:
     params = {"scope": scope, "workload": _workload(workload)}
     with ctx.db.begin() as tx:
         _owner(tx, scope)
-        found: dict[str, Any] | None = tx.value(_GET, params)
+        found: dict[str, Any] | None = tx.execute(_GET, params).scalar()
     return found or {}
 
 
@@ -48,19 +49,19 @@ def put(ctx: Context, caller: User, scope: int, workload: str, source: str) -> d
     read_policies(policy, _WORKLOADS[kind])
     with ctx.db.begin() as tx:
         _check_rights(caller, scope, _owner(tx, scope))
-        tx.run(_PUT, {"scope": scope, "workload": kind, "policy": as_json(policy)})
+        tx.execute(_PUT, {"scope": scope, "workload": kind, "policy": as_json(policy)})
     return dict(policy)
 
 
 def delete(ctx: Context, caller: User, scope: int, workload: str) -> None:
     with ctx.db.begin() as tx:
         _check_rights(caller, scope, _owner(tx, scope))
-        tx.run(_DELETE, {"scope": scope, "workload": _workload(workload)})
+        tx.execute(_DELETE, {"scope": scope, "workload": _workload(workload)})
 
 
 def in_force(tx: Tx, workspace_id: int, workload: str = "EXPERIMENT") -> Policies:
     """The cluster's and the workspace's in one; where both set a constraint, the cluster wins."""
-    rows = tx.rows(_BOTH, {"workspace_id": workspace_id, "workload": workload})
+    rows = tx.execute(_BOTH, {"workspace_id": workspace_id, "workload": workload}).all()
     return merged([r.policy for r in rows], workload)
 
 
@@ -85,7 +86,7 @@ def _workload(workload: str) -> str:
 def _owner(tx: Tx, scope: int) -> int | None:
     if scope == CLUSTER:
         return None
-    owner: int | None = tx.value(_OWNER, {"id": scope})
+    owner: int | None = tx.execute(_OWNER, {"id": scope}).scalar()
     if owner is None:
         raise Missing(f"workspace {scope} not found")
     return owner

@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.effects import Effects
 from det_controlplane.services.errors import Unready, WrongState
@@ -50,7 +51,7 @@ def delete_project(ctx: Context, caller: User, project_id: int) -> bool:
         if pending:
             effects.later("delete_project", project_id=project_id)
         else:
-            tx.run(_DELETE_PROJECT, {"id": project_id})
+            tx.execute(_DELETE_PROJECT, {"id": project_id})
         effects.write(tx, ctx.now())
     effects.announce()
     return not pending
@@ -79,13 +80,13 @@ def refuse_needed(
         "project_id": project_id,
         "workspace_id": workspace_id,
     }
-    row = tx.row(_REGISTERED, params)
+    row = tx.execute(_REGISTERED, params).first()
     if row is not None:
         raise WrongState(
             f"a checkpoint of experiment {row.experiment_id} is version {row.version} of model '{row.name}':"
             " delete that version first"
         )
-    row = tx.row(_STARTED_FROM, params)
+    row = tx.execute(_STARTED_FROM, params).first()
     if row is not None:
         raise WrongState(
             f"trial {row.id} of experiment {row.experiment_id} starts from its checkpoint {row.uuid}:"
@@ -97,19 +98,19 @@ def project_effect(ctx: Context, payload: dict[str, Any]) -> None:
     """Called again until its experiments are gone."""
     project_id = int(payload["project_id"])
     with ctx.db.begin() as tx:
-        if tx.value(_STILL_DELETING["projects"], {"id": project_id}) is None:
+        if tx.execute(_STILL_DELETING["projects"], {"id": project_id}).scalar() is None:
             return
     _empty(ctx, project_id)
     with ctx.db.begin() as tx:
-        tx.run(_DELETE_PROJECT, {"id": project_id})
+        tx.execute(_DELETE_PROJECT, {"id": project_id})
 
 
 def workspace_effect(ctx: Context, payload: dict[str, Any]) -> None:
     workspace_id = int(payload["workspace_id"])
     with ctx.db.begin() as tx:
-        if tx.value(_STILL_DELETING["workspaces"], {"id": workspace_id}) is None:
+        if tx.execute(_STILL_DELETING["workspaces"], {"id": workspace_id}).scalar() is None:
             return
-        ids = [r[0] for r in tx.rows(_PROJECTS, {"id": workspace_id})]
+        ids = [r[0] for r in tx.execute(_PROJECTS, {"id": workspace_id}).all()]
     for project_id in ids:
         project_effect(ctx, {"project_id": project_id})
     with ctx.db.begin() as tx:
@@ -118,7 +119,7 @@ def workspace_effect(ctx: Context, payload: dict[str, Any]) -> None:
 
 def _empty(ctx: Context, project_id: int) -> None:
     with ctx.db.begin() as tx:
-        left = [r[0] for r in tx.rows(_LEFT, {"id": project_id})]
+        left = [r[0] for r in tx.execute(_LEFT, {"id": project_id}).all()]
     for experiment_id in left:
         with live.opened(ctx, experiment_id) as experiment:
             if experiment.row.state is not ExperimentState.DELETING:
@@ -131,4 +132,4 @@ def _empty(ctx: Context, project_id: int) -> None:
 def _remove_workspace(tx: Tx, workspace_id: int) -> None:
     params = {"id": workspace_id}
     for statement in (_DELETE_TASKS, _DELETE_POLICIES, _DELETE_WORKSPACE):
-        tx.run(statement, params)
+        tx.execute(statement, params)

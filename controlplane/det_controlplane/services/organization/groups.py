@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.core.paging import Page
 from det_controlplane.db import pages
 from det_controlplane.db.engine import Tx, Violated
 from det_controlplane.db.pages import Listing
-from det_controlplane.db.sql import text
 from det_controlplane.db.views import USER
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, Taken
@@ -49,7 +50,7 @@ def create(ctx: Context, caller: User, name: str, members: Sequence[int]) -> dic
     require_admin(caller, "create groups")
     try:
         with ctx.db.begin() as tx:
-            group_id = int(tx.value(_INSERT, {"name": _checked(name)}))
+            group_id = int(tx.execute(_INSERT, {"name": _checked(name)}).scalar_one())
             _add(tx, group_id, members)
             return _one(tx, group_id)
     except Violated as e:
@@ -69,10 +70,10 @@ def edit(
         with ctx.db.begin() as tx:
             _one(tx, group_id)
             if name:
-                tx.run(_RENAME, {"id": group_id, "name": _checked(name)})
+                tx.execute(_RENAME, {"id": group_id, "name": _checked(name)})
             _add(tx, group_id, added)
             for user_id in removed:
-                tx.run(_REMOVE, {"id": group_id, "user_id": user_id})
+                tx.execute(_REMOVE, {"id": group_id, "user_id": user_id})
             return _one(tx, group_id)
     except Violated as e:
         raise _told(e, name or "") from e
@@ -81,17 +82,17 @@ def edit(
 def delete(ctx: Context, caller: User, group_id: int) -> None:
     require_admin(caller, "delete groups")
     with ctx.db.begin() as tx:
-        if not tx.run(_DELETE, {"id": group_id}):
+        if not tx.execute(_DELETE, {"id": group_id}).rowcount:
             raise Missing(f"group {group_id} not found")
 
 
 def _add(tx: Tx, group_id: int, members: Sequence[int]) -> None:
     for user_id in members:
-        tx.run(_ADD, {"id": group_id, "user_id": user_id})
+        tx.execute(_ADD, {"id": group_id, "user_id": user_id})
 
 
 def _one(tx: Tx, group_id: int) -> dict[str, Any]:
-    found: dict[str, Any] | None = tx.value(_DETAILS, {"id": group_id})
+    found: dict[str, Any] | None = tx.execute(_DETAILS, {"id": group_id}).scalar()
     if found is None:
         raise Missing(f"group {group_id} not found")
     return found

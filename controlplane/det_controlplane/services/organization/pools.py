@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.core.paging import Page
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
 from det_controlplane.services.identity.principal import User
@@ -30,7 +31,7 @@ _UNBIND_ALL = text("DELETE FROM pool_bindings WHERE pool = :pool")
 def workspaces_of(ctx: Context, pool: str) -> list[int]:
     """Empty: the pool is for everybody."""
     with ctx.db.begin() as tx:
-        return [r[0] for r in tx.rows(_BOUND, {"pool": pool})]
+        return [r[0] for r in tx.execute(_BOUND, {"pool": pool}).all()]
 
 
 def open_to(ctx: Context, workspace_id: int) -> list[str]:
@@ -46,7 +47,7 @@ def usable(ctx: Context, bound: Mapping[str, Sequence[int]], workspace_id: int) 
 
 def unbound(ctx: Context) -> set[str]:
     with ctx.db.begin() as tx:
-        bound = {r.pool for r in tx.rows(_ALL_BOUND)}
+        bound = {r.pool for r in tx.execute(_ALL_BOUND).all()}
     return {p.pool_name for p in ctx.config.resource_pools} - bound
 
 
@@ -63,16 +64,16 @@ def bind(
     with ctx.db.begin() as tx:
         workspaces = _resolved(tx, ids, names)
         if replace:
-            tx.run(_UNBIND_ALL, {"pool": pool})
+            tx.execute(_UNBIND_ALL, {"pool": pool})
         for workspace_id in workspaces:
-            tx.run(_BIND, {"pool": pool, "workspace_id": workspace_id})
+            tx.execute(_BIND, {"pool": pool, "workspace_id": workspace_id})
 
 
 def unbind(ctx: Context, caller: User, pool: str, ids: Sequence[int], names: Sequence[str]) -> None:
     require_admin(caller, "change which workspaces a resource pool is for")
     _check_known(ctx, pool)
     with ctx.db.begin() as tx:
-        tx.run(_UNBIND, {"pool": pool, "ids": _resolved(tx, ids, names)})
+        tx.execute(_UNBIND, {"pool": pool, "ids": _resolved(tx, ids, names)})
 
 
 def page(items: Sequence[Any], page: Page) -> tuple[list[Any], dict[str, int]]:
@@ -103,7 +104,7 @@ def _check_known(ctx: Context, pool: str) -> None:
 
 
 def _resolved(tx: Tx, ids: Sequence[int], names: Sequence[str]) -> list[int]:
-    rows = tx.rows(_IDS, {"ids": list(ids), "names": list(names)})
+    rows = tx.execute(_IDS, {"ids": list(ids), "names": list(names)}).all()
     lost = [str(i) for i in ids if i not in {r.id for r in rows}]
     lost += [f"'{n}'" for n in names if n not in {r.name for r in rows}]
     if lost:

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.db.engine import as_json
-from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 from det_controlplane.services.organization.projects import PROJECT, PROJECT_FROM
@@ -37,7 +38,7 @@ class Setting:
 
 def settings(ctx: Context, user_id: int) -> list[dict[str, Any]]:
     with ctx.db.begin() as tx:
-        stored = tx.value(_SETTINGS, {"id": user_id}) or {}
+        stored = tx.execute(_SETTINGS, {"id": user_id}).scalar() or {}
     return [
         {"key": key, "storagePath": place, "value": value}
         for place, values in sorted(stored.items())
@@ -49,20 +50,24 @@ def keep(ctx: Context, user_id: int, settings: Sequence[Setting]) -> None:
     with ctx.db.begin() as tx:
         for s in settings:
             value = as_json(s.value)
-            tx.run(_KEEP, {"id": user_id, "place": s.storage_path, "key": s.key, "value": value})
+            tx.execute(
+                _KEEP, {"id": user_id, "place": s.storage_path, "key": s.key, "value": value}
+            )
 
 
 def reset(ctx: Context, user_id: int) -> None:
     with ctx.db.begin() as tx:
-        tx.run(_RESET, {"id": user_id})
+        tx.execute(_RESET, {"id": user_id})
 
 
 def saw_project(ctx: Context, user_id: int, project_id: int) -> None:
     with ctx.db.begin() as tx:
-        if not tx.run(_SAW, {"user_id": user_id, "project_id": project_id, "now": ctx.now()}):
+        if not tx.execute(
+            _SAW, {"user_id": user_id, "project_id": project_id, "now": ctx.now()}
+        ).rowcount:
             raise Missing(f"project {project_id} not found")
 
 
 def recent_projects(ctx: Context, user_id: int, limit: int) -> Any:
     with ctx.db.begin() as tx:
-        return tx.value(_RECENT, {"user_id": user_id, "limit": limit})
+        return tx.execute(_RECENT, {"user_id": user_id, "limit": limit}).scalar()

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages
 from det_controlplane.db.engine import Tx, Violated, as_json
 from det_controlplane.db.pages import Listing
-from det_controlplane.db.sql import text
 from det_controlplane.db.views import time
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, Taken, WrongState
@@ -92,7 +93,7 @@ def get(ctx: Context, project_id: int) -> dict[str, Any]:
 
 def by_key(ctx: Context, key: str) -> dict[str, Any]:
     with ctx.db.begin() as tx:
-        found: dict[str, Any] | None = tx.value(_BY_KEY, {"key": key})
+        found: dict[str, Any] | None = tx.execute(_BY_KEY, {"key": key}).scalar()
     if found is None:
         raise Missing(f"project with key '{key}' not found")
     return found
@@ -104,7 +105,7 @@ def listed(ctx: Context, workspace_id: int, page: Page, sort: Sort, filters: dic
     where = [_FILTERS[name] for name in given]
     listing = Listing("projects", PROJECT, PROJECT_FROM, where, sort.sql(_ORDER, "SORT_BY_ID"))
     with ctx.db.begin() as tx:
-        if workspace_id and tx.row(_WORKSPACE, {"id": workspace_id}) is None:
+        if workspace_id and tx.execute(_WORKSPACE, {"id": workspace_id}).first() is None:
             raise Missing(f"workspace {workspace_id} not found")
         return pages.fetch(tx, listing, page, given)
 
@@ -119,7 +120,7 @@ def create(ctx: Context, caller: User, workspace_id: int, new: ProjectChanges) -
                 "workspace_id": workspace_id, "name": name, "key": key,
                 "description": new.description or "", "user_id": caller.id,
             }  # fmt: skip
-            return _one(tx, int(tx.value(_INSERT, values)))
+            return _one(tx, int(tx.execute(_INSERT, values).scalar_one()))
     except Violated as e:
         raise _taken(e, name, new.key or "") from e
 
@@ -135,7 +136,7 @@ def edit(ctx: Context, caller: User, project_id: int, changes: ProjectChanges) -
             _editable(tx, caller, project_id, "edit")
             for column, value in values.items():
                 if value is not None:
-                    tx.run(_SET[column], {"id": project_id, "value": value})
+                    tx.execute(_SET[column], {"id": project_id, "value": value})
             return _one(tx, project_id)
     except Violated as e:
         raise _taken(e, changes.name or "", changes.key or "") from e
@@ -146,7 +147,7 @@ def set_archived(ctx: Context, caller: User, project_id: int, archived: bool) ->
         row = _editable(tx, caller, project_id, "archive", archived_too=True)
         if row.parent_archived:
             raise WrongState(f"workspace '{row.workspace_name}' is archived: unarchive it first")
-        tx.run(_SET["archived"], {"id": project_id, "value": archived})
+        tx.execute(_SET["archived"], {"id": project_id, "value": archived})
 
 
 def move(ctx: Context, caller: User, project_id: int, workspace_id: int) -> None:
@@ -155,8 +156,8 @@ def move(ctx: Context, caller: User, project_id: int, workspace_id: int) -> None
         with ctx.db.begin() as tx:
             row = _editable(tx, caller, project_id, "move")
             _open_workspace(tx, workspace_id)
-            tx.run(_MOVE, {"id": project_id, "workspace_id": workspace_id})
-            tx.run(_MOVE_JOBS, {"id": project_id, "workspace_id": workspace_id})
+            tx.execute(_MOVE, {"id": project_id, "workspace_id": workspace_id})
+            tx.execute(_MOVE_JOBS, {"id": project_id, "workspace_id": workspace_id})
     except Violated as e:
         raise _taken(e, row.name, "") from e
 
@@ -166,7 +167,9 @@ def set_notes(
 ) -> list[dict[str, str]]:
     with ctx.db.begin() as tx:
         params = {"id": project_id, "notes": as_json(list(notes))}
-        stored: list[dict[str, str]] | None = tx.value(_NOTE if append else _NOTES, params)
+        stored: list[dict[str, str]] | None = tx.execute(
+            _NOTE if append else _NOTES, params
+        ).scalar()
     if stored is None:
         raise Missing(f"project {project_id} not found")
     return stored
@@ -175,19 +178,19 @@ def set_notes(
 def begin_deletion(tx: Tx, caller: User, project_id: int) -> bool:
     """Whether experiments must go first."""
     row = _editable(tx, caller, project_id, "delete", archived_too=True)
-    contents = tx.row(_EXPERIMENTS, {"id": project_id})
+    contents = tx.execute(_EXPERIMENTS, {"id": project_id}).first()
     assert contents is not None
     if contents.live:
         raise WrongState(
             f"project '{row.name}' has {contents.live} experiments that have not ended: kill them first"
         )
-    tx.run(_DELETING, {"id": project_id})
+    tx.execute(_DELETING, {"id": project_id})
     return bool(contents.total)
 
 
 def open_project(tx: Tx, project_id: int) -> Any:
     """A project that takes experiments."""
-    row = tx.row(_LOCK, {"id": project_id})
+    row = tx.execute(_LOCK, {"id": project_id}).first()
     if row is None:
         raise Missing(f"project {project_id} not found")
     if row.archived or row.parent_archived:
@@ -198,7 +201,7 @@ def open_project(tx: Tx, project_id: int) -> Any:
 
 
 def _one(tx: Tx, project_id: int) -> dict[str, Any]:
-    found: dict[str, Any] | None = tx.value(_ONE, {"id": project_id})
+    found: dict[str, Any] | None = tx.execute(_ONE, {"id": project_id}).scalar()
     if found is None:
         raise Missing(f"project {project_id} not found")
     return found
@@ -207,7 +210,7 @@ def _one(tx: Tx, project_id: int) -> dict[str, Any]:
 def _editable(
     tx: Tx, caller: User, project_id: int, verb: str, *, archived_too: bool = False
 ) -> Any:
-    row = tx.row(_LOCK, {"id": project_id})
+    row = tx.execute(_LOCK, {"id": project_id}).first()
     if row is None:
         raise Missing(f"project {project_id} not found")
     require_owner(caller, row.user_id, f"{verb} project '{row.name}'")
@@ -221,7 +224,7 @@ def _editable(
 
 
 def _open_workspace(tx: Tx, workspace_id: int) -> Any:
-    row = tx.row(_WORKSPACE, {"id": workspace_id})
+    row = tx.execute(_WORKSPACE, {"id": workspace_id}).first()
     if row is None:
         raise Missing(f"workspace {workspace_id} not found")
     if row.archived:
@@ -252,7 +255,7 @@ def _new_key(ctx: Context, tx: Tx, name: str) -> str:
         while len(start) + len(tail) < 5:
             chance, digit = divmod(chance, len(_KEY_ALPHABET))
             tail += _KEY_ALPHABET[digit]
-        if tx.value(_KEY_USED, {"key": start + tail}) is None:
+        if tx.execute(_KEY_USED, {"key": start + tail}).scalar() is None:
             return start + tail
     raise Taken(f"no free key was found for project '{name}': give one")
 

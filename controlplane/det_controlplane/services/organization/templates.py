@@ -2,13 +2,14 @@
 
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.core.config.text import json_problems
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.db import pages
 from det_controlplane.db.engine import Tx, Violated, as_json
 from det_controlplane.db.pages import Listing
-from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, Taken
 
@@ -53,7 +54,7 @@ def create(
     }  # fmt: skip
     try:
         with ctx.db.begin() as tx:
-            tx.run(_UPSERT if replace else _INSERT, values)
+            tx.execute(_UPSERT if replace else _INSERT, values)
             return _one(tx, name.strip())
     except Violated as e:
         raise _told(e, name, workspace_id) from e
@@ -61,7 +62,7 @@ def create(
 
 def set_config(ctx: Context, name: str, config: Any) -> dict[str, Any]:
     with ctx.db.begin() as tx:
-        tx.run(_SET, {"name": name, "config": as_json(_checked_config(config))})
+        tx.execute(_SET, {"name": name, "config": as_json(_checked_config(config))})
         return _one(tx, name)
 
 
@@ -69,7 +70,7 @@ def rename(ctx: Context, name: str, to: str) -> dict[str, Any]:
     try:
         with ctx.db.begin() as tx:
             _one(tx, name)
-            tx.run(_RENAME, {"name": name, "to": _checked_name(to)})
+            tx.execute(_RENAME, {"name": name, "to": _checked_name(to)})
             return _one(tx, to.strip())
     except Violated as e:
         raise _told(e, to, 0) from e
@@ -77,12 +78,12 @@ def rename(ctx: Context, name: str, to: str) -> dict[str, Any]:
 
 def delete(ctx: Context, name: str) -> None:
     with ctx.db.begin() as tx:
-        if not tx.run(_DELETE, {"name": name}):
+        if not tx.execute(_DELETE, {"name": name}).rowcount:
             raise _missing(name)
 
 
 def _one(tx: Tx, name: str) -> dict[str, Any]:
-    found: dict[str, Any] | None = tx.value(_ONE, {"name": name})
+    found: dict[str, Any] | None = tx.execute(_ONE, {"name": name}).scalar()
     if found is None:
         raise _missing(name)
     return found

@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages
 from det_controlplane.db.engine import Tx, Violated, as_json
 from det_controlplane.db.pages import Listing
-from det_controlplane.db.sql import text
 from det_controlplane.db.views import USER
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Invalid, Missing, Taken
@@ -80,7 +81,7 @@ def get(ctx: Context, user_id: int) -> dict[str, Any]:
 
 def by_name(ctx: Context, username: str) -> dict[str, Any]:
     with ctx.db.begin() as tx:
-        found: dict[str, Any] | None = tx.value(_BY_NAME, {"name": username})
+        found: dict[str, Any] | None = tx.execute(_BY_NAME, {"name": username}).scalar()
     if found is None:
         raise Missing(f"user '{username}' not found")
     return found
@@ -112,7 +113,7 @@ def create(ctx: Context, caller: User, new: UserChanges) -> dict[str, Any]:
             _refuse_clash(tx, 0, username)
             if new.display_name:
                 _refuse_clash(tx, 0, new.display_name)
-            return _one(tx, int(tx.value(_INSERT, values)))
+            return _one(tx, int(tx.execute(_INSERT, values).scalar_one()))
     except Violated as e:
         raise Taken(f"user '{username}' already exists: choose another name") from e
 
@@ -126,15 +127,15 @@ def edit(ctx: Context, caller: User, user_id: int, changes: UserChanges) -> dict
             value = getattr(changes, column)
             if value is not None:
                 value = value.strip() if column == "username" else value
-                tx.run(_SET[column], {"id": user_id, "value": value})
+                tx.execute(_SET[column], {"id": user_id, "value": value})
         if changes.agent_user is not None:
             agent_user = as_json(_checked_agent_user(changes.agent_user))
-            tx.run(_SET_AGENT_USER, {"id": user_id, "value": agent_user})
+            tx.execute(_SET_AGENT_USER, {"id": user_id, "value": agent_user})
         if changes.password is not None:
-            tx.run(_SET_PASSWORD, {"id": user_id, "hash": changes.password.stored()})
+            tx.execute(_SET_PASSWORD, {"id": user_id, "hash": changes.password.stored()})
             keep = caller.session_id if caller.id == user_id else 0
-            tx.run(_END_SESSIONS, {"id": user_id, "keep": keep, "now": ctx.now()})
-        tx.run(_TOUCH, {"id": user_id, "now": ctx.now()})
+            tx.execute(_END_SESSIONS, {"id": user_id, "keep": keep, "now": ctx.now()})
+        tx.execute(_TOUCH, {"id": user_id, "now": ctx.now()})
         return _one(tx, user_id)
 
 
@@ -153,7 +154,7 @@ def set_active(
 
 
 def _one(tx: Tx, user_id: int) -> dict[str, Any]:
-    found: dict[str, Any] | None = tx.value(_BY_ID, {"id": user_id})
+    found: dict[str, Any] | None = tx.execute(_BY_ID, {"id": user_id}).scalar()
     if found is None:
         raise Missing(f"user {user_id} not found")
     return found
@@ -178,7 +179,7 @@ def _check_changes(tx: Tx, present: dict[str, Any], changes: UserChanges) -> Non
             f"user '{username}' is remote: it signs in elsewhere and has no password here"
         )
     demoted = changes.admin is False or changes.active is False
-    if demoted and present["admin"] and not tx.value(_ADMINS_LEFT, {"id": user_id}):
+    if demoted and present["admin"] and not tx.execute(_ADMINS_LEFT, {"id": user_id}).scalar():
         raise Invalid(f"user '{username}' is the last active administrator: make another one first")
 
 
@@ -194,7 +195,7 @@ def _checked_name(name: str, was: str) -> str:
 
 
 def _refuse_clash(tx: Tx, user_id: int, name: str) -> None:
-    other = tx.value(_CLASH, {"id": user_id, "name": name.strip()})
+    other = tx.execute(_CLASH, {"id": user_id, "name": name.strip()}).scalar()
     if other is not None:
         raise Taken(f"'{name.strip()}' is already the name of user '{other}': choose another")
 

@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.secrets import redacted
 from det_controlplane.db import pages
 from det_controlplane.db.engine import Tx, Violated, as_json
 from det_controlplane.db.pages import Listing
-from det_controlplane.db.sql import text
 from det_controlplane.db.views import time
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, Taken, WrongState
@@ -98,9 +99,11 @@ def create(ctx: Context, caller: User, new: WorkspaceChanges) -> dict[str, Any]:
     name = _checked_name(new.name or "")
     try:
         with ctx.db.begin() as tx:
-            workspace_id = int(tx.value(_INSERT, {"name": name, "user_id": caller.id}))
+            workspace_id = int(
+                tx.execute(_INSERT, {"name": name, "user_id": caller.id}).scalar_one()
+            )
             _apply(ctx, tx, workspace_id, new, {})
-            tx.run(_PIN, {"id": workspace_id, "me": caller.id, "now": ctx.now()})
+            tx.execute(_PIN, {"id": workspace_id, "me": caller.id, "now": ctx.now()})
             return _one(tx, caller, workspace_id)
     except Violated as e:
         raise _name_taken(name) from e
@@ -127,20 +130,20 @@ def set_archived(ctx: Context, caller: User, workspace_id: int, archived: bool) 
     """Its projects count as archived with it."""
     with ctx.db.begin() as tx:
         _editable(tx, caller, workspace_id, "archive")
-        tx.run(_ARCHIVE, {"id": workspace_id, "archived": archived})
+        tx.execute(_ARCHIVE, {"id": workspace_id, "archived": archived})
 
 
 def set_pinned(ctx: Context, caller: User, workspace_id: int, pinned: bool) -> None:
     with ctx.db.begin() as tx:
         _one(tx, caller, workspace_id)
         params = {"id": workspace_id, "me": caller.id, "now": ctx.now()}
-        tx.run(_PIN if pinned else _UNPIN, params)
+        tx.execute(_PIN if pinned else _UNPIN, params)
 
 
 def begin_deletion(ctx: Context, tx: Tx, caller: User, workspace_id: int) -> bool:
     """Whether projects must go first. Nothing is lost by surprise: what runs or is registered is refused."""
     row = _editable(tx, caller, workspace_id, "delete")
-    contents = tx.row(_CONTENTS, {"id": workspace_id})
+    contents = tx.execute(_CONTENTS, {"id": workspace_id}).first()
     assert contents is not None
     if contents.models:
         raise WrongState(
@@ -150,8 +153,8 @@ def begin_deletion(ctx: Context, tx: Tx, caller: User, workspace_id: int) -> boo
         raise WrongState(
             f"workspace '{row.name}' has {contents.live} experiments that have not ended: kill them first"
         )
-    tx.run(_DELETING, {"id": workspace_id})
-    tx.run(_DELETING_PROJECTS, {"id": workspace_id})
+    tx.execute(_DELETING, {"id": workspace_id})
+    tx.execute(_DELETING_PROJECTS, {"id": workspace_id})
     return bool(contents.projects)
 
 
@@ -161,14 +164,14 @@ def redacted_text(found: str) -> str:
 
 
 def _one(tx: Tx, caller: User, workspace_id: int) -> dict[str, Any]:
-    found: dict[str, Any] | None = tx.value(_ONE, {"id": workspace_id, "me": caller.id})
+    found: dict[str, Any] | None = tx.execute(_ONE, {"id": workspace_id, "me": caller.id}).scalar()
     if found is None:
         raise Missing(f"workspace {workspace_id} not found")
     return redacted(found)
 
 
 def _editable(tx: Tx, caller: User, workspace_id: int, verb: str) -> Any:
-    row = tx.row(_LOCK, {"id": workspace_id})
+    row = tx.execute(_LOCK, {"id": workspace_id}).first()
     if row is None:
         raise Missing(f"workspace {workspace_id} not found")
     require_owner(caller, row.user_id, f"{verb} workspace '{row.name}'")
@@ -193,14 +196,14 @@ def _apply(
             continue
         if column != "name" and value and ctx.config.pool(value) is None:
             raise Invalid(f"{column}: resource pool '{value}' does not exist")
-        tx.run(statement, {"id": workspace_id, "value": value.strip()})
+        tx.execute(statement, {"id": workspace_id, "value": value.strip()})
     if changes.agent_user is not None:
         value = as_json(changes.agent_user) if changes.agent_user else None
-        tx.run(_SET_JSON["agent_user"], {"id": workspace_id, "value": value})
+        tx.execute(_SET_JSON["agent_user"], {"id": workspace_id, "value": value})
     if changes.checkpoint_storage is not None:
         storage = _checked_storage(changes.checkpoint_storage, stored)
         value = as_json(storage) if storage else None
-        tx.run(_SET_JSON["checkpoint_storage"], {"id": workspace_id, "value": value})
+        tx.execute(_SET_JSON["checkpoint_storage"], {"id": workspace_id, "value": value})
 
 
 def _checked_storage(given: dict[str, Any], stored: dict[str, Any]) -> dict[str, Any]:

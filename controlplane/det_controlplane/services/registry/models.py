@@ -4,11 +4,12 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages
 from det_controlplane.db.engine import Tx, Violated, as_json
 from det_controlplane.db.pages import Listing
-from det_controlplane.db.sql import text
 from det_controlplane.db.views import time
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, Taken, WrongState
@@ -97,7 +98,7 @@ def listed(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> str
 def labels(ctx: Context, workspace_id: int) -> list[str]:
     """The most used first."""
     with ctx.db.begin() as tx:
-        return [r[0] for r in tx.rows(_LABELS, {"workspace_id": workspace_id})]
+        return [r[0] for r in tx.execute(_LABELS, {"workspace_id": workspace_id}).all()]
 
 
 def create(ctx: Context, caller: User, new: ModelChanges) -> dict[str, Any]:
@@ -109,7 +110,7 @@ def create(ctx: Context, caller: User, new: ModelChanges) -> dict[str, Any]:
                 "metadata": as_json(new.metadata or {}), "labels": new.labels or [],
                 "user_id": caller.id, "workspace_id": _workspace(tx, new) or 1, "now": ctx.now(),
             }  # fmt: skip
-            return shown(tx, int(tx.value(_INSERT, values)))
+            return shown(tx, int(tx.execute(_INSERT, values).scalar_one()))
     except Violated as e:
         raise _told(e, name) from e
 
@@ -131,7 +132,7 @@ def edit(ctx: Context, caller: User, name_or_id: str, changes: ModelChanges) -> 
             values["workspace_id"] = _workspace(tx, changes)
             for column, value in values.items():
                 if value is not None:
-                    tx.run(_SET[column], {"id": model.id, "value": value})
+                    tx.execute(_SET[column], {"id": model.id, "value": value})
             touch(ctx, tx, model.id)
             return shown(tx, model.id)
     except Violated as e:
@@ -143,16 +144,16 @@ def delete(ctx: Context, caller: User, name_or_id: str) -> None:
     with ctx.db.begin() as tx:
         model = locked(tx, name_or_id)
         require_owner(caller, model.user_id, f"delete model '{model.name}'")
-        tx.run(_DELETE, {"id": model.id})
+        tx.execute(_DELETE, {"id": model.id})
 
 
 def locked(tx: Tx, name_or_id: str) -> Any:
     """Digits are an id, anything else is a name."""
     by_id = name_or_id.isdigit() and len(name_or_id) <= 9
     row = (
-        tx.row(_LOCK_BY_ID, {"id": int(name_or_id)})
+        tx.execute(_LOCK_BY_ID, {"id": int(name_or_id)}).first()
         if by_id
-        else tx.row(_LOCK_BY_NAME, {"name": name_or_id})
+        else tx.execute(_LOCK_BY_NAME, {"name": name_or_id}).first()
     )
     if row is None:
         raise Missing(f"model '{name_or_id}' not found: see 'det model list'")
@@ -160,19 +161,19 @@ def locked(tx: Tx, name_or_id: str) -> Any:
 
 
 def shown(tx: Tx, model_id: int) -> dict[str, Any]:
-    found: dict[str, Any] = tx.value(_ONE, {"id": model_id})
+    found: dict[str, Any] = tx.execute(_ONE, {"id": model_id}).scalar_one()
     return found
 
 
 def touch(ctx: Context, tx: Tx, model_id: int) -> None:
-    tx.run(_TOUCH, {"id": model_id, "now": ctx.now()})
+    tx.execute(_TOUCH, {"id": model_id, "now": ctx.now()})
 
 
 def _workspace(tx: Tx, changes: ModelChanges) -> int | None:
     wanted, name = changes.workspace_id or 0, changes.workspace_name or ""
     if not wanted and not name:
         return None
-    row = tx.row(_WORKSPACE, {"id": wanted, "name": name})
+    row = tx.execute(_WORKSPACE, {"id": wanted, "name": name}).first()
     if row is None:
         raise Missing(f"workspace {wanted or repr(name)} not found")
     if row.archived:

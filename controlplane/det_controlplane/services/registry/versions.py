@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages
 from det_controlplane.db.engine import Tx, as_json
 from det_controlplane.db.pages import Listing
-from det_controlplane.db.sql import text
 from det_controlplane.db.views import CHECKPOINT, CHECKPOINT_FROM, time
 from det_controlplane.services.checkpoints.records import parse_uuid
 from det_controlplane.services.context import Context
@@ -83,7 +84,7 @@ def create(
         if model.archived:
             raise WrongState(f"model '{model.name}' is archived: unarchive it first")
         uuid = parse_uuid(checkpoint)
-        state = tx.value(_CHECKPOINT, {"uuid": uuid})
+        state = tx.execute(_CHECKPOINT, {"uuid": uuid}).scalar()
         if state is None:
             raise Missing(f"checkpoint {checkpoint} not found")
         if state != "COMPLETED":
@@ -95,7 +96,7 @@ def create(
             "notes": new.notes or "", "metadata": as_json(new.metadata or {}), "labels": new.labels or [],
             "user_id": caller.id, "now": ctx.now(),
         }  # fmt: skip
-        version = int(tx.value(_INSERT, values))
+        version = int(tx.execute(_INSERT, values).scalar_one())
         touch(ctx, tx, model.id)
         return _one(tx, model, version)
 
@@ -108,8 +109,8 @@ def edit(ctx: Context, name_or_id: str, version: int, changes: VersionChanges) -
             value = getattr(changes, column)
             if value is not None:
                 value = as_json(value) if column == "metadata" else value
-                tx.run(statement, {"id": row.id, "value": value})
-        tx.run(_TOUCH, {"id": row.id, "now": ctx.now()})
+                tx.execute(statement, {"id": row.id, "value": value})
+        tx.execute(_TOUCH, {"id": row.id, "now": ctx.now()})
         touch(ctx, tx, model.id)
         return _one(tx, model, version)
 
@@ -120,19 +121,21 @@ def delete(ctx: Context, caller: User, name_or_id: str, version: int) -> None:
         model = locked(tx, name_or_id)
         row = _find(tx, model, version)
         require_owner(caller, row.user_id, f"delete version {version} of model '{model.name}'")
-        tx.run(_DELETE, {"id": row.id})
+        tx.execute(_DELETE, {"id": row.id})
         touch(ctx, tx, model.id)
 
 
 def _find(tx: Tx, model: Any, version: int) -> Any:
-    row = tx.row(_FIND, {"model_id": model.id, "version": version})
+    row = tx.execute(_FIND, {"model_id": model.id, "version": version}).first()
     if row is None:
         raise _missing(model, version)
     return row
 
 
 def _one(tx: Tx, model: Any, version: int) -> dict[str, Any]:
-    found: dict[str, Any] | None = tx.value(_ONE, {"model_id": model.id, "version": version})
+    found: dict[str, Any] | None = tx.execute(
+        _ONE, {"model_id": model.id, "version": version}
+    ).scalar()
     if found is None:
         raise _missing(model, version)
     return found

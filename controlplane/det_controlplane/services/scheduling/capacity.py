@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.problems import InvalidConfig, Problem
-from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.organization import pools
 

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.core import schedule
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.experiment_texts import ShownExperiment
-from det_controlplane.db.sql import text
+from det_controlplane.db.experiment_pages import ShownExperiment
 from det_controlplane.db.views import time
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
@@ -35,7 +36,7 @@ def listed(ctx: Context, pool_name: str, *, descending: bool) -> list[dict[str, 
     settings = schedule_pool.settings_of(ctx, name)
     with ctx.db.begin() as tx:
         params = {"pool": name, "default_priority": ctx.config.scheduler_of(name).default_priority}
-        rows = tx.rows(_JOBS, params)
+        rows = tx.execute(_JOBS, params).all()
         ahead = _jobs_ahead(ctx, tx, name)
     jobs = [_listed_job(r, settings.preemption, ahead.get(r.id, -1)) for r in rows]
     jobs.sort(key=lambda j: (j["summary"]["jobsAhead"], j["jobId"]), reverse=descending)

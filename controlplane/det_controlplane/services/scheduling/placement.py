@@ -3,12 +3,13 @@
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from sqlalchemy import text
+
 from det_controlplane.core.lifecycle.allocation import AllocationState, Exit, ExitKind
 from det_controlplane.core.lifecycle.trial import Signal
 from det_controlplane.db import allocations, logs, slots, trials
 from det_controlplane.db.allocations import AllocationRow, Delay
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.sql import text
 from det_controlplane.db.trials import TrialRow
 from det_controlplane.services.effects import Effects
 
@@ -37,7 +38,7 @@ _EXPIRE_TOKENS = text(
 
 def request_for_trial(live: "LiveExperiment", trial: TrialRow, delay: Delay | None = None) -> None:
     """Queue the trial's next allocation."""
-    settings = live.tx.row(_REQUEST_SETTINGS, {"id": live.row.id})
+    settings = live.tx.execute(_REQUEST_SETTINGS, {"id": live.row.id}).first()
     assert settings is not None
     trial.run_id += 1
     trials.update(live.tx, trial.id, run_id=trial.run_id, runner_state="")
@@ -110,7 +111,7 @@ def _asked(reason: str) -> str:
 def kill_soon(live: "LiveExperiment", allocation: AllocationRow, reason: str) -> None:
     """Let the program end by itself for a moment, then kill it."""
     due = live.now + KILL_DELAY
-    live.tx.send(_KILL_AT, {"id": allocation.id, "at": due, "reason": reason})
+    live.tx.execute(_KILL_AT, {"id": allocation.id, "at": due, "reason": reason})
     live.effects.wake("schedule")
 
 
@@ -124,8 +125,7 @@ def end(tx: Tx, effects: Effects, allocation: AllocationRow, exit: Exit, now: da
         tx,
         allocation.id,
         reason=reason,
-        exit_code=exit.exit_code,
-        infrastructure=exit.kind is ExitKind.INFRASTRUCTURE,
+        exit=exit,
         now=now,
         token_expires_at=expires,
     )
@@ -134,7 +134,7 @@ def end(tx: Tx, effects: Effects, allocation: AllocationRow, exit: Exit, now: da
     if exit.kind in (ExitKind.FAILED, ExitKind.INFRASTRUCTURE):
         logs.add_line(tx, allocation.task_id, f"This run has failed: {reason}", now, "ERROR")
     slots.release(tx, allocation.id)
-    tx.send(_EXPIRE_TOKENS, {"id": allocation.id, "at": expires})
+    tx.execute(_EXPIRE_TOKENS, {"id": allocation.id, "at": expires})
     announce(tx, effects, allocation)
     effects.queue_changed(allocation.pool)
     effects.wake(f"logs:{allocation.task_id}")

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.core.lifecycle.allocation import AllocationState
 from det_controlplane.core.lifecycle.trial import Signal
 from det_controlplane.core.queue import QueueChange, QueuedJob, QueuePool, QueueUpdate, change_queue
 from det_controlplane.db import allocations, queue, trials
-from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid
 from det_controlplane.services.experiments import live
@@ -37,7 +38,7 @@ _MOVE_QUEUED = text("""
 def update(ctx: Context, updates: Sequence[QueueUpdate]) -> None:
     """Updates that are allowed are made; the reasons of those that are not are told together."""
     with ctx.db.begin() as tx:
-        jobs = [QueuedJob(**r._mapping) for r in tx.rows(_JOBS)]
+        jobs = [QueuedJob(**r._mapping) for r in tx.execute(_JOBS).all()]
     pools = {
         p.pool_name: QueuePool(p.scheduler.type, p.scheduler.default_priority)
         for p in ctx.config.resource_pools
@@ -51,13 +52,13 @@ def update(ctx: Context, updates: Sequence[QueueUpdate]) -> None:
 
 def _apply(ctx: Context, change: QueueChange) -> None:
     with ctx.db.begin() as tx:
-        experiment_id = tx.value(_EXPERIMENT, {"id": change.job_id})
+        experiment_id = tx.execute(_EXPERIMENT, {"id": change.job_id}).scalar()
     if experiment_id is None:
         _apply_to_task(ctx, change)
         return
     with live.opened(ctx, int(experiment_id)) as experiment:
         old_pool = experiment.row.pool
-        experiment.tx.send(_CHANGE, _params(change))
+        experiment.tx.execute(_CHANGE, _params(change))
         values = {
             "priority": change.priority,
             "weight": change.weight,
@@ -74,7 +75,7 @@ def _apply(ctx: Context, change: QueueChange) -> None:
 def _move(experiment: LiveExperiment, job_id: str, pool: str) -> None:
     """What waits moves at once; what runs checkpoints, stops and is queued again in the new pool."""
     experiment.row.pool = pool
-    experiment.tx.send(_MOVE_QUEUED, {"id": job_id, "pool": pool})
+    experiment.tx.execute(_MOVE_QUEUED, {"id": job_id, "pool": pool})
     for trial in trials.live(experiment.tx, experiment.row.id):
         allocation = allocations.live_of_task(experiment.tx, trial.task_id)
         if allocation is not None and allocation.state is not AllocationState.QUEUED:
@@ -92,7 +93,7 @@ def _move(experiment: LiveExperiment, job_id: str, pool: str) -> None:
 
 def _apply_to_task(ctx: Context, change: QueueChange) -> None:
     with ctx.db.begin() as tx:
-        tx.send(_CHANGE, _params(change))
+        tx.execute(_CHANGE, _params(change))
         for pool in ctx.config.resource_pools:
             queue.mark_dirty(tx, pool.pool_name)
     ctx.waker.wake("schedule")

@@ -3,14 +3,15 @@
 from typing import Any
 from uuid import UUID
 
-from det_controlplane.db.sql import text
+from sqlalchemy import text
+
 from det_controlplane.db.views import time
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
 
 _REASONS = """
     SELECT coalesce(json_agg(json_build_object('allocationId', a.id, 'trialId', a.trial_id, 'state', a.state,
-        'code', CASE WHEN a.state = 'QUEUED' THEN coalesce(a.wait_code, 'NOT_SCHEDULED_YET') WHEN a.killed THEN 'KILLED'
+        'code', CASE WHEN a.state = 'QUEUED' THEN coalesce(a.wait_code::text, 'NOT_SCHEDULED_YET') WHEN a.killed THEN 'KILLED'
                 WHEN a.preempt_at IS NOT NULL THEN 'PREEMPTED' ELSE 'RUNS' END,
         'sentence', CASE WHEN a.state = 'QUEUED'
                 THEN coalesce(a.wait_reason, 'was queued just now and has not been looked at yet; ask again in a second')
@@ -66,12 +67,12 @@ def of(ctx: Context, kind: str, id: str) -> list[dict[str, Any]]:
     if kind == "job" and not _is_uuid(id):
         raise Invalid(f"job id must be a UUID, not {id!r}; `det job list` shows them")
     with ctx.db.begin() as tx:
-        row = tx.row(text(_STATES[kind].replace("{where}", _BY[kind])), {"id": id})
+        row = tx.execute(text(_STATES[kind].replace("{where}", _BY[kind])), {"id": id}).first()
         if row is None:
             raise Missing(f"{kind} '{id}' not found")
-        reasons: list[dict[str, Any]] = tx.value(
+        reasons: list[dict[str, Any]] = tx.execute(
             text(_REASONS.replace("{where}", _BY[kind])), {"id": id}
-        )
+        ).scalar_one()
     return reasons or [_itself(row)]
 
 

@@ -3,11 +3,12 @@
 from typing import Any
 from uuid import UUID
 
+from sqlalchemy import text
+
 from det_controlplane.core.lifecycle.allocation import AllocationState, ContainerState
 from det_controlplane.db import allocations, logs
 from det_controlplane.db.allocations import AllocationRow
 from det_controlplane.db.engine import Tx, as_json
-from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.effects import Effects
 from det_controlplane.services.errors import Forbidden, Invalid, Missing, Unready, WrongState
@@ -63,7 +64,7 @@ def rendezvous(ctx: Context, user: User, allocation_id: str, resources_id: str) 
             c for c in found if c.rendezvous_at is None or c.state is ContainerState.ASSIGNED
         ]
         if not missing:
-            if tx.run(_READY, {"id": allocation_id}):
+            if tx.execute(_READY, {"id": allocation_id}).rowcount:
                 logs.add_line(tx, allocation.task_id, "All containers are running.", ctx.now())
             effects.allocation_changed(allocation_id)
     effects.announce()
@@ -83,7 +84,7 @@ def _arrive(
         raise WrongState(f"allocation '{allocation.id}' has ended")
     for container in allocations.containers(tx, allocation):
         if str(container.id) == resources_id:
-            tx.send(_ARRIVE, {"id": container.id, "now": ctx.now()})
+            tx.execute(_ARRIVE, {"id": container.id, "now": ctx.now()})
             return container
     raise Missing(f"resources '{resources_id}' are not part of allocation '{allocation.id}'")
 
@@ -114,7 +115,7 @@ def waiting(ctx: Context, user: User, allocation_id: str) -> None:
 
 def _run(ctx: Context, statement: Any, allocation_id: str) -> None:
     with ctx.db.begin() as tx:
-        tx.send(statement, {"id": allocation_id})
+        tx.execute(statement, {"id": allocation_id})
     ctx.waker.wake(f"allocation:{allocation_id}")
 
 
@@ -123,7 +124,7 @@ def mark_daemon(ctx: Context, user: User, allocation_id: str, resources_id: str)
     find(ctx, user, allocation_id)
     params = {"id": _uuid(resources_id), "allocation_id": allocation_id}
     with ctx.db.begin() as tx:
-        if not tx.run(_DAEMON, params):
+        if not tx.execute(_DAEMON, params).rowcount:
             raise Missing(
                 f"resources '{resources_id}' are not part of allocation '{allocation_id}'"
             )
@@ -138,11 +139,11 @@ def all_gather(
         raise Invalid(f"numPeers must be at least 1, not {peers}")
     asked = {"id": allocation_id, "request_uuid": request_uuid}
     with ctx.db.begin() as tx:
-        tx.run(_LOCK, {"id": allocation_id})
-        tx.send(_GATHER, {**asked, "payload": as_json(data), "peers": peers})
-        gathered = [r[0] for r in tx.rows(_GATHERED, asked)]
+        tx.execute(_LOCK, {"id": allocation_id})
+        tx.execute(_GATHER, {**asked, "payload": as_json(data), "peers": peers})
+        gathered = [r[0] for r in tx.execute(_GATHERED, asked).all()]
         if len(gathered) >= peers:
-            tx.run(_READY, {"id": allocation_id})
+            tx.execute(_READY, {"id": allocation_id})
     ctx.waker.wake(f"allocation:{allocation_id}")
     if len(gathered) < peers:
         raise Unready(f"{len(gathered)} of {peers} peers have sent their data")

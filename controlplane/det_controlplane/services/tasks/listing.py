@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from det_controlplane.db.sql import text
+from sqlalchemy import text
+
 from det_controlplane.db.views import time
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
@@ -30,7 +31,7 @@ _SUMMARIES = text(f"""
         'resources', coalesce((SELECT json_agg(json_build_object('resourcesId', c.id, 'resourcesType', 'docker-container',
                 'allocationId', a.id, 'containerId', c.id, 'agentDevices', json_build_object(c.agent_id,
                     json_build_object('devices', (SELECT coalesce(json_agg(json_build_object('id', s.slot_id,
-                        'brand', s.device_brand, 'uuid', s.device_uuid, 'type', 'TYPE_' || upper(s.device_type))
+                        'brand', s.device_brand, 'uuid', s.device_uuid, 'type', 'TYPE_' || upper(s.device_type::text))
                         ORDER BY s.slot_id), '[]')
                         FROM slots s WHERE s.container_id = c.id))), 'started', NULL, 'exited', NULL) ORDER BY c.rank)
             FROM containers c WHERE c.allocation_id = a.id AND c.epoch = a.epoch AND c.state <> 'TERMINATED'), '[]'::json)
@@ -41,7 +42,7 @@ _SUMMARIES = text(f"""
 
 def allocation(ctx: Context, allocation_id: str) -> dict[str, Any]:
     with ctx.db.begin() as tx:
-        found: dict[str, Any] | None = tx.value(_BY_ID, {"id": allocation_id})
+        found: dict[str, Any] | None = tx.execute(_BY_ID, {"id": allocation_id}).scalar()
     if found is None:
         raise Missing(f"allocation '{allocation_id}' not found")
     return found
@@ -49,7 +50,7 @@ def allocation(ctx: Context, allocation_id: str) -> dict[str, Any]:
 
 def task(ctx: Context, task_id: str) -> dict[str, Any]:
     with ctx.db.begin() as tx:
-        found: dict[str, Any] | None = tx.value(_TASK, {"id": task_id})
+        found: dict[str, Any] | None = tx.execute(_TASK, {"id": task_id}).scalar()
     if found is None:
         raise Missing(f"task '{task_id}' not found")
     return found
@@ -57,4 +58,4 @@ def task(ctx: Context, task_id: str) -> dict[str, Any]:
 
 def live_allocations(ctx: Context) -> str:
     with ctx.db.begin() as tx:
-        return str(tx.value(_SUMMARIES, {"default_priority": 42}))
+        return str(tx.execute(_SUMMARIES, {"default_priority": 42}).scalar())

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from det_controlplane.db.sql import text
+from sqlalchemy import text
+
 from det_controlplane.db.views import time
 from det_controlplane.services.checkpoints.records import parse_uuid
 from det_controlplane.services.context import Context
@@ -46,7 +47,7 @@ START: Position = (0, -2, 0)
 
 def check_trials(ctx: Context, trial_ids: Sequence[int]) -> None:
     with ctx.db.begin() as tx:
-        known = {r[0] for r in tx.rows(_KNOWN, {"ids": list(trial_ids)})}
+        known = {r[0] for r in tx.execute(_KNOWN, {"ids": list(trial_ids)}).all()}
     lost = sorted(set(trial_ids) - known)
     if lost:
         raise Missing(f"trials not found: {', '.join(map(str, lost))}")
@@ -58,13 +59,13 @@ def page(
     """The next reports, by trial and step, and where they end."""
     trial_id, step, row_id = after
     with ctx.db.begin() as tx:
-        rows = tx.rows(
+        rows = tx.execute(
             _PAGE,
             {
                 "trial_ids": list(trial_ids), "group": group, "trial_id": trial_id, "step": step,
                 "id": row_id, "limit": BATCH,
             },
-        )  # fmt: skip
+        ).all()  # fmt: skip
     last = (rows[-1].trial_id, rows[-1].step, rows[-1].id) if rows else after
     return [r.report for r in rows], last
 
@@ -73,12 +74,12 @@ def of_checkpoint(ctx: Context, uuid: str, group: str, kind: str) -> Any:
     """Of the trials that said they used the checkpoint."""
     params = {"uuid": parse_uuid(uuid), "group": group, "kind": kind}
     with ctx.db.begin() as tx:
-        if tx.value(_CHECKPOINT, params) is None:
+        if tx.execute(_CHECKPOINT, params).scalar() is None:
             raise Missing(f"checkpoint {uuid} not found")
-        return tx.value(_OF_CHECKPOINT, params)
+        return tx.execute(_OF_CHECKPOINT, params).scalar()
 
 
 def of_model_version(ctx: Context, model_id: int, version: int, group: str, kind: str) -> Any:
     params = {"model_id": model_id, "version": version, "group": group, "kind": kind}
     with ctx.db.begin() as tx:
-        return tx.value(_OF_VERSION, params)
+        return tx.execute(_OF_VERSION, params).scalar()

@@ -3,12 +3,13 @@
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.core import metrics as core_metrics
 from det_controlplane.db import experiments, metrics
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.experiments import ExperimentRow
 from det_controlplane.db.metrics import TrialMetrics
-from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
 from det_controlplane.services.experiments import live
@@ -165,7 +166,7 @@ def _experiment_of(ctx: Context, trial_id: int) -> int:
 def best_validation(ctx: Context, experiment_id: int) -> float | None:
     """The best searcher metric of an experiment so far."""
     with ctx.db.begin() as tx:
-        row = tx.row(_BEST, {"id": experiment_id})
+        row = tx.execute(_BEST, {"id": experiment_id}).first()
     if row is None:
         raise Missing(f"experiment {experiment_id} not found")
     value: float | None = row[0]

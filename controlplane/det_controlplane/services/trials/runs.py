@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.core import search
 from det_controlplane.db import trials
 from det_controlplane.db.engine import as_json
-from det_controlplane.db.sql import text
 from det_controlplane.services.checkpoints.records import parse_uuid
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
@@ -45,9 +46,9 @@ def report_progress(ctx: Context, trial_id: int, progress: float) -> None:
     if not 0 <= progress <= 1:
         raise Invalid(f"trial {trial_id}: progress must be between 0 and 1, not {progress}")
     with ctx.db.begin() as tx:
-        row = tx.row(_PROGRESS, {"id": trial_id, "progress": progress})
+        row = tx.execute(_PROGRESS, {"id": trial_id, "progress": progress}).first()
         if row is None:
-            _must_exist(tx.row(_METADATA, {"id": trial_id}), trial_id)
+            _must_exist(tx.execute(_METADATA, {"id": trial_id}).first(), trial_id)
             return
     if row.moved and row.searcher == "custom":
         _tell_progress(ctx, trial_id, progress)
@@ -61,20 +62,23 @@ def _tell_progress(ctx: Context, trial_id: int, progress: float) -> None:
 
 def set_runner_state(ctx: Context, trial_id: int, state: str) -> None:
     with ctx.db.begin() as tx:
-        if not tx.run(_RUNNER_STATE, {"id": trial_id, "state": state}):
+        if not tx.execute(_RUNNER_STATE, {"id": trial_id, "state": state}).rowcount:
             raise Missing(f"trial {trial_id} not found")
 
 
 def metadata(ctx: Context, trial_id: int) -> dict[str, Any] | None:
     with ctx.db.begin() as tx:
-        row = _must_exist(tx.row(_METADATA, {"id": trial_id}), trial_id)
+        row = _must_exist(tx.execute(_METADATA, {"id": trial_id}).first(), trial_id)
     found: dict[str, Any] | None = row.metadata
     return found
 
 
 def set_metadata(ctx: Context, trial_id: int, values: dict[str, Any]) -> dict[str, Any]:
     with ctx.db.begin() as tx:
-        _must_exist(tx.row(_SET_METADATA, {"id": trial_id, "metadata": as_json(values)}), trial_id)
+        _must_exist(
+            tx.execute(_SET_METADATA, {"id": trial_id, "metadata": as_json(values)}).first(),
+            trial_id,
+        )
     return values
 
 
@@ -92,7 +96,7 @@ def report_source(
         "model_version": model_version, "kind": kind,
     }  # fmt: skip
     with ctx.db.begin() as tx:
-        tx.run(_SOURCE, params)
+        tx.execute(_SOURCE, params)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +111,11 @@ class Operation:
 def searcher_operation(ctx: Context, trial_id: int, *, may_wait: bool) -> Operation:
     """What harnesses up to 0.37 ask: how far to train. In the stopping form that is the whole length."""
     with ctx.db.begin() as tx:
-        row = _must_exist(tx.row(_OPERATION, {"id": trial_id}), trial_id)
+        row = _must_exist(tx.execute(_OPERATION, {"id": trial_id}).first(), trial_id)
         undecided = _is_undecided(row) and may_wait
         if row.parked and not undecided and not trials.let_rest(tx, trial_id):
             # It was asked to go on at this very moment.
-            row = _must_exist(tx.row(_OPERATION, {"id": trial_id}), trial_id)
+            row = _must_exist(tx.execute(_OPERATION, {"id": trial_id}).first(), trial_id)
     length = row.train_to
     if length is None:
         length = search.length_of(row.searcher.get("max_length"))

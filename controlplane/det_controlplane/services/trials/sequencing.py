@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.core import workloads
 from det_controlplane.core.search import length_of
 from det_controlplane.core.workloads import Progress, Workload
-from det_controlplane.db.sql import text
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 
@@ -23,7 +24,7 @@ _TRIAL = text("""
 def next_of(ctx: Context, trial_id: int, steps: int) -> Workload:
     """What to do after `steps` batches. Missing: the configuration does not say, the training code decides."""
     with ctx.db.begin() as tx:
-        row = tx.row(_TRIAL, {"id": trial_id})
+        row = tx.execute(_TRIAL, {"id": trial_id}).first()
     if row is None:
         raise Missing(f"trial {trial_id} not found")
     plan = workloads.plan_of(row.config, row.hparams, _length(row))

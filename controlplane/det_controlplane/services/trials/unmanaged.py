@@ -3,10 +3,11 @@
 from datetime import datetime, timedelta
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.db import trials
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.sql import text
 from det_controlplane.db.trials import NewTrial
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState
@@ -36,7 +37,7 @@ def heartbeat(ctx: Context, trial_id: int, state: str | None) -> None:
     """`PATCH /trials/{id}`: still there, or ended."""
     with ctx.db.begin() as tx:
         if state is None or not TrialState(state).terminal:
-            tx.send(_HEARTBEAT, {"id": trial_id, "now": ctx.now()})
+            tx.execute(_HEARTBEAT, {"id": trial_id, "now": ctx.now()})
         else:
             _end(tx, trial_id, state, ctx.now())
 
@@ -44,19 +45,19 @@ def heartbeat(ctx: Context, trial_id: int, state: str | None) -> None:
 def end_silent_trials(ctx: Context) -> None:
     now = ctx.now()
     with ctx.db.begin() as tx:
-        for row in tx.rows(_SILENT, {"before": now - SILENCE}):
+        for row in tx.execute(_SILENT, {"before": now - SILENCE}).all():
             _end(tx, row.id, "ERROR", now)
 
 
 def next_due(tx: Tx) -> datetime | None:
-    oldest: datetime | None = tx.value(_NEXT)
+    oldest: datetime | None = tx.execute(_NEXT).scalar()
     return None if oldest is None else oldest + SILENCE
 
 
 def _end(tx: Tx, trial_id: int, state: str, now: datetime) -> None:
     params = {"id": trial_id, "state": state, "now": now}
-    if tx.run(_END, params):
-        tx.run(_END_EXPERIMENT, params)
+    if tx.execute(_END, params).rowcount:
+        tx.execute(_END_EXPERIMENT, params)
 
 
 _EXPERIMENT = text(
@@ -88,7 +89,7 @@ def create_trial(
     """A trial that runs elsewhere. The same external id always is the same trial."""
     now, request_id = ctx.now(), ctx.new_uuid()
     with ctx.db.begin() as tx:
-        experiment = tx.row(_EXPERIMENT, {"id": experiment_id})
+        experiment = tx.execute(_EXPERIMENT, {"id": experiment_id}).first()
         if experiment is None:
             raise Missing(f"experiment {experiment_id} not found")
         if not experiment.unmanaged:
@@ -97,7 +98,7 @@ def create_trial(
             )
         if external_id is not None:
             params = {"experiment_id": experiment_id, "external_id": external_id}
-            found = tx.value(_BY_EXTERNAL, params)
+            found = tx.execute(_BY_EXTERNAL, params).scalar()
             if found is not None:
                 return int(found)
         new = NewTrial(
@@ -106,18 +107,18 @@ def create_trial(
             job_id=experiment.job_id, context_id=None,
         )  # fmt: skip
         trial_id = trials.insert(tx, new, now)
-        tx.run(_SET_EXTERNAL, {"id": trial_id, "external_id": external_id, "now": now})
+        tx.execute(_SET_EXTERNAL, {"id": trial_id, "external_id": external_id, "now": now})
     return trial_id
 
 
 def start_trial(ctx: Context, trial_id: int, resume: bool) -> dict[str, Any]:
     """A new run of the trial; with `resume` it goes on from the latest checkpoint."""
     with ctx.db.begin() as tx:
-        row = tx.row(_START, {"id": trial_id, "now": ctx.now()})
+        row = tx.execute(_START, {"id": trial_id, "now": ctx.now()}).first()
         if row is None:
             raise Missing(f"trial {trial_id} not found")
-        tx.run(_REOPEN, {"id": trial_id})
-        latest = tx.row(_LATEST, {"id": trial_id}) if resume else None
+        tx.execute(_REOPEN, {"id": trial_id})
+        latest = tx.execute(_LATEST, {"id": trial_id}).first() if resume else None
     answer: dict[str, Any] = {"trialRunId": row.run_id, "stepsCompleted": 0}
     if latest is not None:
         answer |= {"latestCheckpoint": str(latest.uuid), "stepsCompleted": latest.steps_completed}

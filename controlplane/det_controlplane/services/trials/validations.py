@@ -138,15 +138,12 @@ class _Decisions:
         """Those that were written."""
         experiment, journal = self._experiment, self._experiment.journal
         tx, row = experiment.tx, experiment.row
-        if len(self._new) == 1 and not self._actions and not journal.snapshot_due:
-            # The search had nothing to say: the commit goes along.
-            if not validations.store_last(tx, row, self._new[0], self._standing):
-                raise _NotAll
-            journal.written()
-            return self._taken
+        nothing_follows = len(self._new) == 1 and not self._actions and not journal.snapshot_due
         if not validations.store(tx, row, self._new, self._standing):
             raise _NotAll
         journal.written()
+        if nothing_follows:
+            return self._taken
         for new in self._new:
             experiment.knows(self._trials[new.trial_id].row)
         experiment.carry_out(self._actions)

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
+from sqlalchemy import text
+
 from det_controlplane.core.paging import Page
 from det_controlplane.db import pages
 from det_controlplane.db.pages import Listing
-from det_controlplane.db.sql import text
 from det_controlplane.db.views import CHECKPOINT_WORKLOAD, time
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
@@ -54,6 +55,6 @@ def of_trial(ctx: Context, trial_id: int, page: Page, options: Options) -> str:
         "skip_deleted": options.skip_deleted,
     }
     with ctx.db.begin() as tx:
-        if tx.value(_EXISTS, {"id": trial_id}) is None:
+        if tx.execute(_EXISTS, {"id": trial_id}).scalar() is None:
             raise Missing(f"trial {trial_id} not found")
         return pages.fetch(tx, Listing("workloads", _ITEM, source, (), order), page, params)

@@ -8,13 +8,12 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from det_controlplane.db.engine import Database, DatabaseDown, Params, QueryFailed, TryAgain, Tx
-from det_controlplane.db.prepared import Check, Question
-from det_controlplane.db.sql import Statement, text
+from sqlalchemy import event
+
+from det_controlplane.db.engine import Database, DatabaseDown, QueryFailed, TryAgain, Tx
 
 _LOCK_NOT_AVAILABLE = "55P03"
 _INNERMOST = re.compile(r"\([^()]*\)")
-_HURRY = text("SET LOCAL lock_timeout = 3")
 
 
 class Died(BaseException):
@@ -60,6 +59,7 @@ class Points:
         self._pending: list[Interruption] = []
         self.in_a_hurry = False
         self.wrote = False
+        self.wrote_alone = False
         self.rng = Random(0)
 
     def begin_step(self, interruptions: Sequence[Interruption], *, in_a_hurry: bool) -> None:
@@ -74,103 +74,72 @@ class Points:
             self._pending.remove(due)
             due.happens()
 
-    def in_some_order(self, statement: Statement, rows: Sequence[Any]) -> Sequence[Any]:
-        """Where a statement asks for no order PostgreSQL may choose any: here the seed does."""
-        if len(rows) < 2 or _is_ordered(statement.text):
-            return rows
-        drawn = sorted(rows, key=repr)
-        self.rng.shuffle(drawn)
-        return drawn
-
-
-class WatchedTx(Tx):
-    """A transaction whose every statement is a point where the world may interrupt."""
-
-    def __init__(self, tx: Tx, points: Points) -> None:
-        super().__init__(tx.connection)
-        self._points = points
-        self.committed = False
-
-    def rows(self, statement: Statement, params: Params | None = None) -> Sequence[Any]:
-        self._points.passed()
-        found = super().rows(statement, params)
-        self._points.wrote |= bool(found) and _writes(statement)
-        return self._points.in_some_order(statement, found)
-
-    def run(self, statement: Statement, params: Params | None = None) -> int:
-        self._points.passed()
-        changed = super().run(statement, params)
-        self._points.wrote |= changed != 0
-        return changed
-
-    def send(self, statement: Statement, params: Params | None = None) -> None:
-        self._points.passed()
-        super().send(statement, params)
-        self._points.wrote = True
-
-    def run_last(self, statement: Statement, params: Params | None = None) -> int:
-        self._points.passed()
-        changed = super().run_last(statement, params)
-        self._points.wrote |= changed != 0
-        self._has_committed()
-        return changed
-
-    def rows_last(self, statement: Statement, params: Params | None = None) -> Sequence[Any]:
-        self._points.passed()
-        found = super().rows_last(statement, params)
-        self._points.wrote |= bool(found) and _writes(statement)
-        self._has_committed()
-        return self._points.in_some_order(statement, found)
-
-    def _has_committed(self) -> None:
-        # What fails from here on fails after the commit.
-        self.committed = True
-        self._points.passed(between_transactions=True)
+    def has_run(self, sql: str, cursor: Any) -> None:
+        """Note what a statement changed. Where it asks for no order PostgreSQL may choose any: here the seed does."""
+        writes = not sql.lstrip().startswith("SELECT")
+        self.wrote_alone |= writes
+        # Renewing a lease changes nothing that an invariant is about.
+        self.wrote |= writes and cursor.rowcount != 0 and "SET last_seen_at" not in sql
+        if cursor.rowcount > 1 and cursor.description and not _is_ordered(sql):
+            drawn = sorted(cursor.fetchall(), key=repr)
+            self.rng.shuffle(drawn)
+            cursor._row_iter = iter(drawn)
 
 
 class WatchedDatabase(Database):
+    """A database of which every statement is a point where the world may interrupt."""
+
     def __init__(self, url: str, points: Points) -> None:
         super().__init__(url, pool_size=2)
         self.points = points
-
-    def read(self, statement: Statement, params: Params | None = None) -> Sequence[Any]:
-        self.points.passed()
-        return self.points.in_some_order(statement, super().read(statement, params))
-
-    def read_after(
-        self, first: Question, check: Check, statement: Statement, params: Params | None = None
-    ) -> Sequence[Any]:
-        self.points.passed()
-        found = super().read_after(first, check, statement, params)
-        return self.points.in_some_order(statement, found)
-
-    def alone(self, statement: Statement, params: Params | None = None) -> Sequence[Any]:
-        with self.begin() as tx:
-            return tx.rows(statement, params)
+        event.listen(self.engine, "before_execute", self._before)
+        event.listen(self.engine, "after_cursor_execute", self._after)
 
     @contextmanager
     def begin(self) -> Iterator[Tx]:
         self.points.passed(between_transactions=True)
-        try:
-            with super().begin() as tx:
+        with _blocked(), super().begin() as tx:
+            if self.points.in_a_hurry:
+                _ask(tx, "BEGIN; SET LOCAL lock_timeout = 3")
+            yield tx
+            self.points.passed()
+        self.points.passed(between_transactions=True)
+
+    @contextmanager
+    def autocommit(self) -> Iterator[Tx]:
+        self.points.wrote_alone = False
+        with _blocked(), super().autocommit() as tx:
+            if self.points.in_a_hurry:
+                _ask(tx, "SET lock_timeout = 3")
+            try:
+                yield tx
+            finally:
                 if self.points.in_a_hurry:
-                    tx.run(_HURRY)
-                watched = WatchedTx(tx, self.points)
-                yield watched
-                if not watched.committed:
-                    self.points.passed()
-        except QueryFailed as e:
-            if e.sqlstate == _LOCK_NOT_AVAILABLE:
-                raise Blocked from e
-            raise
-        if not watched.committed:
+                    _ask(tx, "RESET lock_timeout")
+        if self.points.wrote_alone:
             self.points.passed(between_transactions=True)
 
+    def _before(self, *told: Any) -> None:
+        self.points.passed()
 
-def _writes(statement: Statement) -> bool:
-    """Whether rows come back from a change. Renewing a lease changes nothing that an invariant is about."""
-    sql = statement.text.lstrip()
-    return not sql.startswith("SELECT") and "SET last_seen_at" not in sql
+    def _after(self, connection: Any, cursor: Any, sql: str, *told: Any) -> None:
+        self.points.has_run(sql, cursor)
+
+
+def _ask(tx: Tx, sql: str) -> None:
+    """Past the points."""
+    driver: Any = tx.connection.driver_connection
+    driver.execute_simple(sql)
+
+
+@contextmanager
+def _blocked() -> Iterator[None]:
+    try:
+        yield
+    except QueryFailed as e:
+        if e.sqlstate == _LOCK_NOT_AVAILABLE:
+            raise Blocked from e
+        raise
 
 
 @cache

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
 
+from sqlalchemy import TextClause, text
+
 from det_controlplane.db.engine import Database, Tx
-from det_controlplane.db.sql import Statement, text
 from det_controlplane.services.identity.authentication import token_hash
 from det_controlplane.testing.world.processes import Process
 from det_controlplane.testing.world.timeline import Timeline
@@ -13,7 +14,7 @@ from det_controlplane.testing.world.timeline import Timeline
 USER_TOKEN = "somebody"
 
 # Users, workspaces, projects and the cluster's identity come with the schema and stay.
-_KEPT = ("cluster", "users", "workspaces", "projects", "schema_migrations")
+_KEPT = ("cluster", "users", "workspaces", "projects", "alembic_version")
 _TABLES = text("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename")
 _SIGN_IN = text("""
     INSERT INTO sessions (token_hash, kind, user_id, created_at) VALUES (:hash, 'user', 1, :now)
@@ -29,21 +30,23 @@ class Hosts:
         self.observer = Database(url, pool_size=1)
         self.processes = [Process(n, url, timeline, rng, _nobody) for n in ("A", "B")]
         with self.observer.begin() as tx:
-            names = [r[0] for r in tx.rows(_TABLES)]
-        self._emptied = [n for n in names if n not in _KEPT and "migration" not in n]
+            names = [r[0] for r in tx.execute(_TABLES).all()]
+        self._emptied = [n for n in names if n not in _KEPT]
         self._truncate = text(f"TRUNCATE {', '.join(self._emptied)} RESTART IDENTITY")
 
     def reset(self, timeline: Timeline, rng: Random, wake: Callable[[str], None]) -> None:
         with self.observer.begin() as tx:
-            tx.run(self._truncate)
-            tx.run(_SIGN_IN, {"hash": token_hash(USER_TOKEN), "now": timeline.now()})
+            tx.execute(self._truncate)
+            tx.execute(_SIGN_IN, {"hash": token_hash(USER_TOKEN), "now": timeline.now()})
         for process in self.processes:
             process.reset(timeline, rng, wake)
 
     def contents(self) -> dict[str, list[str]]:
         """Every row of every table, but for what PostgreSQL itself draws."""
         with self.observer.begin() as tx:
-            return {name: [r[0] for r in tx.rows(_rows_of(name))] for name in self._emptied}
+            return {
+                name: [r[0] for r in tx.execute(_rows_of(name)).all()] for name in self._emptied
+            }
 
     @contextmanager
     def observed(self) -> Iterator[Tx]:
@@ -63,7 +66,7 @@ class Hosts:
             process.db.dispose()
 
 
-def _rows_of(table: str) -> Statement:
+def _rows_of(table: str) -> TextClause:
     return text(f"SELECT (to_jsonb(t) - 'peer_key')::text FROM {table} t ORDER BY 1")
 
 

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import TextClause, text
+
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.sql import Statement, text
 from det_controlplane.testing.world import rules
 from det_controlplane.testing.world.ledger import Ledger
-from det_controlplane.testing.world.listings import Listings
 from det_controlplane.testing.world.replay import Replays
 from det_controlplane.testing.world.timeline import Timeline
 from det_controlplane.testing.world.violation import Violation
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Invariants", "Violation"]
 
 
-def _all(named: dict[str, str]) -> Statement:
+def _all(named: dict[str, str]) -> TextClause:
     parts = (f"SELECT '{n}' AS rule, what FROM ({sql}) AS x (what)" for n, sql in named.items())
     return text(" UNION ALL ".join(parts))
 
@@ -49,15 +49,14 @@ class Invariants:
         self._ledger = ledger
         self._timeline = timeline
         self._replays = Replays()
-        self._listings = Listings(hosts.observer)
         self._ended: dict[str, tuple[str, int | None]] = {}
         self._states: list[tuple[str, str, int | None]] = []
 
     def check_step(self, hosts: "Hosts") -> None:
         with hosts.observed() as tx:
             _none_broken(tx, _RULES)
-            self._check_trials(tx.rows(_TRIALS))
-            states = [tuple(r) for r in tx.rows(_STATES)]
+            self._check_trials(tx.execute(_TRIALS).all())
+            states = [tuple(r) for r in tx.execute(_STATES).all()]
             if self._replays.check(tx, hosts.processes) or states != self._states:
                 _none_broken(tx, _JOURNAL_RULES)
                 self._check_terminal(states)
@@ -65,22 +64,21 @@ class Invariants:
 
     def is_live(self, allocation_id: str) -> bool:
         with self._hosts.observed() as tx:
-            return tx.value(_LIVE, {"id": allocation_id}) is not None
+            return tx.execute(_LIVE, {"id": allocation_id}).scalar() is not None
 
     def check_tick(self, before: datetime) -> None:
         """After a tick that nothing interrupted, which began at `before`."""
         with self._hosts.observed() as tx:
-            for broken in tx.rows(_TICK_RULES, {"now": before}):
+            for broken in tx.execute(_TICK_RULES, {"now": before}).all():
                 raise Violation(f"{broken.rule}: {broken.what}")
-        self._listings.check()
 
     def everything_ended(self) -> bool:
         with self._hosts.observed() as tx:
-            return not tx.rows(_UNFINISHED)
+            return not tx.execute(_UNFINISHED).all()
 
     def unfinished(self) -> str:
         with self._hosts.observed() as tx:
-            return "; ".join(r.what for r in tx.rows(_UNFINISHED))
+            return "; ".join(r.what for r in tx.execute(_UNFINISHED).all())
 
     def _check_terminal(self, rows: Sequence[tuple[str, str, int | None]]) -> None:
         """What has ended stays as it ended, until it is deleted."""
@@ -122,13 +120,13 @@ class Invariants:
         """Whatever was acknowledged is there, and every replay agrees from the beginning."""
         ledger = self._ledger
         with hosts.observed() as tx:
-            trials = {r.id: r for r in tx.rows(_TRIALS)}
+            trials = {r.id: r for r in tx.execute(_TRIALS).all()}
             metrics = {
                 (r.trial_id, r.run_id, r.metric_group, r.total_batches): r.loss
-                for r in tx.rows(_METRICS)
+                for r in tx.execute(_METRICS).all()
             }
-            checkpoints = {r.uuid for r in tx.rows(_CHECKPOINTS)}
-            live = {r.id for r in tx.rows(_EXITS) if r.state != "TERMINATED"}
+            checkpoints = {r.uuid for r in tx.execute(_CHECKPOINTS).all()}
+            live = {r.id for r in tx.execute(_EXITS).all() if r.state != "TERMINATED"}
             self._replays.check_from_scratch(tx)
         for m in ledger.metrics:
             stored = metrics.get((m.trial_id, m.run_id, m.group, m.steps))
@@ -149,6 +147,6 @@ class Invariants:
             raise Violation(f"exits were acknowledged and forgotten: {live & ledger.forgotten}")
 
 
-def _none_broken(tx: Tx, query: Statement) -> None:
-    for broken in tx.rows(query):
+def _none_broken(tx: Tx, query: TextClause) -> None:
+    for broken in tx.execute(query).all():
         raise Violation(f"{broken.rule}: {broken.what}")

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sqlalchemy import text
+
 from det_controlplane.core import search
 from det_controlplane.core.search import Create
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.sql import text
 from det_controlplane.services.search.journal import parse_space
 from det_controlplane.testing.world.processes import Process
 from det_controlplane.testing.world.violation import Violation
@@ -51,7 +52,7 @@ class Replays:
     def check(self, tx: Tx, processes: Sequence[Process]) -> bool:
         """Whether there was anything new to fold."""
         changed = False
-        for row in tx.rows(_SEARCHES):
+        for row in tx.execute(_SEARCHES).all():
             replay = self._replays.get(row.experiment_id)
             if replay is None:
                 replay = self._replays[row.experiment_id] = _begin(tx, row.experiment_id)
@@ -77,7 +78,7 @@ class Replays:
                 )
 
     def check_from_scratch(self, tx: Tx) -> None:
-        for row in tx.rows(_SEARCHES):
+        for row in tx.execute(_SEARCHES).all():
             replay = _begin(tx, row.experiment_id)
             replay.fold(_events(tx, row.experiment_id, 0))
             _compare(tx, row.experiment_id, replay)
@@ -86,17 +87,17 @@ class Replays:
 
 
 def _begin(tx: Tx, experiment_id: int) -> Replay:
-    row = tx.row(_NEW, {"id": experiment_id})
+    row = tx.execute(_NEW, {"id": experiment_id}).first()
     assert row is not None
     return Replay(search.new(row.config["searcher"], parse_space(row.config), row.seed))
 
 
 def _events(tx: Tx, experiment_id: int, after: int) -> list[dict[str, Any]]:
-    return [r.event for r in tx.rows(_EVENTS, {"id": experiment_id, "seq": after})]
+    return [r.event for r in tx.execute(_EVENTS, {"id": experiment_id, "seq": after}).all()]
 
 
 def _compare(tx: Tx, experiment_id: int, replay: Replay) -> None:
-    trials = tx.rows(_TRIALS, {"id": experiment_id})
+    trials = tx.execute(_TRIALS, {"id": experiment_id}).all()
     stored = [(t.request_id, t.hparams, t.seed) for t in trials]
     folded = [(c.request_id, dict(c.hparams), c.seed) for c in replay.created]
     if stored != folded:

@@ -1,0 +1,84 @@
+"""The schema: the specification of what may be stored. Enums name the states, CHECKs and partial unique indexes hold
+the invariants that no code path may break. What changes here needs a revision in `migrations/versions`."""
+
+from det_controlplane.db.schema.allocations import (
+    agents,
+    allocations,
+    containers,
+    gathers,
+    log_batches,
+    slots,
+    task_logs,
+    tasks,
+)
+from det_controlplane.db.schema.base import metadata
+from det_controlplane.db.schema.cluster import cluster, cluster_message, master_logs, outbox, pools
+from det_controlplane.db.schema.experiments import (
+    contexts,
+    experiments,
+    jobs,
+    search_events,
+    searches,
+    trial_sources,
+    trials,
+)
+from det_controlplane.db.schema.organization import (
+    config_policies,
+    group_members,
+    groups,
+    pool_bindings,
+    project_views,
+    projects,
+    sessions,
+    templates,
+    users,
+    workspace_pins,
+    workspaces,
+)
+from det_controlplane.db.schema.results import (
+    checkpoints,
+    metrics,
+    model_versions,
+    models,
+    storages,
+)
+
+__all__ = [
+    "agents",
+    "allocations",
+    "checkpoints",
+    "cluster",
+    "cluster_message",
+    "config_policies",
+    "containers",
+    "contexts",
+    "experiments",
+    "gathers",
+    "group_members",
+    "groups",
+    "jobs",
+    "log_batches",
+    "master_logs",
+    "metadata",
+    "metrics",
+    "model_versions",
+    "models",
+    "outbox",
+    "pool_bindings",
+    "pools",
+    "project_views",
+    "projects",
+    "search_events",
+    "searches",
+    "sessions",
+    "slots",
+    "storages",
+    "task_logs",
+    "tasks",
+    "templates",
+    "trial_sources",
+    "trials",
+    "users",
+    "workspace_pins",
+    "workspaces",
+]

@@ -1,0 +1,246 @@
+"""Tasks, the slots they ask for, and the agents that have them."""
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    Table,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    text,
+)
+
+from det_controlplane.core.lifecycle.agent import AgentState
+from det_controlplane.core.lifecycle.allocation import (
+    AllocationState,
+    ContainerState,
+    ExitKind,
+    Failure,
+)
+from det_controlplane.core.schedule.model import WaitCode
+from det_controlplane.db.schema.base import JSON, Time, enum, metadata
+from det_controlplane.db.schema.enums import DeviceType, TaskKind
+
+tasks = Table(
+    "tasks",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("kind", enum(TaskKind), nullable=False),
+    Column("job_id", Uuid, ForeignKey("jobs.id"), nullable=False),
+    Column("trial_id", Integer, ForeignKey("trials.id", ondelete="CASCADE")),
+    Column("experiment_id", Integer, ForeignKey("experiments.id", ondelete="CASCADE")),
+    Column("context_id", Uuid, ForeignKey("contexts.id")),
+    Column("config", JSON),
+    Column("started_at", Time, nullable=False),
+    Column("ended_at", Time),
+    Index("tasks_by_trial", "trial_id"),
+    Index("tasks_by_job", "job_id"),
+    Index("tasks_by_experiment", "experiment_id"),
+    Index("tasks_by_context", "context_id", postgresql_where=text("context_id IS NOT NULL")),
+)
+
+# A request for slots, then what holds them.
+allocations = Table(
+    "allocations",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("task_id", Text, ForeignKey("tasks.id", ondelete="CASCADE"), nullable=False),
+    Column("trial_id", Integer, ForeignKey("trials.id", ondelete="CASCADE")),
+    Column("job_id", Uuid, ForeignKey("jobs.id"), nullable=False),
+    Column("run_id", Integer, nullable=False),
+    Column("pool", Text, nullable=False),
+    Column("slots", Integer, nullable=False),
+    Column("state", enum(AllocationState), nullable=False),
+    Column(
+        "epoch", Integer, nullable=False, server_default=text("0")
+    ),  # raised at each placement; a container with another is stale
+    Column("preemptible", Boolean, nullable=False),
+    Column("single_agent", Boolean, nullable=False, server_default=text("false")),
+    Column("preempt_timeout_s", Integer, nullable=False, server_default=text("3600")),
+    Column("backfilled", Boolean, nullable=False, server_default=text("false")),
+    Column("ready", Boolean, nullable=False, server_default=text("false")),  # rendezvous complete
+    Column("preempt_at", Time),  # asked to checkpoint and stop
+    Column("preempt_reason", Text),
+    Column("preempt_acked", Boolean, nullable=False, server_default=text("false")),
+    Column("kill_at", Time),  # due time of the kill; the deadline of a preemption, or at once
+    Column(
+        "killed", Boolean, nullable=False, server_default=text("false")
+    ),  # containers are desired dead
+    Column(
+        "kill_before_exit", Boolean, nullable=False, server_default=text("false")
+    ),  # killed while no container had exited
+    Column("wait_code", enum(WaitCode)),  # why it waits, written by the scheduler
+    Column("wait_reason", Text),
+    Column("wait_since", Time),
+    Column("ports", JSON, nullable=False, server_default=text("'{}'")),
+    Column("token_expires_at", Time),
+    Column("requested_at", Time, nullable=False),
+    Column("assigned_at", Time),
+    Column("pull_started_at", Time),
+    Column("pull_ended_at", Time),
+    Column("started_at", Time),
+    Column("ended_at", Time),
+    Column("exit_kind", enum(ExitKind)),
+    Column("exit_reason", Text),  # a sentence
+    Column(
+        "pull_failed", Boolean, nullable=False, server_default=text("false")
+    ),  # it ended because of its image
+    Column("exit_code", Integer),
+    # What the containers of one allocation prove to each other: their tokens differ, this key is common to them.
+    Column(
+        "peer_key",
+        Text,
+        nullable=False,
+        server_default=text(
+            "replace(((gen_random_uuid())::text || (gen_random_uuid())::text), '-'::text, ''::text)"
+        ),
+    ),
+    # A run that infrastructure ended before it was ready is tried again later and later.
+    Column("setback", Boolean, nullable=False, server_default=text("false")),
+    Column("not_before", Time),  # queued, and not looked at before that time
+    CheckConstraint("slots >= 0", name="slots"),
+    CheckConstraint("(ended_at IS NOT NULL) = (state = 'TERMINATED')", name="ended"),
+    # A task has one live allocation at most: nothing runs twice.
+    Index(
+        "one_live_allocation",
+        "task_id",
+        unique=True,
+        postgresql_where=text("state <> 'TERMINATED'"),
+    ),
+    Index("allocations_live", "pool", "state", postgresql_where=text("state <> 'TERMINATED'")),
+    Index(
+        "allocations_due",
+        "kill_at",
+        postgresql_where=text("state <> 'TERMINATED' AND kill_at IS NOT NULL"),
+    ),
+    Index("allocations_by_trial", "trial_id"),
+    Index("allocations_by_job", "job_id"),
+    Index("allocations_by_task", "task_id"),
+    # Reports of usage read allocations by time.
+    Index("allocations_by_end", "ended_at", postgresql_where=text("started_at IS NOT NULL")),
+    Index(
+        "allocations_not_before",
+        "not_before",
+        postgresql_where=text("not_before IS NOT NULL AND state = 'QUEUED'"),
+    ),
+)
+
+agents = Table(
+    "agents",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("pool", Text, nullable=False),
+    Column("state", enum(AgentState), nullable=False),
+    Column("agent_key_hash", LargeBinary, nullable=False),
+    Column("incarnation", Uuid, nullable=False),
+    Column("token_hash", LargeBinary, nullable=False, unique=True),
+    Column("version", Text, nullable=False, server_default=text("''")),
+    Column("hostname", Text, nullable=False, server_default=text("''")),
+    Column("runtime", Text, nullable=False, server_default=text("''")),
+    Column("addresses", ARRAY(Text), nullable=False, server_default=text("'{}'")),
+    Column("enabled", Boolean, nullable=False, server_default=text("true")),
+    Column("draining", Boolean, nullable=False, server_default=text("false")),
+    Column("joined_at", Time, nullable=False),
+    Column("last_seen_at", Time, nullable=False),
+    Column("lease_until", Time, nullable=False),
+    Column("lost_after", Time, nullable=False),  # when a suspect agent is given up
+    # Polls of one agent process are numbered: only the newest may say that a container is no longer there.
+    Column("poll_seq", BigInteger, nullable=False, server_default=text("0")),
+    # The machine goes away (a spot notice, a shutdown); set by signals, cleared when the agent joins again.
+    Column("leaving", Boolean, nullable=False, server_default=text("false")),
+    # Why the agent itself takes no work, empty while it does.
+    Column("out_of_service", Text, nullable=False, server_default=text("''")),
+    Index("agents_by_pool", "pool", postgresql_where=text("state <> 'LOST'")),
+)
+
+containers = Table(
+    "containers",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("allocation_id", Text, ForeignKey("allocations.id", ondelete="CASCADE"), nullable=False),
+    Column(
+        "agent_id", Text, nullable=False
+    ),  # no foreign key: what ran is known for longer than where
+    Column("epoch", Integer, nullable=False),
+    Column("rank", Integer, nullable=False),
+    Column("slot_ids", ARRAY(Integer), nullable=False),
+    Column("state", enum(ContainerState), nullable=False),
+    Column("daemon", Boolean, nullable=False, server_default=text("false")),
+    Column("address", Text),
+    Column("host_ports", JSON, nullable=False, server_default=text("'{}'")),
+    Column("runtime_id", Text),
+    Column("rendezvous_at", Time),
+    Column("exit_code", Integer),
+    Column("failure", enum(Failure)),
+    Column("message", Text),
+    Column("assigned_at", Time, nullable=False),
+    Column("started_at", Time),
+    Column("ended_at", Time),
+    UniqueConstraint("allocation_id", "epoch", "rank"),
+    CheckConstraint("(ended_at IS NOT NULL) = (state = 'TERMINATED')", name="ended"),
+    Index("containers_live", "agent_id", postgresql_where=text("state <> 'TERMINATED'")),
+    Index("containers_by_allocation", "allocation_id"),
+)
+
+# A slot is held by one live container at most: the primary key and the reference say so together.
+slots = Table(
+    "slots",
+    metadata,
+    Column("agent_id", Text, ForeignKey("agents.id", ondelete="CASCADE"), primary_key=True),
+    Column("slot_id", Integer, primary_key=True),
+    Column("device_type", enum(DeviceType), nullable=False),
+    Column("device_uuid", Text, nullable=False, server_default=text("''")),
+    Column("device_brand", Text, nullable=False, server_default=text("''")),
+    Column("enabled", Boolean, nullable=False, server_default=text("true")),
+    Column("draining", Boolean, nullable=False, server_default=text("false")),
+    Column("container_id", Uuid, ForeignKey("containers.id", ondelete="SET NULL")),
+    Index("slots_by_container", "container_id", postgresql_where=text("container_id IS NOT NULL")),
+)
+
+# Gathering data of all peers of an allocation.
+gathers = Table(
+    "gathers",
+    metadata,
+    Column(
+        "allocation_id", Text, ForeignKey("allocations.id", ondelete="CASCADE"), primary_key=True
+    ),
+    Column("request_uuid", Text, primary_key=True),
+    Column("payload", JSON, nullable=False),
+    # Peers gather again and again: as many requests as there are peers, in the order they came, make a round.
+    Column("round", Integer, nullable=False, server_default=text("0")),
+)
+
+task_logs = Table(
+    "task_logs",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    # No foreign keys: thousands of lines a second, which are kept and deleted on their own.
+    Column("task_id", Text, nullable=False),
+    Column("allocation_id", Text),
+    Column("agent_id", Text),
+    Column("container_id", Text),
+    Column("rank_id", Integer),
+    Column("logged_at", Time, nullable=False),
+    Column("level", Text),
+    Column("source", Text),
+    Column("stdtype", Text),
+    Column("log", Text, nullable=False),
+    Index("task_logs_in_order", "task_id", "id"),
+)
+
+# Batches that were stored, so that repeating one is harmless.
+log_batches = Table(
+    "log_batches",
+    metadata,
+    Column("batch_id", Uuid, primary_key=True),
+    Column("stored_at", Time, nullable=False),
+    Index("log_batches_by_time", "stored_at"),
+)

@@ -1,0 +1,30 @@
+"""What all tables share: their registry, the names of their constraints, and types."""
+
+from enum import Enum
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+# The names that PostgreSQL gives by itself: `Violated.constraint` is one of them.
+metadata = sa.MetaData(
+    naming_convention={
+        "pk": "%(table_name)s_pkey",
+        "uq": "%(table_name)s_%(column_0_N_name)s_key",
+        "fk": "%(table_name)s_%(column_0_N_name)s_fkey",
+        "ck": "%(table_name)s_%(constraint_name)s_check",
+    }
+)
+
+Time = sa.DateTime(timezone=True)
+JSON = postgresql.JSONB(none_as_null=True)
+
+
+def enum(kind: type[Enum]) -> "sa.Enum":
+    """Return the PostgreSQL type of an enum: `session_kind` of `SessionKind`, with its values as labels."""
+    name = "".join(f"_{c.lower()}" if c.isupper() else c for c in kind.__name__).lstrip("_")
+    return sa.Enum(kind, name=name, metadata=metadata, values_callable=_labels)
+
+
+def _labels(kind: Any) -> list[str]:
+    return [member.value for member in kind]

@@ -1,0 +1,81 @@
+"""What the cluster knows of itself."""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Computed,
+    Identity,
+    Index,
+    Integer,
+    Table,
+    Text,
+    Uuid,
+    text,
+)
+
+from det_controlplane.db.schema.base import JSON, Time, enum, metadata
+from det_controlplane.db.schema.enums import EffectKind, LogLevel
+
+# One row: the identity of the cluster. Tensorboard paths contain it, so it never changes.
+cluster = Table(
+    "cluster",
+    metadata,
+    Column("only_row", Boolean, primary_key=True, server_default=text("true")),
+    Column("cluster_id", Uuid, nullable=False, server_default=text("gen_random_uuid()")),
+    Column("created_at", Time, nullable=False, server_default=text("now()")),
+    # Operators may change how much of the log is kept, for every process at once.
+    Column("log_level", enum(LogLevel)),
+    Column("log_color", Boolean),
+    # When old logs were last deleted: work that follows other work, so that an idle cluster does none.
+    Column("cleaned_at", Time),
+    CheckConstraint("only_row", name="only_row"),
+)
+
+cluster_message = Table(
+    "cluster_message",
+    metadata,
+    Column("only_row", Boolean, primary_key=True, server_default=text("true")),
+    Column("message", Text, nullable=False),
+    Column("starts_at", Time, nullable=False),
+    Column("ends_at", Time),
+    Column("created_at", Time, nullable=False),
+    CheckConstraint("only_row", name="only_row"),
+    CheckConstraint("length(message) <= 250", name="message"),
+)
+
+master_logs = Table(
+    "master_logs",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("logged_at", Time, nullable=False, server_default=text("now()")),
+    Column("level", Text, nullable=False),
+    Column("message", Text, nullable=False),
+    Index("master_logs_by_time", "logged_at"),
+)
+
+# Pools whose queue changed since the last scheduling pass.
+pools = Table(
+    "pools",
+    metadata,
+    Column("name", Text, primary_key=True),
+    # A pass answers the marks that it saw. It may die at any point: what it did not answer stays marked.
+    Column("marked", BigInteger, nullable=False, server_default=text("1")),
+    Column("answered", BigInteger, nullable=False, server_default=text("0")),
+    Column("dirty", Boolean, Computed("(marked > answered)", persisted=True), nullable=False),
+    Column("scheduled_at", Time),
+)
+
+# Effects that must happen after commit, at least once.
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("kind", enum(EffectKind), nullable=False),
+    Column("payload", JSON, nullable=False),
+    Column("due_at", Time, nullable=False),
+    Column("attempts", Integer, nullable=False, server_default=text("0")),
+    Column("created_at", Time, nullable=False),
+    Index("outbox_due", "due_at"),
+)

@@ -1,0 +1,167 @@
+"""Users, what they belong to and what belongs to them."""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    Table,
+    Text,
+    text,
+)
+
+from det_controlplane.db.schema.base import JSON, Time, enum, metadata
+from det_controlplane.db.schema.enums import DeletionState, SessionKind, WorkloadType
+
+users = Table(
+    "users",
+    metadata,
+    Column("id", Integer, Identity(), primary_key=True),
+    Column("username", Text, nullable=False, unique=True),
+    Column("password_hash", Text),  # scrypt; NULL: remote user, cannot sign in by password
+    Column("display_name", Text),
+    Column("admin", Boolean, nullable=False, server_default=text("false")),
+    Column("active", Boolean, nullable=False, server_default=text("true")),
+    Column("remote", Boolean, nullable=False, server_default=text("false")),
+    Column("agent_user", JSON),  # {agentUid, agentUser, agentGid, agentGroup}
+    Column("settings", JSON, nullable=False, server_default=text("'{}'")),
+    Column("failed_logins", Integer, nullable=False, server_default=text("0")),
+    Column("locked_until", Time),
+    Column("modified_at", Time, nullable=False, server_default=text("now()")),
+    Column("last_auth_at", Time),
+    CheckConstraint("username <> ''", name="username"),
+)
+
+# Bearer tokens; only their SHA-256 is stored.
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("token_hash", LargeBinary, nullable=False, unique=True),
+    Column("kind", enum(SessionKind), nullable=False),
+    Column("user_id", Integer, ForeignKey("users.id", ondelete="CASCADE"), nullable=False),
+    # No foreign key: a token outlives its allocation by a moment, and checking it would lock the allocation.
+    Column("allocation_id", Text),
+    Column("description", Text),
+    Column("created_at", Time, nullable=False),
+    Column("expires_at", Time),
+    Column("revoked_at", Time),
+    CheckConstraint("(kind = 'allocation') = (allocation_id IS NOT NULL)", name="allocation"),
+    Index("sessions_by_user", "user_id"),
+    Index(
+        "sessions_by_allocation",
+        "allocation_id",
+        postgresql_where=text("allocation_id IS NOT NULL"),
+    ),
+)
+
+groups = Table(
+    "groups",
+    metadata,
+    Column("id", Integer, Identity(), primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    CheckConstraint("btrim(name) <> ''", name="name"),
+)
+
+group_members = Table(
+    "group_members",
+    metadata,
+    Column("group_id", Integer, ForeignKey("groups.id", ondelete="CASCADE"), primary_key=True),
+    Column("user_id", Integer, ForeignKey("users.id", ondelete="CASCADE"), primary_key=True),
+)
+
+workspaces = Table(
+    "workspaces",
+    metadata,
+    Column("id", Integer, Identity(), primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("user_id", Integer, ForeignKey("users.id"), nullable=False),
+    Column("archived", Boolean, nullable=False, server_default=text("false")),
+    Column("immutable", Boolean, nullable=False, server_default=text("false")),
+    Column("state", enum(DeletionState)),
+    Column("error_message", Text, nullable=False, server_default=text("''")),
+    Column("agent_user", JSON),
+    Column("checkpoint_storage", JSON),
+    # No foreign keys: pools are those of the cluster's configuration.
+    Column("default_compute_pool", Text),
+    Column("default_aux_pool", Text),
+    Column("created_at", Time, nullable=False, server_default=text("now()")),
+    CheckConstraint("btrim(name) <> '' AND length(name) <= 80", name="name"),
+    Index("workspace_name", text("lower(name)"), unique=True),
+)
+
+workspace_pins = Table(
+    "workspace_pins",
+    metadata,
+    Column(
+        "workspace_id", Integer, ForeignKey("workspaces.id", ondelete="CASCADE"), primary_key=True
+    ),
+    Column("user_id", Integer, ForeignKey("users.id", ondelete="CASCADE"), primary_key=True),
+    Column("pinned_at", Time, nullable=False, server_default=text("now()")),
+)
+
+projects = Table(
+    "projects",
+    metadata,
+    Column("id", Integer, Identity(), primary_key=True),
+    Column(
+        "workspace_id", Integer, ForeignKey("workspaces.id", ondelete="CASCADE"), nullable=False
+    ),
+    Column("name", Text, nullable=False),
+    Column("key", Text, nullable=False, unique=True),
+    Column("description", Text, nullable=False, server_default=text("''")),
+    Column("notes", JSON, nullable=False, server_default=text("'[]'")),
+    Column("user_id", Integer, ForeignKey("users.id"), nullable=False),
+    Column("archived", Boolean, nullable=False, server_default=text("false")),
+    Column("immutable", Boolean, nullable=False, server_default=text("false")),
+    Column("state", enum(DeletionState)),
+    Column("error_message", Text, nullable=False, server_default=text("''")),
+    Column("created_at", Time, nullable=False, server_default=text("now()")),
+    CheckConstraint("btrim(name) <> ''", name="name"),
+    CheckConstraint("key ~ '^[A-Z0-9]{1,5}$'", name="key"),
+    Index("project_name", "workspace_id", text("lower(name)"), unique=True),
+)
+
+# The projects that each user looked at last.
+project_views = Table(
+    "project_views",
+    metadata,
+    Column("user_id", Integer, ForeignKey("users.id", ondelete="CASCADE"), primary_key=True),
+    Column("project_id", Integer, ForeignKey("projects.id", ondelete="CASCADE"), primary_key=True),
+    Column("viewed_at", Time, nullable=False),
+)
+
+templates = Table(
+    "templates",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("config", JSON, nullable=False),
+    Column(
+        "workspace_id", Integer, ForeignKey("workspaces.id", ondelete="CASCADE"), nullable=False
+    ),
+    CheckConstraint("btrim(name) <> ''", name="name"),
+)
+
+# Scope 0 is the whole cluster, which is why there is no foreign key.
+config_policies = Table(
+    "config_policies",
+    metadata,
+    Column("workspace_id", Integer, primary_key=True),
+    Column("workload_type", enum(WorkloadType), primary_key=True),
+    Column("policy", JSON, nullable=False),
+)
+
+# Pools reserved for workspaces; a pool without a row is for everybody.
+pool_bindings = Table(
+    "pool_bindings",
+    metadata,
+    Column("pool", Text, primary_key=True),
+    Column(
+        "workspace_id", Integer, ForeignKey("workspaces.id", ondelete="CASCADE"), primary_key=True
+    ),
+)

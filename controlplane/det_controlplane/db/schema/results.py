@@ -1,0 +1,105 @@
+"""What trials leave behind: metrics, checkpoints, models."""
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    Table,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    text,
+)
+
+from det_controlplane.core.lifecycle.checkpoint import CheckpointState
+from det_controlplane.db.schema.base import JSON, Time, enum, metadata
+
+metrics = Table(
+    "metrics",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("trial_id", Integer, ForeignKey("trials.id", ondelete="CASCADE"), nullable=False),
+    Column("run_id", Integer, nullable=False),
+    Column("metric_group", Text, nullable=False),
+    Column("total_batches", Integer),
+    Column("metrics", JSON, nullable=False),  # averages
+    Column("batch_metrics", JSON),
+    Column("archived", Boolean, nullable=False, server_default=text("false")),
+    Column("reported_at", Time, nullable=False),
+    Index(
+        "one_report_a_step",
+        "trial_id",
+        "metric_group",
+        "total_batches",
+        unique=True,
+        postgresql_where=text("NOT archived AND total_batches IS NOT NULL"),
+    ),
+)
+
+storages = Table(
+    "storages",
+    metadata,
+    Column("id", Integer, Identity(always=True), primary_key=True),
+    Column("config", JSON, nullable=False, unique=True),
+)
+
+checkpoints = Table(
+    "checkpoints",
+    metadata,
+    Column("uuid", Uuid, primary_key=True),
+    Column("task_id", Text, ForeignKey("tasks.id", ondelete="CASCADE")),
+    # No foreign keys: the next two are what a task has reported.
+    Column("allocation_id", Text),
+    Column("storage_id", Integer),
+    Column("trial_id", Integer, ForeignKey("trials.id", ondelete="CASCADE")),
+    Column("experiment_id", Integer, ForeignKey("experiments.id", ondelete="CASCADE")),
+    Column("state", enum(CheckpointState), nullable=False),
+    Column("steps_completed", Integer, nullable=False, server_default=text("0")),
+    Column("resources", JSON, nullable=False, server_default=text("'{}'")),
+    Column("metadata", JSON, nullable=False, server_default=text("'{}'")),
+    Column("size", BigInteger, nullable=False, server_default=text("0")),
+    Column("reported_at", Time, nullable=False),
+    Index("checkpoints_by_trial", "trial_id", "steps_completed"),
+    Index("checkpoints_by_experiment", "experiment_id"),
+    Index("checkpoints_by_task", "task_id"),
+)
+
+models = Table(
+    "models",
+    metadata,
+    Column("id", Integer, Identity(), primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("description", Text, nullable=False, server_default=text("''")),
+    Column("metadata", JSON, nullable=False, server_default=text("'{}'")),
+    Column("labels", ARRAY(Text), nullable=False, server_default=text("'{}'")),
+    Column("notes", Text, nullable=False, server_default=text("''")),
+    Column("user_id", Integer, ForeignKey("users.id"), nullable=False),
+    Column("workspace_id", Integer, ForeignKey("workspaces.id"), nullable=False),
+    Column("archived", Boolean, nullable=False, server_default=text("false")),
+    Column("created_at", Time, nullable=False),
+    Column("updated_at", Time, nullable=False),
+)
+
+model_versions = Table(
+    "model_versions",
+    metadata,
+    Column("id", Integer, Identity(), primary_key=True),
+    Column("model_id", Integer, ForeignKey("models.id", ondelete="CASCADE"), nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("checkpoint_uuid", Uuid, ForeignKey("checkpoints.uuid"), nullable=False),
+    Column("name", Text, nullable=False, server_default=text("''")),
+    Column("comment", Text, nullable=False, server_default=text("''")),
+    Column("notes", Text, nullable=False, server_default=text("''")),
+    Column("metadata", JSON, nullable=False, server_default=text("'{}'")),
+    Column("labels", ARRAY(Text), nullable=False, server_default=text("'{}'")),
+    Column("user_id", Integer, ForeignKey("users.id"), nullable=False),
+    Column("created_at", Time, nullable=False),
+    Column("updated_at", Time, nullable=False),
+    UniqueConstraint("model_id", "version"),
+    Index("model_versions_by_checkpoint", "checkpoint_uuid"),
+)
