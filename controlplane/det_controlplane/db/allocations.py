@@ -42,6 +42,12 @@ class AllocationRow:
 _COLUMNS = """a.id, a.task_id, a.trial_id, t.experiment_id, a.job_id, a.run_id, a.pool, a.slots, a.state::text, a.epoch,
     a.preemptible, a.ready, a.preempt_at, a.preempt_timeout_s, a.preempt_acked, a.killed, a.kill_before_exit"""
 _FROM = "FROM allocations a JOIN tasks t ON t.id = a.task_id"
+_KILLS_DUE = text(
+    "SELECT id FROM allocations WHERE state <> 'TERMINATED' AND kill_at <= :now ORDER BY kill_at"
+)
+_NEXT_KILL = text(
+    "SELECT min(kill_at) FROM allocations WHERE state <> 'TERMINATED' AND kill_at IS NOT NULL"
+)
 _BY_ID = text(f"SELECT {_COLUMNS} {_FROM} WHERE a.id = :id")
 _LOCK = text(f"SELECT {_COLUMNS} {_FROM} WHERE a.id = :id FOR UPDATE OF a")
 _LIVE_OF_TASK = text(
@@ -297,4 +303,13 @@ def release_delayed(tx: Tx, now: datetime) -> set[str]:
 
 def next_delayed(tx: Tx) -> datetime | None:
     due: datetime | None = tx.execute(_NEXT_DELAYED).scalar()
+    return due
+
+
+def kills_due(tx: Tx, now: datetime) -> list[str]:
+    return list(tx.execute(_KILLS_DUE, {"now": now}).scalars())
+
+
+def next_kill(tx: Tx) -> datetime | None:
+    due: datetime | None = tx.execute(_NEXT_KILL).scalar()
     return due

@@ -1,25 +1,25 @@
-"""The identity of the cluster, and its built-in accounts at first start."""
+"""The identity of the cluster, its operators' message, and its built-in accounts at first start."""
 
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import delete, func, literal_column, or_, select, update
+from sqlalchemy.dialects.postgresql import insert
 
+from det_controlplane.core.lifecycle.agent import AgentState
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.schema import agents, cluster, cluster_message, slots, users
+from det_controlplane.db.views import time
 
-_IDENTITY = text("SELECT cluster_id::text FROM cluster")
-_WITHOUT_PASSWORD = text("""
-    SELECT count(*) FROM users WHERE id IN (1, 2) AND password_hash IS NULL AND NOT remote
-""")
-_SET_PASSWORD = text("""
-    UPDATE users SET password_hash = :hash
-    WHERE id IN (1, 2) AND password_hash IS NULL AND NOT remote
-""")
-
-_AGENTS = text("""
-    SELECT a.id, a.pool, a.runtime, count(s.slot_id) AS slots
-    FROM agents a LEFT JOIN slots s ON s.agent_id = a.id
-    WHERE a.state = 'JOINED' GROUP BY a.id ORDER BY a.id
-""")
+_BUILT_IN = (1, 2)  # the users `admin` and `determined`
+_WITHOUT_PASSWORD = (
+    users.c.id.in_(_BUILT_IN) & users.c.password_hash.is_(None) & users.c.remote.is_(False)
+)
+_MESSAGE: Any = literal_column(
+    f"json_build_object('message', message, 'startTime', {time('starts_at')}, 'endTime', {time('ends_at')},"
+    f" 'createdTime', {time('created_at')})"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +30,58 @@ class JoinedAgent:
     slots: int
 
 
+def answers(tx: Tx) -> None:
+    """Raise DatabaseDown where the database does not answer."""
+    tx.execute(select(1))
+
+
 def identity(tx: Tx) -> str:
-    return str(tx.execute(_IDENTITY).scalar())
+    return str(tx.execute(select(cluster.c.cluster_id)).scalar())
 
 
 def awaits_first_password(tx: Tx) -> bool:
-    return bool(tx.execute(_WITHOUT_PASSWORD).scalar())
+    return tx.execute(select(users.c.id).where(_WITHOUT_PASSWORD)).first() is not None
 
 
 def set_first_password(tx: Tx, password_hash: str) -> int:
-    """Give it to the built-in accounts that have none yet; how many those were."""
-    return tx.execute(_SET_PASSWORD, {"hash": password_hash}).rowcount
+    """Give it to the built-in accounts that have none yet; return how many those were."""
+    given = update(users).where(_WITHOUT_PASSWORD).values(password_hash=password_hash)
+    return tx.execute(given).rowcount
 
 
 def joined_agents(tx: Tx) -> list[JoinedAgent]:
-    return [JoinedAgent(r.id, r.pool, r.runtime, r.slots) for r in tx.execute(_AGENTS).all()]
+    found = (
+        select(agents.c.id, agents.c.pool, agents.c.runtime, func.count(slots.c.slot_id))
+        .outerjoin_from(agents, slots, slots.c.agent_id == agents.c.id)
+        .where(agents.c.state == AgentState.JOINED)
+        .group_by(agents.c.id)
+        .order_by(agents.c.id)
+    )
+    return [JoinedAgent(*row) for row in tx.execute(found)]
+
+
+def message(tx: Tx, now: datetime, *, planned: bool) -> Any:
+    """Return the message to be shown now as JSON, or also one that is planned."""
+    ends = cluster_message.c.ends_at
+    found = select(_MESSAGE).select_from(cluster_message).where(or_(ends.is_(None), ends > now))
+    if not planned:
+        found = found.where(cluster_message.c.starts_at <= now)
+    return tx.execute(found).scalar()
+
+
+def set_message(
+    tx: Tx, text: str, starts_at: datetime, ends_at: datetime | None, now: datetime
+) -> None:
+    values = {"message": text, "starts_at": starts_at, "ends_at": ends_at, "created_at": now}
+    new = insert(cluster_message).values(values)
+    tx.execute(new.on_conflict_do_update(index_elements=["only_row"], set_=values))
+
+
+def clear_message(tx: Tx) -> None:
+    tx.execute(delete(cluster_message))
+
+
+def claim_clean_up(tx: Tx, now: datetime, before: datetime) -> bool:
+    """Take the turn to delete what is past its retention, unless it was taken since."""
+    due = or_(cluster.c.cleaned_at.is_(None), cluster.c.cleaned_at <= before)
+    return tx.execute(update(cluster).where(due).values(cleaned_at=now)).rowcount > 0

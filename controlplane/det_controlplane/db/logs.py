@@ -1,14 +1,16 @@
-"""Task logs: stored in batches, read by cursor."""
+"""Task logs: stored in batches, read by cursor, deleted by age; the log policies of their trials."""
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import ColumnElement, Row, any_, func, literal, or_, select, text, update
 
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.schema import experiments, task_logs, tasks, trials
 
 _INSERT = text("""
     INSERT INTO task_logs (task_id, allocation_id, agent_id, container_id, rank_id, logged_at, level, source, stdtype, log)
@@ -63,3 +65,160 @@ def add_lines(tx: Tx, lines: Mapping[str, str], now: datetime) -> None:
         for task_id, line in lines.items()
     ]
     insert(tx, rows, now)
+
+
+_FIELDS = text("""
+    SELECT json_build_object('allocationIds', coalesce(json_agg(DISTINCT allocation_id) FILTER (WHERE allocation_id IS NOT NULL), '[]'),
+        'agentIds', coalesce(json_agg(DISTINCT agent_id) FILTER (WHERE agent_id IS NOT NULL), '[]'),
+        'containerIds', coalesce(json_agg(DISTINCT container_id) FILTER (WHERE container_id IS NOT NULL), '[]'),
+        'rankIds', coalesce(json_agg(DISTINCT rank_id) FILTER (WHERE rank_id IS NOT NULL), '[]'),
+        'stdtypes', coalesce(json_agg(DISTINCT stdtype) FILTER (WHERE stdtype IS NOT NULL), '[]'),
+        'sources', coalesce(json_agg(DISTINCT source) FILTER (WHERE source IS NOT NULL), '[]'))
+    FROM task_logs WHERE task_id = :task_id
+""")
+# Only ended tasks: nothing that still writes loses lines.
+_DELETE_OLD = text("""
+    DELETE FROM task_logs WHERE ctid = ANY(ARRAY(
+        SELECT l.ctid FROM task_logs l JOIN tasks k ON k.id = l.task_id LEFT JOIN trials t ON t.id = k.trial_id
+            LEFT JOIN experiments e ON e.id = k.experiment_id
+        WHERE k.ended_at IS NOT NULL
+          AND coalesce(t.log_retention_days, e.log_retention_days, :days) >= 0
+          AND k.ended_at < cast(:now AS timestamptz)
+              - make_interval(days => coalesce(t.log_retention_days, e.log_retention_days, :days)) LIMIT :most))
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Values of one field are alternatives; different fields narrow each other."""
+
+    allocation_ids: Sequence[str] = ()
+    agent_ids: Sequence[str] = ()
+    container_ids: Sequence[str] = ()
+    rank_ids: Sequence[int] = ()
+    levels: Sequence[str] = ()
+    stdtypes: Sequence[str] = ()
+    sources: Sequence[str] = ()
+    before: datetime | None = None
+    after: datetime | None = None
+    search: str = ""
+    regex: bool = False
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        c = task_logs.c
+        lists = (
+            (c.allocation_id, self.allocation_ids), (c.agent_id, self.agent_ids), (c.level, self.levels),
+            (c.container_id, self.container_ids), (c.stdtype, self.stdtypes), (c.source, self.sources),
+        )  # fmt: skip
+        where: list[ColumnElement[bool]] = [
+            column.in_(values) for column, values in lists if values
+        ]
+        if self.rank_ids:
+            ranked = c.rank_id.in_(self.rank_ids)
+            where.append(or_(ranked, c.rank_id.is_(None)) if -1 in self.rank_ids else ranked)
+        if self.before is not None:
+            where.append(c.logged_at < self.before)
+        if self.after is not None:
+            where.append(c.logged_at > self.after)
+        if self.search:
+            found = c.log.regexp_match if self.regex else c.log.icontains
+            where.append(found(self.search))
+        return where
+
+
+@dataclass(frozen=True, slots=True)
+class LogPolicies:
+    """The log policies of a trial that still runs."""
+
+    trial_id: int
+    policies: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnd:
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    ended_at: datetime | None
+    days: int | None  # NULL: the cluster's rule
+
+
+def page(
+    tx: Tx, task_id: str, filters: Filters, *, after_id: int, descending: bool, limit: int
+) -> Sequence[Row[Any]]:
+    """Return lines after (or, descending, before) a line's id."""
+    found = select(task_logs).where(task_logs.c.task_id == task_id, *filters.conditions())
+    if after_id:
+        found = found.where(task_logs.c.id < after_id if descending else task_logs.c.id > after_id)
+    order = task_logs.c.id.desc() if descending else task_logs.c.id
+    return tx.execute(found.order_by(order).limit(limit)).all()
+
+
+def fields(tx: Tx, task_id: str) -> Any:
+    """Return the values that each field has in a task's lines, as JSON."""
+    return tx.execute(_FIELDS, {"task_id": task_id}).scalar()
+
+
+def tasks_of_trial(tx: Tx, trial_id: int) -> list[str]:
+    of_trial = select(tasks.c.id).where(tasks.c.trial_id == trial_id)
+    return list(tx.execute(of_trial.order_by(tasks.c.started_at, tasks.c.id)).scalars())
+
+
+def task_end(tx: Tx, task_id: str) -> TaskEnd | None:
+    row = tx.execute(select(tasks.c.ended_at).where(tasks.c.id == task_id)).first()
+    return None if row is None else TaskEnd(*row)
+
+
+def delete_old(tx: Tx, default_days: int, now: datetime, most: int) -> int:
+    return tx.execute(_DELETE_OLD, {"days": default_days, "now": now, "most": most}).rowcount
+
+
+def keep_of_experiment(tx: Tx, experiment_id: int, days: int) -> bool:
+    """Set how long the logs of an experiment and its trials are kept; False if there is no such experiment."""
+    kept = update(experiments).where(experiments.c.id == experiment_id)
+    if not tx.execute(kept.values(log_retention_days=days)).rowcount:
+        return False
+    of_trials = update(trials).where(trials.c.experiment_id == experiment_id)
+    tx.execute(of_trials.values(log_retention_days=days))
+    return True
+
+
+def keep_of_trial(tx: Tx, trial_id: int, days: int) -> bool:
+    kept = update(trials).where(trials.c.id == trial_id).values(log_retention_days=days)
+    return tx.execute(kept).rowcount > 0
+
+
+def retention(tx: Tx, trial_id: int) -> Retention | None:
+    days = func.coalesce(trials.c.log_retention_days, experiments.c.log_retention_days)
+    of_trial = select(trials.c.ended_at, days).join_from(trials, experiments)
+    row = tx.execute(of_trial.where(trials.c.id == trial_id)).first()
+    return None if row is None else Retention(*row)
+
+
+def policies(tx: Tx, task_id: str) -> LogPolicies | None:
+    """Return the log policies of the task's trial; None without any, or when the trial has ended."""
+    found = experiments.c.config["log_policies"]
+    of_task = (
+        select(trials.c.id, found).select_from(tasks).join(trials, trials.c.id == tasks.c.trial_id)
+    )
+    row = tx.execute(
+        of_task.join(experiments, experiments.c.id == trials.c.experiment_id).where(
+            tasks.c.id == task_id, trials.c.ended_at.is_(None), func.jsonb_array_length(found) > 0
+        )
+    ).first()
+    return None if row is None else LogPolicies(*row)
+
+
+def cancel_retries(tx: Tx, trial_id: int, policy: str) -> None:
+    unmatched = (trials.c.id == trial_id) & trials.c.log_policy_matched.is_(None)
+    tx.execute(update(trials).where(unmatched).values(log_policy_matched=policy))
+
+
+def exclude_agent(tx: Tx, trial_id: int, agent_id: str) -> None:
+    blocked = trials.c.blocked_agents
+    new = (trials.c.id == trial_id) & ~(literal(agent_id) == any_(blocked))
+    tx.execute(
+        update(trials).where(new).values(blocked_agents=func.array_append(blocked, agent_id))
+    )

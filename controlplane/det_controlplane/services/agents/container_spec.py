@@ -7,6 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
+from det_controlplane.db.schema.enums import SessionKind
 from det_controlplane.services.agents import container_settings
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity.authentication import new_session
@@ -43,7 +44,7 @@ def of_container(ctx: Context, container_id: UUID) -> dict[str, Any] | None:
             return None
         # Under the allocation's lock: its end lets every token die, and one that comes later dies with them.
         token = new_session(
-            ctx, tx, "allocation", row.user_id, row.token_expires_at,
+            ctx, tx, SessionKind.ALLOCATION, row.user_id, row.token_expires_at,
             allocation_id=row.allocation_id,
         )  # fmt: skip
         trial = tx.execute(_TRIAL, {"id": row.trial_id}).first() if row.trial_id else None

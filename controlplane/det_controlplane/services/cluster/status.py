@@ -4,57 +4,39 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.core.durations import parse_duration
 from det_controlplane.core.secrets import redacted
+from det_controlplane.db import cluster, master_log
 from det_controlplane.db.engine import DatabaseDown
-from det_controlplane.db.views import time
+from det_controlplane.db.schema.enums import LogLevel
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_admin
 
 MAX_MESSAGE = 250
-LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-
-_PING = text("SELECT 1")
-_SHOWN = f"""json_build_object('message', message, 'startTime', {time("starts_at")}, 'endTime', {time("ends_at")},
-    'createdTime', {time("created_at")})"""
-_MESSAGE = text(f"""
-    SELECT {_SHOWN} FROM cluster_message WHERE starts_at <= :now AND (ends_at IS NULL OR ends_at > :now)
-""")
-_PLANNED = text(f"SELECT {_SHOWN} FROM cluster_message WHERE ends_at IS NULL OR ends_at > :now")
-_SET_MESSAGE = text("""
-    INSERT INTO cluster_message (message, starts_at, ends_at, created_at) VALUES (:message, :starts_at, :ends_at, :now)
-    ON CONFLICT (only_row) DO UPDATE SET message = excluded.message, starts_at = excluded.starts_at,
-        ends_at = excluded.ends_at, created_at = excluded.created_at
-""")
-_CLEAR_MESSAGE = text("DELETE FROM cluster_message")
-_LOG = text("SELECT log_level, log_color FROM cluster")
-_SET_LEVEL = text("UPDATE cluster SET log_level = :value")
-_SET_COLOR = text("UPDATE cluster SET log_color = :value")
+LEVELS = tuple(LogLevel.__members__)
 
 
 def database_answers(ctx: Context) -> bool:
     try:
         with ctx.db.begin() as tx:
-            tx.execute(_PING)
+            cluster.answers(tx)
     except DatabaseDown:
         return False
     return True
 
 
 def message(ctx: Context) -> Any:
-    """What is to be shown now."""
+    """Return what is to be shown now."""
     with ctx.db.begin() as tx:
-        return tx.execute(_MESSAGE, {"now": ctx.now()}).scalar()
+        return cluster.message(tx, ctx.now(), planned=False)
 
 
 def planned_message(ctx: Context) -> Any:
-    """Also one whose time is still to come."""
+    """Return the message, also one whose time is still to come."""
     with ctx.db.begin() as tx:
-        return tx.execute(_PLANNED, {"now": ctx.now()}).scalar()
+        return cluster.message(tx, ctx.now(), planned=True)
 
 
 def set_message(
@@ -80,14 +62,13 @@ def set_message(
     if end is not None and end <= max(start, now):
         raise Invalid("endTime must be after startTime and in the future")
     with ctx.db.begin() as tx:
-        values = {"message": message, "starts_at": start, "ends_at": end, "now": now}
-        tx.execute(_SET_MESSAGE, values)
+        cluster.set_message(tx, message, start, end, now)
 
 
 def clear_message(ctx: Context, caller: User) -> None:
     require_admin(caller, "clear the cluster message")
     with ctx.db.begin() as tx:
-        tx.execute(_CLEAR_MESSAGE)
+        cluster.clear_message(tx)
 
 
 def configuration(ctx: Context, caller: User) -> dict[str, Any]:
@@ -101,12 +82,11 @@ def configuration(ctx: Context, caller: User) -> dict[str, Any]:
 
 def log_settings(ctx: Context) -> dict[str, Any]:
     with ctx.db.begin() as tx:
-        row = tx.execute(_LOG).first()
+        level, color = master_log.settings(tx)
     given = ctx.config.log
-    level, color = (None, None) if row is None else (row.log_level, row.log_color)
     configured = given.level.upper().replace("WARN", "WARNING").replace("WARNINGING", "WARNING")
     return {
-        "level": (level or configured.replace("FATAL", "CRITICAL")).lower(),
+        "level": (level.value if level else configured.replace("FATAL", "CRITICAL")).lower(),
         "color": given.color if color is None else color,
     }
 
@@ -118,6 +98,6 @@ def set_log(ctx: Context, caller: User, level: str | None, color: bool | None) -
         raise Invalid(f"log.level must be one of {', '.join(LEVELS)}, not {level!r}")
     with ctx.db.begin() as tx:
         if level is not None:
-            tx.execute(_SET_LEVEL, {"value": level})
+            master_log.set_level(tx, LogLevel(level))
         if color is not None:
-            tx.execute(_SET_COLOR, {"value": color})
+            master_log.set_color(tx, color)

@@ -2,50 +2,20 @@
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
-from sqlalchemy import text
-
-from det_controlplane.db.views import time
+from det_controlplane.db import usage
+from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid
+
+Report = Callable[[Tx, datetime, datetime, datetime], Sequence[Any]]
 
 DAILY, MONTHLY = "DAILY", "MONTHLY"
 MAX_SPAN = timedelta(days=3 * 366)
 
-# What of an allocation's run lies between the two times.
-_SECONDS = """extract(epoch FROM least(coalesce(a.ended_at, :now), cast(:before AS timestamptz))
-    - greatest(a.started_at, cast(:after AS timestamptz)))"""
-_USED = """allocations a JOIN tasks k ON k.id = a.task_id JOIN jobs j ON j.id = a.job_id
-    JOIN users u ON u.id = j.user_id JOIN workspaces w ON w.id = j.workspace_id
-    LEFT JOIN experiments e ON e.id = k.experiment_id"""
-_OVERLAPS = """a.started_at IS NOT NULL AND a.started_at < cast(:before AS timestamptz)
-    AND coalesce(a.ended_at, :now) > cast(:after AS timestamptz)"""
-_ALLOCATIONS = text(f"""
-    SELECT a.id AS allocation_id, k.kind::text AS task_type, u.username, w.name AS workspace_name, k.experiment_id, a.slots,
-           {time("a.started_at")} AS start_time, {time("a.ended_at")} AS end_time,
-           coalesce(extract(epoch FROM a.pull_ended_at - a.pull_started_at), 0)::double precision AS imagepulling_time,
-           (a.slots * {_SECONDS} / 3600)::double precision AS slot_hours, a.pool AS resource_pool
-    FROM {_USED} WHERE {_OVERLAPS} ORDER BY a.started_at, a.id
-""")
-_RAW = text(f"""
-    SELECT CASE k.kind WHEN 'TRIAL' THEN 'training' ELSE lower(k.kind::text) END AS kind, u.username, u.id AS user_id,
-           coalesce(e.labels, '{{}}') AS labels, k.experiment_id, a.slots, {time("a.started_at")} AS start_time,
-           {time("coalesce(a.ended_at, :now)")} AS end_time, {_SECONDS}::double precision AS seconds
-    FROM {_USED} WHERE {_OVERLAPS} ORDER BY a.started_at, a.id
-""")
-_BY_DAY = text("""
-    WITH days AS (SELECT d AS after, d + interval '1 day' AS before
-                  FROM generate_series(cast(:first AS timestamptz), cast(:last AS timestamptz), interval '1 day') AS d)
-    SELECT d.after, u.username, a.pool, coalesce(e.labels, '{}') AS labels,
-           (a.slots * extract(epoch FROM least(coalesce(a.ended_at, :now), d.before) - greatest(a.started_at, d.after)))::double precision AS seconds
-    FROM days d JOIN allocations a ON a.started_at < d.before AND coalesce(a.ended_at, :now) > d.after
-    JOIN tasks k ON k.id = a.task_id JOIN jobs j ON j.id = a.job_id JOIN users u ON u.id = j.user_id
-    LEFT JOIN experiments e ON e.id = k.experiment_id
-    WHERE a.started_at IS NOT NULL AND a.slots > 0 ORDER BY d.after
-""")
 _ALLOCATION_COLUMNS = (
     "allocation_id", "task_type", "username", "workspace_name", "experiment_id", "slots", "start_time",
     "end_time", "imagepulling_time", "slot_hours", "resource_pool",
@@ -61,12 +31,12 @@ _GROUPS = (
 
 
 def allocations_csv(ctx: Context, after: datetime, before: datetime) -> str:
-    rows = _rows(ctx, _ALLOCATIONS, after, before)
+    rows = _rows(ctx, usage.allocations, after, before)
     return _csv(_ALLOCATION_COLUMNS, ([getattr(r, c) for c in _ALLOCATION_COLUMNS] for r in rows))
 
 
 def raw_csv(ctx: Context, after: datetime, before: datetime) -> str:
-    rows = _rows(ctx, _RAW, after, before)
+    rows = _rows(ctx, usage.raw, after, before)
     cells = (
         [",".join(r.labels) if c == "labels" else getattr(r, c) for c in _RAW_COLUMNS] for r in rows
     )
@@ -80,7 +50,7 @@ def raw(ctx: Context, after: datetime, before: datetime) -> list[dict[str, Any]]
             "username": r.username, "userId": r.user_id, "labels": list(r.labels), "slots": r.slots,
             "seconds": r.seconds,
         }
-        for r in _rows(ctx, _RAW, after, before)
+        for r in _rows(ctx, usage.raw, after, before)
     ]  # fmt: skip
 
 
@@ -113,18 +83,17 @@ def _days(ctx: Context, first: date, last: date) -> Sequence[Any]:
         raise Invalid(f"start date {first} is after end date {last}")
     if last - first > MAX_SPAN:
         raise Invalid("the report spans more than three years: ask for less at once")
-    params = {"first": _midnight(first), "last": _midnight(last), "now": ctx.now()}
     with ctx.db.begin() as tx:
-        return tx.execute(_BY_DAY, params).all()
+        return usage.by_day(tx, _midnight(first), _midnight(last), ctx.now())
 
 
-def _rows(ctx: Context, statement: Any, after: datetime, before: datetime) -> Sequence[Any]:
+def _rows(ctx: Context, report: Report, after: datetime, before: datetime) -> Sequence[Any]:
     if after > before:
         raise Invalid(
             f"timestampAfter {after.isoformat()} is after timestampBefore {before.isoformat()}"
         )
     with ctx.db.begin() as tx:
-        return tx.execute(statement, {"after": after, "before": before, "now": ctx.now()}).all()
+        return report(tx, after, before, ctx.now())
 
 
 def _entry(start: date, period: str) -> dict[str, Any]:

@@ -5,9 +5,9 @@ import hmac
 import secrets
 from datetime import datetime, timedelta
 
-from sqlalchemy import text
-
+from det_controlplane.db import sessions
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.schema.enums import SessionKind
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, NotSignedIn
 from det_controlplane.services.identity.principal import AgentPrincipal, User
@@ -22,32 +22,6 @@ LOCK_TIME = timedelta(minutes=1)
 _SCRYPT = {"n": 2**14, "r": 8, "p": 1}
 _UNKNOWN = "the token is unknown or has expired: sign in with 'det user login'"
 
-_SESSION = text("""
-    SELECT s.id AS session_id, s.allocation_id, u.id, u.username, u.admin
-    FROM sessions s JOIN users u ON u.id = s.user_id
-    WHERE s.token_hash = :hash AND s.revoked_at IS NULL AND (s.expires_at IS NULL OR s.expires_at > :now) AND u.active
-""")
-_AGENT = text(
-    "SELECT id, incarnation::text, pool FROM agents WHERE token_hash = :hash AND state <> 'LOST'"
-)
-_LOGIN = text("""
-    SELECT id, password_hash, active, remote, locked_until FROM users WHERE username = :username
-""")
-_FAILED = text("""
-    UPDATE users SET failed_logins = failed_logins + 1,
-        locked_until = CASE WHEN failed_logins + 1 >= :limit THEN cast(:until AS timestamptz) END
-    WHERE id = :id
-""")
-_SUCCEEDED = text(
-    "UPDATE users SET failed_logins = 0, locked_until = NULL, last_auth_at = :now WHERE id = :id"
-)
-_INSERT_SESSION = text("""
-    INSERT INTO sessions (token_hash, kind, user_id, allocation_id, description, created_at, expires_at)
-    VALUES (:hash, cast(:kind AS session_kind), :user_id, :allocation_id, :description, :now, :expires_at)
-    RETURNING id
-""")
-_REVOKE = text("UPDATE sessions SET revoked_at = :now WHERE id = :id")
-
 
 def token_hash(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
@@ -60,16 +34,18 @@ def user_of(ctx: Context, token: str) -> User:
         raise NotSignedIn("this path is for users; sign in first")
     if not token:
         raise NotSignedIn("no token: sign in with 'det user login'")
-    for row in ctx.db.read(_SESSION, {"hash": token_hash(token), "now": ctx.now()}):
-        return User(row.id, row.username, row.admin, row.session_id, row.allocation_id)
-    raise NotSignedIn(_UNKNOWN)
+    holder = sessions.holder(ctx.db, token_hash(token), ctx.now())
+    if holder is None:
+        raise NotSignedIn(_UNKNOWN)
+    return User(holder.user_id, holder.username, holder.admin, holder.id, holder.allocation_id)
 
 
 def agent_of(ctx: Context, token: str) -> AgentPrincipal:
     if token.startswith(AGENT_PREFIX):
-        for agent in ctx.db.read(_AGENT, {"hash": token_hash(token)}):
-            return AgentPrincipal(agent.id, agent.incarnation, agent.pool)
-        raise NotSignedIn(_UNKNOWN)
+        agent = sessions.agent_holder(ctx.db, token_hash(token))
+        if agent is None:
+            raise NotSignedIn(_UNKNOWN)
+        return AgentPrincipal(agent.id, agent.incarnation, agent.pool)
     user_of(ctx, token)
     raise NotSignedIn("this path is for agents; join first")
 
@@ -78,46 +54,41 @@ def login(ctx: Context, username: str, password: str, is_hashed: bool) -> tuple[
     """Check a password, return a new token and the user's id."""
     now = ctx.now()
     with ctx.db.begin() as tx:
-        row = tx.execute(_LOGIN, {"username": username}).first()
+        row = sessions.sign_in(tx, username)
     if row is not None and row.locked_until is not None and row.locked_until > now:
         raise Forbidden("too many failed sign-ins: try again in a minute")
     sent = password if is_hashed else client_hash(password)
     if row is None or not password_matches(row.password_hash, sent):
-        _count_failure(ctx, None if row is None else row.id, now)
+        _count_failure(ctx, None if row is None else row.user_id, now)
         raise NotSignedIn("invalid credentials")
     if not row.active:
         raise Forbidden("user is not active")
     with ctx.db.begin() as tx:
-        tx.execute(_SUCCEEDED, {"id": row.id, "now": now})
-        token = new_session(ctx, tx, "user", row.id, now + SESSION_LIFE)
-    return token, int(row.id)
+        sessions.signed_in(tx, row.user_id, now)
+        token = new_session(ctx, tx, SessionKind.USER, row.user_id, now + SESSION_LIFE)
+    return token, row.user_id
 
 
 def new_session(
     ctx: Context,
     tx: Tx,
-    kind: str,
+    kind: SessionKind,
     user_id: int,
     expires_at: datetime | None,
     *,
     allocation_id: str | None = None,
-    description: str | None = None,
 ) -> str:
-    """A new bearer token; only its hash stays here."""
+    """Return a new bearer token; only its hash stays here."""
     token = ctx.new_token()
-    tx.execute(
-        _INSERT_SESSION,
-        {
-            "hash": token_hash(token), "kind": kind, "user_id": user_id, "now": ctx.now(),
-            "allocation_id": allocation_id, "description": description, "expires_at": expires_at,
-        },
-    )  # fmt: skip
+    sessions.create(
+        tx, kind, user_id, token_hash(token), ctx.now(), expires_at, allocation_id=allocation_id
+    )
     return token
 
 
 def logout(ctx: Context, user: User) -> None:
     with ctx.db.begin() as tx:
-        tx.execute(_REVOKE, {"id": user.session_id, "now": ctx.now()})
+        sessions.revoke(tx, user.session_id, ctx.now())
 
 
 def client_hash(password: str) -> str:
@@ -148,4 +119,4 @@ def _count_failure(ctx: Context, user_id: int | None, now: datetime) -> None:
     if user_id is None:
         return
     with ctx.db.begin() as tx:
-        tx.execute(_FAILED, {"id": user_id, "limit": MAX_FAILED_LOGINS, "until": now + LOCK_TIME})
+        sessions.count_failed_sign_in(tx, user_id, MAX_FAILED_LOGINS, now + LOCK_TIME)

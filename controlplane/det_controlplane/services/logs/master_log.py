@@ -4,12 +4,10 @@ import logging
 import threading
 import time
 from datetime import datetime, timedelta, timezone
-from typing import Any
 
-from sqlalchemy import text
-
+from det_controlplane.db import master_log
 from det_controlplane.db.engine import Database, DatabaseDown
-from det_controlplane.db.views import time as shown_time
+from det_controlplane.db.master_log import Entry
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_admin
@@ -19,21 +17,6 @@ KEPT = timedelta(days=30)
 MAX_LINE = 20_000
 _LOOK_AGAIN_S = 60.0
 _NAMES = {"WARN": "WARNING", "FATAL": "CRITICAL", "NOTSET": "TRACE"}
-
-_INSERT = text("INSERT INTO master_logs (logged_at, level, message) VALUES (:at, :level, :message)")
-_LEVEL = text("SELECT log_level FROM cluster")
-_PAGE = text(f"""
-    SELECT id, json_build_object('id', id, 'message', message, 'level', 'LOG_LEVEL_' || level, 'timestamp',
-                                 {shown_time("logged_at")}) AS entry
-    FROM master_logs WHERE id > :after ORDER BY id LIMIT :limit
-""")
-_START = text("""
-    SELECT coalesce((SELECT id FROM master_logs ORDER BY id DESC OFFSET :last LIMIT 1), 0)
-""")
-_SKIP = text(
-    "SELECT coalesce((SELECT id FROM master_logs ORDER BY id OFFSET :first - 1 LIMIT 1), 0)"
-)
-_FORGET = text("DELETE FROM master_logs WHERE logged_at < :before")
 
 
 class StoredLog(logging.Handler):
@@ -64,13 +47,10 @@ class StoredLog(logging.Handler):
 
     def _store(self, record: logging.LogRecord) -> None:
         level = _NAMES.get(record.levelname, record.levelname)
-        values = {
-            "at": datetime.fromtimestamp(record.created, timezone.utc),
-            "level": level,
-            "message": self.format(record)[:MAX_LINE].replace("\0", ""),
-        }
+        at = datetime.fromtimestamp(record.created, timezone.utc)
+        message = self.format(record)[:MAX_LINE].replace("\0", "")
         with self._db.begin() as tx:
-            tx.execute(_INSERT, values)
+            master_log.add(tx, at, level, message)
 
     def _current(self) -> int:
         """Looked up once a minute."""
@@ -78,8 +58,8 @@ class StoredLog(logging.Handler):
         if not self._looked_at or now - self._looked_at > _LOOK_AGAIN_S:
             self._looked_at = now
             with self._db.begin() as tx:
-                name = tx.execute(_LEVEL).scalar()
-            self._threshold = self._default if name is None else _number(name)
+                level, _ = master_log.settings(tx)
+            self._threshold = self._default if level is None else _number(level.value)
         return self._threshold
 
 
@@ -96,20 +76,20 @@ def first(ctx: Context, caller: User, offset: int, limit: int) -> int:
     require_admin(caller, "read the control plane's log")
     with ctx.db.begin() as tx:
         if offset > 0:
-            return int(tx.execute(_SKIP, {"first": offset}).scalar_one())
+            return master_log.before_line(tx, offset)
         if offset < 0:
-            return int(tx.execute(_START, {"last": -offset}).scalar_one())
-        return int(tx.execute(_START, {"last": limit}).scalar_one()) if limit > 0 else 0
+            return master_log.before_last(tx, -offset)
+        return master_log.before_last(tx, limit) if limit > 0 else 0
 
 
-def page(ctx: Context, after: int, limit: int) -> list[Any]:
+def page(ctx: Context, after: int, limit: int) -> list[Entry]:
     with ctx.db.begin() as tx:
-        return list(tx.execute(_PAGE, {"after": after, "limit": limit}).all())
+        return master_log.page(tx, after, limit)
 
 
 def forget_old(ctx: Context) -> int:
     with ctx.db.begin() as tx:
-        return tx.execute(_FORGET, {"before": ctx.now() - KEPT}).rowcount
+        return master_log.forget(tx, ctx.now() - KEPT)
 
 
 def _number(name: str) -> int:

@@ -2,28 +2,20 @@
 
 from datetime import timedelta
 
-from sqlalchemy import text
-
+from det_controlplane.db import cluster, sessions
 from det_controlplane.services.context import Context
 from det_controlplane.services.logs import master_log, retention
 
 INTERVAL = timedelta(days=1)
-
-_CLAIM = text(
-    "UPDATE cluster SET cleaned_at = :now WHERE cleaned_at IS NULL OR cleaned_at <= :before"
-)
-
-# Every container that is ordered gets a token of its own.
-_FORGET_SESSIONS = text("DELETE FROM sessions WHERE kind = 'allocation' AND expires_at < :before")
 
 
 def run_if_due(ctx: Context) -> bool:
     """Logs only grow with work, so the end of an experiment is when to look."""
     now = ctx.now()
     with ctx.db.begin() as tx:
-        if not tx.execute(_CLAIM, {"now": now, "before": now - INTERVAL}).rowcount:
+        if not cluster.claim_clean_up(tx, now, now - INTERVAL):
             return False
-        tx.execute(_FORGET_SESSIONS, {"before": now - INTERVAL})
+        sessions.forget_expired(tx, now - INTERVAL)
     retention.delete_old(ctx)
     master_log.forget_old(ctx)
     return True

@@ -1,9 +1,7 @@
 """The safety net and the timers: due-times live in rows, and this looks at those that have come."""
 
 import logging
-from datetime import datetime, timedelta
-
-from sqlalchemy import text
+from datetime import timedelta
 
 from det_controlplane.db import agents, allocations, logs, queue
 from det_controlplane.db.engine import Tx
@@ -17,13 +15,6 @@ from det_controlplane.services.trials import unmanaged
 log = logging.getLogger("det.tick")
 
 BATCH_MEMORY = timedelta(hours=6)
-
-_KILLS_DUE = text(
-    "SELECT id FROM allocations WHERE state <> 'TERMINATED' AND kill_at <= :now ORDER BY kill_at"
-)
-_NEXT_KILL = text(
-    "SELECT min(kill_at) FROM allocations WHERE state <> 'TERMINATED' AND kill_at IS NOT NULL"
-)
 
 
 def run(ctx: Context) -> float | None:
@@ -53,7 +44,7 @@ def _mark(tx: Tx, pools: set[str]) -> None:
 def _kill_what_is_due(ctx: Context) -> None:
     """Preemptions that took too long, and trials that should have ended by themselves."""
     with ctx.db.begin() as tx:
-        due = [r[0] for r in tx.execute(_KILLS_DUE, {"now": ctx.now()}).all()]
+        due = allocations.kills_due(tx, ctx.now())
     for allocation_id in due:
         effects = Effects(ctx)
         with ctx.db.begin() as tx:
@@ -83,14 +74,9 @@ def _next_due_s(ctx: Context) -> float | None:
         due = [
             agents.next_due(tx),
             queue.next_effect_due(tx),
-            _next_kill(tx),
+            allocations.next_kill(tx),
             allocations.next_delayed(tx),
             unmanaged.next_due(tx),
         ]
     times = [d for d in due if d is not None]
     return None if not times else max(0.0, (min(times) - now).total_seconds())
-
-
-def _next_kill(tx: Tx) -> datetime | None:
-    due: datetime | None = tx.execute(_NEXT_KILL).scalar()
-    return due

@@ -1,0 +1,163 @@
+"""Bearer tokens: of users, of tasks that act for them, and of agents; failed sign-ins are counted."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import bindparam, case, delete, insert, literal_column, or_, select, update
+
+from det_controlplane.core.lifecycle.agent import AgentState
+from det_controlplane.core.paging import Page, Sort
+from det_controlplane.db import pages
+from det_controlplane.db.engine import Database, Tx
+from det_controlplane.db.pages import Listing
+from det_controlplane.db.schema import agents, sessions, users
+from det_controlplane.db.schema.enums import SessionKind
+from det_controlplane.db.views import time
+
+_HOLDER = (
+    select(sessions.c.id, sessions.c.allocation_id, users.c.id.label("user_id"), users.c.username, users.c.admin)
+    .join_from(sessions, users)
+    .where(
+        sessions.c.token_hash == bindparam("token_hash"),
+        sessions.c.revoked_at.is_(None),
+        or_(sessions.c.expires_at.is_(None), sessions.c.expires_at > bindparam("now")),
+        users.c.active,
+    )
+)  # fmt: skip
+_AGENT = select(agents.c.id, agents.c.incarnation, agents.c.pool).where(
+    agents.c.token_hash == bindparam("token_hash"), agents.c.state != AgentState.LOST
+)
+_ACCESS_TOKEN = f"""json_build_object('id', s.id, 'userId', s.user_id, 'createdAt', {time("s.created_at")},
+    'expiry', {time("s.expires_at")}, 'revoked', s.revoked_at IS NOT NULL, 'description', coalesce(s.description, ''),
+    'tokenType', 'TOKEN_TYPE_ACCESS_TOKEN')"""
+_ORDER = {
+    "SORT_BY_ID": "s.id", "SORT_BY_USER_ID": "s.user_id", "SORT_BY_EXPIRY": "s.expires_at",
+    "SORT_BY_CREATED_AT": "s.created_at", "SORT_BY_REVOKED": "s.revoked_at IS NOT NULL",
+    "SORT_BY_DESCRIPTION": "s.description",
+}  # fmt: skip
+_FILTERS = {
+    "user_id": "s.user_id = :user_id",
+    "username": "u.username = :username",
+    "ids": "s.id = ANY(cast(:ids AS bigint[]))",
+    "alive_at": "s.revoked_at IS NULL AND (s.expires_at IS NULL OR s.expires_at > :alive_at)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The user that a token acts for, and the allocation if a task holds it."""
+
+    id: int
+    allocation_id: str | None
+    user_id: int
+    username: str
+    admin: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AgentHolder:
+    id: str
+    incarnation: str
+    pool: str
+
+
+@dataclass(frozen=True, slots=True)
+class SignIn:
+    """What a password is checked against."""
+
+    user_id: int
+    password_hash: str | None
+    active: bool
+    locked_until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class AccessToken:
+    user_id: int
+    revoked: bool
+    shown: dict[str, Any]
+
+
+def holder(db: Database, token_hash: bytes, now: datetime) -> Holder | None:
+    for row in db.read(_HOLDER, {"token_hash": token_hash, "now": now}):
+        return Holder(row.id, row.allocation_id, row.user_id, row.username, row.admin)
+    return None
+
+
+def agent_holder(db: Database, token_hash: bytes) -> AgentHolder | None:
+    for row in db.read(_AGENT, {"token_hash": token_hash}):
+        return AgentHolder(row.id, str(row.incarnation), row.pool)
+    return None
+
+
+def create(
+    tx: Tx,
+    kind: SessionKind,
+    user_id: int,
+    token_hash: bytes,
+    now: datetime,
+    expires_at: datetime | None,
+    *,
+    allocation_id: str | None = None,
+    description: str | None = None,
+) -> int:
+    values = {
+        "kind": kind, "user_id": user_id, "token_hash": token_hash, "created_at": now, "expires_at": expires_at,
+        "allocation_id": allocation_id, "description": description,
+    }  # fmt: skip
+    return int(tx.execute(insert(sessions).values(values).returning(sessions.c.id)).scalar_one())
+
+
+def revoke(tx: Tx, session_id: int, now: datetime) -> None:
+    unrevoked = (sessions.c.id == session_id) & sessions.c.revoked_at.is_(None)
+    tx.execute(update(sessions).where(unrevoked).values(revoked_at=now))
+
+
+def describe(tx: Tx, session_id: int, description: str) -> None:
+    tx.execute(update(sessions).where(sessions.c.id == session_id).values(description=description))
+
+
+def forget_expired(tx: Tx, before: datetime) -> None:
+    """Delete tokens of tasks: each container that is ordered gets one."""
+    expired = (sessions.c.kind == SessionKind.ALLOCATION) & (sessions.c.expires_at < before)
+    tx.execute(delete(sessions).where(expired))
+
+
+def sign_in(tx: Tx, username: str) -> SignIn | None:
+    columns = (users.c.id, users.c.password_hash, users.c.active, users.c.locked_until)
+    row = tx.execute(select(*columns).where(users.c.username == username)).first()
+    return None if row is None else SignIn(*row)
+
+
+def is_active_user(tx: Tx, user_id: int) -> bool | None:
+    """Return None for a user that does not exist."""
+    return tx.execute(select(users.c.active).where(users.c.id == user_id)).scalar()
+
+
+def count_failed_sign_in(tx: Tx, user_id: int, limit: int, locked_until: datetime) -> None:
+    failed = users.c.failed_logins + 1
+    until = case((failed >= limit, locked_until))
+    tx.execute(
+        update(users).where(users.c.id == user_id).values(failed_logins=failed, locked_until=until)
+    )
+
+
+def signed_in(tx: Tx, user_id: int, now: datetime) -> None:
+    values = {"failed_logins": 0, "locked_until": None, "last_auth_at": now}
+    tx.execute(update(users).where(users.c.id == user_id).values(values))
+
+
+def access_token(tx: Tx, token_id: int) -> AccessToken | None:
+    s = sessions.alias("s")
+    shown: Any = literal_column(_ACCESS_TOKEN)
+    found = select(s.c.user_id, s.c.revoked_at.is_not(None), shown).select_from(s)
+    row = tx.execute(found.where(s.c.id == token_id, s.c.kind == SessionKind.ACCESS)).first()
+    return None if row is None else AccessToken(*row)
+
+
+def access_tokens(tx: Tx, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
+    where = ["s.kind = 'access'", *(_FILTERS[name] for name in filters)]
+    source = "sessions s JOIN users u ON u.id = s.user_id"
+    order = sort.sql(_ORDER, "SORT_BY_ID")
+    return pages.fetch(tx, Listing("tokenInfo", _ACCESS_TOKEN, source, where, order), page, filters)
