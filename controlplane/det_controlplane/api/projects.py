@@ -125,7 +125,7 @@ def _selection(body: Body) -> Selection:
         "labels": filters.items("labels"),
         "user_ids": filters.items("userIds"),
         "states": [str(s).removeprefix("STATE_") for s in filters.items("states")],
-        "excluded": filters.items("excludedExperimentIds"),
+        "id_not_in": filters.items("excludedExperimentIds"),
         "project_id": filters.integer("projectId"),
     }
     chosen = {name: value for name, value in given.items() if value}

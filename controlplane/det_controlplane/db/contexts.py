@@ -5,9 +5,10 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import select, text, update
 
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.schema import contexts, experiments, tasks
 
 # Under names of its own: it is part of the statement that makes an experiment, too.
 INSERT = """INSERT INTO contexts (id, size, sha256, content, object_key, uploaded, user_id, created_at)
@@ -28,5 +29,43 @@ class NewContext:
         return {f"context_{name}": getattr(self, name) for name in NewContext.__slots__}
 
 
+@dataclass(frozen=True, slots=True)
+class StoredContext:
+    size: int
+    sha256: str
+    content: bytes | None
+    object_key: str | None
+    uploaded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A task or experiment; without a model definition where `context_id` is None."""
+
+    context_id: UUID | None
+
+
 def insert(tx: Tx, new: NewContext, user_id: int, now: datetime) -> None:
     tx.execute(_INSERT, {**new.params(), "user_id": user_id, "now": now})
+
+
+def find(tx: Tx, context_id: UUID) -> StoredContext | None:
+    c = contexts.c
+    columns = (c.size, c.sha256, c.content, c.object_key, c.uploaded)
+    row = tx.execute(select(*columns).where(c.id == context_id)).first()
+    return None if row is None else StoredContext(*row)
+
+
+def uploaded(tx: Tx, context_id: UUID) -> None:
+    tx.execute(update(contexts).where(contexts.c.id == context_id).values(uploaded=True))
+
+
+def of_task(tx: Tx, task_id: str) -> Owner | None:
+    row = tx.execute(select(tasks.c.context_id).where(tasks.c.id == task_id)).first()
+    return None if row is None else Owner(*row)
+
+
+def of_experiment(tx: Tx, experiment_id: int) -> Owner | None:
+    of = select(experiments.c.context_id).where(experiments.c.id == experiment_id)
+    row = tx.execute(of).first()
+    return None if row is None else Owner(*row)

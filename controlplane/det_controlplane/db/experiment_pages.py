@@ -62,3 +62,9 @@ def find(tx: Tx, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
     order = sort.sql(ORDER, "SORT_BY_ID")
     listing = Listing("experiments", views.EXPERIMENT, views.EXPERIMENT_FROM, where, order)
     return pages.fetch(tx, listing, page, filters)
+
+
+def ids(tx: Tx, filters: dict[str, Any]) -> list[int]:
+    where = " AND ".join(FILTERS[name] for name in filters) or "true"
+    found = text(f"SELECT e.id FROM {views.EXPERIMENT_FROM} WHERE {where} ORDER BY e.id")
+    return list(tx.execute(found, filters).scalars())

@@ -5,12 +5,13 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import TextClause, text
+from sqlalchemy import TextClause, bindparam, func, select, text, update
 
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.db import contexts
 from det_controlplane.db.contexts import NewContext
 from det_controlplane.db.engine import Database, Tx, as_json
+from det_controlplane.db.schema import experiments, projects, trials, workspaces
 
 
 @dataclass(slots=True)
@@ -42,6 +43,17 @@ COLUMNS = """e.id, e.job_id, e.state::text, j.pool, e.seed, s.seq, s.snapshot_se
 _LOCK = text(f"""
     SELECT {COLUMNS} FROM experiments e JOIN jobs j ON j.id = e.job_id JOIN searches s ON s.experiment_id = e.id
     WHERE e.id = :id FOR NO KEY UPDATE OF e, s
+""")
+
+
+_BY_KEY = select(experiments.c.id).where(experiments.c.idempotency_key == bindparam("key"))
+_BY_EXTERNAL_ID = select(experiments.c.id).where(
+    experiments.c.external_id == bindparam("external_id")
+)
+_EXISTS = select(experiments.c.id).where(experiments.c.id == bindparam("id"))
+_TRIAL_EXISTS = select(trials.c.id).where(trials.c.id == bindparam("id"))
+_SET_CONFIG = text("""
+    UPDATE experiments SET config = jsonb_set(config, cast(:path AS text[]), cast(:value AS jsonb)) WHERE id = :id
 """)
 
 
@@ -201,9 +213,71 @@ def set_best(tx: Tx, id: int, trial_id: int, metric: float) -> None:
     tx.execute(_SET_BEST, {"id": id, "trial_id": trial_id, "metric": metric})
 
 
-_CREATED_BY_KEY = text("SELECT id FROM experiments WHERE idempotency_key = :key")
-
-
 def by_idempotency_key(db: Database, key: str) -> int | None:
-    found = db.read(_CREATED_BY_KEY, {"key": key})
-    return int(found[0].id) if found else None
+    found = db.read(_BY_KEY, {"key": key})
+    return found[0].id if found else None
+
+
+def by_external_id(db: Database, external_id: str) -> int | None:
+    found = db.read(_BY_EXTERNAL_ID, {"external_id": external_id})
+    return found[0].id if found else None
+
+
+def trial_by_external_id(tx: Tx, experiment: str, trial: str) -> int | None:
+    found = select(trials.c.id).join_from(trials, experiments)
+    named = (experiments.c.external_id == experiment) & (trials.c.external_id == trial)
+    return tx.execute(found.where(named)).scalar()
+
+
+def exists(tx: Tx, experiment_id: int) -> bool:
+    return tx.execute(_EXISTS, {"id": experiment_id}).first() is not None
+
+
+def trial_exists(tx: Tx, trial_id: int) -> bool:
+    return tx.execute(_TRIAL_EXISTS, {"id": trial_id}).first() is not None
+
+
+def best_metric(tx: Tx, experiment_id: int) -> float | None:
+    found = select(experiments.c.best_metric).where(experiments.c.id == experiment_id)
+    return tx.execute(found).scalar()
+
+
+def labels(tx: Tx, project_id: int) -> list[str]:
+    """Return the labels of a project's experiments (0: of all), the most used first."""
+    each = select(func.unnest(experiments.c.labels).label("label"))
+    if project_id:
+        each = each.where(experiments.c.project_id == project_id)
+    label = each.subquery().c.label
+    used = select(label).group_by(label).order_by(func.count().desc(), label)
+    return list(tx.execute(used).scalars())
+
+
+def lock_labels(tx: Tx, experiment_id: int) -> list[str] | None:
+    found = select(experiments.c.labels).where(experiments.c.id == experiment_id)
+    return tx.execute(found.with_for_update()).scalar()
+
+
+def is_archived(tx: Tx, experiment_id: int) -> bool:
+    """Whether the experiment is archived, or its project or workspace."""
+    archived = experiments.c.archived | projects.c.archived | workspaces.c.archived
+    found = select(archived).join_from(experiments, projects)
+    found = found.join(workspaces, workspaces.c.id == projects.c.workspace_id)
+    return bool(tx.execute(found.where(experiments.c.id == experiment_id)).scalar())
+
+
+def change(tx: Tx, experiment_id: int, **values: Any) -> None:
+    tx.execute(update(experiments).where(experiments.c.id == experiment_id).values(values))
+
+
+def set_config(tx: Tx, experiment_id: int, path: list[str], value: Any) -> None:
+    """Change one value of the stored configuration."""
+    params = {"id": experiment_id, "path": path, "value": as_json(value)}
+    tx.execute(_SET_CONFIG, params)
+
+
+def deletion_failed(tx: Tx, experiment_id: int, error: str) -> None:
+    deleting = (experiments.c.id == experiment_id) & (
+        experiments.c.state == ExperimentState.DELETING
+    )
+    failed = {"state": ExperimentState.DELETE_FAILED, "error": error}
+    tx.execute(update(experiments).where(deleting).values(failed))

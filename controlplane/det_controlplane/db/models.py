@@ -3,16 +3,14 @@
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 from sqlalchemy import delete, func, insert, select, text, update
 
-from det_controlplane.core.lifecycle.checkpoint import CheckpointState
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.pages import Listing
-from det_controlplane.db.schema import checkpoints, model_versions, models, workspaces
+from det_controlplane.db.schema import model_versions, models, workspaces
 from det_controlplane.db.views import CHECKPOINT, CHECKPOINT_FROM, time
 
 _COUNT = "(SELECT count(*) FROM model_versions x WHERE x.model_id = m.id)"
@@ -167,7 +165,3 @@ def change_version(tx: Tx, version_id: int, values: dict[str, Any], now: datetim
 
 def remove_version(tx: Tx, version_id: int) -> None:
     tx.execute(delete(model_versions).where(model_versions.c.id == version_id))
-
-
-def checkpoint_state(tx: Tx, uuid: UUID) -> CheckpointState | None:
-    return tx.execute(select(checkpoints.c.state).where(checkpoints.c.uuid == uuid)).scalar()

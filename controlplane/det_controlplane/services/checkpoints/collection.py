@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
-
 from det_controlplane.core import gc
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.metrics import number
-from det_controlplane.db import deletions, queue
+from det_controlplane.db import checkpoints, deletions, experiments, queue
+from det_controlplane.db.checkpoints import Chosen, Owner
 from det_controlplane.db.engine import Tx, as_json
 from det_controlplane.services.context import Context
 from det_controlplane.services.effects import Effects
@@ -21,37 +20,11 @@ EVERYTHING = ("**/*",)
 _ENTRY = ("python3", "-m", "determined.exec.entry")
 _SPEC = "/run/determined/gc.json"
 
-_EXPERIMENT = text("""
-    SELECT e.id, e.state::text AS state, e.config, e.user_id, p.workspace_id,
-           EXISTS (SELECT 1 FROM trials t WHERE t.experiment_id = e.id AND NOT e.unmanaged) AS has_trials FROM experiments e
-    JOIN projects p ON p.id = e.project_id WHERE e.id = :id
-""")
-_CHECKPOINTS = text("""
-    SELECT c.uuid, c.trial_id, c.steps_completed,
-           EXISTS (SELECT 1 FROM model_versions v WHERE v.checkpoint_uuid = c.uuid) AS registered,
-           EXISTS (SELECT 1 FROM trials w WHERE w.warm_start_uuid = c.uuid AND w.ended_at IS NULL) AS in_use,
-           (SELECT m.metrics->>:metric FROM metrics m WHERE m.trial_id = c.trial_id AND m.metric_group = 'validation'
-            AND m.total_batches = c.steps_completed AND NOT m.archived) AS metric
-    FROM checkpoints c WHERE c.experiment_id = :id AND c.state IN ('COMPLETED', 'PARTIALLY_DELETED')
-""")
-_BY_UUID = text("""
-    SELECT c.uuid, c.experiment_id, e.config, e.state::text AS state, e.user_id, p.workspace_id,
-           EXISTS (SELECT 1 FROM model_versions v WHERE v.checkpoint_uuid = c.uuid) AS registered
-    FROM checkpoints c JOIN experiments e ON e.id = c.experiment_id JOIN projects p ON p.id = e.project_id
-    WHERE c.uuid = ANY(cast(:uuids AS uuid[]))
-""")
-_TASK = text("""
-    SELECT id, ended_at FROM tasks WHERE experiment_id = :id AND kind = 'CHECKPOINT_GC' AND config->>'_key' = :key
-""")
-_DELETE_FAILED = text(
-    "UPDATE experiments SET state = 'DELETE_FAILED', error = :error WHERE id = :id AND state = 'DELETING'"
-)
-
 
 def after_experiment(ctx: Context, payload: dict[str, Any]) -> None:
     """The experiment has ended: queue the deletion of what its policy does not keep."""
     with ctx.db.begin() as tx:
-        experiment = tx.execute(_EXPERIMENT, {"id": payload["experiment_id"]}).first()
+        experiment = checkpoints.owner(tx, payload["experiment_id"])
         if experiment is None:
             return
         doomed = to_delete(tx, experiment.id, experiment.config)
@@ -63,15 +36,12 @@ def to_delete(
     tx: Tx, experiment_id: int, config: dict[str, Any], policy: gc.Policy | None = None
 ) -> list[UUID]:
     searcher = config["searcher"]
-    rows = tx.execute(
-        _CHECKPOINTS, {"id": experiment_id, "metric": searcher.get("metric") or ""}
-    ).all()
     found = [
         gc.Checkpoint(
-            uuid=str(r.uuid), trial_id=r.trial_id, steps_completed=r.steps_completed,
-            metric=_metric(r.metric), registered=bool(r.registered or r.in_use),
+            uuid=str(c.uuid), trial_id=c.trial_id, steps_completed=c.steps_completed,
+            metric=_metric(c.metric), registered=c.kept,
         )
-        for r in rows
+        for c in checkpoints.candidates(tx, experiment_id, searcher.get("metric") or "")
     ]  # fmt: skip
     smaller = bool(searcher.get("smaller_is_better", True))
     return [
@@ -98,7 +68,7 @@ def _metric(raw: str | None) -> float | None:
 def delete(ctx: Context, uuids: Sequence[UUID], globs: Sequence[str] = EVERYTHING) -> None:
     """A user deletes checkpoints, or some files of them."""
     with ctx.db.begin() as tx:
-        rows = tx.execute(_BY_UUID, {"uuids": list(uuids)}).all()
+        rows = checkpoints.chosen(tx, uuids)
     missing = set(uuids) - {r.uuid for r in rows}
     if missing:
         raise Missing(f"checkpoints not found: {', '.join(sorted(map(str, missing)))}")
@@ -107,40 +77,34 @@ def delete(ctx: Context, uuids: Sequence[UUID], globs: Sequence[str] = EVERYTHIN
             raise WrongState(
                 f"checkpoint {row.uuid} is a registered model version: delete that first"
             )
-    by_experiment: dict[int, list[Any]] = {}
+    by_experiment: dict[int, list[Chosen]] = {}
     for row in rows:
         by_experiment.setdefault(row.experiment_id, []).append(row)
     for experiment_id, group in by_experiment.items():
         key = f"delete {ctx.new_uuid()}"
-        owner = _Owner(experiment_id, group[0].config, group[0].user_id, group[0].workspace_id)
-        _launch(ctx, owner, [r.uuid for r in group], key=key, globs=globs)
+        with ctx.db.begin() as tx:
+            experiment = checkpoints.owner(tx, experiment_id)
+        if experiment is not None:
+            _launch(ctx, experiment, [r.uuid for r in group], key=key, globs=globs)
 
 
 def delete_tensorboards(ctx: Context, experiment_id: int) -> None:
     """Of an ended experiment; its checkpoints stay."""
     with ctx.db.begin() as tx:
-        experiment = tx.execute(_EXPERIMENT, {"id": experiment_id}).first()
+        experiment = checkpoints.owner(tx, experiment_id)
     if experiment is None:
         raise Missing(f"experiment {experiment_id} not found")
-    if not ExperimentState(experiment.state).terminal:
+    if not experiment.state.terminal:
         raise WrongState(
-            f"experiment {experiment_id} is {experiment.state} and still writes TensorBoard files:"
+            f"experiment {experiment_id} is {experiment.state.value} and still writes TensorBoard files:"
             " kill it, or wait until it has ended"
         )
     _launch(ctx, experiment, [], key=f"tensorboards {ctx.new_uuid()}", tensorboards=True)
 
 
-class _Owner:
-    def __init__(self, id: int, config: dict[str, Any], user_id: int, workspace_id: int) -> None:
-        self.id = id
-        self.config = config
-        self.user_id = user_id
-        self.workspace_id = workspace_id
-
-
 def _launch(
     ctx: Context,
-    experiment: Any,
+    experiment: Owner,
     doomed: Sequence[UUID],
     *,
     key: str,
@@ -173,7 +137,7 @@ def _launch(
         "environment": experiment.config.get("environment"),
     }
     with ctx.db.begin() as tx:
-        if tx.execute(_TASK, {"id": experiment.id, "key": key}).first() is not None:
+        if checkpoints.collection(tx, experiment.id, key) is not None:
             return
         auxiliary.launch(
             ctx, tx, effects, kind="CHECKPOINT_GC", name=f"Checkpoint GC (experiment {experiment.id})",
@@ -189,11 +153,11 @@ def delete_experiment(ctx: Context, payload: dict[str, Any]) -> None:
     experiment_id = payload["experiment_id"]
     key = str(payload.get("key", "delete experiment"))
     with ctx.db.begin() as tx:
-        experiment = tx.execute(_EXPERIMENT, {"id": experiment_id}).first()
-        if experiment is None or experiment.state != ExperimentState.DELETING.value:
+        experiment = checkpoints.owner(tx, experiment_id)
+        if experiment is None or experiment.state is not ExperimentState.DELETING:
             return
         doomed = to_delete(tx, experiment_id, experiment.config, gc.Policy(0, 0, 0))
-        task = tx.execute(_TASK, {"id": experiment_id, "key": key}).first()
+        task = checkpoints.collection(tx, experiment_id, key)
     if task is None and experiment.has_trials:
         _launch(ctx, experiment, doomed, key=key, tensorboards=True)
     if experiment.has_trials and (task is None or task.ended_at is None):
@@ -201,8 +165,8 @@ def delete_experiment(ctx: Context, payload: dict[str, Any]) -> None:
     effects = Effects(ctx)
     with ctx.db.begin() as tx:
         if doomed and task is not None:
-            error = f"its checkpoints could not be deleted: see 'det task logs {task.id}'"
-            tx.execute(_DELETE_FAILED, {"id": experiment_id, "error": error})
+            error = f"its checkpoints could not be deleted: see 'det task logs {task.task_id}'"
+            experiments.deletion_failed(tx, experiment_id, error)
             return
         unused = deletions.delete_experiment(tx, experiment_id)
         if unused is not None:

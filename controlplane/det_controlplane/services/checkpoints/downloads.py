@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.core import archives
 from det_controlplane.core.archives import Entry
+from det_controlplane.core.lifecycle.checkpoint import CheckpointState
+from det_controlplane.db import checkpoints
 from det_controlplane.ports.checkpoint_files import StorageUnreachable
 from det_controlplane.services.checkpoints.records import parse_uuid
 from det_controlplane.services.context import Context
@@ -16,12 +16,6 @@ from det_controlplane.services.errors import Invalid, Missing, WrongState
 
 TAR, GZIP, ZIP = "application/x-tar", "application/gzip", "application/zip"
 KINDS = (TAR, GZIP, ZIP)
-
-_FIND = text("""
-    SELECT c.uuid, c.state::text AS state, coalesce(s.config, e.config->'checkpoint_storage') AS storage
-    FROM checkpoints c LEFT JOIN storages s ON s.id = c.storage_id LEFT JOIN experiments e ON e.id = c.experiment_id
-    WHERE c.uuid = :uuid
-""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +28,10 @@ class Archive:
 
 def checkpoint(ctx: Context, uuid: str, media_type: str) -> Archive:
     with ctx.db.begin() as tx:
-        row = tx.execute(_FIND, {"uuid": parse_uuid(uuid)}).first()
+        row = checkpoints.location(tx, parse_uuid(uuid))
     if row is None:
         raise Missing(f"checkpoint {uuid} not found")
-    if row.state == "DELETED":
+    if row.state is CheckpointState.DELETED:
         raise Missing(f"checkpoint {uuid} was deleted: its files are gone")
     if not row.storage:
         raise WrongState(f"checkpoint {uuid} has no checkpoint_storage: nobody knows where it lies")

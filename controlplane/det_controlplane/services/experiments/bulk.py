@@ -4,27 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.core.problems import InvalidConfig
+from det_controlplane.db import experiment_pages
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Refused
 from det_controlplane.services.experiments import actions, editing, moving
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.logs import retention
-
-_CLAUSES = {
-    "project_id": "e.project_id = :project_id",
-    "ids": "e.id = ANY(cast(:ids AS integer[]))",
-    "name": "e.name ILIKE '%' || :name || '%'",
-    "description": "e.description ILIKE '%' || :description || '%'",
-    "labels": "e.labels @> cast(:labels AS text[])",
-    "archived": "e.archived = :archived",
-    "states": "e.state::text = ANY(cast(:states AS text[]))",
-    "user_ids": "e.user_id = ANY(cast(:user_ids AS integer[]))",
-    "excluded": "NOT e.id = ANY(cast(:excluded AS integer[]))",
-}
 
 Action = Callable[[Context, User, int], None]
 
@@ -55,10 +42,8 @@ def _selected(ctx: Context, project_id: int, selection: Selection) -> list[int]:
     if selection.ids:
         return list(dict.fromkeys(selection.ids))
     given = {"project_id": project_id, **selection.filters} if project_id else selection.filters
-    where = " AND ".join(_CLAUSES[name] for name in given) or "true"
-    statement = text(f"SELECT e.id FROM experiments e WHERE {where} ORDER BY e.id")
-    with ctx.db.begin() as tx:
-        return [r[0] for r in tx.execute(statement, given).all()]
+    with ctx.db.autocommit() as tx:
+        return experiment_pages.ids(tx, given)
 
 
 def commanding(command: Command) -> Action:

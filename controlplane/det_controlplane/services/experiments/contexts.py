@@ -9,13 +9,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
-
-from det_controlplane.db import contexts as rows_of
-from det_controlplane.db.contexts import NewContext
+from det_controlplane.db import contexts as rows
+from det_controlplane.db.contexts import NewContext, StoredContext
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, Oversized, WrongState
 
@@ -26,11 +23,6 @@ UPLOAD_LIFE = timedelta(hours=1)
 _GZIP = 31  # zlib's way to ask for gzip around it
 _FEW_TABLES, _USUAL_TABLES, _SMALL = 5, 8, 1 << 16
 _DIRECTORY = 53  # the tar type flag '5'; files are 48, '0'
-
-_FIND = text("SELECT id, size, sha256, content, object_key, uploaded FROM contexts WHERE id = :id")
-_UPLOADED = text("UPDATE contexts SET uploaded = true WHERE id = :id")
-_OF_TASK = text("SELECT context_id FROM tasks WHERE id = :id")
-_OF_EXPERIMENT = text("SELECT context_id FROM experiments WHERE id = :id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +119,7 @@ def begin_upload(ctx: Context, user_id: int, size: int, sha256: str) -> Upload:
     key = f"contexts/{context_id}.tar.gz"
     announced = NewContext(context_id, size, sha256, None, key, uploaded=False)
     with ctx.db.begin() as tx:
-        rows_of.insert(tx, announced, user_id, ctx.now())
+        rows.insert(tx, announced, user_id, ctx.now())
     return Upload(context_id, ctx.objects.upload_url(key, size, int(UPLOAD_LIFE.total_seconds())))
 
 
@@ -136,7 +128,7 @@ def check_uploaded(ctx: Context, context_id: UUID) -> None:
     row = _find(ctx, context_id)
     if row.uploaded:
         return
-    content = ctx.objects.get(row.object_key)
+    content = ctx.objects.get(row.object_key or "")
     if content is None:
         raise WrongState(f"context {context_id} was never uploaded: PUT it to its upload URL first")
     if len(content) != row.size or hashlib.sha256(content).hexdigest() != row.sha256:
@@ -144,7 +136,7 @@ def check_uploaded(ctx: Context, context_id: UUID) -> None:
             f"context {context_id}: what was uploaded is not what was announced; upload it again"
         )
     with ctx.db.begin() as tx:
-        tx.execute(_UPLOADED, {"id": context_id})
+        rows.uploaded(tx, context_id)
 
 
 def content_of(ctx: Context, context_id: UUID | None) -> bytes:
@@ -153,8 +145,8 @@ def content_of(ctx: Context, context_id: UUID | None) -> bytes:
         return b""
     row = _find(ctx, context_id)
     if row.content is not None:
-        return bytes(row.content)
-    content = ctx.objects.get(row.object_key)
+        return row.content
+    content = ctx.objects.get(row.object_key or "")
     if content is None:
         raise Missing(f"context {context_id}: its object {row.object_key} is gone from the store")
     return content
@@ -162,23 +154,23 @@ def content_of(ctx: Context, context_id: UUID | None) -> bytes:
 
 def of_task(ctx: Context, task_id: str) -> bytes:
     with ctx.db.begin() as tx:
-        row = tx.execute(_OF_TASK, {"id": task_id}).first()
-    if row is None:
+        owner = rows.of_task(tx, task_id)
+    if owner is None:
         raise Missing(f"task {task_id} not found")
-    return content_of(ctx, row[0])
+    return content_of(ctx, owner.context_id)
 
 
 def of_experiment(ctx: Context, experiment_id: int) -> bytes:
     with ctx.db.begin() as tx:
-        row = tx.execute(_OF_EXPERIMENT, {"id": experiment_id}).first()
-    if row is None:
+        owner = rows.of_experiment(tx, experiment_id)
+    if owner is None:
         raise Missing(f"experiment {experiment_id} not found")
-    return content_of(ctx, row[0])
+    return content_of(ctx, owner.context_id)
 
 
-def _find(ctx: Context, context_id: UUID) -> Any:
+def _find(ctx: Context, context_id: UUID) -> StoredContext:
     with ctx.db.begin() as tx:
-        row = tx.execute(_FIND, {"id": context_id}).first()
+        row = rows.find(tx, context_id)
     if row is None:
         raise Missing(f"context {context_id} not found")
     return row

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.core import config as configs
 from det_controlplane.core import search
 from det_controlplane.core.config import policies as policy_rules
@@ -12,8 +10,8 @@ from det_controlplane.core.config.legacy import shim
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.core.problems import InvalidConfig, Problem
-from det_controlplane.db import trials
-from det_controlplane.db.engine import as_json
+from det_controlplane.db import continuing, trials
+from det_controlplane.db.continuing import EndedExperiment, EndedTrial
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import WrongState
 from det_controlplane.services.experiments import live
@@ -23,52 +21,24 @@ from det_controlplane.services.search.journal import parse_space
 
 _SEARCHERS = ("single", "random", "grid")
 
-_EXPERIMENT = text("""
-    SELECT e.config, e.archived, e.unmanaged, p.archived OR w.archived AS parent_archived, w.id AS workspace_id
-    FROM experiments e JOIN projects p ON p.id = e.project_id JOIN workspaces w ON w.id = p.workspace_id WHERE e.id = :id
-""")
-_REOPEN = text("""
-    UPDATE experiments SET state = 'ACTIVE', ended_at = NULL, progress = 0, error = '', config = cast(:config AS jsonb),
-        original_config = CASE WHEN :override = '' THEN original_config ELSE :override END
-    WHERE id = :id
-""")
-_REQUEUE = text("""
-    UPDATE jobs SET position = floor(extract(epoch FROM cast(:now AS timestamptz)) * 1000000) WHERE id = :id
-""")
-_REOPEN_SEARCH = text("UPDATE searches SET closed = false WHERE experiment_id = :id")
-_ENDED = text("""
-    SELECT t.id, t.request_id, t.state::text AS state, e.id || '.' || t.request_id AS first_task,
-           (SELECT count(*) FROM tasks k WHERE k.trial_id = t.id) AS tasks
-    FROM trials t JOIN experiments e ON e.id = t.experiment_id WHERE t.experiment_id = :id ORDER BY t.id
-""")
-_REOPEN_TRIAL = text("""
-    UPDATE trials SET state = 'ACTIVE', ended_at = NULL, restarts = 0, early_exit = NULL, parked = false,
-        stop_requested = false, op_completed = false, progress = NULL, log_policy_matched = NULL, blocked_agents = '{}',
-        task_id = :task_id
-    WHERE id = :id
-""")
-_SET_PLAN = text(
-    "UPDATE trials SET hparams = cast(:hparams AS jsonb), train_to = :train_to WHERE id = :id"
-)
-
 
 def resume(ctx: Context, experiment_id: int, override: str) -> None:
     """Trials that did not complete run again, each from its latest checkpoint, as a task of their own."""
     # The stock client sends an empty object when nothing is overridden.
     changes = configs.load_yaml(override) if override.strip() else {}
     with live.opened(ctx, experiment_id) as experiment:
-        row = experiment.tx.execute(_EXPERIMENT, {"id": experiment_id}).first()
+        row = continuing.experiment(experiment.tx, experiment_id)
         assert row is not None
         _check(experiment, row)
-        ended = experiment.tx.execute(_ENDED, {"id": experiment_id}).all()
+        ended = continuing.trials_of(experiment.tx, experiment_id)
         single = row.config["searcher"]["name"] == "single"
-        again = [t for t in ended if single or t.state != TrialState.COMPLETED.value]
+        again = [t for t in ended if single or t.state is not TrialState.COMPLETED]
         if not again:
             raise WrongState(
                 f"experiment {experiment_id}: every trial has completed, nothing is left to continue"
             )
         config = _overridden(experiment, row, changes) if changes else row.config
-        _reopen(experiment, config, override if changes else "")
+        _reopen(experiment, config, override if changes else None)
         for trial in again:
             _reopen_trial(experiment, trial)
         if changes:
@@ -81,7 +51,7 @@ def resume(ctx: Context, experiment_id: int, override: str) -> None:
             experiment.patch_trial(trial_row, TrialState.ACTIVE)
 
 
-def _check(experiment: LiveExperiment, row: Any) -> None:
+def _check(experiment: LiveExperiment, row: EndedExperiment) -> None:
     experiment_id, state = experiment.row.id, experiment.row.state
     ended = (ExperimentState.COMPLETED, ExperimentState.CANCELED, ExperimentState.ERROR)
     if row.unmanaged:
@@ -100,7 +70,9 @@ def _check(experiment: LiveExperiment, row: Any) -> None:
         )
 
 
-def _overridden(experiment: LiveExperiment, row: Any, changes: dict[str, Any]) -> dict[str, Any]:
+def _overridden(
+    experiment: LiveExperiment, row: EndedExperiment, changes: dict[str, Any]
+) -> dict[str, Any]:
     """Only a single trial's configuration may change: others were sampled from theirs."""
     if row.config["searcher"]["name"] != "single":
         raise WrongState(
@@ -129,18 +101,16 @@ def _overridden(experiment: LiveExperiment, row: Any, changes: dict[str, Any]) -
     return config
 
 
-def _reopen(experiment: LiveExperiment, config: dict[str, Any], override: str) -> None:
+def _reopen(experiment: LiveExperiment, config: dict[str, Any], override: str | None) -> None:
     tx, row = experiment.tx, experiment.row
-    tx.execute(_REOPEN, {"id": row.id, "config": as_json(config), "override": override})
-    tx.execute(_REQUEUE, {"id": row.job_id, "now": experiment.now})
-    tx.execute(_REOPEN_SEARCH, {"id": row.id})
+    continuing.reopen(tx, row.id, row.job_id, config, override, experiment.now)
     row.state = ExperimentState.ACTIVE
     experiment.effects.queue_changed(row.pool)
 
 
-def _reopen_trial(experiment: LiveExperiment, trial: Any) -> None:
-    task_id = f"{trial.first_task}-{trial.tasks}"
-    experiment.tx.execute(_REOPEN_TRIAL, {"id": trial.id, "task_id": task_id})
+def _reopen_trial(experiment: LiveExperiment, trial: EndedTrial) -> None:
+    task_id = trial.next_task(experiment.row.id)
+    continuing.reopen_trial(experiment.tx, trial.id, task_id)
     trials.insert_task(
         experiment.tx, id=task_id, kind="TRIAL", job_id=experiment.row.job_id, trial_id=trial.id,
         experiment_id=experiment.row.id, context_id=experiment.row.context_id, config=None,
@@ -154,5 +124,4 @@ def _plan_anew(experiment: LiveExperiment, config: dict[str, Any], trial_id: int
     actions = fresh.fold(search.Started())
     created = next(a for a in actions if isinstance(a, search.Create))
     length = next((a.length for a in actions if isinstance(a, search.TrainTo)), None)
-    values = {"id": trial_id, "hparams": as_json(dict(created.hparams)), "train_to": length}
-    experiment.tx.execute(_SET_PLAN, values)
+    continuing.set_plan(experiment.tx, trial_id, dict(created.hparams), length)

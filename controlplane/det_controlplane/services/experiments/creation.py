@@ -5,15 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
-
 from det_controlplane.core import config as configs
 from det_controlplane.core.config import policies as policy_rules
 from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.problems import InvalidConfig, Problem
-from det_controlplane.db import experiment_pages, experiments
+from det_controlplane.db import creation, experiment_pages, experiments
 from det_controlplane.db.contexts import NewContext
+from det_controlplane.db.creation import TargetProject
 from det_controlplane.db.engine import TryAgain, Violated, as_json
 from det_controlplane.db.experiment_pages import ShownExperiment
 from det_controlplane.services.context import Context
@@ -29,25 +28,6 @@ from det_controlplane.services.scheduling import capacity
 
 # The same request may come twice at the same time: one of them makes the experiment, the other finds it.
 _ONCE = ("experiments_idempotency_key_key", "experiments_external_id_key")
-
-_TEMPLATE = text("SELECT config FROM templates WHERE name = :name")
-_PROJECT = """
-    SELECT p.id, p.workspace_id, p.archived OR w.archived AS archived, p.state IS NOT NULL AS deleting,
-           w.checkpoint_storage, w.default_compute_pool, w.default_aux_pool,
-           (SELECT json_agg(c.policy ORDER BY c.workspace_id DESC) FROM config_policies c
-            WHERE c.workload_type = 'EXPERIMENT' AND c.workspace_id IN (0, p.workspace_id)) AS policies,
-           (SELECT json_object_agg(b.pool, b.workspaces) FROM (
-                SELECT pool, json_agg(workspace_id) AS workspaces FROM pool_bindings GROUP BY pool) b) AS bound_pools
-    FROM projects p JOIN workspaces w ON w.id = p.workspace_id
-"""
-_PROJECT_BY_ID = text(f"{_PROJECT} WHERE p.id = :id")
-_PROJECT_BY_NAME = text(
-    f"{_PROJECT} WHERE lower(w.name) = lower(:workspace) AND lower(p.name) = lower(:project)"
-)
-_PARENT = text("""
-    SELECT e.context_id, p.archived OR w.archived AS archived FROM experiments e JOIN projects p ON p.id = e.project_id
-    JOIN workspaces w ON w.id = p.workspace_id WHERE e.id = :id
-""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,22 +96,20 @@ def _existing(ctx: Context, experiment_id: int) -> Created:
     return Created(experiment_id, found.shown, found.config, ())
 
 
-def _project(ctx: Context, project_id: int, submitted: dict[str, Any]) -> Any:
+def _project(ctx: Context, project_id: int, submitted: dict[str, Any]) -> TargetProject:
     workspace, project = submitted.get("workspace"), submitted.get("project")
     by_name = project_id <= 1 and workspace and project
     if by_name:
-        names = {"workspace": str(workspace), "project": str(project)}
-        found = ctx.db.read(_PROJECT_BY_NAME, names)
+        row = creation.project_by_name(ctx.db, str(workspace), str(project))
     else:
-        found = ctx.db.read(_PROJECT_BY_ID, {"id": max(project_id, 1)})
-    if not found:
+        row = creation.project_by_id(ctx.db, max(project_id, 1))
+    if row is None:
         what = (
             f"project {project!r} of workspace {workspace!r}"
             if by_name
             else f"project {project_id}"
         )
         raise Missing(f"{what} not found")
-    row = found[0]
     if row.archived:
         raise WrongState(f"project {row.id} is archived: unarchive it, or choose another")
     if row.deleting:
@@ -142,10 +120,9 @@ def _project(ctx: Context, project_id: int, submitted: dict[str, Any]) -> Any:
 def _template(ctx: Context, name: str) -> dict[str, Any] | None:
     if not name:
         return None
-    found = ctx.db.read(_TEMPLATE, {"name": name})
-    if not found:
+    config = creation.template(ctx.db, name)
+    if config is None:
         raise Missing(f"template '{name}' not found")
-    config: dict[str, Any] = found[0][0]
     return config
 
 
@@ -153,7 +130,7 @@ def _resolve(
     ctx: Context,
     submission: Submission,
     submitted: dict[str, Any],
-    project: Any,
+    project: TargetProject,
     template: dict[str, Any] | None,
     demanded: list[dict[str, Any]],
 ) -> tuple[configs.Resolved, str, bool]:
@@ -192,7 +169,7 @@ def _resolve(
 
 
 def _pool(
-    ctx: Context, submitted: dict[str, Any], template: dict[str, Any] | None, project: Any
+    ctx: Context, submitted: dict[str, Any], template: dict[str, Any] | None, project: TargetProject
 ) -> tuple[Pool, list[Problem]]:
     """The pool, or what is wrong with it and another one to find the other problems with."""
     try:
@@ -206,7 +183,7 @@ def _insert(
     user: User,
     submission: Submission,
     config: dict[str, Any],
-    project: Any,
+    project: TargetProject,
     pool: str,
     context: NewContext | None,
 ) -> tuple[int, ShownExperiment]:
@@ -215,7 +192,7 @@ def _insert(
     with ctx.db.begin() as tx:
         context_id = submission.context_id
         if submission.parent_id is not None:
-            parent = tx.execute(_PARENT, {"id": submission.parent_id}).first()
+            parent = creation.parent(tx, submission.parent_id)
             if parent is None:
                 raise Missing(f"experiment {submission.parent_id} not found")
             if parent.archived:
@@ -248,10 +225,7 @@ def _insert(
     return row.id, made
 
 
-_BY_EXTERNAL = text("SELECT id FROM experiments WHERE external_id = :id")
-
-
 def put(ctx: Context, user: User, submission: Submission) -> Created:
     """Unmanaged experiments by a name of the user's: made once, found afterwards."""
-    found = ctx.db.read(_BY_EXTERNAL, {"id": submission.external_id})
-    return _existing(ctx, int(found[0].id)) if found else create(ctx, user, submission)
+    found = experiments.by_external_id(ctx.db, submission.external_id or "")
+    return create(ctx, user, submission) if found is None else _existing(ctx, found)

@@ -4,35 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.core.config import policies as policy_rules
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.problems import InvalidConfig
-from det_controlplane.db.engine import Tx, as_json
+from det_controlplane.db import experiments, jobs
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Invalid, Missing, WrongState
 from det_controlplane.services.experiments import live
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.organization import config_policies, deletion
-
-_ARCHIVE = text("UPDATE experiments SET archived = :archived WHERE id = :id")
-_SET_CONFIG = text("""
-    UPDATE experiments SET config = jsonb_set(config, cast(:path AS text[]), cast(:value AS jsonb)) WHERE id = :id
-""")
-_TEXTS = {
-    "name": text("UPDATE experiments SET name = :value WHERE id = :id"),
-    "description": text("UPDATE experiments SET description = :value WHERE id = :id"),
-    "notes": text("UPDATE experiments SET notes = :value WHERE id = :id"),
-}
-_SET_LABELS = text("UPDATE experiments SET labels = cast(:labels AS text[]) WHERE id = :id")
-_LABELS = text("SELECT labels FROM experiments WHERE id = :id FOR UPDATE")
-_WORKSPACE = text("SELECT workspace_id FROM jobs WHERE id = :id")
-_JOB = {
-    "priority": text("UPDATE jobs SET priority = :value WHERE id = :id"),
-    "weight": text("UPDATE jobs SET weight = :value WHERE id = :id"),
-    "max_slots": text("UPDATE jobs SET max_slots = :value WHERE id = :id"),
-}
 
 
 def set_archived(ctx: Context, experiment_id: int, archived: bool) -> None:
@@ -41,7 +21,7 @@ def set_archived(ctx: Context, experiment_id: int, archived: bool) -> None:
             raise WrongState(
                 f"experiment {experiment_id} is {experiment.row.state.value}; only ended ones can be archived"
             )
-        experiment.tx.execute(_ARCHIVE, {"id": experiment_id, "archived": archived})
+        experiments.change(experiment.tx, experiment_id, archived=archived)
 
 
 def delete(ctx: Context, user: User, experiment_id: int) -> None:
@@ -75,12 +55,13 @@ class Changes:
 def patch(ctx: Context, experiment_id: int, changes: Changes) -> None:
     with live.opened(ctx, experiment_id) as experiment:
         tx = experiment.tx
-        for name, value in changes.texts.items():
-            if name == "name" and not value.strip():
-                raise Invalid("name must not be blank")
-            tx.execute(_TEXTS[name], {"id": experiment_id, "value": value})
+        if not changes.texts.get("name", "named").strip():
+            raise Invalid("name must not be blank")
+        values: dict[str, Any] = dict(changes.texts)
         if changes.labels is not None:
-            tx.execute(_SET_LABELS, {"id": experiment_id, "labels": sorted(set(changes.labels))})
+            values["labels"] = sorted(set(changes.labels))
+        if values:
+            experiments.change(tx, experiment_id, **values)
         for name, value in changes.resources.items():
             change_resource(experiment, name, value)
         _patch_policy(experiment, changes.policy)
@@ -92,8 +73,8 @@ def change_resource(experiment: live.LiveExperiment, name: str, value: Any) -> N
         raise Missing(f"experiment {experiment.row.id} has ended: it has no resources to change")
     _check_resource(name, value)
     _check_policies(experiment, name, value)
-    experiment.tx.execute(_JOB[name], {"id": experiment.row.job_id, "value": value})
-    set_config(experiment.tx, experiment.row.id, ["resources", name], value)
+    jobs.change(experiment.tx, experiment.row.job_id, **{name: value})
+    experiments.set_config(experiment.tx, experiment.row.id, ["resources", name], value)
     experiment.effects.queue_changed(experiment.row.pool)
 
 
@@ -107,9 +88,7 @@ def _check_resource(name: str, value: Any) -> None:
 
 
 def _check_policies(experiment: live.LiveExperiment, name: str, value: Any) -> None:
-    workspace_id = int(
-        experiment.tx.execute(_WORKSPACE, {"id": experiment.row.job_id}).scalar_one()
-    )
+    workspace_id = jobs.workspace_of(experiment.tx, experiment.row.job_id)
     limits = config_policies.in_force(experiment.tx, workspace_id).constraints
     broken = policy_rules.check({"resources": {name: value}}, limits)
     if broken:
@@ -120,14 +99,12 @@ def _patch_policy(experiment: live.LiveExperiment, policy: Mapping[str, int]) ->
     for name, value in policy.items():
         if value < 0:
             raise Invalid(f"{name} must be at least 0, not {value}")
-        set_config(experiment.tx, experiment.row.id, ["checkpoint_storage", name], value)
+        experiments.set_config(
+            experiment.tx, experiment.row.id, ["checkpoint_storage", name], value
+        )
     if policy and experiment.row.state.terminal:
         key = f"policy {experiment.now.isoformat()}"
         experiment.effects.later("checkpoint_gc", experiment_id=experiment.row.id, key=key)
-
-
-def set_config(tx: Tx, experiment_id: int, path: list[str], value: Any) -> None:
-    tx.execute(_SET_CONFIG, {"id": experiment_id, "path": path, "value": as_json(value)})
 
 
 def add_label(ctx: Context, experiment_id: int, label: str) -> list[str]:
@@ -142,9 +119,9 @@ def _change_labels(
     ctx: Context, experiment_id: int, added: set[str], removed: set[str]
 ) -> list[str]:
     with ctx.db.begin() as tx:
-        row = tx.execute(_LABELS, {"id": experiment_id}).first()
-        if row is None:
+        before = experiments.lock_labels(tx, experiment_id)
+        if before is None:
             raise Missing(f"experiment {experiment_id} not found")
-        labels = sorted((set(row[0]) | added) - removed)
-        tx.execute(_SET_LABELS, {"id": experiment_id, "labels": labels})
+        labels = sorted((set(before) | added) - removed)
+        experiments.change(tx, experiment_id, labels=labels)
     return labels

@@ -4,26 +4,13 @@ import base64
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import experiment_pages, listings
+from det_controlplane.db import experiments as rows
 from det_controlplane.db.experiment_pages import ShownExperiment
 from det_controlplane.services.checkpoints.records import parse_uuid
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
-
-_EXISTS = text("SELECT 1 FROM experiments WHERE id = :id")
-_TRIAL_EXISTS = text("SELECT 1 FROM trials WHERE id = :id")
-_LABELS = text("""
-    SELECT label FROM experiments e, unnest(e.labels) AS label
-    WHERE cast(:project_id AS integer) = 0 OR e.project_id = :project_id GROUP BY label ORDER BY count(*) DESC, label
-""")
-_BY_EXTERNAL = text("""
-    SELECT t.id FROM trials t JOIN experiments e ON e.id = t.experiment_id
-    WHERE e.external_id = :experiment AND t.external_id = :trial
-""")
-_BEST = text("SELECT best_metric FROM experiments WHERE id = :id")
 
 
 def experiments(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
@@ -50,14 +37,14 @@ def blank_experiment(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def trials(ctx: Context, page: Page, sort: Sort, experiment_id: int, states: Sequence[str]) -> str:
-    with ctx.db.begin() as tx:
-        if tx.execute(_EXISTS, {"id": experiment_id}).scalar() is None:
+    with ctx.db.autocommit() as tx:
+        if not rows.exists(tx, experiment_id):
             raise Missing(f"experiment {experiment_id} not found")
         return listings.trials(tx, page, sort, experiment_id, states)
 
 
 def trial(ctx: Context, trial_id: int) -> str:
-    with ctx.db.begin() as tx:
+    with ctx.db.autocommit() as tx:
         found = listings.trial(tx, trial_id)
     if found is None:
         raise Missing(f"trial {trial_id} not found")
@@ -67,15 +54,15 @@ def trial(ctx: Context, trial_id: int) -> str:
 def checkpoints(
     ctx: Context, page: Page, sort: Sort, owner: str, owner_id: int, states: Sequence[str]
 ) -> str:
-    exists = _EXISTS if owner == "experiment_id" else _TRIAL_EXISTS
-    with ctx.db.begin() as tx:
-        if tx.execute(exists, {"id": owner_id}).scalar() is None:
+    exists = rows.exists if owner == "experiment_id" else rows.trial_exists
+    with ctx.db.autocommit() as tx:
+        if not exists(tx, owner_id):
             raise Missing(f"{owner.removesuffix('_id')} {owner_id} not found")
         return listings.checkpoints(tx, page, sort, owner, owner_id, states)
 
 
 def checkpoint(ctx: Context, uuid: str) -> str:
-    with ctx.db.begin() as tx:
+    with ctx.db.autocommit() as tx:
         found = listings.checkpoint(tx, parse_uuid(uuid))
     if found is None:
         raise Missing(f"checkpoint {uuid} not found")
@@ -84,27 +71,27 @@ def checkpoint(ctx: Context, uuid: str) -> str:
 
 def labels(ctx: Context, project_id: int) -> list[str]:
     """Of experiments, the most used first; 0 stands for every project."""
-    with ctx.db.begin() as tx:
-        return [r[0] for r in tx.execute(_LABELS, {"project_id": project_id}).all()]
+    with ctx.db.autocommit() as tx:
+        return rows.labels(tx, project_id)
 
 
 def trial_by_external_id(ctx: Context, experiment: str, trial: str) -> str:
-    with ctx.db.begin() as tx:
-        found = tx.execute(_BY_EXTERNAL, {"experiment": experiment, "trial": trial}).scalar()
-        shown = None if found is None else listings.trial(tx, int(found))
+    with ctx.db.autocommit() as tx:
+        found = rows.trial_by_external_id(tx, experiment, trial)
+        shown = None if found is None else listings.trial(tx, found)
     if shown is None:
         raise Missing(f"trial '{trial}' of experiment '{experiment}' not found")
     return shown
 
 
 def best_searcher_metric(ctx: Context, experiment_id: int) -> float:
-    with ctx.db.begin() as tx:
-        row = tx.execute(_BEST, {"id": experiment_id}).first()
-    if row is None:
-        raise Missing(f"experiment {experiment_id} not found")
-    if row[0] is None:
+    with ctx.db.autocommit() as tx:
+        if not rows.exists(tx, experiment_id):
+            raise Missing(f"experiment {experiment_id} not found")
+        best = rows.best_metric(tx, experiment_id)
+    if best is None:
         raise Missing(f"experiment {experiment_id} has no validation yet")
-    return float(row[0])
+    return best
 
 
 def base64_text(content: bytes) -> str:

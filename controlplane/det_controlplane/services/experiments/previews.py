@@ -2,24 +2,13 @@
 
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.core import config as configs
 from det_controlplane.core import gc, hparams, search
 from det_controlplane.core.problems import InvalidConfig, Problem
-from det_controlplane.db.views import time
+from det_controlplane.db import checkpoints, experiments
 from det_controlplane.services.checkpoints import collection
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
-
-_EXPERIMENT = text("SELECT config FROM experiments WHERE id = :id")
-_DOOMED = text(f"""
-    SELECT c.uuid::text AS uuid, c.trial_id, c.steps_completed, c.state::text AS state, c.resources,
-           {time("c.reported_at")} AS report_time,
-           (SELECT m.metrics FROM metrics m WHERE m.trial_id = c.trial_id AND m.metric_group = 'validation'
-            AND m.total_batches = c.steps_completed AND NOT m.archived LIMIT 1) AS metrics
-    FROM checkpoints c WHERE c.uuid = ANY(cast(:uuids AS uuid[])) ORDER BY c.trial_id, c.steps_completed
-""")
 
 
 def search_summary(ctx: Context, config: dict[str, Any]) -> dict[str, Any]:
@@ -44,11 +33,10 @@ def search_summary(ctx: Context, config: dict[str, Any]) -> dict[str, Any]:
 def collected(ctx: Context, experiment_id: int, policy: gc.Policy) -> dict[str, Any]:
     """The checkpoints that the policy would delete, with the names that the stock client reads."""
     with ctx.db.begin() as tx:
-        config = tx.execute(_EXPERIMENT, {"id": experiment_id}).scalar()
-        if config is None:
+        if not experiments.exists(tx, experiment_id):
             raise Missing(f"experiment {experiment_id} not found")
-        doomed = collection.to_delete(tx, experiment_id, config, policy)
-        rows = tx.execute(_DOOMED, {"uuids": doomed}).all()
+        config = experiments.config(tx, experiment_id)
+        rows = checkpoints.doomed(tx, collection.to_delete(tx, experiment_id, config, policy))
     shown = [
         {
             "TrialID": r.trial_id, "StepsCompleted": r.steps_completed, "State": r.state, "UUID": r.uuid,

@@ -2,17 +2,12 @@
 
 from typing import Any
 
-from sqlalchemy import text
-
+from det_controlplane.core.lifecycle.checkpoint import CheckpointState
 from det_controlplane.core.problems import InvalidConfig, Problem
+from det_controlplane.db import checkpoints
 from det_controlplane.db.engine import Tx
+from det_controlplane.services.checkpoints.records import parse_uuid
 from det_controlplane.services.context import Context
-
-_STATE = text("SELECT state::text FROM checkpoints WHERE uuid = cast(:uuid AS uuid)")
-_NEWEST = text("""
-    SELECT uuid FROM checkpoints WHERE trial_id = :id AND state = 'COMPLETED'
-    ORDER BY steps_completed DESC, reported_at DESC LIMIT 1
-""")
 
 
 def settle(ctx: Context, config: dict[str, Any]) -> None:
@@ -29,11 +24,11 @@ def settle(ctx: Context, config: dict[str, Any]) -> None:
 
 
 def fault_of(tx: Tx, uuid: str) -> str | None:
-    """Why no trial can start from a checkpoint."""
-    state = tx.execute(_STATE, {"uuid": uuid}).scalar()
-    if state == "COMPLETED":
+    """Say why no trial can start from a checkpoint; None where one can."""
+    state = checkpoints.state(tx, parse_uuid(uuid))
+    if state is CheckpointState.COMPLETED:
         return None
-    told = "does not exist" if state is None else f"is {state}: it has no files to start from"
+    told = "does not exist" if state is None else f"is {state.value}: it has no files to start from"
     return f"checkpoint {uuid} {told}"
 
 
@@ -44,11 +39,11 @@ def _check(tx: Tx, uuid: str) -> None:
 
 
 def _newest(tx: Tx, trial_id: int) -> str:
-    row = tx.execute(_NEWEST, {"id": trial_id}).first()
-    if row is None:
+    uuid = checkpoints.newest_of_trial(tx, trial_id)
+    if uuid is None:
         message = (
             f"there is no trial {trial_id} with a checkpoint to start from;"
             f" `det trial describe {trial_id}` shows what it has"
         )
         raise InvalidConfig([Problem("searcher.source_trial_id", message)])
-    return str(row.uuid)
+    return str(uuid)

@@ -5,7 +5,7 @@ from typing import Any
 
 from det_controlplane.core.lifecycle.checkpoint import CheckpointState
 from det_controlplane.core.paging import Page, Sort
-from det_controlplane.db import models
+from det_controlplane.db import checkpoints, models
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.models import Model, Version
 from det_controlplane.services.checkpoints.records import parse_uuid
@@ -48,7 +48,7 @@ def create(
         if model.archived:
             raise WrongState(f"model '{model.name}' is archived: unarchive it first")
         uuid = parse_uuid(checkpoint)
-        state = models.checkpoint_state(tx, uuid)
+        state = checkpoints.state(tx, uuid)
         if state is None:
             raise Missing(f"checkpoint {checkpoint} not found")
         if state is not CheckpointState.COMPLETED:

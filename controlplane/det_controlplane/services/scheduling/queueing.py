@@ -8,11 +8,10 @@ from sqlalchemy import text
 from det_controlplane.core.lifecycle.allocation import AllocationState
 from det_controlplane.core.lifecycle.trial import Signal
 from det_controlplane.core.queue import QueueChange, QueuedJob, QueuePool, QueueUpdate, change_queue
-from det_controlplane.db import allocations, queue, trials
+from det_controlplane.db import allocations, experiments, queue, trials
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid
 from det_controlplane.services.experiments import live
-from det_controlplane.services.experiments.editing import set_config
 from det_controlplane.services.experiments.live import LiveExperiment
 from det_controlplane.services.scheduling import placement
 
@@ -66,7 +65,7 @@ def _apply(ctx: Context, change: QueueChange) -> None:
         }
         for name, value in values.items():
             if value is not None:
-                set_config(experiment.tx, experiment.row.id, ["resources", name], value)
+                experiments.set_config(experiment.tx, experiment.row.id, ["resources", name], value)
         if change.pool is not None and change.pool != old_pool:
             _move(experiment, change.job_id, change.pool)
         experiment.effects.queue_changed(old_pool)

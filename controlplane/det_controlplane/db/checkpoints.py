@@ -1,0 +1,230 @@
+"""Checkpoints: reports, what is left of them, and what garbage collection has to know."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import func, select, text, update
+from sqlalchemy.dialects.postgresql import insert
+
+from det_controlplane.core.lifecycle.checkpoint import CheckpointState
+from det_controlplane.core.lifecycle.experiment import ExperimentState
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.schema import checkpoints, experiments, storages, tasks
+from det_controlplane.db.schema.enums import TaskKind
+from det_controlplane.db.views import time
+
+_c = checkpoints.c
+_REPORT = insert(checkpoints)
+_REPORT = _REPORT.on_conflict_do_update(
+    index_elements=[_c.uuid],
+    set_={name: _REPORT.excluded[name] for name in ("resources", "metadata", "size", "state")},
+    where=(_c.task_id == _REPORT.excluded.task_id)
+    & _c.state.in_([CheckpointState.ACTIVE, CheckpointState.COMPLETED]),
+)
+_COLLECTED = text("""
+    SELECT e.id, e.state::text AS state, e.config, e.user_id, p.workspace_id,
+           EXISTS (SELECT 1 FROM trials t WHERE t.experiment_id = e.id AND NOT e.unmanaged) AS has_trials
+    FROM experiments e JOIN projects p ON p.id = e.project_id WHERE e.id = :id
+""")
+_OF_EXPERIMENT = text("""
+    SELECT c.uuid, c.trial_id, c.steps_completed,
+           EXISTS (SELECT 1 FROM model_versions v WHERE v.checkpoint_uuid = c.uuid)
+           OR EXISTS (SELECT 1 FROM trials w WHERE w.warm_start_uuid = c.uuid AND w.ended_at IS NULL) AS kept,
+           (SELECT m.metrics->>:metric FROM metrics m WHERE m.trial_id = c.trial_id AND m.metric_group = 'validation'
+            AND m.total_batches = c.steps_completed AND NOT m.archived) AS metric
+    FROM checkpoints c WHERE c.experiment_id = :id AND c.state IN ('COMPLETED', 'PARTIALLY_DELETED')
+""")
+_CHOSEN = text("""
+    SELECT c.uuid, c.experiment_id,
+           EXISTS (SELECT 1 FROM model_versions v WHERE v.checkpoint_uuid = c.uuid) AS registered
+    FROM checkpoints c WHERE c.experiment_id IS NOT NULL AND c.uuid = ANY(cast(:uuids AS uuid[]))
+""")
+_DOOMED = text(f"""
+    SELECT c.uuid::text AS uuid, c.trial_id, c.steps_completed, c.state::text AS state, c.resources,
+           {time("c.reported_at")} AS report_time,
+           (SELECT m.metrics FROM metrics m WHERE m.trial_id = c.trial_id AND m.metric_group = 'validation'
+            AND m.total_batches = c.steps_completed AND NOT m.archived LIMIT 1) AS metrics
+    FROM checkpoints c WHERE c.uuid = ANY(cast(:uuids AS uuid[])) ORDER BY c.trial_id, c.steps_completed
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Reporter:
+    """What a task reports for."""
+
+    trial_id: int | None
+    experiment_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewCheckpoint:
+    uuid: UUID
+    task_id: str
+    allocation_id: str | None
+    trial_id: int | None
+    experiment_id: int | None
+    state: CheckpointState
+    steps_completed: int
+    resources: dict[str, str]
+    metadata: dict[str, Any]
+    size: int
+    storage_id: int | None
+    reported_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    state: CheckpointState
+    resources: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a checkpoint lies."""
+
+    uuid: UUID
+    state: CheckpointState
+    storage: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The experiment whose checkpoints are deleted."""
+
+    id: int
+    config: dict[str, Any]
+    user_id: int
+    workspace_id: int
+    state: ExperimentState
+    has_trials: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A checkpoint that the policy of its experiment may delete; `kept` ones it may not."""
+
+    uuid: UUID
+    trial_id: int
+    steps_completed: int
+    kept: bool
+    metric: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A checkpoint that a user deletes."""
+
+    uuid: UUID
+    experiment_id: int
+    registered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Doomed:
+    """A checkpoint that a policy would delete, as it is shown."""
+
+    uuid: str
+    trial_id: int
+    steps_completed: int
+    state: str
+    resources: dict[str, str]
+    report_time: str
+    metrics: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """A task that deletes files."""
+
+    task_id: str
+    ended_at: datetime | None
+
+
+def reporter(tx: Tx, task_id: str) -> Reporter | None:
+    found = select(tasks.c.trial_id, tasks.c.experiment_id).where(tasks.c.id == task_id)
+    row = tx.execute(found).first()
+    return None if row is None else Reporter(*row)
+
+
+def report(tx: Tx, new: NewCheckpoint) -> bool:
+    """Store a report, also again; False when the checkpoint was deleted or is another task's."""
+    values = {name: getattr(new, name) for name in NewCheckpoint.__slots__}
+    return tx.execute(_REPORT, values).rowcount > 0
+
+
+def lock(tx: Tx, uuid: UUID) -> Stored | None:
+    found = select(_c.state, _c.resources).where(_c.uuid == uuid).with_for_update()
+    row = tx.execute(found).first()
+    return None if row is None else Stored(*row)
+
+
+def change(tx: Tx, uuid: UUID, **values: Any) -> bool:
+    return tx.execute(update(checkpoints).where(_c.uuid == uuid).values(values)).rowcount > 0
+
+
+def state(tx: Tx, uuid: UUID) -> CheckpointState | None:
+    return tx.execute(select(_c.state).where(_c.uuid == uuid)).scalar()
+
+
+def newest_of_trial(tx: Tx, trial_id: int) -> UUID | None:
+    complete = (_c.trial_id == trial_id) & (_c.state == CheckpointState.COMPLETED)
+    newest = (
+        select(_c.uuid).where(complete).order_by(_c.steps_completed.desc(), _c.reported_at.desc())
+    )
+    return tx.execute(newest.limit(1)).scalar()
+
+
+def location(tx: Tx, uuid: UUID) -> Location | None:
+    storage = func.coalesce(storages.c.config, experiments.c.config["checkpoint_storage"])
+    found = (
+        select(_c.uuid, _c.state, storage)
+        .select_from(checkpoints)
+        .outerjoin(storages, storages.c.id == _c.storage_id)
+        .outerjoin(experiments, experiments.c.id == _c.experiment_id)
+    )
+    row = tx.execute(found.where(_c.uuid == uuid)).first()
+    return None if row is None else Location(*row)
+
+
+def remember_storage(tx: Tx, config: dict[str, Any]) -> int:
+    """Return the number of a storage, the same one each time."""
+    new = insert(storages).values(config=config)
+    kept = new.on_conflict_do_update(
+        index_elements=["config"], set_={"config": new.excluded.config}
+    )
+    return int(tx.execute(kept.returning(storages.c.id)).scalar_one())
+
+
+def owner(tx: Tx, experiment_id: int) -> Owner | None:
+    row = tx.execute(_COLLECTED, {"id": experiment_id}).first()
+    if row is None:
+        return None
+    return Owner(**{**row._mapping, "state": ExperimentState(row.state)})
+
+
+def candidates(tx: Tx, experiment_id: int, metric: str) -> list[Candidate]:
+    rows = tx.execute(_OF_EXPERIMENT, {"id": experiment_id, "metric": metric})
+    return [Candidate(*row) for row in rows]
+
+
+def chosen(tx: Tx, uuids: Sequence[UUID]) -> list[Chosen]:
+    return [Chosen(*row) for row in tx.execute(_CHOSEN, {"uuids": list(uuids)})]
+
+
+def doomed(tx: Tx, uuids: Sequence[UUID]) -> list[Doomed]:
+    return [Doomed(*row) for row in tx.execute(_DOOMED, {"uuids": list(uuids)})]
+
+
+def collection(tx: Tx, experiment_id: int, key: str) -> Collection | None:
+    """Find the garbage collection that an effect has launched already."""
+    of_experiment = (tasks.c.experiment_id == experiment_id) & (
+        tasks.c.kind == TaskKind.CHECKPOINT_GC
+    )
+    found = select(tasks.c.id, tasks.c.ended_at).where(
+        of_experiment, tasks.c.config["_key"].astext == key
+    )
+    row = tx.execute(found).first()
+    return None if row is None else Collection(*row)
