@@ -3,15 +3,17 @@ VENV := .venv
 RUN := $(VENV)/bin
 PACKAGES := harness/determined cli/det_cli controlplane/det_controlplane \
 	provisioners/aws/det_provisioner_aws provisioners/gcp/det_provisioner_gcp agent_ami/det_agent
-SHELL_SCRIPTS := scripts/quickstart scripts/stock-client scripts/venv scripts/ml-venv .ci/run
+SHELL_SCRIPTS := scripts/quickstart scripts/stock-client scripts/venv scripts/ml-venv \
+	scripts/fresh-machine .ci/run
 # Tests of one file share servers: a worker takes whole files.
 WORKERS ?= auto
 
-.PHONY: help quickstart test check format bench sim sim-mutations lock clean
+.PHONY: help quickstart test fresh check format bench sim sim-mutations lock clean
 
 help:
 	@echo "make quickstart   train an example on a cluster on this machine"
 	@echo "make test         run every test"
+	@echo "make fresh        try first starts on machines that have nothing (Linux, root)"
 	@echo "make check        format, lint, types, architecture, shell scripts"
 	@echo "make bench        measure against the floors, one JSON line a figure"
 	@echo "make sim          simulate clusters with faults: SEEDS=200 FIRST_SEED=1"
@@ -24,10 +26,13 @@ quickstart: $(VENV)/.installed
 test: $(VENV)/.installed-dev
 	$(RUN)/python -m pytest -n $(WORKERS) --dist loadfile
 
+fresh: $(VENV)/.installed-dev
+	$(RUN)/python -m pytest -n $(WORKERS) tests/fresh
+
 check: $(VENV)/.installed-dev
 	$(RUN)/ruff format --check .
 	$(RUN)/ruff check .
-	$(RUN)/mypy $(PACKAGES) controlplane/packaging scripts/best_trial.py bench tests
+	$(RUN)/mypy $(PACKAGES) controlplane/packaging scripts/best_trial.py scripts/fresh_machine bench tests
 	$(RUN)/python -m pytest tests/test_architecture.py
 	$(RUN)/shellcheck $(SHELL_SCRIPTS)
 

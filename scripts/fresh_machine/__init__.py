@@ -1,0 +1,1 @@
+"""Machines that have nothing, made of Linux namespaces, to try first starts on."""

@@ -1,0 +1,135 @@
+"""Read the command line, and attend to the process that makes the machine."""
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from fresh_machine.interpreter import find_interpreter
+from fresh_machine.machine import run_machine
+from fresh_machine.plan import CHECKOUT, SYSTEM, Plan
+from fresh_machine.system import MACHINE_FAILED, Failed, leave
+
+TOOLS = ("git", "mount", "umount", "pivot_root", "slirp4netns")
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def main() -> int:
+    arguments = _arguments(sys.argv[1:])
+    try:
+        _require_root()
+        _require_tools()
+        plan = _plan(arguments)
+    except Failed as e:
+        print(f"fresh-machine: {e}", file=sys.stderr)
+        return MACHINE_FAILED
+    stopped, stop = os.pipe()
+    worker = os.fork()
+    if worker == 0:
+        os.close(stop)
+        for number in STOPPING:
+            signal.signal(number, signal.SIG_IGN)
+        leave(lambda: run_machine(plan, stopped))
+    os.close(stopped)
+    return _attend(worker, stop)
+
+
+def _attend(worker: int, stop: int) -> int:
+    """Wait for the worker, which cleans up when the pipe closes, however this process ends."""
+    asked: list[int] = []
+
+    def on_signal(number: int, _: object) -> None:
+        if not asked:
+            os.close(stop)
+        asked.append(number)
+
+    for number in STOPPING:
+        signal.signal(number, on_signal)
+    code = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
+    return 128 + asked[0] if asked else code
+
+
+def _plan(arguments: argparse.Namespace) -> Plan:
+    interpreter = find_interpreter(arguments.python)
+    return Plan(
+        folder=_make_folder(),
+        interpreter=interpreter,
+        carried=arguments.carry,
+        as_root=not arguments.not_root,
+        docker=not arguments.without_docker,
+        variables=arguments.env,
+        command=arguments.command,
+    )
+
+
+def _make_folder() -> Path:
+    parent = Path(tempfile.gettempdir()).resolve()
+    if (parent / "a").parts[1] in SYSTEM or parent.is_relative_to(CHECKOUT):
+        raise Failed(f"a machine cannot lie in {parent}: name another folder with TMPDIR, as /tmp")
+    folder = Path(tempfile.mkdtemp(prefix="det-fresh-", dir=parent))
+    folder.chmod(0o755)
+    return folder
+
+
+def _require_root() -> None:
+    if sys.platform != "linux":
+        raise Failed("machines are made of Linux namespaces: run this on Linux")
+    if os.geteuid() != 0:
+        raise Failed("only root may make namespaces: run this with sudo")
+
+
+def _require_tools() -> None:
+    """Install the network where apt can; the other tools are on every Linux that has a checkout."""
+    install = ["apt-get", "install", "-y", "--no-install-recommends", "slirp4netns"]
+    for command in (install, ["apt-get", "update"], install):
+        if shutil.which("slirp4netns") is None and shutil.which("apt-get"):
+            print(f"fresh-machine: {' '.join(command)}", file=sys.stderr)
+            subprocess.run(command, check=False, capture_output=True, stdin=subprocess.DEVNULL)
+    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    if missing:
+        raise Failed(f"install {', '.join(missing)}, then try again")
+
+
+def _arguments(given: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="scripts/fresh-machine",
+        usage="%(prog)s [OPTION]... -- COMMAND [ARGUMENT]...",
+        description="Run a command on a copy of this checkout, as it is now, on a machine that has nothing: an empty "
+        "home, empty caches, no Docker data, no bridge, no variables but those that say where packages come from. "
+        "The copy lies where the checkout lies. The exit code is the command's; nothing else of the machine is left. "
+        "Needs Linux and root.",
+        epilog="Example: scripts/fresh-machine --python 3.13 --not-root -- make quickstart",
+    )
+    parser.add_argument(
+        "--python",
+        default="3",
+        metavar="VERSION|PATH",
+        help="Python of the machine, as 3.13 or as a path (the python3 of your PATH)",
+    )
+    parser.add_argument("--not-root", action="store_true", help="run as a user without rights")
+    parser.add_argument("--without-docker", action="store_true", help="remove Docker's programs")
+    parser.add_argument(
+        "--carry",
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="also show a folder of the checkout that git ignores, such as .venv",
+    )
+    parser.add_argument(
+        "--env",
+        action="append",
+        default=[],
+        metavar="NAME[=VALUE]",
+        help="also give the command a variable",
+    )
+    parser.add_argument("command", nargs="+", metavar="COMMAND", help=argparse.SUPPRESS)
+    return parser.parse_args(given)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

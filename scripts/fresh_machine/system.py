@@ -1,0 +1,75 @@
+"""Calls of Linux that Python has no function for, and processes of our own."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from typing import NoReturn
+
+# How the script exits when it could not make the machine or run the command, as `docker run` does.
+MACHINE_FAILED = 125
+NEW_MOUNTS, NEW_CGROUPS, NEW_HOST_NAME = 0x00020000, 0x02000000, 0x04000000
+NEW_IPC, NEW_PROCESSES, NEW_NETWORK = 0x08000000, 0x20000000, 0x40000000
+_DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Failed(Exception):
+    """Tell the user in a sentence why there is no machine, and what to do."""
+
+
+def unshare(namespaces: int) -> None:
+    _checked(_libc.unshare(namespaces), "unshare")
+
+
+def fork_first_process(run: Callable[[], int]) -> int:
+    """Fork the first process of a new namespace of processes: when it ends, all of them end."""
+    ours = os.open("/proc/self/ns/pid", os.O_RDONLY)
+    unshare(NEW_PROCESSES)
+    pid = os.fork()
+    if pid == 0:
+        _checked(_libc.prctl(_DIES_WITH_PARENT, signal.SIGKILL), "prctl")
+        leave(run)
+    _checked(_libc.setns(ours, NEW_PROCESSES), "setns")
+    os.close(ours)
+    return pid
+
+
+def leave(run: Callable[[], int]) -> NoReturn:
+    """End this forked process with what a function returns, and nothing of what its parent has to do."""
+    code = MACHINE_FAILED
+    try:
+        code = run()
+    except Failed as e:
+        print(f"fresh-machine: {e}", file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def exit_code(status: int) -> int:
+    """Return what a shell would say of a process that ended."""
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def run(*command: str) -> str:
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise Failed(f"{' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def mount(*arguments: str) -> None:
+    run("mount", *arguments)
+
+
+def _checked(result: int, call: str) -> None:
+    if result != 0:
+        raise Failed(f"{call}: {os.strerror(ctypes.get_errno())}")

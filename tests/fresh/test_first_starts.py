@@ -1,0 +1,42 @@
+"""The README's commands, and an agent with its engine, where nothing was there before."""
+
+import sys
+from collections.abc import Sequence
+
+import pytest
+
+from tests.support.fresh import fresh_machine, requires_root
+from tests.support.pythons import interpreter
+
+pytestmark = [requires_root, pytest.mark.slow]
+
+REACHES_GATEWAY = "tests/agent/test_agent_docker.py::test_a_container_reaches_the_gateway_and_learns_of_its_preemption"
+
+
+@pytest.mark.docker
+def test_containers_reach_the_gateway_on_an_engine_that_has_just_made_its_bridge() -> None:
+    """In its bridge's first life Docker 20.10 reports a subnet and no gateway."""
+    script = f"test ! -e /sys/class/net/docker0 && .venv/bin/python -m pytest {REACHES_GATEWAY}"
+    options = ("--carry", ".venv", "--python", sys.executable)
+    done = fresh_machine("sh", "-c", script, options=options)
+    assert done.returncode == 0, done.stdout
+    assert "2 passed" in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("version", "options"),
+    [
+        pytest.param("3.10", (), id="python3.10"),
+        pytest.param("3.13", (), id="python3.13"),
+        pytest.param("3", ("--not-root",), id="not-root"),
+        pytest.param("3", ("--without-docker",), id="without-docker"),
+    ],
+)
+def test_quickstart_works_twice_in_a_row(version: str, options: Sequence[str]) -> None:
+    python = interpreter(version)
+    if python is None:
+        pytest.skip(f"this machine has no Python {version}")
+    script = "make quickstart && make quickstart"
+    done = fresh_machine("sh", "-c", script, options=("--python", python, *options))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("nothing is left") == 2

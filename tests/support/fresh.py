@@ -1,0 +1,44 @@
+"""Machines that have nothing, for tests of first starts."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "scripts" / "fresh-machine"
+TIMEOUT_S = 900.0
+# What `make quickstart` writes, several times over.
+ROOM_BYTES = 4 * 1024**3
+MEMORY = Path("/dev/shm")
+
+requires_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may make namespaces")
+
+
+def fresh_machine(
+    *command: str, options: Sequence[str] = (), folder: "Path | None" = None
+) -> "subprocess.CompletedProcess[str]":
+    """Run a command on a machine that has nothing, whose files lie in a folder, or in memory where that has room."""
+    return subprocess.run(
+        [SCRIPT, *options, "--", *command],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=_environment(folder),
+        timeout=TIMEOUT_S,
+    )
+
+
+def start_on_fresh_machine(*command: str, folder: Path) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [SCRIPT, "--", *command], stdout=subprocess.PIPE, text=True, env=_environment(folder)
+    )
+
+
+def _environment(folder: "Path | None") -> dict[str, str]:
+    if folder is None and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM_BYTES:
+        folder = MEMORY
+    return {**os.environ, "TMPDIR": str(folder)} if folder else dict(os.environ)
