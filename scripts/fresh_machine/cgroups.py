@@ -11,7 +11,7 @@ from fresh_machine.system import NEW_CGROUPS, mount, unshare
 ALL = Path("/sys/fs/cgroup")
 # Groups stay busy for a moment after their last process.
 EMPTY_S = 5.0
-_ABOUT_MOUNTS = ("rw", "ro", "relatime", "nosuid", "nodev", "noexec", "nsdelegate")
+_ABOUT_MOUNTS = ("rw", "ro", "relatime", "nosuid", "nodev", "noexec")
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,13 @@ def remove_cgroups(name: str) -> None:
 def _hierarchies() -> Iterator[Hierarchy]:
     for line in Path("/proc/self/mounts").read_text().splitlines():
         _, folder, kind, options, *_ = line.split()
-        if kind in ("cgroup", "cgroup2"):
+        if kind == "cgroup2":
+            yield Hierarchy(Path(folder), kind, ())
+        elif kind == "cgroup":
             named = [o for o in options.split(",") if o not in _ABOUT_MOUNTS]
-            controllers = tuple(o for o in named if not o.startswith(("release_agent", "memory_")))
-            yield Hierarchy(Path(folder), kind, controllers)
+            yield Hierarchy(
+                Path(folder), kind, tuple(o for o in named if not o.startswith("release_agent"))
+            )
 
 
 def _allow_controllers(top: Path) -> None:

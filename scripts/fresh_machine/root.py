@@ -21,7 +21,7 @@ def lay_out(plan: Plan) -> None:
         (plan.folder / name).mkdir(parents=True)
     (plan.folder / "tmp").chmod(0o1777)
     copy_settings(plan.folder / "home")
-    for path in _files_of_checkout():
+    for path in _files_of_checkout(plan):
         source, target = CHECKOUT / path, plan.folder / "checkout" / path
         if source.is_symlink() or source.is_file():
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -68,11 +68,13 @@ def enter_root(plan: Plan) -> None:
         _remove_docker()
 
 
-def _files_of_checkout() -> list[str]:
-    """Return what git would commit: tracked files as they are now, and new ones that it does not ignore."""
-    git = ("git", "-c", f"safe.directory={CHECKOUT}", "-C", str(CHECKOUT))
-    listed = run(*git, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    return sorted(set(filter(None, listed.split("\0"))))
+def _files_of_checkout(plan: Plan) -> list[str]:
+    """Return what git does not ignore, also where the checkout came without its repository."""
+    repository = plan.folder / "no-repository"
+    run("git", "init", "--quiet", "--bare", str(repository))
+    git = ("git", f"--git-dir={repository}", f"--work-tree={CHECKOUT}", "-C", str(CHECKOUT))
+    listed = run(*git, "ls-files", "-z", "--others", "--exclude-standard")
+    return list(filter(None, listed.split("\0")))
 
 
 def _layer_over(plan: Plan, folder: Path) -> None:
@@ -83,7 +85,7 @@ def _layer_over(plan: Plan, folder: Path) -> None:
     target = plan.at(folder)
     target.mkdir(parents=True, exist_ok=True)
     layers = f"lowerdir={folder},upperdir={layer}/upper,workdir={layer}/work"
-    # Volatile: nobody needs it on the disk, and the end of the machine need not wait for that.
+    # Volatile: changes need not reach the disk, and removing the machine must not wait for that.
     mount("-t", "overlay", "-o", f"{layers},volatile", "overlay", str(target))
 
 
