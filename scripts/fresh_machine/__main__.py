@@ -109,7 +109,7 @@ def _arguments(given: Sequence[str]) -> argparse.Namespace:
         "--python",
         default="3",
         metavar="VERSION|PATH",
-        help="Python of the machine, as 3.13 or as a path (the python3 of your PATH)",
+        help="Python of the machine, as 3.13 or a path; without it the python3 of your PATH",
     )
     parser.add_argument("--not-root", action="store_true", help="run as a user without rights")
     parser.add_argument("--without-docker", action="store_true", help="remove Docker's programs")
