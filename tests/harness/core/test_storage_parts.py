@@ -1,4 +1,4 @@
-"""Stretches of files as uploads read them."""
+"""Parts of files as uploads read them."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from determined.common.storage import _parts, _transfer
+from determined.common.storage import _transfer
 from determined.common.storage._memory import MemoryBudget
 from determined.common.storage._parts import FilePart
 from determined.common.storage._transfer import MAX_PARTS, part_size_for
@@ -18,20 +18,21 @@ MEMORY = MemoryBudget(MIB)
 
 
 @pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(_parts, "PIECE_BYTES", 1000)
+def file(tmp_path: Path) -> Path:
     path = tmp_path / "weights"
     path.write_bytes(os.urandom(10_000))
     return path
 
 
 @pytest.mark.parametrize(("start", "length"), [(0, 10_000), (2500, 3001), (9999, 1), (400, 999)])
-def test_pieces_and_whole_are_the_same_stretch(file: Path, start: int, length: int) -> None:
+def test_a_stream_and_the_whole_part_are_the_same_bytes(
+    file: Path, start: int, length: int
+) -> None:
     part = FilePart(str(file), start, length, MEMORY)
     expected = file.read_bytes()[start : start + length]
-    pieces = [bytes(piece) for piece in part.pieces()]
-    assert b"".join(pieces) == expected
-    assert max(map(len, pieces)) <= 1000
+    with part.stream() as stream:
+        assert len(stream) == length
+        assert b"".join(iter(lambda: stream.read(1000), b"")) == expected
     assert part.crc32 == zlib.crc32(expected)
     again = FilePart(str(file), start, length, MEMORY)
     with again.whole() as body:
@@ -41,10 +42,12 @@ def test_pieces_and_whole_are_the_same_stretch(file: Path, start: int, length: i
 
 def test_the_checksum_is_that_of_the_attempt_that_ran_to_its_end(file: Path) -> None:
     part = FilePart(str(file), 0, 10_000, MEMORY)
-    next(part.pieces())  # a connection that breaks
-    file.write_bytes(b"x" * 10_000)
-    for _ in part.pieces():
-        pass
+    with part.stream() as stream:
+        stream.read(1000)  # a connection that breaks
+        assert stream.tell() == 1000
+        file.write_bytes(b"x" * 10_000)
+        stream.seek(0)
+        assert stream.read() == b"x" * 10_000
     assert part.crc32 == zlib.crc32(b"x" * 10_000)
 
 
@@ -56,8 +59,16 @@ def test_a_file_that_shrinks_is_not_taken_for_a_shorter_one(file: Path) -> None:
         part.whole(),
     ):
         pass
-    with pytest.raises(OSError, match="changed"):
-        list(part.pieces())
+    with pytest.raises(OSError, match="changed"), part.stream():
+        pass
+
+
+def test_a_file_that_shrinks_while_it_is_sent_is_noticed(file: Path) -> None:
+    with FilePart(str(file), 0, 10_000, MEMORY).stream() as stream:
+        stream.read(1000)
+        os.truncate(file, 1000)
+        with pytest.raises(OSError, match="changed"):
+            stream.read(1000)
 
 
 @pytest.mark.parametrize("installed", [True, False])

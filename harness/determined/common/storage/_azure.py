@@ -1,21 +1,19 @@
 """Azure Blob Storage."""
 
 import base64
-from typing import Any, Callable, Iterator, Mapping, Sequence, Tuple, TypeVar
+from typing import Any, Callable, Iterator, Mapping, Sequence, TypeVar
 
 from determined.common.storage._objects import ObjectStorageManager
 from determined.common.storage._parts import FilePart
+from determined.common.storage._store import BlobStore, mount_wide_adapters
 from determined.common.storage._transfer import PART_THREADS, SMALL_THREADS
 
 _DENIED = (401, 403)
 T = TypeVar("T")
 
 
-class AzureStore:
+class AzureStore(BlobStore):
     """Large files are staged as blocks and committed in one step."""
-
-    delete_batch = 1  # one request each, so many at once
-    largest_part = 0  # the SDK takes them as a whole, in memory
 
     def __init__(self, service: Any, name: str) -> None:
         self._service = service
@@ -54,21 +52,11 @@ class AzureStore:
         stream: Any = self._call(key, lambda: blob.download_blob(offset=start, length=length))
         yield from stream.chunks()
 
-    def list(self, prefix: str) -> Iterator[Tuple[str, int]]:
-        pages = self._container.list_blobs(name_starts_with=prefix).by_page()
-        while True:
-            page = self._call(prefix, lambda: next(pages, None))
-            if page is None:
-                return
-            for blob in page:
-                yield str(blob.name), int(blob.size)
+    def _pages(self, prefix: str) -> Iterator[Any]:
+        return iter(self._container.list_blobs(name_starts_with=prefix).by_page())
 
-    def delete(self, keys: Sequence[str]) -> None:
-        for key in keys:
-            try:
-                self._call(key, self._container.get_blob_client(key).delete_blob)
-            except FileNotFoundError:
-                continue
+    def _delete(self, key: str) -> None:
+        self._container.get_blob_client(key).delete_blob()
 
     def close(self) -> None:
         self._service.close()  # a container's client does not own its connections
@@ -119,12 +107,9 @@ def _service(config: Mapping[str, Any]) -> Any:
 
 
 def _wide_transport() -> Any:
-    """Keep a connection for every thread: the default of ten would be opened again and again."""
     from azure.core.pipeline.transport import RequestsTransport
     from requests import Session
-    from requests.adapters import HTTPAdapter
 
     session = Session()
-    for scheme in ("https://", "http://"):
-        session.mount(scheme, HTTPAdapter(pool_maxsize=SMALL_THREADS + PART_THREADS))
+    mount_wide_adapters(session, SMALL_THREADS + PART_THREADS)
     return RequestsTransport(session=session)

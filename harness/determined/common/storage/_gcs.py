@@ -2,10 +2,11 @@
 
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Callable, Iterator, List, Optional, Sequence, TypeVar
 
 from determined.common.storage._objects import ObjectStorageManager
 from determined.common.storage._parts import FilePart
+from determined.common.storage._store import BlobStore, mount_wide_adapters
 from determined.common.storage._transfer import PART_THREADS, SMALL_THREADS, retried
 
 MAX_COMPOSED = 32
@@ -13,11 +14,8 @@ DELETE_THREADS = 16
 T = TypeVar("T")
 
 
-class GCSStore:
+class GCSStore(BlobStore):
     """Large files are sent as objects of their own, then composed into one by the store."""
-
-    delete_batch = 1  # one request each, so many at once
-    largest_part = 0  # the SDK takes them as a whole, in memory
 
     def __init__(self, client: Any, bucket: str) -> None:
         self._bucket_name = bucket
@@ -60,21 +58,11 @@ class GCSStore:
             key, lambda: blob.download_as_bytes(start=start, end=start + length - 1, checksum=None)
         )
 
-    def list(self, prefix: str) -> Iterator[Tuple[str, int]]:
-        pages = self._client.list_blobs(self._bucket_name, prefix=prefix).pages
-        while True:
-            page = self._call(prefix, lambda: next(pages, None))
-            if page is None:
-                return
-            for blob in page:
-                yield str(blob.name), int(blob.size)
+    def _pages(self, prefix: str) -> Iterator[Any]:
+        return iter(self._client.list_blobs(self._bucket_name, prefix=prefix).pages)
 
-    def delete(self, keys: Sequence[str]) -> None:
-        for key in keys:
-            try:
-                self._call(key, self._bucket.blob(key).delete)
-            except FileNotFoundError:
-                continue
+    def _delete(self, key: str) -> None:
+        self._bucket.blob(key).delete()
 
     def _drop(self, names: Sequence[str]) -> None:
         with ThreadPoolExecutor(DELETE_THREADS) as pool:
@@ -113,15 +101,6 @@ def _client() -> Any:
             "run `pip install google-cloud-storage`, or add it to the image"
         ) from e
     client = storage.Client()
-    _widen_pool(client._http)
+    if not getattr(client._http, "is_mtls", False):  # its adapter holds the client's certificate
+        mount_wide_adapters(client._http, SMALL_THREADS + PART_THREADS)
     return client
-
-
-def _widen_pool(session: Any) -> None:
-    """Keep a connection for every thread: the default of ten would be opened again and again."""
-    from requests.adapters import HTTPAdapter
-
-    if getattr(session, "is_mtls", False):  # its adapter holds the client's certificate
-        return
-    for scheme in ("https://", "http://"):
-        session.mount(scheme, HTTPAdapter(pool_maxsize=SMALL_THREADS + PART_THREADS))

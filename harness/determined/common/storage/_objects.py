@@ -1,47 +1,14 @@
 """Checkpoints in an object store: one object per file, below a prefix per checkpoint."""
 
 import os
-from typing import Dict, Iterator, List, Optional, Protocol, Sequence, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from determined.common.storage import _base
 from determined.common.storage._globs import matches_any
-from determined.common.storage._parts import FilePart
+from determined.common.storage._store import ObjectStore
 from determined.common.storage._transfer import Transfer, read_checksums, write_checksum_object
 
 CHECKSUMS = ".checksums.json"
-
-
-class ObjectStore(Protocol):
-    """The few calls that a cloud's SDK must give. All may be called from many threads at once.
-
-    A missing object raises FileNotFoundError, denied access PermissionError; what raises anything
-    else is tried again.
-    """
-
-    delete_batch: int  # as many keys as one call of `delete` should take
-
-    @property
-    def largest_part(self) -> int:
-        """Bytes; as large as parts of large files should be at most, 0 where the smallest will do."""
-        ...
-
-    def put(self, key: str, body: bytes) -> None: ...
-
-    def begin_parts(self, key: str) -> str: ...
-
-    def put_part(self, key: str, upload_id: str, number: int, part: FilePart) -> str: ...
-
-    def end_parts(self, key: str, upload_id: str, tags: Sequence[str]) -> None: ...
-
-    def abort_parts(self, key: str, upload_id: str, tags: Sequence[str]) -> None: ...
-
-    def get(self, key: str) -> bytes: ...
-
-    def get_range(self, key: str, start: int, length: int) -> Iterator[bytes]: ...
-
-    def list(self, prefix: str) -> Iterator[Tuple[str, int]]: ...
-
-    def delete(self, keys: Sequence[str]) -> None: ...
 
 
 class ObjectStorageManager(_base.StorageManager):

@@ -1,45 +1,36 @@
 """Amazon S3 and what speaks its protocol, through boto3."""
 
-from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, Mapping, Sequence, Tuple
 
 from determined.common.storage._objects import ObjectStorageManager
 from determined.common.storage._parts import FilePart
-from determined.common.storage._s3_direct import DirectObjects, open_direct
+from determined.common.storage._store import ObjectStore
+from determined.common.storage._transfer import PART_THREADS, SMALL_THREADS
 
-MAX_CONNECTIONS = 64
 READ_CHUNK = 1024 * 1024
 LARGEST_PART = 32 * 1024 * 1024
 _MISSING = ("NoSuchKey", "NoSuchBucket", "404", "NotFound")
 _DENIED = ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken")
 
 
-class S3Store:
-    """Bytes move by a light client where that is possible; boto3 does everything else."""
+class S3Store(ObjectStore):
+    """A bucket, by way of a boto3 client."""
 
-    delete_batch = 1000  # what one request may name
+    delete_batch = 1000  # the most that a request may name
+    largest_part = LARGEST_PART
 
-    def __init__(self, client: Any, bucket: str, direct: Optional[DirectObjects]) -> None:
+    def __init__(self, client: Any, bucket: str) -> None:
         self._client = client
         self._bucket = bucket
-        self._direct = direct
-        # Piece by piece, even large parts need little memory.
-        self.largest_part = 0 if direct is None else LARGEST_PART
 
     def put(self, key: str, body: bytes) -> None:
-        if self._direct is not None and self._direct.put(key, body) is not None:
-            return
         self._call("put_object", Key=key, Body=body)
 
     def begin_parts(self, key: str) -> str:
         return str(self._call("create_multipart_upload", Key=key)["UploadId"])
 
     def put_part(self, key: str, upload_id: str, number: int, part: FilePart) -> str:
-        if self._direct is not None:
-            query = {"partNumber": str(number), "uploadId": upload_id}
-            tag = self._direct.put(key, part, query)
-            if tag is not None:
-                return tag
-        with part.whole() as body:
+        with part.stream() as body:
             answer = self._call(
                 "upload_part", Key=key, UploadId=upload_id, PartNumber=number, Body=body
             )
@@ -54,16 +45,9 @@ class S3Store:
         self._call("abort_multipart_upload", Key=key, UploadId=upload_id)
 
     def get(self, key: str) -> bytes:
-        body = self._direct.get(key) if self._direct is not None else None
-        if body is None:
-            body = self._call("get_object", Key=key)["Body"].read()
-        return bytes(body)
+        return bytes(self._call("get_object", Key=key)["Body"].read())
 
     def get_range(self, key: str, start: int, length: int) -> Iterator[bytes]:
-        chunks = self._direct.get_range(key, start, length) if self._direct is not None else None
-        if chunks is not None:
-            yield from chunks
-            return
         wanted = f"bytes={start}-{start + length - 1}"
         body = self._call("get_object", Key=key, Range=wanted)["Body"]
         try:
@@ -108,9 +92,7 @@ class S3StorageManager(ObjectStorageManager):
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "S3StorageManager":
         bucket = str(config["bucket"])
-        client = open_client(config)
-        store = S3Store(client, bucket, open_direct(client, bucket))
-        return cls(store, config.get("prefix"), f"s3://{bucket}")
+        return cls(S3Store(open_client(config), bucket), config.get("prefix"), f"s3://{bucket}")
 
 
 def open_client(config: Mapping[str, Any]) -> Any:
@@ -125,18 +107,21 @@ def open_client(config: Mapping[str, Any]) -> Any:
         endpoint_url=config.get("endpoint_url"),
         aws_access_key_id=config.get("access_key"),
         aws_secret_access_key=config.get("secret_key"),
-        config=_client_config(),
+        config=_client_config(encrypted=not str(config.get("endpoint_url")).startswith("http:")),
     )
 
 
-def _client_config() -> Any:
+def _client_config(encrypted: bool) -> Any:
     from botocore.config import Config
 
     common: Dict[str, Any] = {
-        "max_pool_connections": MAX_CONNECTIONS,
+        "max_pool_connections": SMALL_THREADS + PART_THREADS,
         "retries": {"mode": "standard", "max_attempts": 6},
         "tcp_keepalive": True,
     }
+    if encrypted:
+        # TLS protects the body on its way, and a SHA-256 of it costs as much as all the rest of an upload.
+        common["s3"] = {"payload_signing_enabled": False}
     try:
         # We keep checksums of our own, end to end; a second one per request costs time for nothing.
         return Config(

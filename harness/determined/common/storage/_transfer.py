@@ -5,25 +5,14 @@ import json
 import os
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Callable,
-    Dict,
-    List,
-    Mapping,
-    Sequence,
-    TypeVar,
-)
+from typing import Any, Callable, Dict, List, Mapping, Sequence, TypeVar
 
 from determined.common.storage._base import Checksums, FileChecksum
 from determined.common.storage._crc import crc32
 from determined.common.storage._memory import MemoryBudget
 from determined.common.storage._parts import FilePart
+from determined.common.storage._store import ObjectStore
 from determined.errors import CheckpointCorrupt
-
-if TYPE_CHECKING:
-    from determined.common.storage._objects import ObjectStore
 
 PART_BYTES = 8 * 1024 * 1024
 MAX_PARTS = 10_000
@@ -42,7 +31,7 @@ T = TypeVar("T")
 class Transfer:
     """A pool of threads for one upload, download or deletion."""
 
-    def __init__(self, store: "ObjectStore") -> None:
+    def __init__(self, store: ObjectStore) -> None:
         self._store = store
         # Small objects wait for answers, so many threads help; parts are held back by bandwidth, and by memory.
         self._small = ThreadPoolExecutor(SMALL_THREADS, "determined-small")
@@ -270,12 +259,12 @@ def retried(work: Callable[[], T]) -> T:
     raise AssertionError("unreachable")
 
 
-def read_checksums(store: "ObjectStore", key: str) -> Checksums:
+def read_checksums(store: ObjectStore, key: str) -> Checksums:
     stored = json.loads(retried(lambda: store.get(key)))
     return {path: FileChecksum.from_json(entry) for path, entry in stored.items()}
 
 
-def write_checksum_object(store: "ObjectStore", key: str, checksums: Checksums) -> None:
+def write_checksum_object(store: ObjectStore, key: str, checksums: Checksums) -> None:
     body = json.dumps({path: c.to_json() for path, c in checksums.items()}).encode()
     retried(lambda: store.put(key, body))
 

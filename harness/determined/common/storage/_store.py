@@ -1,0 +1,86 @@
+"""The calls that object storage needs of a cloud's SDK."""
+
+import abc
+from typing import Any, Callable, Iterator, Sequence, Tuple
+
+from determined.common.storage._parts import FilePart
+
+
+class ObjectStore(abc.ABC):
+    """One bucket. All methods may be called from many threads at once.
+
+    A missing object raises FileNotFoundError, denied access PermissionError; after any other exception the call is
+    made again.
+    """
+
+    delete_batch: int  # the most keys that one call of `delete` takes
+    largest_part: int  # bytes; 0 where parts of large files should be as small as they may be
+
+    @abc.abstractmethod
+    def put(self, key: str, body: bytes) -> None: ...
+
+    @abc.abstractmethod
+    def begin_parts(self, key: str) -> str: ...
+
+    @abc.abstractmethod
+    def put_part(self, key: str, upload_id: str, number: int, part: FilePart) -> str: ...
+
+    @abc.abstractmethod
+    def end_parts(self, key: str, upload_id: str, tags: Sequence[str]) -> None: ...
+
+    @abc.abstractmethod
+    def abort_parts(self, key: str, upload_id: str, tags: Sequence[str]) -> None: ...
+
+    @abc.abstractmethod
+    def get(self, key: str) -> bytes: ...
+
+    @abc.abstractmethod
+    def get_range(self, key: str, start: int, length: int) -> Iterator[bytes]: ...
+
+    @abc.abstractmethod
+    def list(self, prefix: str) -> Iterator[Tuple[str, int]]: ...
+
+    @abc.abstractmethod
+    def delete(self, keys: Sequence[str]) -> None: ...
+
+
+class BlobStore(ObjectStore):
+    """A store whose SDK lists blobs in pages, deletes one blob per request and takes parts as bytes."""
+
+    delete_batch = 1
+    largest_part = 0
+
+    @abc.abstractmethod
+    def _pages(self, prefix: str) -> Iterator[Any]:
+        """Return the SDK's iterator over pages of blobs."""
+
+    @abc.abstractmethod
+    def _delete(self, key: str) -> None: ...
+
+    @abc.abstractmethod
+    def _call(self, key: str, work: Callable[[], Any]) -> Any:
+        """Run `work` and translate the SDK's errors, with `key` in their messages."""
+
+    def list(self, prefix: str) -> Iterator[Tuple[str, int]]:
+        pages = self._pages(prefix)
+        while True:
+            page = self._call(prefix, lambda: next(pages, None))
+            if page is None:
+                return
+            for blob in page:
+                yield str(blob.name), int(blob.size)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            try:
+                self._call(key, lambda key=key: self._delete(key))  # type: ignore[misc]
+            except FileNotFoundError:
+                continue
+
+
+def mount_wide_adapters(session: Any, connections: int) -> None:
+    """Keep a connection for every thread: a `requests` session keeps ten, and opens the others again and again."""
+    from requests.adapters import HTTPAdapter
+
+    for scheme in ("https://", "http://"):
+        session.mount(scheme, HTTPAdapter(pool_maxsize=connections))
