@@ -3,9 +3,8 @@
 from determined._units import Batch, Epoch, TrainUnit
 from determined.pytorch import samplers
 from determined.pytorch._callback import PyTorchCallback
-from determined.pytorch._context import PyTorchTrialContext
+from determined.pytorch._context import PyTorchExperimentalContext, PyTorchTrialContext
 from determined.pytorch._data import DataLoader, TorchData, data_length, to_device
-from determined.pytorch._experimental import PyTorchExperimentalContext
 from determined.pytorch._init import init
 from determined.pytorch._load import CheckpointLoadContext, load_trial_from_checkpoint_path
 from determined.pytorch._lr_scheduler import LRScheduler

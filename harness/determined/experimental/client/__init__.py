@@ -27,10 +27,9 @@ from determined.experimental.client._enums import (
     TrialSortBy,
     TrialState,
 )
-from determined.experimental.client._experiment import Experiment
+from determined.experimental.client._experiment import Experiment, Trial
 from determined.experimental.client._metrics import TrainingMetrics, TrialMetrics, ValidationMetrics
 from determined.experimental.client._model import Model, ModelVersion
-from determined.experimental.client._trial import Trial
 from determined.experimental.client._user import User
 from determined.experimental.client._workspace import Project, ResourcePool, Workspace
 

@@ -8,6 +8,7 @@ from determined.common.http import Session
 from determined.common.pages import V1
 from determined.experimental.client._enums import CheckpointState, DownloadMode
 from determined.experimental.client._metrics import TrialMetrics
+from determined.experimental.client._resource import Resource
 
 
 class CheckpointTrainingMetadata(NamedTuple):
@@ -22,8 +23,10 @@ class CheckpointTrainingMetadata(NamedTuple):
     training_metrics: Dict[str, Any]
 
 
-class Checkpoint:
+class Checkpoint(Resource):
     """The files that a trial saved at one point of its training."""
+
+    _key = "checkpoint"
 
     def __init__(self, session: Session, uuid: str) -> None:
         self._session = session
@@ -68,9 +71,9 @@ class Checkpoint:
             training.get("trainingMetrics") or {},
         )
 
-    def reload(self) -> None:
-        """Read the description again."""
-        self._fill(self._session.get(f"{V1}/checkpoints/{self.uuid}")["checkpoint"])
+    @property
+    def _path(self) -> str:
+        return f"{V1}/checkpoints/{self.uuid}"
 
     def _loaded(self) -> Dict[str, Any]:
         if not self._raw:
@@ -99,7 +102,7 @@ class Checkpoint:
 
     def _post_metadata(self, metadata: Dict[str, Any]) -> None:
         body = {"checkpoint": {**self._raw, "metadata": metadata}}
-        answer = self._session.post(f"{V1}/checkpoints/{self.uuid}/metadata", body)
+        answer = self._session.post(f"{self._path}/metadata", body)
         self._fill({**self._raw, "metadata": metadata, **(answer.get("checkpoint") or {})})
 
     def delete(self) -> None:
@@ -113,8 +116,7 @@ class Checkpoint:
 
     def get_metrics(self, group: Optional[str] = None) -> Iterator[TrialMetrics]:
         """Metrics of trials that used this checkpoint."""
-        path = f"{V1}/checkpoints/{self.uuid}/metrics"
-        for report in self._session.get(path, {"metricGroup": group})["metrics"]:
+        for report in self._session.get(f"{self._path}/metrics", {"metricGroup": group})["metrics"]:
             yield TrialMetrics.from_report(report)
 
     def get_pachyderm_commit(self) -> str:

@@ -20,9 +20,8 @@ from determined.experimental.client._enums import (
     ModelSortBy,
     OrderBy,
 )
-from determined.experimental.client._experiment import Experiment
+from determined.experimental.client._experiment import Experiment, Trial
 from determined.experimental.client._model import Model, model_path
-from determined.experimental.client._trial import Trial
 from determined.experimental.client._user import User
 from determined.experimental.client._workspace import Workspace
 

@@ -1,4 +1,4 @@
-"""Experiments."""
+"""Experiments and their trials; each leads to the other, so they share a module."""
 
 import base64
 import logging
@@ -8,12 +8,22 @@ from itertools import islice
 from typing import Any, Dict, Iterator, List, Optional, Set
 from urllib.parse import quote
 
+from determined.common import log_stream
 from determined.common.http import NotFoundError, Session
 from determined.common.pages import V1, pages
 from determined.experimental.client import _checkpoint_query as query
+from determined.experimental.client import _metrics as metrics
+from determined.experimental.client import _trial_logs as trial_logs
 from determined.experimental.client._checkpoint import Checkpoint
-from determined.experimental.client._enums import ExperimentState, OrderBy, TrialSortBy
-from determined.experimental.client._trial import Trial
+from determined.experimental.client._enums import (
+    ExperimentState,
+    LogLevel,
+    OrderBy,
+    TrialSortBy,
+    TrialState,
+)
+from determined.experimental.client._lookup import project_by_name, workspace_by_name
+from determined.experimental.client._resource import Archivable, Resource
 
 logger = logging.getLogger("determined.client")
 
@@ -27,8 +37,148 @@ _TERMINAL = (
 _REMARK_AFTER_S = 60.0
 
 
-class Experiment:
+class Trial(Resource):
+    """A training with one set of hyperparameters."""
+
+    _key = "trial"
+
+    def __init__(self, trial_id: int, session: Session) -> None:
+        self.id = trial_id
+        self._session = session
+        self.experiment_id: Optional[int] = None
+        self.hparams: Optional[Dict[str, Any]] = None
+        self.summary_metrics: Optional[Dict[str, Any]] = None
+        self.state: Optional[TrialState] = None
+
+    def __repr__(self) -> str:
+        return f"Trial(id={self.id})"
+
+    @classmethod
+    def _from_json(cls, session: Session, raw: Dict[str, Any]) -> "Trial":
+        trial = cls(raw["id"], session)
+        trial._fill(raw)
+        return trial
+
+    def _fill(self, raw: Dict[str, Any]) -> None:
+        self.experiment_id = raw["experimentId"]
+        self.hparams = raw["hparams"]
+        self.summary_metrics = raw.get("summaryMetrics")
+        self.state = TrialState(raw["state"])
+
+    @property
+    def _path(self) -> str:
+        return f"{V1}/trials/{self.id}"
+
+    def get_experiment(self) -> "Experiment":
+        """The experiment that this trial is part of."""
+        if self.experiment_id is None:
+            self.reload()
+        experiment = Experiment(int(self.experiment_id or 0), self._session)
+        experiment.reload()
+        return experiment
+
+    def kill(self) -> None:
+        """Stop it at once."""
+        self._session.post(f"{self._path}/kill")
+
+    def iter_logs(
+        self,
+        follow: bool = False,
+        *,
+        head: Optional[int] = None,
+        tail: Optional[int] = None,
+        container_ids: Optional[List[str]] = None,
+        rank_ids: Optional[List[int]] = None,
+        stdtypes: Optional[List[str]] = None,
+        min_level: Optional[LogLevel] = None,
+        timestamp_before: trial_logs.Timestamp = None,
+        timestamp_after: trial_logs.Timestamp = None,
+        sources: Optional[List[str]] = None,
+        search_text: Optional[str] = None,
+    ) -> Iterator[str]:
+        """Log lines as text; with `follow` until the trial ends."""
+        if head is not None and tail is not None:
+            raise ValueError("head and tail exclude each other")
+        filters: Dict[str, Any] = {
+            "containerIds": container_ids,
+            "rankIds": rank_ids,
+            "stdtypes": stdtypes,
+            "levels": log_stream.from_level(min_level.name) if min_level else None,
+            "timestampBefore": trial_logs.timestamp(timestamp_before),
+            "timestampAfter": trial_logs.timestamp(timestamp_after),
+            "sources": sources,
+            "searchText": search_text,
+        }
+        for line in trial_logs.lines(self._session, self.id, filters, follow, head, tail):
+            yield str(line["message"])
+
+    logs = iter_logs
+
+    def list_checkpoints(
+        self,
+        sort_by: query.SortBy = None,
+        order_by: Optional[OrderBy] = None,
+        max_results: Optional[int] = None,
+    ) -> List[Checkpoint]:
+        """Its checkpoints; a string sorts by that validation metric."""
+        return query.listed(self._session, self._checkpoints, sort_by, order_by, max_results)
+
+    get_checkpoints = list_checkpoints
+
+    @property
+    def _checkpoints(self) -> str:
+        return f"/trials/{self.id}/checkpoints"
+
+    def top_checkpoint(
+        self, sort_by: Optional[str] = None, smaller_is_better: Optional[bool] = None
+    ) -> Checkpoint:
+        """The best by a metric; by default the searcher's."""
+        config = {} if sort_by else self.get_experiment().config or {}
+        found = query.best(self._session, self._checkpoints, 1, sort_by, smaller_is_better, config)
+        return self._only(found)
+
+    def select_checkpoint(
+        self,
+        latest: bool = False,
+        best: bool = False,
+        uuid: Optional[str] = None,
+        sort_by: Optional[str] = None,
+        smaller_is_better: Optional[bool] = None,
+    ) -> Checkpoint:
+        """The newest, the best, or the one with this id."""
+        if sum((latest, best, uuid is not None)) != 1:
+            raise ValueError("choose one of latest, best and uuid")
+        if best:
+            return self.top_checkpoint(sort_by, smaller_is_better)
+        if sort_by is not None or smaller_is_better is not None:
+            raise ValueError("sort_by and smaller_is_better belong to best=True")
+        if latest:
+            return self._only(query.newest(self._session, self._checkpoints))
+        matching = [c for c in self.list_checkpoints() if c.uuid == uuid]
+        return self._only(matching)
+
+    def _only(self, found: List[Checkpoint]) -> Checkpoint:
+        if not found:
+            raise NotFoundError(404, f"trial {self.id} has no such checkpoint")
+        return found[0]
+
+    def iter_metrics(self, group: str) -> Iterator[metrics.TrialMetrics]:
+        """What it reported in one group, oldest first."""
+        return metrics.stream(self._session, [self.id], group, metrics.TrialMetrics)
+
+    stream_metrics = iter_metrics
+
+    def stream_training_metrics(self) -> Iterator[metrics.TrainingMetrics]:
+        return metrics.stream(self._session, [self.id], "training", metrics.TrainingMetrics)
+
+    def stream_validation_metrics(self) -> Iterator[metrics.ValidationMetrics]:
+        return metrics.stream(self._session, [self.id], "validation", metrics.ValidationMetrics)
+
+
+class Experiment(Archivable):
     """A search over hyperparameters, or a single training."""
+
+    _key = "experiment"
 
     def __init__(self, experiment_id: int, session: Session) -> None:
         self._id = experiment_id
@@ -75,10 +225,6 @@ class Experiment:
     def _path(self) -> str:
         return f"{V1}/experiments/{self._id}"
 
-    def reload(self) -> None:
-        """Read the description again."""
-        self._fill(self._session.get(self._path)["experiment"])
-
     def _patch(self, **change: Any) -> None:
         self._session.patch(self._path, {"id": self._id, **change})
 
@@ -123,14 +269,6 @@ class Experiment:
         """Stop it at once."""
         self._session.post(f"{self._path}/kill")
 
-    def archive(self) -> None:
-        self._session.post(f"{self._path}/archive")
-        self.archived = True
-
-    def unarchive(self) -> None:
-        self._session.post(f"{self._path}/unarchive")
-        self.archived = False
-
     def delete(self) -> None:
         """Delete it with its checkpoints and logs; the cluster does so in the background."""
         self._session.delete(self._path)
@@ -139,10 +277,10 @@ class Experiment:
         self._session.delete(f"{self._path}/tensorboard-files")
 
     def move_to_project(self, workspace_name: str, project_name: str) -> None:
-        from determined.experimental.client._workspace import Workspace
-
-        project = Workspace(self._session, workspace_name=workspace_name).get_project(project_name)
-        body = {"destinationProjectId": project.id, "experimentId": self._id}
+        """Move the experiment to a project of a workspace, both named."""
+        workspace = workspace_by_name(self._session, workspace_name)
+        project = project_by_name(self._session, workspace["id"], workspace_name, project_name)
+        body = {"destinationProjectId": project["id"], "experimentId": self._id}
         self._session.post(f"{self._path}/move", body)
 
     def wait(self, interval: float = 5.0) -> ExperimentState:

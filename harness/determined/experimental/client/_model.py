@@ -8,14 +8,17 @@ from determined.common.pages import V1, pages
 from determined.experimental.client._checkpoint import Checkpoint
 from determined.experimental.client._enums import OrderBy
 from determined.experimental.client._metrics import TrialMetrics
+from determined.experimental.client._resource import Archivable, Resource
 
 
 def model_path(identifier: str) -> str:
     return f"/models/{quote(identifier, safe='')}"
 
 
-class ModelVersion:
-    """One checkpoint in the series of a model."""
+class ModelVersion(Resource):
+    """A numbered checkpoint of a model."""
+
+    _key = "modelVersion"
 
     def __init__(self, session: Session, model_version: int, model_name: str) -> None:
         self._session = session
@@ -49,10 +52,6 @@ class ModelVersion:
     def _path(self) -> str:
         return f"{V1}{model_path(self.model_name)}/versions/{self.model_version}"
 
-    def reload(self) -> None:
-        """Read the description again."""
-        self._fill(self._session.get(self._path)["modelVersion"])
-
     def set_name(self, name: str) -> None:
         self._session.patch(self._path, {"name": name})
         self.name = name
@@ -73,8 +72,10 @@ class ModelVersion:
     get_metrics = iter_metrics
 
 
-class Model:
+class Model(Archivable):
     """A name for a series of checkpoints."""
+
+    _key = "model"
 
     def __init__(self, session: Session, name: str) -> None:
         self._session = session
@@ -113,10 +114,6 @@ class Model:
     @property
     def _path(self) -> str:
         return V1 + model_path(self.name)
-
-    def reload(self) -> None:
-        """Read the description again."""
-        self._fill(self._session.get(self._path)["model"])
 
     def get_version(self, version: int = -1) -> Optional[ModelVersion]:
         """One version, by default the newest; None when the model has none yet."""
@@ -157,17 +154,6 @@ class Model:
 
     def move_to_workspace(self, workspace_name: str) -> None:
         self._patch(workspaceName=workspace_name)
-
-    def _patch(self, **change: Any) -> None:
-        self._fill(self._session.patch(self._path, change)["model"])
-
-    def archive(self) -> None:
-        self._session.post(f"{self._path}/archive")
-        self.archived = True
-
-    def unarchive(self) -> None:
-        self._session.post(f"{self._path}/unarchive")
-        self.archived = False
 
     def delete(self) -> None:
         """Delete the name and its versions; the checkpoints stay."""

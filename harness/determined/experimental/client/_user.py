@@ -5,10 +5,13 @@ from typing import Any, Dict, Optional
 from determined.common.http import Session
 from determined.common.pages import V1
 from determined.common.passwords import salted
+from determined.experimental.client._resource import Resource
 
 
-class User:
-    """Somebody who may sign in."""
+class User(Resource):
+    """An account of the cluster."""
+
+    _key = "user"
 
     def __init__(self, user_id: int, session: Session) -> None:
         self.user_id = user_id
@@ -47,13 +50,6 @@ class User:
     @property
     def _path(self) -> str:
         return f"{V1}/users/{self.user_id}"
-
-    def reload(self) -> None:
-        """Read the description again."""
-        self._fill(self._session.get(self._path)["user"])
-
-    def _patch(self, **change: Any) -> None:
-        self._fill(self._session.patch(self._path, change)["user"])
 
     def rename(self, new_username: str) -> None:
         self._patch(username=new_username)

@@ -1,16 +1,18 @@
 """Workspaces, their projects, and the resource pools they may use."""
 
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
-from determined.common.http import NotFoundError, Session
+from determined.common.http import Session
 from determined.common.pages import V1, pages
+from determined.experimental.client._experiment import Experiment
+from determined.experimental.client._lookup import project_by_name, workspace_by_name
+from determined.experimental.client._resource import Archivable, Resource
 
-if TYPE_CHECKING:
-    from determined.experimental.client._experiment import Experiment
 
-
-class Project:
+class Project(Archivable):
     """A group of experiments in a workspace."""
+
+    _key = "project"
 
     def __init__(self, session: Session, project_id: int) -> None:
         self._session = session
@@ -49,13 +51,6 @@ class Project:
     def _path(self) -> str:
         return f"{V1}/projects/{self.id}"
 
-    def reload(self) -> None:
-        """Read the description again."""
-        self._fill(self._session.get(self._path)["project"])
-
-    def _patch(self, **change: str) -> None:
-        self._fill(self._session.patch(self._path, change)["project"])
-
     def set_name(self, name: str) -> None:
         self._patch(name=name)
 
@@ -64,14 +59,6 @@ class Project:
 
     def set_key(self, key: str) -> None:
         self._patch(key=key)
-
-    def archive(self) -> None:
-        self._session.post(f"{self._path}/archive")
-        self.archived = True
-
-    def unarchive(self) -> None:
-        self._session.post(f"{self._path}/unarchive")
-        self.archived = False
 
     def add_note(self, name: str, contents: str) -> None:
         self.reload()
@@ -91,16 +78,17 @@ class Project:
         body = {"notes": notes, "projectId": self.id}
         self.notes = self._session.put(f"{self._path}/notes", body)["notes"]
 
-    def list_experiments(self) -> List["Experiment"]:
-        from determined.experimental.client._experiment import Experiment
-
+    def list_experiments(self) -> List[Experiment]:
+        """Return the project's experiments, oldest first."""
         params = {"projectId": self.id, "sortBy": "SORT_BY_ID"}
         rows = pages(self._session, "/experiments", "experiments", params)
         return [Experiment._from_json(self._session, row) for row in rows]
 
 
-class Workspace:
+class Workspace(Resource):
     """A group of projects."""
+
+    _key = "workspace"
 
     def __init__(
         self,
@@ -113,26 +101,27 @@ class Workspace:
         if workspace_id is not None:
             raw = session.get(f"{V1}/workspaces/{workspace_id}")["workspace"]
         else:
-            raw = _by_name(session, str(workspace_name))
-        self._fill(session, raw)
-
-    def _fill(self, session: Session, raw: Dict[str, Any]) -> None:
+            raw = workspace_by_name(session, str(workspace_name))
         self._session = session
+        self._fill(raw)
+
+    @property
+    def _path(self) -> str:
+        return f"{V1}/workspaces/{self.id}"
+
+    def _fill(self, raw: Dict[str, Any]) -> None:
         self.id: int = raw["id"]
         self.name: str = raw["name"]
 
     @classmethod
     def _from_json(cls, session: Session, raw: Dict[str, Any]) -> "Workspace":
         workspace = cls.__new__(cls)
-        workspace._fill(session, raw)
+        workspace._session = session
+        workspace._fill(raw)
         return workspace
 
     def __repr__(self) -> str:
         return f"Workspace(id={self.id}, name={self.name!r})"
-
-    def reload(self) -> None:
-        """Read the name again."""
-        self.name = self._session.get(f"{V1}/workspaces/{self.id}")["workspace"]["name"]
 
     def list_pools(self) -> List["ResourcePool"]:
         """The resource pools its experiments may use."""
@@ -154,18 +143,8 @@ class Workspace:
         return [Project._from_json(self._session, row) for row in rows]
 
     def get_project(self, project_name: str) -> Project:
-        path, params = f"/workspaces/{self.id}/projects", {"name": project_name}
-        for raw in pages(self._session, path, "projects", params):
-            if raw["name"] == project_name:
-                return Project._from_json(self._session, raw)
-        raise NotFoundError(404, f"workspace '{self.name}' has no project '{project_name}'")
-
-
-def _by_name(session: Session, name: str) -> Dict[str, Any]:
-    for raw in pages(session, "/workspaces", "workspaces", {"nameCaseSensitive": name}):
-        if raw["name"] == name:
-            return dict(raw)
-    raise NotFoundError(404, f"workspace '{name}' not found")
+        raw = project_by_name(self._session, self.id, self.name, project_name)
+        return Project._from_json(self._session, raw)
 
 
 class ResourcePool:

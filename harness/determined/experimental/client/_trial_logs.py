@@ -1,0 +1,40 @@
+"""Read the log of a trial."""
+
+from datetime import datetime, timezone
+from itertools import islice
+from typing import Any, Dict, Iterator, Optional, Union
+
+from determined.common import log_stream
+from determined.common.http import Session
+from determined.common.times import written
+
+Timestamp = Union[int, str, None]
+
+
+def lines(
+    session: Session,
+    trial_id: int,
+    filters: Dict[str, Any],
+    follow: bool,
+    head: Optional[int],
+    tail: Optional[int],
+) -> Iterator[Dict[str, Any]]:
+    """Yield the lines that pass the filters: the first, the last or all; with `follow` until the trial ends."""
+    path = f"/trials/{trial_id}"
+    if head is not None:
+        yield from islice(log_stream.fetch(session, path, {**filters, "limit": head}), head)
+        return
+    earlier = log_stream.tail(session, path, filters, tail) if tail is not None else []
+    yield from earlier
+    if follow:
+        ended = log_stream.trial_ended(session, trial_id)
+        yield from log_stream.follow(session, path, filters, ended, earlier)
+    elif tail is None:
+        yield from log_stream.fetch(session, path, filters)
+
+
+def timestamp(moment: Timestamp) -> Optional[str]:
+    """Return a moment as RFC 3339; a number is seconds since 1970."""
+    if not isinstance(moment, int):
+        return moment
+    return written(datetime.fromtimestamp(moment, timezone.utc))
