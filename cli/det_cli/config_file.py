@@ -33,7 +33,7 @@ _Dumper.yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
 
 
 def read(path: str, changes: Sequence[str] = ()) -> str:
-    """The text of a configuration with `--config` changes laid over it."""
+    """Read a configuration and apply the changes of `--config` to its text."""
     with open(path, encoding="utf-8") as f:
         return changed(f.read(), changes, path)
 

@@ -37,7 +37,7 @@ def _ask(username: str) -> str:
 def paged(
     session: Session, args: argparse.Namespace, path: str, key: str, **params: Any
 ) -> list[Any]:
-    """A listing under the command's own --limit, --offset and --pages."""
+    """Read a listing under the command's own --limit, --offset and --pages."""
     rows = pages(
         session,
         path,

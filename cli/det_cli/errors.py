@@ -43,7 +43,7 @@ _CODES = {401: DENIED, 403: DENIED, 404: NOT_FOUND, 409: CONFLICT}
 
 
 def tell(error: BaseException, path: str = "") -> "Told | None":
-    """The sentence and code for a failure that was foreseen; None for a defect of ours."""
+    """Return the message and exit status of a foreseen failure; None for a defect of ours."""
     if isinstance(error, KeyboardInterrupt):
         return Told(INTERRUPTED, "interrupted")
     if isinstance(error, CommandError):
@@ -81,13 +81,13 @@ def _tell_remote(error: BaseException, path: str) -> "Told | None":
 
 
 def _says_so_itself(message: str, hint: str) -> bool:
-    """Whether the cluster's message has the command that the hint would name."""
+    """Return whether the cluster's message has the command that the hint would name."""
     command = hint.split("`")[1] if "`" in hint else hint
     return bool(command) and command in message
 
 
 def _where_to_look(path: str, message: str) -> str:
-    """A listing of what was not found, or else of what the command is about."""
+    """Name the command that lists what was not found, or else what the command is about."""
     lists = {
         "experiment": "det experiment list --all",
         "trial": "det experiment list-trials EXPERIMENT_ID",

@@ -36,12 +36,12 @@ def run(text: str, model_dir: str) -> int:
 
 
 def _interpreter() -> str:
-    """The one that runs this command, unless the user has the model's packages in another."""
+    """Return the interpreter of this command, unless the user has the model's packages in another."""
     return os.environ.get("DET_PYTHON_EXECUTABLE") or sys.executable
 
 
 def _command(entrypoint: Any) -> list[str]:
-    """A trial class runs in the harness's test mode; a script runs as it is, outside of a cluster."""
+    """Return the command to run: a trial class in the harness's test mode, a script as it is, outside of a cluster."""
     if isinstance(entrypoint, list) and entrypoint:
         return [str(part) for part in entrypoint]
     if not isinstance(entrypoint, str) or not entrypoint.strip():

@@ -75,7 +75,7 @@ def _run_found(found: "Found", options: "dict[str, str]") -> int:
 
 
 def _global_options(words: "list[str]") -> "tuple[dict[str, str], list[str]]":
-    """What stands before the command: -u NAME, -m ADDRESS, -v."""
+    """Parse the options before the command: -u NAME, -m ADDRESS, -v."""
     takes = {"-u": "user", "--user": "user", "-m": "master", "--master": "master"}
     options: dict[str, str] = {}
     while words and words[0].startswith("-"):

@@ -13,7 +13,7 @@ _STATE_COLOURS = {"COMPLETED": "32", "RUNNING": "36", "ERROR": "31", "CANCELED":
 
 
 def say(text: str) -> None:
-    """A remark for the person, kept out of what is piped."""
+    """Print a remark to stderr, which keeps it out of pipes."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -33,7 +33,7 @@ def show(
 
 
 def print_object(args: "argparse.Namespace", data: Any, default: str = "yaml") -> None:
-    """One object: YAML unless JSON is asked for."""
+    """Print an object as YAML, or as JSON if asked for."""
     if (getattr(args, "format", None) or default) == "json":
         print_json(data)
     else:
@@ -155,7 +155,7 @@ def colours() -> bool:
 
 
 def size_text(count: "int | str | None") -> str:
-    """Bytes in the unit people use."""
+    """Return a number of bytes in the unit that people use."""
     size = float(count or 0)
     for unit in ("B", "KB", "MB", "GB", "TB"):
         if size < 1024 or unit == "TB":

@@ -4,7 +4,7 @@ from typing import Any, Dict, List, Optional, Union
 
 
 class ExperimentConfig(Dict[str, Any]):
-    """A dictionary with the questions that training code asks of a configuration."""
+    """The experiment configuration as a dictionary, with methods for what training code reads of it."""
 
     def debug_enabled(self) -> bool:
         return bool(self.get("debug", False))

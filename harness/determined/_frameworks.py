@@ -12,7 +12,7 @@ _RUNNERS = {
 
 
 def framework_of(trial_class: Type[Any]) -> str:
-    """By the names of its bases: importing a framework only to ask would need it installed."""
+    """Name the framework of a trial class by its bases: importing a framework only to ask would need it installed."""
     names = {f"{base.__module__}.{base.__qualname__}" for base in trial_class.__mro__}
     if any(n.startswith("determined.pytorch.deepspeed.") for n in names):
         return "deepspeed"

@@ -126,7 +126,7 @@ def get_cluster_info() -> Optional[ClusterInfo]:
 
 
 def task_environment() -> Optional[Mapping[str, str]]:
-    """The DET_* variables; a shell opened by ssh lost them and reads what the entry script wrote."""
+    """Return the DET_* variables. A shell opened by ssh lost them and reads what the entry script wrote."""
     if os.environ.get("DET_ALLOCATION_ID"):
         return os.environ
     saved = read_info_file("cluster")

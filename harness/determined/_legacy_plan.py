@@ -58,7 +58,7 @@ def lengths(config: Mapping[str, Any], hparams: Mapping[str, Any], core_context:
 
 
 def cluster_source(context: Any, plan: Plan) -> WorkloadSource:
-    """Only the chief asks, so only the chief needs a session."""
+    """Return the source of a cluster's workloads. Only the chief asks, so only the chief needs a session."""
     local = LocalSource(plan)
     if context.distributed.rank != 0:
         return local
@@ -103,7 +103,7 @@ def make_plan(
     initial_validation: bool,
     test_mode: bool,
 ) -> Plan:
-    """Everything in batches, now that the length of an epoch is known."""
+    """Turn lengths into a plan in batches, now that the length of an epoch is known."""
     if test_mode:
         return Plan(max_batches=1)
     for unit in (max_length, reporting_period, validation_period, checkpoint_period):

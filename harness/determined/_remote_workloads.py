@@ -10,7 +10,7 @@ logger = logging.getLogger("determined.pytorch")
 
 
 class RemoteSource:
-    """Asks `GET /api/v1/trials/{id}/workload`; decides alone where nobody answers.
+    """Workloads from `GET /api/v1/trials/{id}/workload`; without an answer it decides alone.
 
     A trial that must stop is finished by the plan's own rules: the answer could not be any other.
     """

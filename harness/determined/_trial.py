@@ -6,7 +6,7 @@ from typing import Any, Dict, Optional, Type
 
 @dataclass(frozen=True)
 class TrialSettings:
-    """What a context is made of, whether it comes from a cluster or from the caller."""
+    """The settings of a context, from a cluster or from the caller."""
 
     trial_seed: int
     hparams: Dict[str, Any]
@@ -46,7 +46,7 @@ class TrialContext:
         return self._settings.exp_conf
 
     def get_data_config(self) -> Dict[str, Any]:
-        """The `data` section of the experiment configuration."""
+        """Return the `data` section of the experiment configuration."""
         return dict(self._settings.exp_conf.get("data") or {})
 
     def get_experiment_id(self) -> int:
@@ -59,7 +59,7 @@ class TrialContext:
         return self._settings.trial_seed
 
     def get_global_batch_size(self) -> int:
-        """The hyperparameter `global_batch_size`."""
+        """Return the hyperparameter `global_batch_size`."""
         return int(self.get_hparam("global_batch_size"))
 
     def get_per_slot_batch_size(self) -> int:
@@ -89,7 +89,7 @@ class TrialContext:
 
 
 class TrialController:
-    """What runs a trial of one framework."""
+    """The program that runs trials of a framework."""
 
 
 class LegacyTrial:

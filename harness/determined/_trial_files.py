@@ -21,7 +21,7 @@ def trial_class_spec(trial_class: Type[Any]) -> str:
 
 
 def load_data(trial_class: Type[Any], trial_type: str, context: Any) -> Dict[str, Any]:
-    """What `load_trial_from_checkpoint_path` needs to construct the trial again."""
+    """Return the data from which `load_trial_from_checkpoint_path` constructs the trial again."""
     return {
         "trial_type": trial_type,
         "experiment_config": context.get_experiment_config(),
@@ -43,7 +43,7 @@ def write_origin(path: pathlib.Path, load: Dict[str, Any], trial_class: Type[Any
 
 
 def code_sources(trial_class: Type[Any]) -> List[pathlib.Path]:
-    """On a cluster the pristine copy of the context; elsewhere the module of the trial class."""
+    """Return the code to save: on a cluster the context's pristine copy, elsewhere the module of the trial class."""
     model_dir = pathlib.Path(_paths.on_host("/run/determined/train/model"))
     if os.environ.get("DET_TRIAL_ID") and model_dir.is_dir():
         return sorted(model_dir.iterdir())
@@ -61,7 +61,7 @@ def _source_file(trial_class: Type[Any]) -> Optional[pathlib.Path]:
 
 
 def steps_completed(path: pathlib.Path) -> int:
-    """From the metadata, for checkpoints whose state does not say it."""
+    """Read the steps from the metadata, for checkpoints whose state does not say them."""
     try:
         return int(json.loads((path / "metadata.json").read_text())["steps_completed"])
     except (FileNotFoundError, KeyError):
@@ -70,7 +70,7 @@ def steps_completed(path: pathlib.Path) -> int:
 
 @contextlib.contextmanager
 def imported(directory: pathlib.Path, spec: str) -> Iterator[Any]:
-    """The class `module:Class` out of the checkpoint's own copy of the code."""
+    """Import the class `module:Class` from the checkpoint's own copy of the code."""
     from determined._import import import_from_path
 
     module_name, _, class_name = spec.partition(":")

@@ -40,7 +40,7 @@ def make_settings(
 
 
 def _local_seed(core_context: Any, config: Mapping[str, Any]) -> int:
-    """The configured seed, or one that the chief draws: shuffling must agree on all ranks."""
+    """Return the configured seed, or a seed that the chief draws: shuffling must agree on all ranks."""
     configured = (config.get("reproducibility") or {}).get("experiment_seed")
     if configured is not None:
         return int(configured)

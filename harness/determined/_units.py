@@ -21,7 +21,7 @@ class TrainUnit:
             )
 
     def batches(self, epoch_len: Optional[int]) -> int:
-        """This length in batches."""
+        """Return this length in batches."""
         if not isinstance(self.value, int):
             raise TypeError(f"a length must be a number of batches or epochs, not {self.value!r}")
         return self.value * self._unit(epoch_len)
@@ -57,7 +57,7 @@ class Epoch(TrainUnit):
 
 
 def unit_from_config(length: Any, global_batch_size: int = 0) -> Optional[TrainUnit]:
-    """A length of the experiment configuration (`{"epochs": 3}`, `{"records": 10}`, 100); None for zero."""
+    """Read a length of the experiment configuration (`{"epochs": 3}`, `{"records": 10}`, 100); return None for zero."""
     if isinstance(length, int):
         length = {"batches": length}
     if not isinstance(length, Mapping) or len(length) != 1:

@@ -107,7 +107,7 @@ class SmiGpus:
 
 
 def gpu_uuids() -> List[str]:
-    """The UUIDs of the GPUs that this process can see."""
+    """Return the UUIDs of the GPUs that this process can see."""
     gpus = _find_gpus()
     return list(gpus.sample()) if gpus else []
 

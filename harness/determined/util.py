@@ -13,7 +13,7 @@ _TRY_AGAIN = frozenset({429, 500, 502, 503, 504})
 def calculate_batch_sizes(
     hparams: Mapping[str, Any], slots_per_trial: int, trialname: str
 ) -> Tuple[int, int]:
-    """The batch size of one slot, and that of all together: `global_batch_size`, rounded down until it divides."""
+    """Return the batch size of a slot and of all slots: `global_batch_size`, rounded down until it divides."""
     if "global_batch_size" not in hparams:
         raise InvalidHP(f"{trialname} needs the hyperparameter global_batch_size")
     wanted = int(hparams["global_batch_size"])
@@ -27,7 +27,7 @@ def calculate_batch_sizes(
 
 
 def merge_dicts(base_dict: Mapping[Any, Any], source_dict: Mapping[Any, Any]) -> Dict[Any, Any]:
-    """A new dictionary: what both have as dictionaries is merged, of everything else `source_dict` wins."""
+    """Return a new dictionary: values that are dictionaries in both are merged, otherwise `source_dict` wins."""
     merged = dict(base_dict)
     for key, value in source_dict.items():
         below = merged.get(key)
@@ -37,7 +37,7 @@ def merge_dicts(base_dict: Mapping[Any, Any], source_dict: Mapping[Any, Any]) ->
 
 
 def is_overridden(full_method: Any, parent_class: Any) -> bool:
-    """Whether a bound method is another one than its namesake in `parent_class`."""
+    """Return whether a bound method differs from the method of that name in `parent_class`."""
     inherited = getattr(parent_class, full_method.__name__, None)
     return getattr(full_method, "__func__", full_method) is not inherited
 
@@ -50,7 +50,7 @@ def force_create_symlink(src: str, dst: str) -> None:
 
 
 def download_gcs_blob_with_backoff(blob: Any, n_retries: int = 32, max_backoff: int = 32) -> Any:
-    """The blob's bytes, although Google Cloud Storage may ask many readers to come back later."""
+    """Return the blob's bytes, and wait where Google Cloud Storage asks its many readers to come back later."""
     for attempt in range(n_retries):
         try:
             return blob.download_as_bytes()

@@ -154,6 +154,6 @@ class LocalSource:
 
 
 class WorkloadSource(Protocol):
-    """Whoever hands out the workloads of a trial, one after another."""
+    """A source of the workloads of a trial, one after another."""
 
     def next(self, progress: Progress) -> Workload: ...

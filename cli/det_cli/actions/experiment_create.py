@@ -89,7 +89,7 @@ def continue_(args: argparse.Namespace) -> int:
 
 
 def _follow(session: Session, id: int) -> int:
-    """The first trial's log, then the rest in silence; Ctrl-C leaves the experiment alone."""
+    """Print the first trial's log and wait for the experiment's end; Ctrl-C leaves the experiment alone."""
     try:
         trial = _first_trial(session, id)
         if trial is not None:
@@ -125,7 +125,7 @@ def _first_trial(session: Session, id: int) -> "int | None":
 
 
 def _tiny(session: Session, body: dict[str, Any]) -> str:
-    """The user's configuration, checked as it is, then cut down to one batch."""
+    """Check the user's configuration as it is, then cut it down to one batch."""
     checked = {**body, "validateOnly": True, "activate": False, "modelDefinition": []}
     resolved = session.post(V1 + "/experiments", checked)["config"]
     metric = (resolved.get("searcher") or {}).get("metric", "loss")

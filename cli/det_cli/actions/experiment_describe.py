@@ -123,7 +123,7 @@ def _report_time(row: dict[str, Any]) -> Any:
 
 
 def workload_rows(session: Session, trial_id: int, batch_metrics: bool) -> list[dict[str, Any]]:
-    """One row for each number of batches: training, validation and checkpoint side by side."""
+    """Return a row for each number of batches, with training, validation and checkpoint side by side."""
     params = {"includeBatchMetrics": batch_metrics, "orderBy": "ORDER_BY_ASC"}
     rows: dict[int, dict[str, Any]] = {}
     path = f"/trials/{trial_id}/workloads"

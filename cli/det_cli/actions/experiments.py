@@ -88,7 +88,7 @@ def list_checkpoints(args: argparse.Namespace) -> None:
 
 
 def best_checkpoints(session: Session, experiment_id: int, count: int) -> list[dict[str, Any]]:
-    """By the searcher's metric, in the direction of the experiment's configuration."""
+    """List the best checkpoints by the searcher's metric, in the direction of the configuration."""
     config = session.get(f"{V1}/experiments/{experiment_id}")["experiment"].get("config") or {}
     smaller = (config.get("searcher") or {}).get("smaller_is_better", True)
     params = {

@@ -71,7 +71,7 @@ def update(args: argparse.Namespace) -> None:
 
 
 def update_batch(args: argparse.Namespace) -> None:
-    """All items are read before the first is sent, so that a typing mistake changes nothing."""
+    """Update jobs. All items are read before the first is sent, so that a typing mistake changes nothing."""
     changes = [_parsed(item) for item in args.operation]
     session = connect(args)
     for number, change in enumerate(changes, 1):

@@ -81,7 +81,7 @@ def print_json(line: dict[str, Any]) -> None:
 
 
 def _filters(args: argparse.Namespace) -> log_stream.Filters:
-    """What the server filters by; absent options are left out."""
+    """Return the filters for the server; absent options are left out."""
     return {
         "allocationIds": getattr(args, "allocation_ids", None),
         "agentIds": args.agent_ids,

@@ -83,7 +83,7 @@ def _workloads(session: Session, args: argparse.Namespace) -> list[dict[str, Any
 
 
 def _one_by_one(containers: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A container holds what was done after the same number of batches, in this order."""
+    """Split a container into steps after the same number of batches, in the order in which they were done."""
     return [{"kind": k, **c[k]} for c in containers for k in _KINDS if c.get(k)]
 
 
@@ -92,7 +92,7 @@ def _either(workload: dict[str, Any]) -> dict[str, Any]:
 
 
 def _result(workload: dict[str, Any]) -> str:
-    """Metrics of training and validation; the id of a checkpoint."""
+    """Return the metrics of a training or validation, or the id of a checkpoint."""
     if workload["kind"] == "checkpoint":
         return str(workload.get("uuid") or "")
     return " ".join(f"{k}={cell(v)}" for k, v in sorted(metrics_of(workload).items()))
@@ -104,7 +104,7 @@ def kill(args: argparse.Namespace) -> None:
 
 
 def support_bundle(args: argparse.Namespace) -> None:
-    """Everything somebody needs who is asked why this trial failed."""
+    """Write an archive with everything that is needed to find out why a trial failed."""
     session, id = connect(args), args.trial_id
     trial = session.get(f"{V1}/trials/{id}")
     experiment = session.get(f"{V1}/experiments/{trial['trial']['experimentId']}")

@@ -114,7 +114,7 @@ def change_password(args: argparse.Namespace) -> None:
 
 
 def _renew(args: argparse.Namespace, session: SignedIn, password: str) -> None:
-    """A new password ends old sessions; the person stays signed in."""
+    """Sign in again after a change of password, which ended the old sessions."""
     store = TokenStore(address(args))
     username = session.username
     store.keep(username, exchange(anonymous(args), username, password))

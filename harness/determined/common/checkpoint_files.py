@@ -99,7 +99,7 @@ def _through_master(session: Session, uuid: str, target: str, watch: Watch) -> N
 
 
 def extract(archive: tarfile.TarFile, target: str, watch: Watch = _nobody) -> None:
-    """Files and directories only, and none outside of `target`; a file appears when it is whole."""
+    """Unpack files and directories, none of them outside of `target`; a file appears when it is whole."""
     root = os.path.realpath(target)
     for member in archive:
         path = _inside(root, member.name)

@@ -32,16 +32,12 @@ class Context(NamedTuple):
     def size(self) -> int:
         return sum(e.size for e in self.entries)
 
-    @property
-    def file_count(self) -> int:
-        return sum(not e.is_dir for e in self.entries)
-
     def inline(self) -> List[Dict[str, Any]]:
-        """The form that travels inside the request."""
+        """Return the form that travels inside the request."""
         return [_as_json(e) for e in self.entries]
 
     def write_tar_gz(self, out: IO[bytes]) -> None:
-        """The form that is uploaded on its own; equal directories give equal bytes."""
+        """Write the form that is uploaded on its own; equal directories give equal bytes."""
         with (
             gzip.GzipFile("", "wb", 3, out, mtime=0) as zipped,
             tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as tar,
@@ -140,7 +136,7 @@ def _problem(source: str, path: str, above: Tuple[str, ...]) -> str:
 
 
 def _detignore(root: str, *, with_name: bool) -> List[str]:
-    """Only the root of the context directory has one that counts."""
+    """Read the rules in the root of the context directory; other .detignore files do not count."""
     path = os.path.join(root, ".detignore")
     if with_name or not os.path.isfile(path):
         return []

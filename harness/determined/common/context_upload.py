@@ -19,7 +19,7 @@ Watching = Callable[[int], ContextManager[Watch]]
 
 
 def send(session: Session, context: Context, watching: Optional[Watching] = None) -> Dict[str, Any]:
-    """What the request for a new experiment says about its code."""
+    """Upload the code if it is large, and return the fields of the request for a new experiment that describe it."""
     if context.size > INLINE_BYTES:
         id = _upload(session, context, watching)
         if id is not None:

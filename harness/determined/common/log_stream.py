@@ -20,7 +20,7 @@ Line = Dict[str, Any]
 
 
 def from_level(level: Optional[str]) -> Optional[List[str]]:
-    """The levels at and above one; the server filters by a list."""
+    """Return this level and those above it, as the server filters by a list."""
     if level not in LEVELS:
         return None
     return [f"LOG_LEVEL_{name}" for name in LEVELS[LEVELS.index(level) :]]
@@ -31,7 +31,7 @@ def fetch(session: Session, path: str, filters: Filters) -> Iterator[Line]:
 
 
 def tail(session: Session, path: str, filters: Filters, count: int) -> List[Line]:
-    """The last lines, oldest first."""
+    """Return the last lines, oldest first."""
     params = {**filters, "limit": count, "orderBy": "ORDER_BY_DESC"}
     return list(fetch(session, path, params))[::-1]
 
@@ -47,7 +47,7 @@ def follow(
     ended: Callable[[], bool],
     seen: Optional[List[Line]] = None,
 ) -> Iterator[Line]:
-    """Lines as they come, until the task has ended and its last line was given."""
+    """Yield lines as they come, until the task has ended and its last line was yielded."""
     cursor = _Cursor(seen or [])
     silent = 0
     while True:
@@ -69,7 +69,7 @@ def follow(
 
 
 class _Cursor:
-    """Where to take up again.
+    """The place in a log at which to continue.
 
     A server that knows `afterId` sends just what is new. Others get a time a little before the last
     line, and what was given already is left out here.

@@ -30,6 +30,6 @@ def canonical(address: str) -> str:
 
 
 def chosen(given: Optional[str] = None, env: Optional[Mapping[str, str]] = None) -> str:
-    """The address given, else the environment's, else this machine's default."""
+    """Return the address given, else the environment's, else this machine's default."""
     env = os.environ if env is None else env
     return canonical(given or env.get("DET_MASTER") or env.get("DET_MASTER_ADDR") or DEFAULT)

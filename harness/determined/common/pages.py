@@ -17,7 +17,7 @@ def pages(
     offset: int = 0,
     one_page: bool = False,
 ) -> Iterator[Any]:
-    """Every row from `offset` on; `limit` is the size of a page."""
+    """Yield every row from `offset` on; `limit` is the size of a page."""
     while True:
         answer = session.get(V1 + path, {**(params or {}), "limit": limit, "offset": offset})
         yield from answer.get(key) or []

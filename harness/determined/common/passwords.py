@@ -7,7 +7,7 @@ _SALT = "GubPEmmotfiK9TMD6Zdw"
 
 
 def salted(password: str) -> str:
-    """The digest the servers expect with `isHashed`; the empty password stays empty."""
+    """Return the digest the servers expect with `isHashed`; the empty password stays empty."""
     if not password:
         return ""
     return hashlib.sha512((_SALT + password).encode()).hexdigest()

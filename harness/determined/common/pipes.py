@@ -21,7 +21,7 @@ class PipeReader:
         self._poll.register(self._fd, select.POLLIN)
 
     def read(self) -> bytes:
-        """The next bytes, b"" at the end. To ask for them says that those before were dealt with."""
+        """Return the next bytes, b"" at the end. The call says that earlier bytes were dealt with."""
         self._in_hand = False
         self._poll.poll()
         # Before the read: at no moment are bytes neither in the pipe nor in hand.
@@ -29,7 +29,7 @@ class PipeReader:
         return os.read(self._fd, CHUNK_BYTES)
 
     def is_behind(self) -> bool:
-        """Whether something was written that is not dealt with yet: clocks do not tell on a busy machine."""
+        """Return whether bytes were written that are not dealt with yet: clocks do not tell on a busy machine."""
         return self._waiting_bytes() > 0 or self._in_hand
 
     def _waiting_bytes(self) -> int:

@@ -22,7 +22,7 @@ def open_session(
     cert_name: Optional[str] = None,
     verify: bool = True,
 ) -> Session:
-    """A session without credentials; certificates come from the environment unless given."""
+    """Open a session without credentials; certificates come from the environment unless given."""
     cert = cert_file or os.environ.get("DET_MASTER_CERT_FILE") or None
     return Session(
         master,
@@ -49,7 +49,7 @@ def sign_in(
     password: Optional[str] = None,
     ask: Optional[Ask] = None,
 ) -> "SignedIn":
-    """A session for `username`, else for whom the environment or the store names."""
+    """Sign in as `username`, else as the user that the environment or the store names."""
     token = os.environ.get("DET_USER_TOKEN")
     if token and password is None and username in (None, os.environ.get("DET_USER")):
         return SignedIn(anonymous, username or os.environ.get("DET_USER") or "", token)
@@ -124,7 +124,7 @@ def _refused(username: str, error: Exception) -> SignInFailed:
 
 
 class SignedIn(Session):
-    """A session with somebody's token, which it renews once when the cluster no longer knows it."""
+    """A session with a user's token, which it renews once when the cluster no longer knows it."""
 
     def __init__(
         self,

@@ -115,7 +115,7 @@ class CheckpointContext:
     def store_path(
         self, metadata: Optional[Dict[str, Any]] = None, *, shard: bool = False
     ) -> Iterator[Tuple[Any, str]]:
-        """A directory to fill and the checkpoint's id; it is stored when the block ends.
+        """Yield a directory to fill and the checkpoint's id; the checkpoint is stored when the block ends.
 
         The metadata may be completed inside the block.
         """
@@ -160,7 +160,7 @@ class CheckpointContext:
         *,
         selector: Optional[Selector] = None,
     ) -> Iterator[Any]:
-        """A directory with the checkpoint's files for the time of the block; treat as read-only."""
+        """Yield a directory with the checkpoint's files for the time of the block; treat it as read-only."""
         import pathlib
 
         if download_mode is DownloadMode.NoSharedDownload or self._distributed.local_size == 1:
@@ -177,7 +177,7 @@ class CheckpointContext:
                 self._distributed.gather_local(None)
 
     def get_metadata(self, storage_id: str) -> Dict[str, Any]:
-        """The metadata that was saved with a checkpoint."""
+        """Return the metadata that was saved with a checkpoint."""
         return self._registry.metadata_of(storage_id, self._storage)
 
     def delete(self, storage_id: str) -> None:
@@ -241,7 +241,7 @@ class CheckpointContext:
 
     @contextlib.contextmanager
     def _sharded_path(self, metadata: Dict[str, Any]) -> Iterator[Tuple[str, str]]:
-        """Each worker fills a directory of its own; nobody uploads before all are filled."""
+        """Yield a directory of this worker's own; uploads begin when all workers have filled theirs."""
         storage_id = self._distributed.broadcast(str(uuid.uuid4()))
         direct = self._storage.direct_path(storage_id)
         with _scratch(beside=direct, rank=self._distributed.rank) as path:
@@ -258,7 +258,7 @@ class CheckpointContext:
         metadata: Mapping[str, Any],
         checksums: Checksums,
     ) -> None:
-        """The last step: after it, and not before, the checkpoint exists for everybody."""
+        """Report the checkpoint as complete. It exists for others from here on, and not before."""
         with tempfile.TemporaryDirectory(prefix="determined-metadata-") as scratch:
             path = os.path.join(scratch, METADATA_FILE)
             with open(path, "wb") as f:
@@ -320,7 +320,7 @@ def _required(ckpt_dir: Optional[StrPath]) -> StrPath:
 
 @contextlib.contextmanager
 def _scratch(beside: Optional[str] = None, rank: int = 0) -> Iterator[str]:
-    """A directory to fill; next to the target where that is a file system with room for it."""
+    """Yield a directory to fill, next to the target if that is a file system."""
     parent = os.path.dirname(beside) if beside else None
     if parent:
         os.makedirs(parent, exist_ok=True)

@@ -15,7 +15,7 @@ logger = logging.getLogger("determined.core")
 
 
 class CheckpointRegistry:
-    """Off-cluster: checkpoints are known by their files alone."""
+    """The checkpoints of an off-cluster script, which are known by their files alone."""
 
     def check_metadata(self, metadata: Mapping[str, Any]) -> None:
         """Refuse metadata that could not be reported, before anything is stored."""

@@ -178,7 +178,7 @@ def trial_context(
     checkpoint_storage: StorageChoice,
     tensorboard_mode: TensorboardMode,
 ) -> Context:
-    """The context of a trial that reports to a cluster, wherever it runs; nothing preempts it."""
+    """Make the context of a trial that reports to a cluster, wherever it runs; nothing preempts it."""
     trial = info.trial
     backend_id = None
     if distributed.rank == 0:
@@ -243,7 +243,7 @@ def _init_offline(
 
 
 def resolve_storage(choice: StorageChoice, *, in_task: bool) -> storage.StorageManager:
-    """A path, a URL or a configuration; off-cluster, nothing means the user's data directory."""
+    """Make the storage of a path, a URL or a configuration; off-cluster, None means the user's data directory."""
     if isinstance(choice, str):
         return storage.from_string(choice)
     if choice:
@@ -279,7 +279,7 @@ def prepare_run(session: Session, run_id: int, checkpoint_storage: StorageChoice
 
 
 def storage_config(shortcut: str) -> Dict[str, Any]:
-    """What `checkpoint_storage` would say for a path or URL."""
+    """Return the `checkpoint_storage` configuration for a path or URL."""
     scheme, _, rest = shortcut.partition("://")
     place, _, prefix = rest.partition("/")
     if rest and scheme in ("s3", "gs"):

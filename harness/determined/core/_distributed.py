@@ -68,7 +68,7 @@ class DistributedContext:
 
     @classmethod
     def from_torch_distributed(cls, chief_ip: Optional[str] = None) -> "DistributedContext":
-        """For workers started by `torch.distributed.run` (torchrun)."""
+        """Make the context of workers started by `torch.distributed.run` (torchrun)."""
         _require("RANK", "WORLD_SIZE", "LOCAL_RANK", by="torch.distributed.run")
         size, local_size = _env_int("WORLD_SIZE"), _env_int("LOCAL_WORLD_SIZE", 1)
         return cls(
@@ -83,7 +83,7 @@ class DistributedContext:
 
     @classmethod
     def from_deepspeed(cls, chief_ip: Optional[str] = None) -> "DistributedContext":
-        """For workers started by the deepspeed launcher."""
+        """Make the context of workers started by the deepspeed launcher."""
         _require("RANK", "WORLD_SIZE", "LOCAL_RANK", by="the deepspeed launcher")
         size = _env_int("WORLD_SIZE")
         local_size = _env_int("LOCAL_SIZE", _env_int("LOCAL_WORLD_SIZE", size))
@@ -99,7 +99,7 @@ class DistributedContext:
 
     @classmethod
     def from_tf_config(cls) -> "Tuple[DistributedContext, Any]":
-        """For TensorFlow, one process a container: the context, and the strategy to build a model under.
+        """Make the context of TensorFlow's workers, one a container, and the strategy to build a model under.
 
         The tensorflow launcher sets TF_CONFIG where there are several containers.
         """
@@ -147,11 +147,11 @@ class DistributedContext:
         return values
 
     def broadcast(self, stuff: Any) -> Any:
-        """Every worker gets the chief's value."""
+        """Return the chief's value on every worker."""
         return self._global.broadcast(stuff)
 
     def broadcast_local(self, stuff: Any = None) -> Any:
-        """Every worker of this container gets its local chief's value."""
+        """Return the local chief's value on every worker of this container."""
         return self._local.broadcast(stuff)
 
     def close(self) -> None:
@@ -182,7 +182,7 @@ class DistributedContext:
         return Spoke(self.rank, peer_key(), (self._chief_ip, self._pub_port))
 
     def _join_local(self) -> Star:
-        """A star within the container; its addresses travel over the global one."""
+        """Join the star within the container; its address travels over the global star."""
         if self.cross_size == 1 or self.size == 1:
             return self._global
         centre = None
@@ -210,7 +210,7 @@ class DummyDistributedContext(DistributedContext):
 
 
 def peer_key() -> bytes:
-    """What workers prove to each other: DET_PEER_KEY, as each container has a token of its own."""
+    """Return the secret that workers share: DET_PEER_KEY, as each container has a token of its own."""
     env = task_environment() or os.environ
     return (env.get("DET_PEER_KEY") or env.get("DET_SESSION_TOKEN") or "off-cluster").encode()
 

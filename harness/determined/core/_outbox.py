@@ -92,7 +92,7 @@ class Outbox:
                 self._changed.notify_all()
 
     def _next(self) -> Optional[Report]:
-        """Metrics go before progress: progress is worth nothing once a newer one exists."""
+        """Return the next report to send. Metrics go first: progress is worth nothing once newer progress exists."""
         with self._changed:
             self._changed.wait_for(lambda: self._reports or self._latest or self._closed)
             report: Optional[Report] = None

@@ -133,7 +133,7 @@ class PreemptContext:
 
 
 class DummyPreemptContext(PreemptContext):
-    """Nothing preempts a script that runs off-cluster."""
+    """The preemption of a script off-cluster, where nothing preempts it."""
 
     def __init__(
         self,

@@ -67,7 +67,7 @@ class ProfilerContext:
 
 
 class DummyProfilerContext(ProfilerContext):
-    """There is nobody to report to."""
+    """A profiler without a cluster to report to; it does nothing."""
 
     def __init__(self) -> None:
         pass
@@ -80,7 +80,7 @@ class DummyProfilerContext(ProfilerContext):
 
 
 def _mean(samples: List[Dict[str, Any]]) -> Dict[str, Any]:
-    """The mean by key; nested dictionaries (one per GPU) are averaged by their own keys."""
+    """Average samples by key; nested dictionaries (for each GPU) are averaged by their own keys."""
     keys = dict.fromkeys(key for sample in samples for key in sample)
     out: Dict[str, Any] = {}
     for key in keys:

@@ -25,7 +25,7 @@ class SearcherMode(enum.Enum):
 
 
 class Operations:
-    """Where operations come from and where their results go."""
+    """The source of operations, which also takes their results."""
 
     def next_length(self) -> Optional[int]:
         raise NotImplementedError
@@ -168,10 +168,10 @@ class SearcherContext:
                 )
 
     def acknowledge_out_of_ops(self) -> None:
-        """Nothing to do: a trial that exits with status 0 is complete."""
+        """Do nothing: a trial that exits with status 0 is complete."""
 
     def get_configured_units(self) -> Optional[Unit]:
-        """The unit of `searcher.max_length`; None if it is a bare number."""
+        """Return the unit of `searcher.max_length`; None if the length is a bare number."""
         if not isinstance(self._configured, Mapping):
             return None
         return Unit[next(iter(self._configured)).upper()]

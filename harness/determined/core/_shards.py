@@ -61,7 +61,7 @@ def _merge_into(
 
 
 def _copy(value: Any) -> Any:
-    """A nested dictionary that merging may change without changing the caller's."""
+    """Copy a nested dictionary, so that merging does not change the caller's."""
     if isinstance(value, Mapping):
         return {k: _copy(v) for k, v in value.items()}
     return value

@@ -16,7 +16,7 @@ Address = Union[Tuple[str, int], str]
 
 
 class Star(Protocol):
-    """What both ends offer; every worker must call the same methods in the same order."""
+    """The methods of both ends; every worker must call the same methods in the same order."""
 
     def gather(self, value: Any) -> Optional[List[Any]]: ...
 

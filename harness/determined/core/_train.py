@@ -26,7 +26,7 @@ def check_group(group: str) -> None:
 
 
 class TrainContext:
-    """Gives a trial the means to report. Reports are sent in order in the background."""
+    """Reports of a trial: metrics, progress, status. They are sent in order, in the background."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class TrainContext:
         self._report(group, steps_completed, metrics)
 
     def get_tensorboard_path(self) -> pathlib.Path:
-        """The directory whose TensorBoard files are uploaded while the trial runs."""
+        """Return the directory whose TensorBoard files are uploaded while the trial runs."""
         return self._tensorboard.path()
 
     def upload_tensorboard_files(
@@ -110,7 +110,7 @@ class TrainContext:
         self._outbox.put_latest(path, encode(body))
 
     def get_experiment_best_validation(self) -> Optional[float]:
-        """The best searcher metric of the experiment so far; None before the first validation."""
+        """Return the best searcher metric of the experiment so far; None before the first validation."""
         self._outbox.flush()
         path = f"/api/v1/experiments/{self._experiment_id}/searcher/best_searcher_validation_metric"
         try:
@@ -120,7 +120,7 @@ class TrainContext:
         return None if metric is None else float(metric)
 
     def close(self) -> None:
-        """Warn of a searcher that no validation told what it goes by: its metric is often misspelt."""
+        """Warn if no validation reported the searcher's metric, which is often misspelt."""
         metric = self._searcher_metric
         if metric is not None and self._validated and metric not in self._validated:
             logger.warning(

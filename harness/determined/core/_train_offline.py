@@ -12,7 +12,7 @@ logger = logging.getLogger("determined.core")
 
 
 class DummyTrainContext(TrainContext):
-    """What `core.init()` gives off-cluster."""
+    """The reports of `core.init()` off-cluster, which are only logged."""
 
     def __init__(self, distributed: DistributedContext, tensorboard_path: pathlib.Path) -> None:
         self._distributed = distributed
@@ -32,7 +32,7 @@ class DummyTrainContext(TrainContext):
         return self._metadata
 
     def close(self) -> None:
-        """No searcher waits for anything here."""
+        """Do nothing: no searcher waits for a metric."""
 
     def get_tensorboard_path(self) -> pathlib.Path:
         self._tensorboard_path.mkdir(parents=True, exist_ok=True)

@@ -73,7 +73,7 @@ class Child:
             pass
 
     def wait(self) -> int:
-        """The exit status as a shell gives it: 128 + n after signal n."""
+        """Wait for the end and return the exit status as a shell does: 128 + n after signal n."""
         code = hearing_signals(lambda: _reap(self._process))
         self._drain()
         return code if code >= 0 else 128 - code

@@ -12,7 +12,7 @@ Entrypoint = Union[str, Sequence[str]]
 
 
 class NoEntrypoint(ValueError):
-    """Nothing says what to run."""
+    """The configuration has no entrypoint."""
 
 
 def task_command(args: Sequence[str], env: Mapping[str, str], total_slots: int) -> List[str]:
@@ -36,7 +36,7 @@ def task_command(args: Sequence[str], env: Mapping[str, str], total_slots: int) 
 
 
 def as_command(entrypoint: Entrypoint, total_slots: int) -> List[str]:
-    """A list is executed as it is, a trial class by a launcher, everything else by a shell."""
+    """Turn an entrypoint into a command: a list as it is, a trial class by a launcher, other text by a shell."""
     if not isinstance(entrypoint, str):
         return [str(part) for part in entrypoint]
     if not _TRIAL_CLASS.fullmatch(entrypoint.strip()):

@@ -34,7 +34,7 @@ class NoBash(RuntimeError):
 
 
 def find_hooks(env: Mapping[str, str], workdir: str) -> List[str]:
-    """The pool's hook first, then the context's `startup-hook.sh`."""
+    """Return the startup hooks in order: the pool's, then the context's `startup-hook.sh`."""
     hooks = []
     text = _pool_hook(env)
     if text:

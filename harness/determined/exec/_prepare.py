@@ -36,7 +36,7 @@ def extract_safely(tar: tarfile.TarFile, target: str) -> None:
 
 
 def write_info_files(env: Mapping[str, str]) -> None:
-    """For shells opened by ssh, which do not inherit the container's environment."""
+    """Write the environment down for shells opened by ssh, which do not inherit the container's."""
     kept = {k: v for k, v in env.items() if k.startswith(("DET_", "DTRAIN_", "INTER_TRAIN_"))}
     write_info("cluster", kept)
     if env.get("DET_TRIAL_ID"):
@@ -84,7 +84,7 @@ def report_accelerators(session: Session, env: Mapping[str, str]) -> None:
 
 
 def _fetch_context(session: Session, task_id: str) -> bytes:
-    """The archive, inline or (where answers are limited in size) behind a presigned URL."""
+    """Fetch the archive, inline or (where answers are limited in size) by a presigned URL."""
     answer = session.get(f"/api/v1/tasks/{task_id}/context_directory", timeout_s=600) or {}
     if answer.get("b64Tgz"):
         return base64.b64decode(answer["b64Tgz"])

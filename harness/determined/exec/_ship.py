@@ -55,7 +55,7 @@ class LogShipper:
             self._changed.notify()
 
     def say(self, text: str, level: str = "LOG_LEVEL_INFO") -> None:
-        """A message of the entry itself: shown like the task's own lines."""
+        """Log a message of the entry itself like a line of the task."""
         if "DET_RUNTIME" not in os.environ:  # an agent would ship what is printed a second time
             print(text, flush=True)
         self.add(Line(text, None, level), "stdout")
@@ -131,7 +131,7 @@ class LogShipper:
 
 
 def metadata_from(env: Mapping[str, str]) -> Dict[str, Any]:
-    """The fields that every line of this container carries."""
+    """Return the fields that every line of this container carries."""
     given = json.loads(env.get("DET_TASK_LOGGING_METADATA") or "{}")
     own = {
         "task_id": env.get("DET_TASK_ID"),

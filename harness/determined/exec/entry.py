@@ -140,7 +140,7 @@ def total_slots(env: Mapping[str, str]) -> int:
 
 
 def expected_slots(env: Mapping[str, str]) -> int:
-    """What the configuration asks for; an environment without one has what this container has."""
+    """Return the slots that the configuration asks for, or this container's where there is no configuration."""
     config = json.loads(env.get("DET_EXPERIMENT_CONFIG") or "{}")
     asked: Optional[int] = (config.get("resources") or {}).get("slots_per_trial")
     return len(json.loads(env.get("DET_SLOT_IDS") or "[]")) if asked is None else int(asked)

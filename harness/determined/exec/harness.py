@@ -41,14 +41,14 @@ def main(argv: Optional[List[str]] = None) -> int:
 
 
 def _start_logging() -> None:
-    """A script chooses by itself what it logs; a trial class has nobody else to do it."""
+    """Configure logging for a trial class; a script does so itself."""
     info = get_cluster_info()
     debugging = info is not None and info._trial is not None and info.trial._debug
     logging.basicConfig(level=logging.DEBUG if debugging else logging.INFO, format=LOG_FORMAT)
 
 
 def _report_invalid_hp() -> None:
-    """For InvalidHP raised before the framework had a context of its own."""
+    """Report an InvalidHP that was raised before the framework had a context of its own."""
     from determined._task_session import task_session
 
     info = get_cluster_info()

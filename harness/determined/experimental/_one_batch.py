@@ -38,7 +38,7 @@ def test_one_batch(
 
 
 def example(space: Mapping[str, Any]) -> Dict[str, Any]:
-    """One value for each hyperparameter: the same at each call, inside every range."""
+    """Choose a value for each hyperparameter: the same at each call, inside every range."""
     return {name: _value(spec) for name, spec in space.items()}
 
 

@@ -17,7 +17,7 @@ class TFKerasTrialContext(TrialContext):
         return model
 
     def wrap_optimizer(self, optimizer: Any) -> Any:
-        """On several slots Horovod averages the gradients of the optimizer."""
+        """Make Horovod average the optimizer's gradients where there are several slots."""
         if self.distributed.size == 1:
             return optimizer
         from determined.horovod import hvd
@@ -25,7 +25,7 @@ class TFKerasTrialContext(TrialContext):
         return hvd.DistributedOptimizer(optimizer)
 
     def wrap_dataset(self, dataset: Any, shard_dataset: bool = True) -> Any:
-        """This slot's part of a tf.data.Dataset."""
+        """Return this slot's part of a tf.data.Dataset."""
         if not shard_dataset or self.distributed.size == 1:
             return dataset
         return dataset.shard(self.distributed.size, self.distributed.rank)

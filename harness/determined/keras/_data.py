@@ -27,7 +27,7 @@ class Batches:
             yield tuple(batch) if isinstance(batch, list) else batch
 
     def _passes(self, batch: int) -> Iterator[Any]:
-        """A Keras Sequence tells its length, and is indexed by batch."""
+        """Yield batches of a Keras Sequence, pass after pass, from the batch with this index on."""
         length = len(self._source)
         for index in itertools.count(batch):
             yield self._source[index % length]

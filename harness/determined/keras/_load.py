@@ -11,7 +11,7 @@ from determined.keras._context import TFKerasTrialContext
 
 
 def load_model_from_checkpoint_path(path: str, tags: Optional[List[str]] = None) -> Any:
-    """The compiled model of a TFKerasTrial. It imports the code in the checkpoint: trust where it came from."""
+    """Load the compiled model of a TFKerasTrial. This imports the code in the checkpoint, so it must be trusted."""
     from determined import core
 
     directory = pathlib.Path(path)

@@ -16,11 +16,11 @@ class TFKerasTrial(LegacyTrial):
         super().__init__(context)
 
     def build_model(self) -> Any:
-        """A compiled tf.keras.Model, wrapped by `context.wrap_model` before it was compiled."""
+        """Return a compiled tf.keras.Model, wrapped by `context.wrap_model` before it was compiled."""
         raise NotImplementedError(f"{type(self).__name__} must define build_model()")
 
     def build_training_data_loader(self) -> InputData:
-        """A tf.data.Dataset of batches, a Keras Sequence, or (x, y) arrays."""
+        """Return a tf.data.Dataset of batches, a Keras Sequence, or (x, y) arrays."""
         raise NotImplementedError(f"{type(self).__name__} must define build_training_data_loader()")
 
     def build_validation_data_loader(self) -> InputData:

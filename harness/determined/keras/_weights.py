@@ -1,7 +1,6 @@
 """Weights of a model with its optimizer, for Keras 2 and 3."""
 
 import os
-import pathlib
 import tempfile
 from typing import Any, List, Optional
 
@@ -15,7 +14,7 @@ def is_keras_3(model: Any) -> bool:
 
 
 def save(model: Any, path: str, distributed: Any) -> None:
-    """Every worker takes part, since a distributed strategy may need all of them; the chief's files count."""
+    """Save the weights. Every worker takes part, as a distributed strategy may need all; the chief's files count."""
     if distributed is None or distributed.rank == 0:
         _save(model, path)
         return
@@ -36,7 +35,7 @@ def load(model: Any, path: str) -> None:
 
 
 def seeds(model: Any) -> List[List[int]]:
-    """Where the generators of random numbers of layers such as Dropout are; Keras leaves them out of its files."""
+    """Return the states of the random generators of layers such as Dropout; Keras leaves them out of its files."""
     return [[int(n) for n in state.numpy()] for state in _seed_states(model)]
 
 
@@ -46,16 +45,12 @@ def set_seeds(model: Any, found: List[List[int]]) -> None:
 
 
 def _seed_states(model: Any) -> List[Any]:
-    """In the order of the layers; Keras 2 has none."""
+    """Return the variables with those states in the order of the layers; Keras 2 has none."""
     return [
         variable
         for variable in model.variables
         if str(getattr(variable, "path", "")).endswith("seed_generator_state")
     ]
-
-
-def files_in(path: pathlib.Path) -> List[str]:
-    return sorted(p.name for p in path.iterdir())
 
 
 def _save(model: Any, path: str) -> None:

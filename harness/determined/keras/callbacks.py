@@ -9,7 +9,7 @@ class Callback(tf.keras.callbacks.Callback):  # type: ignore[misc]
     """Keras's, with what only a trial has: workloads, checkpoints, and a state that they keep."""
 
     def get_state(self) -> Any:
-        """What checkpoints keep of this callback, of values that JSON has."""
+        """Return what checkpoints keep of this callback, in JSON's types."""
         return None
 
     def load_state(self, state: Any) -> None:

@@ -21,7 +21,7 @@ class UsageError(SystemExit):
 
 
 def _help(module: str) -> str:
-    """What the launcher says of itself, whose first line is its usage."""
+    """Return the launcher's help; its first line is the usage."""
     text = importlib.import_module(f"determined.launch.{module}").__doc__ or ""
     return f"usage: {text.strip()}".replace("`", "")
 

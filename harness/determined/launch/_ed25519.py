@@ -18,7 +18,7 @@ _Point = Tuple[int, int, int, int]
 
 
 def public_key(seed: bytes) -> bytes:
-    """The 32 bytes that belong to a secret of 32 bytes."""
+    """Return the public key of a secret; both have 32 bytes."""
     scalar = int.from_bytes(hashlib.sha512(seed).digest()[:32], "little")
     scalar = scalar & ~7 & (1 << 255) - 1 | 1 << 254
     x, y, z, _ = _times(scalar, _base())
@@ -28,12 +28,12 @@ def public_key(seed: bytes) -> bytes:
 
 
 def public_line(seed: bytes) -> str:
-    """A line of `authorized_keys`."""
+    """Return the key as a line of `authorized_keys`."""
     return f"{_KIND.decode()} {base64.b64encode(_public_blob(seed)).decode()}\n"
 
 
 def private_file(seed: bytes) -> str:
-    """The unencrypted private key file that `ssh -i` reads."""
+    """Return the unencrypted private key file that `ssh -i` reads."""
     public = public_key(seed)
     # The number is there to tell a wrong passphrase; there is none.
     secret = struct.pack(">II", 0, 0) + _string(_KIND) + _string(public)
@@ -54,7 +54,7 @@ def _string(content: bytes) -> bytes:
 
 
 def _base() -> _Point:
-    """The curve's base point: y is 4/5, x the even root that belongs to it."""
+    """Return the curve's base point: y is 4/5, x the even root that belongs to it."""
     y = 4 * pow(5, _P - 2, _P) % _P
     square = (y * y - 1) * pow(_D * y * y + 1, _P - 2, _P) % _P
     x = pow(square, (_P + 3) // 8, _P)

@@ -13,7 +13,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./-]+")
 
 
 def through_shells(command: Sequence[str]) -> List[str]:
-    """The same command in words that shells neither split nor expand; as it is, so that logs show it, if it can be."""
+    """Encode the command in words that shells neither split nor expand, unless it has only such words."""
     if all(_PLAIN.fullmatch(word) for word in command):
         return list(command)
     token = base64.urlsafe_b64encode(json.dumps(list(command)).encode()).decode()

@@ -38,7 +38,7 @@ class Peers(NamedTuple):
 
 
 def find_peers() -> Peers:
-    """From the rendezvous; off-cluster there is this machine alone, with one worker."""
+    """Find the containers by the rendezvous; off-cluster there is this machine alone, with one worker."""
     info = get_cluster_info()
     if info is None:
         return Peers(["127.0.0.1"], [1], 0)

@@ -30,12 +30,12 @@ def record(env: Mapping[str, str]) -> str:
 
 
 def without_place(env: Mapping[str, str]) -> Dict[str, str]:
-    """What may go to other containers, on command lines: neither the task's token nor its whole configuration."""
+    """Return the variables that other containers may see on command lines: not the task's token and configuration."""
     return {k: v for k, v in env.items() if not _OF_CONTAINER.fullmatch(k)}
 
 
 def at_home(env: Mapping[str, str]) -> Dict[str, str]:
-    """The environment of a rank, with this container's own values again, in this container's directory."""
+    """Restore this container's own values in a rank's environment, and go to this container's directory."""
     found = {k: v for k, v in env.items() if k not in (PLACE, ENTERED)}
     path = env.get(ENTERED) or env.get(PLACE)
     if not path:

@@ -33,7 +33,7 @@ def mark_as_daemon() -> None:
 
 
 def reach_peers(peers: Peers, env: Mapping[str, str]) -> Optional[Dict[str, str]]:
-    """An environment whose `ssh` and `pdsh` enter the other containers, which are ready then; None without ssh."""
+    """Wait for the other containers and return an environment whose `ssh` and `pdsh` enter them; None without ssh."""
     own = _ssh_files.path("bin")
     ssh = _installed_ssh(env, own)
     if ssh is None or not _ssh_files.make_keys():
@@ -48,7 +48,7 @@ def reach_peers(peers: Peers, env: Mapping[str, str]) -> Optional[Dict[str, str]
 
 
 def wait_for_peers(addresses: Sequence[str]) -> None:
-    """The chief's launcher does not wait: every sshd must answer before it starts."""
+    """Wait until every sshd answers, as the chief's launcher does not."""
     port = _ssh_files.port()
     deadline = time.monotonic() + PEER_TIMEOUT_S
     for address in addresses:

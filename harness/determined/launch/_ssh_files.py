@@ -36,7 +36,7 @@ def write(name: str, content: str, mode: int = 0o600) -> str:
 
 
 def container_name(rank: int) -> str:
-    """What ssh of a launcher calls a container: addresses are not distinct where agents share a machine."""
+    """Return the name of a container for a launcher's ssh: addresses are not distinct where agents share a machine."""
     return f"container-{rank}"
 
 
@@ -58,7 +58,7 @@ def make_keys() -> bool:
 
 
 def _sshd_config() -> str:
-    """Nothing but the allocation's key opens the door; it is the host's key, too."""
+    """Return a configuration that admits nothing but the allocation's key, which is the host's key, too."""
     return f"""HostKey {path("id_rsa")}
 AuthorizedKeysFile {path("authorized_keys")}
 ForceCommand exec /bin/sh {path("enter")}
@@ -110,7 +110,7 @@ LogLevel ERROR
 
 
 def installed_sshd() -> Optional[str]:
-    """Its absolute path, without which it does not start; as root it wants a directory, too."""
+    """Return sshd's absolute path, which it needs to start; as root it needs a directory, too."""
     found = shutil.which("sshd") or "/usr/sbin/sshd"
     if not os.path.exists(found):
         return None

@@ -27,7 +27,7 @@ class Worker(NamedTuple):
 
 
 def replace_process(command: Sequence[str], env: Mapping[str, str]) -> int:
-    """Become the command: a lone worker needs nobody to watch it. Returns only if that fails."""
+    """Become the command, as a lone worker needs no supervisor. Return only if that fails."""
     try:
         os.execvpe(command[0], list(command), dict(env))
     except FileNotFoundError:

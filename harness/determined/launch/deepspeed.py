@@ -18,7 +18,7 @@ from determined.launch._workers import Worker, replace_process, run_workers
 
 
 def worker_env(peers: Peers, rank: int, local_rank: int) -> Dict[str, str]:
-    """What torchrun's workers have, and the names that only DeepSpeed's launcher sets."""
+    """Return the variables of torchrun's workers, and those that only DeepSpeed's launcher sets."""
     return {
         **torch_distributed.worker_env(peers, rank, local_rank),
         "CROSS_RANK": str(peers.rank),

@@ -39,7 +39,7 @@ def horovodrun_command(
 
 
 def _optimizations(config: Mapping[str, Any]) -> List[str]:
-    """The `optimizations` section of the configuration, as options of horovodrun."""
+    """Return the `optimizations` section of the configuration as options of horovodrun."""
     chosen = config.get("optimizations") or {}
     options: List[str] = []
     if chosen.get("auto_tune_tensor_fusion"):

@@ -30,7 +30,7 @@ def worker_env(peers: Peers, port: int) -> Dict[str, str]:
 
 
 def split_port(args: Sequence[str]) -> Tuple[int, List[str]]:
-    """The port that the command line begins with, or that of the agent; and the rest."""
+    """Return the port that the command line begins with, or the agent's, and the other arguments."""
     option, equals, value = (args[0] if args else "").partition("=")
     if option != "--port":
         return int(os.environ.get("C10D_PORT") or DEFAULT_PORT), list(args)

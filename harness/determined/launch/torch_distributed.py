@@ -16,7 +16,7 @@ DEFAULT_PORT = 29400
 
 
 def worker_env(peers: Peers, rank: int, local_rank: int) -> Dict[str, str]:
-    """What torchrun sets, except for its agent's store: rank 0 hosts the store itself."""
+    """Return the variables that torchrun sets, except for its agent's store: rank 0 hosts the store itself."""
     env = {
         **common_env(peers),
         "RANK": str(rank),

@@ -134,7 +134,7 @@ class LightningAdapter(PyTorchTrial):
 
 
 def _configured(answer: Any) -> Tuple[Any, List[Tuple[Any, Any, int]]]:
-    """The forms that `configure_optimizers` may answer in, as one optimizer and its schedulers."""
+    """Reduce the forms that `configure_optimizers` may answer in to one optimizer and its schedulers."""
     schedulers: List[Any] = []
     if isinstance(answer, Mapping):
         optimizer = answer["optimizer"]

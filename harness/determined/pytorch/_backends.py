@@ -31,14 +31,14 @@ class Backend:
         """Wait until the gradients are exchanged."""
 
     def stepping(self, optimizer: Any) -> ContextManager[None]:
-        """Where an optimizer steps with gradients that are synchronized."""
+        """Enter the block in which an optimizer steps with synchronized gradients."""
         return contextlib.nullcontext()
 
     def broadcast_weights(self, models: List[nn.Module]) -> None:
         """Start everybody from the chief's weights."""
 
     def gradient_orders(self) -> List[List[int]]:
-        """What a checkpoint must hold so that a resumed trial sums gradients in the same order."""
+        """Return what a resumed trial needs to sum gradients in the same order."""
         return []
 
     def follow_gradient_orders(self, orders: List[List[int]]) -> None:
@@ -127,13 +127,13 @@ class Horovod(Backend):
 
 
 def unwrapped(model: Any) -> Any:
-    """The user's model, out of its DistributedDataParallel."""
+    """Take the user's model out of its DistributedDataParallel."""
     wrapper = nn.parallel.DistributedDataParallel
     return model.module if isinstance(model, (wrapper, nn.DataParallel)) else model
 
 
 def started_by_torch_distributed() -> bool:
-    """Whether this process is one of several workers that torchrun (or our launcher on it) started."""
+    """Return whether this process is one of several workers that torchrun (or our launcher on it) started."""
     named = os.environ.get("USE_TORCH_DISTRIBUTED", "").lower() in ("1", "true")
     launched = "TORCHELASTIC_RUN_ID" in os.environ
     return (named or launched) and "RANK" in os.environ and "WORLD_SIZE" in os.environ

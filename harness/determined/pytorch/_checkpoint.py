@@ -13,7 +13,7 @@ from determined.pytorch._callback import Hooks
 
 
 def capture(context: Any, hooks: Hooks, rng_states: List[Any]) -> Dict[str, Any]:
-    """The state of the chief (weights are equal on all ranks), with everybody's random numbers."""
+    """Collect the chief's state (weights are equal on all ranks) with the random numbers of all ranks."""
     state: Dict[str, Any] = {
         "models_state_dict": [unwrapped(model).state_dict() for model in context.models],
         "optimizers_state_dict": [optimizer.state_dict() for optimizer in context.optimizers],

@@ -63,7 +63,7 @@ class DataLoader:
     def get_data_loader(
         self, repeat: bool = False, skip: int = 0, num_replicas: int = 1, rank: int = 0
     ) -> "TorchDataLoader[Any]":
-        """A torch DataLoader over one rank's shard, from the `skip`-th batch on."""
+        """Make a torch DataLoader over one rank's shard, from the `skip`-th batch on."""
         adapted = adapt_batch_sampler(self._batches(), repeat, skip, num_replicas, rank)
         return TorchDataLoader(
             self.dataset, batch_sampler=adapted, collate_fn=self.collate_fn, **self._options
@@ -114,7 +114,7 @@ def _check_samplers(
 
 
 def data_length(data: TorchData) -> int:
-    """The number of records in a batch: the first dimension of the first tensor found in it."""
+    """Return the number of records in a batch: the first dimension of the first tensor found in it."""
     if isinstance(data, dict):
         return data_length(next(iter(data.values())))
     if isinstance(data, (list, tuple)):

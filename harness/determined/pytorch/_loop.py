@@ -65,7 +65,7 @@ class Loop:
                 return
 
     def _next_workload(self) -> Workload:
-        """The chief asks; everybody does the same."""
+        """Return the next workload on every rank; only the chief asks for it."""
         self.steps.collect()
         stops = self.distributed.gather(self.context.get_stop_requested())
         decided: Optional[Workload] = None
@@ -122,7 +122,7 @@ class Loop:
         at.epoch_start = done
 
     def _is_interrupted(self, batch_seconds: float) -> bool:
-        """Whether the trial is preempted; the answer and the time to ask again are everybody's."""
+        """Return whether the trial is preempted; all ranks share the answer and the time to ask again."""
         answer: Optional[Tuple[bool, int]] = None
         if self.is_chief:
             poll = int(_POLL_SECONDS / max(batch_seconds, 1e-9))
@@ -225,7 +225,7 @@ class Loop:
             add_metric(metrics, name, _metrics.plain(value))
 
     def _add_position(self, metrics: Dict[str, Any]) -> None:
-        """The keys by which a searcher can measure time (`time_metric`)."""
+        """Add the keys by which a searcher can measure time (`time_metric`)."""
         metrics["batches"] = self.progress.batches
         metrics["epochs"] = self.context._position.epoch
 
@@ -264,7 +264,7 @@ class Steps:
         raise NotImplementedError
 
     def reduce_validation(self, shards: Sequence[Any]) -> Dict[str, Any]:
-        """One dictionary of metrics from what each rank evaluated."""
+        """Reduce the metrics that each rank evaluated to one dictionary."""
         raise NotImplementedError
 
     def checkpoint(self, progress: Progress, best_validation: Optional[float]) -> None:

@@ -58,7 +58,7 @@ class MetricRows:
         self._rows, self._are_numbers = [], self._keeps_numbers
 
     def take(self) -> List[Dict[str, Any]]:
-        """All rows as Python numbers; leaves none behind."""
+        """Return all rows as Python numbers, and forget them."""
         self.pack()
         rows, self._packed = self._packed, []
         self._first, self._watching = {}, True
@@ -71,7 +71,7 @@ class MetricRows:
         return value.detach() if isinstance(value, _Tensor) else value
 
     def _keep_from_reuse(self, row: Dict[str, Any]) -> None:
-        """A trial may return one buffer again and again; then each of its values must be copied."""
+        """Copy values where a trial returns one buffer again and again."""
         found_first = False
         for name, value in row.items():
             if not isinstance(value, _Tensor):
@@ -97,7 +97,7 @@ def _as_metrics(returned: Any) -> Mapping[str, Any]:
 
 
 def _to_host(rows: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Rows of tensors to rows of numbers: one transfer a metric, whatever the number of rows."""
+    """Turn rows of tensors into rows of numbers by one transfer a metric, whatever the number of rows."""
     names = list({name: None for row in rows for name in row})
     if names and all(len(row) == len(names) for row in rows):
         moved = [_column_to_host([row[name] for row in rows]) for name in names]
@@ -124,7 +124,7 @@ def _are_of_one_kind(values: List[Any]) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """A metric as Python numbers and lists."""
+    """Return a metric as Python numbers and lists."""
     if isinstance(value, torch.Tensor):
         return value.item() if value.numel() == 1 else value.tolist()
     if hasattr(value, "tolist"):
@@ -147,7 +147,7 @@ def columns(rows: Sequence[Mapping[str, Any]]) -> Columns:
 def reduce_columns(
     shards: Sequence[Columns], reducer: Union[Reducer, Mapping[str, Reducer]] = Reducer.AVG
 ) -> Dict[str, Any]:
-    """One value a metric from the columns of every rank. What is no number has none."""
+    """Reduce the columns of every rank to a value for each metric that is a number."""
     metrics: Dict[str, Any] = {}
     for name in {name: None for shard in shards for name in shard}:
         values = [value for shard in shards for value in shard.get(name, [])]
@@ -161,7 +161,7 @@ def reduce_columns(
 
 
 def average_rows(shards: Sequence[Sequence[Dict[str, Any]]]) -> List[Dict[str, Any]]:
-    """The rows of all ranks as one: the n-th holds the averages of everyone's n-th batch."""
+    """Average the rows of all ranks: the n-th row holds the averages over the ranks' n-th batches."""
     if len(shards) == 1:
         return list(shards[0])
     averaged = []

@@ -102,7 +102,7 @@ class ReducerContext:
         return [w.reducer.per_slot_reduce() for w in self._reducers if w.applies(training)]
 
     def _cross_slot(self, training: bool, per_slot: Iterable[List[Any]]) -> Dict[str, Any]:
-        """On the chief: one dictionary from what each slot reduced."""
+        """Reduce what each slot reduced to one dictionary, on the chief."""
         metrics: Dict[str, Any] = {}
         applicable = [w for w in self._reducers if w.applies(training)]
         for wrapped, slots in zip(applicable, zip(*per_slot)):

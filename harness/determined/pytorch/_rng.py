@@ -9,7 +9,7 @@ _trial_seed: Optional[int] = None
 
 
 def trial_seed() -> int:
-    """The seed of this trial; the same on all its ranks."""
+    """Return the seed of this trial, which is the same on all its ranks."""
     return 0 if _trial_seed is None else _trial_seed
 
 
@@ -24,7 +24,7 @@ def seed_everything(seed: int) -> None:
 
 
 def capture() -> Dict[str, Any]:
-    """The state under the names that Determined's checkpoints use."""
+    """Return the state under the names that Determined's checkpoints use."""
     state: Dict[str, Any] = {
         "cpu_rng_state": torch.random.get_rng_state(),
         "random_rng_state": random.getstate(),

@@ -24,7 +24,7 @@ _TensorMap = Callable[[torch.Tensor], torch.Tensor]
 
 
 class UntrustedCheckpointError(RuntimeError):
-    """A checkpoint holds pickled Python objects, and nobody said that it may be trusted."""
+    """A checkpoint holds pickled Python objects, and the caller did not say that it may be trusted."""
 
 
 def host_copy() -> _TensorMap:

@@ -57,7 +57,7 @@ class PyTorchSteps(Steps):
             self.best_validation = progress.get("best_validation")
 
     def prepare(self) -> None:
-        """Everything between the state and the first batch."""
+        """Do everything between loading the state and the first batch."""
         context, at = self.context, self.context._position
         context._backend.broadcast_weights(context.models)
         context._backend.follow_gradient_orders(self._restored.get("gradient_orders", []))
@@ -206,7 +206,7 @@ class PyTorchSteps(Steps):
         return autocasted
 
     def _mover(self) -> Optional[Callable[[Any], Any]]:
-        """What moves a batch to this slot's device; a subclass of the context may redefine it."""
+        """Return the function that moves a batch to this slot's device; a subclass of the context may redefine it."""
         context = self.context
         if not context._auto_to_device:
             return None

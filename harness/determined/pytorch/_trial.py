@@ -40,23 +40,23 @@ class PyTorchTrial(LegacyTrial):
         return {}
 
     def evaluate_batch(self, batch: Any, batch_idx: int) -> Dict[str, Any]:
-        """Metrics of one validation batch, reduced over batches and slots by `evaluation_reducer`."""
+        """Return metrics of one validation batch, reduced over batches and slots by `evaluation_reducer`."""
         raise NotImplementedError(f"{type(self).__name__} must define evaluate_batch()")
 
     def evaluation_reducer(self) -> Union[Reducer, Dict[str, Reducer]]:
-        """How the metrics of `evaluate_batch` are reduced: one for all, or one for each by name."""
+        """Return how the metrics of `evaluate_batch` are reduced: one reducer for all, or one for each by name."""
         return Reducer.AVG
 
     def evaluate_full_dataset(self, data_loader: Any) -> Dict[str, Any]:
-        """Metrics of the whole validation data; runs on the chief alone, instead of `evaluate_batch`."""
+        """Return metrics of the whole validation data; runs on the chief alone, instead of `evaluate_batch`."""
         raise NotImplementedError(f"{type(self).__name__} must define evaluate_full_dataset()")
 
     def get_batch_length(self, batch: Any) -> int:
-        """The number of records in a batch of a kind of your own."""
+        """Return the number of records in a batch of a kind of your own."""
         return _data.data_length(batch)
 
 
 def overrides(trial: Any, base: type, name: str) -> bool:
-    """Whether the trial's class redefines a method of its base class."""
+    """Return whether the trial's class redefines a method of its base class."""
     method = getattr(trial, name)
     return getattr(method, "__func__", method) is not getattr(base, name)

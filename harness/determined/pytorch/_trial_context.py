@@ -46,23 +46,23 @@ class BaseTrialContext(TrialContext, ReducerContext):
         return self._move(data)
 
     def get_initial_batch(self) -> int:
-        """The number of batches that were trained before this run."""
+        """Return the number of batches that were trained before this run."""
         return self._position.first_batch
 
     def current_train_batch(self) -> int:
-        """The index of the batch being trained, counted over all epochs."""
+        """Return the index of the batch being trained, counted over all epochs."""
         return self._position.batch
 
     def current_train_epoch(self) -> int:
         return self._position.epoch
 
     def is_epoch_start(self) -> bool:
-        """Whether the current batch is the first of its epoch."""
+        """Return whether the current batch is the first of its epoch."""
         at = self._position
         return at.batch == at.epoch_start
 
     def is_epoch_end(self) -> bool:
-        """Whether the current batch is the last of its epoch."""
+        """Return whether the current batch is the last of its epoch."""
         at = self._position
         return at.epoch_len is not None and at.batch == at.epoch_start + at.epoch_len - 1
 
@@ -75,11 +75,11 @@ class BaseTrialContext(TrialContext, ReducerContext):
         return self._tensorboard_logging
 
     def get_tensorboard_path(self) -> pathlib.Path:
-        """The directory whose TensorBoard files are uploaded while the trial runs."""
+        """Return the directory whose TensorBoard files are uploaded while the trial runs."""
         return pathlib.Path(self._core.train.get_tensorboard_path())
 
     def get_tensorboard_writer(self) -> Any:
-        """A torch.utils.tensorboard.SummaryWriter on that directory; needs the tensorboard package."""
+        """Return a torch.utils.tensorboard.SummaryWriter on that directory; needs the tensorboard package."""
         if self._tensorboard_writer is None:
             from torch.utils.tensorboard import SummaryWriter
 
@@ -99,7 +99,7 @@ class BaseExperimentalContext:
 
 
 def choose_device(local_rank: int) -> torch.device:
-    """This slot's accelerator, or the CPU."""
+    """Return this slot's accelerator, or the CPU."""
     if torch.cuda.is_available():
         index = local_rank % torch.cuda.device_count()
         torch.cuda.set_device(index)

@@ -185,7 +185,7 @@ def adapt_batch_sampler(
 
 
 def length_of(sized: Any) -> Optional[int]:
-    """The length of something that may have none."""
+    """Return the length of an object, None if it has no length."""
     try:
         return len(sized) if isinstance(sized, Sized) else None
     except TypeError:

@@ -53,14 +53,14 @@ class LocalSearchRunner(SearchRunner):
         return self._given_session
 
     def _key(self) -> str:
-        """The same for every attempt to create this directory's experiment."""
+        """Return the key of this directory's experiment, which is the same for every attempt to create it."""
         path = self._dir / _EXPERIMENT
         if not path.exists():
             _write(path, json.dumps({"idempotency_key": str(uuid.uuid4())}))
         return str(json.loads(path.read_text())["idempotency_key"])
 
     def _save(self) -> None:
-        """A folder of its own for each save: the pointer moves when everything is on disk."""
+        """Save into a new folder; the pointer moves there when everything is on disk."""
         folder = self._dir / f"state-{self.state.last_event_id:08d}-{uuid.uuid4().hex[:8]}"
         self._write_to(folder)
         for file in (p for p in folder.rglob("*") if p.is_file()):
@@ -78,7 +78,7 @@ def _new_dir() -> pathlib.Path:
 
 
 def _write(path: pathlib.Path, text: str) -> None:
-    """The whole new content or the old one, also after a power failure."""
+    """Replace a file, so that it has the whole new content or the old, also after a power failure."""
     beside = path.with_name(f"{path.name}.new")
     beside.write_text(text)
     _flush(beside)

@@ -45,7 +45,7 @@ class RemoteSearchRunner(SearchRunner):
         model_dir: Optional[PathLike] = None,
         includes: Optional[Iterable[PathLike]] = None,
     ) -> int:
-        """As of every runner; a preempted one ends the process with status 0 and goes on in the next."""
+        """Run the search. A preempted runner ends the process with status 0 and goes on in the next."""
         if self._saved_as is not None:
             with self._context.checkpoint.restore_path(self._saved_as) as path:
                 experiment_id = self._read_from(path)
@@ -63,7 +63,7 @@ class RemoteSearchRunner(SearchRunner):
             sys.exit(0)
 
     def _save(self) -> None:
-        """Only the newest checkpoint is of use."""
+        """Save a checkpoint and delete the one before, as only the newest is of use."""
         previous, self._saved_as = self._saved_as, self._patiently(self._store)
         if previous is not None:
             stale = previous

@@ -64,7 +64,7 @@ class SearchRunner:
         includes: Optional[Iterable[PathLike]],
         once: str,
     ) -> int:
-        """The experiment of this key: a repeated request finds what the first one made."""
+        """Create the experiment of this key; a repeated request finds the experiment that the first request made."""
         if isinstance(exp_config, dict):
             _must_be_custom(exp_config)
         session = self._session()

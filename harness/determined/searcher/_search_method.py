@@ -54,35 +54,35 @@ class SearchMethod(abc.ABC):
 
     @abc.abstractmethod
     def initial_operations(self, searcher_state: SearcherState) -> List[Operation]:
-        """The experiment begins."""
+        """Return the operations with which the experiment begins."""
 
     @abc.abstractmethod
     def on_trial_created(
         self, searcher_state: SearcherState, request_id: uuid.UUID
     ) -> List[Operation]:
-        """A trial that `Create` asked for exists."""
+        """Return operations now that a trial which `Create` asked for exists."""
 
     @abc.abstractmethod
     def on_validation_completed(
         self, searcher_state: SearcherState, request_id: uuid.UUID, metric: Any, train_length: int
     ) -> List[Operation]:
-        """A trial has trained as far as `ValidateAfter` asked; `metric` is its searcher metric."""
+        """Return operations now that a trial has trained as far as `ValidateAfter` asked."""
 
     @abc.abstractmethod
     def on_trial_closed(
         self, searcher_state: SearcherState, request_id: uuid.UUID
     ) -> List[Operation]:
-        """Nothing of a trial runs any longer, and nothing will; also after an early exit."""
+        """Return operations now that a trial has ended for good; also after an early exit."""
 
     @abc.abstractmethod
     def on_trial_exited_early(
         self, searcher_state: SearcherState, request_id: uuid.UUID, exited_reason: ExitedReason
     ) -> List[Operation]:
-        """A trial failed for good, was killed by a user, or found its hyperparameters invalid."""
+        """Return operations after a trial failed for good, was killed by a user, or had invalid hyperparameters."""
 
     @abc.abstractmethod
     def progress(self, searcher_state: SearcherState) -> float:
-        """How far the search is, from 0 to 1."""
+        """Return how far the search is, from 0 to 1."""
 
     def save_method_state(self, path: pathlib.Path) -> None:  # noqa: B027 - a method may keep nothing
         """Write what the method keeps between events into this directory."""
@@ -93,14 +93,14 @@ class SearchMethod(abc.ABC):
     def save(
         self, searcher_state: SearcherState, path: pathlib.Path, *, experiment_id: int
     ) -> None:
-        """Everything from which `load` goes on."""
+        """Save everything that `load` needs to go on."""
         path.mkdir(parents=True, exist_ok=True)
         saved = {"experiment_id": experiment_id, **searcher_state.to_dict()}
         (path / STATE_FILE).write_text(json.dumps(saved))
         self.save_method_state(path)
 
     def load(self, path: pathlib.Path) -> Tuple[SearcherState, int]:
-        """The state as it was saved, and the experiment it belongs to."""
+        """Load the state as it was saved, and the experiment it belongs to."""
         saved = json.loads((path / STATE_FILE).read_text())
         state = SearcherState()
         state.from_dict(saved)

@@ -28,7 +28,7 @@ def name_with_rank(path: pathlib.Path, rank: int) -> pathlib.Path:
 
 
 class TensorboardSync:
-    """Watches one directory. The thread starts when somebody asks for the directory."""
+    """Uploads new files of a directory. The thread starts with the first request for the directory."""
 
     def __init__(
         self,

@@ -93,7 +93,7 @@ class DetCallback(transformers.TrainerCallback):  # type: ignore[misc]
         return preempted
 
     def _new_metrics(self, group: str, step: int, logs: Mapping[str, Any]) -> Dict[str, Any]:
-        """What is wanted, is a number, and was not reported at this step: a second evaluation may repeat."""
+        """Return the numbers that are new at this step: a second evaluation may repeat them."""
         if step != self._reported_at:
             self._reported, self._reported_at = {}, step
         known = self._reported.setdefault(group, set())
@@ -124,7 +124,7 @@ class DetCallback(transformers.TrainerCallback):  # type: ignore[misc]
 
 
 def group_of(logs: Mapping[str, Any]) -> str:
-    """The Trainer names the metrics of evaluations `eval_...`."""
+    """Return the group of a log: the Trainer names the metrics of evaluations `eval_...`."""
     return "validation" if any(name.startswith("eval_") for name in logs) else "training"
 
 

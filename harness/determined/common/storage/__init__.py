@@ -30,7 +30,7 @@ SHARED_FS_CONTAINER_PATH = "/determined_shared_fs"
 
 
 def from_config(config: Mapping[str, Any], *, in_task: bool = False) -> StorageManager:
-    """The storage that `checkpoint_storage` of a configuration describes.
+    """Make the storage that `checkpoint_storage` of a configuration describes.
 
     A task sees a shared_fs at its mount point; everything else sees it at `host_path`.
     """
@@ -57,7 +57,7 @@ def from_config(config: Mapping[str, Any], *, in_task: bool = False) -> StorageM
 
 
 def from_string(shortcut: str) -> StorageManager:
-    """`s3://bucket/prefix`, `gs://bucket/prefix`, `ms://account/container` or a path."""
+    """Make the storage of `s3://bucket/prefix`, `gs://bucket/prefix`, `ms://account/container` or a path."""
     scheme, _, rest = shortcut.partition("://")
     if not rest:
         return DirectoryStorageManager(os.path.abspath(os.path.expanduser(shortcut)))
@@ -82,7 +82,7 @@ def _shared_fs_path(config: Mapping[str, Any], in_task: bool) -> str:
 
 
 def _join_within(base: str, host_path: str, storage_path: Optional[str]) -> str:
-    """`storage_path` may be relative, or absolute below `host_path`; it may not leave it."""
+    """Join `storage_path`, which may be relative, or absolute below `host_path`; it may not leave it."""
     if not storage_path:
         return base
     relative = storage_path

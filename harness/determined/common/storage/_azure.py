@@ -41,7 +41,7 @@ class AzureStore(BlobStore):
         self._call(key, lambda: blob.commit_block_list([BlobBlock(tag) for tag in tags]))
 
     def abort_parts(self, key: str, upload_id: str, tags: Sequence[str]) -> None:
-        """Blocks that nobody commits are dropped by the service after a week."""
+        """Do nothing: the service drops blocks after a week unless they are committed."""
 
     def get(self, key: str) -> bytes:
         blob = self._container.get_blob_client(key)
@@ -82,7 +82,7 @@ class AzureStorageManager(ObjectStorageManager):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "AzureStorageManager":
-        """The container may carry a prefix after a slash."""
+        """Make the manager; the container's name may carry a prefix after a slash."""
         name, _, prefix = str(config["container"]).partition("/")
         return cls(AzureStore(_service(config), name), prefix or None, f"ms://{name}")
 

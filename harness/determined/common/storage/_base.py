@@ -44,7 +44,7 @@ class StorageManager(abc.ABC):
 
     @abc.abstractmethod
     def list(self, storage_id: str) -> Dict[str, int]:
-        """The stored files and sizes; directories end with a slash and have size 0."""
+        """Return the stored files and sizes; directories end with a slash and have size 0."""
 
     @abc.abstractmethod
     def delete(self, storage_id: str, globs: Sequence[str] = ("**/*",)) -> Dict[str, int]:
@@ -65,7 +65,7 @@ class StorageManager(abc.ABC):
 
     @contextlib.contextmanager
     def store_path(self, dst: str) -> Iterator[str]:
-        """A directory to fill, stored as `dst` at the end of the block."""
+        """Yield a directory to fill, stored as `dst` at the end of the block."""
         scratch = tempfile.mkdtemp(prefix="determined-save-")
         try:
             yield scratch
@@ -75,7 +75,7 @@ class StorageManager(abc.ABC):
 
     @contextlib.contextmanager
     def restore_path(self, src: str, selector: Optional[Selector] = None) -> Iterator[str]:
-        """A directory with the checkpoint's files, for the time of the block."""
+        """Yield a directory with the checkpoint's files, for the time of the block."""
         scratch = tempfile.mkdtemp(prefix="determined-load-")
         try:
             self.download(src, scratch, selector)
@@ -84,16 +84,16 @@ class StorageManager(abc.ABC):
             shutil.rmtree(scratch, ignore_errors=True)
 
     def direct_path(self, storage_id: str) -> Optional[str]:
-        """Where the checkpoint lies, if the storage is a file system mounted here."""
+        """Return the checkpoint's directory if the storage is a file system mounted here."""
         return None
 
     def url(self, storage_id: str) -> str:
-        """The address that a person uses to find the checkpoint."""
+        """Return the address at which people find the checkpoint."""
         return storage_id
 
 
 def check_storage_id(storage_id: str) -> str:
-    """Ids become paths and key prefixes; nothing may climb out of the storage."""
+    """Return the id if it is valid: ids become paths and key prefixes, and none may climb out of the storage."""
     parts = storage_id.split("/")
     if not storage_id or any(p in ("", ".", "..") for p in parts) or "\\" in storage_id:
         raise ValueError(f"checkpoint id {storage_id!r} is not valid")
@@ -101,7 +101,7 @@ def check_storage_id(storage_id: str) -> str:
 
 
 def list_directory(root: StrPath) -> Dict[str, int]:
-    """Files with sizes and directories (with a slash, size 0) below a directory."""
+    """List files with sizes and directories (with a slash, size 0) below a directory."""
     base = os.fspath(root)
     found: Dict[str, int] = {}
     for folder, names, files in os.walk(base, followlinks=True):

@@ -12,7 +12,7 @@ CHECKSUMS = ".checksums.json"
 
 
 class ObjectStorageManager(_base.StorageManager):
-    """Everything but the SDK: which objects to move, in parallel, checked, within bounded memory."""
+    """Moves checkpoints as objects: in parallel, checked, within bounded memory. The SDK's calls are the store's."""
 
     def __init__(self, store: ObjectStore, prefix: Optional[str], root_url: str) -> None:
         self._store = store
@@ -86,7 +86,7 @@ def _clean_prefix(prefix: Optional[str]) -> str:
 
 
 def _empty_directories(paths: Sequence[str]) -> List[str]:
-    """Directories that no file implies; they are kept as empty objects."""
+    """Return the directories that no file implies; they are kept as empty objects."""
     ordered = sorted(paths)
     following = [*ordered[1:], ""]
     return [
@@ -109,7 +109,7 @@ def _with_directories(stored: Dict[str, int]) -> Dict[str, int]:
 
 
 def _make_folder(root: str, path: str) -> None:
-    """Keys come from a bucket that others write to: none may lead out of the target."""
+    """Make the folder of a path. Keys come from a bucket that others write to: none may lead out of the target."""
     folder = os.path.realpath(os.path.join(root, path if path.endswith("/") else "./" + path))
     if folder != root and not folder.startswith(root + os.sep):
         raise ValueError(f"stored path {path!r} leads out of the checkpoint")

@@ -231,8 +231,8 @@ class _PartedDownload:
 
 
 def part_size_for(largest_file: int, total: int, largest_part: int) -> int:
-    """8 MiB; more where much is stored, as each part waits for an answer, and where a file would have more parts than
-    stores allow."""
+    """Return 8 MiB, or more where much is stored, as each part waits for an answer, and where a file would have more
+    parts than stores allow."""
     part = PART_BYTES
     while 2 * part <= min(largest_part, total // (PART_THREADS * PARTS_A_THREAD)):
         part *= 2
@@ -246,7 +246,7 @@ def part_offsets(size: int, part_size: int) -> List[int]:
 
 
 def retried(work: Callable[[], T]) -> T:
-    """SDKs retry requests; this also retries what breaks while a body streams."""
+    """Call `work` until it succeeds. SDKs retry requests; this also retries what breaks while a body streams."""
     for attempt in range(ATTEMPTS):
         try:
             return work()
@@ -270,7 +270,7 @@ def write_checksum_object(store: ObjectStore, key: str, checksums: Checksums) ->
 
 
 def _settle(jobs: Sequence["Future[Any]"]) -> None:
-    """Nothing of these runs any more, whatever became of them."""
+    """Cancel jobs and wait for those that run already, whatever becomes of them."""
     for job in jobs:
         job.cancel()
     wait([job for job in jobs if not job.cancelled()])

@@ -153,7 +153,7 @@ def list_experiments(
     name: Optional[str] = None,
     project_id: Optional[int] = None,
 ) -> List[Experiment]:
-    """Experiments that pass all filters."""
+    """Return the experiments that pass all filters."""
     return _connected().list_experiments(
         sort_by, order_by, experiment_ids, labels, users, states, name, project_id
     )
@@ -178,7 +178,7 @@ def create_model(
 
 
 def get_model(identifier: Union[str, int]) -> Model:
-    """A model by its name or its id."""
+    """Return the model with this name or id."""
     return _connected().get_model(identifier)
 
 
@@ -195,7 +195,7 @@ def list_models(
     workspace_names: Optional[List[str]] = None,
     workspace_ids: Optional[List[int]] = None,
 ) -> List[Model]:
-    """Models that pass all filters."""
+    """Return the models that pass all filters."""
     return _connected().list_models(
         sort_by, order_by, name, description, model_id, workspace_names, workspace_ids
     )
@@ -205,7 +205,7 @@ get_models = list_models
 
 
 def get_model_labels() -> List[str]:
-    """All labels of models, the most used first."""
+    """Return all labels of models, the most used first."""
     return _connected().get_model_labels()
 
 
@@ -252,7 +252,7 @@ def delete_workspace(name: str) -> None:
 
 
 def iter_trials_metrics(trial_ids: List[int], group: str) -> Iterator[TrialMetrics]:
-    """What these trials reported in one group."""
+    """Yield the metrics that these trials reported in a group."""
     return _connected().iter_trials_metrics(trial_ids, group)
 
 

@@ -115,11 +115,11 @@ class Checkpoint(Resource):
         self._session.post(f"{V1}/checkpoints/rm", body)
 
     def get_metrics(self, group: Optional[str] = None) -> Iterator[TrialMetrics]:
-        """Metrics of trials that used this checkpoint."""
+        """Yield metrics of trials that used this checkpoint."""
         for report in self._session.get(f"{self._path}/metrics", {"metricGroup": group})["metrics"]:
             yield TrialMetrics.from_report(report)
 
     def get_pachyderm_commit(self) -> str:
-        """The Pachyderm commit named in the experiment's configuration."""
+        """Return the Pachyderm commit named in the experiment's configuration."""
         config = (self.training.experiment_config if self.training else {}) or {}
         return str(config["integrations"]["pachyderm"]["dataset"]["commit"])

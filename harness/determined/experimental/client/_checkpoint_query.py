@@ -19,7 +19,7 @@ def listed(
     order_by: Optional[OrderBy],
     max_results: Optional[int] = None,
 ) -> List[Checkpoint]:
-    """Whole checkpoints; a string sorts by that validation metric, None by the searcher's."""
+    """Return completed checkpoints; a string sorts by that validation metric, None by the searcher's."""
     if (sort_by is None) != (order_by is None):
         raise ValueError("sort_by and order_by go together: give both, or neither")
     params: Dict[str, Any] = {"states": _COMPLETED}
@@ -41,7 +41,7 @@ def best(
     smaller_is_better: Optional[bool],
     config: Dict[str, Any],
 ) -> List[Checkpoint]:
-    """The best by a metric; by default the searcher's, in its direction."""
+    """Return the best completed checkpoints by a metric; by default the searcher's, in its direction."""
     if (sort_by is None) != (smaller_is_better is None):
         raise ValueError("sort_by and smaller_is_better go together: give both, or neither")
     smaller = smaller_is_better

@@ -83,7 +83,7 @@ class Determined:
         name: Optional[str] = None,
         project_id: Optional[int] = None,
     ) -> List[Experiment]:
-        """Experiments that pass all filters."""
+        """Return the experiments that pass all filters."""
         params = {
             "sortBy": (sort_by or ExperimentSortBy.ID).value,
             "orderBy": (order_by or OrderBy.ASCENDING).value,
@@ -125,7 +125,7 @@ class Determined:
         return Model._from_json(self._session, self._create("/models", body, "model"))
 
     def get_model(self, identifier: Union[str, int]) -> Model:
-        """A model by its name or its id."""
+        """Return the model with this name or id."""
         raw = self._session.get(V1 + model_path(str(identifier)))["model"]
         return Model._from_json(self._session, raw)
 
@@ -142,7 +142,7 @@ class Determined:
         workspace_names: Optional[List[str]] = None,
         workspace_ids: Optional[List[int]] = None,
     ) -> List[Model]:
-        """Models that pass all filters."""
+        """Return the models that pass all filters."""
         params = {
             "sortBy": sort_by.value,
             "orderBy": order_by.value,
@@ -158,7 +158,7 @@ class Determined:
     get_models = list_models
 
     def get_model_labels(self) -> List[str]:
-        """All labels of models, the most used first."""
+        """Return all labels of models, the most used first."""
         return list(self._session.get(f"{V1}/model/labels")["labels"])
 
     def create_user(
@@ -214,7 +214,7 @@ class Determined:
     def iter_trials_metrics(
         self, trial_ids: List[int], group: str
     ) -> Iterator[metrics.TrialMetrics]:
-        """What these trials reported in one group."""
+        """Yield the metrics that these trials reported in a group."""
         return metrics.stream(self._session, trial_ids, group, metrics.TrialMetrics)
 
     stream_trials_metrics = iter_trials_metrics

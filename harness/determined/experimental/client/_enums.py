@@ -104,7 +104,7 @@ class ModelSortBy(enum.Enum):
 
 
 class DownloadMode(enum.Enum):
-    """Where the files of a checkpoint come from."""
+    """The way to a checkpoint's files: from the storage itself, or through the cluster."""
 
     DIRECT = "direct"  # the storage itself, with the credentials of this machine
     MASTER = "master"  # through the cluster

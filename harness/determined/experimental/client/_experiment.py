@@ -70,7 +70,7 @@ class Trial(Resource):
         return f"{V1}/trials/{self.id}"
 
     def get_experiment(self) -> "Experiment":
-        """The experiment that this trial is part of."""
+        """Return the experiment that this trial is part of."""
         if self.experiment_id is None:
             self.reload()
         experiment = Experiment(int(self.experiment_id or 0), self._session)
@@ -96,7 +96,7 @@ class Trial(Resource):
         sources: Optional[List[str]] = None,
         search_text: Optional[str] = None,
     ) -> Iterator[str]:
-        """Log lines as text; with `follow` until the trial ends."""
+        """Yield log lines as text; with `follow` until the trial ends."""
         if head is not None and tail is not None:
             raise ValueError("head and tail exclude each other")
         filters: Dict[str, Any] = {
@@ -120,7 +120,7 @@ class Trial(Resource):
         order_by: Optional[OrderBy] = None,
         max_results: Optional[int] = None,
     ) -> List[Checkpoint]:
-        """Its checkpoints; a string sorts by that validation metric."""
+        """Return the completed checkpoints; a string for `sort_by` is the name of a validation metric."""
         return query.listed(self._session, self._checkpoints, sort_by, order_by, max_results)
 
     get_checkpoints = list_checkpoints
@@ -132,7 +132,7 @@ class Trial(Resource):
     def top_checkpoint(
         self, sort_by: Optional[str] = None, smaller_is_better: Optional[bool] = None
     ) -> Checkpoint:
-        """The best by a metric; by default the searcher's."""
+        """Return the best checkpoint by a metric; by default by the searcher's."""
         config = {} if sort_by else self.get_experiment().config or {}
         found = query.best(self._session, self._checkpoints, 1, sort_by, smaller_is_better, config)
         return self._only(found)
@@ -145,7 +145,7 @@ class Trial(Resource):
         sort_by: Optional[str] = None,
         smaller_is_better: Optional[bool] = None,
     ) -> Checkpoint:
-        """The newest, the best, or the one with this id."""
+        """Return the newest checkpoint, the best, or that with this id."""
         if sum((latest, best, uuid is not None)) != 1:
             raise ValueError("choose one of latest, best and uuid")
         if best:
@@ -163,7 +163,7 @@ class Trial(Resource):
         return found[0]
 
     def iter_metrics(self, group: str) -> Iterator[metrics.TrialMetrics]:
-        """What it reported in one group, oldest first."""
+        """Yield the metrics that the trial reported in a group, oldest first."""
         return metrics.stream(self._session, [self.id], group, metrics.TrialMetrics)
 
     stream_metrics = iter_metrics
@@ -254,15 +254,15 @@ class Experiment(Archivable):
         self.labels = set(answer["labels"])
 
     def activate(self) -> None:
-        """Let it go on after a pause."""
+        """Let the experiment go on after a pause."""
         self._session.post(f"{self._path}/activate")
 
     def pause(self) -> None:
-        """Stop it for now; its trials save a checkpoint first."""
+        """Stop the experiment for now; its trials save a checkpoint first."""
         self._session.post(f"{self._path}/pause")
 
     def cancel(self) -> None:
-        """Stop it for good; its trials save a checkpoint first."""
+        """Stop the experiment for good; its trials save a checkpoint first."""
         self._session.post(f"{self._path}/cancel")
 
     def kill(self) -> None:
@@ -270,7 +270,7 @@ class Experiment(Archivable):
         self._session.post(f"{self._path}/kill")
 
     def delete(self) -> None:
-        """Delete it with its checkpoints and logs; the cluster does so in the background."""
+        """Delete the experiment with its checkpoints and logs; the cluster does so in the background."""
         self._session.delete(self._path)
 
     def delete_tensorboard_files(self) -> None:
@@ -284,7 +284,7 @@ class Experiment(Archivable):
         self._session.post(f"{self._path}/move", body)
 
     def wait(self, interval: float = 5.0) -> ExperimentState:
-        """Block until it ends, and return how."""
+        """Block until the experiment ends, and return its final state."""
         told, began = None, time.monotonic()
         while True:
             self.reload()
@@ -300,7 +300,7 @@ class Experiment(Archivable):
             time.sleep(interval)
 
     def await_first_trial(self, interval: float = 0.1) -> Trial:
-        """Block until it has a trial."""
+        """Block until the experiment has a trial."""
         while True:
             for trial in self.iter_trials(limit=1):
                 return trial
@@ -315,7 +315,7 @@ class Experiment(Archivable):
         order_by: OrderBy = OrderBy.ASCENDING,
         limit: Optional[int] = None,
     ) -> Iterator[Trial]:
-        """Its trials, fetched page by page (`limit` is the size of a page)."""
+        """Yield the experiment's trials, fetched page by page (`limit` is the size of a page)."""
         params = {"sortBy": sort_by.value, "orderBy": order_by.value}
         path = f"/experiments/{self._id}/trials"
         for raw in pages(self._session, path, "trials", params, limit=limit or 200):
@@ -334,7 +334,7 @@ class Experiment(Archivable):
         order_by: Optional[OrderBy] = None,
         max_results: Optional[int] = None,
     ) -> List[Checkpoint]:
-        """Its checkpoints; a string sorts by that validation metric."""
+        """Return the completed checkpoints; a string for `sort_by` is the name of a validation metric."""
         return query.listed(self._session, self._checkpoints, sort_by, order_by, max_results)
 
     @property
@@ -344,7 +344,7 @@ class Experiment(Archivable):
     def top_checkpoint(
         self, sort_by: Optional[str] = None, smaller_is_better: Optional[bool] = None
     ) -> Checkpoint:
-        """The best by a metric; by default the searcher's."""
+        """Return the best checkpoint by a metric; by default by the searcher's."""
         found = self.top_n_checkpoints(1, sort_by, smaller_is_better)
         if not found:
             raise NotFoundError(404, f"experiment {self._id} has no checkpoint with such a metric")
@@ -356,7 +356,7 @@ class Experiment(Archivable):
         sort_by: Optional[str] = None,
         smaller_is_better: Optional[bool] = None,
     ) -> List[Checkpoint]:
-        """The best few, best first."""
+        """Return the best checkpoints by a metric, best first."""
         if self.config is None:
             self.reload()
         return list(
@@ -384,5 +384,5 @@ class Experiment(Archivable):
         return path
 
     def get_pachyderm_config(self) -> Dict[str, Any]:
-        """What the configuration says about Pachyderm."""
+        """Return the Pachyderm section of the configuration."""
         return dict((self.config or {})["integrations"]["pachyderm"])

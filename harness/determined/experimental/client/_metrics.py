@@ -71,7 +71,7 @@ class ValidationMetrics(TrialMetrics):
 
 
 def stream(session: Session, trial_ids: Sequence[int], group: str, kind: Type[_M]) -> Iterator[_M]:
-    """Every report of a group, oldest first for each trial."""
+    """Yield every report of a group, oldest first for each trial."""
     params: Dict[str, Any] = {"trialIds": list(trial_ids), "group": group}
     path = f"{V1}/trials/metrics/trial_metrics"
     for batch in session.stream_lines("GET", path, params=params):

@@ -65,7 +65,7 @@ class ModelVersion(Resource):
         self._session.delete(self._path)
 
     def iter_metrics(self, group: Optional[str] = None) -> Iterator[TrialMetrics]:
-        """Metrics of trials that used this version."""
+        """Yield metrics of trials that used this version."""
         for report in self._session.get(f"{self._path}/metrics", {"metricGroup": group})["metrics"]:
             yield TrialMetrics.from_report(report)
 
@@ -116,14 +116,14 @@ class Model(Archivable):
         return V1 + model_path(self.name)
 
     def get_version(self, version: int = -1) -> Optional[ModelVersion]:
-        """One version, by default the newest; None when the model has none yet."""
+        """Return a version, by default the newest; None when the model has none yet."""
         if version != -1:
             raw = self._session.get(f"{self._path}/versions/{version}")["modelVersion"]
             return ModelVersion._from_json(self._session, raw)
         return next(iter(self.list_versions()), None)
 
     def list_versions(self, order_by: OrderBy = OrderBy.DESCENDING) -> List[ModelVersion]:
-        """All versions, newest first unless told otherwise."""
+        """Return all versions, newest first by default."""
         params = {"orderBy": order_by.value, "sortBy": "SORT_BY_VERSION"}
         path = f"{model_path(self.name)}/versions"
         rows = pages(self._session, path, "modelVersions", params)

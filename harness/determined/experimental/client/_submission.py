@@ -18,7 +18,7 @@ def body(
     model_dir: Optional[PathLike],
     includes: Optional[Iterable[PathLike]],
 ) -> Dict[str, Any]:
-    """The request, with the code in it or uploaded."""
+    """Return the request for a new experiment, with the code in it or uploaded."""
     if isinstance(config, dict):
         text = json.dumps(config)
     else:
@@ -29,7 +29,7 @@ def body(
 
 
 def submit(session: Session, request: Dict[str, Any], key: str) -> Dict[str, Any]:
-    """A repeated request, after an answer was lost, finds the experiment that the first one made."""
+    """Create the experiment. A request that is repeated after a lost answer finds what the first request made."""
     once = {"Idempotency-Key": key}
     answer = session.post(f"{V1}/experiments", request, headers=once)
     return dict(answer["experiment"])

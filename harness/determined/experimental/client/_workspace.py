@@ -124,7 +124,7 @@ class Workspace(Resource):
         return f"Workspace(id={self.id}, name={self.name!r})"
 
     def list_pools(self) -> List["ResourcePool"]:
-        """The resource pools its experiments may use."""
+        """Return the resource pools that experiments of the workspace may use."""
         path = f"/workspaces/{self.id}/available-resource-pools"
         names = pages(self._session, path, "resourcePools")
         return [ResourcePool(self._session, name) for name in names]
@@ -175,7 +175,7 @@ class ResourcePool:
         self._change("PUT", workspace_names)
 
     def list_workspaces(self) -> List[Optional[str]]:
-        """The names of the workspaces it is kept for."""
+        """Return the names of the workspaces that the pool is bound to."""
         bound = set(pages(self._session, self._path, "workspaceIds"))
         spaces = pages(self._session, "/workspaces", "workspaces")
         return [space["name"] for space in spaces if space["id"] in bound]

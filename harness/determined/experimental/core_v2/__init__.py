@@ -96,7 +96,7 @@ def init_context(
     preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
     tensorboard_mode: TensorboardMode = TensorboardMode.AUTO,
 ) -> Context:
-    """The context as an object: use it as a context manager instead of this module's functions."""
+    """Return the context as an object: use it as a context manager instead of this module's functions."""
     if get_cluster_info() is not None:
         return _init_managed(
             distributed=distributed,
@@ -120,7 +120,7 @@ def close() -> None:
 
 
 def url_reverse_webui_exp_view() -> str:
-    """Where the WebUI shows this experiment."""
+    """Return the address at which the WebUI shows this experiment."""
     found = _required().info
     if found is None:
         raise RuntimeError("this script reports to no experiment")
@@ -135,7 +135,7 @@ def _close(error: Optional[BaseException]) -> None:
 
 
 def _close_at_exit() -> None:
-    """A script that ended without `close()`; an uncaught exception means that it failed."""
+    """Close for a script that ended without `close()`; an uncaught exception means that it failed."""
     if _context is not None:
         _close(getattr(sys, "last_value", None))
 

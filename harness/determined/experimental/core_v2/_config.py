@@ -96,7 +96,7 @@ def merged(
 
 
 def experiment_config(config: Config, storage: Mapping[str, Any]) -> Dict[str, Any]:
-    """The experiment configuration of an unmanaged experiment."""
+    """Return the experiment configuration of an unmanaged experiment."""
     wanted = {
         "name": config.name,
         "description": config.description,

@@ -93,7 +93,7 @@ class DetLogger(Logger):  # type: ignore[misc]
             self.experiment.checkpoint.upload(scratch, {"steps_completed": steps})
 
     def _is_new(self, name: str, steps: int) -> bool:
-        """A value that was reported for this step would be refused as a contradiction."""
+        """Return whether the metric is new at this step; the cluster refuses a second value as a contradiction."""
         if steps != self._reported_at:
             self._reported, self._reported_at = {}, steps
         known = self._reported.setdefault(group_of(name), set())

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Mapping, Optional, Union
 def overwrite_deepspeed_config(
     base_ds_config: Union[str, Mapping[str, Any]], source_ds_dict: Mapping[str, Any]
 ) -> Dict[str, Any]:
-    """A DeepSpeed configuration (or a file with one) with some values replaced, however deep they lie."""
+    """Return a DeepSpeed configuration (or a file with one) with some values replaced, however deep they lie."""
     if isinstance(base_ds_config, str):
         with open(base_ds_config) as f:
             merged: Dict[str, Any] = json.load(f)
@@ -17,7 +17,7 @@ def overwrite_deepspeed_config(
 
 
 def get_ds_config_from_args(args: List[str]) -> Optional[str]:
-    """The path given by `--deepspeed_config PATH` on a command line, if any."""
+    """Return the path given by `--deepspeed_config PATH` on a command line, if any."""
     for i, argument in enumerate(args):
         if argument == "--deepspeed_config" and i + 1 < len(args):
             return args[i + 1]

@@ -60,7 +60,7 @@ class DeepSpeedTrialContext(BaseTrialContext):
         return self.get_num_micro_batches_per_slot()
 
     def calls_per_batch(self) -> int:
-        """How often the Trainer calls `train_batch` for one batch."""
+        """Return how often the Trainer calls `train_batch` for one batch."""
         accumulates_itself = self.use_pipeline_parallel or not self._auto_grad_accumulation
         return 1 if accumulates_itself else self.get_num_micro_batches_per_slot()
 

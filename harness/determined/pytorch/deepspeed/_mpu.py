@@ -15,7 +15,7 @@ class ModelParallelUnit:
 
 
 def make_data_parallel_mpu(dist_context: Any) -> ModelParallelUnit:
-    """Every rank holds the whole model."""
+    """Make the unit for ranks that each hold the whole model."""
     return ModelParallelUnit(
         data_parallel_rank=dist_context.get_rank(),
         data_parallel_world_size=dist_context.get_size(),
@@ -25,7 +25,7 @@ def make_data_parallel_mpu(dist_context: Any) -> ModelParallelUnit:
 
 
 def make_deepspeed_mpu(topology: Any) -> ModelParallelUnit:
-    """From DeepSpeed's own grid (`engine.mpu` of a pipeline), where the last stage knows the loss."""
+    """Make the unit from DeepSpeed's own grid (`engine.mpu` of a pipeline), whose last stage knows the loss."""
     has_slices = hasattr(topology, "get_slice_parallel_rank")
     model_rank = topology.get_slice_parallel_rank() if has_slices else 0
     stage, stages = topology.get_pipe_parallel_rank(), topology.get_pipe_parallel_world_size()

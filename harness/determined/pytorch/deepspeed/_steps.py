@@ -128,7 +128,7 @@ class DeepSpeedSteps(Steps):
         self.context._core.train.report_early_exit(EarlyExitReason.USER_REQUESTED_STOP)
 
     def finish(self) -> None:
-        """Every checkpoint is already stored: all ranks took part in it."""
+        """Do nothing: checkpoints are stored already, as all ranks take part in each."""
 
     def close(self) -> None:
         pass

@@ -40,14 +40,14 @@ class DeepSpeedTrial(LegacyTrial):
     def evaluate_batch(
         self, dataloader_iter: Optional[Iterator[Any]], batch_idx: int
     ) -> Dict[str, Any]:
-        """Metrics of the next validation batch."""
+        """Return metrics of the next validation batch."""
         raise NotImplementedError(f"{type(self).__name__} must define evaluate_batch()")
 
     def evaluation_reducer(self) -> Union[Reducer, Dict[str, Reducer]]:
         return Reducer.AVG
 
     def evaluate_full_dataset(self, data_loader: Any) -> Dict[str, Any]:
-        """Metrics of the whole validation data; runs on the chief alone, instead of `evaluate_batch`."""
+        """Return metrics of the whole validation data; runs on the chief alone, instead of `evaluate_batch`."""
         raise NotImplementedError(f"{type(self).__name__} must define evaluate_full_dataset()")
 
     def save(self, context: DeepSpeedTrialContext, path: Any) -> None:

@@ -116,7 +116,7 @@ class _Run:
 def _batches(
     dataset: Any, batch_size: int, options: Dict[str, Any], distributed: Any, skip: int
 ) -> Iterator[Any]:
-    """This rank's batches: every size-th one."""
+    """Iterate over this rank's batches: every size-th batch."""
     sequential = torch.utils.data.SequentialSampler(dataset)
     batch_sampler = torch.utils.data.BatchSampler(sequential, batch_size, False)
     adapted = adapt_batch_sampler(
@@ -127,7 +127,7 @@ def _batches(
 
 
 def _limit(dataset: Any, batch_size: int, max_batches: Optional[int], core_context: Any) -> int:
-    """The number of batches of this rank."""
+    """Return the number of batches of this rank."""
     total = -(-len(dataset) // batch_size)
     if max_batches is not None:
         total = min(total, max_batches)

@@ -11,7 +11,7 @@ from determined.pytorch._trial_context import choose_device
 
 
 def get_default_device(core_context: Any) -> torch.device:
-    """The accelerator of this rank's slot, or the CPU."""
+    """Return the accelerator of this rank's slot, or the CPU."""
     return choose_device(core_context.distributed.local_rank)
 
 
@@ -29,7 +29,7 @@ class TorchBatchProcessorContext(ReducerContext):
         return _data.to_device(data, self.device, warned_types)
 
     def get_hparams(self) -> Dict[str, Any]:
-        """The hyperparameters of the experiment; none off-cluster."""
+        """Return the hyperparameters of the experiment; none off-cluster."""
         info = self._core.info
         return info.trial.hparams if info is not None and info.task_type == "TRIAL" else {}
 
@@ -49,7 +49,7 @@ class TorchBatchProcessorContext(ReducerContext):
 
     @contextlib.contextmanager
     def upload_path(self) -> Iterator[pathlib.Path]:
-        """A directory whose files are uploaded with the next checkpoint of the run when the block ends."""
+        """Yield a directory whose files are uploaded with the next checkpoint of the run when the block ends."""
         with tempfile.TemporaryDirectory() as scratch:
             yield pathlib.Path(scratch)
             self._core.checkpoint._storage.upload(scratch, self._storage_path)
