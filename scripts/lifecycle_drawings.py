@@ -1,21 +1,25 @@
 """Draws the state diagrams of docs/concepts/lifecycle.md from the transition tables.
 
-python scripts/lifecycle_drawings.py           print the page as it should be
-python scripts/lifecycle_drawings.py --write   bring the page up to date
+python -m scripts.lifecycle_drawings           print the page as it should be
+python -m scripts.lifecycle_drawings --write   bring the page up to date
 """
 
 import re
-import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
+from typing import TypeVar
 
 from det_controlplane.core.lifecycle import agent, checkpoint, experiment, instance
 from det_controlplane.core.lifecycle.allocation import Exit, ExitKind
 from det_controlplane.core.lifecycle.trial import TrialState, TrialView, after_exit
 
+from scripts.pages import update
+
 PAGE = Path(__file__).parent.parent / "docs" / "concepts" / "lifecycle.md"
+_BLOCK = re.compile(r"<!-- (\w+) -->\n.*?<!-- end -->", re.DOTALL)
+State = TypeVar("State", bound=Enum)
 _TRIAL = TrialView(
     state=TrialState.ACTIVE, restarts=0, max_restarts=1, stopped_by_searcher=False, invalid_hparams=False,
     parked=False, retries_cancelled=False, pull_failures=0,
@@ -31,8 +35,8 @@ _SITUATIONS = {
 }
 
 
-def diagram(table: Mapping[Enum, Iterable[Enum]]) -> str:
-    """A Mermaid state diagram, in the order of the enum."""
+def diagram(table: Mapping[State, Iterable[State]]) -> str:
+    """Return a Mermaid state diagram, in the order of the enum."""
     lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {next(iter(table)).value}"]
     for state, following in table.items():
         order = list(type(state))
@@ -43,7 +47,7 @@ def diagram(table: Mapping[Enum, Iterable[Enum]]) -> str:
 
 
 def exits() -> str:
-    """What each kind of exit makes of a trial in each situation."""
+    """Return a table of what each kind of exit makes of a trial in each situation."""
     lines = [
         "| exit | " + " | ".join(_SITUATIONS) + " |",
         "|---" * (len(_SITUATIONS) + 1) + "|",
@@ -57,7 +61,7 @@ def exits() -> str:
     return "\n".join(lines)
 
 
-DRAWINGS = {
+DRAWINGS: dict[str, Callable[[], str]] = {
     "experiment": lambda: diagram(experiment.NEXT),
     "exits": exits,
     "agent": lambda: diagram(agent.NEXT),
@@ -67,21 +71,11 @@ DRAWINGS = {
 
 
 def drawn(page: str) -> str:
-    """The page with each drawing between its marks made anew."""
-    for name, draw in DRAWINGS.items():
-        marks = re.compile(rf"<!-- {name} -->\n.*?<!-- end -->", re.DOTALL)
-        drawing = f"<!-- {name} -->\n{draw()}\n<!-- end -->"
-        page = marks.sub(lambda _, drawing=drawing: drawing, page)  # type: ignore[misc]
-    return page
-
-
-def main() -> None:
-    page = drawn(PAGE.read_text("utf-8"))
-    if "--write" in sys.argv[1:]:
-        PAGE.write_text(page, "utf-8")
-    else:
-        print(page, end="")
+    """Return the page with each drawing between its marks made anew."""
+    return _BLOCK.sub(
+        lambda block: f"<!-- {block[1]} -->\n{DRAWINGS[block[1]]()}\n<!-- end -->", page
+    )
 
 
 if __name__ == "__main__":
-    main()
+    update(PAGE, drawn)

@@ -1,26 +1,17 @@
 """Draws the examples of docs/concepts/scheduling.md by asking the scheduler itself.
 
-python scripts/scheduling_drawings.py           print the page as it should be
-python scripts/scheduling_drawings.py --write   bring the page up to date
+python -m scripts.scheduling_drawings           print the page as it should be
+python -m scripts.scheduling_drawings --write   bring the page up to date
 """
 
-import re
-import sys
 from collections.abc import Callable
-from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
-from det_controlplane.core.schedule import (
-    Agent,
-    Job,
-    Placement,
-    PoolSettings,
-    PoolSnapshot,
-    Request,
-    Running,
-    SchedulePlan,
-    decide,
-)
+from det_controlplane.core.schedule import Agent, Placement, PoolSnapshot, SchedulePlan, decide
+
+from scripts.pages import redrawn, update
+from tests.support import schedules
 
 PAGE = Path(__file__).parent.parent / "docs" / "concepts" / "scheduling.md"
 Task = tuple[str, int, int]  # name, priority, slots
@@ -28,23 +19,15 @@ Held = tuple[str, int, dict[str, int]]  # name, priority, slots by agent
 
 
 def pool(
-    agents: dict[str, int], running: list[Held], queue: list[Task], settings: PoolSettings
+    agents: dict[str, int], running: list[Held], queue: list[Task], **settings: Any
 ) -> PoolSnapshot:
-    seats = [tuple(Placement(a, n) for a, n in on.items()) for _, _, on in running]
-    used = {a: sum(p.slots for on in seats for p in on if p.agent_id == a) for a in agents}
-    names = [(name, priority) for name, priority, _ in (*running, *queue)]
-    jobs = {
-        name: Job(priority, Decimal(at), name, 1, None, float(at))
-        for at, (name, priority) in enumerate(names)
-    }
-    return PoolSnapshot(
-        settings,
-        tuple(Agent(id, slots, used[id]) for id, slots in agents.items()),
-        tuple(Request(name, jobs[name], slots, 0.0) for name, _, slots in queue),
-        tuple(
-            Running(name, jobs[name], sum(on.values()), on_seats, True, False, 0.0)
-            for (name, _, on), on_seats in zip(running, seats, strict=True)
-        ),
+    named = enumerate((name, priority) for name, priority, _ in (*running, *queue))
+    return schedules.pool(
+        [schedules.agent(id, slots) for id, slots in agents.items()],
+        pending=[schedules.request(name, slots) for name, _, slots in queue],
+        running=[schedules.running(name, **on) for name, _, on in running],
+        jobs=[schedules.job(name, priority, position=at) for at, (name, priority) in named],
+        **settings,
     )
 
 
@@ -85,25 +68,24 @@ def _cells(agent: Agent, seated: list[tuple[str, tuple[Placement, ...]]]) -> str
 def draw_fitting() -> str:
     queue = [("A", 42, 1), ("B", 42, 8), ("C", 42, 2)]
     agents = {"gpu-1": 4, "gpu-2": 4, "gpu-3": 4}
-    return draw(pool(agents, [("X", 42, {"gpu-1": 1})], queue, PoolSettings()))
+    return draw(pool(agents, [("X", 42, {"gpu-1": 1})], queue))
 
 
 def draw_blocking() -> str:
     queue = [("A", 50, 4), ("B", 50, 1), ("C", 40, 1), ("D", 40, 12)]
-    return draw(pool({"gpu-1": 4, "gpu-2": 4}, [], queue, PoolSettings()))
+    return draw(pool({"gpu-1": 4, "gpu-2": 4}, [], queue))
 
 
 def draw_preemption() -> str:
     running = [("X", 55, {"gpu-1": 1}), ("Y", 40, {"gpu-2": 4})]
     queue = [("A", 50, 1), ("B", 45, 1), ("C", 40, 2), ("D", 40, 8)]
-    settings = PoolSettings(preemption=True)
-    return draw(pool({"gpu-1": 4, "gpu-2": 4}, running, queue, settings))
+    return draw(pool({"gpu-1": 4, "gpu-2": 4}, running, queue, preemption=True))
 
 
 def draw_shares() -> str:
     queue = [("A", 42, 2), ("B", 42, 2), ("C", 42, 8)]
-    settings = PoolSettings(scheduler="fair_share")
-    return draw(pool({"gpu-1": 8}, [("X", 42, {"gpu-1": 4})], queue, settings))
+    running = [("X", 42, {"gpu-1": 4})]
+    return draw(pool({"gpu-1": 8}, running, queue, scheduler="fair_share"))
 
 
 DRAWINGS: dict[str, Callable[[], str]] = {
@@ -112,21 +94,11 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "preemption": draw_preemption,
     "shares": draw_shares,
 }
-_BLOCK = re.compile(r"(<!-- drawn: (\w+) -->\n```text\n).*?(\n```)", re.DOTALL)
 
 
 def drawn(page: str) -> str:
-    """The page with every drawing made anew."""
-    return _BLOCK.sub(lambda block: block[1] + DRAWINGS[block[2]]() + block[3], page)
-
-
-def main() -> None:
-    page = drawn(PAGE.read_text(encoding="utf-8"))
-    if "--write" in sys.argv:
-        PAGE.write_text(page, encoding="utf-8")
-    else:
-        print(page, end="")
+    return redrawn(page, DRAWINGS)
 
 
 if __name__ == "__main__":
-    main()
+    update(PAGE, drawn)

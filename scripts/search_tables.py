@@ -1,11 +1,9 @@
 """Draws the tables of docs/concepts/search.md from the code that decides.
 
-python scripts/search_tables.py           print the page as it should be
-python scripts/search_tables.py --write   bring the page up to date
+python -m scripts.search_tables           print the page as it should be
+python -m scripts.search_tables --write   bring the page up to date
 """
 
-import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,6 +23,8 @@ from det_controlplane.core.search import (
     simulate,
 )
 from det_controlplane.core.search.brackets import rung_units
+
+from scripts.pages import redrawn, update
 
 PAGE = Path(__file__).parent.parent / "docs" / "concepts" / "search.md"
 SPACE: Space = {"learning_rate": Log(-4.0, -1.0, 10.0)}
@@ -121,21 +121,11 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "promotion": draw_promotion,
     "pbt": draw_pbt,
 }
-_BLOCK = re.compile(r"(<!-- drawn: (\w+) -->\n```text\n).*?(\n```)", re.DOTALL)
 
 
 def drawn(page: str) -> str:
-    """The page with every drawing made anew."""
-    return _BLOCK.sub(lambda block: block[1] + DRAWINGS[block[2]]() + block[3], page)
-
-
-def main() -> None:
-    page = drawn(PAGE.read_text(encoding="utf-8"))
-    if "--write" in sys.argv:
-        PAGE.write_text(page, encoding="utf-8")
-    else:
-        print(page, end="")
+    return redrawn(page, DRAWINGS)
 
 
 if __name__ == "__main__":
-    main()
+    update(PAGE, drawn)
