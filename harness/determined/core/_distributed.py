@@ -70,30 +70,29 @@ class DistributedContext:
     def from_torch_distributed(cls, chief_ip: Optional[str] = None) -> "DistributedContext":
         """Make the context of workers started by `torch.distributed.run` (torchrun)."""
         _require("RANK", "WORLD_SIZE", "LOCAL_RANK", by="torch.distributed.run")
-        size, local_size = _env_int("WORLD_SIZE"), _env_int("LOCAL_WORLD_SIZE", 1)
-        return cls(
-            rank=_env_int("RANK"),
-            size=size,
-            local_rank=_env_int("LOCAL_RANK"),
-            local_size=local_size,
-            cross_rank=_env_int("GROUP_RANK", _env_int("RANK") // local_size),
-            cross_size=_env_int("GROUP_WORLD_SIZE", size // local_size),
-            chief_ip=chief_ip or os.environ.get("DET_CHIEF_IP") or os.environ.get("MASTER_ADDR"),
-        )
+        local_size = _env_int("LOCAL_WORLD_SIZE", 1)
+        return cls._launched(local_size, "GROUP_RANK", "GROUP_WORLD_SIZE", chief_ip)
 
     @classmethod
     def from_deepspeed(cls, chief_ip: Optional[str] = None) -> "DistributedContext":
         """Make the context of workers started by the deepspeed launcher."""
         _require("RANK", "WORLD_SIZE", "LOCAL_RANK", by="the deepspeed launcher")
-        size = _env_int("WORLD_SIZE")
-        local_size = _env_int("LOCAL_SIZE", _env_int("LOCAL_WORLD_SIZE", size))
+        local_size = _env_int("LOCAL_SIZE", _env_int("LOCAL_WORLD_SIZE", _env_int("WORLD_SIZE")))
+        return cls._launched(local_size, "CROSS_RANK", "CROSS_SIZE", chief_ip)
+
+    @classmethod
+    def _launched(
+        cls, local_size: int, cross_rank: str, cross_size: str, chief_ip: Optional[str]
+    ) -> "DistributedContext":
+        """Make the context of torch's variables; those of the containers have names of the launcher's own."""
+        rank, size = _env_int("RANK"), _env_int("WORLD_SIZE")
         return cls(
-            rank=_env_int("RANK"),
+            rank=rank,
             size=size,
             local_rank=_env_int("LOCAL_RANK"),
             local_size=local_size,
-            cross_rank=_env_int("CROSS_RANK", _env_int("RANK") // local_size),
-            cross_size=_env_int("CROSS_SIZE", size // local_size),
+            cross_rank=_env_int(cross_rank, rank // local_size),
+            cross_size=_env_int(cross_size, size // local_size),
             chief_ip=chief_ip or os.environ.get("DET_CHIEF_IP") or os.environ.get("MASTER_ADDR"),
         )
 

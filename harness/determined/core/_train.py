@@ -20,11 +20,6 @@ class EarlyExitReason(enum.Enum):
     USER_REQUESTED_STOP = "EXITED_REASON_USER_REQUESTED_STOP"
 
 
-def check_group(group: str) -> None:
-    if not group or "." in group:
-        raise ValueError(f"metric group {group!r} is not valid: use a name without '.'")
-
-
 class TrainContext:
     """Reports of a trial: metrics, progress, status. They are sent in order, in the background."""
 
@@ -137,7 +132,8 @@ class TrainContext:
         batch_metrics: Optional[List[Dict[str, Any]]] = None,
     ) -> None:
         self._chief_only("report_metrics")
-        check_group(group)
+        if not group or "." in group:
+            raise ValueError(f"metric group {group!r} is not valid: use a name without '.'")
         if group == "validation":
             self._validated.update(metrics)
         self._send(group, steps_completed, metrics, batch_metrics)

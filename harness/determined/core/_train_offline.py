@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 from determined.core._distributed import DistributedContext
 from determined.core._json import encode
-from determined.core._train import EarlyExitReason, TrainContext, check_group
+from determined.core._train import EarlyExitReason, TrainContext
 
 logger = logging.getLogger("determined.core")
 
@@ -17,6 +17,8 @@ class DummyTrainContext(TrainContext):
     def __init__(self, distributed: DistributedContext, tensorboard_path: pathlib.Path) -> None:
         self._distributed = distributed
         self._tensorboard_path = tensorboard_path
+        self._searcher_metric = None
+        self._validated = set()
         self._metadata: Optional[Dict[str, Any]] = None
 
     def set_status(self, status: str) -> None:
@@ -30,9 +32,6 @@ class DummyTrainContext(TrainContext):
     def get_metadata(self) -> Optional[Dict[str, Any]]:
         self._chief_only("get_metadata")
         return self._metadata
-
-    def close(self) -> None:
-        """Do nothing: no searcher waits for a metric."""
 
     def get_tensorboard_path(self) -> pathlib.Path:
         self._tensorboard_path.mkdir(parents=True, exist_ok=True)
@@ -56,18 +55,6 @@ class DummyTrainContext(TrainContext):
     def get_experiment_best_validation(self) -> Optional[float]:
         return None
 
-    def _report(
-        self,
-        group: str,
-        steps_completed: Optional[int],
-        metrics: Dict[str, Any],
-        batch_metrics: Optional[List[Dict[str, Any]]] = None,
-    ) -> None:
-        self._chief_only("report_metrics")
-        check_group(group)
-        values = encode(metrics).decode()
-        logger.info("%s metrics at step %s: %s", group, steps_completed, values)
-
     def _send(
         self,
         group: str,
@@ -75,4 +62,5 @@ class DummyTrainContext(TrainContext):
         metrics: Dict[str, Any],
         batch_metrics: Optional[List[Dict[str, Any]]] = None,
     ) -> None:
-        logger.debug("%s metrics: %s", group, encode(metrics).decode())
+        values = encode(metrics).decode()
+        logger.info("%s metrics at step %s: %s", group, steps_completed, values)

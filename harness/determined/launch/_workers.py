@@ -5,10 +5,11 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import IO, Dict, Literal, Mapping, NamedTuple, Sequence, Tuple
+from typing import IO, Callable, Dict, Literal, Mapping, NamedTuple, Sequence, Tuple
 
 from determined.common.blocking import hearing_signals
 from determined.common.pipes import PipeReader
+from determined.launch._peers import Peers
 
 GRACE_S = 15.0
 QUIET_AFTER_EXIT_S = 1.0  # for what a worker left behind, which may keep its pipes open for ever
@@ -36,6 +37,17 @@ def replace_process(command: Sequence[str], env: Mapping[str, str]) -> int:
     except PermissionError:
         print(f"cannot start {command[0]!r}: not executable", file=sys.stderr)
         return 126
+
+
+def run_ranks(
+    peers: Peers, command: Sequence[str], env_of: Callable[..., Mapping[str, str]]
+) -> int:
+    """Run the command once for each rank of this container; a lone rank takes this process's place."""
+    if peers.total == 1:
+        return replace_process(command, env_of(peers, 0, 0))
+    return run_workers(
+        [Worker(ranks["rank"], command, env_of(peers, **ranks)) for ranks in peers.local_ranks()]
+    )
 
 
 def run_workers(workers: Sequence[Worker]) -> int:

@@ -14,7 +14,7 @@ from determined.launch import _place, _ssh, _ssh_files, torch_distributed
 from determined.launch._arguments import parse
 from determined.launch._encoded import through_shells
 from determined.launch._peers import Peers, find_peers
-from determined.launch._workers import Worker, replace_process, run_workers
+from determined.launch._workers import replace_process, run_ranks
 
 
 def worker_env(peers: Peers, rank: int, local_rank: int) -> Dict[str, str]:
@@ -50,13 +50,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     peers = find_peers()
     if launch.overrides:
         return _by_deepspeed(peers, launch.overrides, launch.command)
-    if peers.total == 1:
-        return replace_process(launch.command, worker_env(peers, 0, 0))
-    workers = [
-        Worker(ranks["rank"], launch.command, worker_env(peers, **ranks))
-        for ranks in peers.local_ranks()
-    ]
-    return run_workers(workers)
+    return run_ranks(peers, launch.command, worker_env)
 
 
 def _by_deepspeed(peers: Peers, overrides: Sequence[str], command: Sequence[str]) -> int:

@@ -10,7 +10,7 @@ from typing import Dict, List, Optional, Sequence
 
 from determined.launch._arguments import parse
 from determined.launch._peers import Peers, find_peers
-from determined.launch._workers import Worker, replace_process, run_workers
+from determined.launch._workers import replace_process, run_ranks
 
 DEFAULT_PORT = 29400
 
@@ -76,13 +76,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     if launch.overrides:
         command = torchrun_command(peers, launch.overrides, launch.command)
         return replace_process(command, common_env(peers))
-    if peers.total == 1:
-        return replace_process(launch.command, worker_env(peers, 0, 0))
-    workers = [
-        Worker(ranks["rank"], launch.command, worker_env(peers, **ranks))
-        for ranks in peers.local_ranks()
-    ]
-    return run_workers(workers)
+    return run_ranks(peers, launch.command, worker_env)
 
 
 if __name__ == "__main__":

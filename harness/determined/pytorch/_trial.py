@@ -1,15 +1,12 @@
 """PyTorchTrial: the class that users write."""
 
-from typing import Any, Dict, Union
+from typing import Any, Dict
 
-from determined._trial import LegacyTrial
-from determined.pytorch import _data
-from determined.pytorch._callback import PyTorchCallback
+from determined.pytorch._base_trial import BaseTorchTrial
 from determined.pytorch._context import PyTorchTrialContext
-from determined.pytorch._reducer import Reducer
 
 
-class PyTorchTrial(LegacyTrial):
+class PyTorchTrial(BaseTorchTrial):
     """A model and how to train it on one batch. The Trainer does the rest.
 
     The constructor wraps models, optimizers and schedulers in the context it is given. Define
@@ -26,34 +23,11 @@ class PyTorchTrial(LegacyTrial):
 
         `batch_idx` counts over all epochs. Return tensors rather than numbers: they need no waiting for the GPU.
         """
-        raise NotImplementedError(f"{type(self).__name__} must define train_batch()")
-
-    def build_training_data_loader(self) -> Any:
-        raise NotImplementedError(f"{type(self).__name__} must define build_training_data_loader()")
-
-    def build_validation_data_loader(self) -> Any:
-        raise NotImplementedError(
-            f"{type(self).__name__} must define build_validation_data_loader()"
-        )
-
-    def build_callbacks(self) -> Dict[str, PyTorchCallback]:
-        return {}
+        raise self._undefined("train_batch")
 
     def evaluate_batch(self, batch: Any, batch_idx: int) -> Dict[str, Any]:
         """Return metrics of one validation batch, reduced over batches and slots by `evaluation_reducer`."""
-        raise NotImplementedError(f"{type(self).__name__} must define evaluate_batch()")
-
-    def evaluation_reducer(self) -> Union[Reducer, Dict[str, Reducer]]:
-        """Return how the metrics of `evaluate_batch` are reduced: one reducer for all, or one for each by name."""
-        return Reducer.AVG
-
-    def evaluate_full_dataset(self, data_loader: Any) -> Dict[str, Any]:
-        """Return metrics of the whole validation data; runs on the chief alone, instead of `evaluate_batch`."""
-        raise NotImplementedError(f"{type(self).__name__} must define evaluate_full_dataset()")
-
-    def get_batch_length(self, batch: Any) -> int:
-        """Return the number of records in a batch of a kind of your own."""
-        return _data.data_length(batch)
+        raise self._undefined("evaluate_batch")
 
 
 def overrides(trial: Any, base: type, name: str) -> bool:
