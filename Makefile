@@ -3,16 +3,17 @@ VENV := .venv
 RUN := $(VENV)/bin
 PACKAGES := harness/determined cli/det_cli controlplane/det_controlplane \
 	provisioners/aws/det_provisioner_aws provisioners/gcp/det_provisioner_gcp agent_ami/det_agent
-SHELL_SCRIPTS := scripts/quickstart scripts/stock-client scripts/venv scripts/ml-venv \
+SHELL_SCRIPTS := scripts/quickstart scripts/stock-client scripts/venv scripts/uv-venv scripts/ml-venv \
 	scripts/fresh-machine .ci/run
 # Tests of one file share servers: a worker takes whole files.
 WORKERS ?= auto
 
-.PHONY: help quickstart test fresh check format bench sim sim-mutations lock clean
+.PHONY: help quickstart test test-all fresh check format bench sim sim-mutations lock clean
 
 help:
 	@echo "make quickstart   train an example on a cluster on this machine"
-	@echo "make test         run every test"
+	@echo "make test         run the tests; a table at the end tells which did not run"
+	@echo "make test-all     run the heavy ones too"
 	@echo "make fresh        try first starts on machines that have nothing (Linux, root)"
 	@echo "make check        format, lint, types, architecture, shell scripts"
 	@echo "make bench        measure against the floors, one JSON line a figure"
@@ -24,7 +25,10 @@ quickstart: $(VENV)/.installed
 	@scripts/quickstart
 
 test: $(VENV)/.installed-dev
-	$(RUN)/python -m pytest -n $(WORKERS) --dist loadfile
+	$(RUN)/python -m pytest -n $(WORKERS) --dist loadfile --environments
+
+test-all: $(VENV)/.installed-dev
+	DET_TEST_FRAMEWORKS=1 $(RUN)/python -m pytest -n $(WORKERS) --dist loadfile --environments
 
 fresh: $(VENV)/.installed-dev
 	$(RUN)/python -m pytest -n $(WORKERS) tests/fresh
@@ -56,7 +60,6 @@ sim-mutations: $(VENV)/.installed-dev
 
 # The versions that everybody gets, for every platform and Python at once.
 lock: $(VENV)/.installed-dev
-	$(RUN)/python -m pip install --quiet uv
 	$(RUN)/uv pip compile pyproject.toml --extra dev --extra aws --universal \
 		--python-version 3.10 --no-header --no-annotate --output-file requirements.lock
 

@@ -262,7 +262,7 @@ def main() -> None:
         import torch
     except ImportError:
         venv = str(ROOT / "scripts" / "ml-venv")
-        python = subprocess.check_output([venv, "torch"], text=True).strip()
+        python = subprocess.check_output([venv, "ml"], text=True).strip()
         os.execv(python, [python, __file__])
     torch.set_num_threads(1)
     if len(sys.argv) > 2:

@@ -18,19 +18,19 @@ STEPS = 40
 
 @dataclass(frozen=True)
 class Framework:
-    """`name` is that of its virtual environment."""
-
     name: str
+    environment: str
     entrypoint: str
     metric: str
     slots: int = 1
 
 
 FRAMEWORKS = [
-    Framework("transformers", "python3 transformers_train.py", "eval_loss"),
-    Framework("tensorflow", "python3 tensorflow_train.py", "val_loss"),
-    Framework("lightning", "lightning_def:Trial", "val_loss"),
+    Framework("transformers", "ml", "python3 transformers_train.py", "eval_loss"),
+    Framework("tensorflow", "tensorflow", "python3 tensorflow_train.py", "val_loss"),
+    Framework("lightning", "ml", "lightning_def:Trial", "val_loss"),
     Framework(
+        "deepspeed",
         "deepspeed",
         "python3 -m determined.launch.deepspeed --trial deepspeed_def:Trial",
         "val_loss",
@@ -47,7 +47,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def configuration(framework: Framework) -> str:
-    defaults = ml.task_defaults(framework.name)
+    defaults = ml.task_defaults(framework.environment)
     return yaml.safe_dump(
         {
             "name": framework.name,

@@ -1,4 +1,4 @@
-"""Interpreters with machine-learning frameworks: each in a virtual environment of its own."""
+"""Run Python with machine-learning frameworks, in the environments of scripts/ml-venv."""
 
 import functools
 import os
@@ -7,23 +7,15 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
 ROOT = pathlib.Path(__file__).parents[2]
 _VENVS = pathlib.Path(os.environ.get("DET_ML_VENVS") or ROOT / ".venvs")
 # Where scripts/ml-venv compiled what DeepSpeed needs.
-_EXTENSIONS = _VENVS / "deepspeed" / "torch-extensions"
-
-# Compiles for longer than the other environments take to install.
-_LONG = ("deepspeed", "horovod")
+_EXTENSIONS = _VENVS / "ml" / "torch-extensions"
 
 
 @functools.cache
 def require(name: str) -> str:
-    """The interpreter that has a framework; made on first use, which takes a minute each."""
-    wanted = os.environ.get("DET_TEST_FRAMEWORKS") == "1"
-    if name in _LONG and not wanted and not (_VENVS / name / ".complete").exists():
-        pytest.skip(f"`scripts/ml-venv {name}` takes minutes: run it, or set DET_TEST_FRAMEWORKS=1")
+    """Return the interpreter that has a framework, after `scripts/ml-venv NAME` has made it."""
     made = subprocess.run(
         [str(ROOT / "scripts" / "ml-venv"), name], stdout=subprocess.PIPE, text=True, check=True
     )
@@ -44,10 +36,7 @@ def task_defaults(name: str) -> dict[str, Any]:
     ).stdout.strip()
     # Scripts of an environment name the interpreter where it was made, which may be elsewhere.
     made_at = str(python.parents[1].resolve())
-    borrowed = {
-        path.read_text().strip() for path in python.parents[1].glob("lib/*/*/borrowed-*.pth")
-    }
-    lent = {base, str(python.parents[1]), made_at, *borrowed} - {"/usr"}
+    lent = {base, str(python.parents[1]), made_at} - {"/usr"}
     variables = {
         "PATH": f"{python.parent}:/usr/local/bin:/usr/bin:/bin",
         "OMP_NUM_THREADS": "1",

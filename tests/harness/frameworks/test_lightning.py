@@ -13,7 +13,7 @@ SCRIPT = str(pathlib.Path(__file__).parent / "lightning_script.py")
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
     home = tmp_path_factory.mktemp("lightning")
-    output = ml.run("lightning", [SCRIPT, str(home)], home, PYTHONPATH=str(ml.ROOT))
+    output = ml.run("ml", [SCRIPT, str(home)], home, PYTHONPATH=str(ml.ROOT))
     return json.loads(output.strip().splitlines()[-1])
 
 

@@ -12,4 +12,4 @@ FILES = sorted(path.name for path in SUITE.glob("test_*.py"))
 
 @pytest.mark.parametrize("name", FILES)
 def test_pytorch(name: str, tmp_path: pathlib.Path) -> None:
-    ml.run_pytest("torch", str(SUITE / name), tmp_path)
+    ml.run_pytest("ml", str(SUITE / name), tmp_path)
