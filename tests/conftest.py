@@ -8,6 +8,14 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.postgres import DatabaseServer, throwaway_server
 
+pytest_plugins = (
+    "pytester",
+    "tests.support.environments",
+    "tests.support.leftovers",
+    "tests.support.order",
+    "tests.support.skips",
+)
+
 # How long an example takes says how busy the machine is, not whether it is right.
 settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]

@@ -17,6 +17,7 @@ from det_agent.payload import find_payload, link_payload
 from det_agent.process_runtime import ProcessRuntime
 from det_agent.runtime import Runtime, Started, StartFailed
 
+from tests.support import skips
 from tests.support.agents import make_spec
 
 SLOTS = (Slot(0, "cpu", "artificial-0", "Artificial"),)
@@ -234,7 +235,7 @@ def test_a_user_of_the_specification_runs_the_command_and_owns_its_directories(
     bench: Bench, tmp_path: Path
 ) -> None:
     if os.geteuid() != 0:
-        pytest.skip("only root may run commands as somebody else")
+        skips.skip("only root may run commands as another user", skips.AS_ROOT)
     for folder in [tmp_path, *tmp_path.parents][:-1]:
         folder.chmod(folder.stat().st_mode | 0o011)
     user = {"uid": 4321, "gid": 4322, "user": "u", "group": "g"}

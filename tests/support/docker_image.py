@@ -16,10 +16,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import pytest
 from docker.errors import ImageNotFound
 
-from tests.support import ssh
+from tests.support import skips, ssh
 from tests.support.docker import docker_engine, only_one
 
 IMAGE = "det-test:latest"
@@ -59,7 +58,9 @@ def docker_image(client: Any) -> str:
 
 def _build(client: Any) -> None:
     if not os.path.exists("/usr/bin/dpkg-query"):
-        pytest.skip("the test image is made of Debian packages, and this machine has none")
+        skips.skip(
+            "the image of tests is made of Debian packages", "a machine with Debian or Ubuntu"
+        )
     if not os.path.exists("/usr/bin/python3"):
         subprocess.run(["apt-get", "install", "-y", "python3"], check=True, capture_output=True)
     with tempfile.NamedTemporaryFile(suffix=".tar") as rootfs:

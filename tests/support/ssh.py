@@ -5,8 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
+from tests.support import skips
 from tests.support.docker import only_one
 
 PACKAGES = ("openssh-server", "openssh-client")
@@ -32,4 +31,6 @@ def install_ssh() -> bool:
 
 def require_ssh() -> None:
     if not install_ssh():
-        pytest.skip("there is no sshd, and this user may not install one (apt-get and root)")
+        skips.skip(
+            "there is no sshd, and this user may not install it", "apt-get install openssh-server"
+        )

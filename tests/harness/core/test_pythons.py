@@ -43,10 +43,7 @@ with det.core.init() as core:
 
 @pytest.fixture(params=pythons.VERSIONS)
 def python(request: pytest.FixtureRequest) -> str:
-    found = pythons.interpreter(request.param)
-    if found is None:
-        pytest.skip(f"no Python {request.param} on this machine")
-    return found
+    return pythons.require(request.param)
 
 
 def run(python: str, code: str, *arguments: str, **env: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 from determined.launch import _encoded, _pdsh, _place, _ssh, _ssh_files, deepspeed, horovod
 from determined.launch._peers import Peers
 
+from tests.support import skips
 from tests.support.ssh import require_ssh
 
 ALONE = Peers(["127.0.0.1"], [2], 0)
@@ -52,7 +53,9 @@ def test_a_session_has_the_environment_and_directory_of_its_container(
     assert done.returncode == 5
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root reads /etc/shadow")
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason=skips.because("only root reads /etc/shadow", skips.AS_ROOT)
+)
 def test_root_without_a_password_is_let_in() -> None:
     """In a mount namespace of its own, where its account is as in images of Red Hat's kind."""
     require_ssh()
@@ -73,7 +76,7 @@ def test_root_without_a_password_is_let_in() -> None:
         timeout=60,
     )
     if done.returncode == 99 or "unshare failed" in done.stderr:
-        pytest.skip("this machine allows no mount namespaces")
+        skips.skip("this machine allows no mount namespaces", "a machine or container that does")
     assert done.stdout == "inside\n\n", done.stderr
 
 

@@ -1,0 +1,170 @@
+"""What the plugins of this suite do to a run: see tests/support/skips.py, leftovers.py and order.py."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support import order, skips
+from tests.support.cluster import ROOT
+from tests.support.leftovers import VARIABLE, leftovers
+from tests.support.processes import alive
+
+SKIPPING = """
+import pytest
+from tests.support import skips
+
+@pytest.mark.parametrize("n", range(3))
+def test_of_a_tool(n):
+    skips.skip("there is no tool", "apt-get install tool")
+
+def test_of_a_gpu():
+    skips.skip(f"{skips.GPU} in this machine", "a machine with a GPU")
+
+@pytest.mark.skip(reason="just so")
+def test_without_a_remedy():
+    pass
+
+def test_that_runs():
+    pass
+"""
+HEAVY = """
+import pytest
+
+pytestmark = pytest.mark.heavy("minutes of training")
+
+@pytest.mark.parametrize("n", range(4))
+def test_of_minutes(n):
+    pass
+"""
+LEAVING = """
+import os, pathlib, subprocess
+
+def start(**options):
+    process = subprocess.Popen(["sleep", "600"], start_new_session=True, **options)
+    process.returncode = 0
+    pathlib.Path(os.environ["PIDS"]).open("a").write(f"{process.pid}\\n")
+
+def test_that_leaves_a_process():
+    start()
+
+def test_that_leaves_one_with_an_environment_of_its_own(tmp_path):
+    start(env={}, cwd=tmp_path)
+"""
+LOOKING = """
+from tests.support.leftovers import LeftoversPlugin
+
+def pytest_configure(config):
+    config.pluginmanager.register(LeftoversPlugin(grace_s=0.1))
+"""
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CI", "DET_TEST_NO_SKIPS", "DET_TEST_FRAMEWORKS", "PYTEST_ADDOPTS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+def run(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
+    return pytester.runpytest_subprocess("-p", "tests.support.skips", *options)
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "with workers"])
+def test_a_run_ends_with_a_table_of_what_was_skipped(
+    pytester: pytest.Pytester, workers: tuple[str, ...]
+) -> None:
+    pytester.makepyfile(SKIPPING)
+    ran = run(pytester, *workers)
+    assert ran.ret == 0
+    rows = [re.split(r"  +", line.strip()) for line in ran.outlines]
+    assert ["3", "there is no tool", "apt-get install tool"] in rows
+    assert ["1", "no GPU in this machine", "a machine with a GPU"] in rows
+    assert ["1", "just so", "not told"] in rows
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, False),
+        ({"CI": "false"}, False),
+        ({"CI": "true"}, True),
+        ({"CI": "1"}, True),
+        ({"DET_TEST_NO_SKIPS": "1"}, True),
+    ],
+)
+def test_skips_are_forbidden_in_continuous_integration_and_on_demand(
+    environ: dict[str, str], expected: bool
+) -> None:
+    assert skips.forbidden(environ) is expected
+
+
+def test_continuous_integration_refuses_skips(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", "true")
+    pytester.makepyfile(SKIPPING)
+    ran = run(pytester)
+    assert ran.ret == 1
+    ran.stdout.fnmatch_lines(["FAILED: continuous integration skips nothing but no GPU*"])
+
+
+def test_continuous_integration_needs_no_gpu(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", "true")
+    pytester.makepyfile(SKIPPING)
+    ran = run(pytester, "-k", "of_a_gpu or that_runs")
+    ran.assert_outcomes(passed=1, skipped=1, deselected=4)
+    assert ran.ret == 0
+
+
+def test_a_run_without_skips_has_no_table(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(SKIPPING)
+    assert "did not run" not in run(pytester, "-k", "that_runs").stdout.str()
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "with workers"])
+def test_heavy_tests_are_left_out_by_name(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("CI", "true")
+    pytester.makepyfile(test_heavy=HEAVY, test_light="def test_light(): pass")
+    ran = run(pytester, *workers)
+    assert ran.ret == 0
+    rows = [re.split(r"  +", line.strip()) for line in ran.outlines]
+    assert ["4", "minutes of training", "make test-all"] in rows
+    monkeypatch.setenv("DET_TEST_FRAMEWORKS", "1")
+    run(pytester, *workers).assert_outcomes(passed=5)
+
+
+def test_processes_that_tests_leave_behind_fail_the_run_and_are_named_and_killed(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIDS", str(pytester.path / "pids"))
+    pytester.makepyfile(LEAVING)
+    pytester.makeconftest(LOOKING)
+    ran = pytester.runpytest_subprocess()
+    ran.assert_outcomes(passed=2)
+    assert ran.ret == 1
+    pids = [int(pid) for pid in (pytester.path / "pids").read_text().split()]
+    ran.stdout.fnmatch_lines([f"process {pid}: sleep 600" for pid in sorted(pids)])
+    assert not any(alive(pid) for pid in pids)
+
+
+def test_a_run_that_leaves_nothing_behind_passes(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_nothing(): pass")
+    pytester.makeconftest(LOOKING)
+    ran = pytester.runpytest_subprocess()
+    assert ran.ret == 0
+    assert "left behind" not in ran.stdout.str()
+
+
+def test_processes_of_another_run_are_not_ours() -> None:
+    assert VARIABLE in os.environ
+    assert leftovers("another", Path("/nowhere/near")) == []
+
+
+def test_files_named_in_the_order_exist() -> None:
+    assert [name for name in order.FIRST if not (ROOT / "tests" / name).is_file()] == []
