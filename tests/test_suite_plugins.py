@@ -9,7 +9,7 @@ import pytest
 from tests.support import order, skips
 from tests.support.cluster import ROOT
 from tests.support.leftovers import VARIABLE, leftovers
-from tests.support.processes import alive
+from tests.support.processes import alive, eventually
 
 SKIPPING = """
 import pytest
@@ -39,12 +39,13 @@ def test_of_minutes(n):
     pass
 """
 LEAVING = """
-import os, pathlib, subprocess
+import os, subprocess
 
 def start(**options):
     process = subprocess.Popen(["sleep", "600"], start_new_session=True, **options)
     process.returncode = 0
-    pathlib.Path(os.environ["PIDS"]).open("a").write(f"{process.pid}\\n")
+    with open(os.environ["PIDS"], "a") as pids:
+        print(process.pid, file=pids)
 
 def test_that_leaves_a_process():
     start()
@@ -65,10 +66,13 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CI", "DET_TEST_NO_SKIPS", "DET_TEST_FRAMEWORKS", "PYTEST_ADDOPTS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv(VARIABLE, os.environ[VARIABLE])
 
 
 def run(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
-    return pytester.runpytest_subprocess("-p", "tests.support.skips", *options)
+    # Workers of xdist need a process that is their own controller.
+    started = pytester.runpytest_subprocess if "-n" in options else pytester.runpytest_inprocess
+    return started("-p", "tests.support.skips", *options)
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "with workers"])
@@ -145,18 +149,18 @@ def test_processes_that_tests_leave_behind_fail_the_run_and_are_named_and_killed
     monkeypatch.setenv("PIDS", str(pytester.path / "pids"))
     pytester.makepyfile(LEAVING)
     pytester.makeconftest(LOOKING)
-    ran = pytester.runpytest_subprocess()
+    ran = pytester.runpytest_inprocess()
     ran.assert_outcomes(passed=2)
     assert ran.ret == 1
     pids = [int(pid) for pid in (pytester.path / "pids").read_text().split()]
     ran.stdout.fnmatch_lines([f"process {pid}: sleep 600" for pid in sorted(pids)])
-    assert not any(alive(pid) for pid in pids)
+    assert eventually(lambda: not any(alive(pid) for pid in pids))
 
 
 def test_a_run_that_leaves_nothing_behind_passes(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_nothing(): pass")
     pytester.makeconftest(LOOKING)
-    ran = pytester.runpytest_subprocess()
+    ran = pytester.runpytest_inprocess()
     assert ran.ret == 0
     assert "left behind" not in ran.stdout.str()
 
