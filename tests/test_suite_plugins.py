@@ -75,17 +75,18 @@ def run(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
     return started("-p", "tests.support.skips", *options)
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "with workers"])
-def test_a_run_ends_with_a_table_of_what_was_skipped(
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "with a worker"])
+def test_a_run_ends_with_a_table_of_what_did_not_run(
     pytester: pytest.Pytester, workers: tuple[str, ...]
 ) -> None:
-    pytester.makepyfile(SKIPPING)
+    pytester.makepyfile(test_skipping=SKIPPING, test_heavy=HEAVY)
     ran = run(pytester, *workers)
     assert ran.ret == 0
     rows = [re.split(r"  +", line.strip()) for line in ran.outlines]
     assert ["3", "there is no tool", "apt-get install tool"] in rows
     assert ["1", "no GPU in this machine", "a machine with a GPU"] in rows
     assert ["1", "just so", "not told"] in rows
+    assert ["4", "minutes of training", "make test-all"] in rows
 
 
 @pytest.mark.parametrize(
@@ -129,18 +130,16 @@ def test_a_run_without_skips_has_no_table(pytester: pytest.Pytester) -> None:
     assert "did not run" not in run(pytester, "-k", "that_runs").stdout.str()
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "with workers"])
-def test_heavy_tests_are_left_out_by_name(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: tuple[str, ...]
+def test_heavy_tests_are_no_skips_and_run_on_demand(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CI", "true")
     pytester.makepyfile(test_heavy=HEAVY, test_light="def test_light(): pass")
-    ran = run(pytester, *workers)
+    ran = run(pytester)
+    ran.assert_outcomes(passed=1, deselected=4)
     assert ran.ret == 0
-    rows = [re.split(r"  +", line.strip()) for line in ran.outlines]
-    assert ["4", "minutes of training", "make test-all"] in rows
     monkeypatch.setenv("DET_TEST_FRAMEWORKS", "1")
-    run(pytester, *workers).assert_outcomes(passed=5)
+    run(pytester).assert_outcomes(passed=5)
 
 
 def test_processes_that_tests_leave_behind_fail_the_run_and_are_named_and_killed(
