@@ -86,10 +86,12 @@ class DetCallback(transformers.TrainerCallback):  # type: ignore[misc]
         """Ask, and agree with all workers on the step in which to ask again."""
         preempted = bool(self.core_context.preempt.should_preempt())
         now = time.monotonic()
-        rate = max(1, step - self._poll_step) / max(now - self._poll_time, 1e-6)
+        done = max(1, step - self._poll_step)
+        rate = done / max(now - self._poll_time, 1e-6)
         self._poll_step, self._poll_time = step, now
-        next_poll = step + max(1, min(int(rate * _POLL_SECONDS), 1_000))
-        self._poll_at = int(self.core_context.distributed.broadcast(next_poll))
+        # Steps may become slower than the first ones: look again before three times as many were done.
+        pause = max(1, min(int(rate * _POLL_SECONDS), 2 * done, 1_000))
+        self._poll_at = int(self.core_context.distributed.broadcast(step + pause))
         return preempted
 
     def _new_metrics(self, group: str, step: int, logs: Mapping[str, Any]) -> Dict[str, Any]:
