@@ -1,10 +1,12 @@
-"""Trains on every rank, by whatever started it; each rank's weights and the chief's losses go to a file.
+"""Trains cases after each other on every rank, by whatever started it; weights, gradients and losses go to a file.
 
-Arguments: the file, then a JSON object with the fields of Case.
+Arguments: the file, then a JSON list of objects with the fields of Case.
 """
 
 import json
 import logging
+import os
+import pathlib
 import sys
 import warnings
 from dataclasses import dataclass, field
@@ -30,19 +32,19 @@ class Case:
 
 
 class Trial(pytorch.PyTorchTrial):
-    def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
+    def __init__(self, context: pytorch.PyTorchTrialContext, case: Case) -> None:
         super().__init__(context)
         # Ranks begin with other weights than the chief's, which they have to take over.
         with torch.random.fork_rng():
             torch.manual_seed(context.distributed.rank)
             net = nn.Sequential(nn.Linear(2, 16), nn.BatchNorm1d(16), nn.Tanh(), nn.Linear(16, 1))
         self.model = context.wrap_model(net)
-        make = getattr(torch.optim, CASE.optimizer)
+        make = getattr(torch.optim, case.optimizer)
         self.optimizer = context.wrap_optimizer(
             make(self.model.parameters(), lr=0.05, weight_decay=0.1)
         )
         scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
-        self.scaler = context.wrap_scaler(scaler) if CASE.scaled else None
+        self.scaler = context.wrap_scaler(scaler) if case.scaled else None
         self.gradients: list[Any] = []
 
     def build_training_data_loader(self) -> pytorch.DataLoader:
@@ -78,31 +80,50 @@ def own_context() -> Any:
     return core.DistributedContext.from_horovod(hvd)
 
 
-OUTPUT, CASE = sys.argv[1], Case(**json.loads(sys.argv[2]))
+def train(case: Case) -> Any:
+    """Return what this rank knows of the case's end: the chief everything, others nothing."""
+    known = saved()
+    conf = {"reproducibility": {"experiment_seed": 3}, "optimizations": case.optimizations}
+    with pytorch.init(
+        exp_conf=conf,
+        distributed=own_context() if case.own_context else None,
+        aggregation_frequency=case.aggregation_frequency,
+        enable_tensorboard_logging=False,
+    ) as context:
+        losses: list[float] = []
+        context._core.train.report_training_metrics = lambda steps, mean, rows: losses.extend(
+            row["loss"] for row in rows
+        )
+        trial = Trial(context, case)
+        pytorch.Trainer(trial, context).fit(
+            max_length=pytorch.Batch(case.length),
+            reporting_period=pytorch.Batch(2),
+            latest_checkpoint=case.checkpoint,
+        )
+        weights = [p.detach().flatten().tolist() for p in trial.model.parameters()]
+        everybody = context.distributed.gather([weights, trial.gradients])
+    if everybody is None:
+        return None
+    everybodys_weights, gradients = zip(*everybody, strict=True)
+    return {
+        "weights": everybodys_weights,
+        "gradients": gradients,
+        "losses": losses,
+        "saved": sorted(saved() - known),
+    }
+
+
+def saved() -> set[str]:
+    folder = pathlib.Path(os.environ["HOME"]) / "share" / "determined" / "checkpoints"
+    return {path.name for path in folder.iterdir()} if folder.exists() else set()
+
+
+OUTPUT, CASES = sys.argv[1], [Case(**case) for case in json.loads(sys.argv[2])]
 torch.set_num_threads(1)
 logging.disable(logging.INFO)
 # Horovod warns of gradients that are exchanged a second time.
 warnings.filterwarnings("error", message=".*skip_synchronize.*")
-conf = {"reproducibility": {"experiment_seed": 3}, "optimizations": CASE.optimizations}
-with pytorch.init(
-    exp_conf=conf,
-    distributed=own_context() if CASE.own_context else None,
-    aggregation_frequency=CASE.aggregation_frequency,
-    enable_tensorboard_logging=False,
-) as context:
-    losses: list[float] = []
-    context._core.train.report_training_metrics = lambda steps, mean, rows: losses.extend(
-        row["loss"] for row in rows
-    )
-    trial = Trial(context)
-    pytorch.Trainer(trial, context).fit(
-        max_length=pytorch.Batch(CASE.length),
-        reporting_period=pytorch.Batch(2),
-        latest_checkpoint=CASE.checkpoint,
-    )
-    weights = [p.detach().flatten().tolist() for p in trial.model.parameters()]
-    everybody = context.distributed.gather([weights, trial.gradients])
-    if everybody is not None:
-        everybodys_weights, gradients = zip(*everybody, strict=True)
-        with open(OUTPUT, "w") as f:
-            json.dump({"weights": everybodys_weights, "gradients": gradients, "losses": losses}, f)
+reports = [train(case) for case in CASES]
+if reports[0] is not None:
+    with open(OUTPUT, "w") as f:
+        json.dump(reports, f)

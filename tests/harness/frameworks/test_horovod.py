@@ -16,37 +16,63 @@ SCRIPT = str(pathlib.Path(__file__).parent / "horovod_script.py")
 SUMMED = {"average_aggregated_gradients": False}
 
 
-def train(home: pathlib.Path, launcher: str = "horovod", **case: Any) -> Any:
-    home.mkdir(exist_ok=True)
+# Trained by Horovod and by torch.distributed.
+COMPARED: dict[str, Any] = {
+    "adamw": {},
+    "averaged over two batches": {"optimizer": "SGD", "aggregation_frequency": 2},
+    "summed over two batches": {
+        "optimizer": "SGD",
+        "aggregation_frequency": 2,
+        "optimizations": SUMMED,
+    },
+    "scaled": {"scaled": True},
+}
+OTHERS: dict[str, Any] = {
+    "two batches": {"length": 2},
+    "four batches": {"length": 4},
+    "compressed": {"optimizations": {"gradient_compression": True}},
+}
+
+
+def train(home: pathlib.Path, launcher: str, cases: dict[str, Any]) -> dict[str, Any]:
+    """Train cases after each other in two ranks; return what was reported of each."""
     python, output = ml.require("horovod"), home / "report.json"
     started = {
         "horovod": ["-m", "horovod.runner.launch", "-np", "2", "-H", "localhost:2", python],
         "torchrun": ["-m", "torch.distributed.run", "--nproc_per_node=2", f"--master_port={free_port()}"],
     }[launcher]  # fmt: skip
     ports = {f"INTER_TRAIN_PROCESS_COMM_PORT_{i}": str(free_port()) for i in (1, 2)}
-    arguments = [*started, SCRIPT, str(output), json.dumps(case)]
+    arguments = [*started, SCRIPT, str(output), json.dumps(list(cases.values()))]
     ml.run("horovod", arguments, home, 300, PYTHONPATH=str(ml.ROOT), **ports)
-    return json.loads(output.read_text())
+    return dict(zip(cases, json.loads(output.read_text()), strict=True))
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return tmp_path_factory.mktemp("horovod")
+
+
+@pytest.fixture(scope="module")
+def trained(home: pathlib.Path) -> dict[str, Any]:
+    return train(home, "horovod", {**COMPARED, **OTHERS})
+
+
+@pytest.fixture(scope="module")
+def by_torchrun(home: pathlib.Path) -> dict[str, Any]:
+    # Processes of torchrun meet once.
+    alone = (train(home, "torchrun", {name: case}) for name, case in COMPARED.items())
+    return {name: report for each in alone for name, report in each.items()}
 
 
 def flat(weights: Any) -> list[float]:
     return list(itertools.chain.from_iterable(weights))
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        {},
-        {"optimizer": "SGD", "aggregation_frequency": 2},
-        {"optimizer": "SGD", "aggregation_frequency": 2, "optimizations": SUMMED},
-        {"scaled": True},
-    ],
-    ids=["adamw", "averaged over two batches", "summed over two batches", "scaled"],
-)
+@pytest.mark.parametrize("case", COMPARED)
 def test_a_trial_trains_as_it_does_under_torch_distributed(
-    tmp_path: pathlib.Path, case: dict[str, Any]
+    trained: dict[str, Any], by_torchrun: dict[str, Any], case: str
 ) -> None:
-    ours, expected = train(tmp_path, **case), train(tmp_path, "torchrun", **case)
+    ours, expected = trained[case], by_torchrun[case]
     assert ours["weights"][0] == ours["weights"][1]
     assert flat(ours["weights"][0]) == pytest.approx(flat(expected["weights"][0]), rel=1e-4)
     assert flat(ours["gradients"][0]) == pytest.approx(flat(expected["gradients"][0]), abs=1e-6)
@@ -54,24 +80,27 @@ def test_a_trial_trains_as_it_does_under_torch_distributed(
     assert len(ours["losses"]) == 6
 
 
-def test_a_trial_resumes_with_bit_identical_losses(tmp_path: pathlib.Path) -> None:
-    whole = train(tmp_path / "whole")
-    first = train(tmp_path / "parts", length=4)
-    (saved,) = (tmp_path / "parts" / "share" / "determined" / "checkpoints").iterdir()
-    rest = train(tmp_path / "parts", checkpoint=saved.name)
+def test_a_trial_resumes_with_bit_identical_losses(
+    trained: dict[str, Any], home: pathlib.Path
+) -> None:
+    whole, first = trained["adamw"], trained["four batches"]
+    (saved,) = first["saved"]
+    rest = train(home, "horovod", {"rest": {"checkpoint": saved}})["rest"]
     assert first["losses"] + rest["losses"] == whole["losses"]
     assert rest["weights"] == whole["weights"]
 
 
-def test_a_script_may_make_the_distributed_context_itself(tmp_path: pathlib.Path) -> None:
-    ours = train(tmp_path, own_context=True, length=2)
-    assert ours["weights"] == train(tmp_path, length=2)["weights"]
+def test_a_script_may_make_the_distributed_context_itself(
+    trained: dict[str, Any], home: pathlib.Path
+) -> None:
+    ours = train(home, "horovod", {"own": {"own_context": True, "length": 2}})["own"]
+    assert ours["weights"] == trained["two batches"]["weights"]
 
 
 def test_gradients_travel_in_half_precision_where_the_configuration_says_so(
-    tmp_path: pathlib.Path,
+    trained: dict[str, Any],
 ) -> None:
-    received = flat(train(tmp_path, optimizations={"gradient_compression": True})["gradients"][0])
+    received = flat(trained["compressed"]["gradients"][0])
     assert received == [through_half(value) for value in received]
     assert any(received)
 
