@@ -5,8 +5,8 @@ PACKAGES := harness/determined cli/det_cli controlplane/det_controlplane \
 	provisioners/aws/det_provisioner_aws provisioners/gcp/det_provisioner_gcp agent_ami/det_agent
 SHELL_SCRIPTS := scripts/quickstart scripts/stock-client scripts/venv scripts/uv-venv scripts/ml-venv \
 	scripts/fresh-machine .ci/run
-# Tests of one file share servers: a worker takes whole files.
-WORKERS ?= auto
+# Tests of one file share servers: a worker takes whole files. One more than there are processors, as clusters are waited for.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 .PHONY: help quickstart test test-all fresh check format bench sim sim-mutations lock clean
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,14 @@ class Framework:
     slots: int = 1
 
 
+@dataclass(frozen=True)
+class Trained:
+    experiment_id: int
+    trial_id: int
+    state: str
+    paused_after: int
+
+
 FRAMEWORKS = [
     Framework("transformers", "ml", "python3 transformers_train.py", "eval_loss"),
     Framework("tensorflow", "tensorflow", "python3 tensorflow_train.py", "val_loss"),
@@ -42,7 +51,8 @@ FRAMEWORKS = [
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("frameworks")
-    with local_cluster(folder, runtime="process", slots=2) as started:
+    slots = sum(framework.slots for framework in FRAMEWORKS)
+    with local_cluster(folder, runtime="process", slots=slots) as started:
         yield started
 
 
@@ -76,25 +86,39 @@ def steps(cluster: Cluster, trial_id: int) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda f: f.name)
-def test_a_paused_trial_goes_on_where_it_stopped(
-    cluster: Cluster, framework: Framework, tmp_path: Path
-) -> None:
-    path = tmp_path / "config.yaml"
+def trained(cluster: Cluster, framework: Framework, folder: Path) -> Trained:
+    """Train an experiment that is paused behind its second step."""
+    path = folder / f"{framework.name}.yaml"
     path.write_text(configuration(framework))
     experiment_id = cluster.create(path, CODE)
     trial_id = cluster.until(lambda: cluster.trials(experiment_id), "a trial exists")[0]["id"]
     cluster.until(lambda: 2 in steps(cluster, trial_id), "it trains", timeout_s=360)
     cluster.det("experiment", "pause", str(experiment_id))
-    cluster.until(
-        lambda: not cluster.get("/api/v1/tasks")["allocationIdToSummary"], "its slots are free"
-    )
+    cluster.until(lambda: not cluster.containers_of(trial_id), "its slots are free")
     paused_after = steps(cluster, trial_id)[-1]
     cluster.det("experiment", "activate", str(experiment_id))
     state = cluster.until_state(experiment_id, "COMPLETED", "ERROR", timeout_s=480)
-    trial = cluster.trials(experiment_id)[0]
-    assert state == "COMPLETED", cluster.logs(trial_id)
-    assert paused_after < STEPS
-    assert steps(cluster, trial_id) == list(range(1, STEPS + 1))
+    return Trained(experiment_id, trial_id, state, paused_after)
+
+
+@pytest.fixture(scope="module")
+def training(
+    cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, "Future[Trained]"]]:
+    """Trains with all frameworks at once: most of the time of each is waiting."""
+    folder = tmp_path_factory.mktemp("configurations")
+    with ThreadPoolExecutor(len(FRAMEWORKS)) as pool:
+        yield {f.name: pool.submit(trained, cluster, f, folder) for f in FRAMEWORKS}
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda f: f.name)
+def test_a_paused_trial_goes_on_where_it_stopped(
+    cluster: Cluster, framework: Framework, training: "dict[str, Future[Trained]]"
+) -> None:
+    result = training[framework.name].result()
+    trial = cluster.trials(result.experiment_id)[0]
+    assert result.state == "COMPLETED", cluster.logs(result.trial_id)
+    assert result.paused_after < STEPS
+    assert steps(cluster, result.trial_id) == list(range(1, STEPS + 1))
     assert (trial["restarts"], trial["totalBatchesProcessed"]) == (0, STEPS)
     assert trial["bestValidation"]["metrics"]["avgMetrics"][framework.metric] >= 0

@@ -8,8 +8,33 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-# Those that need an environment of scripts/ml-venv come when that may be there.
-FIRST: tuple[str, ...] = ()
+# By CPU seconds, but that files whose environment takes longest to make come later.
+FIRST = (
+    "e2e/test_stock_client.py",
+    "e2e/test_distributed.py",
+    "sim/test_world.py",
+    "e2e/test_frameworks.py",
+    "harness/frameworks/test_pytorch_suite.py",
+    "e2e/test_walking.py",
+    "e2e/test_custom_search.py",
+    "e2e/test_horovod.py",
+    "e2e/test_ssh_launchers.py",
+    "harness/frameworks/test_horovod.py",
+    "harness/frameworks/test_deepspeed_trial.py",
+    "e2e/test_checkpoint_storage.py",
+    "harness/frameworks/test_keras_trial.py",
+    "harness/frameworks/test_transformers_callback.py",
+    "harness/frameworks/test_keras_callback.py",
+    "entry/test_local_cluster.py",
+    "agent/test_agent_processes.py",
+    "agent/test_agent_docker.py",
+    "unit/schedule/test_safety.py",
+    "harness/core/test_storage_objects.py",
+    "harness/storage/test_storage_faults.py",
+    "e2e/test_local_test_mode.py",
+    "e2e/test_every_command.py",
+    "harness/frameworks/test_tf_config.py",
+)
 
 
 def place(path: Path) -> int:
