@@ -10,10 +10,10 @@ from tests.support.postgres import DatabaseServer, throwaway_server
 
 pytest_plugins = (
     "pytester",
-    "tests.support.environments",
+    "tests.support.skips",
     "tests.support.leftovers",
     "tests.support.order",
-    "tests.support.skips",
+    "tests.support.environments",  # after those that it imports
 )
 
 # How long an example takes says how busy the machine is, not whether it is right.
