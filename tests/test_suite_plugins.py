@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,28 @@ def test_a_run_that_leaves_nothing_behind_passes(pytester: pytest.Pytester) -> N
 def test_processes_of_another_run_are_not_ours() -> None:
     assert VARIABLE in os.environ
     assert leftovers("another", Path("/nowhere/near")) == []
+
+
+def test_a_container_that_mounts_something_of_the_run_is_left_behind(tmp_path: Path) -> None:
+    (tmp_path / "mounted").mkdir()
+    script = 'mount --bind "$0" /mnt && echo ready && exec sleep 600'
+    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script]
+    with subprocess.Popen(
+        [*command, str(tmp_path / "mounted")],
+        env={"PATH": os.environ["PATH"]},
+        cwd="/",
+        stdout=subprocess.PIPE,
+    ) as container:
+        assert container.stdout is not None
+        if not container.stdout.readline():
+            skips.skip(
+                "this machine allows no mount namespaces", "a machine or container that does"
+            )
+        try:
+            assert [left.pid for left in leftovers("another", tmp_path)] == [container.pid]
+            assert leftovers("another", tmp_path / "elsewhere") == []
+        finally:
+            container.kill()
 
 
 def test_files_named_in_the_order_exist() -> None:
