@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+TESTS = Path(__file__).parents[1]
 # By CPU seconds, but that files whose environment takes longest to make come later.
 FIRST = (
     "e2e/test_stock_client.py",
@@ -39,8 +39,8 @@ FIRST = (
 
 def place(path: Path) -> int:
     """Return where a file of tests comes: the lower, the earlier."""
-    name = path.relative_to(ROOT / "tests").as_posix() if path.is_relative_to(ROOT) else ""
-    return FIRST.index(name) if name in FIRST else len(FIRST)
+    named = path.is_relative_to(TESTS) and path.relative_to(TESTS).as_posix() in FIRST
+    return FIRST.index(path.relative_to(TESTS).as_posix()) if named else len(FIRST)
 
 
 @pytest.hookimpl(trylast=True)
