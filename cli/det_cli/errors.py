@@ -19,13 +19,13 @@ class UsageError(CommandError):
 
 
 class MissingError(CommandError):
-    """Something named does not exist."""
+    """An object that the user named does not exist."""
 
     code = NOT_FOUND
 
 
 class Told:
-    """One failure as a person reads it."""
+    """A failure as it is told to the user: exit status, cause and hint."""
 
     def __init__(self, code: int, cause: str, hint: str = "") -> None:
         self.code = code

@@ -1,4 +1,4 @@
-"""A bar on stderr while bytes travel; silent when nobody watches."""
+"""Show a bar on stderr while bytes travel, unless stderr is no terminal."""
 
 import sys
 import time

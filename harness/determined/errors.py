@@ -2,7 +2,7 @@
 
 
 class InvalidHP(Exception):
-    """Raise it when these hyperparameters cannot work: the trial ends early and is not restarted."""
+    """Raised by a trial whose hyperparameters cannot work: it ends early and is not restarted."""
 
     def __init__(self, msg: str = "the trial's hyperparameters are invalid") -> None:
         super().__init__(msg)

@@ -59,7 +59,7 @@ class Sampler:
 
 
 class NvmlGpus:
-    """GPUs through pynvml: no process per sample."""
+    """Samples GPUs through pynvml, without a process per sample."""
 
     def __init__(self) -> None:
         import pynvml
@@ -83,7 +83,7 @@ class NvmlGpus:
 
 
 class SmiGpus:
-    """GPUs through nvidia-smi, where pynvml is not installed."""
+    """Samples GPUs through nvidia-smi, where pynvml is not installed."""
 
     _QUERY = (
         "nvidia-smi",

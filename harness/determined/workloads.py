@@ -78,7 +78,7 @@ Period = Union[Every, At]
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything about a trial's course that is known before it starts, in batches."""
+    """The course of a trial as known before it starts, in batches."""
 
     max_batches: int
     reporting: Period = Every(100)
@@ -145,7 +145,7 @@ def _step_end(plan: Plan, done: int) -> int:
 
 @dataclass(frozen=True)
 class LocalSource:
-    """The workloads of a plan, decided here."""
+    """Workloads that are decided here by the plan alone."""
 
     plan: Plan
 

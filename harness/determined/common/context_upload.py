@@ -58,7 +58,7 @@ def _digest(archive: IO[bytes]) -> str:
 
 
 class _Watched:
-    """A file that tells how much of it was read."""
+    """Count how much of a file was read."""
 
     def __init__(self, file: IO[bytes], watch: Watch) -> None:
         self._file = file

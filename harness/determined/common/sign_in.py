@@ -63,7 +63,7 @@ def sign_in(
 
 
 class _Entrance:
-    """How one user gets a new token: what to try, in order."""
+    """The ways in which a user gets a new token, in the order in which they are tried."""
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ def default_path() -> str:
 
 
 class TokenStore:
-    """One cluster's part of the file; a write holds the lock and replaces the file."""
+    """The tokens of a cluster in the file of all tokens; a write holds the lock and replaces the file."""
 
     def __init__(self, master: str, path: Optional[str] = None) -> None:
         self.master = master

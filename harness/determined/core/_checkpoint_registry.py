@@ -41,7 +41,7 @@ class CheckpointRegistry:
 
 
 class ClusterCheckpointRegistry(CheckpointRegistry):
-    """Reports to the cluster. Metrics reported earlier arrive earlier."""
+    """Reports checkpoints to the cluster, after the metrics that were reported earlier."""
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ class Operations:
 
 
 class LocalOperations(Operations):
-    """One operation, of the length that the configuration names (1 off-cluster)."""
+    """A source of one operation, of the length that the configuration names (1 off-cluster)."""
 
     def __init__(self, max_length: Optional[int]) -> None:
         self._remaining = max_length
@@ -133,7 +133,7 @@ class SearcherOperation:
 
 
 class SearcherContext:
-    """Kept for code that loops over operations; new code loops itself and reports metrics."""
+    """The operations of a trial, for older code that loops over them; new code needs only to report metrics."""
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from typing import Any, Dict, List
 
 @dataclass(frozen=True)
 class TFWorkers:
-    """One process a container; their addresses in the order of ranks. No TF_CONFIG means one alone."""
+    """The workers of TensorFlow, one a container, in the order of ranks; without TF_CONFIG there is one."""
 
     rank: int
     addresses: List[str]

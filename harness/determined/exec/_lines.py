@@ -19,7 +19,7 @@ class Line(NamedTuple):
 
 
 class LineSplitter:
-    """Lines end with \\n, \\r or both (progress bars redraw with \\r); long ones are cut."""
+    """Splits output into lines, which end with \\n, \\r or both (progress bars redraw with \\r); long lines are cut."""
 
     def __init__(self) -> None:
         self._rest = b""

@@ -12,7 +12,7 @@ PROBE_TIMEOUT_S = 300
 
 
 class StorageProbe:
-    """A file system is probed at once; a cloud's SDK is loaded by a process that ends again.
+    """Probes the storage: a file system at once, a cloud in a process that loads its SDK and ends again.
 
     So the entry stays small, and the probe runs while the containers meet.
     """

@@ -23,7 +23,7 @@ Entry = Dict[str, Any]
 
 
 class LogShipper:
-    """Batches of up to 1,000 lines, one POST a second; a short burst may go at once.
+    """Ships lines in batches of up to 1,000, one POST a second; a short burst may go at once.
 
     The burst is what makes a task's first lines appear without delay.
     """

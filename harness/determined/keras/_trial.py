@@ -8,7 +8,7 @@ from determined.keras._inputs import InputData
 
 
 class TFKerasTrial(LegacyTrial):
-    """A compiled model and its data. Deprecated: call `model.fit` with a DeterminedCallback."""
+    """Defines a compiled model and its data. Deprecated: call `model.fit` with a DeterminedCallback."""
 
     trial_context_class = TFKerasTrialContext
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 
 class Callback(tf.keras.callbacks.Callback):  # type: ignore[misc]
-    """Keras's, with what only a trial has: workloads, checkpoints, and a state that they keep."""
+    """Keras's callback, with hooks for a trial's workloads and checkpoints, which keep its state."""
 
     def get_state(self) -> Any:
         """Return what checkpoints keep of this callback, in JSON's types."""
@@ -31,7 +31,7 @@ class Callback(tf.keras.callbacks.Callback):  # type: ignore[misc]
 
 
 class _CountsValidations(Callback):
-    """For Keras's callbacks that count epochs: their epochs are the trial's validations."""
+    """Adapts Keras's callbacks that count epochs: their epochs are the trial's validations."""
 
     _kept: Tuple[str, ...] = ()
     _validations = 0

@@ -13,7 +13,7 @@ class Launch(NamedTuple):
 
 
 class UsageError(SystemExit):
-    """The command line is wrong; status 2, as argparse has it."""
+    """The command line is wrong; the process exits with status 2, as argparse does."""
 
     def __init__(self, module: str, problem: str) -> None:
         print(f"{problem}\n{_help(module).splitlines()[0]}", file=sys.stderr)

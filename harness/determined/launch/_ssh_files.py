@@ -1,7 +1,7 @@
 """Keys and settings of ssh between the containers of one allocation, in its run directory.
 
 Every container derives the same keys from DET_PEER_KEY, so that none travels, and all die with the allocation. Keys
-that somebody put into the run directory before are taken as they are.
+that were put into the run directory before are taken as they are.
 """
 
 import hashlib

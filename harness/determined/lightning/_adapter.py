@@ -13,7 +13,7 @@ _MODES = {
 
 
 class _StepsOf(nn.Module):  # type: ignore[misc]
-    """Training and validation steps as forward passes, which is where DistributedDataParallel listens."""
+    """Runs training and validation steps as forward passes, which DistributedDataParallel needs."""
 
     def __init__(self, module: Any) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class _StepsOf(nn.Module):  # type: ignore[misc]
 
 
 class _Place:
-    """Stands for a Lightning Trainer where a module asks how far training is, and as whom it trains."""
+    """Stands for a Lightning Trainer where a module asks for progress, rank and loggers."""
 
     logger = progress_bar_callback = None
     loggers: Tuple[Any, ...] = ()

@@ -11,7 +11,7 @@ from determined.pytorch._gradient_order import GradientOrder
 
 
 class Backend:
-    """One slot: nothing to exchange."""
+    """The backend of one slot, which exchanges nothing."""
 
     # Whether it takes part in steps: `synchronize` before gradients are read, `stepping` around the optimizer's.
     takes_part_in_steps = False
@@ -49,7 +49,7 @@ class Backend:
 
 
 class DDP(Backend):
-    """torch.distributed: NCCL on CUDA, gloo elsewhere."""
+    """The backend of torch.distributed: NCCL on CUDA, gloo elsewhere."""
 
     def __init__(self) -> None:
         self._orders: List[GradientOrder] = []
@@ -85,7 +85,7 @@ class DDP(Backend):
 
 
 class Horovod(Backend):
-    """Horovod, for trials started by its launcher."""
+    """The backend of Horovod, for trials started by its launcher."""
 
     takes_part_in_steps = True
 

@@ -56,7 +56,7 @@ class GradientOrder:
 
 
 class _Touch(nn.Module):  # type: ignore[misc]
-    """Its gradients are zero and come in the order of `parameters`: autograd goes back from the newest."""
+    """Gives parameters zero gradients in their order: autograd goes back from the newest."""
 
     def __init__(self, parameters: Sequence[Any]) -> None:
         super().__init__()

@@ -236,7 +236,7 @@ class Loop:
 
 
 class Steps:
-    """What the loop does with a trial, batch by batch. One subclass a framework."""
+    """The loop's operations on a trial, batch by batch; each framework has a subclass."""
 
     context: Any
     progress: Progress

@@ -23,7 +23,7 @@ _dtype_of = operator.attrgetter("dtype")
 
 
 class MetricRows:
-    """What the batches of one workload returned, in order."""
+    """The metrics that the batches of a workload returned, in order."""
 
     def __init__(self, device: Optional[torch.device] = None) -> None:
         on_cpu = device is not None and device.type == "cpu"

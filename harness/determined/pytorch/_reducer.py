@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Union
 
 
 class Reducer(enum.Enum):
-    """How the values that `evaluate_batch` returned for each batch become one."""
+    """The ways to reduce the values that `evaluate_batch` returned for each batch to one."""
 
     AVG = 1
     SUM = 2
@@ -74,7 +74,7 @@ class _Wrapped:
 
 
 class ReducerContext:
-    """The part of a context that keeps reducers."""
+    """Keeps a context's metric reducers."""
 
     def __init__(self) -> None:
         self._reducers: List[_Wrapped] = []

@@ -212,7 +212,7 @@ _HARMLESS = {
 
 
 class _Stub:
-    """Stands for whatever a harmless name makes, while only the names are looked at."""
+    """Stands for the objects that harmless names make, while only the names are looked at."""
 
     def __new__(cls, *_: Any, **__: Any) -> "_Stub":
         return super().__new__(cls)

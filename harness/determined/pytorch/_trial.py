@@ -7,7 +7,7 @@ from determined.pytorch._context import PyTorchTrialContext
 
 
 class PyTorchTrial(BaseTorchTrial):
-    """A model and how to train it on one batch. The Trainer does the rest.
+    """Defines a model and how to train it on a batch. The Trainer does the rest.
 
     The constructor wraps models, optimizers and schedulers in the context it is given. Define
     `evaluate_batch`, or `evaluate_full_dataset` for metrics that need all the data at once.

@@ -18,7 +18,7 @@ logger = logging.getLogger("determined.pytorch")
 
 @dataclass
 class Position:
-    """Where training is. The Trainer writes it, once a batch; nothing else does."""
+    """The place in training. Only the Trainer writes it, once a batch."""
 
     batch: int = 0
     first_batch: int = 0

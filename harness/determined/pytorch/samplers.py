@@ -55,14 +55,14 @@ class RepeatSampler(_Wrapper):
 
 
 class RepeatBatchSampler(RepeatSampler):
-    """The same for batches."""
+    """Goes over the inner batch sampler forever; its length is that of one pass."""
 
     def __init__(self, batch_sampler: Any) -> None:
         super().__init__(batch_sampler)
 
 
 class DistributedSampler(_Wrapper):
-    """Every `num_workers`-th item, beginning with the `rank`-th."""
+    """Yields every `num_workers`-th item, beginning with the `rank`-th."""
 
     def __init__(self, sampler: Any, num_workers: int, rank: int) -> None:
         super().__init__(sampler)
@@ -79,7 +79,7 @@ class DistributedSampler(_Wrapper):
 
 
 class DistributedBatchSampler(DistributedSampler):
-    """Every `num_workers`-th batch, beginning with the `rank`-th."""
+    """Yields every `num_workers`-th batch, beginning with the `rank`-th."""
 
     def __init__(self, batch_sampler: Any, num_workers: int, rank: int) -> None:
         super().__init__(batch_sampler, num_workers, rank)
@@ -133,7 +133,7 @@ class SkipBatchSampler(SkipSampler):
 
 
 class ReproducibleShuffleSampler(_Wrapper):
-    """A permutation that depends on (seed, epoch) alone; each pass is another epoch."""
+    """Shuffles by (seed, epoch) alone; each pass is another epoch."""
 
     def __init__(self, sampler: Any, seed: int) -> None:
         super().__init__(sampler)

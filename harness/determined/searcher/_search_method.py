@@ -12,7 +12,7 @@ STATE_FILE = "searcher_state.json"
 
 
 class SearcherState:
-    """What happened so far, kept by the runner; a method reads it."""
+    """The events so far, kept by the runner; a search method reads them."""
 
     def __init__(self) -> None:
         self.experiment_id: Optional[int] = None
@@ -50,7 +50,7 @@ class SearcherState:
 
 
 class SearchMethod(abc.ABC):
-    """Answers each event with operations. What it keeps between events it saves and loads itself."""
+    """Answers each event with operations. It saves and loads itself what it keeps between events."""
 
     @abc.abstractmethod
     def initial_operations(self, searcher_state: SearcherState) -> List[Operation]:

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class AzureStore(BlobStore):
-    """Large files are staged as blocks and committed in one step."""
+    """A container of Azure. Large files are staged as blocks and committed in one step."""
 
     def __init__(self, service: Any, name: str) -> None:
         self._service = service

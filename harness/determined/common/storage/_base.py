@@ -13,7 +13,7 @@ Checksums = Dict[str, "FileChecksum"]
 
 
 class FileChecksum:
-    """CRC-32 of each part of a file, so that parts can be checked and resumed by themselves."""
+    """The CRC-32 of each part of a file, so that parts can be checked and resumed by themselves."""
 
     def __init__(self, size: int, part_size: int, crcs: List[int]) -> None:
         self.size = size

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class GCSStore(BlobStore):
-    """Large files are sent as objects of their own, then composed into one by the store."""
+    """A bucket of Google Cloud Storage. Large files are sent as objects of their own, then composed into one."""
 
     def __init__(self, client: Any, bucket: str) -> None:
         self._bucket_name = bucket

@@ -29,7 +29,7 @@ PathLike = Union[str, pathlib.Path]
 
 
 class Determined:
-    """Signs in as `user`, or as the environment or `det user login` says."""
+    """A connection to a cluster: as `user`, or as the environment or `det user login` says."""
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ _M = TypeVar("_M", bound="TrialMetrics")
 
 
 class TrialMetrics:
-    """What a trial reported at one number of completed steps."""
+    """The metrics that a trial reported after a number of completed steps."""
 
     def __init__(
         self,

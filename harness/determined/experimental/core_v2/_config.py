@@ -6,7 +6,7 @@ from determined.core._context import StorageChoice, offline_dir, storage_config
 
 
 class DefaultConfig:
-    """The experiment, where the cluster's own configuration does not say otherwise."""
+    """Describes the experiment, where the cluster's own configuration does not say otherwise."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class DefaultConfig:
 
 
 class UnmanagedConfig:
-    """What only unmanaged trials have: a place, and names under which to find them again."""
+    """Describes what only unmanaged trials have: a project, and names under which to find them again."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class UnmanagedConfig:
 
 
 class Config(DefaultConfig, UnmanagedConfig):
-    """Both at once; what it sets wins over `defaults` and `unmanaged`."""
+    """A `DefaultConfig` and an `UnmanagedConfig` in one, which wins over `defaults` and `unmanaged`."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ LAST_LOGS_S = 30.0
 
 
 class Heartbeat:
-    """The cluster takes a trial for failed once it was silent for some minutes."""
+    """Reports that the trial runs: the cluster takes it for failed after some minutes of silence."""
 
     def __init__(self, session: Session, trial_id: int) -> None:
         self._session = session

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Optional
 
 
 class MetricWriter(abc.ABC):
-    """A framework's way to write event files."""
+    """Writes event files by a framework."""
 
     @abc.abstractmethod
     def add_scalar(self, name: str, value: float, step: int) -> None:
