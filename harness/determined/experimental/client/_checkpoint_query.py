@@ -1,5 +1,6 @@
 """Choosing checkpoints, of an experiment or of a trial."""
 
+import abc
 from itertools import islice
 from typing import Any, Dict, Iterable, List, Optional, Union
 
@@ -7,6 +8,7 @@ from determined.common.http import Session
 from determined.common.pages import pages
 from determined.experimental.client._checkpoint import Checkpoint
 from determined.experimental.client._enums import CheckpointSortBy, OrderBy
+from determined.experimental.client._resource import Resource
 
 SortBy = Union[str, CheckpointSortBy, None]
 _COMPLETED = ["STATE_COMPLETED"]
@@ -31,6 +33,24 @@ def listed(
         params["orderBy"] = order_by.value
     rows: Iterable[Any] = pages(session, path, "checkpoints", params)
     return [Checkpoint._from_json(session, row) for row in islice(rows, max_results)]
+
+
+class HasCheckpoints(Resource):
+    """An object that trains and saves checkpoints: an experiment or a trial."""
+
+    @property
+    @abc.abstractmethod
+    def _checkpoints(self) -> str:
+        """The path of the listing."""
+
+    def list_checkpoints(
+        self,
+        sort_by: SortBy = None,
+        order_by: Optional[OrderBy] = None,
+        max_results: Optional[int] = None,
+    ) -> List[Checkpoint]:
+        """Return the completed checkpoints; a string for `sort_by` is the name of a validation metric."""
+        return listed(self._session, self._checkpoints, sort_by, order_by, max_results)
 
 
 def best(

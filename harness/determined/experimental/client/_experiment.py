@@ -23,7 +23,7 @@ from determined.experimental.client._enums import (
     TrialState,
 )
 from determined.experimental.client._lookup import project_by_name, workspace_by_name
-from determined.experimental.client._resource import Archivable, Resource
+from determined.experimental.client._resource import Archivable
 
 logger = logging.getLogger("determined.client")
 
@@ -37,7 +37,7 @@ _TERMINAL = (
 _REMARK_AFTER_S = 60.0
 
 
-class Trial(Resource):
+class Trial(query.HasCheckpoints):
     """A training with one set of hyperparameters."""
 
     _key = "trial"
@@ -114,16 +114,7 @@ class Trial(Resource):
 
     logs = iter_logs
 
-    def list_checkpoints(
-        self,
-        sort_by: query.SortBy = None,
-        order_by: Optional[OrderBy] = None,
-        max_results: Optional[int] = None,
-    ) -> List[Checkpoint]:
-        """Return the completed checkpoints; a string for `sort_by` is the name of a validation metric."""
-        return query.listed(self._session, self._checkpoints, sort_by, order_by, max_results)
-
-    get_checkpoints = list_checkpoints
+    get_checkpoints = query.HasCheckpoints.list_checkpoints
 
     @property
     def _checkpoints(self) -> str:
@@ -175,7 +166,7 @@ class Trial(Resource):
         return metrics.stream(self._session, [self.id], "validation", metrics.ValidationMetrics)
 
 
-class Experiment(Archivable):
+class Experiment(Archivable, query.HasCheckpoints):
     """A search over hyperparameters, or a single training."""
 
     _key = "experiment"
@@ -327,15 +318,6 @@ class Experiment(Archivable):
         return list(self.iter_trials(sort_by, order_by))
 
     get_trials = list_trials
-
-    def list_checkpoints(
-        self,
-        sort_by: query.SortBy = None,
-        order_by: Optional[OrderBy] = None,
-        max_results: Optional[int] = None,
-    ) -> List[Checkpoint]:
-        """Return the completed checkpoints; a string for `sort_by` is the name of a validation metric."""
-        return query.listed(self._session, self._checkpoints, sort_by, order_by, max_results)
 
     @property
     def _checkpoints(self) -> str:
