@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, NoReturn
 
-from det_cli.declare import Arg, Command, OneOf
+from det_cli.declare import Command, OneOf
 from det_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,12 +36,8 @@ def parser_for(path: "list[str]", command: Command) -> argparse.ArgumentParser:
             for one in arg.args:
                 group.add_argument(*one.names, **one.options)
         else:
-            _add(parser, arg)
+            parser.add_argument(*arg.names, **arg.options)
     return parser
-
-
-def _add(parser: argparse.ArgumentParser, arg: Arg) -> None:
-    parser.add_argument(*arg.names, **arg.options)
 
 
 def _sentence(text: str) -> str:

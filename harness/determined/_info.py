@@ -111,7 +111,7 @@ def get_cluster_info() -> Optional[ClusterInfo]:
         master_url=env.get("DET_MASTER", ""),
         cluster_id=env.get("DET_CLUSTER_ID", ""),
         agent_id=env.get("DET_AGENT_ID", ""),
-        slot_ids=_slot_ids(env),
+        slot_ids=[int(i) for i in json.loads(env.get("DET_SLOT_IDS") or "[]")],
         task_id=env.get("DET_TASK_ID", ""),
         allocation_id=env["DET_ALLOCATION_ID"],
         session_token=env.get("DET_SESSION_TOKEN", ""),
@@ -140,10 +140,6 @@ def read_info_file(name: str) -> Optional[Dict[str, Any]]:
     except FileNotFoundError:
         return None
     return content if isinstance(content, dict) else None
-
-
-def _slot_ids(env: Mapping[str, str]) -> List[int]:
-    return [int(i) for i in json.loads(env.get("DET_SLOT_IDS") or "[]")]
 
 
 def _trial_info(env: Mapping[str, str]) -> Optional[TrialInfo]:
