@@ -31,7 +31,7 @@ PACKAGES: dict[str, frozenset[str]] = {
     "det_controlplane": frozenset(),
     "det_provisioner_aws": PORTS_AND_CORE,
     "det_provisioner_gcp": PORTS_AND_CORE,
-    "det_agent": frozenset({"determined.common"}),
+    "det_agent": frozenset({"determined.common", "det_controlplane.core.agent_protocol"}),
 }
 # What the command may only import inside a function: `det --help` must stay light.
 LAZY = {"det_cli": "det_controlplane"}

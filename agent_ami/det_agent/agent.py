@@ -7,22 +7,23 @@ import socket
 import subprocess
 import threading
 import time
+import uuid
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from det_controlplane.core.agent_protocol import ContainerSpec, JoinAnswer, JoinRequest
 from determined.common.blocking import hearing_signals
 from determined.common.http import Session
 
-from det_agent.client import ControlPlane, Introduction
+from det_agent.client import ControlPlane
 from det_agent.containers import AgentRooms, Containers
 from det_agent.environment import Surroundings
 from det_agent.gateway import Gateway, GatewayRooms
 from det_agent.health import Health
 from det_agent.identity import StateDirectory, address_towards
 from det_agent.loop import Loop, LoopRooms, Replaced, Silent
-from det_agent.messages import ContainerSpec, JoinAnswer, Slot
 from det_agent.payload import find_payload, link_payload
 from det_agent.process_runtime import ProcessRuntime
 from det_agent.runtime import GatewayDoor, Runtime
@@ -217,22 +218,23 @@ class Agent:
             tenants=self._tenants,
             signals=self._signals,
             health=self._health,
-            introduction=self._introduction(self._slots),
+            join_request=self._join_request(),
             proof=lambda: bootstrap_proof(self._settings.token_file),
             on_joined=self._on_joined,
             silence_limit_s=self._settings.shutdown_after_silence,
         )
 
-    def _introduction(self, slots: tuple[Slot, ...]) -> Introduction:
-        return Introduction(
+    def _join_request(self) -> JoinRequest:
+        return JoinRequest(
             agent_id=self._settings.agent_id,
             agent_key=self._state.agent_key(),
+            incarnation=str(uuid.uuid4()),
             pool=self._settings.resource_pool,
             version=_agent_version(),
             hostname=socket.gethostname(),
             addresses=(self._address,),
             runtime=self._runtime.kind,
-            slots=slots,
+            slots=self._slots,
         )
 
 

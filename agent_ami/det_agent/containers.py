@@ -8,24 +8,25 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from det_agent.environment import Surroundings, container_env
-from det_agent.health import Health
-from det_agent.identity import write_atomically
-from det_agent.messages import (
-    KILLED_EXIT_CODE,
-    ContainerKey,
+from det_controlplane.core.agent_protocol import (
     ContainerReport,
     ContainerSpec,
     ContainerState,
     Directive,
     Failure,
 )
+
+from det_agent.container_key import ContainerKey
+from det_agent.environment import Surroundings, container_env
+from det_agent.health import Health
+from det_agent.identity import write_atomically
 from det_agent.runtime import Exit, Runtime, Started, StartFailed, Stream
 from det_agent.spool import Spool, SpoolFull
 from det_agent.task_logs import agent_line, output_line
 from det_agent.tenants import Tenants
 
 KILL_AGAIN_AFTER_S = 15.0
+KILLED_EXIT_CODE = 137
 LAST_OUTPUT_S = 5.0
 STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 
@@ -71,7 +72,7 @@ class Containers:
             return {c.key.id: c.report for c in self._all.values()}
 
     def start(self, spec: ContainerSpec) -> None:
-        key = spec.key
+        key = ContainerKey.of(spec)
         container = _Container(key, ContainerReport(key.id, key.epoch, "assigned"), spec)
         if self._enter(container):
             self._in_thread(self._live, container)
@@ -207,7 +208,7 @@ class Containers:
         return report.moved(
             "running",
             address=self._rooms.address,
-            host_ports=started.host_ports,
+            host_ports={str(port): there for port, there in started.host_ports.items()},
             runtime_id=started.runtime_id,
         )
 
@@ -242,7 +243,9 @@ def _failed(report: ContainerReport, failure: Failure, message: str) -> Containe
 
 
 def _exit_report(container: _Container, ended: Exit) -> ContainerReport:
-    report = container.report.moved("terminated", exit_code=ended.exit_code, message=ended.message)
+    report = container.report.moved(
+        "terminated", exit_code=ended.exit_code, message=ended.message or None
+    )
     if ended.exit_code is None:
         return report.moved("terminated", failure="agent_error")
     if ended.exit_code == 0:

@@ -8,10 +8,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from det_controlplane.core.agent_protocol import ContainerSpec, Slot
 from docker.types import DeviceRequest, LogConfig, Mount
 
+from det_agent.container_key import ContainerKey
 from det_agent.environment import RUN_DIR, assigned, python_path
-from det_agent.messages import ContainerKey, ContainerSpec, Slot
 from det_agent.payload import DEPS_DIR, HARNESS_DIR, Payload
 
 LABEL = "ai.determined.container."

@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from det_controlplane.core.agent_protocol import ContainerSpec
 from docker.errors import APIError, DockerException, ImageNotFound
 
-from det_agent.messages import ContainerSpec
 from det_agent.runtime import Say, StartFailed
 
 PROGRESS_EVERY_S = 5.0

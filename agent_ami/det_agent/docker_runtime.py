@@ -8,8 +8,10 @@ from typing import Any, Literal
 
 import docker
 import urllib3
+from det_controlplane.core.agent_protocol import ContainerSpec, Slot
 from docker.errors import APIError, DockerException, NotFound
 
+from det_agent.container_key import ContainerKey
 from det_agent.docker_options import (
     LABEL,
     create_options,
@@ -21,7 +23,6 @@ from det_agent.docker_options import (
 from det_agent.docker_output import read_output
 from det_agent.docker_pull import ensure_image
 from det_agent.host_address import HostAddresses
-from det_agent.messages import ContainerKey, ContainerSpec, Slot
 from det_agent.payload import Payload, find_payload
 from det_agent.runtime import (
     Exit,
@@ -89,11 +90,12 @@ class DockerRuntime:
         ensure_image(self._client.api, spec, say, cancelled)
 
     def start(self, spec: ContainerSpec, env: Mapping[str, str]) -> Started:
+        key = ContainerKey.of(spec)
         options = create_options(spec, env, self._slots, self._payload)
         try:
             container = self._client.containers.create(
-                name=_name(spec.key),
-                labels=labels(spec.key, self._agent_id, self._cluster_id()),
+                name=_name(key),
+                labels=labels(key, self._agent_id, self._cluster_id()),
                 **options,
             )
         except (DockerException, *EngineAway) as e:
@@ -104,9 +106,9 @@ class DockerRuntime:
             container.start()
             container.reload()
         except (DockerException, *EngineAway) as e:
-            self.remove(spec.key)
+            self.remove(key)
             raise _start_failure(e) from e
-        return Started(spec.key, container.id, _host_ports(spec.network, spec.ports, container))
+        return Started(key, container.id, _host_ports(spec.network, spec.ports, container))
 
     def kill(self, key: ContainerKey) -> None:
         with contextlib.suppress(APIError, *EngineAway):

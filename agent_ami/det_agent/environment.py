@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from det_agent.messages import ContainerSpec, Slot
+from det_controlplane.core.agent_protocol import ContainerSpec, Slot
 
 RUN_DIR = "/run/determined"
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from det_controlplane.core.agent_protocol import JoinAnswer, JoinRequest, PollAnswer, PollRequest
 from determined.common.http import (
     APIError,
     ConflictError,
@@ -15,10 +16,9 @@ from determined.common.http import (
     UnauthenticatedError,
 )
 
-from det_agent.client import ControlPlane, Introduction
+from det_agent.client import ControlPlane
 from det_agent.containers import Containers
 from det_agent.health import Health
-from det_agent.messages import JoinAnswer, PollAnswer
 from det_agent.reconcile import Action, Forget, Kill, Refuse, Start, preempting, reconcile
 from det_agent.signals import Signals
 from det_agent.tenants import Tenants
@@ -45,7 +45,7 @@ class LoopRooms:
     tenants: Tenants
     signals: Signals
     health: Health
-    introduction: Introduction
+    join_request: JoinRequest
     proof: Callable[[], Mapping[str, str]]
     on_joined: Callable[[JoinAnswer], None]
     silence_limit_s: float = 0.0
@@ -122,10 +122,12 @@ class Loop:
         backoff_s = 0.0
         while not self._stop.is_set():
             try:
-                introduction = replace(
-                    self._rooms.introduction, out_of_service=self._rooms.health.out_of_service
+                request = replace(
+                    self._rooms.join_request,
+                    out_of_service=self._rooms.health.out_of_service,
+                    proof=self._rooms.proof(),
                 )
-                answer = self._rooms.control_plane.join(introduction, self._rooms.proof())
+                answer = self._rooms.control_plane.join(request)
             except (APIError, MasterUnreachableError, OSError) as e:
                 backoff_s = self._back_off(backoff_s, e)
             else:
@@ -181,13 +183,15 @@ class Loop:
             seq = self._contact.polls
         try:
             answer = self._rooms.control_plane.poll(
-                self._rooms.introduction.incarnation,
-                seq,
-                reports.values(),
-                self._rooms.signals.standing(),
-                self._rooms.health.out_of_service,
-                self._contact.seen,
-                wait_s,
+                PollRequest(
+                    incarnation=self._rooms.join_request.incarnation,
+                    seq=seq,
+                    containers=tuple(reports.values()),
+                    signals=self._rooms.signals.standing(),
+                    out_of_service=self._rooms.health.out_of_service,
+                    seen=self._contact.seen,
+                    wait_s=wait_s,
+                )
             )
         except ConflictError as e:
             raise Replaced(e.message) from e

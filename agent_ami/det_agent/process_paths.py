@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from det_controlplane.core.agent_protocol import ContainerSpec, TaskUser
+
 from det_agent.environment import RUN_DIR
-from det_agent.messages import ContainerSpec, TaskUser
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from det_controlplane.core.agent_protocol import ContainerSpec, Slot
+
 from det_agent import shim
+from det_agent.container_key import ContainerKey
 from det_agent.environment import RUN_DIR, device_env, python_path
 from det_agent.identity import write_atomically
-from det_agent.messages import ContainerKey, ContainerSpec, Slot
 from det_agent.process_paths import PathMap, lay_out, may_switch_user
 from det_agent.runtime import Exit, GatewayDoor, OutputLine, Say, Started, StartFailed, Stream
 from det_agent.task_logs import now_rfc3339
@@ -63,18 +65,19 @@ class ProcessRuntime:
         """Processes use what is installed here; the image is only a name."""
 
     def start(self, spec: ContainerSpec, env: Mapping[str, str]) -> Started:
-        folder = self._new_folder(spec.key)
+        key = ContainerKey.of(spec)
+        folder = self._new_folder(key)
         try:
             paths = lay_out(spec, folder)
             command = self._command(spec, env, paths)
-            started = Started(spec.key, "", {port: port for port in spec.ports})
+            started = Started(key, "", {port: port for port in spec.ports})
             self._write_down(folder, started, command)
-            pid = self._spawn(spec.key, folder)
+            pid = self._spawn(key, folder)
         except StartFailed:
-            self.remove(spec.key)
+            self.remove(key)
             raise
         except (OSError, ValueError) as e:
-            self.remove(spec.key)
+            self.remove(key)
             raise StartFailed("agent_error", f"cannot start the container's process: {e}") from e
         return dataclasses.replace(started, runtime_id=str(pid))
 

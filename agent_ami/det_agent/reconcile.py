@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from det_agent.messages import ContainerReport, ContainerSpec, Directive
+from det_controlplane.core.agent_protocol import ContainerReport, ContainerSpec, Directive
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from det_agent.messages import ContainerKey, ContainerSpec, Failure
+from det_controlplane.core.agent_protocol import ContainerSpec, Failure
+
+from det_agent.container_key import ContainerKey
 
 Say = Callable[[str], None]
 Stream = Literal["stdout", "stderr"]

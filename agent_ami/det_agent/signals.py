@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Protocol
 
-from det_agent.messages import Signal
+from det_controlplane.core.agent_protocol import Signal
 
 SYSTEMD_TIMEOUT_S = 3.0
 
@@ -58,9 +58,9 @@ class Signals:
         deadline = datetime.now(timezone.utc) + timedelta(seconds=within_s)
         self._add(Signal("shutdown", deadline.isoformat().replace("+00:00", "Z")))
 
-    def standing(self) -> list[Signal]:
+    def standing(self) -> tuple[Signal, ...]:
         with self._lock:
-            return list(self._standing.values())
+            return tuple(self._standing.values())
 
     def _watch(self, source: SignalSource) -> None:
         while not self._stop.wait(source.interval_s):

@@ -7,7 +7,7 @@ import re
 import subprocess
 from collections.abc import Callable, Sequence
 
-from det_agent.messages import Slot, SlotType
+from det_controlplane.core.agent_protocol import Slot, SlotType
 
 QueryTool = Callable[[Sequence[str]], str]
 TOOL_TIMEOUT_S = 60

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from det_agent.messages import ContainerKey
+from det_agent.container_key import ContainerKey
 
 # Containers write the public API's camelCase or snake_case (facts §2.1); the agent protocol is snake_case.
 _FIELDS = {

@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+from det_agent.container_key import ContainerKey
 from det_agent.docker_options import create_options, key_from, labels
-from det_agent.messages import ContainerKey, Slot, read_spec
 from det_agent.payload import Payload
+from det_controlplane.core.agent_protocol import ContainerSpec, Slot
 
 from tests.support.agents import make_spec
 
@@ -15,7 +16,9 @@ ROCM = (Slot(0, "rocm", "0xaa", "MI250"), Slot(1, "rocm", "0xbb", "MI250"))
 
 
 def options(slots: tuple[Slot, ...], **changes: Any) -> dict[str, Any]:
-    return create_options(read_spec(make_spec("true", **changes)), {"A": "1"}, slots, PAYLOAD)
+    return create_options(
+        ContainerSpec.from_json(make_spec("true", **changes)), {"A": "1"}, slots, PAYLOAD
+    )
 
 
 def test_a_task_sees_exactly_its_own_nvidia_gpus() -> None:
@@ -45,7 +48,7 @@ def test_harness_and_dependencies_are_lent_read_only() -> None:
 
 
 def test_the_harness_comes_before_the_users_own_python_path() -> None:
-    spec = read_spec(make_spec("true"))
+    spec = ContainerSpec.from_json(make_spec("true"))
     made = create_options(spec, {"PYTHONPATH": "/mine"}, (), PAYLOAD)
     assert made["environment"]["PYTHONPATH"] == "/opt/determined/harness:/mine"
 

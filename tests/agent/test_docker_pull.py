@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from det_agent.docker_pull import Progress, ensure_image
-from det_agent.messages import ContainerSpec, read_spec
 from det_agent.runtime import StartFailed
+from det_controlplane.core.agent_protocol import ContainerSpec
 from docker.errors import ImageNotFound
 
 from tests.support.agents import make_spec
@@ -25,7 +25,7 @@ def registry(docker_client: Any) -> Iterator[Registry]:
 
 
 def spec_of(image: str, **changes: Any) -> ContainerSpec:
-    return read_spec(make_spec("true", image=image, **changes))
+    return ContainerSpec.from_json(make_spec("true", image=image, **changes))
 
 
 AUTH = {"username": "ann", "password": "s3cret"}

@@ -2,7 +2,7 @@
 
 import pytest
 from det_agent.environment import Surroundings, container_env
-from det_agent.messages import read_spec
+from det_controlplane.core.agent_protocol import ContainerSpec
 
 from tests.support.agents import make_spec
 
@@ -17,16 +17,20 @@ def agents_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_bare_name_gets_the_agents_value_if_it_has_one() -> None:
-    env = container_env(read_spec(make_spec("true", env_of_agent=["DATA_ROOT", "NOWHERE"])), HERE)
+    env = container_env(
+        ContainerSpec.from_json(make_spec("true", env_of_agent=["DATA_ROOT", "NOWHERE"])), HERE
+    )
     assert env["DATA_ROOT"] == "/mnt/data"
     assert "NOWHERE" not in env
 
 
 def test_a_value_of_the_task_wins_over_the_agents() -> None:
     spec = make_spec("true", env={"DATA_ROOT": "mine"}, env_of_agent=["DATA_ROOT"])
-    assert container_env(read_spec(spec), HERE)["DATA_ROOT"] == "mine"
+    assert container_env(ContainerSpec.from_json(spec), HERE)["DATA_ROOT"] == "mine"
 
 
 def test_the_agents_settings_are_not_passed_on() -> None:
-    env = container_env(read_spec(make_spec("true", env_of_agent=["DET_TOKEN_FILE"])), HERE)
+    env = container_env(
+        ContainerSpec.from_json(make_spec("true", env_of_agent=["DET_TOKEN_FILE"])), HERE
+    )
     assert "DET_TOKEN_FILE" not in env

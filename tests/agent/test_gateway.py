@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from det_agent.container_key import ContainerKey
 from det_agent.gateway import Gateway, GatewayRooms
-from det_agent.messages import ContainerKey
 from det_agent.spool import Spool
 from det_agent.tenants import Tenants
 from det_agent.upstream import Upstream

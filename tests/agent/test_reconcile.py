@@ -3,8 +3,13 @@
 from dataclasses import replace
 from typing import Literal
 
-from det_agent.messages import ContainerReport, ContainerSpec, ContainerState, Directive
 from det_agent.reconcile import Forget, Kill, Refuse, Start, preempting, reconcile
+from det_controlplane.core.agent_protocol import (
+    ContainerReport,
+    ContainerSpec,
+    ContainerState,
+    Directive,
+)
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -19,7 +24,7 @@ def directive(
     with_spec: bool = True,
 ) -> Directive:
     spec = ContainerSpec(id, f"alloc-{id}", f"task-{id}", epoch, ("true",), "token")
-    return Directive(id, f"alloc-{id}", epoch, desired, spec=spec if with_spec else None)
+    return Directive(id, epoch, f"alloc-{id}", desired, spec=spec if with_spec else None)
 
 
 def report(id: str, epoch: int = 1, state: ContainerState = "running") -> ContainerReport:

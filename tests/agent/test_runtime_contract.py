@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 from det_agent.docker_runtime import DockerRuntime
-from det_agent.messages import ContainerSpec, Slot, read_spec
 from det_agent.payload import find_payload, link_payload
 from det_agent.process_runtime import ProcessRuntime
 from det_agent.runtime import Runtime, Started, StartFailed
+from det_controlplane.core.agent_protocol import ContainerSpec, Slot
 
 from tests.support import skips
 from tests.support.agents import make_spec
@@ -44,7 +44,7 @@ class Bench:
     def spec(self, command: list[str] | str, **changes: Any) -> ContainerSpec:
         shared = {"host_path": str(self.shared), "container_path": "/shared", "read_only": False}
         mounts = [shared, *changes.pop("mounts", [])]
-        return read_spec(make_spec(command, mounts=mounts, **changes))
+        return ContainerSpec.from_json(make_spec(command, mounts=mounts, **changes))
 
     def path(self, name: str) -> str:
         """A file both sides see, as the container names it."""

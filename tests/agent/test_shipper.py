@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from det_agent.client import ControlPlane, Introduction
+from det_agent.client import ControlPlane
 from det_agent.shipper import LogShipper
 from det_agent.spool import Spool
+from det_controlplane.core.agent_protocol import JoinRequest
 from determined.common.http import Session
 
 from tests.support.fake_controlplane import JOIN_TOKEN, FakeControlPlane
@@ -25,7 +26,7 @@ def spool(tmp_path: Path) -> Iterator[Spool]:
 def shipper(plane: FakeControlPlane, spool: Spool) -> Iterator[LogShipper]:
     control_plane = ControlPlane(Session(plane.url, retries=0))
     control_plane.join(
-        Introduction("agent-1", "key"), {"kind": "bootstrap_token", "token": JOIN_TOKEN}
+        JoinRequest("agent-1", "key", "i", proof={"kind": "bootstrap_token", "token": JOIN_TOKEN})
     )
     running = LogShipper(spool, control_plane)
     running.start()

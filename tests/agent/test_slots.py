@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 import pytest
-from det_agent.messages import Slot
 from det_agent.slots import QueryTool, SlotsUnavailable, discover
+from det_controlplane.core.agent_protocol import Slot
 
 NVIDIA = "0, GPU-aaaa, NVIDIA A100-SXM4-40GB\n1, GPU-bbbb, NVIDIA A100-SXM4-40GB\n"
 ROCM = """{"card1": {"Unique ID": "0xbb", "Card series": "MI250"},

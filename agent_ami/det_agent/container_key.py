@@ -1,0 +1,25 @@
+"""What the agent must know about a container for as long as it exists, also after a restart."""
+
+from dataclasses import dataclass, field
+
+from det_controlplane.core.agent_protocol import ContainerSpec
+
+
+@dataclass(frozen=True)
+class ContainerKey:
+    id: str
+    epoch: int
+    allocation_id: str
+    task_id: str
+    session_token: str = field(repr=False, default="")
+
+    @classmethod
+    def of(cls, spec: ContainerSpec) -> "ContainerKey":
+        return cls(
+            spec.container_id, spec.epoch, spec.allocation_id, spec.task_id, spec.session_token
+        )
+
+    @property
+    def place(self) -> str:
+        """Its name on this machine: two lives of one container never share a place."""
+        return f"{self.id}.{self.epoch}"
