@@ -6,11 +6,13 @@ import tempfile
 from typing import IO, Any, Callable, ContextManager, Dict, Optional
 from urllib.parse import urlsplit
 
+from determined.common.connections import Connections
 from determined.common.context import Context
 from determined.common.failures import Failure
 from determined.common.http import APIError, Session
 
 INLINE_BYTES = 4 * 2**20
+TIMEOUT_S = 300
 _CHUNK = 256 * 1024
 _NO_SUCH_WAY = (404, 405, 501)
 Watch = Callable[[int], None]
@@ -72,20 +74,19 @@ class _Watched:
 
 def _put(url: str, headers: Dict[str, str], body: Any) -> None:
     parts = urlsplit(url)
-    secure = parts.scheme == "https"
-    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-    connection = kind(parts.hostname or "", parts.port, timeout=300)
+    server = Connections(f"{parts.scheme}://{parts.netloc}")
+    target = parts.path + (f"?{parts.query}" if parts.query else "")
     try:
-        target = parts.path + (f"?{parts.query}" if parts.query else "")
-        connection.request("PUT", target, body, headers)
-        answer = connection.getresponse()
-        text = answer.read(500).decode("utf-8", "replace")
+        with server.exchange(
+            "PUT", target, headers, body, timeout_s=TIMEOUT_S, read_timeout_s=TIMEOUT_S
+        ) as answer:
+            text = answer.read(500).decode("utf-8", "replace")
     except (OSError, http.client.HTTPException) as e:
         raise Failure(
             f"the upload of the code to {parts.hostname} failed: {e}", "run the command again"
         ) from e
     finally:
-        connection.close()
+        server.close()
     if answer.status >= 300:
         raise Failure(
             f"the object store refused the code with status {answer.status}: {text}",

@@ -4,15 +4,15 @@ import contextlib
 import gzip
 import http.client
 import json
-import os
-import ssl
-import sys
-import threading
 import time
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple, Union
-from urllib.parse import urlencode, urlsplit
+import uuid
+from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple, Union
+from urllib.parse import urlencode
 
-RETRY_STATUSES = (502, 503, 504)
+from determined.common.connections import RETRY_STATUSES, Connections, pauses
+
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 10.0
 QueryValue = Union[str, int, float, bool, None, Sequence[Union[str, int]]]
 
 
@@ -77,7 +77,10 @@ def encode_query(params: Optional[Mapping[str, QueryValue]]) -> str:
 
 
 class Session:
-    """Keep-alive connections to one server, one per thread, with retries where they can help."""
+    """Requests to one server, tried again where that can help.
+
+    Every POST carries an Idempotency-Key of its own, the same in each try: its answer may be lost after it took effect.
+    """
 
     def __init__(
         self,
@@ -92,7 +95,6 @@ class Session:
         patient_at_first: bool = True,
     ) -> None:
         """`patient_at_first=False`: a server that never answered is reported at once."""
-        parts = urlsplit(base_url)
         self.base_url = base_url.rstrip("/")
         self.options: Dict[str, Any] = {
             "retries": retries,
@@ -105,18 +107,10 @@ class Session:
         self.headers: Dict[str, str] = {"Accept-Encoding": "gzip", **(headers or {})}
         self.retries = retries
         self.timeout_s = timeout_s
-        self._https = parts.scheme == "https"
-        self._host = parts.hostname or "localhost"
-        self._port = parts.port or (443 if self._https else 80)
-        self._prefix = parts.path.rstrip("/")
-        self._cert_file = cert_file
-        self._verify = verify
-        self._server_hostname = server_hostname
         self._patient = patient_at_first
-        self._local = threading.local()
-
-    def with_headers(self, headers: Mapping[str, str]) -> "Session":
-        return Session(self.base_url, {**self.headers, **headers}, **self.options)
+        self._connections = Connections(
+            base_url, cert_file=cert_file, verify=verify, server_hostname=server_hostname
+        )
 
     def get(self, path: str, params: Optional[Mapping[str, QueryValue]] = None, **kw: Any) -> Any:
         return self.request("GET", path, params=params, **kw)
@@ -163,14 +157,20 @@ class Session:
     ) -> Tuple[int, Dict[str, str], bytes]:
         """Send with retries; return status, lower-case headers and the decoded body."""
         data = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
+        once = {"Idempotency-Key": str(uuid.uuid4())} if method == "POST" else {}
+        sent = {**self.headers, **once, **(headers or {})}
+        target = _target(path, params)
+        wait_s = self.timeout_s if timeout_s is None else timeout_s
+        next_pause = pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         last = ""
         for attempt in range(self.retries + 1):
             try:
-                response = self._send(method, path, params, data, headers, timeout_s)
-                answered = {k.lower(): v for k, v in response.getheaders()}
-                payload = response.read()
+                with self._connections.exchange(
+                    method, target, sent, data, timeout_s=wait_s, read_timeout_s=wait_s
+                ) as response:
+                    answered = {k.lower(): v for k, v in response.getheaders()}
+                    payload = response.read()
             except (OSError, http.client.HTTPException) as e:
-                self.close()
                 last = f"{type(e).__name__}: {e}"
                 if not self._patient:
                     break
@@ -182,7 +182,7 @@ class Session:
                     return response.status, answered, payload
                 last = f"HTTP {response.status}"
             if attempt < self.retries:
-                time.sleep(min(0.5 * 2**attempt, 10))
+                time.sleep(next(next_pause))
         raise MasterUnreachableError(f"cannot reach {self.base_url}: {last}")
 
     def stream_lines(
@@ -229,12 +229,15 @@ class Session:
         data: Optional[bytes] = None,
         headers: Optional[Mapping[str, str]] = None,
     ) -> Iterator[http.client.HTTPResponse]:
-        """The answer as a file, for what is too long to hold; never retried."""
+        """Lend the answer as a file, for what is too long to hold; never retried."""
         sent = {**self.headers, "Accept-Encoding": "identity", **(headers or {})}
-        with contextlib.closing(self._connect(self.timeout_s)) as connection:
+        with contextlib.ExitStack() as stack:
             try:
-                connection.request(method, self._target(path, params), body=data, headers=sent)
-                response = connection.getresponse()
+                response = stack.enter_context(
+                    self._connections.exchange(
+                        method, _target(path, params), sent, data, timeout_s=self.timeout_s
+                    )
+                )
                 refusal = response.read() if response.status >= 300 else None
             except (OSError, http.client.HTTPException) as e:
                 raise MasterUnreachableError(f"cannot reach {self.base_url}: {e}") from e
@@ -244,73 +247,13 @@ class Session:
                 )
             if refusal is not None:
                 raise error_from(response.status, refusal)
-            if connection.sock is not None:
-                connection.sock.settimeout(None)
             yield response
 
     def close(self) -> None:
-        connection = getattr(self._local, "connection", None)
-        if connection is not None:
-            connection.close()
-            self._local.connection = None
-
-    def _target(self, path: str, params: Optional[Mapping[str, QueryValue]]) -> str:
-        query = encode_query(params)
-        return f"{self._prefix}{path}" + (f"?{query}" if query else "")
-
-    def _send(
-        self,
-        method: str,
-        path: str,
-        params: Optional[Mapping[str, QueryValue]],
-        data: Optional[bytes],
-        headers: Optional[Mapping[str, str]],
-        timeout_s: Optional[float],
-    ) -> http.client.HTTPResponse:
-        connection = getattr(self._local, "connection", None)
-        if connection is None or getattr(self._local, "pid", None) != os.getpid():
-            connection = self._local.connection = self._connect(self.timeout_s)
-            self._local.pid = os.getpid()
-        timeout = self.timeout_s if timeout_s is None else timeout_s
-        connection.timeout = timeout
-        if connection.sock is not None:
-            connection.sock.settimeout(timeout)
-        target = self._target(path, params)
-        connection.request(method, target, body=data, headers={**self.headers, **(headers or {})})
-        response: http.client.HTTPResponse = connection.getresponse()
-        return response
-
-    def _connect(self, timeout_s: Optional[float]) -> http.client.HTTPConnection:
-        if not self._https:
-            return _HTTPConnection(self._host, self._port, timeout=timeout_s)
-        context = ssl.create_default_context(cafile=self._cert_file)
-        if not self._verify:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        name = self._server_hostname or self._host
-        return _NamedHTTPSConnection(self._host, self._port, timeout_s, context, name)
+        """Close the connections that rest; the next request opens one."""
+        self._connections.close()
 
 
-class _HTTPConnection(http.client.HTTPConnection):
-    """Closed with the session that nobody holds any longer, but not by the end of the process: a daemon thread that
-    reads then never lets go of its answer, and to close that would abort."""
-
-    # A default, because modules are empty already when the last objects go.
-    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not ending():
-            self.close()
-
-
-class _NamedHTTPSConnection(_HTTPConnection, http.client.HTTPSConnection):
-    """TLS that expects the certificate of `name`, whatever address was dialled."""
-
-    def __init__(
-        self, host: str, port: int, timeout_s: Optional[float], context: ssl.SSLContext, name: str
-    ) -> None:
-        http.client.HTTPSConnection.__init__(self, host, port, timeout=timeout_s, context=context)
-        self._tls = context
-        self._name = name
-
-    def connect(self) -> None:
-        http.client.HTTPConnection.connect(self)
-        self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._name)
+def _target(path: str, params: Optional[Mapping[str, QueryValue]]) -> str:
+    query = encode_query(params)
+    return f"{path}?{query}" if query else path

@@ -1,0 +1,165 @@
+"""Connections to one server: TLS, reuse and the pauses between tries, for harness, command line and agent alike."""
+
+import contextlib
+import http.client
+import os
+import random
+import selectors
+import socket
+import ssl
+import sys
+import time
+from collections import deque
+from typing import Any, Callable, Deque, Iterator, Mapping, Optional, Tuple
+from urllib.parse import urlsplit
+
+# What proxies and load balancers answer while the server behind them is away.
+RETRY_STATUSES = (502, 503, 504)
+IDLE_S = 10.0
+_BLOCK_BYTES = 256 * 1024
+
+
+def pauses(first_s: float, longest_s: float) -> Iterator[float]:
+    """Yield the time to wait before each next try: twice as long each time, shortened at random."""
+    pause_s = first_s
+    while True:
+        yield pause_s * random.uniform(0.7, 1.0)
+        pause_s = min(pause_s * 2, longest_s)
+
+
+class Connections:
+    """Keep-alive connections, shared by threads and reused while fresh, so a quiet program holds none."""
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        cert_file: Optional[str] = None,
+        verify: bool = True,
+        server_hostname: Optional[str] = None,
+    ) -> None:
+        parts = urlsplit(base_url)
+        self._https = parts.scheme == "https"
+        self._host = parts.hostname or "localhost"
+        self._port = parts.port or (443 if self._https else 80)
+        self._prefix = parts.path.rstrip("/")
+        self._cert_file = cert_file
+        self._verify = verify
+        self._server_hostname = server_hostname or self._host
+        self._tls: Optional[ssl.SSLContext] = None
+        # A deque needs no lock, which a fork might copy while it is held.
+        self._idle: Deque[Tuple[float, http.client.HTTPConnection]] = deque()
+        self._pid = os.getpid()
+
+    @contextlib.contextmanager
+    def exchange(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: Any = None,
+        *,
+        timeout_s: Optional[float] = None,
+        read_timeout_s: Optional[float] = None,
+    ) -> Iterator[http.client.HTTPResponse]:
+        """Send a request once and lend its answer. Raises OSError and HTTPException.
+
+        `body` is bytes, or a file together with a Content-Length. `timeout_s` bounds each wait before the answer
+        begins, `read_timeout_s` each one inside it.
+        """
+        connection = self._take(timeout_s)
+        reusable = False
+        try:
+            connection.request(method, self._prefix + target, body, dict(headers))
+            response = connection.getresponse()
+            if connection.sock is not None:
+                connection.sock.settimeout(read_timeout_s)
+            yield response
+            read_to_end = response.isclosed() or response.length == 0
+            reusable = read_to_end and not response.will_close
+            # Reading to the end does not end an answer of known length; left open, it would spoil the connection.
+            response.close()
+        finally:
+            if reusable:
+                self._keep(connection)
+            else:
+                connection.close()
+
+    def close(self) -> None:
+        """Close the connections that rest."""
+        while self._idle:
+            with contextlib.suppress(IndexError):
+                self._idle.pop()[1].close()
+
+    def _take(self, timeout_s: Optional[float]) -> http.client.HTTPConnection:
+        if self._pid != os.getpid():
+            # The parent of a fork goes on using the connections it had.
+            self._idle, self._pid = deque(), os.getpid()
+        while self._idle:
+            with contextlib.suppress(IndexError):
+                since, connection = self._idle.pop()
+                if time.monotonic() - since <= IDLE_S and not _closed_by_peer(connection):
+                    connection.timeout = timeout_s
+                    connection.sock.settimeout(timeout_s)
+                    return connection
+                connection.close()
+        return self._connect(timeout_s)
+
+    def _keep(self, connection: http.client.HTTPConnection) -> None:
+        now = time.monotonic()
+        self._idle.append((now, connection))
+        with contextlib.suppress(IndexError):
+            while now - self._idle[0][0] > IDLE_S:
+                self._idle.popleft()[1].close()
+
+    def _connect(self, timeout_s: Optional[float]) -> http.client.HTTPConnection:
+        if not self._https:
+            return _HTTPConnection(
+                self._host, self._port, timeout=timeout_s, blocksize=_BLOCK_BYTES
+            )
+        if self._tls is None:
+            self._tls = ssl.create_default_context(cafile=self._cert_file)
+            if not self._verify:
+                self._tls.check_hostname = False
+                self._tls.verify_mode = ssl.CERT_NONE
+        return _NamedHTTPSConnection(
+            self._host, self._port, timeout_s, self._tls, self._server_hostname
+        )
+
+
+def readable(sock: socket.socket, timeout_s: float) -> bool:
+    """Wait until the socket has something to read, or its peer hung up."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(sock, selectors.EVENT_READ)
+        return bool(selector.select(timeout_s))
+
+
+def _closed_by_peer(connection: http.client.HTTPConnection) -> bool:
+    return connection.sock is None or readable(connection.sock, 0)
+
+
+class _HTTPConnection(http.client.HTTPConnection):
+    """Closed with the last reference, but not by the end of the process: a daemon thread that reads then never lets
+    go of its answer, and to close that would abort."""
+
+    # A default, because modules are empty already when the last objects go.
+    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not ending():
+            self.close()
+
+
+class _NamedHTTPSConnection(_HTTPConnection, http.client.HTTPSConnection):
+    """TLS that expects the certificate of `name`, whatever address was dialled."""
+
+    def __init__(
+        self, host: str, port: int, timeout_s: Optional[float], context: ssl.SSLContext, name: str
+    ) -> None:
+        http.client.HTTPSConnection.__init__(
+            self, host, port, timeout=timeout_s, context=context, blocksize=_BLOCK_BYTES
+        )
+        self._tls = context
+        self._name = name
+
+    def connect(self) -> None:
+        http.client.HTTPConnection.connect(self)
+        self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._name)
