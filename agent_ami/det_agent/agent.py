@@ -1,5 +1,6 @@
 """Puts one agent together and runs it until it is told to stop."""
 
+import contextlib
 import logging
 import queue
 import secrets
@@ -15,25 +16,28 @@ from urllib.parse import urlsplit
 
 from det_controlplane.core.agent_protocol import ContainerSpec, JoinAnswer, JoinRequest
 from determined.common.blocking import hearing_signals
+from determined.common.connections import Connections
 from determined.common.http import Session
 
 from det_agent.client import ControlPlane
-from det_agent.containers import AgentRooms, Containers
-from det_agent.environment import Surroundings
-from det_agent.gateway import Gateway, GatewayRooms
+from det_agent.container_key import ContainerKey
+from det_agent.container_sessions import ContainerSessions
+from det_agent.containers import ContainerDependencies, Containers
+from det_agent.environment import AgentEnvironment
+from det_agent.gateway import Gateway, GatewayDependencies
 from det_agent.health import Health
 from det_agent.identity import StateDirectory, address_towards
-from det_agent.loop import Loop, LoopRooms, Replaced, Silent
+from det_agent.loop import Loop, LoopDependencies, Replaced, Silent
 from det_agent.payload import find_payload, link_payload
 from det_agent.process_runtime import ProcessRuntime
-from det_agent.runtime import GatewayDoor, Runtime
+from det_agent.runtime import GatewayAddress, Runtime
 from det_agent.settings import Settings
 from det_agent.shipper import LogShipper
 from det_agent.signals import Signals, SignalSource, machine_is_stopping
 from det_agent.slots import discover
-from det_agent.spool import Spool
-from det_agent.tenants import Tenants
-from det_agent.upstream import Tls, Upstream
+from det_agent.spool import Spool, SpoolFull
+from det_agent.task_logs import agent_line
+from det_agent.trial_reports import TrialReports
 
 LOOPBACK = "127.0.0.1"
 # How long the end of a container is not told because its last lines are still on their way.
@@ -60,9 +64,15 @@ class Agent:
             verify=settings.verify,
         )
         self._control_plane = ControlPlane(session)
-        self._tenants = Tenants()
+        self._sessions = ContainerSessions()
         self._spool = Spool(self._state.folder("spool"))
         self._shipper = LogShipper(self._spool, self._control_plane)
+        self._upstream = Connections(
+            settings.master_url, cert_file=settings.cert_file, verify=settings.verify
+        )
+        self._reports = TrialReports(
+            self._state.folder("reports"), self._upstream, self._log_refusal
+        )
         self._signals = Signals(sources, self._changed.set)
         self._leaving = False
         self._runtime = self._make_runtime()
@@ -70,14 +80,17 @@ class Agent:
         self._gateway = self._make_gateway()
         self._health = Health(self._check_runtime, self._changed.set)
         self._address = self._find_address()
-        self._containers = Containers(self._rooms(), settings.agent_id, self._changed.set)
-        self._loop = Loop(self._loop_rooms(), self._changed)
+        self._containers = Containers(
+            self._container_dependencies(), settings.agent_id, self._changed.set
+        )
+        self._loop = Loop(self._loop_dependencies(), self._changed)
 
     def run(self) -> None:
         """Until `stop`, on the main thread, so that signals are heard. Raises Replaced when another process took
         over, Silent at the dead-man switch."""
         self._gateway.start()
         self._shipper.start()
+        self._reports.start()
         self._adopt()
         self._health.check()
         self._health.start()
@@ -91,6 +104,7 @@ class Agent:
         self._loop.stop()
         self._health.stop()
         self._gateway.stop()
+        self._reports.stop()
         if ended is not None:
             raise ended
 
@@ -116,7 +130,7 @@ class Agent:
         if kill:
             self._containers.kill_all("the agent is being stopped")
             self._containers.wait_until_ended(KILL_S)
-        if self._signals.standing():
+        if self._signals.current():
             self._loop.last_report()
         self._signals.stop()
         self._shipper.stop(FLUSH_S)
@@ -132,6 +146,10 @@ class Agent:
         if cluster_id:
             for started in self._runtime.adoptable(cluster_id):
                 self._containers.adopt(started)
+
+    def _log_refusal(self, key: ContainerKey, text: str) -> None:
+        with contextlib.suppress(SpoolFull):
+            self._spool.append([agent_line(key, self._settings.agent_id, text, "ERROR")])
 
     def _on_joined(self, answer: JoinAnswer) -> None:
         self._cluster = (answer.cluster_id, answer.master_id)
@@ -155,18 +173,20 @@ class Agent:
         return ProcessRuntime(containers, lambda: self._cluster[0], self._slots, *links)
 
     def _make_gateway(self) -> Gateway:
-        upstream = Upstream(
-            self._settings.master_url, Tls(self._settings.cert_file, self._settings.verify)
-        )
-        rooms = GatewayRooms(
-            self._settings.agent_id, self._tenants, self._spool, upstream, self._ping_token
+        dependencies = GatewayDependencies(
+            self._settings.agent_id,
+            self._sessions,
+            self._spool,
+            self._reports,
+            self._upstream,
+            self._ping_token,
         )
         bind_ip = self._settings.bind_ip or (
             LOOPBACK if self._runtime.kind == "process" else "0.0.0.0"
         )
         # Running containers know the port of the process before this one.
         kept = int(self._state.read("gateway_port") or 0)
-        gateway = _listen(rooms, bind_ip, self._settings.bind_port, kept)
+        gateway = _listen(dependencies, bind_ip, self._settings.bind_port, kept)
         self._state.write("gateway_port", str(gateway.port))
         return gateway
 
@@ -177,45 +197,46 @@ class Agent:
             return address_towards("8.8.8.8")
         return towards_master
 
-    def _door(self) -> GatewayDoor:
+    def _gateway_address(self) -> GatewayAddress:
         settings = self._settings
         port = settings.container_master_port or self._gateway.port
-        return GatewayDoor(port, self._ping_token, settings.container_master_host)
+        return GatewayAddress(port, self._ping_token, settings.container_master_host)
 
     def _check_runtime(self) -> None:
-        self._runtime.check(self._door())
+        self._runtime.check(self._gateway_address())
 
-    def _surroundings(self, spec: ContainerSpec) -> Surroundings:
-        host = self._runtime.host_address(spec.network, self._door())
-        return Surroundings(
+    def _environment(self, spec: ContainerSpec) -> AgentEnvironment:
+        host = self._runtime.host_address(spec.network, self._gateway_address())
+        return AgentEnvironment(
             agent_id=self._settings.agent_id,
             runtime=self._runtime.kind,
             master_host=host,
-            master_port=self._door().port,
+            master_port=self._gateway_address().port,
             slots=self._slots,
             cluster_id=self._cluster[0],
             master_id=self._cluster[1],
             proxies=self._settings.proxies,
         )
 
-    def _rooms(self) -> AgentRooms:
-        return AgentRooms(
+    def _container_dependencies(self) -> ContainerDependencies:
+        return ContainerDependencies(
             runtime=self._runtime,
-            tenants=self._tenants,
-            spool=self._spool,
+            sessions=self._sessions,
+            logs=self._spool,
+            reports=self._reports,
             cursors=self._state.folder("cursors"),
             address=self._address,
-            surroundings=self._surroundings,
+            environment=self._environment,
             health=self._health,
             flush_logs=lambda: self._shipper.flush(FLUSH_S if self._leaving else LAST_WORDS_S),
             keep_exited=self._settings.keep_exited,
         )
 
-    def _loop_rooms(self) -> LoopRooms:
-        return LoopRooms(
+    def _loop_dependencies(self) -> LoopDependencies:
+        return LoopDependencies(
             control_plane=self._control_plane,
             containers=self._containers,
-            tenants=self._tenants,
+            sessions=self._sessions,
             signals=self._signals,
             health=self._health,
             join_request=self._join_request(),
@@ -244,17 +265,17 @@ def bootstrap_proof(token_file: str) -> Mapping[str, str]:
     return {"kind": "bootstrap_token", "token": token}
 
 
-def _listen(rooms: GatewayRooms, bind_ip: str, wanted: int, kept: int) -> Gateway:
+def _listen(dependencies: GatewayDependencies, bind_ip: str, wanted: int, kept: int) -> Gateway:
     if wanted or not kept:
-        return Gateway(rooms, bind_ip, wanted)
+        return Gateway(dependencies, bind_ip, wanted)
     for _ in range(20):
         try:
-            return Gateway(rooms, bind_ip, kept)
+            return Gateway(dependencies, bind_ip, kept)
         except OSError:
             # A process that is being replaced lets go of it in a moment.
             time.sleep(0.1)
     _log.warning("port %d is taken: containers that know it lose their way to the cluster", kept)
-    return Gateway(rooms, bind_ip, 0)
+    return Gateway(dependencies, bind_ip, 0)
 
 
 def _agent_version() -> str:

@@ -17,13 +17,14 @@ from det_controlplane.core.agent_protocol import (
 )
 
 from det_agent.container_key import ContainerKey
-from det_agent.environment import Surroundings, container_env
+from det_agent.container_sessions import ContainerSessions
+from det_agent.environment import AgentEnvironment, container_env
 from det_agent.health import Health
 from det_agent.identity import write_atomically
 from det_agent.runtime import Exit, Runtime, Started, StartFailed, Stream
 from det_agent.spool import Spool, SpoolFull
 from det_agent.task_logs import agent_line, output_line
-from det_agent.tenants import Tenants
+from det_agent.trial_reports import TrialReports
 
 KILL_AGAIN_AFTER_S = 15.0
 KILLED_EXIT_CODE = 137
@@ -44,23 +45,26 @@ class _Container:
 
 
 @dataclass(frozen=True)
-class AgentRooms:
-    """What the life of a container touches."""
+class ContainerDependencies:
+    """The parts of the agent that the life of a container touches."""
 
     runtime: Runtime
-    tenants: Tenants
-    spool: Spool
+    sessions: ContainerSessions
+    logs: Spool
+    reports: TrialReports
     cursors: Path
     address: str
-    surroundings: Callable[[ContainerSpec], Surroundings]
+    environment: Callable[[ContainerSpec], AgentEnvironment]
     health: Health
     flush_logs: Callable[[], object]
     keep_exited: bool = False
 
 
 class Containers:
-    def __init__(self, rooms: AgentRooms, agent_id: str, on_change: Callable[[], None]) -> None:
-        self._rooms = rooms
+    def __init__(
+        self, agent: ContainerDependencies, agent_id: str, on_change: Callable[[], None]
+    ) -> None:
+        self._agent = agent
         self._agent_id = agent_id
         self._on_change = on_change
         self._lock = threading.RLock()
@@ -122,7 +126,7 @@ class Containers:
     def forget(self, container_id: str) -> None:
         with self._lock:
             container = self._all.pop(container_id, None)
-        if container is not None and container.started is not None and not self._rooms.keep_exited:
+        if container is not None and container.started is not None and not self._agent.keep_exited:
             self._in_thread(self._clean_up, container)
 
     def _enter(self, container: _Container) -> bool:
@@ -131,7 +135,7 @@ class Containers:
                 return False
             self._all[container.key.id] = container
         if container.report.state != "terminated":
-            self._rooms.tenants.admit(container.key)
+            self._agent.sessions.open(container.key)
         self._on_change()
         return True
 
@@ -152,22 +156,22 @@ class Containers:
 
     def _count_failure(self, failure: Failure, message: str) -> None:
         if failure == "agent_error":
-            self._rooms.health.container_failed_to_start(message)
+            self._agent.health.container_failed_to_start(message)
 
     def _begin(self, container: _Container, spec: ContainerSpec) -> None:
         self._move(container, "pulling")
-        self._rooms.runtime.prepare(
+        self._agent.runtime.prepare(
             spec, lambda text: self._say(container, text), container.kill_asked.is_set
         )
         if container.kill_asked.is_set():
             raise StartFailed("aborted", "the container was killed before it started")
         self._move(container, "starting")
-        env = container_env(spec, self._rooms.surroundings(spec))
-        started = self._rooms.runtime.start(spec, env)
+        env = container_env(spec, self._agent.environment(spec))
+        started = self._agent.runtime.start(spec, env)
         container.started = started
-        self._rooms.health.container_started()
+        self._agent.health.container_started()
         if container.kill_asked.is_set():
-            self._rooms.runtime.kill(container.key)
+            self._agent.runtime.kill(container.key)
         self._say(container, f"Started {spec.name or 'container'} on agent {self._agent_id}")
         self._set(container, self._running(container.report, started))
 
@@ -177,7 +181,7 @@ class Containers:
         readers = [
             self._in_thread(self._ship_output, container, started, stream) for stream in STREAMS
         ]
-        ended = self._rooms.runtime.wait(started)
+        ended = self._agent.runtime.wait(started)
         for reader in readers:
             reader.join(LAST_OUTPUT_S)
         self._end(container, _exit_report(container, ended))
@@ -185,29 +189,30 @@ class Containers:
     def _ship_output(self, container: _Container, started: Started, stream: Stream) -> None:
         place = self._cursor(container.key, stream)
         cursor = place.read_text() if place.exists() else ""
-        for line in self._rooms.runtime.output(started, stream, cursor):
+        for line in self._agent.runtime.output(started, stream, cursor):
             entry = output_line(container.key, self._agent_id, line.text, stream, line.timestamp)
             self._append(entry)
             write_atomically(place, line.cursor)
 
     def _end(self, container: _Container, report: ContainerReport) -> None:
-        # The last lines go first: who follows the log must not see the task end before its last words.
-        self._rooms.flush_logs()
-        self._rooms.tenants.leave(container.key.id)
+        # The end of a trial decides by what the trial reported, and a follower of its log shall see the last lines.
+        self._agent.reports.finish(container.key)
+        self._agent.flush_logs()
+        self._agent.sessions.close(container.key.id)
         self._set(container, report)
 
     def _clean_up(self, container: _Container) -> None:
-        self._rooms.runtime.remove(container.key)
+        self._agent.runtime.remove(container.key)
         for stream in STREAMS:
             self._cursor(container.key, stream).unlink(missing_ok=True)
 
     def _kill_now(self, container: _Container) -> None:
-        self._rooms.runtime.kill(container.key)
+        self._agent.runtime.kill(container.key)
 
     def _running(self, report: ContainerReport, started: Started) -> ContainerReport:
         return report.moved(
             "running",
-            address=self._rooms.address,
+            address=self._agent.address,
             host_ports={str(port): there for port, there in started.host_ports.items()},
             runtime_id=started.runtime_id,
         )
@@ -227,10 +232,10 @@ class Containers:
 
     def _append(self, entry: bytes) -> None:
         with contextlib.suppress(SpoolFull):
-            self._rooms.spool.append([entry])
+            self._agent.logs.append([entry])
 
     def _cursor(self, key: ContainerKey, stream: Stream) -> Path:
-        return self._rooms.cursors / f"{key.place}.{stream}"
+        return self._agent.cursors / f"{key.place}.{stream}"
 
     def _in_thread(self, target: Callable[..., None], *args: object) -> threading.Thread:
         thread = threading.Thread(target=target, args=args, daemon=True)

@@ -18,7 +18,7 @@ from docker.errors import APIError, DockerException, ImageNotFound
 from docker.types import Mount
 
 from det_agent.gateway import PING_PATH
-from det_agent.runtime import GatewayDoor
+from det_agent.runtime import GatewayAddress
 
 PROBE_IMAGE = "determined-agent-probe"
 PROBE_TIMEOUT_S = 60
@@ -72,10 +72,12 @@ class Unproven:
 ProbeResult = Reached | Unreachable | Unproven
 
 
-def probe(client: Any, network: str, addresses: Sequence[str], door: GatewayDoor) -> ProbeResult:
+def probe(
+    client: Any, network: str, addresses: Sequence[str], gateway: GatewayAddress
+) -> ProbeResult:
     """Run a container on the network. Raises DockerException or OSError when the engine cannot start any."""
     question = json.dumps(
-        [list(addresses), door.port, PING_PATH, door.ping_token, CONNECT_TIMEOUT_S]
+        [list(addresses), gateway.port, PING_PATH, gateway.ping_token, CONNECT_TIMEOUT_S]
     )
     python = os.path.realpath(sys.executable)
     options: dict[str, Any] = {

@@ -26,7 +26,7 @@ from det_agent.host_address import HostAddresses
 from det_agent.payload import Payload, find_payload
 from det_agent.runtime import (
     Exit,
-    GatewayDoor,
+    GatewayAddress,
     OutputLine,
     Runtime,
     Say,
@@ -80,11 +80,11 @@ class DockerRuntime:
         self._payload = payload
         self._host_addresses = HostAddresses(client)
 
-    def host_address(self, network: str, door: GatewayDoor) -> str:
-        return self._host_addresses.of(network, door)
+    def host_address(self, network: str, gateway: GatewayAddress) -> str:
+        return self._host_addresses.of(network, gateway)
 
-    def check(self, door: GatewayDoor) -> None:
-        self._host_addresses.check(door)
+    def check(self, gateway: GatewayAddress) -> None:
+        self._host_addresses.check(gateway)
 
     def prepare(self, spec: ContainerSpec, say: Say, cancelled: Callable[[], bool]) -> None:
         ensure_image(self._client.api, spec, say, cancelled)

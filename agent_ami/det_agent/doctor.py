@@ -14,18 +14,19 @@ from typing import Any
 
 import docker
 from determined.common import storage
+from determined.common.connections import Connections
 from determined.common.http import APIError, MasterUnreachableError, Session
 from docker.errors import APIError as EngineError
 from docker.errors import DockerException
 
-from det_agent.gateway import Gateway, GatewayRooms
+from det_agent.container_sessions import ContainerSessions
+from det_agent.gateway import Gateway, GatewayDependencies
 from det_agent.host_address import DEFAULT_NETWORK, HostAddresses
-from det_agent.runtime import GatewayDoor, StartFailed
+from det_agent.runtime import GatewayAddress, StartFailed
 from det_agent.settings import Settings
 from det_agent.slots import SlotsUnavailable, discover
 from det_agent.spool import Spool
-from det_agent.tenants import Tenants
-from det_agent.upstream import Tls, Upstream
+from det_agent.trial_reports import TrialReports
 
 OLDEST_ENGINE = (20, 10)
 LITTLE_SPACE_BYTES, TOO_LITTLE_SPACE_BYTES = 20 * 1024**3, 2 * 1024**3
@@ -119,25 +120,30 @@ def _bridge(patient: Patient, client: Any) -> Finding:
             remedy = f"choose another bind_port, or stop what listens at {settings.bind_port}"
             return Finding(check, Verdict.FAILED, f"the task gateway cannot listen: {e}", remedy)
         port = settings.container_master_port or gateway.port
-        door = GatewayDoor(port, PING_TOKEN, settings.container_master_host)
+        address = GatewayAddress(port, PING_TOKEN, settings.container_master_host)
         try:
             gateway.start()
-            address = HostAddresses(client).check(door)
+            reached = HostAddresses(client).check(address)
         except StartFailed as e:
             remedy = "see the cause; `docker network inspect bridge` shows the network"
             return Finding(check, Verdict.FAILED, str(e), remedy)
         finally:
             gateway.stop()
             spool.close()
-    return Finding(check, Verdict.OK, f"at {address} from network {DEFAULT_NETWORK}")
+    return Finding(check, Verdict.OK, f"at {reached} from network {DEFAULT_NETWORK}")
 
 
 def _gateway(settings: Settings, folder: Path) -> tuple[Gateway, Spool]:
     """A gateway like the agent's, at the port that its operator chose or at a free one."""
     spool = Spool(folder)
-    upstream = Upstream(settings.master_url, Tls(settings.cert_file, settings.verify))
-    rooms = GatewayRooms(settings.agent_id, Tenants(), spool, upstream, PING_TOKEN)
-    return Gateway(rooms, settings.bind_ip or "0.0.0.0", settings.bind_port), spool
+    upstream = Connections(
+        settings.master_url, cert_file=settings.cert_file, verify=settings.verify
+    )
+    reports = TrialReports(folder, upstream, lambda key, text: None)
+    agent = GatewayDependencies(
+        settings.agent_id, ContainerSessions(), spool, reports, upstream, PING_TOKEN
+    )
+    return Gateway(agent, settings.bind_ip or "0.0.0.0", settings.bind_port), spool
 
 
 def _image_pull(patient: Patient, client: Any) -> Finding:

@@ -11,7 +11,7 @@ RUN_DIR = "/run/determined"
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class AgentEnvironment:
     agent_id: str
     runtime: str
     master_host: str
@@ -22,7 +22,7 @@ class Surroundings:
     proxies: Mapping[str, str] = field(default_factory=dict)
 
 
-def container_env(spec: ContainerSpec, here: Surroundings) -> dict[str, str]:
+def container_env(spec: ContainerSpec, here: AgentEnvironment) -> dict[str, str]:
     """The specification's variables, completed."""
     return {
         **here.proxies,

@@ -7,16 +7,27 @@ import logging
 import socket
 import tempfile
 import threading
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import IO, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from determined.common.connections import Connections
+
+from det_agent.container_sessions import ContainerSessions
 from det_agent.spool import Spool, SpoolFull
 from det_agent.task_logs import BadTaskLogs, posted_lines
-from det_agent.tenants import Tenants
-from det_agent.upstream import HOP_BY_HOP, CallerGone, ForwardedRequest, Upstream
+from det_agent.trial_reports import QueueFull, TrialReport, TrialReports, is_trial_report
+from det_agent.upstream import (
+    HOP_BY_HOP,
+    LONGEST_PAUSE_S,
+    CallerGone,
+    ForwardedRequest,
+    raise_if_gone,
+    send,
+)
 
 MEMORY_BODY_BYTES = 1024 * 1024
 MAX_LOG_BODY_BYTES = 64 * 1024 * 1024
@@ -24,6 +35,7 @@ MAX_LOG_BODY_BYTES = 64 * 1024 * 1024
 LONGEST_PREEMPTION_WAIT_S = 60.0
 _REASONS = {400: (3, "InvalidArgument"), 401: (16, "Unauthenticated"), 403: (7, "PermissionDenied")}
 _UNAVAILABLE = (14, "Unavailable")
+CALLER_LOOK_S = 1.0
 PING_PATH = "/det-agent/ping"
 _LOG_PATHS = frozenset({"/api/v1/task/logs", "/task-logs"})
 
@@ -31,21 +43,22 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class GatewayRooms:
-    """What the gateway needs of the agent."""
+class GatewayDependencies:
+    """The parts of the agent that the gateway uses."""
 
     agent_id: str
-    tenants: Tenants
-    spool: Spool
-    upstream: Upstream
+    sessions: ContainerSessions
+    logs: Spool
+    reports: TrialReports
+    upstream: Connections
     ping_token: str = ""
 
 
 class Gateway:
-    def __init__(self, rooms: GatewayRooms, bind_ip: str, port: int) -> None:
-        handler = type("BoundHandler", (_Handler,), {"rooms": rooms})
-        self._tenants = rooms.tenants
-        self._upstream = rooms.upstream
+    def __init__(self, agent: GatewayDependencies, bind_ip: str, port: int) -> None:
+        handler = type("BoundHandler", (_Handler,), {"agent": agent})
+        self._sessions = agent.sessions
+        self._upstream = agent.upstream
         self._server = _Server((bind_ip, port), handler)
         self.port: int = self._server.server_address[1]
 
@@ -53,7 +66,7 @@ class Gateway:
         threading.Thread(target=self._server.serve_forever, name="gateway", daemon=True).start()
 
     def stop(self) -> None:
-        self._tenants.close()
+        self._sessions.stop_waiting()
         self._server.shutdown()
         self._server.server_close()
         self._upstream.close()
@@ -70,7 +83,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    rooms: GatewayRooms
+    agent: GatewayDependencies
     connection: socket.socket
     protocol_version = "HTTP/1.1"
     server_version = "det-agent"
@@ -84,9 +97,11 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command == "GET" and allocation_id:
             self._answer_preemption(allocation_id)
         elif path == PING_PATH:
-            self._answer(200, {"agent": self.rooms.agent_id, "ping": self.rooms.ping_token})
+            self._answer(200, {"agent": self.agent.agent_id, "ping": self.agent.ping_token})
         elif self.command == "POST" and path in _LOG_PATHS:
             self._take_logs()
+        elif is_trial_report(self.command, path):
+            self._take_report()
         else:
             with self._body() as body:
                 self._forward(path, body)
@@ -97,7 +112,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Nothing: request lines may carry signed URLs."""
 
     def _answer_preemption(self, allocation_id: str) -> None:
-        key = self.rooms.tenants.holder(self._tokens())
+        key = self.agent.sessions.owner_of(self._tokens())
         if key is None:
             return self._refuse(401, "the session token belongs to no container of this agent")
         if key.allocation_id != allocation_id:
@@ -105,46 +120,73 @@ class _Handler(BaseHTTPRequestHandler):
         query = parse_qs(urlsplit(self.path).query)
         asked = (query.get("timeoutSeconds") or query.get("timeout_seconds") or ["60"])[0]
         wait_s = min(float(asked) if asked.isdigit() else 60.0, LONGEST_PREEMPTION_WAIT_S)
-        preempt = self.rooms.tenants.wait_for_preemption(key, wait_s)
+        preempt = self.agent.sessions.wait_for_preemption(key, wait_s)
         return self._answer(200, {"preempt": preempt})
 
     def _take_logs(self) -> None:
-        key = self.rooms.tenants.holder(self._tokens())
+        key = self.agent.sessions.owner_of(self._tokens())
         with self._body() as body:
             if key is None:
-                # A user's own token, as unmanaged training inside a notebook has: not this agent's to judge.
+                # The token of a user, as unmanaged training inside a notebook has.
                 return self._forward(urlsplit(self.path).path, body)
             try:
-                lines = posted_lines(self._decoded(body.read()), key, self.rooms.agent_id)
-                self.rooms.spool.append(lines)
+                lines = posted_lines(self._decoded(body.read()), key, self.agent.agent_id)
+                self.agent.logs.append(lines)
             except BadTaskLogs as e:
                 return self._refuse(e.status, str(e))
             except SpoolFull as e:
                 return self._refuse(503, f"{e}; they are sent when the control plane answers again")
         return self._answer(200, {})
 
+    def _take_report(self) -> None:
+        key = self.agent.sessions.owner_of(self._tokens())
+        path = urlsplit(self.path).path
+        with self._body() as body:
+            if key is None:
+                return self._forward(path, body)
+            report = TrialReport(self.path, dict(self.headers.items()), body.file.read())
+            try:
+                answer = self.agent.reports.put(key, report)
+            except QueueFull:
+                return self._forward(path, body)
+        if answer is None:
+            return self._answer(200, {})
+        return self._send(answer.status, answer.headers, answer.body)
+
     def _forward(self, path: str, body: "_Body") -> None:
+        headers = dict(self.headers.items())
+        if self.command == "POST":
+            # The answer may be lost after the request took effect.
+            headers.setdefault("Idempotency-Key", str(uuid.uuid4()))
         request = ForwardedRequest(
             method=self.command,
             target=self.path,
-            headers=dict(self.headers.items()),
+            headers=headers,
             body=body.file,
             length=body.length,
             retried=path.startswith("/api/") or path in _LOG_PATHS,
-            longest_backoff_s=1.0 if path.endswith("/rendezvous") else 5.0,
+            longest_pause_s=1.0 if path.endswith("/rendezvous") else LONGEST_PAUSE_S,
         )
         try:
-            connection, response = self.rooms.upstream.send(request, self.connection)
+            self._wait_for_reports()
+            response, kept = send(self.agent.upstream, request, self.connection)
         except CallerGone:
             self.close_connection = True
         except (OSError, http.client.HTTPException) as e:
             self._refuse(502, f"the control plane does not answer: {e}")
         else:
-            self._pass_on(connection, response)
+            with kept:
+                self._pass_on(response)
 
-    def _pass_on(
-        self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse
-    ) -> None:
+    def _wait_for_reports(self) -> None:
+        """Wait until the reports that this container sent before are delivered. Raises CallerGone."""
+        key = self.agent.sessions.owner_of(self._tokens())
+        if key is not None:
+            last = self.agent.reports.last_of(key)
+            while not self.agent.reports.wait_until_delivered(key, last, CALLER_LOOK_S):
+                raise_if_gone(self.connection)
+
+    def _pass_on(self, response: http.client.HTTPResponse) -> None:
         self.send_response_only(response.status, response.reason)
         for name, value in response.getheaders():
             if name.lower() not in HOP_BY_HOP:
@@ -164,11 +206,6 @@ class _Handler(BaseHTTPRequestHandler):
         except (OSError, http.client.HTTPException):
             # Half an answer: closing is the only way to tell the container.
             self.close_connection = True
-            connection.close()
-            return
-        # Reading to the end does not end a response of known length; left open, it would spoil the connection.
-        response.close()
-        self.rooms.upstream.give_back(connection)
 
     def _tokens(self) -> list[str]:
         carriers = ("Authorization", "Grpc-Metadata-x-allocation-token")
@@ -196,9 +233,12 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(status, {"error": {"code": code, "reason": reason, "error": message}})
 
     def _answer(self, status: int, body: dict[str, Any]) -> None:
-        payload = json.dumps(body).encode()
+        self._send(status, {"Content-Type": "application/json"}, json.dumps(body).encode())
+
+    def _send(self, status: int, headers: Mapping[str, str], payload: bytes) -> None:
         self.send_response_only(status)
-        self.send_header("Content-Type", "application/json")
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.send_header("Content-Length", str(len(payload)))
         self.end_headers()
         self.wfile.write(payload)

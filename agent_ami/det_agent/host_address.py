@@ -25,7 +25,7 @@ from det_agent.docker_probe import (
     probe,
 )
 from det_agent.identity import address_towards
-from det_agent.runtime import GatewayDoor, StartFailed
+from det_agent.runtime import GatewayAddress, StartFailed
 
 DEFAULT_NETWORK = "bridge"
 _BRIDGE_OPTION = "com.docker.network.bridge.name"
@@ -42,20 +42,20 @@ class HostAddresses:
     def __init__(self, client: Any) -> None:
         self._client = client
         self._lock = threading.Lock()
-        self._proven: dict[tuple[str, GatewayDoor], str] = {}
+        self._proven: dict[tuple[str, GatewayAddress], str] = {}
 
-    def of(self, network: str, door: GatewayDoor) -> str:
+    def of(self, network: str, gateway: GatewayAddress) -> str:
         """Raises StartFailed when no container on the network reaches the gateway."""
         with self._lock:
-            if (network, door) not in self._proven:
-                self._proven[network, door] = self._prove(network, door)
-            return self._proven[network, door]
+            if (network, gateway) not in self._proven:
+                self._proven[network, gateway] = self._prove(network, gateway)
+            return self._proven[network, gateway]
 
-    def check(self, door: GatewayDoor) -> str:
+    def check(self, gateway: GatewayAddress) -> str:
         """Prove the default network anew. Raises StartFailed."""
         with self._lock:
             self._proven.clear()
-        return self.of(self._default_network(), door)
+        return self.of(self._default_network(), gateway)
 
     def _default_network(self) -> str:
         """Engines without a bridge run containers on the host's network."""
@@ -68,10 +68,10 @@ class HostAddresses:
             raise StartFailed("agent_error", f"the Docker engine does not answer: {e}") from e
         return DEFAULT_NETWORK
 
-    def _prove(self, network: str, door: GatewayDoor) -> str:
-        addresses = [door.host] if door.host else candidates(self._client.api, network)
+    def _prove(self, network: str, gateway: GatewayAddress) -> str:
+        addresses = [gateway.host] if gateway.host else candidates(self._client.api, network)
         try:
-            result = probe(self._client, network, addresses, door)
+            result = probe(self._client, network, addresses, gateway)
         except (DockerException, OSError) as e:
             words = str(getattr(e, "explanation", "") or e)
             raise StartFailed(
@@ -81,12 +81,12 @@ class HostAddresses:
             case Reached(address):
                 # What the operator wrote stays as written: it may be a name that a certificate carries.
                 _log.info("containers on network %s reach this agent at %s", network, address)
-                return door.host or address
+                return gateway.host or address
             case Unproven(reason):
                 _log.warning("cannot prove that containers reach %s: %s", addresses[0], reason)
                 return addresses[0]
             case Unreachable():
-                raise StartFailed("agent_error", _unreachable(network, door, result))
+                raise StartFailed("agent_error", _unreachable(network, gateway, result))
 
 
 def candidates(api: Any, network: str) -> list[str]:
@@ -127,9 +127,9 @@ def _address_of_interface(name: str) -> str:
         return socket.inet_ntoa(fcntl.ioctl(asking.fileno(), _SIOCGIFADDR, request)[20:24])
 
 
-def _unreachable(network: str, door: GatewayDoor, result: Unreachable) -> str:
+def _unreachable(network: str, gateway: GatewayAddress, result: Unreachable) -> str:
     return (
-        f"no container on the Docker network {network} reaches this agent at port {door.port} ({result}):"
-        f" let this machine's firewall accept TCP port {door.port} from containers,"
+        f"no container on the Docker network {network} reaches this agent at port {gateway.port} ({result}):"
+        f" let this machine's firewall accept TCP port {gateway.port} from containers,"
         " or set container_master_host to an address that they reach"
     )

@@ -1,14 +1,16 @@
 """The conversation with the control plane: join, poll, apply what it says, for ever."""
 
 import enum
+import itertools
 import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from det_controlplane.core.agent_protocol import JoinAnswer, JoinRequest, PollAnswer, PollRequest
+from determined.common.connections import pauses
 from determined.common.http import (
     APIError,
     ConflictError,
@@ -17,11 +19,11 @@ from determined.common.http import (
 )
 
 from det_agent.client import ControlPlane
+from det_agent.container_sessions import ContainerSessions
 from det_agent.containers import Containers
 from det_agent.health import Health
 from det_agent.reconcile import Action, Forget, Kill, Refuse, Start, preempting, reconcile
 from det_agent.signals import Signals
-from det_agent.tenants import Tenants
 
 LONGEST_BACKOFF_S = 10.0
 EARLY_ANSWER_S = 0.5
@@ -39,10 +41,10 @@ class Silent(Exception):
 
 
 @dataclass(frozen=True)
-class LoopRooms:
+class LoopDependencies:
     control_plane: ControlPlane
     containers: Containers
-    tenants: Tenants
+    sessions: ContainerSessions
     signals: Signals
     health: Health
     join_request: JoinRequest
@@ -72,8 +74,8 @@ class _Outcome(enum.Enum):
 class Loop:
     """`run` holds a long poll where the host allows it; beside it, `_report` tells of changes at once."""
 
-    def __init__(self, rooms: LoopRooms, changed: threading.Event) -> None:
-        self._rooms = rooms
+    def __init__(self, agent: LoopDependencies, changed: threading.Event) -> None:
+        self._agent = agent
         self._changed = changed
         self._stop = threading.Event()
         self._contact = _Contact()
@@ -96,17 +98,17 @@ class Loop:
         """Until `stop`. Raises Replaced or Silent."""
         self._join_until_accepted()
         threading.Thread(target=self._report, name="report", daemon=True).start()
-        backoff_s = 0.0
+        next_pause = _pauses()
         while not self._stop.is_set():
             try:
                 self._poll_once()
-                backoff_s = 0.0
             except UnauthenticatedError as e:
-                backoff_s = self._back_off(backoff_s, e)
+                self._back_off(next_pause, e)
                 self._join_until_accepted()
             except (APIError, MasterUnreachableError) as e:
-                backoff_s = self._back_off(backoff_s, e)
+                self._back_off(next_pause, e)
             else:
+                next_pause = _pauses()
                 self._pause()
         if self._replaced is not None:
             raise self._replaced
@@ -119,21 +121,21 @@ class Loop:
             _log.info("could not say goodbye: %s", e)
 
     def _join_until_accepted(self) -> None:
-        backoff_s = 0.0
+        next_pause = _pauses()
         while not self._stop.is_set():
             try:
                 request = replace(
-                    self._rooms.join_request,
-                    out_of_service=self._rooms.health.out_of_service,
-                    proof=self._rooms.proof(),
+                    self._agent.join_request,
+                    out_of_service=self._agent.health.out_of_service,
+                    proof=self._agent.proof(),
                 )
-                answer = self._rooms.control_plane.join(request)
+                answer = self._agent.control_plane.join(request)
             except (APIError, MasterUnreachableError, OSError) as e:
-                backoff_s = self._back_off(backoff_s, e)
+                self._back_off(next_pause, e)
             else:
                 self._contact.silent_since = None
                 self._may_wait_s = answer.may_wait_s
-                self._rooms.on_joined(answer)
+                self._agent.on_joined(answer)
                 _log.info("joined the cluster %s", answer.cluster_id)
                 return
 
@@ -178,17 +180,17 @@ class Loop:
         seen = self._contact.applied
         with self._contact.numbering:
             # A higher number never tells of an older state.
-            reports = self._rooms.containers.reports()
+            reports = self._agent.containers.reports()
             self._contact.polls += 1
             seq = self._contact.polls
         try:
-            answer = self._rooms.control_plane.poll(
+            answer = self._agent.control_plane.poll(
                 PollRequest(
-                    incarnation=self._rooms.join_request.incarnation,
+                    incarnation=self._agent.join_request.incarnation,
                     seq=seq,
                     containers=tuple(reports.values()),
-                    signals=self._rooms.signals.standing(),
-                    out_of_service=self._rooms.health.out_of_service,
+                    signals=self._agent.signals.current(),
+                    out_of_service=self._agent.health.out_of_service,
                     seen=self._contact.seen,
                     wait_s=wait_s,
                 )
@@ -208,8 +210,8 @@ class Loop:
         # Where polls are held the next one begins at once, also when a report beside it was answered last.
         self._due = time.monotonic() + (0.0 if self._may_wait_s > 0 else pause_s)
         self._due_moved.set()
-        self._rooms.tenants.set_preempting(preempting(answer.containers))
-        actions = reconcile(answer.containers, answer.forget, self._rooms.containers.reports())
+        self._agent.sessions.set_preempting(preempting(answer.containers))
+        actions = reconcile(answer.containers, answer.forget, self._agent.containers.reports())
         for action in actions:
             self._perform(action)
         listed = {directive.id for directive in answer.containers}
@@ -221,7 +223,7 @@ class Loop:
         return _Outcome.NEWS if news else _Outcome.NOTHING_NEW
 
     def _perform(self, action: Action) -> None:
-        containers = self._rooms.containers
+        containers = self._agent.containers
         if isinstance(action, Start):
             containers.start(action.spec)
         elif isinstance(action, Kill):
@@ -231,13 +233,17 @@ class Loop:
         elif isinstance(action, Forget):
             containers.forget(action.id)
 
-    def _back_off(self, backoff_s: float, reason: Exception) -> float:
+    def _back_off(self, next_pause: Iterator[float], reason: Exception) -> None:
         now = time.monotonic()
         self._contact.silent_since = self._contact.silent_since or now
         silent_s = now - self._contact.silent_since
-        limit_s = self._rooms.silence_limit_s
+        limit_s = self._agent.silence_limit_s
         if limit_s and silent_s >= limit_s:
             raise Silent(f"no answer from the control plane for {silent_s:.0f} s: {reason}")
         _log.warning("the cluster refused or did not answer, trying again: %s", reason)
-        self._stop.wait(backoff_s * random.uniform(0.7, 1.0))
-        return min(max(0.25, backoff_s * 2), LONGEST_BACKOFF_S)
+        self._stop.wait(next(next_pause))
+
+
+def _pauses() -> Iterator[float]:
+    """Try again at once, then less and less often."""
+    return itertools.chain((0.0,), pauses(0.25, LONGEST_BACKOFF_S))

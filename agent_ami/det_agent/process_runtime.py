@@ -23,7 +23,7 @@ from det_agent.container_key import ContainerKey
 from det_agent.environment import RUN_DIR, device_env, python_path
 from det_agent.identity import write_atomically
 from det_agent.process_paths import PathMap, lay_out, may_switch_user
-from det_agent.runtime import Exit, GatewayDoor, OutputLine, Say, Started, StartFailed, Stream
+from det_agent.runtime import Exit, GatewayAddress, OutputLine, Say, Started, StartFailed, Stream
 from det_agent.task_logs import now_rfc3339
 
 OUTPUT_LOOK_S = 0.25
@@ -49,10 +49,10 @@ class ProcessRuntime:
         self._deps = deps
         self._shims: dict[str, subprocess.Popen[bytes]] = {}
 
-    def host_address(self, network: str, door: GatewayDoor) -> str:
-        return door.host or "127.0.0.1"
+    def host_address(self, network: str, gateway: GatewayAddress) -> str:
+        return gateway.host or "127.0.0.1"
 
-    def check(self, door: GatewayDoor) -> None:
+    def check(self, gateway: GatewayAddress) -> None:
         """Start a process in a folder like those of tasks."""
         try:
             with tempfile.TemporaryDirectory(dir=self._root, prefix=".check-") as folder:

@@ -13,7 +13,7 @@ Stream = Literal["stdout", "stderr"]
 
 
 @dataclass(frozen=True)
-class GatewayDoor:
+class GatewayAddress:
     """Where the task gateway listens, and the answer to a ping that proves it is this agent's."""
 
     port: int
@@ -56,10 +56,10 @@ class StartFailed(Exception):
 class Runtime(Protocol):
     kind: Literal["docker", "process"]
 
-    def host_address(self, network: str, door: GatewayDoor) -> str:
+    def host_address(self, network: str, gateway: GatewayAddress) -> str:
         """Return how a container on `network` reaches the gateway. Raises StartFailed when none does."""
 
-    def check(self, door: GatewayDoor) -> None:
+    def check(self, gateway: GatewayAddress) -> None:
         """Start a container and let it reach the gateway. Raises StartFailed with the cause and the remedy."""
 
     def prepare(self, spec: ContainerSpec, say: Say, cancelled: Callable[[], bool]) -> None:

@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 
+from determined.common.connections import pauses
 from determined.common.http import APIError, MasterUnreachableError
 
 from det_agent.client import ControlPlane
@@ -64,8 +65,9 @@ class LogShipper:
 
     def _send(self, batch: Batch) -> bool:
         """Deliver one batch, however long it takes; False when the agent stops first."""
-        backoff_s = 0.5
-        while not self._stop.is_set():
+        for pause_s in pauses(0.5, LONGEST_BACKOFF_S):
+            if self._stop.is_set():
+                break
             try:
                 self._control_plane.ship_logs(batch.id, batch.lines)
             except (APIError, MasterUnreachableError) as e:
@@ -73,8 +75,7 @@ class LogShipper:
                     _log.warning("%d log lines were refused and dropped: %s", len(batch.lines), e)
                 else:
                     _log.debug("log lines wait in the spool: %s", e)
-                    self._stop.wait(backoff_s)
-                    backoff_s = min(backoff_s * 2, LONGEST_BACKOFF_S)
+                    self._stop.wait(pause_s)
                     continue
             self._spool.acknowledge(batch)
             return True

@@ -44,7 +44,7 @@ class Signals:
         self._on_change = on_change
         self._stop = threading.Event()
         self._lock = threading.Lock()
-        self._standing: dict[str, Signal] = {}
+        self._current: dict[str, Signal] = {}
 
     def start(self) -> None:
         for source in self._sources:
@@ -58,9 +58,9 @@ class Signals:
         deadline = datetime.now(timezone.utc) + timedelta(seconds=within_s)
         self._add(Signal("shutdown", deadline.isoformat().replace("+00:00", "Z")))
 
-    def standing(self) -> tuple[Signal, ...]:
+    def current(self) -> tuple[Signal, ...]:
         with self._lock:
-            return tuple(self._standing.values())
+            return tuple(self._current.values())
 
     def _watch(self, source: SignalSource) -> None:
         while not self._stop.wait(source.interval_s):
@@ -72,8 +72,8 @@ class Signals:
 
     def _add(self, signal: Signal) -> None:
         with self._lock:
-            if self._standing.get(signal.kind) == signal:
+            if self._current.get(signal.kind) == signal:
                 return
-            self._standing[signal.kind] = signal
+            self._current[signal.kind] = signal
         _log.warning("this machine is going away: %s %s", signal.kind, signal.deadline)
         self._on_change()

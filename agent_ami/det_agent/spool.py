@@ -93,11 +93,6 @@ class Spool:
             self._skip_finished_segments()
             self._changed.notify_all()
 
-    def unsent_bytes(self) -> int:
-        """Bytes in the newest segments that no acknowledged batch covers."""
-        with self._changed:
-            return self._stored_bytes - self._read_at
-
     def wait_for_lines(self, timeout_s: float | None) -> bool:
         with self._changed:
             return self._changed.wait_for(lambda: self._stored_bytes > self._read_at, timeout_s)

@@ -1,22 +1,19 @@
 """Passes a container's request on to the control plane, and waits out an outage instead of failing."""
 
+import contextlib
 import http.client
-import random
-import select
 import socket
-import ssl
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import IO
-from urllib.parse import urlsplit
 
-RETRY_STATUSES = frozenset({502, 503, 504})
-FIRST_BACKOFF_S = 0.2
-LONGEST_BACKOFF_S = 5.0
+from determined.common.connections import RETRY_STATUSES, Connections, pauses, readable
+
+FIRST_PAUSE_S = 0.2
+LONGEST_PAUSE_S = 5.0
 ANSWER_TIMEOUT_S = 300.0
-IDLE_CONNECTION_S = 10.0
+# Headers of one connection (RFC 9110), and `host`, which the next connection gets anew.
 HOP_BY_HOP = frozenset(
     {
         "connection",
@@ -38,12 +35,6 @@ class CallerGone(Exception):
 
 
 @dataclass(frozen=True)
-class Tls:
-    cert_file: str | None = None
-    verify: bool = True
-
-
-@dataclass(frozen=True)
 class ForwardedRequest:
     method: str
     target: str
@@ -51,117 +42,60 @@ class ForwardedRequest:
     body: IO[bytes]
     length: int
     retried: bool = True
-    longest_backoff_s: float = LONGEST_BACKOFF_S
+    longest_pause_s: float = LONGEST_PAUSE_S
 
 
-class Upstream:
-    """Connections to the control plane, reused while fresh, so a quiet trial holds none."""
+def end_to_end(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers that are about the content, without its length, and not about the connection."""
+    dropped = {*HOP_BY_HOP, "content-length"}
+    return {name: value for name, value in headers.items() if name.lower() not in dropped}
 
-    def __init__(self, base_url: str, tls: Tls = Tls()) -> None:
-        parts = urlsplit(base_url)
-        self._secure = parts.scheme == "https"
-        self._host = parts.hostname or "localhost"
-        self._port = parts.port or (443 if self._secure else 80)
-        self._prefix = parts.path.rstrip("/")
-        self._tls = tls
-        self._lock = threading.Lock()
-        self._idle: list[tuple[float, http.client.HTTPConnection]] = []
 
-    def send(
-        self, request: ForwardedRequest, caller: socket.socket
-    ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-        """Send until there is an answer worth passing on. Raises CallerGone."""
-        backoff_s = FIRST_BACKOFF_S
-        while True:
-            connection = self._take()
+def send(
+    upstream: Connections, request: ForwardedRequest, caller: socket.socket
+) -> tuple[http.client.HTTPResponse, contextlib.ExitStack]:
+    """Send until there is an answer worth passing on; closing the stack ends it. Raises CallerGone."""
+    headers = end_to_end(request.headers)
+    if request.length or request.method in ("POST", "PUT", "PATCH"):
+        headers["Content-Length"] = str(request.length)
+    for pause_s in pauses(FIRST_PAUSE_S, request.longest_pause_s):
+        request.body.seek(0)
+        with contextlib.ExitStack() as stack:
             try:
-                response = self._send_once(connection, request)
-                if response.status not in RETRY_STATUSES or not request.retried:
-                    return connection, response
+                response = stack.enter_context(
+                    upstream.exchange(
+                        request.method,
+                        request.target,
+                        headers,
+                        request.body if request.length else None,
+                        timeout_s=ANSWER_TIMEOUT_S,
+                        read_timeout_s=ANSWER_TIMEOUT_S,
+                    )
+                )
             except (OSError, http.client.HTTPException):
                 if not request.retried:
-                    connection.close()
                     raise
-            connection.close()
-            _wait_unless_gone(caller, backoff_s * random.uniform(0.7, 1.0))
-            backoff_s = min(backoff_s * 2, request.longest_backoff_s)
-
-    def give_back(self, connection: http.client.HTTPConnection) -> None:
-        """Keep a connection whose answer was read to its end."""
-        now = time.monotonic()
-        with self._lock:
-            stale = [c for since, c in self._idle if now - since > IDLE_CONNECTION_S]
-            self._idle = [(t, c) for t, c in self._idle if now - t <= IDLE_CONNECTION_S]
-            self._idle.append((now, connection))
-        for old in stale:
-            old.close()
-
-    def close(self) -> None:
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for _, connection in idle:
-            connection.close()
-
-    def _take(self) -> http.client.HTTPConnection:
-        now = time.monotonic()
-        with self._lock:
-            while self._idle:
-                since, connection = self._idle.pop()
-                if now - since <= IDLE_CONNECTION_S and not _closed_by_peer(connection):
-                    return connection
-                connection.close()
-        return self._connect()
-
-    def _send_once(
-        self, connection: http.client.HTTPConnection, request: ForwardedRequest
-    ) -> http.client.HTTPResponse:
-        request.body.seek(0)
-        connection.putrequest(
-            request.method,
-            self._prefix + request.target,
-            skip_host=False,
-            skip_accept_encoding=True,
-        )
-        for name, value in request.headers.items():
-            if name.lower() not in HOP_BY_HOP and name.lower() != "content-length":
-                connection.putheader(name, value)
-        if request.length or request.method in ("POST", "PUT", "PATCH"):
-            connection.putheader("Content-Length", str(request.length))
-        connection.endheaders()
-        while block := request.body.read(256 * 1024):
-            connection.send(block)
-        return connection.getresponse()
-
-    def _connect(self) -> http.client.HTTPConnection:
-        if not self._secure:
-            return http.client.HTTPConnection(self._host, self._port, timeout=ANSWER_TIMEOUT_S)
-        context = ssl.create_default_context(cafile=self._tls.cert_file)
-        if not self._tls.verify:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        return http.client.HTTPSConnection(
-            self._host, self._port, timeout=ANSWER_TIMEOUT_S, context=context
-        )
+            else:
+                if response.status not in RETRY_STATUSES or not request.retried:
+                    return response, stack.pop_all()
+        _wait_unless_gone(caller, pause_s)
+    raise AssertionError("pauses never end")
 
 
-def _closed_by_peer(connection: http.client.HTTPConnection) -> bool:
-    return connection.sock is None or _readable(connection.sock, 0)
-
-
-def _wait_unless_gone(caller: socket.socket, wait_s: float) -> None:
-    """Sleep, but notice at once that the caller hung up."""
-    deadline = time.monotonic() + wait_s
-    if not _readable(caller, wait_s):
+def raise_if_gone(caller: socket.socket) -> None:
+    """Raise CallerGone when the caller hung up."""
+    if not readable(caller, 0):
         return
     try:
         if caller.recv(1, socket.MSG_PEEK) == b"":
             raise CallerGone
     except OSError as e:
         raise CallerGone from e
-    time.sleep(max(0.0, deadline - time.monotonic()))
 
 
-def _readable(sock: socket.socket, timeout_s: float) -> bool:
-    poller = select.poll()
-    poller.register(sock, select.POLLIN | select.POLLHUP | select.POLLERR)
-    return bool(poller.poll(timeout_s * 1000))
+def _wait_unless_gone(caller: socket.socket, wait_s: float) -> None:
+    """Sleep, but notice at once that the caller hung up."""
+    deadline = time.monotonic() + wait_s
+    if readable(caller, wait_s):
+        raise_if_gone(caller)
+        time.sleep(max(0.0, deadline - time.monotonic()))

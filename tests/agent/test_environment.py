@@ -1,12 +1,12 @@
 """The environment that an agent gives a container."""
 
 import pytest
-from det_agent.environment import Surroundings, container_env
+from det_agent.environment import AgentEnvironment, container_env
 from det_controlplane.core.agent_protocol import ContainerSpec
 
 from tests.support.agents import make_spec
 
-HERE = Surroundings(agent_id="a", runtime="process", master_host="127.0.0.1", master_port=1)
+HERE = AgentEnvironment(agent_id="a", runtime="process", master_host="127.0.0.1", master_port=1)
 
 
 @pytest.fixture(autouse=True)

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 from det_agent.container_key import ContainerKey
-from det_agent.gateway import Gateway, GatewayRooms
+from det_agent.container_sessions import ContainerSessions
+from det_agent.gateway import Gateway, GatewayDependencies
 from det_agent.spool import Spool
-from det_agent.tenants import Tenants
-from det_agent.upstream import Upstream
+from det_agent.trial_reports import TrialReports
+from determined.common.connections import Connections
 
 from tests.support.fake_controlplane import FakeControlPlane
 
@@ -24,9 +25,9 @@ TOKEN = {"Grpc-Metadata-x-allocation-token": "Bearer secret-1"}
 
 
 @dataclass
-class Door:
+class Caller:
     gateway: Gateway
-    tenants: Tenants
+    sessions: ContainerSessions
     spool: Spool
 
     def ask(
@@ -51,14 +52,24 @@ class Door:
         return [json.loads(line) for line in batch.lines] if batch else []
 
 
-@pytest.fixture
-def door(plane: FakeControlPlane, tmp_path: Path) -> Iterator[Door]:
-    tenants, spool = Tenants(), Spool(tmp_path)
-    tenants.admit(KEY)
-    tenants.admit(OTHER)
-    gateway = Gateway(GatewayRooms("agent-1", tenants, spool, Upstream(plane.url)), "127.0.0.1", 0)
+def start_gateway(url: str, folder: Path, sessions: ContainerSessions, spool: Spool) -> Gateway:
+    upstream = Connections(url)
+    reports = TrialReports(folder / "reports", upstream, lambda key, text: None)
+    agent = GatewayDependencies("agent-1", sessions, spool, reports, upstream)
+    gateway = Gateway(agent, "127.0.0.1", 0)
     gateway.start()
-    yield Door(gateway, tenants, spool)
+    return gateway
+
+
+@pytest.fixture
+def caller(plane: FakeControlPlane, tmp_path: Path) -> Iterator[Caller]:
+    for name in ("logs", "reports"):
+        (tmp_path / name).mkdir()
+    sessions, spool = ContainerSessions(), Spool(tmp_path / "logs")
+    sessions.open(KEY)
+    sessions.open(OTHER)
+    gateway = start_gateway(plane.url, tmp_path, sessions, spool)
+    yield Caller(gateway, sessions, spool)
     gateway.stop()
     spool.close()
 
@@ -66,34 +77,34 @@ def door(plane: FakeControlPlane, tmp_path: Path) -> Iterator[Door]:
 PREEMPTION = "/api/v1/allocations/alloc-1/signals/preemption"
 
 
-def test_no_preemption_is_answered_at_once_when_asked_not_to_wait(door: Door) -> None:
-    assert door.ask("GET", PREEMPTION + "?timeoutSeconds=0", headers=TOKEN)[:2] == (
+def test_no_preemption_is_answered_at_once_when_asked_not_to_wait(caller: Caller) -> None:
+    assert caller.ask("GET", PREEMPTION + "?timeoutSeconds=0", headers=TOKEN)[:2] == (
         200,
         {"preempt": False},
     )
 
 
 def test_a_waiting_container_learns_of_its_preemption_without_the_control_plane(
-    door: Door, plane: FakeControlPlane
+    caller: Caller, plane: FakeControlPlane
 ) -> None:
     answers: list[Any] = []
     asking = threading.Thread(
         target=lambda: answers.append(
-            door.ask("GET", PREEMPTION + "?timeoutSeconds=60", headers=TOKEN)[1]
+            caller.ask("GET", PREEMPTION + "?timeoutSeconds=60", headers=TOKEN)[1]
         )
     )
     asking.start()
-    door.tenants.set_preempting(frozenset({"alloc-2"}))
-    door.tenants.set_preempting(frozenset({"alloc-1"}))
+    caller.sessions.set_preempting(frozenset({"alloc-2"}))
+    caller.sessions.set_preempting(frozenset({"alloc-1"}))
     asking.join(60)
     assert answers == [{"preempt": True}]
     assert plane.forwarded == []
 
 
-def test_a_preempted_allocation_is_told_every_time(door: Door) -> None:
-    door.tenants.set_preempting(frozenset({"alloc-1"}))
+def test_a_preempted_allocation_is_told_every_time(caller: Caller) -> None:
+    caller.sessions.set_preempting(frozenset({"alloc-1"}))
     for _ in range(2):
-        assert door.ask("GET", PREEMPTION, headers={"Authorization": "Bearer secret-1"})[1] == {
+        assert caller.ask("GET", PREEMPTION, headers={"Authorization": "Bearer secret-1"})[1] == {
             "preempt": True
         }
 
@@ -101,21 +112,23 @@ def test_a_preempted_allocation_is_told_every_time(door: Door) -> None:
 @pytest.mark.parametrize(
     ("token", "status"), [("", 401), ("Bearer wrong", 401), ("Bearer secret-2", 403)]
 )
-def test_preemption_needs_the_allocations_own_token(door: Door, token: str, status: int) -> None:
-    answer = door.ask("GET", PREEMPTION + "?timeoutSeconds=0", headers={"Authorization": token})
+def test_preemption_needs_the_allocations_own_token(
+    caller: Caller, token: str, status: int
+) -> None:
+    answer = caller.ask("GET", PREEMPTION + "?timeoutSeconds=0", headers={"Authorization": token})
     assert answer[0] == status
     assert answer[1]["error"]["error"]
 
 
-def test_a_container_that_is_gone_has_no_token_any_more(door: Door) -> None:
-    door.tenants.leave("c-1")
-    assert door.ask("GET", PREEMPTION + "?timeoutSeconds=0", headers=TOKEN)[0] == 401
+def test_a_container_that_is_gone_has_no_token_any_more(caller: Caller) -> None:
+    caller.sessions.close("c-1")
+    assert caller.ask("GET", PREEMPTION + "?timeoutSeconds=0", headers=TOKEN)[0] == 401
 
 
 @pytest.mark.parametrize("path", ["/api/v1/task/logs", "/task-logs"])
 @pytest.mark.parametrize("packed", [False, True])
 def test_logs_are_spooled_and_completed(
-    door: Door, plane: FakeControlPlane, path: str, packed: bool
+    caller: Caller, plane: FakeControlPlane, path: str, packed: bool
 ) -> None:
     entry = {
         "taskId": "task-1",
@@ -127,8 +140,11 @@ def test_logs_are_spooled_and_completed(
     }
     body = json.dumps([entry] if path == "/task-logs" else {"logs": [entry]}).encode()
     headers = {**TOKEN, "Content-Encoding": "gzip"} if packed else TOKEN
-    assert door.ask("POST", path, gzip.compress(body) if packed else body, headers)[:2] == (200, {})
-    (line,) = door.spooled()
+    assert caller.ask("POST", path, gzip.compress(body) if packed else body, headers)[:2] == (
+        200,
+        {},
+    )
+    (line,) = caller.spooled()
     assert line.pop("timestamp").endswith("Z")
     assert line == {
         "task_id": "task-1",
@@ -143,38 +159,40 @@ def test_logs_are_spooled_and_completed(
     assert plane.forwarded == []
 
 
-def test_a_container_cannot_write_into_the_log_of_another_task(door: Door) -> None:
+def test_a_container_cannot_write_into_the_log_of_another_task(caller: Caller) -> None:
     body = json.dumps({"logs": [{"taskId": "task-2", "log": "forged"}]}).encode()
-    status, answer, _ = door.ask("POST", "/api/v1/task/logs", body, TOKEN)
+    status, answer, _ = caller.ask("POST", "/api/v1/task/logs", body, TOKEN)
     assert status == 403
     assert "task-1" in answer["error"]["error"]
-    assert door.spooled() == []
+    assert caller.spooled() == []
 
 
 @pytest.mark.parametrize("body", [b"", b"nonsense", b"{}", b'{"logs": ["x"]}', b'"x"'])
-def test_a_body_that_is_no_list_of_logs_is_refused_with_a_sentence(door: Door, body: bytes) -> None:
-    status, answer, _ = door.ask("POST", "/api/v1/task/logs", body, TOKEN)
+def test_a_body_that_is_no_list_of_logs_is_refused_with_a_sentence(
+    caller: Caller, body: bytes
+) -> None:
+    status, answer, _ = caller.ask("POST", "/api/v1/task/logs", body, TOKEN)
     assert status == 400
     assert answer["error"]["reason"] == "InvalidArgument"
 
 
 def test_logs_with_a_users_token_go_to_the_control_plane(
-    door: Door, plane: FakeControlPlane
+    caller: Caller, plane: FakeControlPlane
 ) -> None:
-    door.ask("POST", "/task-logs", b"[]", {"Authorization": "Bearer users-own"})
+    caller.ask("POST", "/task-logs", b"[]", {"Authorization": "Bearer users-own"})
     ((method, path, headers, body),) = plane.forwarded
     assert (method, path, body) == ("POST", "/task-logs", b"[]")
     assert headers["Authorization"] == "Bearer users-own"
 
 
 def test_everything_else_is_passed_on_with_method_query_headers_and_body(
-    door: Door, plane: FakeControlPlane
+    caller: Caller, plane: FakeControlPlane
 ) -> None:
     plane.answer_to = lambda method, path, body: (
         404,
         {"error": {"code": 5, "error": "no such trial"}},
     )
-    status, answer, _ = door.ask(
+    status, answer, _ = caller.ask(
         "PATCH", "/api/v1/trials/7?a=%20b&c=d", b'{"state": 1}', {**TOKEN, "X-Own": "1"}
     )
     ((method, path, headers, body),) = plane.forwarded
@@ -184,14 +202,14 @@ def test_everything_else_is_passed_on_with_method_query_headers_and_body(
     assert (status, answer["error"]["error"]) == (404, "no such trial")
 
 
-def test_a_large_body_passes_both_ways(door: Door, plane: FakeControlPlane) -> None:
+def test_a_large_body_passes_both_ways(caller: Caller, plane: FakeControlPlane) -> None:
     large = bytes(range(256)) * 40_000
     plane.answer_to = lambda method, path, body: (200, body)
-    assert door.ask("PUT", "/api/v1/blob", large, TOKEN)[1] == large
+    assert caller.ask("PUT", "/api/v1/blob", large, TOKEN)[1] == large
 
 
-def test_a_chunked_body_passes(door: Door, plane: FakeControlPlane) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", door.gateway.port, timeout=60)
+def test_a_chunked_body_passes(caller: Caller, plane: FakeControlPlane) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", caller.gateway.port, timeout=60)
     connection.request("POST", "/api/v1/x", iter([b"one", b"two"]), TOKEN, encode_chunked=True)
     assert connection.getresponse().read()
     connection.close()
@@ -199,11 +217,11 @@ def test_a_chunked_body_passes(door: Door, plane: FakeControlPlane) -> None:
 
 
 def test_requests_over_a_kept_connection_are_sent_once_each(
-    door: Door, plane: FakeControlPlane, monkeypatch: pytest.MonkeyPatch
+    caller: Caller, plane: FakeControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("det_agent.upstream.IDLE_CONNECTION_S", 3600.0)
+    monkeypatch.setattr("determined.common.connections.IDLE_S", 3600.0)
     # One connection of ours, too: its next request is read when the connection of the last one was given back.
-    connection = http.client.HTTPConnection("127.0.0.1", door.gateway.port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", caller.gateway.port, timeout=60)
     for i in range(5):
         connection.request("POST", f"/api/v1/trials/{i}/metrics", b"{}", TOKEN)
         answer = connection.getresponse()
@@ -218,38 +236,62 @@ def test_requests_over_a_kept_connection_are_sent_once_each(
     assert len(plane.callers) == 1
 
 
-def test_an_outage_is_a_pause(door: Door, plane: FakeControlPlane) -> None:
+def test_an_outage_is_a_pause(caller: Caller, plane: FakeControlPlane) -> None:
     failures = [503, 502, 504]
     plane.answer_to = lambda method, path, body: (
         (failures.pop(), {}) if failures else (200, {"ok": True})
     )
-    assert door.ask("POST", "/api/v1/trials/1/metrics", b"{}", TOKEN)[:2] == (200, {"ok": True})
+    assert caller.ask("POST", "/api/v1/runs/start", b"{}", TOKEN)[:2] == (200, {"ok": True})
     assert [body for _, _, _, body in plane.forwarded] == [b"{}"] * 4
+    assert len({headers["Idempotency-Key"] for _, _, headers, _ in plane.forwarded}) == 1
+
+
+def test_a_report_that_cannot_be_kept_waits_for_the_control_plane(
+    caller: Caller, plane: FakeControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("det_agent.trial_reports.MAX_REPORT_BYTES", 1)
+    failures = [503, 503]
+    plane.answer_to = lambda method, path, body: (
+        (failures.pop(), {}) if failures else (200, {"ok": True})
+    )
+    answer = caller.ask("POST", "/api/v1/trials/1/metrics", b"{}", TOKEN)
+    assert answer[:2] == (200, {"ok": True})
+
+
+def test_a_report_with_a_users_token_waits_for_the_control_plane(
+    caller: Caller, plane: FakeControlPlane
+) -> None:
+    failures = [503, 503]
+    plane.answer_to = lambda method, path, body: (
+        (failures.pop(), {}) if failures else (200, {"ok": True})
+    )
+    own = {"Authorization": "Bearer users-own"}
+    assert caller.ask("POST", "/api/v1/checkpoints", b"{}", own)[:2] == (200, {"ok": True})
 
 
 def test_the_rendezvous_waits_until_the_peers_are_there(
-    door: Door, plane: FakeControlPlane
+    caller: Caller, plane: FakeControlPlane
 ) -> None:
     missing = [504] * 3
     plane.answer_to = lambda method, path, body: (
         (missing.pop(), {}) if missing else (200, {"rendezvousInfo": {}})
     )
     path = "/api/v1/allocations/alloc-1/resources/c-1/rendezvous"
-    assert door.ask("GET", path, headers=TOKEN)[1] == {"rendezvousInfo": {}}
+    assert caller.ask("GET", path, headers=TOKEN)[1] == {"rendezvousInfo": {}}
 
 
 def test_an_unhealthy_answer_outside_the_api_is_passed_on(
-    door: Door, plane: FakeControlPlane
+    caller: Caller, plane: FakeControlPlane
 ) -> None:
     plane.answer_to = lambda method, path, body: (503, {"status": "down"})
-    assert door.ask("GET", "/health")[:2] == (503, {"status": "down"})
+    assert caller.ask("GET", "/health")[:2] == (503, {"status": "down"})
 
 
 def test_a_caller_who_hangs_up_during_an_outage_is_not_waited_for(
-    door: Door, plane: FakeControlPlane
+    caller: Caller, plane: FakeControlPlane
 ) -> None:
     plane.answer_to = lambda method, path, body: (503, {})
-    connection = http.client.HTTPConnection("127.0.0.1", door.gateway.port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", caller.gateway.port, timeout=60)
     connection.request("GET", "/api/v1/master", headers=TOKEN)
     plane.until(lambda: len(plane.forwarded) >= 2)
     connection.close()
@@ -263,19 +305,17 @@ def test_a_caller_who_hangs_up_during_an_outage_is_not_waited_for(
 
     plane.answer_to = answered
     asked = len(plane.forwarded)
-    door.ask("GET", "/api/v1/later", headers=TOKEN)
+    caller.ask("GET", "/api/v1/later", headers=TOKEN)
     assert gone.is_set()
     assert len(plane.forwarded) <= asked + 2
 
 
-def test_answers_of_unknown_length_are_streamed_as_they_come(door: Door, tmp_path: Path) -> None:
+def test_answers_of_unknown_length_are_streamed_as_they_come(
+    caller: Caller, tmp_path: Path
+) -> None:
     arrived, proceed = threading.Event(), threading.Event()
     with _streaming_server(proceed) as url:
-        spool = Spool(tmp_path / "..")
-        gateway = Gateway(
-            GatewayRooms("agent-1", door.tenants, spool, Upstream(url)), "127.0.0.1", 0
-        )
-        gateway.start()
+        gateway = start_gateway(url, tmp_path, caller.sessions, caller.spool)
         connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=60)
         connection.request("GET", "/api/v1/stream")
         response = connection.getresponse()
@@ -285,7 +325,6 @@ def test_answers_of_unknown_length_are_streamed_as_they_come(door: Door, tmp_pat
         assert response.read() == b'{"result": 2}\n'
         connection.close()
         gateway.stop()
-        spool.close()
 
 
 class _streaming_server:

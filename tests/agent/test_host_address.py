@@ -10,7 +10,7 @@ import pytest
 from det_agent.docker_probe import Reached, Unreachable, probe
 from det_agent.host_address import HostAddresses, candidates
 from det_agent.identity import address_towards
-from det_agent.runtime import GatewayDoor, StartFailed
+from det_agent.runtime import GatewayAddress, StartFailed
 from docker.errors import NotFound
 
 OWN = address_towards("192.0.2.1")
@@ -78,7 +78,7 @@ def _has_address(name: str) -> bool:
 
 
 @pytest.fixture
-def door() -> Iterator[GatewayDoor]:
+def gateway() -> Iterator[GatewayAddress]:
     """A server on every address of this machine that answers pings as a gateway does."""
 
     class Answering(BaseHTTPRequestHandler):
@@ -93,28 +93,28 @@ def door() -> Iterator[GatewayDoor]:
     with HTTPServer(("0.0.0.0", 0), Answering) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield GatewayDoor(server.server_address[1], TOKEN)
+        yield GatewayAddress(server.server_address[1], TOKEN)
         server.shutdown()
         thread.join()
 
 
 @pytest.mark.docker
 def test_containers_reach_the_address_that_was_found_on_every_kind_of_network(
-    docker_client: Any, door: GatewayDoor
+    docker_client: Any, gateway: GatewayAddress
 ) -> None:
     addresses = HostAddresses(docker_client)
     network = docker_client.networks.create("det-test-host-address", driver="bridge")
     try:
         for name in ("bridge", "host", "det-test-host-address"):
-            found = addresses.of(name, door)
-            assert probe(docker_client, name, [found], door) == Reached(found)
+            found = addresses.of(name, gateway)
+            assert probe(docker_client, name, [found], gateway) == Reached(found)
     finally:
         network.remove()
 
 
 @pytest.mark.docker
 def test_an_engine_that_reports_no_gateway_is_no_obstacle(
-    docker_client: Any, door: GatewayDoor, monkeypatch: pytest.MonkeyPatch
+    docker_client: Any, gateway: GatewayAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inspect = docker_client.api.inspect_network
 
@@ -125,15 +125,15 @@ def test_an_engine_that_reports_no_gateway_is_no_obstacle(
         return described
 
     monkeypatch.setattr(docker_client.api, "inspect_network", without_gateway)
-    found = HostAddresses(docker_client).of("bridge", door)
-    assert probe(docker_client, "bridge", [found], door) == Reached(found)
+    found = HostAddresses(docker_client).of("bridge", gateway)
+    assert probe(docker_client, "bridge", [found], gateway) == Reached(found)
 
 
 @pytest.mark.docker
 def test_a_closed_port_is_told_with_every_address_that_was_tried(docker_client: Any) -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
-        closed = GatewayDoor(bound.getsockname()[1], TOKEN)
+        closed = GatewayAddress(bound.getsockname()[1], TOKEN)
         with pytest.raises(
             StartFailed, match=r"no container on the Docker network bridge reaches"
         ) as told:
@@ -144,25 +144,25 @@ def test_a_closed_port_is_told_with_every_address_that_was_tried(docker_client: 
 
 @pytest.mark.docker
 def test_another_program_at_that_port_is_not_the_gateway(
-    docker_client: Any, door: GatewayDoor
+    docker_client: Any, gateway: GatewayAddress
 ) -> None:
-    result = probe(docker_client, "bridge", [OWN], GatewayDoor(door.port, "another token"))
+    result = probe(docker_client, "bridge", [OWN], GatewayAddress(gateway.port, "another token"))
     assert isinstance(result, Unreachable)
     assert "another program answers there" in str(result)
 
 
 @pytest.mark.docker
 def test_an_address_that_the_operator_set_is_proven_and_kept_as_written(
-    docker_client: Any, door: GatewayDoor
+    docker_client: Any, gateway: GatewayAddress
 ) -> None:
     addresses = HostAddresses(docker_client)
-    assert addresses.of("bridge", GatewayDoor(door.port, TOKEN, host=OWN)) == OWN
+    assert addresses.of("bridge", GatewayAddress(gateway.port, TOKEN, host=OWN)) == OWN
     with pytest.raises(StartFailed, match=r"198[.]51[.]100[.]1"):
-        addresses.of("bridge", GatewayDoor(door.port, TOKEN, host="198.51.100.1"))
+        addresses.of("bridge", GatewayAddress(gateway.port, TOKEN, host="198.51.100.1"))
 
 
 @pytest.mark.docker
-def test_probes_leave_no_container_behind(docker_client: Any, door: GatewayDoor) -> None:
-    HostAddresses(docker_client).check(door)
+def test_probes_leave_no_container_behind(docker_client: Any, gateway: GatewayAddress) -> None:
+    HostAddresses(docker_client).check(gateway)
     filters = {"label": "ai.determined.type=probe", "status": "exited"}
     assert docker_client.containers.list(all=True, filters=filters) == []

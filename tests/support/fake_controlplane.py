@@ -36,6 +36,7 @@ class FakeControlPlane:
         self.polls = 0
         self.acknowledging = True
         self.lost_answers = 0
+        self.lost_forwarded_answers = 0
         self.outage = False
         self.answer_to: Callable[[str, str, bytes], Answer] = lambda method, path, body: (
             200,
@@ -220,11 +221,15 @@ class FakeControlPlane:
                 return None
             return (503, {}) if self.outage else answer
 
-    def _forwarded(self, handler: "_Handler", body: bytes) -> Answer:
+    def _forwarded(self, handler: "_Handler", body: bytes) -> Answer | None:
         self.forwarded.append((handler.command, handler.path, dict(handler.headers.items()), body))
         self.callers.add(handler.client_address)
         self.changed.notify_all()
-        return self.answer_to(handler.command, handler.path, body)
+        answer = self.answer_to(handler.command, handler.path, body)
+        if self.lost_forwarded_answers:
+            self.lost_forwarded_answers -= 1
+            return None
+        return answer
 
 
 class _Server(ThreadingHTTPServer):

@@ -1,4 +1,4 @@
-"""Who may use the gateway, and which allocations are asked to leave."""
+"""The session tokens by which the gateway knows containers, and the allocations that are asked to leave."""
 
 import threading
 from collections.abc import Iterable
@@ -6,25 +6,25 @@ from collections.abc import Iterable
 from det_agent.container_key import ContainerKey
 
 
-class Tenants:
+class ContainerSessions:
     """The containers of this agent by their session token."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._by_id: dict[str, ContainerKey] = {}
         self._preempting: frozenset[str] = frozenset()
-        self._closed = False
+        self._stopped = False
 
-    def admit(self, key: ContainerKey) -> None:
+    def open(self, key: ContainerKey) -> None:
         with self._changed:
             self._by_id[key.id] = key
 
-    def leave(self, container_id: str) -> None:
+    def close(self, container_id: str) -> None:
         with self._changed:
             self._by_id.pop(container_id, None)
             self._changed.notify_all()
 
-    def holder(self, tokens: Iterable[str]) -> ContainerKey | None:
+    def owner_of(self, tokens: Iterable[str]) -> ContainerKey | None:
         presented = {token for token in tokens if token}
         with self._changed:
             return next((k for k in self._by_id.values() if k.session_token in presented), None)
@@ -36,19 +36,19 @@ class Tenants:
                 self._changed.notify_all()
 
     def wait_for_preemption(self, key: ContainerKey, timeout_s: float) -> bool:
-        """True as soon as the allocation is asked to leave; False at the time-out or when its container is gone."""
+        """Return True once the allocation is asked to leave, False at the time-out or when its container is gone."""
         with self._changed:
             self._changed.wait_for(
                 lambda: (
                     key.allocation_id in self._preempting
                     or key.id not in self._by_id
-                    or self._closed
+                    or self._stopped
                 ),
                 timeout_s,
             )
             return key.allocation_id in self._preempting
 
-    def close(self) -> None:
+    def stop_waiting(self) -> None:
         with self._changed:
-            self._closed = True
+            self._stopped = True
             self._changed.notify_all()

@@ -1,0 +1,268 @@
+"""Reports of trials on disk between the containers and the control plane: an outage delays them and holds no trial up.
+
+Metrics, checkpoints, progress, states and early exits of a container are delivered one by one in the order in which
+they came, also by the next process of this agent. While the control plane answers, the container gets its answer.
+During an outage it is told at once that its report is kept.
+"""
+
+import http.client
+import json
+import logging
+import re
+import threading
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from determined.common.connections import RETRY_STATUSES, Connections, pauses
+from determined.common.http import error_from
+
+from det_agent.container_key import ContainerKey
+from det_agent.identity import write_atomically
+from det_agent.upstream import FIRST_PAUSE_S, LONGEST_PAUSE_S, end_to_end
+
+MAX_REPORT_BYTES = 16 * 1024**2
+MAX_QUEUE_BYTES = 256 * 1024**2
+ANSWER_WAIT_S = 5.0
+DELIVERY_TIMEOUT_S = 60.0
+TRY_AGAIN = frozenset({*RETRY_STATUSES, 408, 425, 429})
+# Their answers carry nothing, and to store one twice changes nothing.
+_ROUTES = re.compile(
+    r"/api/v1/(checkpoints|trials/[^/]+/"
+    r"(metrics|training_metrics|validation_metrics|progress|runner/metadata|early_exit))"
+)
+
+_log = logging.getLogger(__name__)
+OnRefusal = Callable[[ContainerKey, str], None]
+
+
+class QueueFull(Exception):
+    """The queue of a container takes no more: its disk budget is used up, or the disk is full."""
+
+
+@dataclass(frozen=True)
+class TrialReport:
+    target: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def is_trial_report(method: str, path: str) -> bool:
+    return method == "POST" and _ROUTES.fullmatch(path) is not None
+
+
+class TrialReports:
+    """The queues of this agent's containers, each in a folder of its own."""
+
+    def __init__(self, folder: Path, upstream: Connections, on_refusal: OnRefusal) -> None:
+        self._folder = folder
+        self._upstream = upstream
+        self._on_refusal = on_refusal
+        self._lock = threading.Lock()
+        self._queues: dict[str, _Queue] = {}
+
+    def start(self) -> None:
+        """Go on with what an earlier process of this agent left undelivered."""
+        for folder in sorted(self._folder.iterdir()):
+            kept = sorted(folder.glob("*.report"))
+            if kept:
+                self._queue(_read(kept[0])[0])
+            else:
+                _remove(folder)
+
+    def put(self, key: ContainerKey, report: TrialReport) -> Answer | None:
+        """Keep a report and return its answer; None when that takes longer than a container should wait.
+
+        Raises QueueFull.
+        """
+        return self._queue(key).put(report)
+
+    def last_of(self, key: ContainerKey) -> int:
+        """Return the number of the newest report that a container has sent."""
+        with self._lock:
+            queue = self._queues.get(key.place)
+        return queue.last if queue is not None else 0
+
+    def wait_until_delivered(
+        self, key: ContainerKey, last: int, timeout_s: float | None = None
+    ) -> bool:
+        """Wait for the answers to the reports of a container up to a number."""
+        with self._lock:
+            queue = self._queues.get(key.place)
+        return queue is None or queue.wait_until_delivered(last, timeout_s)
+
+    def finish(self, key: ContainerKey) -> None:
+        """Deliver what an ended container has reported, however long that takes."""
+        self.wait_until_delivered(key, self.last_of(key))
+        with self._lock:
+            queue = self._queues.pop(key.place, None)
+        if queue is not None:
+            queue.close()
+
+    def stop(self) -> None:
+        """Leave what is undelivered to the next process."""
+        with self._lock:
+            queues = list(self._queues.values())
+        for queue in queues:
+            queue.stop()
+
+    def _queue(self, key: ContainerKey) -> "_Queue":
+        with self._lock:
+            if key.place not in self._queues:
+                folder = self._folder / key.place
+                self._queues[key.place] = _Queue(key, folder, self._upstream, self._on_refusal)
+            return self._queues[key.place]
+
+
+class _Queue:
+    """The reports of one container; a thread delivers them."""
+
+    def __init__(
+        self, key: ContainerKey, folder: Path, upstream: Connections, on_refusal: OnRefusal
+    ) -> None:
+        self._key = key
+        self._folder = folder
+        self._upstream = upstream
+        self._on_refusal = on_refusal
+        self._changed = threading.Condition()
+        self._stopped = threading.Event()
+        folder.mkdir(exist_ok=True)
+        kept = sorted(folder.glob("*.report"))
+        self._waiting = deque(int(path.stem) for path in kept)
+        self._bytes = sum(path.stat().st_size for path in kept)
+        self.last = self._waiting[-1] if kept else 0
+        self._answers: dict[int, Answer | None] = {}
+        self._in_outage = False
+        threading.Thread(target=self._run, name="trial-reports", daemon=True).start()
+
+    def put(self, report: TrialReport) -> Answer | None:
+        with self._changed:
+            number = self._write(report)
+            self._answers[number] = None
+            self._changed.notify_all()
+            answered = self._changed.wait_for(
+                lambda: self._answers[number] or self._in_outage or self._stopped.is_set(),
+                ANSWER_WAIT_S,
+            )
+            if not answered:
+                # The next reports need not wait so long to find that out.
+                self._in_outage = True
+            return self._answers.pop(number)
+
+    def wait_until_delivered(self, last: int, timeout_s: float | None) -> bool:
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: not self._waiting or self._waiting[0] > last, timeout_s
+            )
+
+    def stop(self) -> None:
+        self._stopped.set()
+        with self._changed:
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        self.stop()
+        _remove(self._folder)
+
+    def _write(self, report: TrialReport) -> int:
+        number = self.last + 1
+        size = len(report.body)
+        if size > MAX_REPORT_BYTES or self._bytes + size > MAX_QUEUE_BYTES:
+            raise QueueFull
+        once = {"Idempotency-Key": str(uuid.uuid4())} | dict(report.headers)
+        head = {"key": asdict(self._key), "target": report.target, "headers": once}
+        content = json.dumps(head).encode() + b"\n" + report.body
+        try:
+            write_atomically(self._path(number), content)
+        except OSError as e:
+            raise QueueFull from e
+        self.last = number
+        self._bytes += len(content)
+        self._waiting.append(number)
+        return number
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._stopped.is_set())
+            if not self._stopped.is_set():
+                self._deliver(self._waiting[0])
+
+    def _deliver(self, number: int) -> None:
+        """Send a report until it is answered, or until the agent stops."""
+        path = self._path(number)
+        _, report = _read(path)
+        for pause_s in pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S):
+            answer = self._send(report)
+            if answer is not None or self._stopped.is_set():
+                break
+            with self._changed:
+                self._in_outage = True
+                self._changed.notify_all()
+            if self._stopped.wait(pause_s):
+                return
+        if answer is None:
+            return
+        with self._changed:
+            self._in_outage = False
+            awaited = number in self._answers
+            if awaited:
+                self._answers[number] = answer
+        if answer.status >= 300 and not awaited:
+            # Before the report counts as delivered: the container's last log lines are sent after that.
+            self._refused(report, answer)
+        with self._changed:
+            self._bytes -= path.stat().st_size
+            path.unlink()
+            self._waiting.popleft()
+            self._changed.notify_all()
+
+    def _send(self, report: TrialReport) -> Answer | None:
+        headers = end_to_end(report.headers) | {"Accept-Encoding": "identity"}
+        try:
+            with self._upstream.exchange(
+                "POST",
+                report.target,
+                headers,
+                report.body,
+                timeout_s=DELIVERY_TIMEOUT_S,
+                read_timeout_s=DELIVERY_TIMEOUT_S,
+            ) as response:
+                body = response.read()
+        except (OSError, http.client.HTTPException) as e:
+            _log.debug("a report of container %s waits: %s", self._key.id, e)
+            return None
+        if response.status in TRY_AGAIN:
+            return None
+        return Answer(response.status, end_to_end(dict(response.getheaders())), body)
+
+    def _refused(self, report: TrialReport, answer: Answer) -> None:
+        cause = error_from(answer.status, answer.body)
+        self._on_refusal(
+            self._key,
+            f"The cluster refused a report that was kept during an outage (POST {report.target}): {cause}",
+        )
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{number:012d}.report"
+
+
+def _read(path: Path) -> tuple[ContainerKey, TrialReport]:
+    head, _, body = path.read_bytes().partition(b"\n")
+    fields = json.loads(head)
+    return ContainerKey(**fields["key"]), TrialReport(fields["target"], fields["headers"], body)
+
+
+def _remove(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()

@@ -1,0 +1,312 @@
+"""What trials report reaches the control plane once, in order and before whatever depends on it."""
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from det_agent.container_key import ContainerKey
+from det_agent.trial_reports import Answer, QueueFull, TrialReport, TrialReports, is_trial_report
+from determined.common.connections import Connections
+
+from tests.agent.conftest import StartAgent
+from tests.support.agents import make_spec
+from tests.support.fake_controlplane import FakeControlPlane
+
+KEY = ContainerKey("c-1", 1, "alloc-1", "task-1", "secret-1")
+OTHER = ContainerKey("c-2", 1, "alloc-2", "task-2", "secret-2")
+METRICS, CHECKPOINTS = "/api/v1/trials/7/metrics", "/api/v1/checkpoints"
+
+
+@dataclass
+class Agent:
+    """The reports of an agent; `restart` is what the next process of it finds."""
+
+    url: str
+    folder: Path
+    refusals: list[tuple[str, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        self.reports = TrialReports(
+            self.folder,
+            Connections(self.url),
+            lambda key, text: self.refusals.append((key.id, text)),
+        )
+        self.reports.start()
+
+    def post(self, target: str, body: bytes, key: ContainerKey = KEY) -> Answer | None:
+        return self.reports.put(key, TrialReport(target, {"Authorization": "Bearer s"}, body))
+
+    def drain(self, key: ContainerKey = KEY) -> None:
+        assert self.reports.wait_until_delivered(key, self.reports.last_of(key), timeout_s=60)
+
+
+@pytest.fixture
+def agent(plane: FakeControlPlane, tmp_path: Path) -> Iterator[Agent]:
+    running = Agent(plane.url, tmp_path)
+    yield running
+    running.reports.stop()
+
+
+def sent(plane: FakeControlPlane) -> list[tuple[str, bytes]]:
+    return [(path, body) for _, path, _, body in plane.forwarded]
+
+
+def keys(plane: FakeControlPlane) -> list[str]:
+    return [headers["Idempotency-Key"] for _, _, headers, _ in plane.forwarded]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "expected"),
+    [
+        ("POST", CHECKPOINTS, True),
+        ("POST", METRICS, True),
+        ("POST", "/api/v1/trials/7/early_exit", True),
+        ("POST", "/api/v1/trials/7/runner/metadata", True),
+        ("PATCH", CHECKPOINTS, False),
+        ("GET", CHECKPOINTS, False),
+        ("POST", "/api/v1/trials/7/searcher/completed_operation", False),
+        ("POST", "/api/v1/checkpoints/uuid/metadata", False),
+    ],
+)
+def test_reports_are_the_posts_whose_answer_is_empty(
+    method: str, path: str, expected: bool
+) -> None:
+    assert is_trial_report(method, path) == expected
+
+
+def test_while_the_control_plane_answers_its_answer_is_the_containers(
+    agent: Agent, plane: FakeControlPlane
+) -> None:
+    plane.answer_to = lambda method, path, body: (400, {"message": "no such group"})
+    answer = agent.post(METRICS, b"{}")
+    assert answer is not None
+    assert (answer.status, json.loads(answer.body)) == (400, {"message": "no such group"})
+    assert agent.refusals == []
+
+
+def test_during_an_outage_reports_are_kept_at_once_and_delivered_in_order_later(
+    agent: Agent, plane: FakeControlPlane
+) -> None:
+    plane.outage = True
+    reports = [(METRICS, b"1"), (CHECKPOINTS, b"2"), (METRICS, b"3")]
+    assert [agent.post(*report) for report in reports] == [None] * 3
+    plane.outage = False
+    agent.drain()
+    assert sent(plane) == reports
+
+
+def test_a_control_plane_that_is_silent_is_not_waited_for_long(
+    agent: Agent, plane: FakeControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("det_agent.trial_reports.ANSWER_WAIT_S", 0.05)
+    proceed = threading.Event()
+
+    def late(method: str, path: str, body: bytes) -> tuple[int, Any]:
+        proceed.wait(60)
+        return 200, {}
+
+    plane.answer_to = late
+    assert agent.post(METRICS, b"1") is None
+    monkeypatch.setattr("det_agent.trial_reports.ANSWER_WAIT_S", 3600.0)
+    assert agent.post(METRICS, b"2") is None
+    proceed.set()
+    agent.drain()
+    assert sent(plane) == [(METRICS, b"1"), (METRICS, b"2")]
+
+
+def test_the_reports_of_one_container_do_not_hold_up_those_of_another(
+    agent: Agent, plane: FakeControlPlane
+) -> None:
+    plane.answer_to = lambda method, path, body: (503 if body == b"stuck" else 200, {})
+    assert agent.post(METRICS, b"stuck") is None
+    answer = agent.post(METRICS, b"other", OTHER)
+    assert answer is not None
+    assert answer.status == 200
+
+
+def test_a_lost_answer_repeats_the_report_under_the_same_key(
+    agent: Agent, plane: FakeControlPlane
+) -> None:
+    plane.lost_forwarded_answers = 1
+    agent.post(CHECKPOINTS, b"1")
+    agent.drain()
+    agent.post(CHECKPOINTS, b"2")
+    assert sent(plane) == [(CHECKPOINTS, b"1"), (CHECKPOINTS, b"1"), (CHECKPOINTS, b"2")]
+    first, again, other = keys(plane)
+    assert first == again != other
+
+
+def test_what_is_undelivered_when_the_agent_dies_is_delivered_by_the_next_process(
+    agent: Agent, plane: FakeControlPlane
+) -> None:
+    plane.outage = True
+    agent.post(METRICS, b"1")
+    agent.post(CHECKPOINTS, b"2", OTHER)
+    agent.post(CHECKPOINTS, b"3")
+    agent.reports.stop()
+    plane.outage = False
+    agent.restart()
+    agent.post(METRICS, b"4")
+    agent.drain()
+    agent.drain(OTHER)
+    assert [body for _, body in sent(plane) if body != b"2"] == [b"1", b"3", b"4"]
+    assert (CHECKPOINTS, b"2") in sent(plane)
+
+
+def test_a_report_whose_delivery_an_agent_did_not_survive_is_repeated_under_its_key(
+    agent: Agent, plane: FakeControlPlane
+) -> None:
+    plane.lost_forwarded_answers = 1000
+    agent.post(CHECKPOINTS, b"1")
+    plane.until(lambda: len(plane.forwarded) >= 1)
+    agent.reports.stop()
+    plane.lost_forwarded_answers = 0
+    agent.restart()
+    agent.drain()
+    assert len(plane.forwarded) >= 2
+    assert len(set(keys(plane))) == 1
+
+
+def test_a_refusal_that_no_container_hears_of_is_told_with_its_cause_and_blocks_nothing(
+    agent: Agent, plane: FakeControlPlane
+) -> None:
+    plane.outage = True
+    agent.post(CHECKPOINTS, b"bad")
+    agent.post(CHECKPOINTS, b"good")
+    plane.answer_to = lambda method, path, body: (
+        (404, {"message": "task 'x' not found"}) if body == b"bad" else (200, {})
+    )
+    plane.outage = False
+    agent.drain()
+    ((container, text),) = agent.refusals
+    assert container == "c-1"
+    assert CHECKPOINTS in text
+    assert "task 'x' not found" in text
+    assert sent(plane)[-1] == (CHECKPOINTS, b"good")
+
+
+def test_the_end_of_a_container_waits_for_its_reports_and_leaves_nothing_on_disk(
+    agent: Agent, plane: FakeControlPlane
+) -> None:
+    plane.outage = True
+    agent.post(CHECKPOINTS, b"1")
+    ended = threading.Event()
+
+    def end() -> None:
+        agent.reports.finish(KEY)
+        ended.set()
+
+    ending = threading.Thread(target=end)
+    ending.start()
+    assert not ended.wait(0.05)
+    plane.outage = False
+    ending.join(60)
+    assert sent(plane) == [(CHECKPOINTS, b"1")]
+    assert list(agent.folder.iterdir()) == []
+
+
+def test_a_full_queue_takes_no_more(
+    agent: Agent, plane: FakeControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("det_agent.trial_reports.MAX_QUEUE_BYTES", 1000)
+    plane.outage = True
+    agent.post(METRICS, b"x" * 600)
+    with pytest.raises(QueueFull):
+        agent.post(METRICS, b"x" * 600)
+    plane.outage = False
+    agent.drain()
+    agent.post(METRICS, b"x" * 600)
+
+
+REPORTS_AND_ENDS = """
+import json, os, urllib.request
+def call(method, path, body=None):
+    request = urllib.request.Request(
+        os.environ["DET_MASTER"] + path, method=method, data=body,
+        headers={"Authorization": "Bearer " + os.environ["DET_SESSION_TOKEN"]})
+    with urllib.request.urlopen(request, timeout=300) as answer:
+        return answer.read()
+while not os.path.exists(GO): pass
+call("POST", "/api/v1/trials/7/metrics", b"metrics")
+call("POST", "/api/v1/checkpoints", b"checkpoint")
+open(DONE, "w").close()
+if READS: call("GET", "/api/v1/checkpoints/uuid")
+"""
+
+
+def script(folder: Path, *, reads: bool) -> list[str]:
+    settings = f"GO, DONE, READS = {str(folder / 'go')!r}, {str(folder / 'done')!r}, {reads}\n"
+    return ["python3", "-c", settings + REPORTS_AND_ENDS]
+
+
+def test_a_checkpointing_container_goes_on_during_an_outage_and_its_next_request_sees_the_report(
+    plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
+) -> None:
+    start_agent()
+    spec = make_spec(script(tmp_path, reads=True))
+    plane.want(spec)
+    plane.until_state(spec["container_id"], "running")
+    plane.outage = True
+    (tmp_path / "go").touch()
+    plane.until((tmp_path / "done").exists)
+    assert plane.forwarded == []
+    plane.outage = False
+    assert plane.until_state(spec["container_id"], "terminated")["exit_code"] == 0
+    assert sent(plane) == [
+        (METRICS, b"metrics"),
+        (CHECKPOINTS, b"checkpoint"),
+        ("/api/v1/checkpoints/uuid", b""),
+    ]
+
+
+def test_an_agent_that_is_killed_with_reports_undelivered_delivers_them_before_it_reports_the_end(
+    plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
+) -> None:
+    agent = start_agent()
+    spec = make_spec(script(tmp_path, reads=False))
+    plane.want(spec)
+    plane.until_state(spec["container_id"], "running")
+    plane.outage = True
+    (tmp_path / "go").touch()
+    plane.until((tmp_path / "done").exists)
+    agent.kill()
+    states_at_delivery: list[str] = []
+    delays = [503, 503]
+
+    def answer(method: str, path: str, body: bytes) -> tuple[int, Any]:
+        if delays:
+            return delays.pop(), {}
+        states_at_delivery.append(plane.reported[spec["container_id"]]["state"])
+        return 200, {}
+
+    plane.answer_to = answer
+    plane.outage = False
+    agent.restart()
+    assert plane.until_state(spec["container_id"], "terminated")["exit_code"] == 0
+    assert sent(plane)[-2:] == [(METRICS, b"metrics"), (CHECKPOINTS, b"checkpoint")]
+    assert states_at_delivery == ["running", "running"]
+
+
+def test_a_report_that_is_refused_after_an_outage_reaches_the_log_of_its_task(
+    plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
+) -> None:
+    start_agent()
+    spec = make_spec(script(tmp_path, reads=False))
+    plane.want(spec)
+    plane.until_state(spec["container_id"], "running")
+    plane.outage = True
+    (tmp_path / "go").touch()
+    plane.until((tmp_path / "done").exists)
+    plane.answer_to = lambda method, path, body: (400, {"message": "steps must be a number"})
+    plane.outage = False
+    plane.until_state(spec["container_id"], "terminated")
+    refused = [line for line in plane.logs() if "steps must be a number" in line["log"]]
+    assert [line["level"] for line in refused] == ["LOG_LEVEL_ERROR"] * 2
+    assert {line["task_id"] for line in refused} == {spec["task_id"]}
