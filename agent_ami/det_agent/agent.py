@@ -1,4 +1,4 @@
-"""Puts one agent together and runs it until it is told to stop."""
+"""The agent: its parts put together, and run until it is stopped."""
 
 import contextlib
 import logging
@@ -86,8 +86,9 @@ class Agent:
         self._loop = Loop(self._loop_dependencies(), self._changed)
 
     def run(self) -> None:
-        """Until `stop`, on the main thread, so that signals are heard. Raises Replaced when another process took
-        over, Silent at the dead-man switch."""
+        """Run until `stop`, on the main thread, so that signals are heard.
+
+        Raises Replaced when another process took over, Silent when the cluster did not answer for too long."""
         self._gateway.start()
         self._shipper.start()
         self._reports.start()
@@ -109,7 +110,7 @@ class Agent:
             raise ended
 
     def stop(self) -> None:
-        """From a signal handler or another thread."""
+        """End `run`, from a signal handler or another thread."""
         self._ends.put(None)
 
     def _converse(self) -> None:
@@ -260,7 +261,7 @@ class Agent:
 
 
 def bootstrap_proof(token_file: str) -> Mapping[str, str]:
-    """Read at every join: tokens are replaced while agents run."""
+    """Read the bootstrap token, at every join: tokens are replaced while agents run."""
     token = Path(token_file).read_text().strip() if token_file else ""
     return {"kind": "bootstrap_token", "token": token}
 

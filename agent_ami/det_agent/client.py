@@ -19,7 +19,7 @@ READ_MARGIN_S = 15.0
 
 
 class ControlPlane:
-    """Sends one request per call and never retries: the loop and the shipper know better when to try again."""
+    """The routes for agents. Each call sends one request: its caller decides when to try again."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -40,7 +40,7 @@ class ControlPlane:
         return _read(PollAnswer, answer)
 
     def ship_logs(self, batch_id: str, lines: Sequence[bytes]) -> None:
-        """`lines` are task logs, each already JSON."""
+        """Send task logs, each already JSON, as one batch."""
         body = b'{"batch_id":%s,"logs":[%s]}' % (json.dumps(batch_id).encode(), b",".join(lines))
         headers = {
             **self._auth(),

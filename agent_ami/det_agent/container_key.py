@@ -1,4 +1,4 @@
-"""What the agent must know about a container for as long as it exists, also after a restart."""
+"""The facts by which the agent knows a container for as long as it exists, also after a restart."""
 
 from dataclasses import dataclass, field
 
@@ -21,5 +21,5 @@ class ContainerKey:
 
     @property
     def place(self) -> str:
-        """Its name on this machine: two lives of one container never share a place."""
+        """Return its name on this machine, which no other life of the container shares."""
         return f"{self.id}.{self.epoch}"

@@ -7,7 +7,7 @@ from det_agent.container_key import ContainerKey
 
 
 class ContainerSessions:
-    """The containers of this agent by their session token."""
+    """Finds containers by session token, and holds their questions about preemption."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

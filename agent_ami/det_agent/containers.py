@@ -1,4 +1,4 @@
-"""The containers of this agent: one thread lives through each one's life and reports every step."""
+"""The containers of this agent: a thread for each takes it from its start to its end and reports every step."""
 
 import contextlib
 import logging
@@ -109,7 +109,7 @@ class Containers:
         container.kill_asked.set()
         if container.started is not None:
             _log.info("killing container %s: %s", container_id, reason)
-            self._in_thread(self._kill_now, container)
+            self._in_thread(self._agent.runtime.kill, container.key)
 
     def kill_all(self, reason: str) -> None:
         for report in self.reports().values():
@@ -117,7 +117,7 @@ class Containers:
                 self.kill(report.id, reason)
 
     def wait_until_ended(self, timeout_s: float) -> bool:
-        """False when some containers would not end in time."""
+        """Return whether every container ended in time."""
         with self._ended:
             return self._ended.wait_for(
                 lambda: all(c.report.state == "terminated" for c in self._all.values()), timeout_s
@@ -205,9 +205,6 @@ class Containers:
         self._agent.runtime.remove(container.key)
         for stream in STREAMS:
             self._cursor(container.key, stream).unlink(missing_ok=True)
-
-    def _kill_now(self, container: _Container) -> None:
-        self._agent.runtime.kill(container.key)
 
     def _running(self, report: ContainerReport, started: Started) -> ContainerReport:
         return report.moved(

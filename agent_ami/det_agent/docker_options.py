@@ -33,7 +33,7 @@ def labels(key: ContainerKey, agent_id: str, cluster_id: str) -> dict[str, str]:
 
 
 def key_from(found: Mapping[str, str], env: Sequence[str]) -> ContainerKey:
-    """The inverse of `labels`; the token is in the container's environment, not in a label that anyone lists."""
+    """Read what `labels` wrote; the token is in the environment, not in a label that every listing shows."""
     variables = dict(line.partition("=")[::2] for line in env)
     return ContainerKey(
         id=found[f"{LABEL}id"],
@@ -47,7 +47,7 @@ def key_from(found: Mapping[str, str], env: Sequence[str]) -> ContainerKey:
 def create_options(
     spec: ContainerSpec, env: Mapping[str, str], slots: Sequence[Slot], payload: Payload
 ) -> dict[str, Any]:
-    """Arguments for `containers.create` without name and labels."""
+    """Return the arguments for `containers.create`, without name and labels."""
     bridged = spec.network != "host"
     options: dict[str, Any] = {
         "image": spec.image,
@@ -74,12 +74,12 @@ def create_options(
 
 
 def needs_archive(spec: ContainerSpec) -> bool:
-    """Root finds the work directory made by the engine; every call to it costs the start of a task some time."""
+    """Return whether files must be copied in. For root the engine makes the work directory, and a copy costs time."""
     return bool(spec.files) or spec.user.uid != 0
 
 
 def files_archive(spec: ContainerSpec) -> bytes:
-    """A tar of the specification's files and of our directories on the way to them, owned by the task's user."""
+    """Pack the specification's files, and our directories on the way to them, for the task's user."""
     buffer = io.BytesIO()
     now = int(time.time())
     with tarfile.open(fileobj=buffer, mode="w") as tar:
@@ -144,7 +144,7 @@ def _gpus(spec: ContainerSpec, slots: Sequence[Slot], options: Mapping[str, Any]
 
 
 def _our_directories(spec: ContainerSpec) -> list[str]:
-    """Every directory below the run directory that a file or the work directory needs, parents first."""
+    """List the directories below the run directory that files and work directory need, parents first."""
     leaves = [spec.work_dir, *(posixpath.dirname(f.path) for f in spec.files)]
     found = {RUN_DIR}
     for leaf in leaves:

@@ -1,4 +1,4 @@
-"""What a container wrote to its own stdout or stderr, without loss and without repetition.
+"""The lines that a container wrote to its stdout or stderr, each once.
 
 `attach` loses lines when it comes after the start; `logs` with `since` repeats those of the same second. So every line
 carries the engine's timestamp, which is also the cursor: what is not newer was seen before.
@@ -13,7 +13,7 @@ from det_agent.runtime import OutputLine, Stream
 def read_output(
     api: Any, docker_id: str, stream: Stream, cursor: str, follow: bool
 ) -> Iterator[OutputLine]:
-    """What is newer than `cursor`; with `follow`, until the container stops. `api` is docker's low-level client.
+    """Yield the lines newer than `cursor`; with `follow`, until the container stops.
 
     A follower may miss the last words of a container that ends while it listens: read once more without `follow` then.
     """
@@ -35,7 +35,7 @@ def read_output(
 
 
 def _whole_lines(chunks: Iterator[bytes], unfinished_too: bool) -> Iterator[tuple[str, str]]:
-    """The engine cuts lines longer than 16 KiB: every piece has a timestamp, only the last one a line end."""
+    """Join what the engine cuts at 16 KiB: every piece has a timestamp, only the last one a line end."""
     began, pieces = "", bytearray()
     for chunk in chunks:
         stamp, _, piece = chunk.partition(b" ")
@@ -49,7 +49,7 @@ def _whole_lines(chunks: Iterator[bytes], unfinished_too: bool) -> Iterator[tupl
 
 
 def _sortable(timestamp: str) -> str:
-    """Nine digits always: the engine drops trailing zeros, and then text would not sort as time."""
+    """Write nine digits always: the engine drops trailing zeros, and then text would not sort as time."""
     seconds, _, fraction = timestamp.rstrip("Z").partition(".")
     return f"{seconds}.{fraction:0<9}Z"
 

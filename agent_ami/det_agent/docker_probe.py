@@ -109,7 +109,7 @@ def probe(
 
 
 def _lent_folders() -> list[str]:
-    """The folders that this Python needs, each once, at the paths they have here."""
+    """List the folders that this Python needs, each once."""
     wanted = [*_SYSTEM_FOLDERS, os.path.realpath(sys.base_prefix)]
     here = [path for path in wanted if os.path.isdir(path)]
     return [p for p in dict.fromkeys(here) if not any(Path(q) in Path(p).parents for q in here)]
@@ -133,7 +133,7 @@ def _read(output: str, code: int, said: str) -> ProbeResult:
 
 
 def _is_about_files(error: APIError) -> bool:
-    """Whether the engine has other files than this machine, or another kind of processor."""
+    """Return whether the engine has other files than this machine, or another kind of processor."""
     words = str(error.explanation or error).lower()
     missing = ("bind source path does not exist", "mounts denied", "no such file or directory")
     return any(text in words for text in (*missing, "exec format error", "permission denied"))

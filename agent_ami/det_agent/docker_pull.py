@@ -13,7 +13,7 @@ PROGRESS_EVERY_S = 5.0
 
 
 class Progress:
-    """Adds the layers' events up; `line` is due every few seconds."""
+    """Sums up the events of layers, for a line every few seconds."""
 
     def __init__(self) -> None:
         self._layers: dict[str, tuple[int, int]] = {}
@@ -40,7 +40,7 @@ class Progress:
 
 
 def ensure_image(api: Any, spec: ContainerSpec, say: Say, cancelled: Callable[[], bool]) -> None:
-    """`api` is docker's low-level client. Raises StartFailed."""
+    """Pull the image unless it is here. `api` is docker's low-level client. Raises StartFailed."""
     if not spec.image:
         raise StartFailed("image_pull", "the task names no image: set environment.image")
     if not spec.force_pull and _is_here(api, spec.image):
@@ -83,13 +83,13 @@ def _is_here(api: Any, image: str) -> bool:
 
 
 def _tagged(image: str) -> str:
-    """Without tag or digest the engine would pull every tag there is."""
+    """Add a tag where none is named: the engine would pull every tag there is."""
     name = image.rpartition("/")[2]
     return image if ":" in name or "@" in name else f"{image}:latest"
 
 
 def _credentials(spec: ContainerSpec) -> dict[str, str] | None:
-    """None lets docker look into the configuration and credential helpers of this machine."""
+    """Return the task's credentials; None lets docker use the configuration of this machine."""
     given = dict(spec.registry_auth)
     if not given:
         return None

@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 def connect_docker(
     agent_id: str, cluster_id: Callable[[], str], slots: Sequence[Slot], required: bool
 ) -> Runtime | None:
-    """None when no engine answers and none is required."""
+    """Connect to the engine; None when none answers and none is required."""
     try:
         client = docker.from_env(max_pool_size=CONNECTIONS, timeout=CLIENT_TIMEOUT_S)
         client.ping()
@@ -185,7 +185,7 @@ def _why(state: Mapping[str, Any]) -> str:
 
 
 def _start_failure(error: Exception) -> StartFailed:
-    """The engine's 4xx are the task's own settings (paths, devices, commands); the rest is this machine's trouble."""
+    """Blame the task's settings (paths, devices, commands) for the engine's 4xx, and this machine for the rest."""
     words = str(getattr(error, "explanation", "") or error)
     if isinstance(error, APIError) and error.status_code in (400, 404):
         return StartFailed("container_failed", f"the container could not be made: {words}")

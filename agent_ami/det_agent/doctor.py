@@ -50,19 +50,19 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Patient:
-    """What the checks look at."""
+class Target:
+    """The settings and places that are checked."""
 
     settings: Settings
     image: str
     checkpoint_storage: str = ""
 
 
-def examine(patient: Patient) -> Iterator[Finding]:
+def examine(target: Target) -> Iterator[Finding]:
     """Run every check, each on its own: one that fails hides no other."""
-    client, engine = _engine(patient.settings)
+    client, engine = _engine(target.settings)
     yield engine
-    with_engine: Sequence[tuple[str, Callable[[Patient, Any], Finding]]] = (
+    with_engine: Sequence[tuple[str, Callable[[Target, Any], Finding]]] = (
         ("containers reach the agent", _bridge),
         ("image pull", _image_pull),
         ("GPU runtime", _gpu_runtime),
@@ -71,15 +71,15 @@ def examine(patient: Patient) -> Iterator[Finding]:
         if client is None:
             yield Finding(name, Verdict.SKIPPED, "there is no Docker engine to ask")
         else:
-            yield check(patient, client)
-    yield _disk(patient, client)
+            yield check(target, client)
+    yield _disk(target, client)
     if client is not None:
         client.close()
-    yield from _api_and_clock(patient.settings)
-    yield _object_store(patient)
+    yield from _api_and_clock(target.settings)
+    yield _object_store(target)
 
 
-def written(findings: Iterator[Finding], write: Callable[[str], object]) -> bool:
+def print_findings(findings: Iterator[Finding], write: Callable[[str], object]) -> bool:
     """Write each finding as it comes; return whether none failed."""
     healthy = True
     for finding in findings:
@@ -111,8 +111,8 @@ def _engine(settings: Settings) -> tuple[Any, Finding]:
     return client, Finding(check, Verdict.OK, f"version {version} answers")
 
 
-def _bridge(patient: Patient, client: Any) -> Finding:
-    check, settings = "containers reach the agent", patient.settings
+def _bridge(target: Target, client: Any) -> Finding:
+    check, settings = "containers reach the agent", target.settings
     with tempfile.TemporaryDirectory() as folder:
         try:
             gateway, spool = _gateway(settings, Path(folder))
@@ -134,7 +134,7 @@ def _bridge(patient: Patient, client: Any) -> Finding:
 
 
 def _gateway(settings: Settings, folder: Path) -> tuple[Gateway, Spool]:
-    """A gateway like the agent's, at the port that its operator chose or at a free one."""
+    """Make a gateway like the agent's, at the port that its operator chose or at a free one."""
     spool = Spool(folder)
     upstream = Connections(
         settings.master_url, cert_file=settings.cert_file, verify=settings.verify
@@ -146,8 +146,8 @@ def _gateway(settings: Settings, folder: Path) -> tuple[Gateway, Spool]:
     return Gateway(agent, settings.bind_ip or "0.0.0.0", settings.bind_port), spool
 
 
-def _image_pull(patient: Patient, client: Any) -> Finding:
-    check, image = "image pull", patient.image
+def _image_pull(target: Target, client: Any) -> Finding:
+    check, image = "image pull", target.image
     if client.images.list(name=image):
         return Finding(check, Verdict.OK, f"{image} is on this machine")
     try:
@@ -162,10 +162,10 @@ def _image_pull(patient: Patient, client: Any) -> Finding:
     return Finding(check, Verdict.OK, f"the registry of {image} answers")
 
 
-def _gpu_runtime(patient: Patient, client: Any) -> Finding:
+def _gpu_runtime(target: Target, client: Any) -> Finding:
     check = "GPU runtime"
     try:
-        slots = discover(patient.settings.slots, patient.settings.visible_gpus)
+        slots = discover(target.settings.slots, target.settings.visible_gpus)
     except SlotsUnavailable as e:
         return Finding(check, Verdict.FAILED, str(e), "install the driver of the GPUs")
     gpus = [slot for slot in slots if slot.type == "cuda"]
@@ -183,8 +183,8 @@ def _gpu_runtime(patient: Patient, client: Any) -> Finding:
     )
 
 
-def _disk(patient: Patient, client: Any) -> Finding:
-    places = [patient.settings.state_dir]
+def _disk(target: Target, client: Any) -> Finding:
+    places = [target.settings.state_dir]
     if client is not None:
         places.append(Path(client.info().get("DockerRootDir") or "/"))
     free = {place: shutil.disk_usage(_existing(place)).free for place in places}
@@ -234,8 +234,8 @@ def _clock(date: str | None, asked_at: float) -> Finding:
     return Finding("clock", Verdict.OK, cause)
 
 
-def _object_store(patient: Patient) -> Finding:
-    check, place = "object store", patient.checkpoint_storage
+def _object_store(target: Target) -> Finding:
+    check, place = "object store", target.checkpoint_storage
     if not place:
         remedy = "give --checkpoint-storage s3://bucket/prefix (or gs://, or a directory)"
         return Finding(check, Verdict.SKIPPED, "no checkpoint storage was named", remedy)

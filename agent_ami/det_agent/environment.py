@@ -23,12 +23,16 @@ class AgentEnvironment:
 
 
 def container_env(spec: ContainerSpec, here: AgentEnvironment) -> dict[str, str]:
-    """The specification's variables, completed."""
+    """Return the specification's variables together with those that only the agent knows."""
     return {
         **here.proxies,
         "DET_CLUSTER_ID": here.cluster_id,
         "DET_MASTER_ID": here.master_id,
-        **{n: os.environ[n] for n in spec.env_of_agent if n in os.environ and _for_tasks(n)},
+        **{
+            n: os.environ[n]
+            for n in spec.env_of_agent
+            if n in os.environ and not n.startswith("DET_")
+        },
         **spec.env,
         "DET_SESSION_TOKEN": spec.session_token,
         "DET_MASTER": f"http://{here.master_host}:{here.master_port}",
@@ -44,17 +48,12 @@ def container_env(spec: ContainerSpec, here: AgentEnvironment) -> dict[str, str]
     }
 
 
-def _for_tasks(name: str) -> bool:
-    """The agent's own settings are nobody else's business."""
-    return not name.startswith("DET_")
-
-
 def assigned(spec: ContainerSpec, slots: Sequence[Slot]) -> list[Slot]:
     return [slot for slot in slots if slot.id in spec.slot_ids]
 
 
 def device_env(spec: ContainerSpec, slots: Sequence[Slot]) -> dict[str, str]:
-    """Which GPUs a process may use; none for a task without slots on a GPU machine."""
+    """Name the GPUs that a process may use; none for a task without slots on a GPU machine."""
     mine = assigned(spec, slots)
     if any(slot.type == "cuda" for slot in slots):
         return {"CUDA_VISIBLE_DEVICES": ",".join(slot.uuid for slot in mine)}
@@ -65,5 +64,5 @@ def device_env(spec: ContainerSpec, slots: Sequence[Slot]) -> dict[str, str]:
 
 
 def python_path(harness: str, theirs: str) -> str:
-    """The harness first: an older one baked into the image must not win."""
+    """Put the harness first: an older one in the image must not win."""
     return f"{harness}:{theirs}" if theirs else harness

@@ -109,7 +109,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = do_OPTIONS = do_GET
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: request lines may carry signed URLs."""
+        """Log nothing: request lines may carry signed URLs."""
 
     def _answer_preemption(self, allocation_id: str) -> None:
         key = self.agent.sessions.owner_of(self._tokens())
@@ -264,7 +264,7 @@ class _Body:
 
 
 def _preemption_target(path: str) -> str:
-    """The allocation in /api/v1/allocations/{id}/signals/preemption."""
+    """Return the allocation in /api/v1/allocations/{id}/signals/preemption, or nothing."""
     head, tail = "/api/v1/allocations/", "/signals/preemption"
     if not (path.startswith(head) and path.endswith(tail)):
         return ""

@@ -1,4 +1,4 @@
-"""Whether this agent can start containers. While it cannot, it takes itself out of service and checks again."""
+"""The check that this agent can start containers: while it fails, the agent is out of service and checks again."""
 
 import logging
 import threading

@@ -1,4 +1,4 @@
-"""How containers reach this machine: addresses that the engine and the kernel name, proven by a container.
+"""The addresses by which containers reach this machine, named by engine and kernel and proven by a container.
 
 No single source is enough: an engine in its first life reports no gateway for its bridge, a rootless engine lives in
 another network namespace, and Docker Desktop runs containers on a virtual machine.
@@ -45,7 +45,7 @@ class HostAddresses:
         self._proven: dict[tuple[str, GatewayAddress], str] = {}
 
     def of(self, network: str, gateway: GatewayAddress) -> str:
-        """Raises StartFailed when no container on the network reaches the gateway."""
+        """Return the proven address. Raises StartFailed when no container on the network reaches the gateway."""
         with self._lock:
             if (network, gateway) not in self._proven:
                 self._proven[network, gateway] = self._prove(network, gateway)
@@ -58,7 +58,7 @@ class HostAddresses:
         return self.of(self._default_network(), gateway)
 
     def _default_network(self) -> str:
-        """Engines without a bridge run containers on the host's network."""
+        """Return the bridge, or the host's network where the engine has no bridge."""
         try:
             self._client.api.inspect_network(DEFAULT_NETWORK)
         except NotFound:
@@ -90,7 +90,7 @@ class HostAddresses:
 
 
 def candidates(api: Any, network: str) -> list[str]:
-    """Addresses by which containers on the network may reach this machine, the likeliest first."""
+    """List addresses by which containers on the network may reach this machine, the likeliest first."""
     own = address_towards(_ELSEWHERE)
     if network == "host":
         return ["127.0.0.1", own]

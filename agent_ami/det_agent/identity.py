@@ -1,4 +1,4 @@
-"""What makes an agent the same agent after a restart, kept in its state directory."""
+"""The state directory, which makes an agent the same agent after a restart."""
 
 import fcntl
 import os
@@ -19,7 +19,7 @@ class StateDirectory:
         self.root.chmod(0o711)
 
     def claim(self) -> None:
-        """Keep this directory to one process; one that is just ending is waited for. Raises OSError."""
+        """Lock this directory for this process, after waiting for one that is just ending. Raises OSError."""
         self._lock = open(self.root / "lock", "w")  # noqa: SIM115
         deadline = time.monotonic() + CLAIM_S
         while True:
@@ -49,7 +49,7 @@ class StateDirectory:
         write_atomically(self.root / name, value)
 
     def agent_key(self) -> str:
-        """The secret by which the control plane knows that a restarted agent is the one it knew."""
+        """Return the secret by which the control plane recognises this agent after a restart."""
         if not self.read("agent_key"):
             self.write("agent_key", secrets.token_urlsafe(32))
         return self.read("agent_key")
@@ -64,7 +64,7 @@ def write_atomically(path: Path, value: str | bytes, mode: int = 0o600) -> None:
 
 
 def address_towards(host: str) -> str:
-    """This machine's address on the way to `host`: no packet is sent, the kernel only picks a route."""
+    """Return this machine's address on the way to `host`: the kernel picks a route, no packet is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((host, 9))

@@ -55,7 +55,7 @@ class LoopDependencies:
 
 @dataclass
 class _Contact:
-    """How many polls were sent, and which answer was applied last, so that one which was overtaken is not."""
+    """Counts polls and applied answers, so that an answer that a newer one overtook is not applied."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     numbering: threading.Lock = field(default_factory=threading.Lock)
@@ -86,7 +86,7 @@ class Loop:
 
     @property
     def in_contact(self) -> bool:
-        """Whether the control plane answered when it was last asked."""
+        """Return whether the control plane answered the last request."""
         return self._contact.applied > 0 and self._contact.silent_since is None
 
     def stop(self) -> None:
@@ -95,7 +95,7 @@ class Loop:
         self._due_moved.set()
 
     def run(self) -> None:
-        """Until `stop`. Raises Replaced or Silent."""
+        """Join and poll until `stop`. Raises Replaced or Silent."""
         self._join_until_accepted()
         threading.Thread(target=self._report, name="report", daemon=True).start()
         next_pause = _pauses()
@@ -114,7 +114,7 @@ class Loop:
             raise self._replaced
 
     def last_report(self) -> None:
-        """Tell the control plane once more how everything stands, before the process ends."""
+        """Poll once more before the process ends, so that the control plane knows the last states."""
         try:
             self._exchange(0.0)
         except (APIError, MasterUnreachableError, Replaced) as e:

@@ -1,4 +1,4 @@
-"""`det-agent run`, which systemd and `det deploy local` start, and `det-agent doctor`, which people ask."""
+"""The command `det-agent`: `run`, which systemd and `det deploy local` start, and `doctor`."""
 
 import argparse
 import logging
@@ -58,15 +58,15 @@ def _add_doctor_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _examine(arguments: Mapping[str, Any]) -> int:
-    from det_agent.doctor import Patient, examine, written
+    from det_agent.doctor import Target, examine, print_findings
 
     try:
         settings = load(arguments, os.environ)
     except BadSettings as e:
         print(f"det-agent: {e}", file=sys.stderr)
         return EXIT_USAGE
-    patient = Patient(settings, arguments["image"], arguments["checkpoint_storage"])
-    return EXIT_OK if written(examine(patient), print) else EXIT_FAILED
+    target = Target(settings, arguments["image"], arguments["checkpoint_storage"])
+    return EXIT_OK if print_findings(examine(target), print) else EXIT_FAILED
 
 
 def _run(agent: Agent) -> int:

@@ -36,7 +36,7 @@ def find_payload() -> Payload:
 
 
 def link_payload(payload: Payload, folder: Path) -> tuple[Path, Path]:
-    """Lay the payload out as two folders of links, for processes: they see this machine's files."""
+    """Make two folders of links to the payload, for processes, which see this machine's files."""
     harness, deps = folder / "harness", folder / "deps"
     _link(harness / "determined", payload.harness)
     for path in payload.dependencies.values():

@@ -1,4 +1,4 @@
-"""Where the paths of a container lie on a machine without containers."""
+"""The places of a container's paths on a machine without containers."""
 
 import base64
 import os
@@ -25,7 +25,7 @@ class PathMap:
 
 
 def lay_out(spec: ContainerSpec, folder: Path) -> PathMap:
-    """Make the container's own directory tree with its files, and say what lies where."""
+    """Make the container's directory tree with its files, and return where its paths lie."""
     run_dir = folder / "run"
     entries = {RUN_DIR: str(run_dir)}
     entries.update((m.container_path.rstrip("/") or "/", m.host_path) for m in spec.mounts)
@@ -45,7 +45,7 @@ def lay_out(spec: ContainerSpec, folder: Path) -> PathMap:
 
 
 def _link_mounts(spec: ContainerSpec, run_dir: Path) -> None:
-    """What is mounted inside the container's own tree, as data below the work directory may be."""
+    """Link what is mounted inside the container's own tree, as data below the work directory may be."""
     for mount in spec.mounts:
         place = Path(PathMap({RUN_DIR: str(run_dir)}).host(mount.container_path))
         if run_dir in place.parents and not place.exists():

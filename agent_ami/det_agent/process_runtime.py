@@ -62,7 +62,7 @@ class ProcessRuntime:
             raise StartFailed("agent_error", f"cannot start a process on this machine: {e}") from e
 
     def prepare(self, spec: ContainerSpec, say: Say, cancelled: Callable[[], bool]) -> None:
-        """Processes use what is installed here; the image is only a name."""
+        """Do nothing: processes use what is installed here, and the image is only a name."""
 
     def start(self, spec: ContainerSpec, env: Mapping[str, str]) -> Started:
         key = ContainerKey.of(spec)
@@ -92,7 +92,7 @@ class ProcessRuntime:
         try:
             lock = os.open(folder / "alive", os.O_RDWR | os.O_CREAT, 0o600)
         except FileNotFoundError:
-            return Exit(None, "the container's folder was deleted by somebody else")
+            return Exit(None, "the container's folder was deleted")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             return self._exit_of(folder)
@@ -199,7 +199,7 @@ class ProcessRuntime:
         return int(pids["pid"])
 
     def _alive(self, key: ContainerKey) -> bool:
-        """The shim holds its lock for life, so neither reused pids nor zombies can deceive us."""
+        """Return whether the shim holds its lock, which neither a reused pid nor a zombie can."""
         try:
             lock = os.open(self._root / key.place / "alive", os.O_RDONLY)
         except FileNotFoundError:
@@ -236,7 +236,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _lines_from(path: Path, position: int, whole: bool) -> list[bytes]:
-    """The lines after `position`; an unfinished last one only when no more can come."""
+    """Yield the lines after `position`; an unfinished last one only when no more can come."""
     try:
         with open(path, "rb") as f:
             f.seek(position)

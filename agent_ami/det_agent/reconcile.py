@@ -1,4 +1,4 @@
-"""What to do so that the containers here become the containers the control plane wants."""
+"""The actions that make the containers here those that the control plane wants."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ def reconcile(
 
 
 def preempting(desired: Sequence[Directive]) -> frozenset[str]:
-    """The allocations that were asked to checkpoint and leave."""
+    """Return the allocations that are asked to checkpoint and leave."""
     return frozenset(d.allocation_id for d in desired if d.preempt)
 
 
@@ -64,7 +64,7 @@ def _ended(report: ContainerReport) -> bool:
 
 
 def _is_new(directive: Directive, ended: ContainerReport | None) -> bool:
-    """A lease is good for one life: an epoch that ended here never starts again."""
+    """Return whether it never ended here: a lease is good for one life."""
     return ended is None or ended.epoch < directive.epoch
 
 

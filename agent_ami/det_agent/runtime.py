@@ -1,4 +1,4 @@
-"""The one contract of everything that can run a container: Docker, or plain processes."""
+"""The contract of the two runtimes: Docker containers and plain processes."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ Stream = Literal["stdout", "stderr"]
 
 @dataclass(frozen=True)
 class GatewayAddress:
-    """Where the task gateway listens, and the answer to a ping that proves it is this agent's."""
+    """The port of the task gateway, and the answer to a ping that proves it is this agent's."""
 
     port: int
     ping_token: str
@@ -32,7 +32,7 @@ class Started:
 
 @dataclass(frozen=True)
 class Exit:
-    """How a container ended. `exit_code` is None when nobody can know it any more."""
+    """The end of a container. `exit_code` is None when it is lost."""
 
     exit_code: int | None
     message: str = ""
@@ -69,16 +69,16 @@ class Runtime(Protocol):
         """Start a container whose environment is `spec.env` under `env`. Raises StartFailed."""
 
     def kill(self, key: ContainerKey) -> None:
-        """SIGKILL everything in the container; nothing to do when it is gone."""
+        """Send SIGKILL to everything in the container, if it still runs."""
 
     def wait(self, started: Started) -> Exit:
         """Block until the container has exited, also when that happened long ago."""
 
     def output(self, started: Started, stream: Stream, cursor: str) -> Iterator[OutputLine]:
-        """The container's own output after `cursor` ("" is the beginning), until it exits."""
+        """Yield the container's output after `cursor` ("" is the beginning), until it exits."""
 
     def adoptable(self, cluster_id: str) -> Sequence[Started]:
-        """The containers an earlier process of this agent started, running or not."""
+        """Return the containers that an earlier process of this agent started, running or not."""
 
     def remove(self, key: ContainerKey) -> None:
         """Delete what is left of an exited container."""

@@ -61,7 +61,7 @@ def _run(folder: Path, command: dict[str, Any]) -> int:
 
 
 def _announce(folder: Path, pid: int) -> None:
-    """Leave the pids for later agents, and tell the one that waits at the other end of stdout."""
+    """Write the pids for later agents, and to stdout for the agent that waits."""
     pids = {"shim": os.getpid(), "pid": pid, "started": start_time(pid)}
     _write(folder / "pids.json", json.dumps(pids))
     os.write(1, b"started\n")
@@ -70,7 +70,7 @@ def _announce(folder: Path, pid: int) -> None:
 
 
 def start_time(pid: int) -> str:
-    """Tells a process from a later one with the same pid; "" where the system does not say."""
+    """Return what tells a process from a later one with the same pid; "" where the system does not say."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -32,8 +32,9 @@ class LogShipper:
         self._thread.start()
 
     def flush(self, timeout_s: float) -> bool:
-        """Send what is there now at once; False when the control plane did not take it in time. Lines that come
-        meanwhile are not waited for: a chatty container must not keep others from ending."""
+        """Send what is there now at once; return whether the control plane took it in time.
+
+        Later lines are not waited for: a chatty container must not keep others from ending."""
         place = self._spool.written()
         self._hurry.set()
         return self._spool.wait_until_sent(place, timeout_s)

@@ -1,4 +1,4 @@
-"""What tells this machine that its time is up. Clouds add their sources behind the same Protocol."""
+"""Notices that this machine goes away. Clouds add their sources behind the same Protocol."""
 
 import logging
 import subprocess
@@ -18,11 +18,11 @@ class SignalSource(Protocol):
     interval_s: float
 
     def look(self) -> Sequence[Signal]:
-        """The notices that stand now; empty while all is well. Raises OSError when it cannot tell."""
+        """Return the notices in force. Raises OSError when the source does not answer."""
 
 
 def machine_is_stopping() -> bool:
-    """Whether the SIGTERM this process got is part of a shutdown of the whole machine."""
+    """Return whether the SIGTERM to this process is part of a shutdown of the whole machine."""
     try:
         state = subprocess.run(
             ["systemctl", "is-system-running"],
@@ -37,7 +37,7 @@ def machine_is_stopping() -> bool:
 
 
 class Signals:
-    """The notices of all sources, for the next poll."""
+    """Collects the notices of all sources for the next poll."""
 
     def __init__(self, sources: Sequence[SignalSource], on_change: Callable[[], None]) -> None:
         self._sources = sources
@@ -54,7 +54,7 @@ class Signals:
         self._stop.set()
 
     def raise_shutdown(self, within_s: float) -> None:
-        """This machine or this agent is about to stop for good."""
+        """Add the notice that this machine or this agent stops for good."""
         deadline = datetime.now(timezone.utc) + timedelta(seconds=within_s)
         self._add(Signal("shutdown", deadline.isoformat().replace("+00:00", "Z")))
 

@@ -18,7 +18,7 @@ class SlotsUnavailable(Exception):
 
 
 def discover(wanted: str, visible_gpus: str = "", query: QueryTool | None = None) -> list[Slot]:
-    """`wanted`: auto, none, cpu, cuda (or gpu), rocm, artificial:N."""
+    """List the slots of a kind: auto, none, cpu, cuda (or gpu), rocm, artificial:N."""
     run = query or _run_tool
     kind, _, count = wanted.partition(":")
     if kind == "artificial":

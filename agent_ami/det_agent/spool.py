@@ -19,7 +19,7 @@ MAX_BATCH_BYTES = 2 * 1024 * 1024
 
 
 class SpoolFull(Exception):
-    """The disk budget for unsent logs is used up; whoever produces them must wait."""
+    """The disk budget for unsent logs is used up: their senders must wait."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Spool:
     def next_batch(
         self, max_lines: int = MAX_BATCH_LINES, max_bytes: int = MAX_BATCH_BYTES
     ) -> Batch | None:
-        """The oldest unacknowledged lines; the same batch again until it is acknowledged."""
+        """Return the oldest unacknowledged lines; the same batch again until it is acknowledged."""
         with self._changed:
             if self._pending is None:
                 self._skip_finished_segments()
@@ -98,12 +98,12 @@ class Spool:
             return self._changed.wait_for(lambda: self._stored_bytes > self._read_at, timeout_s)
 
     def written(self) -> int:
-        """How much has come so far: the place behind its last line."""
+        """Return the place behind the last line."""
         with self._changed:
             return self._stored_ever
 
     def wait_until_sent(self, place: int, timeout_s: float) -> bool:
-        """Whether everything before this place was acknowledged in time."""
+        """Return whether everything before this place was acknowledged in time."""
         with self._changed:
             return self._changed.wait_for(lambda: self._sent_ever() >= place, timeout_s)
 

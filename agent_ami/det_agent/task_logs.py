@@ -1,4 +1,4 @@
-"""Task logs: from what containers and the agent say to the lines the control plane stores."""
+"""Task logs: lines of containers and of the agent in the form that the control plane stores."""
 
 import json
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ _LEVELS = frozenset({"TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", "
 
 
 class BadTaskLogs(Exception):
-    """A body that is no list of task logs, or lines of somebody else's task."""
+    """A body that is no list of task logs, or has lines of another task."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -49,7 +49,7 @@ def posted_lines(body: bytes, key: ContainerKey, agent_id: str) -> list[bytes]:
 
 
 def agent_line(key: ContainerKey, agent_id: str, text: str, level: str = "INFO") -> bytes:
-    """A line of the agent's own about a container: pulling, starting, failing."""
+    """Make a line of the agent about a container: pulling, starting, failing."""
     return _encode(
         {
             **_identity(key, agent_id),
@@ -62,7 +62,7 @@ def agent_line(key: ContainerKey, agent_id: str, text: str, level: str = "INFO")
 
 
 def output_line(key: ContainerKey, agent_id: str, text: str, stdtype: str, timestamp: str) -> bytes:
-    """A line the container wrote to its own stdout or stderr."""
+    """Make the line that a container wrote to its stdout or stderr."""
     return _encode(
         {
             **_identity(key, agent_id),

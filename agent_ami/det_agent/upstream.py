@@ -1,4 +1,4 @@
-"""Passes a container's request on to the control plane, and waits out an outage instead of failing."""
+"""Requests of containers passed on to the control plane: an outage is a pause, not an error."""
 
 import contextlib
 import http.client
@@ -31,7 +31,7 @@ HOP_BY_HOP = frozenset(
 
 
 class CallerGone(Exception):
-    """The container closed its connection (or died): nobody waits for the answer any more."""
+    """The container closed its connection, or died."""
 
 
 @dataclass(frozen=True)

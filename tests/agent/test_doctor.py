@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from det_agent import doctor
-from det_agent.doctor import Finding, Patient, Verdict, examine
+from det_agent.doctor import Finding, Target, Verdict, examine
 from det_agent.main import main
 from det_agent.settings import load
 
@@ -54,7 +54,7 @@ def findings(
     tmp_path: Path, url: str, *, storage: str = "", image: str = IMAGE, **options: Any
 ) -> dict[str, Finding]:
     flags = {"master_url": url, "state_dir": str(tmp_path / "state"), **options}
-    found = examine(Patient(load(flags, {}), image, storage))
+    found = examine(Target(load(flags, {}), image, storage))
     return {finding.check: finding for finding in found}
 
 
