@@ -131,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return self._forward(urlsplit(self.path).path, body)
             try:
                 lines = posted_lines(self._decoded(body.read()), key, self.agent.agent_id)
-                self.agent.logs.append(lines)
+                self.agent.logs.append(lines, self.headers.get("Idempotency-Key") or "")
             except BadTaskLogs as e:
                 return self._refuse(e.status, str(e))
             except SpoolFull as e:

@@ -1,12 +1,15 @@
-"""Task logs on disk between the containers and the control plane: an outage or a crash loses none.
+"""Task logs on disk between the containers and the control plane: an outage or a crash loses none and doubles none.
 
-Lines are appended to numbered segment files. `position.json` names the batch on its way, written before it is sent, so
-a batch is sent again after a crash under the same id and with the same lines, and the control plane stores it once.
+Lines are appended to numbered segment files. The lines of a request are followed by its Idempotency-Key, so that they
+are not added again when the container sends them again, even to the next process. `position.json` names the batch on
+its way, written before it is sent, so a batch is sent again after a crash under the same id and with the same lines,
+and the control plane stores it once.
 """
 
 import json
 import threading
 import uuid
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +18,10 @@ from det_agent.identity import write_atomically
 
 SEGMENT_BYTES = 4 * 1024 * 1024
 MAX_BATCH_LINES = 1000
+MAX_MARKS = 1000
 MAX_BATCH_BYTES = 2 * 1024 * 1024
+# No line of JSON begins like this.
+_MARK = b"#"
 
 
 class SpoolFull(Exception):
@@ -49,14 +55,19 @@ class Spool:
         self._read_segment, self._read_at = (segments or [self._write_segment])[0], 0
         self._stored_bytes = sum(self._path(s).stat().st_size for s in segments)
         self._stored_ever = self._stored_bytes
+        # A request that comes again follows soon: its lines are in the newest segment.
+        self._marks = deque(self._marks_of(segments[-1]) if segments else (), MAX_MARKS)
         self._restore_pending()
         self._out = open(self._path(self._write_segment), "ab", buffering=0)  # noqa: SIM115
         self._written = 0
 
-    def append(self, lines: Sequence[bytes]) -> None:
-        """Add JSON lines (without their newline)."""
-        block = b"".join(line + b"\n" for line in lines)
+    def append(self, lines: Sequence[bytes], key: str = "") -> None:
+        """Add JSON lines (without their newline), unless those of this key were added before."""
+        mark = _MARK + key.encode()
+        block = b"".join(line + b"\n" for line in ([*lines, mark] if key else lines))
         with self._changed:
+            if mark in self._marks:
+                return
             if self._stored_bytes + len(block) > self._max_bytes:
                 raise SpoolFull(f"{self._folder} holds {self._stored_bytes} bytes of unsent logs")
             if self._written >= self._segment_bytes:
@@ -65,6 +76,8 @@ class Spool:
             self._written += len(block)
             self._stored_bytes += len(block)
             self._stored_ever += len(block)
+            if key:
+                self._marks.append(mark)
             self._changed.notify_all()
 
     def next_batch(
@@ -76,6 +89,8 @@ class Spool:
                 self._skip_finished_segments()
                 lines, end = self._read(self._read_segment, self._read_at, max_lines, max_bytes)
                 if not lines:
+                    self._read_at = end
+                    self._changed.notify_all()
                     return None
                 batch_id = str(uuid.uuid4())
                 self._pending = Batch(
@@ -143,15 +158,20 @@ class Spool:
         end = start
         with open(self._path(segment), "rb") as f:
             f.seek(start)
-            while len(lines) < max_lines and end - start < max_bytes:
+            while end - start < max_bytes:
                 line = f.readline()
-                if not line:
+                mark = line.startswith(_MARK)
+                if not line or (len(lines) == max_lines and not mark):
                     break
                 end += len(line)
                 # A line without its end was being written when the agent died: its sender was never answered.
-                if line.endswith(b"\n"):
+                if line.endswith(b"\n") and not mark:
                     lines.append(line[:-1])
         return lines, end
+
+    def _marks_of(self, segment: int) -> list[bytes]:
+        lines = self._path(segment).read_bytes().splitlines(keepends=True)
+        return [line[:-1] for line in lines if line.startswith(_MARK) and line.endswith(b"\n")]
 
     def _save_pending(self, batch: Batch) -> None:
         place = {

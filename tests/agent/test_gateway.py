@@ -159,6 +159,13 @@ def test_logs_are_spooled_and_completed(
     assert plane.forwarded == []
 
 
+def test_logs_whose_answer_was_lost_are_spooled_once(caller: Caller) -> None:
+    body = json.dumps({"logs": [{"log": "hello"}]}).encode()
+    for key in ("a", "a", "b"):
+        caller.ask("POST", "/api/v1/task/logs", body, {**TOKEN, "Idempotency-Key": key})
+    assert [line["log"] for line in caller.spooled()] == ["hello", "hello"]
+
+
 def test_a_container_cannot_write_into_the_log_of_another_task(caller: Caller) -> None:
     body = json.dumps({"logs": [{"taskId": "task-2", "log": "forged"}]}).encode()
     status, answer, _ = caller.ask("POST", "/api/v1/task/logs", body, TOKEN)

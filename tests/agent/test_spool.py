@@ -78,6 +78,27 @@ def test_after_a_crash_the_unacknowledged_batch_comes_again_under_its_id(
     assert drain(after) == lines(3, 4)
 
 
+def test_lines_that_come_again_under_their_key_are_added_once(open_spool: OpenSpool) -> None:
+    before = open_spool()
+    before.append(lines(1, 2), "a")
+    before.append(lines(1, 2), "a")
+    before.append(lines(3, 4), "b")
+    after = open_spool()
+    after.append(lines(3, 4), "b")
+    after.append(lines(5, 6), "c")
+    assert drain(after) == lines(1, 6)
+    assert not after.wait_for_lines(timeout_s=0)
+
+
+def test_lines_that_were_sent_are_known_by_their_key_after_a_restart(open_spool: OpenSpool) -> None:
+    before = open_spool()
+    before.append(lines(1, 3), "a")
+    assert drain(before) == lines(1, 3)
+    after = open_spool()
+    after.append(lines(1, 3), "a")
+    assert drain(after) == lines(1, 3), "the batch that was sent last is sent again under its id"
+
+
 def test_a_line_that_was_being_written_at_the_crash_is_left_out(
     open_spool: OpenSpool, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ import collections
 import logging
 import threading
 import time
+import uuid
 from typing import Deque, Optional, Tuple
 
 from determined.common.http import APIError, MasterUnreachableError, Session
@@ -106,9 +107,11 @@ class Outbox:
 
     def _deliver(self, path: str, body: bytes) -> Optional[BaseException]:
         deadline = time.monotonic() + GIVE_UP_AFTER_S
+        # The session gives each call a key of its own; this report may need many.
+        once = {"Idempotency-Key": str(uuid.uuid4())}
         while True:
             try:
-                self._session.post(path, body)
+                self._session.post(path, body, headers=once)
                 return None
             except APIError as e:
                 logger.error("the server refused a report to %s: %s", path, e)

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import time
+import uuid
 from typing import Any, Deque, Dict, List, Mapping, Optional
 
 from determined._task_session import task_session
@@ -111,11 +112,12 @@ class LogShipper:
 
     def _send(self, batch: List[Entry]) -> None:
         error: Optional[Exception] = None
+        once = {"Idempotency-Key": str(uuid.uuid4())}
         for delay_s in RETRY_DELAYS_S:
             if delay_s and self._wait_unless_closed(delay_s):
                 break
             try:
-                self.session.post("/api/v1/task/logs", {"logs": batch})
+                self.session.post("/api/v1/task/logs", {"logs": batch}, headers=once)
                 return
             except MasterUnreachableError as e:
                 error = e
