@@ -11,6 +11,7 @@ from determined.common.times import parsed, written
 _REOPEN_AFTER_S = 1.0
 _GIVE_UP_AFTER = 30  # reconnections in a row that nobody answered
 _REMEMBERED = 5000
+_PAGE = 1000  # the most lines that a server sends in one page
 _OVERLAP = timedelta(seconds=10)
 
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -58,6 +59,7 @@ def follow(
                 silent = 0
                 if cursor.is_new(line):
                     yield line
+            cursor.stream_ended()
         except MasterUnreachableError:
             silent += 1
             if silent > _GIVE_UP_AFTER:
@@ -71,15 +73,17 @@ def follow(
 class _Cursor:
     """The place in a log at which to continue.
 
-    A server that knows `afterId` sends just what is new. Others get a time a little before the last
-    line, and what was given already is left out here.
+    A server that knows `afterId` sends the lines that arrived after that one, page by page and each page in order of
+    time. Others get a time a little before the last line. Lines that were given before are left out here.
     """
 
     def __init__(self, lines: List[Line]) -> None:
         self._ids: Deque[str] = deque(maxlen=_REMEMBERED)
         self._latest = ""
+        self._whole_until = 0
         for line in lines:
             self.is_new(line)
+        self.stream_ended()
 
     def is_new(self, line: Line) -> bool:
         id = str(line["id"])
@@ -89,8 +93,18 @@ class _Cursor:
         self._latest = max(self._latest, str(line.get("timestamp") or ""))
         return True
 
+    def stream_ended(self) -> None:
+        """Note that every line up to the newest was given."""
+        self._whole_until = max(self._numbers(), default=0)
+
     def position(self) -> Filters:
-        if not self._latest:
+        # Of a page that broke off, lines that arrived before the given ones may be missing.
+        certain = self._numbers()[:-_PAGE]
+        after = max([self._whole_until, *certain[-1:]])
+        if not after:
             return {}
         start = written(parsed(self._latest) - _OVERLAP)
-        return {"timestampAfter": start, "afterId": self._ids[-1]}
+        return {"timestampAfter": start, "afterId": str(after)}
+
+    def _numbers(self) -> List[int]:
+        return sorted(int(id) for id in self._ids if id.isdigit())
