@@ -41,9 +41,9 @@ def test_a_container_that_is_to_be_forgotten_is_not_ordered_too(
     (order,) = agent.poll()
     ended = Report(order["id"], order["epoch"], ContainerState.TERMINATED, exit_code=0)
     overtaken_by(monkeypatch, lambda: agent.poll(ended))
-    answer = polling.poll(ctx, polling.Poll(agent.token, agent.incarnation, [ended], 2)).body
-    assert answer["forget"] == [order["id"]]
-    assert answer["containers"] == []
+    answer = polling.poll(ctx, polling.Poll(agent.token, agent.incarnation, [ended], 2)).message
+    assert answer.forget == (order["id"],)
+    assert answer.containers == ()
 
 
 def test_a_token_that_is_made_while_its_allocation_ends_dies_with_it(

@@ -98,5 +98,4 @@ class Agent:
     def poll(self, *reports: Report, leaving: bool = False) -> list[dict[str, Any]]:
         self.seq += 1
         asked = polling.Poll(self.token, self.incarnation, list(reports), self.seq, "", leaving)
-        found: list[dict[str, Any]] = polling.poll(self.ctx, asked).body["containers"]
-        return found
+        return list(polling.poll(self.ctx, asked).message.as_json()["containers"])

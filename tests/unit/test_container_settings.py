@@ -1,8 +1,9 @@
 """What of a configuration reaches a container's machine."""
 
+from det_controlplane.core.agent_protocol import ContainerSpec
 from det_controlplane.core.config.task_defaults import TaskContainerDefaults
 from det_controlplane.services.agents.container_settings import (
-    machine,
+    applied,
     network_interface,
     variables,
 )
@@ -15,8 +16,9 @@ def test_a_relative_mount_is_below_the_work_directory() -> None:
         {"host_path": "/mnt/data", "container_path": "data"},
         {"host_path": "/mnt/models", "container_path": "/models"},
     ]
-    found = machine({"bind_mounts": mounts}, DEFAULTS, "cpu", "/app")["mounts"]
-    assert [m["container_path"] for m in found] == ["/app/data", "/models"]
+    spec = ContainerSpec("c", "a", "t", 1, (), "token", work_dir="/app")
+    found = applied(spec, {"bind_mounts": mounts}, DEFAULTS, "cpu").mounts
+    assert [mount.container_path for mount in found] == ["/app/data", "/models"]
 
 
 def test_bare_names_are_left_to_the_agent() -> None:

@@ -84,7 +84,7 @@ def poll(ctx: Context, request: Request) -> Answer:
     answer = polling.poll(ctx, asked)
     wait_s = min(body.number("waitS") or 0.0, ctx.may_wait_s, polling.LONGEST_HELD_S)
     if answer.news or request.final or wait_s <= 0:
-        return json_response(answer.body)
+        return json_response(answer.message.as_json())
     return Wait(f"agent:{answer.agent_id}", wait_s)
 
 

@@ -1,8 +1,10 @@
 """What of a configuration a container's machine must know: image, mounts, devices, the user's variables."""
 
 import posixpath
+from dataclasses import replace
 from typing import Any
 
+from det_controlplane.core.agent_protocol import ContainerSpec, Device, Mount
 from det_controlplane.core.config.task_defaults import TaskContainerDefaults
 
 SHARED_FS_MOUNT = "/determined_shared_fs"
@@ -14,26 +16,28 @@ _INTERFACE_VARIABLES = (
 )
 
 
-def machine(
-    config: dict[str, Any], defaults: TaskContainerDefaults, device_type: str | None, work_dir: str
-) -> dict[str, Any]:
+def applied(
+    spec: ContainerSpec,
+    config: dict[str, Any],
+    defaults: TaskContainerDefaults,
+    device_type: str | None,
+) -> ContainerSpec:
+    """Return the specification with the image, mounts, devices and ports that a configuration asks for."""
     environment = config.get("environment") or {}
     resources = config.get("resources") or {}
-    shm = resources.get("shm_size")
-    return {
-        "image": _image(environment, device_type),
-        "force_pull": bool(environment.get("force_pull_image")),
-        "registry_auth": environment.get("registry_auth"),
-        "mounts": _mounts(config, work_dir),
-        "devices": resources.get("devices") or [],
-        "shm_size_bytes": shm or defaults.shm_size_bytes,
-        "cap_add": environment.get("add_capabilities") or [],
-        "cap_drop": environment.get("drop_capabilities") or [],
-        "ports": [
-            TRIAL_PORT,
-            *(int(p["proxy_port"]) for p in environment.get("proxy_ports") or []),
-        ],
-    }
+    proxied = (int(p["proxy_port"]) for p in environment.get("proxy_ports") or [])
+    return replace(
+        spec,
+        image=_image(environment, device_type),
+        force_pull=bool(environment.get("force_pull_image")),
+        registry_auth=environment.get("registry_auth") or {},
+        mounts=_mounts(config, spec.work_dir),
+        devices=tuple(Device.from_json(d) for d in resources.get("devices") or []),
+        shm_size_bytes=resources.get("shm_size") or defaults.shm_size_bytes,
+        cap_add=tuple(environment.get("add_capabilities") or ()),
+        cap_drop=tuple(environment.get("drop_capabilities") or ()),
+        ports=(TRIAL_PORT, *proxied),
+    )
 
 
 def _image(environment: dict[str, Any], device_type: str | None) -> str:
@@ -43,23 +47,15 @@ def _image(environment: dict[str, Any], device_type: str | None) -> str:
     return str(image)
 
 
-def _mounts(config: dict[str, Any], work_dir: str) -> list[dict[str, Any]]:
-    """A relative container path is below the work directory."""
-    mounts = [
-        {**mount, "container_path": posixpath.join(work_dir, mount["container_path"])}
-        for mount in config.get("bind_mounts") or []
-    ]
+def _mounts(config: dict[str, Any], work_dir: str) -> tuple[Mount, ...]:
+    """Return the mounts of a configuration; a relative container path is below the work directory."""
+    mounts = [Mount.from_json(mount) for mount in config.get("bind_mounts") or []]
+    mounts = [replace(m, container_path=posixpath.join(work_dir, m.container_path)) for m in mounts]
     storage = config.get("checkpoint_storage") or {}
     if storage.get("type") == "shared_fs":
-        mounts.append(
-            {
-                "host_path": storage["host_path"],
-                "container_path": SHARED_FS_MOUNT,
-                "read_only": False,
-                "propagation": storage.get("propagation") or "rprivate",
-            }
-        )
-    return mounts
+        propagation = storage.get("propagation") or "rprivate"
+        mounts.append(Mount(storage["host_path"], SHARED_FS_MOUNT, propagation=propagation))
+    return tuple(mounts)
 
 
 def variables(config: dict[str, Any], device_type: str | None) -> tuple[dict[str, str], list[str]]:

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
+from det_controlplane.core.agent_protocol import ContainerFile, ContainerSpec, TaskUser
 from det_controlplane.db.schema.enums import SessionKind
 from det_controlplane.services.agents import container_settings
 from det_controlplane.services.context import Context
@@ -36,8 +37,8 @@ _TRIAL = text("""
 """)
 
 
-def of_container(ctx: Context, container_id: UUID) -> dict[str, Any] | None:
-    """The specification as docs/reference/agent-protocol.md lists it, with a fresh token; None when it is deleted."""
+def of_container(ctx: Context, container_id: UUID) -> ContainerSpec | None:
+    """Return a container's specification with a fresh token; None when it is deleted."""
     with ctx.db.begin() as tx:
         row = tx.execute(_CONTAINER, {"id": container_id}).first()
         if row is None:
@@ -60,26 +61,24 @@ def of_container(ctx: Context, container_id: UUID) -> dict[str, Any] | None:
     if defaults.startup_hook:
         hook = base64.b64encode(defaults.startup_hook.encode()).decode()
         env["DET_TASK_STARTUP_HOOK_B64"] = hook
-    work_dir = config.get("work_dir") or defaults.work_dir or WORK_DIR
-    return {
-        "container_id": str(row.id),
-        "resources_id": str(row.id),
-        "allocation_id": row.allocation_id,
-        "task_id": row.task_id,
-        "task_type": row.kind,
-        "epoch": row.epoch,
-        "name": _name(row),
-        "command": config.get("_command") or ENTRY,
-        "work_dir": work_dir,
-        "env": env,
-        "env_of_agent": of_agent,
-        "files": config.get("_files") or [],
-        "slot_ids": list(row.slot_ids),
-        "user": _user(row.agent_user),
-        "session_token": token,
-        "network": "host" if row.peers > 1 else defaults.network_mode,
-        **container_settings.machine(config, defaults, row.device_type, work_dir),
-    }
+    spec = ContainerSpec(
+        container_id=str(row.id),
+        allocation_id=row.allocation_id,
+        task_id=row.task_id,
+        task_type=row.kind,
+        epoch=row.epoch,
+        name=_name(row),
+        command=tuple(config.get("_command") or ENTRY),
+        work_dir=config.get("work_dir") or defaults.work_dir or WORK_DIR,
+        env=env,
+        env_of_agent=tuple(of_agent),
+        files=tuple(ContainerFile.from_json(f) for f in config.get("_files") or []),
+        slot_ids=tuple(row.slot_ids),
+        user=_user(row.agent_user),
+        session_token=token,
+        network="host" if row.peers > 1 else defaults.network_mode,
+    )
+    return container_settings.applied(spec, config, defaults, row.device_type)
 
 
 def _name(row: Any) -> str:
@@ -88,14 +87,14 @@ def _name(row: Any) -> str:
     return f"{row.kind.lower()}-{row.task_id}"
 
 
-def _user(agent_user: dict[str, Any] | None) -> dict[str, Any]:
+def _user(agent_user: dict[str, Any] | None) -> TaskUser:
     found = agent_user or {}
-    return {
-        "uid": int(found.get("agentUid") or 0),
-        "gid": int(found.get("agentGid") or 0),
-        "user": found.get("agentUser") or "root",
-        "group": found.get("agentGroup") or "root",
-    }
+    return TaskUser(
+        uid=int(found.get("agentUid") or 0),
+        gid=int(found.get("agentGid") or 0),
+        user=found.get("agentUser") or "root",
+        group=found.get("agentGroup") or "root",
+    )
 
 
 def _environment(ctx: Context, row: Any, token: str) -> dict[str, str]:

@@ -3,11 +3,14 @@
 import hashlib
 import hmac
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
+from det_controlplane.core import agent_protocol
+from det_controlplane.core.agent_protocol import Directive
 from det_controlplane.db import agents, queue
 from det_controlplane.services.agents import container_spec, containers, leaving
 from det_controlplane.services.agents.containers import Report
@@ -116,7 +119,7 @@ class Poll:
 @dataclass(frozen=True, slots=True)
 class PollAnswer:
     agent_id: str
-    body: dict[str, Any]
+    message: agent_protocol.PollAnswer
     news: bool  # something the agent does not know yet
 
 
@@ -136,17 +139,17 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
     forget = [r.id for r in poll.reports if r.terminated]
     # Another poll may have brought the same exit since the duties were read: what is forgotten is no duty.
     orders = [_directive(ctx, d, reported) for d in duties if d.id not in forget]
-    listed = [o for o in orders if o is not None]
+    listed = tuple(o for o in orders if o is not None)
     version = _version(listed)
-    body = {
-        "containers": listed,
-        "forget": forget,
-        "version": version,
-        "next_poll_s": BUSY_POLL_S if listed else IDLE_POLL_S,
-        "draining": touched.draining,
-    }
-    spec_due = any("spec" in d for d in listed)
-    return PollAnswer(agent_id, body, bool(forget) or spec_due or version != poll.seen)
+    message = agent_protocol.PollAnswer(
+        containers=listed,
+        forget=tuple(forget),
+        version=version,
+        next_poll_s=BUSY_POLL_S if listed else IDLE_POLL_S,
+        draining=touched.draining,
+    )
+    spec_due = any(d.spec is not None for d in listed)
+    return PollAnswer(agent_id, message, bool(forget) or spec_due or version != poll.seen)
 
 
 def _duties(ctx: Context, agent_id: str) -> list[agents.Duty]:
@@ -176,9 +179,9 @@ def _lose_missing(
     return bool(missing)
 
 
-def _version(listed: list[dict[str, Any]]) -> str:
-    """Changes with what the answer orders, and with nothing else."""
-    ordered = [(d["id"], d["epoch"], d["desired"], d["preempt"]) for d in listed]
+def _version(listed: Sequence[Directive]) -> str:
+    """Return what changes with the orders of an answer, and with nothing else."""
+    ordered = [(d.id, d.epoch, d.desired, d.preempt) for d in listed]
     return hashlib.sha256(repr(sorted(ordered)).encode()).hexdigest()[:16]
 
 
@@ -198,18 +201,12 @@ def _extend_lease(ctx: Context, poll: Poll) -> agents.Touched:
     return touched
 
 
-def _directive(
-    ctx: Context, duty: agents.Duty, reported: dict[str, Report]
-) -> dict[str, Any] | None:
-    """None for a container that was deleted since the duties were read."""
-    directive: dict[str, Any] = {
-        "id": duty.id,
-        "allocation_id": duty.allocation_id,
-        "epoch": duty.epoch,
-        "desired": "killed" if duty.killed else "running",
-        "preempt": duty.preempt,
-    }
+def _directive(ctx: Context, duty: agents.Duty, reported: dict[str, Report]) -> Directive | None:
+    """Return the order for a container; None when it was deleted since the duties were read."""
+    spec = None
     if duty.id not in reported:
         spec = container_spec.of_container(ctx, UUID(duty.id))
-        return None if spec is None else {**directive, "spec": spec}
-    return directive
+        if spec is None:
+            return None
+    desired: Literal["running", "killed"] = "killed" if duty.killed else "running"
+    return Directive(duty.id, duty.epoch, duty.allocation_id, desired, duty.preempt, spec)
