@@ -56,25 +56,26 @@ def kill(ctx: Context, request: Request) -> Answer:
 
 
 def report_metrics(ctx: Context, request: Request) -> Answer:
-    trial_id, body = request.id("trialId"), Body(request.json())
+    body = Body(request.json())
     trial_metrics = body.body("metrics")
     values = trial_metrics.body("metrics")
-    _report(ctx, trial_id, body.text("group"), trial_metrics, values)
+    _report(ctx, request, body.text("group"), trial_metrics, values)
     return EMPTY
 
 
-def _report(ctx: Context, trial_id: int, group: str, body: Body, values: Body) -> None:
+def _report(ctx: Context, request: Request, group: str, body: Body, values: Body) -> None:
     batch = values.raw("batchMetrics")
     metrics.report(
         ctx,
         MetricsReport(
-            trial_id=trial_id,
+            trial_id=request.id("trialId"),
             run_id=body.integer("trialRunId"),
             group=group,
             total_batches=body.optional_integer("stepsCompleted"),
             metrics=storable(values.object("avgMetrics")),
             batch_metrics=storable(batch) if batch else None,
             reported_at=body.time("reportTime"),
+            request_key=request.headers.get("idempotency-key"),
         ),
     )
 
@@ -82,13 +83,13 @@ def _report(ctx: Context, trial_id: int, group: str, body: Body, values: Body) -
 def report_training(ctx: Context, request: Request) -> Answer:
     """The route of older harnesses."""
     body = Body(request.json())
-    _report(ctx, request.id("trialId"), "training", body, body.body("metrics"))
+    _report(ctx, request, "training", body, body.body("metrics"))
     return EMPTY
 
 
 def report_validation(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
-    _report(ctx, request.id("trialId"), "validation", body, body.body("metrics"))
+    _report(ctx, request, "validation", body, body.body("metrics"))
     return EMPTY
 
 

@@ -21,8 +21,7 @@ _REPORT = insert(checkpoints)
 _REPORT = _REPORT.on_conflict_do_update(
     index_elements=[_c.uuid],
     set_={name: _REPORT.excluded[name] for name in ("resources", "metadata", "size", "state")},
-    where=(_c.task_id == _REPORT.excluded.task_id)
-    & _c.state.in_([CheckpointState.ACTIVE, CheckpointState.COMPLETED]),
+    where=(_c.task_id == _REPORT.excluded.task_id) & (_c.state == CheckpointState.ACTIVE),
 )
 _COLLECTED = text("""
     SELECT e.id, e.state::text AS state, e.config, e.user_id, p.workspace_id,
@@ -150,9 +149,14 @@ def reporter(tx: Tx, task_id: str) -> Reporter | None:
 
 
 def report(tx: Tx, new: NewCheckpoint) -> bool:
-    """Store a report, also again; False when the checkpoint was deleted or is another task's."""
+    """Store a report; False when the checkpoint was complete before, or is another task's."""
     values = {name: getattr(new, name) for name in NewCheckpoint.__slots__}
     return tx.execute(_REPORT, values).rowcount > 0
+
+
+def is_of(tx: Tx, uuid: UUID, task_id: str) -> bool:
+    """Return whether a checkpoint was reported by a task."""
+    return tx.execute(select(_c.task_id).where(_c.uuid == uuid)).scalar() == task_id
 
 
 def lock(tx: Tx, uuid: UUID) -> Stored | None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID
+from uuid import NAMESPACE_OID, UUID, uuid5
 
 from sqlalchemy import ColumnElement, Row, any_, func, literal, or_, select, text, update
 
@@ -46,6 +46,11 @@ def _storable(value: Any) -> Any:
 def remember_batch(tx: Tx, batch_id: UUID, now: datetime) -> bool:
     """False when this batch was stored before."""
     return tx.execute(_REMEMBER, {"id": batch_id, "now": now}).rowcount == 1
+
+
+def remember_request(tx: Tx, key: str | None, sender: str, now: datetime) -> bool:
+    """Return False when a request with this Idempotency-Key was stored before; requests without one are always new."""
+    return key is None or remember_batch(tx, uuid5(NAMESPACE_OID, f"{sender} {key}"), now)
 
 
 def forget_batches(tx: Tx, before: datetime) -> int:

@@ -40,8 +40,11 @@ def report(ctx: Context, report: CheckpointReport) -> None:
             _state(report), steps, report.resources, report.metadata, size_of(report.resources),
             report.storage_id, report.reported_at or ctx.now(),
         )  # fmt: skip
-        if not checkpoints.report(tx, new):
-            raise WrongState(f"checkpoint {report.uuid} was deleted or belongs to another task")
+        # A repetition leaves what became of the checkpoint since the first report as it is.
+        if not checkpoints.report(tx, new) and not checkpoints.is_of(
+            tx, checkpoint_id, report.task_id
+        ):
+            raise WrongState(f"checkpoint {report.uuid} belongs to another task")
 
 
 def _state(report: CheckpointReport) -> CheckpointState:

@@ -25,16 +25,33 @@ class Line:
     values: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Lines that arrived one after another, in order of time."""
+
+    lines: list[Line]
+    last_id: int
+    full: bool
+
+
 def store(
-    ctx: Context, lines: Sequence[dict[str, Any]], *, batch_id: UUID | None, agent_id: str | None
+    ctx: Context,
+    lines: Sequence[dict[str, Any]],
+    *,
+    batch_id: UUID | None = None,
+    request_key: str | None = None,
+    sender: str = "",
+    agent_id: str | None = None,
 ) -> None:
-    """Store lines once: a batch id that was seen is a repetition."""
+    """Store lines once: a batch id, or a key of this sender, that was seen is a repetition."""
     rows = [_row(line, agent_id) for line in lines]
     if not rows:
         return
     now = ctx.now()
     with ctx.db.begin() as tx:
         if batch_id is not None and not logs.remember_batch(tx, batch_id, now):
+            return
+        if not logs.remember_request(tx, request_key, sender, now):
             return
         logs.insert(tx, rows, now)
     for task_id in {r["task_id"] for r in rows}:
@@ -74,17 +91,21 @@ def ended_at(ctx: Context, task_id: str) -> datetime | None:
     return end.ended_at
 
 
-def page(
-    ctx: Context, task_id: str, filters: Filters, *, after_id: int, descending: bool, limit: int
-) -> list[Line]:
-    """Lines after (or, descending, before) a line's id."""
+def page(ctx: Context, task_id: str, filters: Filters, *, after_id: int, descending: bool) -> Page:
+    """Return the next lines that arrived after (or, descending, before) the line with an id.
+
+    Lines of containers, agents and the cluster take ways of different lengths: they arrive in another order than
+    they were written in. A line that comes late is in a later page.
+    """
     if filters.regex:
         _check_regex(filters.search)
     with ctx.db.begin() as tx:
         rows = logs.page(
-            tx, task_id, filters, after_id=after_id, descending=descending, limit=limit
+            tx, task_id, filters, after_id=after_id, descending=descending, limit=BATCH
         )
-    return [Line(r.id, r.task_id, _shown(r)) for r in rows]
+    in_time = sorted(rows, key=lambda r: (r.logged_at, r.id), reverse=descending)
+    lines = [Line(r.id, r.task_id, _shown(r)) for r in in_time]
+    return Page(lines, rows[-1].id if rows else after_id, len(rows) == BATCH)
 
 
 def fields(ctx: Context, task_id: str) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import text
 
 from det_controlplane.core import metrics as core_metrics
-from det_controlplane.db import experiments, metrics
+from det_controlplane.db import experiments, logs, metrics
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.experiments import ExperimentRow
 from det_controlplane.db.metrics import TrialMetrics
@@ -39,13 +39,24 @@ def report(ctx: Context, report: MetricsReport) -> None:
         return
     with ctx.db.begin() as tx:
         trial = _locked(tx, report)
+        if _is_repeated(tx, report, ctx.now()):
+            return
         _store(tx, trial, report, ctx.now())
         metrics.save_trial(tx, trial)
+
+
+def _is_repeated(tx: Tx, report: MetricsReport, now: datetime) -> bool:
+    """Return whether a report without a step came before; the others are known by their step."""
+    if report.total_batches is not None:
+        return False
+    return not logs.remember_request(tx, report.request_key, str(report.trial_id), now)
 
 
 def _report_validation(experiment: LiveExperiment, report: MetricsReport) -> None:
     tx, row = experiment.tx, experiment.row
     trial = _locked(tx, report)
+    if _is_repeated(tx, report, experiment.now):
+        return
     rolled_back, row_id = _store(tx, trial, report, experiment.now)
     if row_id is None:
         metrics.save_trial(tx, trial)

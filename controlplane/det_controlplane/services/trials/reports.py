@@ -14,3 +14,4 @@ class MetricsReport:
     metrics: dict[str, Any]
     batch_metrics: list[Any] | None = None
     reported_at: datetime | None = None
+    request_key: str | None = None  # the same in each repetition of the report

@@ -32,6 +32,7 @@ _SOURCE = text("""
     ON CONFLICT (trial_id, checkpoint_uuid) DO UPDATE SET model_id = excluded.model_id,
         model_version = excluded.model_version, kind = excluded.kind
 """)
+_TRAIN_TO = text("SELECT train_to FROM trials WHERE id = :id")
 _OPERATION = text("""
     SELECT t.train_to, t.op_completed, t.stop_requested, t.parked, t.ended_at, t.state::text AS state,
            e.config->'searcher' AS searcher,
@@ -133,8 +134,9 @@ def _is_undecided(row: Any) -> bool:
 
 def complete_operation(ctx: Context, trial_id: int, length: float, metric: Any) -> None:
     with opened_trial(ctx, trial_id) as (experiment, trial):
-        if trial.state.terminal:
-            return
+        train_to = experiment.tx.execute(_TRAIN_TO, {"id": trial.id}).scalar()
+        if trial.state.terminal or train_to not in (None, length):
+            return  # A repetition: the trial has another operation by now.
         trials.update(experiment.tx, trial.id, op_completed=True)
         event = search.OperationCompleted(str(trial.request_id), float(length), metric)
         experiment.feed(event)

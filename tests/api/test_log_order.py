@@ -1,0 +1,78 @@
+"""Lines of containers, agents and the cluster arrive in another order than they were written in."""
+
+import json
+from typing import Any
+
+import pytest
+from det_controlplane.api.http import Request, Stream
+
+from tests.support.api import Api, Caller, create, trial_of
+
+
+@pytest.fixture
+def task_id(user: Caller) -> str:
+    return str(trial_of(user, create(user))["taskId"])
+
+
+def arrive(caller: Caller, task_id: str, *texts: str) -> None:
+    """Each line is written in the second that is its text."""
+    logs = [
+        {"taskId": task_id, "log": text, "timestamp": f"2026-01-01T00:00:{text}Z"} for text in texts
+    ]
+    caller.post("/api/v1/task/logs", {"logs": logs})
+
+
+def shown(caller: Caller, task_id: str, **query: str) -> list[str]:
+    asked = {name: [value] for name, value in query.items()}
+    return [line["log"] for line in caller.lines(f"/api/v1/tasks/{task_id}/logs", asked)]
+
+
+def test_lines_are_shown_in_order_of_time(user: Caller, task_id: str) -> None:
+    arrive(user, task_id, "03", "05")
+    arrive(user, task_id, "01", "04")
+    assert shown(user, task_id) == ["01", "03", "04", "05"]
+
+
+def test_lines_of_one_time_keep_the_order_in_which_they_arrived(user: Caller, task_id: str) -> None:
+    written = "2026-01-01T00:00:00Z"
+    logs = [{"taskId": task_id, "log": str(n), "timestamp": written} for n in (2, 1, 3)]
+    user.post("/api/v1/task/logs", {"logs": logs})
+    assert shown(user, task_id) == ["2", "1", "3"]
+
+
+def test_the_last_lines_are_the_latest(user: Caller, task_id: str) -> None:
+    arrive(user, task_id, "03", "05", "01")
+    assert shown(user, task_id, orderBy="ORDER_BY_DESC", limit="2") == ["05", "03"]
+    assert shown(user, task_id, limit="2") == ["01", "03"]
+
+
+def test_pages_lose_no_line(user: Caller, task_id: str) -> None:
+    texts = [f"{n % 60:02}" for n in range(0, 5 * 777, 5)] * 2
+    arrive(user, task_id, *texts)
+    for order in ("ORDER_BY_ASC", "ORDER_BY_DESC"):
+        assert sorted(shown(user, task_id, orderBy=order)) == sorted(texts)
+
+
+def test_a_follower_gets_the_lines_that_arrive_late(api: Api, user: Caller, task_id: str) -> None:
+    arrive(user, task_id, "05", "03")
+    path, headers = f"/api/v1/tasks/{task_id}/logs", {"authorization": f"Bearer {user.token}"}
+    followed = api.app.handle(Request("GET", path, query={"follow": ["true"]}, headers=headers))
+    assert isinstance(followed, Stream)
+    first = followed.fetch(followed.cursor)
+    arrive(user, task_id, "04", "06")
+    second = followed.fetch(first.cursor)
+    assert [_texts(batch) for batch in (first, second)] == [["03", "05"], ["04", "06"]]
+
+
+def test_a_stream_that_is_taken_up_again_gives_the_lines_that_arrived_late(
+    user: Caller, task_id: str
+) -> None:
+    arrive(user, task_id, "30")
+    (line,) = user.lines(f"/api/v1/tasks/{task_id}/logs")
+    arrive(user, task_id, "01", "40")
+    again = {"afterId": line["id"], "timestampAfter": "2026-01-01T00:00:20Z"}
+    assert shown(user, task_id, **again) == ["01", "40"]
+
+
+def _texts(batch: Any) -> list[str]:
+    return [json.loads(line)["result"]["log"] for line in batch.lines]
