@@ -2,9 +2,8 @@
 
 from datetime import datetime, timedelta, timezone
 
-import pytest
 from det_controlplane.core.lifecycle import agent, checkpoint, instance
-from det_controlplane.core.lifecycle.agent import AgentState, after_silence
+from det_controlplane.core.lifecycle.agent import AgentState
 from det_controlplane.core.lifecycle.checkpoint import CheckpointState, after_removal
 from det_controlplane.core.lifecycle.instance import (
     REGISTRATION_TIMEOUT,
@@ -16,22 +15,7 @@ NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 SECOND = timedelta(seconds=1)
 
 
-@pytest.mark.parametrize(
-    ("silent_s", "state"), [(29, "JOINED"), (30, "SUSPECT"), (54, "SUSPECT"), (55, "LOST")]
-)
-def test_silence_makes_an_agent_suspect_and_then_lost(silent_s: int, state: str) -> None:
-    times = {"lease_until": NOW + 30 * SECOND, "lost_after": NOW + 55 * SECOND}
-    assert after_silence(AgentState.JOINED, **times, now=NOW + silent_s * SECOND) is AgentState(
-        state
-    )
-
-
-def test_a_lost_agent_stays_lost_until_it_joins_anew() -> None:
-    later = NOW + 900 * SECOND
-    assert (
-        after_silence(AgentState.LOST, lease_until=later, lost_after=later, now=NOW)
-        is AgentState.LOST
-    )
+def test_a_lost_agent_comes_back_only_by_joining_anew() -> None:
     assert agent.NEXT[AgentState.LOST] == {AgentState.JOINED}
 
 

@@ -1,6 +1,5 @@
 """An agent's states: silence makes it suspect, long silence lost; a lost one's work was placed elsewhere."""
 
-from datetime import datetime
 from enum import Enum
 
 
@@ -19,12 +18,3 @@ NEXT = {
     AgentState.SUSPECT: frozenset({AgentState.JOINED, AgentState.LOST}),
     AgentState.LOST: frozenset({AgentState.JOINED}),  # only by joining anew
 }
-
-
-def after_silence(
-    state: AgentState, *, lease_until: datetime, lost_after: datetime, now: datetime
-) -> AgentState:
-    """What silence up to now makes of it."""
-    if state is AgentState.LOST or now >= lost_after:
-        return AgentState.LOST
-    return AgentState.SUSPECT if now >= lease_until else state
