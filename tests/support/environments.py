@@ -16,7 +16,8 @@ _MAKE_ALL = "for name in ml deepspeed tensorflow horovod; do scripts/ml-venv $na
 
 
 class EnvironmentsPlugin:
-    def __init__(self) -> None:
+    def pytest_sessionstart(self) -> None:
+        """Start when the run has its mark, which tests/support/leftovers.py looks for."""
         log = ROOT / ".venvs" / "environments.log"
         log.parent.mkdir(exist_ok=True)
         with log.open("w") as said:
@@ -32,7 +33,8 @@ class EnvironmentsPlugin:
     def pytest_sessionfinish(self) -> None:
         """End what still installs or compiles: the next run does it again."""
         if self._making.poll() is None:
-            os.killpg(self._making.pid, signal.SIGKILL)
+            # Not SIGKILL: ninja has its compilers in groups of their own, and ends them itself.
+            os.killpg(self._making.pid, signal.SIGTERM)
         self._making.wait()
 
 
