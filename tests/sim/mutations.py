@@ -18,10 +18,8 @@ from det_controlplane.db import schedule as schedule_rows
 from det_controlplane.db import validations as validation_rows
 from det_controlplane.services.agents import containers
 from det_controlplane.services.experiments import live
-from det_controlplane.services.maintenance import tick
-from det_controlplane.services.scheduling import placement, schedule_pool
+from det_controlplane.services.scheduling import schedule_pool
 from det_controlplane.services.search.journal import Journal
-from det_controlplane.services.tasks import allocations as allocation_calls
 from det_controlplane.services.trials import metrics
 from sqlalchemy import text
 
@@ -163,16 +161,16 @@ MUTATIONS = (
         _nothing(slots, "release")(p), _nothing(slots, "release_container")(p), None][-1]),
     Mutation(
         "acknowledged preemptions are forgotten",
-        _without(allocation_calls, "_ACK", "preempt_acked = true", "preempt_acked = false"),
+        _nothing(allocations, "acknowledge_preemption"),
     ),
     Mutation("a process trusts the search it remembers", _trust_what_was_remembered),
     Mutation("occupied slots are handed out", _hand_out_occupied_slots),
     Mutation("half a gang is placed", _place_half_a_gang, range(31, 111)),
     Mutation("the searcher is not told of exits", _forget_that_a_trial_exited),
     Mutation("tokens outlive their allocations", _without(
-        placement, "_EXPIRE_TOKENS", "expires_at = :at", "expires_at = expires_at")),
+        allocations, "_EXPIRE_TOKENS", "expires_at = :at", "expires_at = expires_at")),
     Mutation("nobody says why something waits", _nothing(schedule_rows, "record_waiting")),
-    Mutation("preemptions are never enforced", _without(tick, "_KILLS_DUE", "kill_at <= :now", "false")),
+    Mutation("preemptions are never enforced", _nothing(allocations, "kills_due", ())),
     Mutation("containers of lost agents live on", _nothing(containers, "agent_lost")),
     Mutation("reports of a run that was replaced are taken", _take_reports_of_any_run, range(198, 278)),
     Mutation("a report that failed is acknowledged", _answer_before_the_commit),

@@ -6,12 +6,31 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import bindparam, case, func, literal_column, select, text, update
 
+from det_controlplane.core.lifecycle.agent import AgentState
+from det_controlplane.db import schema
 from det_controlplane.db.engine import Database, Tx, as_json
 
-_HOLDER = text(
-    "SELECT agent_key_hash, lease_until, state::text AS state FROM agents WHERE id = :id FOR UPDATE"
+_agents = schema.agents.c
+_HOLDER = (
+    select(*_agents["agent_key_hash", "lease_until", "state"])
+    .where(_agents.id == bindparam("id"))
+    .with_for_update()
+)
+_SET_AGENT = (
+    update(schema.agents)
+    .where(_agents.id == bindparam("agent"), _agents.state != AgentState.LOST)
+    .returning(_agents.pool)
+)
+_SET_SLOT = (
+    update(schema.slots)
+    .where(
+        _agents.id == schema.slots.c.agent_id,
+        _agents.id == bindparam("agent"),
+        schema.slots.c.slot_id == bindparam("slot"),
+    )
+    .returning(_agents.pool)
 )
 _UPSERT = text("""
     INSERT INTO agents (id, pool, state, agent_key_hash, incarnation, token_hash, version, hostname, runtime, addresses,
@@ -66,13 +85,20 @@ _OVERDUE = text("""
     WHERE (state = 'JOINED' AND lease_until <= :now) OR (state = 'SUSPECT' AND lost_after <= :now)
     RETURNING id, pool, state::text AS state
 """)
-_ABANDONED = text("""
-    SELECT c.agent_id, c.id FROM containers c JOIN agents a ON a.id = c.agent_id
-    WHERE c.state <> 'TERMINATED' AND a.state = 'LOST' ORDER BY c.agent_id, c.id
-""")
-_NEXT_DUE = text("""
-    SELECT min(CASE WHEN state = 'JOINED' THEN lease_until ELSE lost_after END) FROM agents WHERE state <> 'LOST'
-""")
+_ABANDONED = (
+    select(schema.containers.c.agent_id, schema.containers.c.id)
+    .join_from(schema.containers, schema.agents, schema.containers.c.agent_id == _agents.id)
+    .where(
+        schema.containers.c.state != literal_column("'TERMINATED'"),
+        _agents.state == AgentState.LOST,
+    )
+    .order_by(schema.containers.c.agent_id, schema.containers.c.id)
+)
+_NEXT_DUE = select(
+    func.min(
+        case((_agents.state == AgentState.JOINED, _agents.lease_until), else_=_agents.lost_after)
+    )
+).where(_agents.state != AgentState.LOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,18 +117,26 @@ class Duty:
 class Holder:
     agent_key_hash: bytes
     lease_until: datetime
-    state: str
+    state: AgentState
 
 
 def holder(tx: Tx, agent_id: str) -> Holder | None:
     row = tx.execute(_HOLDER, {"id": agent_id}).first()
-    return None if row is None else Holder(**row._mapping)
+    return None if row is None else Holder(*row)
 
 
 def upsert(tx: Tx, agent: dict[str, Any], slots: list[dict[str, Any]]) -> None:
     tx.execute(_UPSERT, agent)
     tx.execute(_DROP_SLOTS, {"id": agent["id"], "kept": [s["id"] for s in slots]})
     tx.execute(_UPSERT_SLOTS, {"id": agent["id"], "slots": as_json(slots)})
+
+
+def put_in_service(
+    tx: Tx, agent_id: str, slot_id: int | None, *, enabled: bool, draining: bool
+) -> str | None:
+    """Take an agent, or one of its slots, into service or out of it; returns the agent's pool."""
+    params = {"agent": agent_id, "slot": slot_id, "enabled": enabled, "draining": draining}
+    return tx.execute(_SET_AGENT if slot_id is None else _SET_SLOT, params).scalar()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,5 +204,4 @@ def abandoned_containers(tx: Tx) -> dict[str, list[UUID]]:
 
 
 def next_due(tx: Tx) -> datetime | None:
-    due: datetime | None = tx.execute(_NEXT_DUE).scalar()
-    return due
+    return tx.execute(_NEXT_DUE).scalar()

@@ -1,20 +1,26 @@
-"""Rows of allocations and their containers."""
+"""Rows of allocations."""
 
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
-
-from det_controlplane.core.lifecycle.allocation import (
-    AllocationState,
-    ContainerExit,
-    ContainerState,
-    Exit,
-    Failure,
+from sqlalchemy import (
+    Select,
+    TextClause,
+    Update,
+    bindparam,
+    func,
+    insert,
+    literal_column,
+    select,
+    text,
+    update,
 )
+
+from det_controlplane.core.lifecycle.allocation import AllocationState, Exit
 from det_controlplane.core.schedule import WaitCode
+from det_controlplane.db import schema, slots
 from det_controlplane.db.engine import Tx
 
 
@@ -23,7 +29,6 @@ class AllocationRow:
     id: str
     task_id: str
     trial_id: int | None
-    experiment_id: int | None
     job_id: UUID
     run_id: int
     pool: str
@@ -37,46 +42,40 @@ class AllocationRow:
     preempt_acked: bool
     killed: bool
     kill_before_exit: bool
+    experiment_id: int | None
 
 
-_COLUMNS = """a.id, a.task_id, a.trial_id, t.experiment_id, a.job_id, a.run_id, a.pool, a.slots, a.state::text, a.epoch,
-    a.preemptible, a.ready, a.preempt_at, a.preempt_timeout_s, a.preempt_acked, a.killed, a.kill_before_exit"""
-_FROM = "FROM allocations a JOIN tasks t ON t.id = a.task_id"
-_KILLS_DUE = text(
-    "SELECT id FROM allocations WHERE state <> 'TERMINATED' AND kill_at <= :now ORDER BY kill_at"
+_a = schema.allocations.c
+# Written out: the planner matches partial indexes with constants, not with parameters.
+_LIVE = _a.state != literal_column("'TERMINATED'")
+_QUEUED = _a.state == literal_column("'QUEUED'")
+_SELECT = select(
+    *_a["id", "task_id", "trial_id", "job_id", "run_id", "pool", "slots", "state", "epoch", "preemptible", "ready",
+       "preempt_at", "preempt_timeout_s", "preempt_acked", "killed", "kill_before_exit"],
+    schema.tasks.c.experiment_id,
+).join_from(schema.allocations, schema.tasks)  # fmt: skip
+_BY_ID = _SELECT.where(_a.id == bindparam("id"))
+_LOCK = _BY_ID.with_for_update(of=schema.allocations)
+_LIVE_OF_TASK = _SELECT.where(_a.task_id == bindparam("task_id"), _LIVE).with_for_update(
+    of=schema.allocations
 )
-_NEXT_KILL = text(
-    "SELECT min(kill_at) FROM allocations WHERE state <> 'TERMINATED' AND kill_at IS NOT NULL"
-)
-_BY_ID = text(f"SELECT {_COLUMNS} {_FROM} WHERE a.id = :id")
-_LOCK = text(f"SELECT {_COLUMNS} {_FROM} WHERE a.id = :id FOR UPDATE OF a")
-_LIVE_OF_TASK = text(
-    f"SELECT {_COLUMNS} {_FROM} WHERE a.task_id = :task_id AND a.state <> 'TERMINATED' FOR UPDATE OF a"
-)
-
-
-def _row(values: Any) -> AllocationRow:
-    fields = dict(values._mapping)
-    fields["state"] = AllocationState(fields["state"])
-    return AllocationRow(**fields)
 
 
 def by_id(tx: Tx, allocation_id: str) -> AllocationRow | None:
-    row = tx.execute(_BY_ID, {"id": allocation_id}).first()
-    return None if row is None else _row(row)
+    return _one(tx, _BY_ID, {"id": allocation_id})
 
 
 def lock(tx: Tx, allocation_id: str) -> AllocationRow | None:
-    row = tx.execute(_LOCK, {"id": allocation_id}).first()
-    return None if row is None else _row(row)
+    return _one(tx, _LOCK, {"id": allocation_id})
 
 
 def live_of_task(tx: Tx, task_id: str) -> AllocationRow | None:
-    row = tx.execute(_LIVE_OF_TASK, {"task_id": task_id}).first()
-    return None if row is None else _row(row)
+    return _one(tx, _LIVE_OF_TASK, {"task_id": task_id})
 
 
-DELAYED = WaitCode.BACKING_OFF.value
+def _one(tx: Tx, statement: Select[Any], params: dict[str, str]) -> AllocationRow | None:
+    row = tx.execute(statement, params).first()
+    return None if row is None else AllocationRow(*row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,51 +85,32 @@ class Delay:
     until: datetime
     reason: str
 
-
-_INSERT = text("""
-    INSERT INTO allocations (id, task_id, trial_id, job_id, run_id, pool, slots, state, preemptible, single_agent,
-        preempt_timeout_s, requested_at, not_before, wait_code, wait_reason, wait_since)
-    VALUES (:id, :task_id, :trial_id, :job_id, :run_id, :pool, :slots, 'QUEUED', :preemptible, :single_agent,
-        :preempt_timeout_s, :now, :not_before, :wait_code, :wait_reason, :wait_since)
-""")
+    def params(self, now: datetime) -> dict[str, Any]:
+        return {
+            "not_before": self.until, "wait_code": WaitCode.BACKING_OFF.value,
+            "wait_reason": self.reason, "wait_since": now,
+        }  # fmt: skip
 
 
-def insert(
-    tx: Tx,
-    *,
-    id: str,
-    task_id: str,
-    trial_id: int | None,
-    job_id: UUID,
-    run_id: int,
-    pool: str,
-    slots: int,
-    preemptible: bool,
-    single_agent: bool,
-    preempt_timeout_s: int,
-    now: datetime,
-    delay: Delay | None = None,
+NO_DELAY = dict.fromkeys(("not_before", "wait_code", "wait_reason", "wait_since"))
+
+
+def request_for_task(
+    tx: Tx, *, task_id: str, job_id: UUID, run_id: int, pool: str, slots: int, now: datetime
 ) -> None:
-    tx.execute(
-        _INSERT,
-        {
-            "id": id, "task_id": task_id, "trial_id": trial_id, "job_id": job_id, "run_id": run_id,
-            "pool": pool, "slots": slots, "preemptible": preemptible, "single_agent": single_agent,
-            "preempt_timeout_s": preempt_timeout_s, "now": now,
-            "not_before": delay and delay.until, "wait_code": delay and DELAYED,
-            "wait_reason": delay and delay.reason, "wait_since": delay and now,
-        },
-    )  # fmt: skip
+    """Queue an allocation of a task that is no trial."""
+    values = {
+        "id": f"{task_id}.{run_id}", "task_id": task_id, "job_id": job_id, "run_id": run_id,
+        "pool": pool, "slots": slots, "state": AllocationState.QUEUED, "preemptible": False,
+        "single_agent": True, "requested_at": now,
+    }  # fmt: skip
+    tx.execute(insert(schema.allocations), values)
 
 
 _PREEMPT = text("""
     UPDATE allocations SET preempt_at = :now, preempt_reason = :reason,
         kill_at = least(kill_at, cast(:now AS timestamptz) + make_interval(secs => preempt_timeout_s))
     WHERE id = :id AND state <> 'TERMINATED' AND preempt_at IS NULL AND NOT killed
-""")
-_EXCUSE = text("""
-    UPDATE allocations SET preempt_acked = true
-    WHERE task_id = :task_id AND state <> 'TERMINATED' AND preempt_at IS NOT NULL
 """)
 # What runs and was not told to leave yet: one statement for trials that the searcher stops.
 _ASK_TO_LEAVE = text("""
@@ -165,6 +145,39 @@ _END = text("""
 """)
 
 
+_EXPIRE_TOKENS = text(
+    "UPDATE sessions SET expires_at = :at WHERE allocation_id = :id AND revoked_at IS NULL"
+)
+_PROGRESS = text("""
+    UPDATE allocations SET state = cast(:state AS allocation_state),
+        pull_started_at = CASE WHEN :state = 'PULLING' THEN coalesce(pull_started_at, :now) ELSE pull_started_at END,
+        pull_ended_at = CASE WHEN :state IN ('STARTING', 'RUNNING') AND pull_started_at IS NOT NULL
+                        THEN coalesce(pull_ended_at, :now) ELSE pull_ended_at END,
+        started_at = CASE WHEN :state = 'RUNNING' THEN coalesce(started_at, :now) ELSE started_at END
+    WHERE id = :id AND state <> 'TERMINATED' AND state <> 'WAITING'
+""")
+_UPDATE_LIVE = update(schema.allocations).where(_a.id == bindparam("allocation_id"), _LIVE)
+_READY = _UPDATE_LIVE.where(~_a.ready).values(ready=True)
+_ACKNOWLEDGE = _UPDATE_LIVE.values(preempt_acked=True)
+_WAIT = _UPDATE_LIVE.where(
+    _a.state.in_([AllocationState.STARTING, AllocationState.RUNNING])
+).values(state=AllocationState.WAITING)
+_KILL_BY = _UPDATE_LIVE.where(~_a.killed).values(
+    kill_at=func.least(_a.kill_at, bindparam("at", type_=_a.kill_at.type)),
+    preempt_reason=func.coalesce(_a.preempt_reason, bindparam("reason")),
+)
+_EXCUSE = (
+    update(schema.allocations)
+    .where(_a.task_id == bindparam("task"), _LIVE, _a.preempt_at.is_not(None))
+    .values(preempt_acked=True)
+)
+_MOVE = (
+    update(schema.allocations)
+    .where(_a.job_id == bindparam("job"), _QUEUED)
+    .values(not_before=None, wait_code=None, wait_reason=None, wait_since=None)
+)
+
+
 def preempt(tx: Tx, allocation_id: str, reason: str, now: datetime) -> bool:
     """Ask it to checkpoint and stop, with the kill due when it takes too long."""
     return tx.execute(_PREEMPT, {"id": allocation_id, "reason": reason, "now": now}).rowcount == 1
@@ -172,7 +185,34 @@ def preempt(tx: Tx, allocation_id: str, reason: str, now: datetime) -> bool:
 
 def excuse_leaving(tx: Tx, task_id: str) -> None:
     """As if the program had acknowledged that it was asked to leave: its exit is not the end of the trial."""
-    tx.execute(_EXCUSE, {"task_id": task_id})
+    tx.execute(_EXCUSE, {"task": task_id})
+
+
+def set_ready(tx: Tx, allocation_id: str) -> bool:
+    """Return False when it was ready before."""
+    return _changed(tx, _READY, allocation_id)
+
+
+def acknowledge_preemption(tx: Tx, allocation_id: str) -> bool:
+    return _changed(tx, _ACKNOWLEDGE, allocation_id)
+
+
+def set_waiting(tx: Tx, allocation_id: str) -> bool:
+    return _changed(tx, _WAIT, allocation_id)
+
+
+def kill_by(tx: Tx, allocation_id: str, at: datetime, reason: str) -> bool:
+    """Let it end by itself until then."""
+    return _changed(tx, _KILL_BY, allocation_id, at=at, reason=reason)
+
+
+def _changed(tx: Tx, statement: Update, allocation_id: str, **values: object) -> bool:
+    return tx.execute(statement, {"allocation_id": allocation_id, **values}).rowcount == 1
+
+
+def move_queued(tx: Tx, job_id: UUID, pool: str) -> None:
+    """Have what waits of a job wait in another pool."""
+    tx.execute(_MOVE, {"job": job_id, "pool": pool})
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +237,11 @@ def kill(tx: Tx, allocation_id: str, reason: str) -> bool:
     return tx.execute(_KILL, {"id": allocation_id, "reason": reason}).rowcount == 1
 
 
+def progress(tx: Tx, allocation_id: str, state: AllocationState, now: datetime) -> None:
+    """Note how far its containers are."""
+    tx.execute(_PROGRESS, {"id": allocation_id, "state": state.value, "now": now})
+
+
 def end(
     tx: Tx,
     allocation_id: str,
@@ -206,89 +251,41 @@ def end(
     now: datetime,
     token_expires_at: datetime,
 ) -> bool:
+    """End it, free its slots and let its tokens die. False: it had ended before."""
     params = {
-        "id": allocation_id,
-        "reason": reason,
-        "exit_code": exit.exit_code,
-        "kind": exit.kind.value,
-        "pull_failed": exit.pull_failed,
-        "now": now,
-        "token_expires_at": token_expires_at,
-    }
-    return tx.execute(_END, params).rowcount == 1
+        "id": allocation_id, "reason": reason, "exit_code": exit.exit_code, "kind": exit.kind.value,
+        "pull_failed": exit.pull_failed, "now": now, "token_expires_at": token_expires_at,
+    }  # fmt: skip
+    if tx.execute(_END, params).rowcount != 1:
+        return False
+    slots.release(tx, allocation_id)
+    tx.execute(_EXPIRE_TOKENS, {"id": allocation_id, "at": token_expires_at})
+    return True
 
 
-_CONTAINERS = text("""
-    SELECT id, agent_id, epoch, rank, slot_ids, state::text, daemon, address, host_ports, rendezvous_at, exit_code,
-           failure, message
-    FROM containers WHERE allocation_id = :id AND epoch = :epoch ORDER BY rank
-""")
-_EXITS = text("""
-    SELECT exit_code, failure, coalesce(message, '') AS message, daemon FROM containers
-    WHERE allocation_id = :id AND epoch = :epoch ORDER BY ended_at NULLS LAST, rank
-""")
+def _newest_in_a_row(column: str) -> TextClause:
+    return text(f"""
+        SELECT count(*) FROM (
+            SELECT bool_and({column}) OVER (ORDER BY run_id DESC) AS so_far
+            FROM allocations WHERE task_id = :task_id AND state = 'TERMINATED') x WHERE so_far
+    """)
 
 
-@dataclass(slots=True)
-class ContainerRow:
-    id: UUID
-    agent_id: str
-    epoch: int
-    rank: int
-    slot_ids: list[int]
-    state: ContainerState
-    daemon: bool
-    address: str | None
-    host_ports: dict[str, int]
-    rendezvous_at: datetime | None
-    exit_code: int | None
-    failure: str | None
-    message: str | None
-
-
-def containers(tx: Tx, allocation: AllocationRow) -> list[ContainerRow]:
-    """The containers of its present placement, by rank."""
-    found = []
-    for row in tx.execute(_CONTAINERS, {"id": allocation.id, "epoch": allocation.epoch}).all():
-        fields = dict(row._mapping)
-        fields["state"] = ContainerState(fields["state"])
-        found.append(ContainerRow(**fields))
-    return found
-
-
-def exits(tx: Tx, allocation: AllocationRow) -> list[ContainerExit]:
-    """How its containers ended, first exit first."""
-    rows = tx.execute(_EXITS, {"id": allocation.id, "epoch": allocation.epoch}).all()
-    return [
-        ContainerExit(r.exit_code, Failure(r.failure) if r.failure else None, r.message, r.daemon)
-        for r in rows
-    ]
-
-
-_PULL_FAILURES = text("""
-    SELECT count(*) FROM (
-        SELECT bool_and(pull_failed) OVER (ORDER BY run_id DESC) AS failed
-        FROM allocations WHERE task_id = :task_id AND state = 'TERMINATED') x WHERE failed
-""")
+_PULL_FAILURES, _SETBACKS = _newest_in_a_row("pull_failed"), _newest_in_a_row("setback")
+_RELEASE_DELAYED = (
+    update(schema.allocations)
+    .where(_QUEUED, _a.not_before <= bindparam("now"))
+    .values(not_before=None, wait_code=None, wait_reason=None)
+    .returning(_a.pool)
+)
+_NEXT_DELAYED = select(func.min(_a.not_before)).where(_QUEUED, _a.not_before.is_not(None))
+_KILLS_DUE = select(_a.id).where(_LIVE, _a.kill_at <= bindparam("now")).order_by(_a.kill_at)
+_NEXT_KILL = select(func.min(_a.kill_at)).where(_LIVE, _a.kill_at.is_not(None))
 
 
 def pull_failures(tx: Tx, task_id: str) -> int:
     """How many of the task's newest allocations, in a row, ended because an image could not be pulled."""
     return int(tx.execute(_PULL_FAILURES, {"task_id": task_id}).scalar_one())
-
-
-_SETBACKS = text("""
-    SELECT count(*) FROM (
-        SELECT bool_and(setback) OVER (ORDER BY run_id DESC) AS setback
-        FROM allocations WHERE task_id = :task_id AND state = 'TERMINATED') x WHERE setback
-""")
-_RELEASE_DELAYED = text("""
-    UPDATE allocations SET not_before = NULL, wait_code = NULL, wait_reason = NULL
-    WHERE state = 'QUEUED' AND not_before <= :now RETURNING pool
-""")
-_NEXT_DELAYED = text(
-    "SELECT min(not_before) FROM allocations WHERE state = 'QUEUED' AND not_before IS NOT NULL"
-)
 
 
 def setbacks(tx: Tx, task_id: str) -> int:
@@ -298,12 +295,11 @@ def setbacks(tx: Tx, task_id: str) -> int:
 
 def release_delayed(tx: Tx, now: datetime) -> set[str]:
     """Let the scheduler look at those whose delay is over; the pools they wait in."""
-    return {row[0] for row in tx.execute(_RELEASE_DELAYED, {"now": now}).all()}
+    return set(tx.execute(_RELEASE_DELAYED, {"now": now}).scalars())
 
 
 def next_delayed(tx: Tx) -> datetime | None:
-    due: datetime | None = tx.execute(_NEXT_DELAYED).scalar()
-    return due
+    return tx.execute(_NEXT_DELAYED).scalar()
 
 
 def kills_due(tx: Tx, now: datetime) -> list[str]:
@@ -311,5 +307,4 @@ def kills_due(tx: Tx, now: datetime) -> list[str]:
 
 
 def next_kill(tx: Tx) -> datetime | None:
-    due: datetime | None = tx.execute(_NEXT_KILL).scalar()
-    return due
+    return tx.execute(_NEXT_KILL).scalar()

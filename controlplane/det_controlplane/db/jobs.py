@@ -1,18 +1,65 @@
-"""Rows of jobs: what experiments and tasks are in the queue."""
+"""Rows of jobs: what the queue orders."""
 
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import select, update
+from sqlalchemy import select, text, update
 
+from det_controlplane.core.queue import QueuedJob
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.schema import jobs
+from det_controlplane.db.schema import experiments, jobs
+from det_controlplane.db.views import time
+
+_LISTED = text(f"""
+    SELECT j.id::text AS id, json_build_object('jobId', j.id, 'type', 'TYPE_' || j.kind, 'submissionTime', {time("j.submitted_at")},
+        'username', u.username, 'userId', j.user_id, 'resourcePool', j.pool, 'weight', j.weight,
+        'priority', coalesce(j.priority, :default_priority), 'workspaceId', j.workspace_id,
+        'entityId', coalesce(e.id::text, (SELECT min(k.id) FROM tasks k WHERE k.job_id = j.id)),
+        'name', coalesce(e.name, j.name), 'progress', e.progress,
+        'requestedSlots', sum(a.slots), 'allocatedSlots', coalesce(sum(a.slots) FILTER (WHERE a.state <> 'QUEUED'), 0)) AS job,
+        bool_or(a.state <> 'QUEUED') AS scheduled, bool_or(a.backfilled AND a.state <> 'QUEUED') AS backfilled
+    FROM jobs j JOIN allocations a ON a.job_id = j.id AND a.state <> 'TERMINATED' JOIN users u ON u.id = j.user_id
+    LEFT JOIN experiments e ON e.job_id = j.id
+    WHERE a.pool = :pool GROUP BY j.id, u.username, e.id
+""")
+_QUEUED = text("""
+    SELECT j.id::text AS id, j.pool, j.priority, j.weight, j.position, j.kind = 'EXPERIMENT' AS is_experiment,
+           EXISTS (SELECT 1 FROM allocations a WHERE a.job_id = j.id AND a.state <> 'TERMINATED') AS active
+    FROM jobs j LEFT JOIN experiments e ON e.job_id = j.id
+    WHERE e.state IN ('ACTIVE', 'PAUSED') OR EXISTS (
+        SELECT 1 FROM allocations a WHERE a.job_id = j.id AND a.state <> 'TERMINATED')
+""")
 
 
-def change(tx: Tx, job_id: UUID, **values: Any) -> None:
-    tx.execute(update(jobs).where(jobs.c.id == job_id).values(values))
+@dataclass(frozen=True, slots=True)
+class ListedJob:
+    id: str
+    job: dict[str, Any]  # in the API's JSON
+    scheduled: bool
+    backfilled: bool
+
+
+def listed(tx: Tx, pool: str, default_priority: int) -> list[ListedJob]:
+    """Jobs with live allocations in the pool."""
+    params = {"pool": pool, "default_priority": default_priority}
+    return [ListedJob(*row) for row in tx.execute(_LISTED, params)]
+
+
+def queued(tx: Tx) -> list[QueuedJob]:
+    """Jobs whose place in the queue may be changed."""
+    return [QueuedJob(**row._mapping) for row in tx.execute(_QUEUED)]
+
+
+def experiment_of(tx: Tx, job_id: UUID) -> int | None:
+    found = select(experiments.c.id).where(experiments.c.job_id == job_id)
+    return tx.execute(found).scalar()
 
 
 def workspace_of(tx: Tx, job_id: UUID) -> int:
     found = select(jobs.c.workspace_id).where(jobs.c.id == job_id)
     return int(tx.execute(found).scalar_one())
+
+
+def change(tx: Tx, job_id: UUID, **values: Any) -> None:
+    tx.execute(update(jobs).where(jobs.c.id == job_id).values(values))

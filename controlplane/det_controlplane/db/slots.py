@@ -1,19 +1,33 @@
-"""Who holds which slot."""
+"""Rows of slots: which container holds which."""
 
 from collections.abc import Sequence
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import bindparam, func, literal_column, select, text, update
 
-from det_controlplane.db.engine import Tx, as_json
+from det_controlplane.db import schema
+from det_controlplane.db.engine import Database, Tx, as_json
 
-_RELEASE = text("""
-    UPDATE slots SET container_id = NULL
-    WHERE container_id IN (SELECT id FROM containers WHERE allocation_id = :id)
-""")
-_RELEASE_ONE = text("UPDATE slots SET container_id = NULL WHERE container_id = :id")
-_AGENTS = text(
-    "SELECT DISTINCT agent_id FROM containers WHERE allocation_id = :id AND state <> 'TERMINATED'"
+_s, _c = schema.slots.c, schema.containers.c
+_RELEASE = (
+    update(schema.slots)
+    .where(_s.container_id.in_(select(_c.id).where(_c.allocation_id == bindparam("allocation_id"))))
+    .values(container_id=None)
+)
+_RELEASE_ONE = (
+    update(schema.slots).where(_s.container_id == bindparam("id")).values(container_id=None)
+)
+_AGENTS = (
+    select(_c.agent_id)
+    .distinct()
+    .where(_c.allocation_id == bindparam("id"), _c.state != literal_column("'TERMINATED'"))
+)
+_COUNT = (
+    select(func.count())
+    .select_from(schema.slots.join(schema.agents))
+    .where(
+        schema.agents.c.pool == bindparam("pool"), schema.agents.c.state != literal_column("'LOST'")
+    )
 )
 _HOLD = text("""
     UPDATE slots s SET container_id = x.container_id
@@ -23,7 +37,7 @@ _HOLD = text("""
 
 
 def release(tx: Tx, allocation_id: str) -> None:
-    tx.execute(_RELEASE, {"id": allocation_id})
+    tx.execute(_RELEASE, {"allocation_id": allocation_id})
 
 
 def release_container(tx: Tx, container_id: object) -> None:
@@ -31,7 +45,12 @@ def release_container(tx: Tx, container_id: object) -> None:
 
 
 def agents_of(tx: Tx, allocation_id: str) -> list[str]:
-    return [r[0] for r in tx.execute(_AGENTS, {"id": allocation_id}).all()]
+    return list(tx.execute(_AGENTS, {"id": allocation_id}).scalars())
+
+
+def count(db: Database, pool: str) -> int:
+    """How many slots the pool's agents have."""
+    return int(db.read(_COUNT, {"pool": pool})[0][0])
 
 
 def hold(tx: Tx, containers: Sequence[tuple[UUID, str, list[int]]]) -> bool:

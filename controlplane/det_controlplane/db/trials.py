@@ -6,9 +6,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import sqlalchemy as sa
 from sqlalchemy import text
 
 from det_controlplane.core.lifecycle.trial import TrialState
+from det_controlplane.db import schema
+from det_controlplane.db.allocations import NO_DELAY, Delay
 from det_controlplane.db.engine import Database, Tx, as_json
 
 
@@ -142,18 +145,24 @@ class PlannedTrial:
     parked: bool = False  # asks for no slots before it is told to train
 
 
-_INSERT_MANY = text("""
-    WITH experiment AS (
+_EXPERIMENT = """experiment AS (
         SELECT e.id, e.job_id, e.context_id, j.pool, e.slots_per_trial,
                coalesce((e.config#>>'{resources,is_single_node}')::boolean, false) AS single_agent,
                coalesce((e.config->>'preemption_timeout')::integer, 3600) AS preempt_timeout_s,
                cast(e.config#>>'{searcher,source_checkpoint_uuid}' AS uuid) AS source
-        FROM experiments e JOIN jobs j ON j.id = e.job_id WHERE e.id = :experiment_id),
-    planned AS (
+        FROM experiments e JOIN jobs j ON j.id = e.job_id WHERE e.id = :experiment_id)"""
+# For the trials in `ready`.
+_ALLOCATE = """INSERT INTO allocations (id, task_id, trial_id, job_id, run_id, pool, slots, state, preemptible, single_agent,
+        preempt_timeout_s, requested_at, not_before, wait_code, wait_reason, wait_since)
+    SELECT r.task_id || '.' || r.run_id, r.task_id, r.id, e.job_id, r.run_id, e.pool, e.slots_per_trial, 'QUEUED', true,
+           e.single_agent, e.preempt_timeout_s, :now, :not_before, :wait_code, :wait_reason, :wait_since
+    FROM ready r, experiment e WHERE r.run_id > 0 ORDER BY r.id"""
+_INSERT_MANY = text(f"""
+    WITH {_EXPERIMENT}, planned AS (
         SELECT x.* FROM ROWS FROM (jsonb_to_recordset(cast(:rows AS jsonb)) AS (request_id uuid, seed bigint, hparams jsonb,
             warm_start_from uuid, checkpoint uuid, train_to double precision, parked boolean))
             WITH ORDINALITY AS x (request_id, seed, hparams, warm_start_from, checkpoint, train_to, parked, n)),
-    created AS (
+    ready AS (
         INSERT INTO trials (experiment_id, request_id, state, hparams, seed, train_to, task_id, run_id, started_at,
             parked, warm_start_uuid)
         SELECT e.id, p.request_id, cast(:state AS trial_state), p.hparams, p.seed, p.train_to,
@@ -162,15 +171,16 @@ _INSERT_MANY = text("""
                    SELECT c.uuid FROM checkpoints c JOIN trials t ON t.id = c.trial_id
                    WHERE t.experiment_id = e.id AND t.request_id = p.warm_start_from AND c.state = 'COMPLETED'
                    ORDER BY c.steps_completed DESC, c.reported_at DESC LIMIT 1) END
-        FROM planned p, experiment e ORDER BY p.n RETURNING id, task_id, parked),
+        FROM planned p, experiment e ORDER BY p.n RETURNING id, task_id, run_id),
     tasked AS (
         INSERT INTO tasks (id, kind, job_id, trial_id, experiment_id, context_id, started_at)
-        SELECT c.task_id, 'TRIAL', e.job_id, c.id, e.id, e.context_id, :now FROM created c, experiment e)
-    INSERT INTO allocations (id, task_id, trial_id, job_id, run_id, pool, slots, state, preemptible, single_agent,
-        preempt_timeout_s, requested_at)
-    SELECT c.task_id || '.1', c.task_id, c.id, e.job_id, 1, e.pool, e.slots_per_trial, 'QUEUED', true, e.single_agent,
-           e.preempt_timeout_s, :now
-    FROM created c, experiment e WHERE :runs AND NOT c.parked ORDER BY c.id
+        SELECT r.task_id, 'TRIAL', e.job_id, r.id, e.id, e.context_id, :now FROM ready r, experiment e)
+    {_ALLOCATE}
+""")
+_REQUEST = text(f"""
+    WITH {_EXPERIMENT}, ready AS (
+        UPDATE trials SET run_id = run_id + 1, runner_state = '' WHERE id = :id RETURNING id, task_id, run_id)
+    {_ALLOCATE} RETURNING run_id, pool
 """)
 
 
@@ -181,7 +191,15 @@ def insert_many(
     rows = as_json([{name: getattr(p, name) for name in PlannedTrial.__slots__} for p in planned])
     runs = state is TrialState.ACTIVE
     params = {"experiment_id": experiment_id, "rows": rows, "state": state.value, "runs": runs}
-    tx.execute(_INSERT_MANY, {**params, "now": now})
+    tx.execute(_INSERT_MANY, {**params, "now": now, **NO_DELAY})
+
+
+def request_allocation(tx: Tx, trial: TrialRow, now: datetime, delay: Delay | None) -> str:
+    """Queue the trial's next allocation; returns the pool it waits in."""
+    waits = NO_DELAY if delay is None else delay.params(now)
+    params = {"experiment_id": trial.experiment_id, "id": trial.id, "now": now, **waits}
+    trial.run_id, pool = tx.execute(_REQUEST, params).one()
+    return str(pool)
 
 
 _ANALYZE = text("ANALYZE trials, tasks, allocations")
@@ -226,16 +244,32 @@ def told_to_rest(tx: Tx, trial_id: int) -> bool:
     return tx.execute(_TOLD_TO_REST, {"id": trial_id}).first() is not None
 
 
-_UPDATE: dict[tuple[str, ...], Any] = {}
+_UPDATE = sa.update(schema.trials).where(schema.trials.c.id == sa.bindparam("trial"))
 
 
-def update(tx: Tx, trial_id: int, **values: Any) -> None:
-    """Set plain columns; the names are ours, never a caller's."""
-    names = tuple(values)
-    if names not in _UPDATE:
-        assignments = ", ".join(f"{n} = :{n}" for n in names)
-        _UPDATE[names] = text(f"UPDATE trials SET {assignments} WHERE id = :id")
-    tx.execute(_UPDATE[names], {"id": trial_id, **values})
+def update(tx: Tx, trial_id: int, **values: Any) -> bool:
+    """Set plain columns. False: there is no such trial."""
+    return tx.execute(_UPDATE, {"trial": trial_id, **values}).rowcount == 1
+
+
+# With the trials made after it: they are about to report, too.
+_EXPERIMENT_OF = text("""
+    SELECT t.experiment_id, array_agg(n.id) AS trial_ids
+    FROM trials t JOIN trials n ON n.experiment_id = t.experiment_id AND n.id BETWEEN t.id AND t.id + 200
+    WHERE t.id = :id GROUP BY t.experiment_id
+""")
+
+
+def experiment_of(db: Database, trial_id: int) -> tuple[int, list[int]] | None:
+    """The trial's experiment, and trials that are of it, too."""
+    rows = db.read(_EXPERIMENT_OF, {"id": trial_id})
+    return (rows[0].experiment_id, rows[0].trial_ids) if rows else None
+
+
+def known(db: Database, ids: Sequence[int]) -> set[int]:
+    """Those of the ids that are trials'."""
+    column = schema.trials.c.id
+    return {row.id for row in db.read(sa.select(column).where(column.in_(ids)))}
 
 
 _PROGRESS = text("""

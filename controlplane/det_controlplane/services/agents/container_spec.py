@@ -5,9 +5,9 @@ import json
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
-
 from det_controlplane.core.agent_protocol import ContainerFile, ContainerSpec, TaskUser
+from det_controlplane.db import container_specs
+from det_controlplane.db.container_specs import StartedContainer, StartedTrial
 from det_controlplane.db.schema.enums import SessionKind
 from det_controlplane.services.agents import container_settings
 from det_controlplane.services.context import Context
@@ -17,30 +17,11 @@ RUN_DIR = "/run/determined"
 WORK_DIR = f"{RUN_DIR}/workdir"
 ENTRY = ["python3", "-m", "determined.exec.entry"]
 
-_CONTAINER = text("""
-    SELECT c.id, c.epoch, c.rank, c.slot_ids, c.agent_id, c.allocation_id, a.task_id, a.ports, a.run_id, a.slots, a.pool, a.peer_key, a.token_expires_at,
-           t.kind::text AS kind, t.config AS task_config, t.experiment_id, t.trial_id, j.user_id,
-           u.username, coalesce(u.agent_user, w.agent_user) AS agent_user,
-           (SELECT count(*) FROM containers p WHERE p.allocation_id = c.allocation_id AND p.epoch = c.epoch) AS peers,
-           (SELECT min(s.device_type) FROM slots s WHERE s.agent_id = c.agent_id) AS device_type
-    FROM containers c JOIN allocations a ON a.id = c.allocation_id JOIN tasks t ON t.id = a.task_id
-    JOIN jobs j ON j.id = a.job_id JOIN users u ON u.id = j.user_id JOIN workspaces w ON w.id = j.workspace_id
-    WHERE c.id = :id FOR SHARE OF a
-""")
-_TRIAL = text("""
-    SELECT t.seed, t.hparams, t.total_batches, e.config,
-           coalesce((SELECT c.uuid FROM checkpoints c WHERE c.trial_id = t.id AND c.state = 'COMPLETED'
-                     ORDER BY c.steps_completed DESC, c.reported_at DESC LIMIT 1), t.warm_start_uuid) AS latest_checkpoint,
-           coalesce((SELECT max(c.steps_completed) FROM checkpoints c
-                     WHERE c.trial_id = t.id AND c.state = 'COMPLETED'), 0) AS steps_completed
-    FROM trials t JOIN experiments e ON e.id = t.experiment_id WHERE t.id = :id
-""")
-
 
 def of_container(ctx: Context, container_id: UUID) -> ContainerSpec | None:
     """Return a container's specification with a fresh token; None when it is deleted."""
     with ctx.db.begin() as tx:
-        row = tx.execute(_CONTAINER, {"id": container_id}).first()
+        row = container_specs.container(tx, container_id)
         if row is None:
             return None
         # Under the allocation's lock: its end lets every token die, and one that comes later dies with them.
@@ -48,8 +29,8 @@ def of_container(ctx: Context, container_id: UUID) -> ContainerSpec | None:
             ctx, tx, SessionKind.ALLOCATION, row.user_id, row.token_expires_at,
             allocation_id=row.allocation_id,
         )  # fmt: skip
-        trial = tx.execute(_TRIAL, {"id": row.trial_id}).first() if row.trial_id else None
-    config: dict[str, Any] = trial.config if trial is not None else (row.task_config or {})
+        trial = container_specs.trial(tx, row.trial_id) if row.trial_id else None
+    config = trial.config if trial is not None else (row.config or {})
     pool = ctx.config.pool(row.pool)
     defaults = (pool and pool.task_container_defaults) or ctx.config.task_container_defaults
     env = _environment(ctx, row, token)
@@ -81,7 +62,7 @@ def of_container(ctx: Context, container_id: UUID) -> ContainerSpec | None:
     return container_settings.applied(spec, config, defaults, row.device_type)
 
 
-def _name(row: Any) -> str:
+def _name(row: StartedContainer) -> str:
     if row.trial_id is not None:
         return f"exp-{row.experiment_id}-trial-{row.trial_id}-attempt-{row.run_id}"
     return f"{row.kind.lower()}-{row.task_id}"
@@ -97,7 +78,7 @@ def _user(agent_user: dict[str, Any] | None) -> TaskUser:
     )
 
 
-def _environment(ctx: Context, row: Any, token: str) -> dict[str, str]:
+def _environment(ctx: Context, row: StartedContainer, token: str) -> dict[str, str]:
     """Facts §7.5; the agent adds what only it knows."""
     logging = {"task_id": row.task_id, "allocation_id": row.allocation_id}
     return {
@@ -119,7 +100,7 @@ def _environment(ctx: Context, row: Any, token: str) -> dict[str, str]:
     }
 
 
-def _trial_environment(row: Any, trial: Any) -> dict[str, str]:
+def _trial_environment(row: StartedContainer, trial: StartedTrial) -> dict[str, str]:
     env = {
         "DET_EXPERIMENT_ID": str(row.experiment_id),
         "DET_TRIAL_ID": str(row.trial_id),

@@ -1,24 +1,17 @@
 """A machine goes away: a spot notice, maintenance, a shutdown. What runs there checkpoints and moves."""
 
-from sqlalchemy import text
-
 from det_controlplane.core.lifecycle.trial import Signal
-from det_controlplane.db import allocations
+from det_controlplane.db import allocations, containers
 from det_controlplane.services.context import Context
 from det_controlplane.services.effects import Effects
 from det_controlplane.services.scheduling import placement
-
-_ON_AGENT = text("""
-    SELECT DISTINCT a.id FROM containers c JOIN allocations a ON a.id = c.allocation_id
-    WHERE c.agent_id = :id AND c.state <> 'TERMINATED' AND a.preemptible AND a.preempt_at IS NULL AND NOT a.killed ORDER BY 1
-""")
 
 
 def stop_all(ctx: Context, agent_id: str) -> bool:
     """Ask every allocation on the agent that was not asked yet to checkpoint and stop; whether there was any."""
     effects, now = Effects(ctx), ctx.now()
     with ctx.db.begin() as tx:
-        found = [r[0] for r in tx.execute(_ON_AGENT, {"id": agent_id}).all()]
+        found = containers.allocations_to_ask(tx, agent_id)
         for allocation_id in found:
             allocation = allocations.lock(tx, allocation_id)
             if allocation is not None:

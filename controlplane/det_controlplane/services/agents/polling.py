@@ -11,6 +11,7 @@ from uuid import UUID
 
 from det_controlplane.core import agent_protocol
 from det_controlplane.core.agent_protocol import Directive
+from det_controlplane.core.lifecycle.agent import AgentState
 from det_controlplane.db import agents, queue
 from det_controlplane.services.agents import container_spec, containers, leaving
 from det_controlplane.services.agents.containers import Report
@@ -84,7 +85,7 @@ def join(ctx: Context, joining: Joining) -> Joined:
 def _holds(holder: agents.Holder, key_hash: bytes, now: datetime) -> bool:
     """Whether somebody else holds the identity, and is alive."""
     same = hmac.compare_digest(holder.agent_key_hash, key_hash)
-    return not same and holder.state == "JOINED" and holder.lease_until > now
+    return not same and holder.state is AgentState.JOINED and holder.lease_until > now
 
 
 def _check_proof(ctx: Context, joining: Joining) -> None:
@@ -135,7 +136,7 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
     if touched.leaving and not all(d.preempt or d.killed for d in duties):
         changed |= leaving.stop_all(ctx, agent_id)
     if changed:
-        duties = _duties(ctx, agent_id)
+        duties = agents.duties(ctx.db, agent_id)
     forget = [r.id for r in poll.reports if r.terminated]
     # Another poll may have brought the same exit since the duties were read: what is forgotten is no duty.
     orders = [_directive(ctx, d, reported) for d in duties if d.id not in forget]
@@ -150,10 +151,6 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
     )
     spec_due = any(d.spec is not None for d in listed)
     return PollAnswer(agent_id, message, bool(forget) or spec_due or version != poll.seen)
-
-
-def _duties(ctx: Context, agent_id: str) -> list[agents.Duty]:
-    return agents.duties(ctx.db, agent_id)
 
 
 def _take_reports(

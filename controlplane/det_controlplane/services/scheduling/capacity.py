@@ -3,18 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.problems import InvalidConfig, Problem
+from det_controlplane.db import slots as slot_rows
 from det_controlplane.services.context import Context
 from det_controlplane.services.organization import pools
-
-_SLOTS = text("""
-    SELECT coalesce(sum(n), 0) AS total, coalesce(max(n), 0) AS largest FROM (
-        SELECT count(s.slot_id) AS n FROM agents a LEFT JOIN slots s ON s.agent_id = a.id
-        WHERE a.pool = :pool AND a.state <> 'LOST' GROUP BY a.id) x
-""")
 
 
 def pool_of(
@@ -22,11 +15,11 @@ def pool_of(
 ) -> Pool:
     """By name, else the workspace's default, else the cluster's."""
     resources = _resources(template) | _resources(submitted)
-    slots = resources.get("slots_per_trial", 1)
-    slots = slots if isinstance(slots, int) else 1
-    fallback = project.default_compute_pool if slots else project.default_aux_pool
+    asked = resources.get("slots_per_trial", 1)
+    asked = asked if isinstance(asked, int) else 1
+    fallback = project.default_compute_pool if asked else project.default_aux_pool
     requested = resources.get("resource_pool") or fallback or ""
-    pool = ctx.config.pool_for(str(requested), slots)
+    pool = ctx.config.pool_for(str(requested), asked)
     if isinstance(pool, Problem):
         raise InvalidConfig([pool])
     refuse_reserved(ctx, pool, project)
@@ -51,8 +44,7 @@ def of_pool(ctx: Context, pool_name: str) -> int | None:
     pool = ctx.config.pool(pool_name)
     if pool is not None and pool.provider is not None:
         return None
-    row = ctx.db.read(_SLOTS, {"pool": pool_name})[0]
-    return int(row.total) if row.total else None
+    return slot_rows.count(ctx.db, pool_name) or None
 
 
 def exceeds(ctx: Context, pool_name: str, slots: int) -> bool:

@@ -3,28 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.core import schedule
+from det_controlplane.db import jobs as job_rows
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.experiment_pages import ShownExperiment
-from det_controlplane.db.views import time
+from det_controlplane.db.jobs import ListedJob
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 from det_controlplane.services.scheduling import schedule_pool
-
-_JOBS = text(f"""
-    SELECT j.id::text AS id, json_build_object('jobId', j.id, 'type', 'TYPE_' || j.kind, 'submissionTime', {time("j.submitted_at")},
-        'username', u.username, 'userId', j.user_id, 'resourcePool', j.pool, 'weight', j.weight,
-        'priority', coalesce(j.priority, :default_priority), 'workspaceId', j.workspace_id,
-        'entityId', coalesce(e.id::text, (SELECT min(k.id) FROM tasks k WHERE k.job_id = j.id)),
-        'name', coalesce(e.name, j.name), 'progress', e.progress,
-        'requestedSlots', sum(a.slots), 'allocatedSlots', coalesce(sum(a.slots) FILTER (WHERE a.state <> 'QUEUED'), 0)) AS job,
-        bool_or(a.state <> 'QUEUED') AS scheduled, bool_or(a.backfilled AND a.state <> 'QUEUED') AS backfilled
-    FROM jobs j JOIN allocations a ON a.job_id = j.id AND a.state <> 'TERMINATED' JOIN users u ON u.id = j.user_id
-    LEFT JOIN experiments e ON e.job_id = j.id
-    WHERE a.pool = :pool GROUP BY j.id, u.username, e.id
-""")
 
 
 def listed(ctx: Context, pool_name: str, *, descending: bool) -> list[dict[str, Any]]:
@@ -35,8 +21,7 @@ def listed(ctx: Context, pool_name: str, *, descending: bool) -> list[dict[str, 
         raise Missing(f"resource pool '{name}' not found")
     settings = schedule_pool.settings_of(ctx, name)
     with ctx.db.begin() as tx:
-        params = {"pool": name, "default_priority": ctx.config.scheduler_of(name).default_priority}
-        rows = tx.execute(_JOBS, params).all()
+        rows = job_rows.listed(tx, name, ctx.config.scheduler_of(name).default_priority)
         ahead = _jobs_ahead(ctx, tx, name)
     jobs = [_listed_job(r, settings.preemption, ahead.get(r.id, -1)) for r in rows]
     jobs.sort(key=lambda j: (j["summary"]["jobsAhead"], j["jobId"]), reverse=descending)
@@ -57,12 +42,15 @@ def _jobs_ahead(ctx: Context, tx: Tx, pool: str) -> dict[str, int]:
     return dict(schedule.jobs_ahead(snapshot))
 
 
-def _listed_job(row: Any, preemptible: bool, ahead: int) -> dict[str, Any]:
+def _listed_job(row: ListedJob, preemptible: bool, ahead: int) -> dict[str, Any]:
     state = "STATE_QUEUED"
     if row.scheduled:
         state = "STATE_SCHEDULED_BACKFILLED" if row.backfilled else "STATE_SCHEDULED"
-    job: dict[str, Any] = row.job
-    return {**job, "isPreemptible": preemptible, "summary": {"state": state, "jobsAhead": ahead}}
+    return {
+        **row.job,
+        "isPreemptible": preemptible,
+        "summary": {"state": state, "jobsAhead": ahead},
+    }
 
 
 def stats(ctx: Context, pools: Sequence[str]) -> list[dict[str, Any]]:

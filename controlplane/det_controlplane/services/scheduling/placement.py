@@ -3,8 +3,6 @@
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from sqlalchemy import text
-
 from det_controlplane.core.lifecycle.allocation import AllocationState, Exit, ExitKind
 from det_controlplane.core.lifecycle.trial import Signal
 from det_controlplane.db import allocations, logs, slots, trials
@@ -21,43 +19,11 @@ TOKEN_GRACE = timedelta(seconds=60)
 
 KILL_DELAY = timedelta(seconds=10)
 
-_KILL_AT = text("""
-    UPDATE allocations SET kill_at = least(kill_at, :at), preempt_reason = coalesce(preempt_reason, :reason)
-    WHERE id = :id AND state <> 'TERMINATED' AND NOT killed
-""")
-_REQUEST_SETTINGS = text("""
-    SELECT j.pool, e.slots_per_trial AS slots,
-           coalesce((e.config#>>'{resources,is_single_node}')::boolean, false) AS single_agent,
-           coalesce((e.config->>'preemption_timeout')::integer, 3600) AS preempt_timeout_s
-    FROM experiments e JOIN jobs j ON j.id = e.job_id WHERE e.id = :id
-""")
-_EXPIRE_TOKENS = text(
-    "UPDATE sessions SET expires_at = :at WHERE allocation_id = :id AND revoked_at IS NULL"
-)
-
 
 def request_for_trial(live: "LiveExperiment", trial: TrialRow, delay: Delay | None = None) -> None:
     """Queue the trial's next allocation."""
-    settings = live.tx.execute(_REQUEST_SETTINGS, {"id": live.row.id}).first()
-    assert settings is not None
-    trial.run_id += 1
-    trials.update(live.tx, trial.id, run_id=trial.run_id, runner_state="")
-    allocations.insert(
-        live.tx,
-        id=f"{trial.task_id}.{trial.run_id}",
-        task_id=trial.task_id,
-        trial_id=trial.id,
-        job_id=live.row.job_id,
-        run_id=trial.run_id,
-        pool=settings.pool,
-        slots=settings.slots,
-        preemptible=True,
-        single_agent=settings.single_agent,
-        preempt_timeout_s=settings.preempt_timeout_s,
-        now=live.now,
-        delay=delay,
-    )
-    live.effects.queue_changed(settings.pool)
+    pool = trials.request_allocation(live.tx, trial, live.now, delay)
+    live.effects.queue_changed(pool)
 
 
 def signal(
@@ -110,8 +76,7 @@ def _asked(reason: str) -> str:
 
 def kill_soon(live: "LiveExperiment", allocation: AllocationRow, reason: str) -> None:
     """Let the program end by itself for a moment, then kill it."""
-    due = live.now + KILL_DELAY
-    live.tx.execute(_KILL_AT, {"id": allocation.id, "at": due, "reason": reason})
+    allocations.kill_by(live.tx, allocation.id, live.now + KILL_DELAY, reason)
     live.effects.wake("schedule")
 
 
@@ -121,20 +86,12 @@ def end(tx: Tx, effects: Effects, allocation: AllocationRow, exit: Exit, now: da
     if exit.pull_failed:
         reason = f"image pull failed: {reason}"
     expires = now + TOKEN_GRACE
-    ended = allocations.end(
-        tx,
-        allocation.id,
-        reason=reason,
-        exit=exit,
-        now=now,
-        token_expires_at=expires,
-    )
-    if not ended:
+    if not allocations.end(
+        tx, allocation.id, reason=reason, exit=exit, now=now, token_expires_at=expires
+    ):
         return
     if exit.kind in (ExitKind.FAILED, ExitKind.INFRASTRUCTURE):
         logs.add_line(tx, allocation.task_id, f"This run has failed: {reason}", now, "ERROR")
-    slots.release(tx, allocation.id)
-    tx.execute(_EXPIRE_TOKENS, {"id": allocation.id, "at": expires})
     announce(tx, effects, allocation)
     effects.queue_changed(allocation.pool)
     effects.wake(f"logs:{allocation.task_id}")

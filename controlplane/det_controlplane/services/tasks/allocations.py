@@ -1,41 +1,18 @@
 """What a running task's containers ask and tell: rendezvous, preemption, readiness, gathering."""
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
-
 from det_controlplane.core.lifecycle.allocation import AllocationState, ContainerState
-from det_controlplane.db import allocations, logs
+from det_controlplane.db import allocations, containers, gathers, logs
 from det_controlplane.db.allocations import AllocationRow
-from det_controlplane.db.engine import Tx, as_json
+from det_controlplane.db.containers import ContainerRow
+from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
 from det_controlplane.services.effects import Effects
 from det_controlplane.services.errors import Forbidden, Invalid, Missing, Unready, WrongState
 from det_controlplane.services.identity.principal import User
-
-_ARRIVE = text("UPDATE containers SET rendezvous_at = coalesce(rendezvous_at, :now) WHERE id = :id")
-_READY = text(
-    "UPDATE allocations SET ready = true WHERE id = :id AND NOT ready AND state <> 'TERMINATED'"
-)
-_ACK = text("UPDATE allocations SET preempt_acked = true WHERE id = :id AND state <> 'TERMINATED'")
-_DAEMON = text(
-    "UPDATE containers SET daemon = true WHERE id = :id AND allocation_id = :allocation_id"
-)
-_WAITING = text(
-    "UPDATE allocations SET state = 'WAITING' WHERE id = :id AND state IN ('STARTING', 'RUNNING')"
-)
-# Peers arrive one by one, so that each finds the round that is not full yet.
-_LOCK = text("SELECT id FROM allocations WHERE id = :id FOR NO KEY UPDATE")
-_GATHER = text("""
-    INSERT INTO gathers (allocation_id, request_uuid, payload, round)
-    SELECT :id, :request_uuid, cast(:payload AS jsonb), count(*) / cast(:peers AS integer) FROM gathers WHERE allocation_id = :id
-    ON CONFLICT DO NOTHING
-""")
-_GATHERED = text("""
-    SELECT payload FROM gathers WHERE allocation_id = :id
-    AND round = (SELECT round FROM gathers WHERE allocation_id = :id AND request_uuid = :request_uuid) ORDER BY request_uuid
-""")
 
 
 def find(ctx: Context, user: User, allocation_id: str) -> AllocationRow:
@@ -44,7 +21,7 @@ def find(ctx: Context, user: User, allocation_id: str) -> AllocationRow:
         raise Forbidden(
             f"the token of allocation {user.allocation_id} is not good for {allocation_id}"
         )
-    with ctx.db.begin() as tx:
+    with ctx.db.autocommit() as tx:
         row = allocations.by_id(tx, allocation_id)
     if row is None:
         raise Missing(f"allocation '{allocation_id}' not found")
@@ -59,12 +36,12 @@ def rendezvous(ctx: Context, user: User, allocation_id: str, resources_id: str) 
         allocation = allocations.lock(tx, allocation_id)
         assert allocation is not None
         own = _arrive(ctx, tx, allocation, resources_id)
-        found = allocations.containers(tx, allocation)
+        found = containers.of_allocation(tx, allocation)
         missing = [
             c for c in found if c.rendezvous_at is None or c.state is ContainerState.ASSIGNED
         ]
         if not missing:
-            if tx.execute(_READY, {"id": allocation_id}).rowcount:
+            if allocations.set_ready(tx, allocation_id):
                 logs.add_line(tx, allocation.task_id, "All containers are running.", ctx.now())
             effects.allocation_changed(allocation_id)
     effects.announce()
@@ -77,14 +54,12 @@ def rendezvous(ctx: Context, user: User, allocation_id: str, resources_id: str) 
     }
 
 
-def _arrive(
-    ctx: Context, tx: Tx, allocation: AllocationRow, resources_id: str
-) -> allocations.ContainerRow:
+def _arrive(ctx: Context, tx: Tx, allocation: AllocationRow, resources_id: str) -> ContainerRow:
     if allocation.state is AllocationState.TERMINATED:
         raise WrongState(f"allocation '{allocation.id}' has ended")
-    for container in allocations.containers(tx, allocation):
+    for container in containers.of_allocation(tx, allocation):
         if str(container.id) == resources_id:
-            tx.execute(_ARRIVE, {"id": container.id, "now": ctx.now()})
+            containers.arrive(tx, container.id, ctx.now())
             return container
     raise Missing(f"resources '{resources_id}' are not part of allocation '{allocation.id}'")
 
@@ -100,31 +75,30 @@ def acknowledge_preemption(ctx: Context, user: User, allocation_id: str) -> None
     Without a signal there is nothing to acknowledge, and the exit keeps its plain meaning."""
     allocation = find(ctx, user, allocation_id)
     if allocation.preempt_at is not None:
-        _run(ctx, _ACK, allocation_id)
+        _change(ctx, allocations.acknowledge_preemption, allocation_id)
 
 
 def ready(ctx: Context, user: User, allocation_id: str) -> None:
     find(ctx, user, allocation_id)
-    _run(ctx, _READY, allocation_id)
+    _change(ctx, allocations.set_ready, allocation_id)
 
 
 def waiting(ctx: Context, user: User, allocation_id: str) -> None:
     find(ctx, user, allocation_id)
-    _run(ctx, _WAITING, allocation_id)
+    _change(ctx, allocations.set_waiting, allocation_id)
 
 
-def _run(ctx: Context, statement: Any, allocation_id: str) -> None:
+def _change(ctx: Context, change: Callable[[Tx, str], bool], allocation_id: str) -> None:
     with ctx.db.begin() as tx:
-        tx.execute(statement, {"id": allocation_id})
+        change(tx, allocation_id)
     ctx.waker.wake(f"allocation:{allocation_id}")
 
 
 def mark_daemon(ctx: Context, user: User, allocation_id: str, resources_id: str) -> None:
     """This container does not decide when the allocation ends."""
     find(ctx, user, allocation_id)
-    params = {"id": _uuid(resources_id), "allocation_id": allocation_id}
     with ctx.db.begin() as tx:
-        if not tx.execute(_DAEMON, params).rowcount:
+        if not containers.mark_daemon(tx, _uuid(resources_id), allocation_id):
             raise Missing(
                 f"resources '{resources_id}' are not part of allocation '{allocation_id}'"
             )
@@ -137,13 +111,10 @@ def all_gather(
     find(ctx, user, allocation_id)
     if peers < 1:
         raise Invalid(f"numPeers must be at least 1, not {peers}")
-    asked = {"id": allocation_id, "request_uuid": request_uuid}
     with ctx.db.begin() as tx:
-        tx.execute(_LOCK, {"id": allocation_id})
-        tx.execute(_GATHER, {**asked, "payload": as_json(data), "peers": peers})
-        gathered = [r[0] for r in tx.execute(_GATHERED, asked).all()]
+        gathered = gathers.add(tx, allocation_id, request_uuid, peers, data)
         if len(gathered) >= peers:
-            tx.execute(_READY, {"id": allocation_id})
+            allocations.set_ready(tx, allocation_id)
     ctx.waker.wake(f"allocation:{allocation_id}")
     if len(gathered) < peers:
         raise Unready(f"{len(gathered)} of {peers} peers have sent their data")

@@ -18,8 +18,11 @@ def allocation_ended(
 ) -> None:
     """Infrastructure failures are tried again; anything else ends the task."""
     if exit.kind is ExitKind.INFRASTRUCTURE and allocation.run_id < MAX_ATTEMPTS:
-        _request(ctx, tx, effects, allocation.task_id, allocation.job_id, allocation.pool,
-                 allocation.slots, allocation.run_id + 1)  # fmt: skip
+        allocations.request_for_task(
+            tx, task_id=allocation.task_id, job_id=allocation.job_id, run_id=allocation.run_id + 1,
+            pool=allocation.pool, slots=allocation.slots, now=ctx.now(),
+        )  # fmt: skip
+        effects.queue_changed(allocation.pool)
         return
     trials.end_task(tx, allocation.task_id, ctx.now())
     effects.trial_ended(allocation.task_id)
@@ -52,23 +55,8 @@ def launch(
         tx, id=task_id, kind=kind, job_id=job_id, trial_id=None, experiment_id=experiment_id,
         context_id=context_id, config=config, now=now,
     )  # fmt: skip
-    _request(ctx, tx, effects, task_id, job_id, pool, slots, 1)
-    return task_id
-
-
-def _request(
-    ctx: Context,
-    tx: Tx,
-    effects: Effects,
-    task_id: str,
-    job_id: UUID,
-    pool: str,
-    slots: int,
-    run_id: int,
-) -> None:
-    allocations.insert(
-        tx, id=f"{task_id}.{run_id}", task_id=task_id, trial_id=None, job_id=job_id, run_id=run_id,
-        pool=pool, slots=slots, preemptible=False, single_agent=True, preempt_timeout_s=3600,
-        now=ctx.now(),
-    )  # fmt: skip
+    allocations.request_for_task(
+        tx, task_id=task_id, job_id=job_id, run_id=1, pool=pool, slots=slots, now=now
+    )
     effects.queue_changed(pool)
+    return task_id

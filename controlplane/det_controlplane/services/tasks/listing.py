@@ -2,60 +2,24 @@
 
 from typing import Any
 
-from sqlalchemy import text
-
-from det_controlplane.db.views import time
+from det_controlplane.db import task_views
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 
-_ALLOCATION = f"""json_build_object('allocationId', a.id, 'taskId', a.task_id, 'slots', a.slots,
-    'state', 'STATE_' || CASE WHEN a.state = 'ASSIGNED' THEN 'QUEUED' ELSE a.state::text END, 'isReady', a.ready,
-    'startTime', {time("a.started_at")}, 'endTime', {time("a.ended_at")}, 'exitReason', a.exit_reason,
-    'statusCode', a.exit_code)"""
-_BY_ID = text(f"SELECT {_ALLOCATION} FROM allocations a WHERE a.id = :id")
-_TASK = text(f"""
-    SELECT json_build_object('taskId', k.id, 'taskType', 'TASK_TYPE_' || k.kind, 'startTime', {time("k.started_at")},
-        'endTime', {time("k.ended_at")}, 'allocations', coalesce((SELECT json_agg({_ALLOCATION} ORDER BY a.run_id DESC)
-            FROM allocations a WHERE a.task_id = k.id), '[]'::json), 'config', k.config::text, 'parentId', NULL,
-        'taskState', CASE WHEN k.ended_at IS NULL THEN 'GENERIC_TASK_STATE_ACTIVE'
-                     ELSE 'GENERIC_TASK_STATE_COMPLETED' END, 'noPause', false, 'forkedFrom', NULL)
-    FROM tasks k WHERE k.id = :id
-""")
-# Live allocations by id, as `det task list` and `det slot list` read them.
-_SUMMARIES = text(f"""
-    SELECT coalesce(json_object_agg(a.id, json_build_object('allocationId', a.id, 'taskId', a.task_id,
-        'name', CASE WHEN k.trial_id IS NULL THEN j.name
-                ELSE 'Trial ' || k.trial_id || ' (Experiment ' || k.experiment_id || ')' END,
-        'priority', coalesce(j.priority, :default_priority), 'registeredTime', {time("a.requested_at")},
-        'resourcePool', a.pool, 'slotsNeeded', a.slots, 'schedulerType', 'priority', 'proxyPorts', '[]'::json,
-        'resources', coalesce((SELECT json_agg(json_build_object('resourcesId', c.id, 'resourcesType', 'docker-container',
-                'allocationId', a.id, 'containerId', c.id, 'agentDevices', json_build_object(c.agent_id,
-                    json_build_object('devices', (SELECT coalesce(json_agg(json_build_object('id', s.slot_id,
-                        'brand', s.device_brand, 'uuid', s.device_uuid, 'type', 'TYPE_' || upper(s.device_type::text))
-                        ORDER BY s.slot_id), '[]')
-                        FROM slots s WHERE s.container_id = c.id))), 'started', NULL, 'exited', NULL) ORDER BY c.rank)
-            FROM containers c WHERE c.allocation_id = a.id AND c.epoch = a.epoch AND c.state <> 'TERMINATED'), '[]'::json)
-        ) ORDER BY a.requested_at, a.id), '{{}}'::json)::text
-    FROM allocations a JOIN tasks k ON k.id = a.task_id JOIN jobs j ON j.id = a.job_id WHERE a.state <> 'TERMINATED'
-""")
-
 
 def allocation(ctx: Context, allocation_id: str) -> dict[str, Any]:
-    with ctx.db.begin() as tx:
-        found: dict[str, Any] | None = tx.execute(_BY_ID, {"id": allocation_id}).scalar()
+    found = task_views.allocation(ctx.db, allocation_id)
     if found is None:
         raise Missing(f"allocation '{allocation_id}' not found")
     return found
 
 
 def task(ctx: Context, task_id: str) -> dict[str, Any]:
-    with ctx.db.begin() as tx:
-        found: dict[str, Any] | None = tx.execute(_TASK, {"id": task_id}).scalar()
+    found = task_views.task(ctx.db, task_id)
     if found is None:
         raise Missing(f"task '{task_id}' not found")
     return found
 
 
 def live_allocations(ctx: Context) -> str:
-    with ctx.db.begin() as tx:
-        return str(tx.execute(_SUMMARIES, {"default_priority": 42}).scalar())
+    return task_views.live_allocations(ctx.db, 42)

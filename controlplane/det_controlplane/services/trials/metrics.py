@@ -3,10 +3,8 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.core import metrics as core_metrics
-from det_controlplane.db import experiments, logs, metrics
+from det_controlplane.db import experiments, logs, metrics, trials
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.experiments import ExperimentRow
 from det_controlplane.db.metrics import TrialMetrics
@@ -19,12 +17,6 @@ from det_controlplane.services.trials.reports import MetricsReport
 
 VALIDATION = "validation"
 _SUMMARY_KEYS = {"training": "avg_metrics", VALIDATION: "validation_metrics"}
-# With the trials made after it: they are about to report, too.
-_EXPERIMENT_OF = text("""
-    SELECT t.experiment_id, array_agg(n.id) AS trial_ids
-    FROM trials t JOIN trials n ON n.experiment_id = t.experiment_id AND n.id BETWEEN t.id AND t.id + 200
-    WHERE t.id = :id GROUP BY t.experiment_id
-""")
 
 
 def report(ctx: Context, report: MetricsReport) -> None:
@@ -166,22 +158,9 @@ def _experiment_of(ctx: Context, trial_id: int) -> int:
     remembered = ctx.searches.experiment_of(trial_id)
     if remembered is not None:
         return remembered
-    found = ctx.db.read(_EXPERIMENT_OF, {"id": trial_id})
-    if not found:
+    found = trials.experiment_of(ctx.db, trial_id)
+    if found is None:
         raise Missing(f"trial {trial_id} not found")
-    experiment_id = int(found[0].experiment_id)
-    ctx.searches.remember_trials(found[0].trial_ids, experiment_id)
+    experiment_id, trial_ids = found
+    ctx.searches.remember_trials(trial_ids, experiment_id)
     return experiment_id
-
-
-def best_validation(ctx: Context, experiment_id: int) -> float | None:
-    """The best searcher metric of an experiment so far."""
-    with ctx.db.begin() as tx:
-        row = tx.execute(_BEST, {"id": experiment_id}).first()
-    if row is None:
-        raise Missing(f"experiment {experiment_id} not found")
-    value: float | None = row[0]
-    return value
-
-
-_BEST = text("SELECT best_metric FROM experiments WHERE id = :id")

@@ -1,45 +1,17 @@
 """What a running trial tells besides metrics and checkpoints."""
 
 from dataclasses import dataclass
-from typing import Any
-
-from sqlalchemy import text
+from typing import Any, TypeVar
 
 from det_controlplane.core import search
-from det_controlplane.db import trials
-from det_controlplane.db.engine import as_json
+from det_controlplane.db import runs, trials
+from det_controlplane.db.runs import Asked
 from det_controlplane.services.checkpoints.records import parse_uuid
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
 from det_controlplane.services.experiments.actions import opened_trial
 
-# A program that decides from outside hears of whole percents.
-_PROGRESS = text("""
-    UPDATE trials t SET progress = :progress FROM trials old WHERE t.id = :id AND t.ended_at IS NULL AND old.id = t.id
-    RETURNING t.train_to IS NOT NULL
-        AND floor(t.progress * 100) IS DISTINCT FROM floor(old.progress * 100) AS moved,
-        CASE WHEN t.train_to IS NOT NULL THEN
-            (SELECT e.config#>>'{searcher,name}' FROM experiments e WHERE e.id = t.experiment_id) END AS searcher
-""")
-_RUNNER_STATE = text("UPDATE trials SET runner_state = :state WHERE id = :id")
-_METADATA = text("SELECT id, metadata FROM trials WHERE id = :id")
-_SET_METADATA = text(
-    "UPDATE trials SET metadata = cast(:metadata AS jsonb) WHERE id = :id RETURNING id"
-)
-_SOURCE = text("""
-    INSERT INTO trial_sources (trial_id, checkpoint_uuid, model_id, model_version, kind)
-    VALUES (:trial_id, :uuid, :model_id, :model_version, :kind)
-    ON CONFLICT (trial_id, checkpoint_uuid) DO UPDATE SET model_id = excluded.model_id,
-        model_version = excluded.model_version, kind = excluded.kind
-""")
-_TRAIN_TO = text("SELECT train_to FROM trials WHERE id = :id")
-_OPERATION = text("""
-    SELECT t.train_to, t.op_completed, t.stop_requested, t.parked, t.ended_at, t.state::text AS state,
-           e.config->'searcher' AS searcher,
-           CASE WHEN t.parked THEN EXISTS (SELECT 1 FROM allocations q JOIN jobs j ON j.pool = q.pool
-                WHERE j.id = e.job_id AND q.state = 'QUEUED') END AS slots_wanted
-    FROM trials t JOIN experiments e ON e.id = t.experiment_id WHERE t.id = :id
-""")
+T = TypeVar("T")
 
 
 def report_progress(ctx: Context, trial_id: int, progress: float) -> None:
@@ -47,11 +19,11 @@ def report_progress(ctx: Context, trial_id: int, progress: float) -> None:
     if not 0 <= progress <= 1:
         raise Invalid(f"trial {trial_id}: progress must be between 0 and 1, not {progress}")
     with ctx.db.begin() as tx:
-        row = tx.execute(_PROGRESS, {"id": trial_id, "progress": progress}).first()
-        if row is None:
-            _must_exist(tx.execute(_METADATA, {"id": trial_id}).first(), trial_id)
+        told = runs.set_progress(tx, trial_id, progress)
+        if told is None:
+            _existing(runs.metadata(tx, trial_id), trial_id)
             return
-    if row.moved and row.searcher == "custom":
+    if told.moved and told.searcher == "custom":
         _tell_progress(ctx, trial_id, progress)
 
 
@@ -63,23 +35,19 @@ def _tell_progress(ctx: Context, trial_id: int, progress: float) -> None:
 
 def set_runner_state(ctx: Context, trial_id: int, state: str) -> None:
     with ctx.db.begin() as tx:
-        if not tx.execute(_RUNNER_STATE, {"id": trial_id, "state": state}).rowcount:
+        if not trials.update(tx, trial_id, runner_state=state):
             raise Missing(f"trial {trial_id} not found")
 
 
 def metadata(ctx: Context, trial_id: int) -> dict[str, Any] | None:
-    with ctx.db.begin() as tx:
-        row = _must_exist(tx.execute(_METADATA, {"id": trial_id}).first(), trial_id)
-    found: dict[str, Any] | None = row.metadata
-    return found
+    with ctx.db.autocommit() as tx:
+        return _existing(runs.metadata(tx, trial_id), trial_id).values
 
 
 def set_metadata(ctx: Context, trial_id: int, values: dict[str, Any]) -> dict[str, Any]:
     with ctx.db.begin() as tx:
-        _must_exist(
-            tx.execute(_SET_METADATA, {"id": trial_id, "metadata": as_json(values)}).first(),
-            trial_id,
-        )
+        if not trials.update(tx, trial_id, metadata=values):
+            raise Missing(f"trial {trial_id} not found")
     return values
 
 
@@ -92,12 +60,9 @@ def report_source(
     kind: str,
 ) -> None:
     """Which checkpoint or model version a trial worked with."""
-    params = {
-        "trial_id": trial_id, "uuid": parse_uuid(checkpoint_uuid), "model_id": model_id,
-        "model_version": model_version, "kind": kind,
-    }  # fmt: skip
+    uuid = parse_uuid(checkpoint_uuid)
     with ctx.db.begin() as tx:
-        tx.execute(_SOURCE, params)
+        runs.add_source(tx, trial_id, uuid, model_id, model_version, kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,29 +77,29 @@ class Operation:
 def searcher_operation(ctx: Context, trial_id: int, *, may_wait: bool) -> Operation:
     """What harnesses up to 0.37 ask: how far to train. In the stopping form that is the whole length."""
     with ctx.db.begin() as tx:
-        row = _must_exist(tx.execute(_OPERATION, {"id": trial_id}).first(), trial_id)
-        undecided = _is_undecided(row) and may_wait
-        if row.parked and not undecided and not trials.let_rest(tx, trial_id):
+        asked = _existing(runs.asked(tx, trial_id), trial_id)
+        undecided = _is_undecided(asked) and may_wait
+        if asked.parked and not undecided and not trials.let_rest(tx, trial_id):
             # It was asked to go on at this very moment.
-            row = _must_exist(tx.execute(_OPERATION, {"id": trial_id}).first(), trial_id)
-    length = row.train_to
+            asked = _existing(runs.asked(tx, trial_id), trial_id)
+    length = asked.train_to
     if length is None:
-        length = search.length_of(row.searcher.get("max_length"))
+        length = search.length_of(asked.searcher.get("max_length"))
     if length is None:
         raise Missing(f"trial {trial_id}: its searcher sets no length; the training code decides")
-    done = bool(row.op_completed or row.stop_requested or row.parked or row.ended_at is not None)
+    done = asked.op_completed or asked.stop_requested or asked.parked or asked.ended
     return Operation(int(length), done, undecided)
 
 
-def _is_undecided(row: Any) -> bool:
+def _is_undecided(asked: Asked) -> bool:
     """Worth keeping the container for: an answer is likely, and nobody else waits for its slots."""
-    waits = row.parked and row.state == "ACTIVE" and not row.stop_requested
-    return bool(waits and not row.slots_wanted and row.searcher.get("name") == "custom")
+    waits = asked.parked and asked.state == "ACTIVE" and not asked.stop_requested
+    return waits and not asked.slots_wanted and asked.searcher.get("name") == "custom"
 
 
 def complete_operation(ctx: Context, trial_id: int, length: float, metric: Any) -> None:
     with opened_trial(ctx, trial_id) as (experiment, trial):
-        train_to = experiment.tx.execute(_TRAIN_TO, {"id": trial.id}).scalar()
+        train_to = runs.train_to(experiment.tx, trial.id)
         if trial.state.terminal or train_to not in (None, length):
             return  # A repetition: the trial has another operation by now.
         trials.update(experiment.tx, trial.id, op_completed=True)
@@ -142,7 +107,7 @@ def complete_operation(ctx: Context, trial_id: int, length: float, metric: Any) 
         experiment.feed(event)
 
 
-def _must_exist(row: Any, trial_id: int) -> Any:
-    if row is None:
+def _existing(found: T | None, trial_id: int) -> T:
+    if found is None:
         raise Missing(f"trial {trial_id} not found")
-    return row
+    return found

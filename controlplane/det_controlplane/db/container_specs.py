@@ -1,0 +1,74 @@
+"""What the database knows of a container that is to be started."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+
+from det_controlplane.db.engine import Tx
+
+_CONTAINER = text("""
+    SELECT c.id, c.epoch, c.rank, c.slot_ids, c.agent_id, c.allocation_id, a.task_id, a.ports, a.run_id, a.slots, a.pool, a.peer_key, a.token_expires_at,
+           t.kind::text AS kind, t.config, t.experiment_id, t.trial_id, j.user_id,
+           u.username, coalesce(u.agent_user, w.agent_user) AS agent_user,
+           (SELECT count(*) FROM containers p WHERE p.allocation_id = c.allocation_id AND p.epoch = c.epoch) AS peers,
+           (SELECT min(s.device_type)::text FROM slots s WHERE s.agent_id = c.agent_id) AS device_type
+    FROM containers c JOIN allocations a ON a.id = c.allocation_id JOIN tasks t ON t.id = a.task_id
+    JOIN jobs j ON j.id = a.job_id JOIN users u ON u.id = j.user_id JOIN workspaces w ON w.id = j.workspace_id
+    WHERE c.id = :id FOR SHARE OF a
+""")
+_TRIAL = text("""
+    SELECT t.seed, t.hparams, e.config,
+           coalesce((SELECT c.uuid FROM checkpoints c WHERE c.trial_id = t.id AND c.state = 'COMPLETED'
+                     ORDER BY c.steps_completed DESC, c.reported_at DESC LIMIT 1), t.warm_start_uuid) AS latest_checkpoint,
+           coalesce((SELECT max(c.steps_completed) FROM checkpoints c
+                     WHERE c.trial_id = t.id AND c.state = 'COMPLETED'), 0) AS steps_completed
+    FROM trials t JOIN experiments e ON e.id = t.experiment_id WHERE t.id = :id
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class StartedContainer:
+    id: UUID
+    epoch: int
+    rank: int
+    slot_ids: list[int]
+    agent_id: str
+    allocation_id: str
+    task_id: str
+    ports: dict[str, int]
+    run_id: int
+    slots: int
+    pool: str
+    peer_key: str
+    token_expires_at: datetime | None
+    kind: str
+    config: dict[str, Any] | None
+    experiment_id: int | None
+    trial_id: int | None
+    user_id: int
+    username: str
+    agent_user: dict[str, Any] | None
+    peers: int
+    device_type: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StartedTrial:
+    seed: int
+    hparams: dict[str, Any]
+    config: dict[str, Any]
+    latest_checkpoint: UUID | None
+    steps_completed: int
+
+
+def container(tx: Tx, container_id: UUID) -> StartedContainer | None:
+    """Read it under its allocation's lock."""
+    row = tx.execute(_CONTAINER, {"id": container_id}).first()
+    return None if row is None else StartedContainer(*row)
+
+
+def trial(tx: Tx, trial_id: int) -> StartedTrial:
+    return StartedTrial(*tx.execute(_TRIAL, {"id": trial_id}).one())

@@ -1,0 +1,70 @@
+"""Reported metrics in the API's JSON."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+
+from det_controlplane.db.engine import Database, Tx
+from det_controlplane.db.views import time
+
+_REPORT = f"""json_build_object('trialId', m.trial_id, 'trialRunId', m.run_id, 'totalBatches', coalesce(m.total_batches, 0),
+    'endTime', {time("m.reported_at")}, 'id', m.id, 'archived', m.archived, 'group', m.metric_group,
+    'metrics', CASE m.metric_group
+        WHEN 'validation' THEN jsonb_build_object('validation_metrics', m.metrics)
+        ELSE jsonb_build_object('avg_metrics', m.metrics, 'batch_metrics', coalesce(m.batch_metrics, '[]')) END)"""
+# The position is a row, so that the next batch starts behind it however long the stream is.
+_PAGE = text(f"""
+    SELECT m.trial_id, coalesce(m.total_batches, -1) AS step, m.id, {_REPORT} AS report FROM metrics m
+    WHERE m.trial_id = ANY(cast(:trial_ids AS integer[])) AND NOT m.archived
+      AND (cast(:group AS text) = '' OR m.metric_group = :group)
+      AND (m.trial_id, coalesce(m.total_batches, -1), m.id) > (:trial_id, :step, :id)
+    ORDER BY m.trial_id, coalesce(m.total_batches, -1), m.id LIMIT :limit
+""")
+_OF_SOURCES = f"""
+    SELECT coalesce(json_agg({_REPORT} ORDER BY m.trial_id, m.total_batches, m.id), '[]'::json) FROM metrics m
+    JOIN trial_sources s ON s.trial_id = m.trial_id {{join}}
+    WHERE {{where}} AND NOT m.archived AND (cast(:group AS text) = '' OR m.metric_group = :group)
+      AND (cast(:kind AS text) = '' OR s.kind = :kind)
+"""
+_OF_CHECKPOINT = text(_OF_SOURCES.format(join="", where="s.checkpoint_uuid = :uuid"))
+_OF_VERSION = text(
+    _OF_SOURCES.format(
+        join="JOIN model_versions v ON v.model_id = s.model_id AND v.version = s.model_version",
+        where="v.model_id = :model_id AND v.version = :version",
+    )
+)
+_CHECKPOINT = text("SELECT 1 FROM checkpoints WHERE uuid = :uuid")
+
+Position = tuple[int, int, int]
+START: Position = (0, -2, 0)
+
+
+def page(
+    db: Database, trial_ids: Sequence[int], group: str, after: Position, most: int
+) -> tuple[list[Any], Position]:
+    """The next reports, by trial and step, and where they end."""
+    trial_id, step, row_id = after
+    params = {
+        "trial_ids": list(trial_ids), "group": group, "trial_id": trial_id, "step": step,
+        "id": row_id, "limit": most,
+    }  # fmt: skip
+    rows = db.read(_PAGE, params)
+    last = (rows[-1].trial_id, rows[-1].step, rows[-1].id) if rows else after
+    return [r.report for r in rows], last
+
+
+def of_checkpoint(tx: Tx, uuid: UUID, group: str, kind: str) -> list[Any] | None:
+    """Of the trials that said they used the checkpoint; None when there is none."""
+    params = {"uuid": uuid, "group": group, "kind": kind}
+    if tx.execute(_CHECKPOINT, params).scalar() is None:
+        return None
+    found: list[Any] = tx.execute(_OF_CHECKPOINT, params).scalar_one()
+    return found
+
+
+def of_model_version(db: Database, model_id: int, version: int, group: str, kind: str) -> list[Any]:
+    params = {"model_id": model_id, "version": version, "group": group, "kind": kind}
+    found: list[Any] = db.read(_OF_VERSION, params)[0][0]
+    return found

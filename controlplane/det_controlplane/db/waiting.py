@@ -1,0 +1,76 @@
+"""Why allocations wait or what they do, of an experiment, trial, job or task."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import text
+
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.views import time
+
+_REASONS = """
+    SELECT coalesce(json_agg(json_build_object('allocationId', a.id, 'trialId', a.trial_id, 'state', a.state,
+        'code', CASE WHEN a.state = 'QUEUED' THEN coalesce(a.wait_code::text, 'NOT_SCHEDULED_YET') WHEN a.killed THEN 'KILLED'
+                WHEN a.preempt_at IS NOT NULL THEN 'PREEMPTED' ELSE 'RUNS' END,
+        'sentence', CASE WHEN a.state = 'QUEUED'
+                THEN coalesce(a.wait_reason, 'was queued just now and has not been looked at yet; ask again in a second')
+            WHEN a.killed THEN 'is being killed: ' || coalesce(a.preempt_reason, 'on request')
+            WHEN a.preempt_at IS NOT NULL THEN 'was asked to checkpoint and stop: ' || a.preempt_reason
+            WHEN a.state = 'PULLING' THEN 'pulls its image on ' || {agents}
+            WHEN a.state = 'ASSIGNED' THEN 'was given to ' || {agents} || ', which has not started it yet'
+            ELSE 'runs on ' || {agents} END,
+        'since', {since}) ORDER BY a.requested_at, a.id), '[]'::json)
+    FROM allocations a JOIN tasks k ON k.id = a.task_id WHERE a.state <> 'TERMINATED' AND {where}
+""".replace(
+    "{agents}",
+    "(SELECT string_agg(c.agent_id, ', ' ORDER BY c.rank) FROM containers c WHERE c.allocation_id = a.id AND c.epoch = a.epoch)",
+).replace("{since}", time("coalesce(a.wait_since, a.preempt_at, a.assigned_at, a.requested_at)"))
+_BY = {
+    "experiment": "k.experiment_id = cast(:id AS integer)",
+    "trial": "k.trial_id = cast(:id AS integer)",
+    "job": "a.job_id = cast(:id AS uuid)",
+    "task": "k.id = :id",
+}
+_LAST_EXIT = """
+    (SELECT a.exit_reason FROM allocations a JOIN tasks k ON k.id = a.task_id WHERE a.ended_at IS NOT NULL AND {where}
+     ORDER BY a.ended_at DESC LIMIT 1) AS exit_reason
+"""
+_EXPERIMENT = "e.state::text AS state, e.error, e.id AS experiment_id, false AS parked"
+_STATES = {
+    "experiment": f"SELECT {_EXPERIMENT}, {_LAST_EXIT} FROM experiments e WHERE e.id = cast(:id AS integer)",
+    "trial": f"""
+        SELECT t.state::text AS state, e.error, e.id AS experiment_id, t.parked, {_LAST_EXIT}
+        FROM trials t JOIN experiments e ON e.id = t.experiment_id WHERE t.id = cast(:id AS integer)""",
+    "job": f"""
+        SELECT {_EXPERIMENT.replace("e.state::text", "coalesce(e.state::text, 'ENDED')")}, {_LAST_EXIT}
+        FROM jobs j LEFT JOIN experiments e ON e.job_id = j.id WHERE j.id = cast(:id AS uuid)""",
+    "task": f"""
+        SELECT CASE WHEN k.ended_at IS NULL THEN 'ACTIVE' ELSE 'ENDED' END AS state, '' AS error,
+               NULL AS experiment_id, false AS parked, {_LAST_EXIT}
+        FROM tasks k WHERE k.id = :id""",
+}
+_STATE_OF = {kind: text(sql.replace("{where}", _BY[kind])) for kind, sql in _STATES.items()}
+_REASONS_OF = {kind: text(_REASONS.replace("{where}", where)) for kind, where in _BY.items()}
+KINDS = tuple(_BY)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The thing itself, which may have no live allocation."""
+
+    state: str
+    error: str
+    experiment_id: int | None
+    parked: bool
+    exit_reason: str | None  # of its last run
+
+
+def standing(tx: Tx, kind: str, id: str) -> Standing | None:
+    row = tx.execute(_STATE_OF[kind], {"id": id}).first()
+    return None if row is None else Standing(*row)
+
+
+def reasons(tx: Tx, kind: str, id: str) -> list[dict[str, Any]]:
+    """An entry for each live allocation, in the API's JSON."""
+    found: list[dict[str, Any]] = tx.execute(_REASONS_OF[kind], {"id": id}).scalar_one()
+    return found
