@@ -15,6 +15,7 @@ from sqlalchemy import text
 from tests.support.searching import OWNER, SINGLE, Agent, context
 
 _EXPIRIES = text("SELECT count(*) AS tokens, count(expires_at) AS mortal FROM sessions")
+_FORGET_TOKENS = text("DELETE FROM sessions")
 _DELETE = text("DELETE FROM experiments")
 
 
@@ -54,12 +55,26 @@ def test_a_token_that_is_made_while_its_allocation_ends_dies_with_it(
     creation.create(ctx, OWNER, creation.Submission(config=SINGLE))
     tick.run(ctx)
     (order,) = agent.poll()
+    with database.begin() as tx:
+        tx.execute(_FORGET_TOKENS)
     ended = Report(order["id"], order["epoch"], ContainerState.TERMINATED, exit_code=0)
     overtaken_by(monkeypatch, lambda: agent.poll(ended))
     agent.poll()
     with database.begin() as tx:
         (expiries,) = tx.execute(_EXPIRIES).all()
-    assert (expiries.tokens, expiries.mortal) == (2, 2)
+    assert (expiries.tokens, expiries.mortal) == (1, 1)
+
+
+def test_polls_that_order_the_same_container_give_it_the_same_token(database: Database) -> None:
+    ctx = context(database)
+    agent = Agent.joined(ctx)
+    creation.create(ctx, OWNER, creation.Submission(config=SINGLE))
+    tick.run(ctx)
+    (first,), (second,) = agent.poll(), agent.poll()
+    assert first["spec"]["session_token"] == second["spec"]["session_token"]
+    with database.begin() as tx:
+        (expiries,) = tx.execute(_EXPIRIES).all()
+    assert expiries.tokens == 1
 
 
 def test_a_container_that_is_deleted_while_its_agent_polls_is_not_ordered(

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import bindparam, case, delete, insert, literal_column, or_, select, update
+from sqlalchemy import bindparam, case, delete, literal_column, or_, select, update
+from sqlalchemy.dialects.postgresql import insert
 
 from det_controlplane.core.lifecycle.agent import AgentState
 from det_controlplane.core.paging import Page, Sort
@@ -42,6 +43,9 @@ _FILTERS = {
     "ids": "s.id = ANY(cast(:ids AS bigint[]))",
     "alive_at": "s.revoked_at IS NULL AND (s.expires_at IS NULL OR s.expires_at > :alive_at)",
 }
+
+
+_CREATE_ONCE = insert(sessions).on_conflict_do_nothing(index_elements=["token_hash"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +102,29 @@ def create(
     token_hash: bytes,
     now: datetime,
     expires_at: datetime | None,
-    *,
-    allocation_id: str | None = None,
     description: str | None = None,
 ) -> int:
     values = {
         "kind": kind, "user_id": user_id, "token_hash": token_hash, "created_at": now, "expires_at": expires_at,
-        "allocation_id": allocation_id, "description": description,
+        "description": description,
     }  # fmt: skip
     return int(tx.execute(insert(sessions).values(values).returning(sessions.c.id)).scalar_one())
+
+
+def create_for_task(
+    tx: Tx,
+    user_id: int,
+    allocation_id: str,
+    token_hash: bytes,
+    now: datetime,
+    expires_at: datetime | None,
+) -> None:
+    """Let a container of the allocation act for its user. The same token may have been given before."""
+    values = {
+        "kind": SessionKind.ALLOCATION, "user_id": user_id, "allocation_id": allocation_id,
+        "token_hash": token_hash, "created_at": now, "expires_at": expires_at,
+    }  # fmt: skip
+    tx.execute(_CREATE_ONCE, values)
 
 
 def revoke(tx: Tx, session_id: int, now: datetime) -> None:

@@ -1,17 +1,17 @@
 """What an agent needs to run a container: image, command, environment, files, mounts."""
 
 import base64
+import hmac
 import json
 from typing import Any
 from uuid import UUID
 
 from det_controlplane.core.agent_protocol import ContainerFile, ContainerSpec, TaskUser
-from det_controlplane.db import container_specs
+from det_controlplane.db import container_specs, sessions
 from det_controlplane.db.container_specs import StartedContainer, StartedTrial
-from det_controlplane.db.schema.enums import SessionKind
 from det_controlplane.services.agents import container_settings
 from det_controlplane.services.context import Context
-from det_controlplane.services.identity.authentication import new_session
+from det_controlplane.services.identity.authentication import token_hash
 
 RUN_DIR = "/run/determined"
 WORK_DIR = f"{RUN_DIR}/workdir"
@@ -19,16 +19,16 @@ ENTRY = ["python3", "-m", "determined.exec.entry"]
 
 
 def of_container(ctx: Context, container_id: UUID) -> ContainerSpec | None:
-    """Return a container's specification with a fresh token; None when it is deleted."""
+    """Return a container's specification with its token; None when it is deleted."""
     with ctx.db.begin() as tx:
         row = container_specs.container(tx, container_id)
         if row is None:
             return None
         # Under the allocation's lock: its end lets every token die, and one that comes later dies with them.
-        token = new_session(
-            ctx, tx, SessionKind.ALLOCATION, row.user_id, row.token_expires_at,
-            allocation_id=row.allocation_id,
-        )  # fmt: skip
+        token = _token(ctx, row)
+        sessions.create_for_task(
+            tx, row.user_id, row.allocation_id, token_hash(token), ctx.now(), row.token_expires_at
+        )
         trial = container_specs.trial(tx, row.trial_id) if row.trial_id else None
     config = trial.config if trial is not None else (row.config or {})
     pool = ctx.config.pool(row.pool)
@@ -60,6 +60,17 @@ def of_container(ctx: Context, container_id: UUID) -> ContainerSpec | None:
         network="host" if row.peers > 1 else defaults.network_mode,
     )
     return container_settings.applied(spec, config, defaults, row.device_type)
+
+
+def _token(ctx: Context, row: StartedContainer) -> str:
+    """The same for every poll that asks for this container: its session is made once.
+
+    Known to nobody without the cluster's secret, though the database has the rest."""
+    key = f"{ctx.bootstrap_token}{row.peer_key}".encode()
+    digest = hmac.digest(
+        key, f"session of container {row.id}, epoch {row.epoch}".encode(), "sha256"
+    )
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
 def _name(row: StartedContainer) -> str:

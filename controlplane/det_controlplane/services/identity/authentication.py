@@ -75,14 +75,10 @@ def new_session(
     kind: SessionKind,
     user_id: int,
     expires_at: datetime | None,
-    *,
-    allocation_id: str | None = None,
 ) -> str:
     """Return a new bearer token; only its hash stays here."""
     token = ctx.new_token()
-    sessions.create(
-        tx, kind, user_id, token_hash(token), ctx.now(), expires_at, allocation_id=allocation_id
-    )
+    sessions.create(tx, kind, user_id, token_hash(token), ctx.now(), expires_at)
     return token
 
 
