@@ -70,9 +70,9 @@ def _trust_what_was_remembered(patch: pytest.MonkeyPatch) -> None:
 def _place_half_a_gang(patch: pytest.MonkeyPatch) -> None:
     start = schedule_pool._start
 
-    def halved(ctx: Any, tx: Any, effects: Any, found: Any, starts: Any, now: Any) -> None:
+    def halved(ctx: Any, change: Any, found: Any, starts: Any) -> None:
         cut = [Start(s.allocation_id, s.placements[:1], s.backfilled) for s in starts]
-        start(ctx, tx, effects, found, cut, now)
+        start(ctx, change, found, cut)
 
     patch.setattr(schedule_pool, "_start", halved)
 

@@ -3,14 +3,13 @@
 from typing import Any
 
 from det_controlplane.core.config.pools import Pool
-from det_controlplane.db import agent_views, allocations, containers, queue
+from det_controlplane.db import agent_views, containers
 from det_controlplane.db import agents as rows
 from det_controlplane.db.agent_views import PoolUse
-from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
-from det_controlplane.services.effects import Effects
 from det_controlplane.services.errors import Missing
 from det_controlplane.services.scheduling import placement
+from det_controlplane.services.use_case import change
 
 
 def agents(ctx: Context) -> list[dict[str, Any]]:
@@ -58,27 +57,19 @@ def set_slot(
 
 
 def _change(ctx: Context, agent_id: str, slot_id: int | None, enabled: bool, drain: bool) -> None:
-    effects = Effects(ctx)
-    with ctx.db.begin() as tx:
+    with change(ctx) as changed:
         pool = rows.put_in_service(
-            tx, agent_id, slot_id, enabled=enabled or drain, draining=drain and not enabled
+            changed.tx, agent_id, slot_id, enabled=enabled or drain, draining=drain and not enabled
         )
         if pool is None:
             what = f"slot {slot_id} of " if slot_id is not None else ""
             raise Missing(f"{what}agent '{agent_id}' not found")
-        if not (enabled or drain):
-            _kill_all(tx, effects, agent_id, slot_id)
-        queue.mark_dirty(tx, pool)
-        effects.queue_changed(pool)
-    effects.announce()
-
-
-def _kill_all(tx: Tx, effects: Effects, agent_id: str, slot_id: int | None) -> None:
-    for allocation_id in containers.allocations_on(tx, agent_id, slot_id):
-        allocation = allocations.lock(tx, allocation_id)
-        if allocation is not None:
-            allocations.kill(tx, allocation.id, f"agent {agent_id} was disabled")
-            placement.announce(tx, effects, allocation)
+        changed.queue_changed(pool)
+        doomed = (
+            [] if enabled or drain else containers.allocations_on(changed.tx, agent_id, slot_id)
+        )
+    for allocation_id in doomed:
+        placement.kill(ctx, allocation_id, f"agent {agent_id} was disabled")
 
 
 def pools(ctx: Context) -> list[dict[str, Any]]:

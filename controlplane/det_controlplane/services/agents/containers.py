@@ -14,13 +14,13 @@ from det_controlplane.core.lifecycle.allocation import (
 from det_controlplane.db import allocations, containers, slots, trials
 from det_controlplane.db.allocations import AllocationRow
 from det_controlplane.db.containers import ContainerRow
-from det_controlplane.db.engine import Tx, as_json
+from det_controlplane.db.engine import as_json
 from det_controlplane.services.context import Context
-from det_controlplane.services.effects import Effects
 from det_controlplane.services.errors import Invalid
 from det_controlplane.services.experiments import live
 from det_controlplane.services.scheduling import placement
 from det_controlplane.services.tasks import auxiliary
+from det_controlplane.services.use_case import Change, change
 
 _ORDER = tuple(s.value for s in ContainerState)
 
@@ -55,38 +55,33 @@ def report(ctx: Context, agent_id: str, report: Report, known_state: str) -> boo
     allocation_id = owner.allocation_id
     if owner.experiment_id is not None and owner.trial_id is not None:
         with live.opened(ctx, owner.experiment_id) as experiment:
-            allocation = _apply(ctx, experiment.tx, experiment.effects, allocation_id, report)
+            allocation = _apply(experiment.effects, allocation_id, report)
             if allocation is None:
                 return False
-            exit = _end_if_over(ctx, experiment.tx, experiment.effects, allocation)
+            exit = _end_if_over(experiment.effects, allocation)
             trial = trials.by_id(experiment.tx, owner.trial_id)
             if exit is not None and trial is not None:
                 experiment.allocation_ended(trial, exit)
         return True
-    effects = Effects(ctx)
-    with ctx.db.begin() as tx:
-        allocation = _apply(ctx, tx, effects, allocation_id, report)
+    with change(ctx) as changed:
+        allocation = _apply(changed, allocation_id, report)
         if allocation is None:
             return False
-        exit = _end_if_over(ctx, tx, effects, allocation)
+        exit = _end_if_over(changed, allocation)
         if exit is not None:
-            auxiliary.allocation_ended(ctx, tx, effects, allocation, exit)
-        effects.write(tx, ctx.now())
-    effects.announce()
+            auxiliary.allocation_ended(changed, allocation, exit)
     return True
 
 
-def _apply(
-    ctx: Context, tx: Tx, effects: Effects, allocation_id: str, report: Report
-) -> AllocationRow | None:
+def _apply(change: Change, allocation_id: str, report: Report) -> AllocationRow | None:
     """None when a later report was taken meanwhile: two of one agent's polls may come in either order."""
+    tx = change.tx
     allocation = allocations.lock(tx, allocation_id)
     assert allocation is not None
-    now = ctx.now()
     newer = containers.report(
         tx,
         {
-            "id": UUID(report.id), "epoch": report.epoch, "state": report.state.value, "now": now,
+            "id": UUID(report.id), "epoch": report.epoch, "state": report.state.value, "now": change.now,
             "address": report.address, "runtime_id": report.runtime_id,
             "host_ports": None if report.host_ports is None else as_json(report.host_ports),
             "exit_code": report.exit_code, "failure": report.failure, "message": report.message,
@@ -96,15 +91,16 @@ def _apply(
         return None
     if report.terminated:
         slots.release_container(tx, UUID(report.id))
-        effects.queue_changed(allocation.pool)
-    effects.allocation_changed(allocation_id)
+        change.queue_changed(allocation.pool)
+    change.allocation_changed(allocation_id)
     return allocation
 
 
-def _end_if_over(ctx: Context, tx: Tx, effects: Effects, allocation: AllocationRow) -> Exit | None:
+def _end_if_over(change: Change, allocation: AllocationRow) -> Exit | None:
     """The allocation is as far as its containers; the first failure kills the rest; the last exit ends it."""
     if allocation.state is AllocationState.TERMINATED:
         return None
+    tx = change.tx
     found = containers.of_allocation(tx, allocation)
     gating = [c for c in found if not c.daemon] or found
     state = state_of([c.state for c in gating])
@@ -116,16 +112,16 @@ def _end_if_over(ctx: Context, tx: Tx, effects: Effects, allocation: AllocationR
             killed_before_exit=allocation.kill_before_exit,
             preempt_acked=allocation.preemptible and allocation.preempt_acked,
         )
-        placement.end(tx, effects, allocation, exit, ctx.now())
+        placement.end(change, allocation, exit)
         return exit
     if state is AllocationState.TERMINATED:
         state = AllocationState.TERMINATING
         allocations.kill(tx, allocation.id, "its other containers have ended")
-        placement.announce(tx, effects, allocation)
+        placement.announce(change, allocation)
     elif any(c.state is ContainerState.TERMINATED and _failed(c) for c in found):
         allocations.kill(tx, allocation.id, "another of its containers failed")
-        placement.announce(tx, effects, allocation)
-    allocations.progress(tx, allocation.id, state, ctx.now())
+        placement.announce(change, allocation)
+    allocations.progress(tx, allocation.id, state, change.now)
     return None
 
 

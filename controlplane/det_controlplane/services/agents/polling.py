@@ -12,12 +12,13 @@ from uuid import UUID
 from det_controlplane.core import agent_protocol
 from det_controlplane.core.agent_protocol import Directive
 from det_controlplane.core.lifecycle.agent import AgentState
-from det_controlplane.db import agents, queue
+from det_controlplane.db import agents
 from det_controlplane.services.agents import container_spec, containers, leaving
 from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, NotSignedIn, Taken
 from det_controlplane.services.identity.authentication import AGENT_PREFIX, agent_of, token_hash
+from det_controlplane.services.use_case import change
 
 LEASE = timedelta(seconds=30)
 # A poll that is held renews the lease only when it comes again.
@@ -62,8 +63,8 @@ def join(ctx: Context, joining: Joining) -> Joined:
         raise Invalid(f"agent id {joining.agent_id!r} must be letters, digits, '.', '_' or '-'")
     now, token = ctx.now(), AGENT_PREFIX + ctx.new_token()
     key_hash = token_hash(joining.agent_key)
-    with ctx.db.begin() as tx:
-        holder = agents.holder(tx, joining.agent_id)
+    with change(ctx) as changed:
+        holder = agents.holder(changed.tx, joining.agent_id)
         if holder is not None and _holds(holder, key_hash, now):
             raise Taken(
                 f"agent id {joining.agent_id!r} is held by a running agent; give this one another --agent-id"
@@ -76,9 +77,8 @@ def join(ctx: Context, joining: Joining) -> Joined:
             "addresses": joining.addresses, "out_of_service": joining.out_of_service, "now": now, "lease_until": lease_until,
             "lost_after": lease_until + timedelta(seconds=float(pool.agent_reconnect_wait)),
         }  # fmt: skip
-        agents.upsert(tx, row, joining.slots)
-        queue.mark_dirty(tx, pool.pool_name)
-    ctx.waker.wake("schedule")
+        agents.upsert(changed.tx, row, joining.slots)
+        changed.queue_changed(pool.pool_name)
     return Joined(token, LEASE.total_seconds(), 0.0)
 
 

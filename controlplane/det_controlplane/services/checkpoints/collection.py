@@ -12,9 +12,9 @@ from det_controlplane.db import checkpoints, deletions, experiments, queue
 from det_controlplane.db.checkpoints import Chosen, Owner
 from det_controlplane.db.engine import Tx, as_json
 from det_controlplane.services.context import Context
-from det_controlplane.services.effects import Effects
 from det_controlplane.services.errors import Missing, Unready, WrongState
 from det_controlplane.services.tasks import auxiliary
+from det_controlplane.services.use_case import change
 
 EVERYTHING = ("**/*",)
 _ENTRY = ("python3", "-m", "determined.exec.entry")
@@ -113,7 +113,6 @@ def _launch(
 ) -> None:
     """One task a collection; the key makes a repeated effect harmless."""
     pool = ctx.config.default_aux_resource_pool
-    effects = Effects(ctx)
     work = {
         "storage": experiment.config.get("checkpoint_storage"),
         "checkpoints": [str(u) for u in doomed], "globs": list(globs),
@@ -136,16 +135,14 @@ def _launch(
         "checkpoint_storage": experiment.config.get("checkpoint_storage"),
         "environment": experiment.config.get("environment"),
     }
-    with ctx.db.begin() as tx:
-        if checkpoints.collection(tx, experiment.id, key) is not None:
+    with change(ctx) as changed:
+        if checkpoints.collection(changed.tx, experiment.id, key) is not None:
             return
         auxiliary.launch(
-            ctx, tx, effects, kind="CHECKPOINT_GC", name=f"Checkpoint GC (experiment {experiment.id})",
+            ctx, changed, kind="CHECKPOINT_GC", name=f"Checkpoint GC (experiment {experiment.id})",
             config=config, pool=pool, slots=0, user_id=experiment.user_id,
             workspace_id=experiment.workspace_id, experiment_id=experiment.id,
         )  # fmt: skip
-        effects.write(tx, ctx.now())
-    effects.announce()
 
 
 def delete_experiment(ctx: Context, payload: dict[str, Any]) -> None:
@@ -162,18 +159,16 @@ def delete_experiment(ctx: Context, payload: dict[str, Any]) -> None:
         _launch(ctx, experiment, doomed, key=key, tensorboards=True)
     if experiment.has_trials and (task is None or task.ended_at is None):
         raise Unready(f"experiment {experiment_id}: its files are being deleted")
-    effects = Effects(ctx)
-    with ctx.db.begin() as tx:
+    with change(ctx) as changed:
+        tx = changed.tx
         if doomed and task is not None:
             error = f"its checkpoints could not be deleted: see 'det task logs {task.task_id}'"
             experiments.deletion_failed(tx, experiment_id, error)
             return
         unused = deletions.delete_experiment(tx, experiment_id)
         if unused is not None:
-            effects.later("delete_object", key=unused)
-        queue.hasten_deletions(tx, ctx.now())
-        effects.write(tx, ctx.now())
-    effects.announce()
+            changed.later("delete_object", key=unused)
+        queue.hasten_deletions(tx, changed.now)
 
 
 def delete_object(ctx: Context, payload: dict[str, Any]) -> None:

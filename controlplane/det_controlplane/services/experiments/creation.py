@@ -16,7 +16,6 @@ from det_controlplane.db.creation import TargetProject
 from det_controlplane.db.engine import TryAgain, Violated, as_json
 from det_controlplane.db.experiment_pages import ShownExperiment
 from det_controlplane.services.context import Context
-from det_controlplane.services.effects import Effects
 from det_controlplane.services.errors import Missing, WrongState
 from det_controlplane.services.experiments import contexts, listing, live, warm_starts
 from det_controlplane.services.experiments.actions import start_search
@@ -25,6 +24,7 @@ from det_controlplane.services.experiments.live import LiveExperiment
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.organization import config_policies
 from det_controlplane.services.scheduling import capacity
+from det_controlplane.services.use_case import change
 
 # The same request may come twice at the same time: one of them makes the experiment, the other finds it.
 _ONCE = ("experiments_idempotency_key_key", "experiments_external_id_key")
@@ -187,9 +187,10 @@ def _insert(
     pool: str,
     context: NewContext | None,
 ) -> tuple[int, ShownExperiment]:
-    effects, now, job_id = Effects(ctx), ctx.now(), ctx.new_uuid()
+    job_id = ctx.new_uuid()
     resources = config["resources"]
-    with ctx.db.begin() as tx:
+    with change(ctx) as changed:
+        tx = changed.tx
         context_id = submission.context_id
         if submission.parent_id is not None:
             parent = creation.parent(tx, submission.parent_id)
@@ -213,15 +214,13 @@ def _insert(
             priority=resources.get("priority"), weight=float(resources.get("weight") or 1),
             max_slots=resources.get("max_slots"),
         )  # fmt: skip
-        row, searched = experiments.insert(tx, new, context, state, now)
-        experiment = LiveExperiment(ctx, tx, row, effects)
+        row, searched = experiments.insert(tx, new, context, state, changed.now)
+        experiment = LiveExperiment(ctx, changed, row)
         if not submission.unmanaged:
             start_search(experiment, searched)
         live.close(experiment)
         made = experiment_pages.one(tx, row.id)
         assert made is not None
-    experiment.journal.keep()
-    effects.announce()
     return row.id, made
 
 

@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 
 from det_controlplane.core import search
 from det_controlplane.core.lifecycle import experiment as experiment_states
@@ -14,26 +13,26 @@ from det_controlplane.core.lifecycle.trial import Signal, TrialState
 from det_controlplane.core.search import ExitReason
 from det_controlplane.db import allocations, experiments, logs, trials
 from det_controlplane.db.allocations import Delay
-from det_controlplane.db.engine import Tx
 from det_controlplane.db.experiments import ExperimentRow
 from det_controlplane.db.trials import PlannedTrial, TrialRow
 from det_controlplane.services.context import Context
-from det_controlplane.services.effects import Effects
 from det_controlplane.services.errors import Missing
 from det_controlplane.services.scheduling import placement
 from det_controlplane.services.search.journal import Journal
+from det_controlplane.services.use_case import Change, change
 
 
 class LiveExperiment:
     """Holds the lock for one transaction. `feed` lets the searcher decide; its decisions are applied at once."""
 
-    def __init__(self, ctx: Context, tx: Tx, row: ExperimentRow, effects: Effects) -> None:
+    def __init__(self, ctx: Context, change: Change, row: ExperimentRow) -> None:
         self.ctx = ctx
-        self.tx = tx
+        self.tx = change.tx
         self.row = row
-        self.effects = effects
-        self.now: datetime = ctx.now()
-        self.journal = Journal(ctx, tx, row)
+        self.effects = change
+        self.now = change.now
+        self.journal = Journal(ctx, change.tx, row)
+        change.when_committed(self.journal.keep)
         self._events: deque[search.Event] = deque()
         self._known: dict[str, TrialRow] = {}
 
@@ -80,7 +79,9 @@ class LiveExperiment:
         """Those that run are asked to leave all at once."""
         if not request_ids:
             return
-        told = placement.ask_to_leave(self, request_ids, _why(TrialState.STOPPING_COMPLETED))
+        told = placement.ask_to_leave(
+            self.effects, self.row.id, request_ids, _why(TrialState.STOPPING_COMPLETED)
+        )
         for request_id in request_ids:
             if request_id not in told:
                 self._stop_trial(request_id)
@@ -196,7 +197,7 @@ class LiveExperiment:
         if trial.parked:
             self.effects.operation_changed(trial.id)
         if live is not None:
-            ended = placement.signal(self, live, signal, reason)
+            ended = placement.signal(self.effects, live, signal, reason)
             if ended is not None:
                 self.allocation_ended(trial, ended)
         elif trial.state.stopping:
@@ -208,18 +209,18 @@ class LiveExperiment:
         if allocation is None:
             self._end_trial(trial, TrialState.COMPLETED)
         elif allocation.state is AllocationState.QUEUED:
-            ended = placement.signal(self, allocation, Signal.KILL, reason)
+            ended = placement.signal(self.effects, allocation, Signal.KILL, reason)
             assert ended is not None
             self.allocation_ended(trial, ended)
         else:
-            placement.kill_soon(self, allocation, reason)
+            placement.kill_soon(self.effects, allocation, reason)
         self.feed()
 
     def _allocate(self, trial: TrialRow, delay: Delay | None = None) -> None:
         if trial.stop_requested or trial.early_exit or trial.parked:
             return
         if allocations.live_of_task(self.tx, trial.task_id) is None:
-            placement.request_for_trial(self, trial, delay)
+            placement.request_for_trial(self.effects, trial, delay)
 
     def allocation_ended(self, trial: TrialRow, exit: Exit) -> None:
         """What follows for the trial now that its allocation has ended."""
@@ -314,22 +315,14 @@ def _why(state: TrialState) -> str:
 
 @contextmanager
 def opened(ctx: Context, experiment_id: int) -> Iterator[LiveExperiment]:
-    """Lock an experiment, let the caller change it, write its journal, commit, then wake whoever waits."""
-    effects = Effects(ctx)
-    with ctx.searches.turn(experiment_id):
-        with ctx.db.begin() as tx:
-            live = lock(ctx, tx, experiment_id, effects)
-            yield live
-            close(live)
-        live.journal.keep()
-    effects.announce()
-
-
-def lock(ctx: Context, tx: Tx, experiment_id: int, effects: Effects) -> LiveExperiment:
-    row = experiments.lock(tx, experiment_id)
-    if row is None:
-        raise Missing(f"experiment {experiment_id} not found")
-    return LiveExperiment(ctx, tx, row, effects)
+    """Lock an experiment and let the caller change it; its journal is written with the change."""
+    with ctx.searches.turn(experiment_id), change(ctx) as changed:
+        row = experiments.lock(changed.tx, experiment_id)
+        if row is None:
+            raise Missing(f"experiment {experiment_id} not found")
+        live = LiveExperiment(ctx, changed, row)
+        yield live
+        close(live)
 
 
 def close(live: LiveExperiment) -> None:
@@ -338,4 +331,3 @@ def close(live: LiveExperiment) -> None:
     if live.journal.has_remote_events:
         live.effects.wake(searcher_topic(live.row.id))
     live.journal.write()
-    live.effects.write(live.tx, live.now)

@@ -7,7 +7,6 @@ from det_controlplane.db import agents, allocations, logs, queue
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.agents import containers
 from det_controlplane.services.context import Context
-from det_controlplane.services.effects import Effects
 from det_controlplane.services.maintenance import outbox
 from det_controlplane.services.scheduling import placement, schedule_pool
 from det_controlplane.services.trials import unmanaged
@@ -46,12 +45,7 @@ def _kill_what_is_due(ctx: Context) -> None:
     with ctx.db.begin() as tx:
         due = allocations.kills_due(tx, ctx.now())
     for allocation_id in due:
-        effects = Effects(ctx)
-        with ctx.db.begin() as tx:
-            allocation = allocations.lock(tx, allocation_id)
-            if allocation is not None and allocations.kill(tx, allocation_id, "it took too long"):
-                placement.announce(tx, effects, allocation)
-        effects.announce()
+        placement.kill(ctx, allocation_id, "it took too long")
 
 
 def _expire_agents(ctx: Context) -> None:

@@ -7,11 +7,11 @@ from sqlalchemy import text
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
-from det_controlplane.services.effects import Effects
 from det_controlplane.services.errors import Unready, WrongState
 from det_controlplane.services.experiments import live
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.organization import projects, workspaces
+from det_controlplane.services.use_case import change
 
 _LEFT = text("SELECT id FROM experiments WHERE project_id = :id ORDER BY id")
 _PROJECTS = text("SELECT id FROM projects WHERE workspace_id = :id ORDER BY id")
@@ -44,30 +44,26 @@ _STARTED_FROM = text("""
 
 def delete_project(ctx: Context, caller: User, project_id: int) -> bool:
     """Whether it is gone already; otherwise it goes when its experiments have."""
-    effects = Effects(ctx)
-    with ctx.db.begin() as tx:
+    with change(ctx) as changed:
+        tx = changed.tx
         pending = projects.begin_deletion(tx, caller, project_id)
         refuse_needed(tx, project_id=project_id)
         if pending:
-            effects.later("delete_project", project_id=project_id)
+            changed.later("delete_project", project_id=project_id)
         else:
             tx.execute(_DELETE_PROJECT, {"id": project_id})
-        effects.write(tx, ctx.now())
-    effects.announce()
     return not pending
 
 
 def delete_workspace(ctx: Context, caller: User, workspace_id: int) -> bool:
-    effects = Effects(ctx)
-    with ctx.db.begin() as tx:
+    with change(ctx) as changed:
+        tx = changed.tx
         pending = workspaces.begin_deletion(ctx, tx, caller, workspace_id)
         refuse_needed(tx, workspace_id=workspace_id)
         if pending:
-            effects.later("delete_workspace", workspace_id=workspace_id)
+            changed.later("delete_workspace", workspace_id=workspace_id)
         else:
             _remove_workspace(tx, workspace_id)
-        effects.write(tx, ctx.now())
-    effects.announce()
     return not pending
 
 

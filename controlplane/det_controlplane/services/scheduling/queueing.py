@@ -7,12 +7,13 @@ from uuid import UUID
 from det_controlplane.core.lifecycle.allocation import AllocationState
 from det_controlplane.core.lifecycle.trial import Signal
 from det_controlplane.core.queue import QueueChange, QueuePool, QueueUpdate, change_queue
-from det_controlplane.db import allocations, experiments, jobs, queue, trials
+from det_controlplane.db import allocations, experiments, jobs, trials
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid
 from det_controlplane.services.experiments import live
 from det_controlplane.services.experiments.live import LiveExperiment
 from det_controlplane.services.scheduling import placement
+from det_controlplane.services.use_case import change
 
 
 def update(ctx: Context, updates: Sequence[QueueUpdate]) -> None:
@@ -24,31 +25,31 @@ def update(ctx: Context, updates: Sequence[QueueUpdate]) -> None:
         for p in ctx.config.resource_pools
     }
     answer = change_queue(known, pools, updates, int(ctx.now().timestamp() * 1_000_000))
-    for change in answer.changes:
-        _apply(ctx, change)
+    for wanted in answer.changes:
+        _apply(ctx, wanted)
     if answer.refused is not None:
         raise Invalid(answer.refused.reason)
 
 
-def _apply(ctx: Context, change: QueueChange) -> None:
+def _apply(ctx: Context, wanted: QueueChange) -> None:
     with ctx.db.autocommit() as tx:
-        experiment_id = jobs.experiment_of(tx, UUID(change.job_id))
+        experiment_id = jobs.experiment_of(tx, UUID(wanted.job_id))
     if experiment_id is None:
-        _apply_to_task(ctx, change)
+        _apply_to_task(ctx, wanted)
         return
     with live.opened(ctx, experiment_id) as experiment:
         old_pool = experiment.row.pool
-        jobs.change(experiment.tx, experiment.row.job_id, **_values(change))
+        jobs.change(experiment.tx, experiment.row.job_id, **_values(wanted))
         values = {
-            "priority": change.priority,
-            "weight": change.weight,
-            "resource_pool": change.pool,
+            "priority": wanted.priority,
+            "weight": wanted.weight,
+            "resource_pool": wanted.pool,
         }
         for name, value in values.items():
             if value is not None:
                 experiments.set_config(experiment.tx, experiment.row.id, ["resources", name], value)
-        if change.pool is not None and change.pool != old_pool:
-            _move(experiment, change.pool)
+        if wanted.pool is not None and wanted.pool != old_pool:
+            _move(experiment, wanted.pool)
         experiment.effects.queue_changed(old_pool)
 
 
@@ -60,28 +61,20 @@ def _move(experiment: LiveExperiment, pool: str) -> None:
         allocation = allocations.live_of_task(experiment.tx, trial.task_id)
         if allocation is not None and allocation.state is not AllocationState.QUEUED:
             reason = f"the experiment moves to resource pool {pool}"
-            placement.stop(
-                experiment.tx,
-                experiment.effects,
-                allocation,
-                Signal.TERMINATE,
-                reason,
-                experiment.now,
-            )
+            placement.stop(experiment.effects, allocation, Signal.TERMINATE, reason)
     experiment.effects.queue_changed(pool)
 
 
-def _apply_to_task(ctx: Context, change: QueueChange) -> None:
-    with ctx.db.begin() as tx:
-        jobs.change(tx, UUID(change.job_id), **_values(change))
+def _apply_to_task(ctx: Context, wanted: QueueChange) -> None:
+    with change(ctx) as changed:
+        jobs.change(changed.tx, UUID(wanted.job_id), **_values(wanted))
         for pool in ctx.config.resource_pools:
-            queue.mark_dirty(tx, pool.pool_name)
-    ctx.waker.wake("schedule")
+            changed.queue_changed(pool.pool_name)
 
 
-def _values(change: QueueChange) -> dict[str, Any]:
+def _values(wanted: QueueChange) -> dict[str, Any]:
     values = {
-        "priority": change.priority, "weight": change.weight, "pool": change.pool,
-        "position": change.position,
+        "priority": wanted.priority, "weight": wanted.weight, "pool": wanted.pool,
+        "position": wanted.position,
     }  # fmt: skip
     return {name: value for name, value in values.items() if value is not None}

@@ -1,7 +1,6 @@
 """One scheduling pass over a pool: load a snapshot, decide (pure), apply with guards."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 
 from det_controlplane.core import schedule
 from det_controlplane.core.lifecycle.trial import Signal
@@ -10,8 +9,8 @@ from det_controlplane.db import schedule as rows_of
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.schedule import Assigned, NewContainer
 from det_controlplane.services.context import Context
-from det_controlplane.services.effects import Effects
 from det_controlplane.services.scheduling import placement
+from det_controlplane.services.use_case import Change, change
 
 # Facts §7.5: names and lowest numbers of the ports that a multi-container trial may use.
 PORT_BASES = {
@@ -28,23 +27,21 @@ class LostRace(Exception):
 
 def run(ctx: Context, pool: str) -> schedule.SchedulePlan | None:
     """None when another process is at it, or the snapshot changed under the decision: the pool stays dirty."""
-    effects = Effects(ctx)
-    now = ctx.now()
     try:
-        with ctx.db.begin() as tx:
+        with change(ctx) as changed:
+            tx, now = changed.tx, changed.now
             if not rows_of.try_lock(tx, pool):
                 return None
             marks = queue.marks(tx, pool)
             found = load(ctx, tx, pool)
             plan = schedule.decide(snapshot_of(ctx, pool, found), now.timestamp())
-            _start(ctx, tx, effects, found, plan.start, now)
-            _preempt(tx, effects, plan.preempt, now)
+            _start(ctx, changed, found, plan.start)
+            _preempt(changed, plan.preempt)
             rows_of.record_waiting(tx, found, plan.waiting, now)
             queue.answer(tx, pool, marks, now)
+            return plan
     except LostRace:
         return None
-    effects.announce()
-    return plan
 
 
 def load(ctx: Context, tx: Tx, pool: str) -> rows_of.PoolRows:
@@ -73,16 +70,12 @@ def snapshot_of(ctx: Context, pool: str, found: rows_of.PoolRows) -> schedule.Po
 
 
 def _start(
-    ctx: Context,
-    tx: Tx,
-    effects: Effects,
-    found: rows_of.PoolRows,
-    starts: Sequence[schedule.Start],
-    now: datetime,
+    ctx: Context, change: Change, found: rows_of.PoolRows, starts: Sequence[schedule.Start]
 ) -> None:
     """A few statements, however many start."""
     if not starts:
         return
+    tx, now = change.tx, change.now
     taken = rows_of.ports_in_use(tx) | ctx.config.reserved_ports
     assigned = rows_of.assign(tx, starts, _free_ports(taken, len(starts)), now)
     if len(assigned) < len(starts):
@@ -99,37 +92,29 @@ def _start(
     if not slots.hold(tx, [(c.id, c.agent_id, c.slot_ids) for c in containers]):
         raise LostRace("a slot is no longer free")
     for container in containers:
-        effects.wake(f"agent:{container.agent_id}")
-    _tell(tx, effects, starts, assigned, now)
+        change.wake(f"agent:{container.agent_id}")
+    _tell(change, starts, assigned)
 
 
-def _tell(
-    tx: Tx,
-    effects: Effects,
-    starts: Sequence[schedule.Start],
-    assigned: dict[str, Assigned],
-    now: datetime,
-) -> None:
+def _tell(change: Change, starts: Sequence[schedule.Start], assigned: dict[str, Assigned]) -> None:
     lines = {}
     for start in starts:
         where = ", ".join(p.agent_id for p in start.placements)
         task_id = assigned[start.allocation_id].task_id
         lines[task_id] = f"Scheduled on {where}."
-        effects.wake(f"logs:{task_id}")
-    logs.add_lines(tx, lines, now)
+        change.wake(f"logs:{task_id}")
+    logs.add_lines(change.tx, lines, change.now)
 
 
-def _preempt(
-    tx: Tx, effects: Effects, preempted: Iterable[schedule.Preempt], now: datetime
-) -> None:
+def _preempt(change: Change, preempted: Iterable[schedule.Preempt]) -> None:
     for preempt in preempted:
-        allocation = allocations.lock(tx, preempt.allocation_id)
+        allocation = allocations.lock(change.tx, preempt.allocation_id)
         if allocation is None:
             continue
         reason = (
             f"its slots are needed elsewhere ({preempt.reason.value.lower().replace('_', ' ')})"
         )
-        placement.stop(tx, effects, allocation, Signal.TERMINATE, reason, now)
+        placement.stop(change, allocation, Signal.TERMINATE, reason)
 
 
 def _free_ports(taken: set[int], count: int) -> list[dict[str, int]]:

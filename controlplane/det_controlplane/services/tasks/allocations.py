@@ -1,6 +1,7 @@
 """What a running task's containers ask and tell: rendezvous, preemption, readiness, gathering."""
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -10,9 +11,9 @@ from det_controlplane.db.allocations import AllocationRow
 from det_controlplane.db.containers import ContainerRow
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
-from det_controlplane.services.effects import Effects
 from det_controlplane.services.errors import Forbidden, Invalid, Missing, Unready, WrongState
 from det_controlplane.services.identity.principal import User
+from det_controlplane.services.use_case import change
 
 
 def find(ctx: Context, user: User, allocation_id: str) -> AllocationRow:
@@ -31,20 +32,19 @@ def find(ctx: Context, user: User, allocation_id: str) -> AllocationRow:
 def rendezvous(ctx: Context, user: User, allocation_id: str, resources_id: str) -> dict[str, Any]:
     """Addresses of all containers by rank, once all of them run and have asked."""
     find(ctx, user, allocation_id)
-    effects = Effects(ctx)
-    with ctx.db.begin() as tx:
+    with change(ctx) as changed:
+        tx, now = changed.tx, changed.now
         allocation = allocations.lock(tx, allocation_id)
         assert allocation is not None
-        own = _arrive(ctx, tx, allocation, resources_id)
+        own = _arrive(tx, allocation, resources_id, now)
         found = containers.of_allocation(tx, allocation)
         missing = [
             c for c in found if c.rendezvous_at is None or c.state is ContainerState.ASSIGNED
         ]
         if not missing:
             if allocations.set_ready(tx, allocation_id):
-                logs.add_line(tx, allocation.task_id, "All containers are running.", ctx.now())
-            effects.allocation_changed(allocation_id)
-    effects.announce()
+                logs.add_line(tx, allocation.task_id, "All containers are running.", now)
+            changed.allocation_changed(allocation_id)
     if missing:
         raise Unready(f"{len(missing)} of {len(found)} containers have not arrived yet")
     return {
@@ -54,12 +54,12 @@ def rendezvous(ctx: Context, user: User, allocation_id: str, resources_id: str) 
     }
 
 
-def _arrive(ctx: Context, tx: Tx, allocation: AllocationRow, resources_id: str) -> ContainerRow:
+def _arrive(tx: Tx, allocation: AllocationRow, resources_id: str, now: datetime) -> ContainerRow:
     if allocation.state is AllocationState.TERMINATED:
         raise WrongState(f"allocation '{allocation.id}' has ended")
     for container in containers.of_allocation(tx, allocation):
         if str(container.id) == resources_id:
-            containers.arrive(tx, container.id, ctx.now())
+            containers.arrive(tx, container.id, now)
             return container
     raise Missing(f"resources '{resources_id}' are not part of allocation '{allocation.id}'")
 
@@ -75,23 +75,23 @@ def acknowledge_preemption(ctx: Context, user: User, allocation_id: str) -> None
     Without a signal there is nothing to acknowledge, and the exit keeps its plain meaning."""
     allocation = find(ctx, user, allocation_id)
     if allocation.preempt_at is not None:
-        _change(ctx, allocations.acknowledge_preemption, allocation_id)
+        _note(ctx, allocations.acknowledge_preemption, allocation_id)
 
 
 def ready(ctx: Context, user: User, allocation_id: str) -> None:
     find(ctx, user, allocation_id)
-    _change(ctx, allocations.set_ready, allocation_id)
+    _note(ctx, allocations.set_ready, allocation_id)
 
 
 def waiting(ctx: Context, user: User, allocation_id: str) -> None:
     find(ctx, user, allocation_id)
-    _change(ctx, allocations.set_waiting, allocation_id)
+    _note(ctx, allocations.set_waiting, allocation_id)
 
 
-def _change(ctx: Context, change: Callable[[Tx, str], bool], allocation_id: str) -> None:
-    with ctx.db.begin() as tx:
-        change(tx, allocation_id)
-    ctx.waker.wake(f"allocation:{allocation_id}")
+def _note(ctx: Context, note: Callable[[Tx, str], bool], allocation_id: str) -> None:
+    with change(ctx) as changed:
+        note(changed.tx, allocation_id)
+        changed.allocation_changed(allocation_id)
 
 
 def mark_daemon(ctx: Context, user: User, allocation_id: str, resources_id: str) -> None:
@@ -111,11 +111,11 @@ def all_gather(
     find(ctx, user, allocation_id)
     if peers < 1:
         raise Invalid(f"numPeers must be at least 1, not {peers}")
-    with ctx.db.begin() as tx:
-        gathered = gathers.add(tx, allocation_id, request_uuid, peers, data)
+    with change(ctx) as changed:
+        gathered = gathers.add(changed.tx, allocation_id, request_uuid, peers, data)
         if len(gathered) >= peers:
-            allocations.set_ready(tx, allocation_id)
-    ctx.waker.wake(f"allocation:{allocation_id}")
+            allocations.set_ready(changed.tx, allocation_id)
+        changed.allocation_changed(allocation_id)
     if len(gathered) < peers:
         raise Unready(f"{len(gathered)} of {peers} peers have sent their data")
     return gathered

@@ -6,34 +6,30 @@ from uuid import UUID
 from det_controlplane.core.lifecycle.allocation import Exit, ExitKind
 from det_controlplane.db import allocations, experiments, queue, trials
 from det_controlplane.db.allocations import AllocationRow
-from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
-from det_controlplane.services.effects import Effects
+from det_controlplane.services.use_case import Change
 
 MAX_ATTEMPTS = 5
 
 
-def allocation_ended(
-    ctx: Context, tx: Tx, effects: Effects, allocation: AllocationRow, exit: Exit
-) -> None:
+def allocation_ended(change: Change, allocation: AllocationRow, exit: Exit) -> None:
     """Infrastructure failures are tried again; anything else ends the task."""
     if exit.kind is ExitKind.INFRASTRUCTURE and allocation.run_id < MAX_ATTEMPTS:
         allocations.request_for_task(
-            tx, task_id=allocation.task_id, job_id=allocation.job_id, run_id=allocation.run_id + 1,
-            pool=allocation.pool, slots=allocation.slots, now=ctx.now(),
+            change.tx, task_id=allocation.task_id, job_id=allocation.job_id, run_id=allocation.run_id + 1,
+            pool=allocation.pool, slots=allocation.slots, now=change.now,
         )  # fmt: skip
-        effects.queue_changed(allocation.pool)
+        change.queue_changed(allocation.pool)
         return
-    trials.end_task(tx, allocation.task_id, ctx.now())
-    effects.trial_ended(allocation.task_id)
-    if queue.hasten_deletions(tx, ctx.now()):
-        effects.wake("schedule")
+    trials.end_task(change.tx, allocation.task_id, change.now)
+    change.trial_ended(allocation.task_id)
+    if queue.hasten_deletions(change.tx, change.now):
+        change.wake("schedule")
 
 
 def launch(
     ctx: Context,
-    tx: Tx,
-    effects: Effects,
+    change: Change,
     *,
     kind: str,
     name: str,
@@ -46,7 +42,8 @@ def launch(
     context_id: UUID | None = None,
 ) -> str:
     """Queue a task of its own job; returns the task id."""
-    task_id, job_id, now = str(ctx.new_uuid()), ctx.new_uuid(), ctx.now()
+    task_id, job_id = str(ctx.new_uuid()), ctx.new_uuid()
+    tx, now = change.tx, change.now
     experiments.insert_job(
         tx, id=job_id, kind=kind, name=name, pool=pool, priority=None, weight=1.0,
         max_slots=None, user_id=user_id, workspace_id=workspace_id, now=now,
@@ -58,5 +55,5 @@ def launch(
     allocations.request_for_task(
         tx, task_id=task_id, job_id=job_id, run_id=1, pool=pool, slots=slots, now=now
     )
-    effects.queue_changed(pool)
+    change.queue_changed(pool)
     return task_id

@@ -12,11 +12,11 @@ from det_controlplane.db import validations
 from det_controlplane.db.experiments import ExperimentRow
 from det_controlplane.db.validations import ReportingTrial, Standing, Validation
 from det_controlplane.services.context import Context
-from det_controlplane.services.effects import Effects
 from det_controlplane.services.experiments import live
 from det_controlplane.services.experiments.live import LiveExperiment
 from det_controlplane.services.trials.batching import Ticket
 from det_controlplane.services.trials.reports import MetricsReport
+from det_controlplane.services.use_case import change
 
 # Smaller steps of an experiment's progress nobody sees.
 _VISIBLE = 0.001
@@ -66,22 +66,18 @@ def _open(tickets: Sequence[Report]) -> list[Report]:
 
 def _take_together(ctx: Context, experiment_id: int, tickets: Sequence[Report]) -> bool:
     """What stays open has to come after these. False: nothing was written, because not all could be."""
-    effects = Effects(ctx)
     first = {ticket.item.trial_id: ticket for ticket in reversed(tickets)}
     stored: list[Report] = []
     try:
-        with ctx.db.begin() as tx:
+        with change(ctx) as changed:
             steps = {trial_id: t.item.total_batches or 0 for trial_id, t in first.items()}
-            found = validations.lock(tx, experiment_id, steps)
+            found = validations.lock(changed.tx, experiment_id, steps)
             usual, others = _parted(found, [t for t in tickets if first[t.item.trial_id] is t])
             if found is not None and usual:
-                experiment = LiveExperiment(ctx, tx, found[0], effects)
+                experiment = LiveExperiment(ctx, changed, found[0])
                 stored = _Decisions(experiment, found[1], usual).store()
     except _NotAll:
         return False
-    if stored:
-        experiment.journal.keep()
-    effects.announce()
     for ticket in stored:
         ticket.answer(True)
     for ticket in others:

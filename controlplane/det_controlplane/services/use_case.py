@@ -1,0 +1,80 @@
+"""The frame of a use case that changes something: one transaction, rows that travel with its commit, wakes after it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from det_controlplane.db import queue, trials
+from det_controlplane.db.engine import Tx
+from det_controlplane.services.context import Context
+
+MANY_TRIALS = 200
+
+
+class Change:
+    """An open transaction, its time, and what must follow from it."""
+
+    def __init__(self, ctx: Context, tx: Tx) -> None:
+        self.tx = tx
+        self.now = ctx.now()
+        self._dirty_pools: set[str] = set()
+        self._topics: set[str] = set()
+        self._outbox: list[tuple[str, dict[str, object]]] = []
+        self._committed: list[Callable[[], None]] = []
+        self._trials_created = 0
+
+    def queue_changed(self, pool: str) -> None:
+        """Have the pool scheduled: something waits that did not, or became free."""
+        self._dirty_pools.add(pool)
+
+    def wake(self, topic: str) -> None:
+        self._topics.add(topic)
+
+    def later(self, kind: str, **payload: object) -> None:
+        """Have the tick do it after the commit, at least once."""
+        self._outbox.append((kind, payload))
+
+    def allocation_changed(self, allocation_id: str) -> None:
+        self.wake(f"allocation:{allocation_id}")
+
+    def operation_changed(self, trial_id: int) -> None:
+        self.wake(f"operation:{trial_id}")
+
+    def trial_ended(self, task_id: str) -> None:
+        self.wake(f"logs:{task_id}")
+
+    def trials_created(self, count: int) -> None:
+        self._trials_created += count
+
+    def experiment_ended(self, experiment_id: int) -> None:
+        self.later("checkpoint_gc", experiment_id=experiment_id)
+
+    def when_committed(self, act: Callable[[], None]) -> None:
+        """Call it after the commit, before anything is woken."""
+        self._committed.append(act)
+
+    def _write(self) -> None:
+        for kind, payload in self._outbox:
+            queue.add_to_outbox(self.tx, kind, payload, self.now)
+        # Last, and in the order of everybody: the rows of pools are shared.
+        for pool in sorted(self._dirty_pools):
+            queue.mark_dirty(self.tx, pool)
+
+    def _announce(self, ctx: Context) -> None:
+        for act in self._committed:
+            act()
+        if self._trials_created >= MANY_TRIALS:
+            trials.tell_planner(ctx.db)
+        if self._dirty_pools or self._outbox:
+            ctx.waker.wake("schedule")
+        for topic in self._topics:
+            ctx.waker.wake(topic)
+
+
+@contextmanager
+def change(ctx: Context) -> Iterator[Change]:
+    """Open a transaction; when the block ends, write what it asked for, commit, and wake what waits for it."""
+    with ctx.db.begin() as tx:
+        opened = Change(ctx, tx)
+        yield opened
+        opened._write()
+    opened._announce(ctx)

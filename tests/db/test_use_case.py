@@ -1,0 +1,55 @@
+"""What a use case asks for is written with its commit and announced after it, or not at all."""
+
+import pytest
+from det_controlplane.db import queue
+from det_controlplane.services.context import Context
+from det_controlplane.services.use_case import change
+
+
+class _Waker:
+    def __init__(self) -> None:
+        self.woken: list[str] = []
+
+    def wake(self, topic: str) -> None:
+        self.woken.append(topic)
+
+
+def _marked(ctx: Context) -> list[str]:
+    with ctx.db.autocommit() as tx:
+        return queue.dirty_pools(tx)
+
+
+def test_a_pool_is_marked_by_the_change_that_asked_for_it(ctx: Context) -> None:
+    waker = _Waker()
+    ctx.waker = waker
+    with change(ctx) as changed:
+        changed.queue_changed("gpu")
+        assert waker.woken == []
+    assert _marked(ctx) == ["gpu"]
+    assert waker.woken == ["schedule"]
+
+
+def test_an_early_return_loses_no_mark(ctx: Context) -> None:
+    def early() -> None:
+        with change(ctx) as changed:
+            changed.queue_changed("gpu")
+            return
+
+    early()
+    assert _marked(ctx) == ["gpu"]
+
+
+def test_a_change_that_fails_announces_nothing(ctx: Context) -> None:
+    waker = _Waker()
+    ctx.waker = waker
+
+    def failing() -> None:
+        with change(ctx) as changed:
+            changed.queue_changed("gpu")
+            changed.when_committed(lambda: waker.wake("committed"))
+            raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        failing()
+    assert _marked(ctx) == []
+    assert waker.woken == []
