@@ -204,15 +204,6 @@ def set_progress(tx: Tx, id: int, progress: float) -> None:
     tx.execute(_SET_PROGRESS, {"id": id, "progress": progress})
 
 
-_SET_BEST = text(
-    "UPDATE experiments SET best_trial_id = :trial_id, best_metric = :metric WHERE id = :id"
-)
-
-
-def set_best(tx: Tx, id: int, trial_id: int, metric: float) -> None:
-    tx.execute(_SET_BEST, {"id": id, "trial_id": trial_id, "metric": metric})
-
-
 def by_idempotency_key(db: Database, key: str) -> int | None:
     found = db.read(_BY_KEY, {"key": key})
     return found[0].id if found else None

@@ -5,11 +5,11 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import bindparam, text, update
 
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.lifecycle.trial import TrialState
-from det_controlplane.db import experiments, trials
+from det_controlplane.db import experiments, schema, trials
 from det_controlplane.db.engine import Tx, as_json
 from det_controlplane.db.experiments import ExperimentRow
 from det_controlplane.db.trials import TrialRow
@@ -52,6 +52,9 @@ _STORE = text("""
     UPDATE searches SET seq = seq + :events
     WHERE experiment_id = :id AND seq = :seq AND (SELECT count(*) FROM added) = :count
 """)
+_SAVE_STANDING = update(schema.experiments).where(
+    schema.experiments.c.id == bindparam("experiment")
+)
 _EXPERIMENT = len(fields(ExperimentRow))
 _TRIAL_ROW = _EXPERIMENT + len(fields(TrialRow))
 
@@ -112,6 +115,16 @@ def _trial(row: Any) -> ReportingTrial:
 def store(tx: Tx, experiment: ExperimentRow, new: Sequence[Validation], standing: Standing) -> bool:
     """With the search's events. False: not all of it could be written, so nothing of it may be committed."""
     return tx.execute(_STORE, _params(experiment, new, standing)).rowcount == 1
+
+
+def save_standing(tx: Tx, experiment_id: int, standing: Standing) -> None:
+    values: dict[str, float | None] = {
+        "progress": standing.progress,
+        "best_metric": standing.best_metric,
+    }
+    if standing.best_trial_id is not None:
+        values["best_trial_id"] = standing.best_trial_id
+    tx.execute(_SAVE_STANDING, {"experiment": experiment_id, **values})
 
 
 def _params(

@@ -1,10 +1,13 @@
 """Reports of metrics: stored once, merged, summarised; validations go to the searcher in the same transaction."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from det_controlplane.core import metrics as core_metrics
-from det_controlplane.db import experiments, logs, metrics, trials
+from det_controlplane.core import search
+from det_controlplane.db import logs, metrics, trials
+from det_controlplane.db import validations as validation_rows
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.experiments import ExperimentRow
 from det_controlplane.db.metrics import TrialMetrics
@@ -14,6 +17,7 @@ from det_controlplane.services.experiments import live
 from det_controlplane.services.experiments.live import LiveExperiment
 from det_controlplane.services.trials import validations
 from det_controlplane.services.trials.reports import MetricsReport
+from det_controlplane.services.trials.tally import Tally
 
 VALIDATION = "validation"
 _SUMMARY_KEYS = {"training": "avg_metrics", VALIDATION: "validation_metrics"}
@@ -54,28 +58,22 @@ def _report_validation(experiment: LiveExperiment, report: MetricsReport) -> Non
         metrics.save_trial(tx, trial)
         return
     trial.latest_validation_id = row_id
-    value = core_metrics.number(report.metrics.get(row.metric))
+    tally = Tally(experiment)
+    value, best_of_trial = tally.take(report, trial.searcher_metric)
     if rolled_back:
         _find_best_again(tx, trial, row)
-    elif value is not None and core_metrics.is_better(
-        value, trial.searcher_metric, row.smaller_is_better
-    ):
+    elif best_of_trial:
         trial.searcher_metric, trial.best_validation_id = value, row_id
     metrics.save_trial(tx, trial)
-    if value is not None and core_metrics.is_better(value, row.best_metric, row.smaller_is_better):
-        experiments.set_best(tx, row.id, trial.id, value)
-    if not row.unmanaged:
-        _tell_search(experiment, trial, report)
-
-
-def _tell_search(experiment: LiveExperiment, trial: TrialMetrics, report: MetricsReport) -> None:
-    event = experiment.journal.validation(str(trial.request_id), report.metrics)
-    if event is not None:
-        experiment.feed(event)
-    if experiment.row.state.live:
-        progress = experiment.journal.progress(experiment.now)
-        if progress is not None:
-            experiments.set_progress(experiment.tx, experiment.row.id, progress)
+    actions: Sequence[search.Action] = ()
+    if row.state.live and not row.unmanaged:
+        event = experiment.journal.validation(str(trial.request_id), report.metrics)
+        if event is not None:
+            actions = experiment.journal.record(event)
+        tally.look_at_progress()
+    if tally.standing.shown:
+        validation_rows.save_standing(tx, row.id, tally.standing)
+    experiment.carry_out(actions)
 
 
 def _store(

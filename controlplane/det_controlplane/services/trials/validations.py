@@ -10,16 +10,15 @@ from det_controlplane.core import metrics as core_metrics
 from det_controlplane.core import search
 from det_controlplane.db import validations
 from det_controlplane.db.experiments import ExperimentRow
-from det_controlplane.db.validations import ReportingTrial, Standing, Validation
+from det_controlplane.db.validations import ReportingTrial, Validation
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import live
 from det_controlplane.services.experiments.live import LiveExperiment
 from det_controlplane.services.trials.batching import Ticket
 from det_controlplane.services.trials.reports import MetricsReport
+from det_controlplane.services.trials.tally import Tally
 from det_controlplane.services.use_case import change
 
-# Smaller steps of an experiment's progress nobody sees.
-_VISIBLE = 0.001
 _ENDS_THE_SEARCH = (search.Shutdown, search.Fail)
 
 Report = Ticket[MetricsReport]
@@ -121,21 +120,20 @@ class _Decisions:
         self._taken: list[Report] = []
         self._new: list[Validation] = []
         self._actions: list[search.Action] = []
-        row = experiment.row
-        self._standing = Standing(row.progress, row.best_metric)
+        self._tally = Tally(experiment)
         for ticket in tickets:
             self._take(ticket.item)
             self._taken.append(ticket)
             if any(isinstance(a, _ENDS_THE_SEARCH) for a in self._actions):
                 break  # what comes after is told to nobody
-        self._look_at_progress()
+        self._tally.look_at_progress()
 
     def store(self) -> list[Report]:
         """Those that were written."""
         experiment, journal = self._experiment, self._experiment.journal
         tx, row = experiment.tx, experiment.row
         nothing_follows = len(self._new) == 1 and not self._actions and not journal.snapshot_due
-        if not validations.store(tx, row, self._new, self._standing):
+        if not validations.store(tx, row, self._new, self._tally.standing):
             raise _NotAll
         journal.written()
         if nothing_follows:
@@ -149,29 +147,17 @@ class _Decisions:
     def _take(self, report: MetricsReport) -> None:
         assert report.total_batches is not None
         experiment, trial = self._experiment, self._trials[report.trial_id]
-        journal, row = experiment.journal, experiment.row
+        journal = experiment.journal
         event = journal.validation(str(trial.row.request_id), report.metrics)
         if event is not None:
             self._actions += journal.record(event)
-        value = core_metrics.number(report.metrics.get(row.metric))
-        best = trial.searcher_metric
+        value, best_of_trial = self._tally.take(report, trial.searcher_metric)
         self._new.append(
             Validation(
                 trial_id=trial.row.id, run_id=report.run_id, steps=report.total_batches,
                 metrics=report.metrics, at=report.reported_at or experiment.now,
                 summary=core_metrics.summarise(trial.summary or {}, [report.metrics]), value=value,
-                best_of_trial=value is not None and core_metrics.is_better(value, best, row.smaller_is_better),
+                best_of_trial=best_of_trial,
                 event=None if event is None else event.to_json(),
             )
         )  # fmt: skip
-        standing = self._standing
-        if value is not None and core_metrics.is_better(
-            value, standing.best_metric, row.smaller_is_better
-        ):
-            standing.best_metric, standing.best_trial_id = value, trial.row.id
-            standing.shown = True
-
-    def _look_at_progress(self) -> None:
-        progress = self._experiment.journal.progress(self._experiment.now)
-        if progress is not None and abs(progress - (self._standing.progress or 0.0)) >= _VISIBLE:
-            self._standing.progress, self._standing.shown = progress, True

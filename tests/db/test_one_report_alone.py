@@ -1,0 +1,48 @@
+"""A validation means the same whether its report shares a commit with others or takes the longer way alone."""
+
+from typing import Any
+
+from det_controlplane.db.engine import Database
+from det_controlplane.services.context import Context
+from det_controlplane.services.trials import metrics
+from det_controlplane.services.trials.reports import MetricsReport
+from sqlalchemy import text
+
+from tests.support.searching import ASHA, context, running
+
+_EXPERIMENT = text(
+    "SELECT progress, best_metric, best_trial_id - :first AS best_trial FROM experiments WHERE id = :id"
+)
+_TRIALS = text("""
+    SELECT t.state::text, t.searcher_metric, t.summary_metrics, t.total_batches, best.total_batches AS best_at
+    FROM trials t LEFT JOIN metrics best ON best.id = t.best_validation_id WHERE t.experiment_id = :id ORDER BY t.id
+""")
+_EVENTS = text(
+    "SELECT event - 'request_id' AS event FROM search_events WHERE experiment_id = :id ORDER BY seq"
+)
+# Trial, batches, loss.
+_REPORTS = ((0, 4, 3.0), (1, 4, 2.0), (2, 4, 9.0), (0, 16, 1.0), (1, 16, 2.5))
+
+
+def _outcome(ctx: Context, batch_metrics: list[Any] | None) -> list[Any]:
+    made = running(ctx, ASHA.format(trials=3))
+    for trial, batches, loss in _REPORTS:
+        values = {"loss": loss, "batches": batches}
+        report = MetricsReport(made.trials[trial], 1, "validation", batches, values, batch_metrics)
+        metrics.report(ctx, report)
+    with ctx.db.autocommit() as tx:
+        asked = {"id": made.id, "first": made.trials[0]}
+        return [
+            tuple(row)
+            for what in (_EXPERIMENT, _TRIALS, _EVENTS)
+            for row in tx.execute(what, asked)
+        ]
+
+
+def test_a_report_that_comes_alone_changes_what_it_would_have_changed_with_others(
+    database: Database,
+) -> None:
+    together = _outcome(context(database), None)
+    alone = _outcome(context(database), [])
+    assert alone == together
+    assert together[0][1:] == (1.0, 0)
