@@ -56,6 +56,7 @@ _SELECT = select(
 ).join_from(schema.allocations, schema.tasks)  # fmt: skip
 _BY_ID = _SELECT.where(_a.id == bindparam("id"))
 _LOCK = _BY_ID.with_for_update(of=schema.allocations)
+_LOCK_IF_FREE = _BY_ID.with_for_update(of=schema.allocations, skip_locked=True)
 _LIVE_OF_TASK = _SELECT.where(_a.task_id == bindparam("task_id"), _LIVE).with_for_update(
     of=schema.allocations
 )
@@ -67,6 +68,11 @@ def by_id(tx: Tx, allocation_id: str) -> AllocationRow | None:
 
 def lock(tx: Tx, allocation_id: str) -> AllocationRow | None:
     return _one(tx, _LOCK, {"id": allocation_id})
+
+
+def lock_if_free(tx: Tx, allocation_id: str) -> AllocationRow | None:
+    """None as well where another transaction has locked it."""
+    return _one(tx, _LOCK_IF_FREE, {"id": allocation_id})
 
 
 def live_of_task(tx: Tx, task_id: str) -> AllocationRow | None:

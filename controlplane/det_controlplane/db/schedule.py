@@ -49,11 +49,14 @@ _JOBS = text("""
            trim_scale(j.position)::text AS position, j.max_slots, date_part('epoch', j.submitted_at) AS submitted_at
     FROM jobs j WHERE j.id = ANY(cast(:ids AS uuid[]))
 """)
+# A pass changes allocations of many experiments, whose reports lock them in orders of their own: it waits for none.
 _ASSIGN = text("""
+    WITH x AS (
+        SELECT s.* FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS s (id text, backfilled boolean, ports jsonb)
+        JOIN allocations f ON f.id = s.id WHERE f.state = 'QUEUED' FOR UPDATE OF f SKIP LOCKED)
     UPDATE allocations a SET state = 'ASSIGNED', epoch = epoch + 1, assigned_at = :now, backfilled = x.backfilled,
         ports = x.ports, wait_code = NULL, wait_reason = NULL, wait_since = NULL
-    FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS x (id text, backfilled boolean, ports jsonb)
-    WHERE a.id = x.id AND a.state = 'QUEUED' RETURNING a.id, a.epoch, a.task_id
+    FROM x WHERE a.id = x.id RETURNING a.id, a.epoch, a.task_id
 """)
 _INSERT_CONTAINERS = text("""
     INSERT INTO containers (id, allocation_id, agent_id, epoch, rank, slot_ids, state, assigned_at)
@@ -62,9 +65,11 @@ _INSERT_CONTAINERS = text("""
          rank integer, slot_ids integer[])
 """)
 _WAITING = text("""
+    WITH x AS (
+        SELECT s.* FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS s (id text, code wait_code, reason text)
+        JOIN allocations f ON f.id = s.id WHERE f.state = 'QUEUED' FOR UPDATE OF f SKIP LOCKED)
     UPDATE allocations a SET wait_code = x.code, wait_reason = x.reason, wait_since = coalesce(a.wait_since, :now)
-    FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS x (id text, code wait_code, reason text)
-    WHERE a.id = x.id AND a.state = 'QUEUED'
+    FROM x WHERE a.id = x.id
 """)
 _PORTS = text(
     "SELECT ports FROM allocations WHERE state NOT IN ('QUEUED', 'TERMINATED') AND ports <> '{}'"
@@ -157,7 +162,7 @@ class NewContainer:
 def assign(
     tx: Tx, starts: Sequence[schedule.Start], ports: Sequence[dict[str, int]], now: datetime
 ) -> dict[str, Assigned]:
-    """Give queued allocations their next epochs; one that no longer waits is missing in the answer."""
+    """Give queued allocations their next epochs; one that no longer waits, or that another transaction has locked, is missing in the answer."""
     rows = [
         {"id": start.allocation_id, "backfilled": start.backfilled, "ports": own}
         for start, own in zip(starts, ports, strict=True)
@@ -171,7 +176,7 @@ def insert_containers(tx: Tx, containers: Sequence[NewContainer], now: datetime)
 
 
 def record_waiting(tx: Tx, rows: PoolRows, waiting: schedule.WaitingList, now: datetime) -> None:
-    """Write the reasons that changed."""
+    """Write the reasons that changed. What another transaction has locked is about to change anyway."""
     changed = [
         {"id": allocation_id, "code": told.code.value, "reason": told.sentence}
         for allocation_id, told in waiting.told()

@@ -79,7 +79,9 @@ def _start(
     taken = rows_of.ports_in_use(tx) | ctx.config.reserved_ports
     assigned = rows_of.assign(tx, starts, _free_ports(taken, len(starts)), now)
     if len(assigned) < len(starts):
-        raise LostRace(f"{len(starts) - len(assigned)} allocations no longer wait")
+        raise LostRace(
+            f"{len(starts) - len(assigned)} allocations no longer wait, or change at this moment"
+        )
     containers = [
         NewContainer(
             ctx.new_uuid(), start.allocation_id, placed.agent_id, assigned[start.allocation_id].epoch, rank,
@@ -108,9 +110,9 @@ def _tell(change: Change, starts: Sequence[schedule.Start], assigned: dict[str, 
 
 def _preempt(change: Change, preempted: Iterable[schedule.Preempt]) -> None:
     for preempt in preempted:
-        allocation = allocations.lock(change.tx, preempt.allocation_id)
+        allocation = allocations.lock_if_free(change.tx, preempt.allocation_id)
         if allocation is None:
-            continue
+            raise LostRace(f"allocation {preempt.allocation_id} changes at this moment")
         reason = (
             f"its slots are needed elsewhere ({preempt.reason.value.lower().replace('_', ' ')})"
         )
