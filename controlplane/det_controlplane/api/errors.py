@@ -49,10 +49,6 @@ class TooLarge(ApiError):
     status, code, reason = 413, 8, "ResourceExhausted"
 
 
-class TooManyRequests(ApiError):
-    status, code, reason = 429, 8, "ResourceExhausted"
-
-
 class Unimplemented(ApiError):
     status, code, reason = 501, 12, "Unimplemented"
 

@@ -6,7 +6,6 @@ import pytest
 from det_controlplane.core.config import InvalidConfig
 from det_controlplane.core.config.policies import (
     Constraints,
-    apply_invariant,
     check,
     check_priority,
     read_policies,
@@ -60,11 +59,3 @@ def test_a_priority_more_urgent_than_the_limit_is_told() -> None:
     assert "use 40 to 99" in problem.message
     assert check_priority(40, Constraints(priority_limit=40)) == []
     assert check_priority(1, Constraints()) == []
-
-
-def test_invariants_override_and_the_last_wins() -> None:
-    config = {"debug": True, "resources": {"priority": 1}, "labels": ["mine"]}
-    applied = apply_invariant(
-        config, {"resources": {"priority": 50}}, {"resources": {"priority": 60}}
-    )
-    assert applied == {"debug": True, "resources": {"priority": 60}, "labels": ["mine"]}

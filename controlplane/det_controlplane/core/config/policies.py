@@ -4,8 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from det_controlplane.core.config.layers import merge
-from det_controlplane.core.config.legacy import shim
 from det_controlplane.core.config.reading import Reader
 from det_controlplane.core.config.text import json_problems
 from det_controlplane.core.problems import InvalidConfig, Problem
@@ -48,14 +46,6 @@ def read_policies(raw: Any, workload: str) -> Policies:
     if problems:
         raise InvalidConfig(problems, what=_WHAT)
     return Policies(constraints, invariant)
-
-
-def apply_invariant(config: Mapping[str, Any], *invariants: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration with each invariant laid over it: the workspace's first, the cluster's last."""
-    applied = dict(config)
-    for invariant in invariants:
-        applied = merge(shim(invariant)[0], applied)
-    return applied
 
 
 def check(config: Mapping[str, Any], constraints: Constraints) -> list[Problem]:
