@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -13,7 +14,6 @@ from det_controlplane.api.app import App
 from det_controlplane.api.errors import TooLarge
 from det_controlplane.api.http import MAX_BODY, Answer, Request, Response, Stream, Wait
 from det_controlplane.entry.server.carry import Carried, carried, fetched, stream_headers
-from det_controlplane.entry.server.workers import Workers
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -72,7 +72,7 @@ class AsgiApp:
         self._notifier = notifier
         self._background = background
         self._max_body = max_body
-        self._workers = Workers(_THREADS)
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="request")
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -107,7 +107,7 @@ class AsgiApp:
         request.final = may_wait_s <= 0
         while True:
             seen = self._notifier.seen()
-            answer = await self._workers.run(self._handle, request)
+            answer = await self._in_thread(self._handle, request)
             if not isinstance(answer, Wait):
                 return answer
             if deadline is None:
@@ -117,6 +117,9 @@ class AsgiApp:
                 self._notifier.wait(answer.topic, left, seen)
             )
             request.woken, request.final = woken, not woken
+
+    async def _in_thread(self, call: Callable[..., T], *args: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call, *args)
 
     def _handle(self, request: Request) -> Carried | Stream | Wait:
         """In a worker thread: the handler works on a copy, so that each call starts afresh."""
@@ -132,7 +135,7 @@ class AsgiApp:
         cursor, ended = stream.cursor, request.method == "HEAD"
         while not ended:
             seen = self._notifier.seen()
-            batch = await self._workers.run(fetched, self._app, request, stream, cursor)
+            batch = await self._in_thread(fetched, self._app, request, stream, cursor)
             cursor, ended = batch.cursor, batch.done
             if batch.lines:
                 await client.unless_gone(_send_part(send, b"".join(batch.lines)))
@@ -152,7 +155,7 @@ class AsgiApp:
                 raise
             await send({"type": "lifespan.startup.complete"})
             await receive()
-        self._workers.stop()
+        self._threads.shutdown()
         await send({"type": "lifespan.shutdown.complete"})
 
 
