@@ -1,6 +1,6 @@
 """Which part of a listing, in which order."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -34,11 +34,18 @@ class Sort:
 
     def sql(self, columns: Mapping[str, str], default: str) -> str:
         """An ORDER BY of our own columns; ties go by the default, in the same direction."""
-        if self.by and self.by not in columns and not self.by.endswith("UNSPECIFIED"):
-            known = ", ".join(sorted(columns))
-            raise InvalidConfig(
-                [Problem("sortBy", f"must be one of {known}, not {self.by!r}")], what="request"
-            )
+        self.checked(columns)
         column, tie = columns.get(self.by, columns[default]), columns[default]
         direction = "DESC NULLS LAST" if self.descending else "ASC"
         return f"{column} {direction}" + ("" if column == tie else f", {tie} {direction}")
+
+    def checked(self, known: Collection[str]) -> str:
+        """Return the known name that is sorted by: the first one, unless the caller chose."""
+        if self.by in known:
+            return self.by
+        if self.by and not self.by.endswith("UNSPECIFIED"):
+            names = ", ".join(sorted(known))
+            raise InvalidConfig(
+                [Problem("sortBy", f"must be one of {names}, not {self.by!r}")], what="request"
+            )
+        return next(iter(known))

@@ -116,6 +116,7 @@ def pooled_engine(url: str, size: int) -> Engine:
         "pool_timeout": _PATIENCE_S,
         "pool_recycle": _LIFE_S,
         "pool_use_lifo": True,
+        "json_serializer": as_json,
     }
     if parsed.get_driver_name() != "pg8000":
         return translating(sa.create_engine(parsed, pool_pre_ping=True, **options))

@@ -1,15 +1,32 @@
 """Listings: filter, order and page in one statement; PostgreSQL writes the JSON of each row."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import TextClause, text
+from sqlalchemy import (
+    ARRAY,
+    Column,
+    ColumnElement,
+    Integer,
+    Select,
+    Table,
+    Text,
+    TextClause,
+    any_,
+    bindparam,
+    cast,
+    func,
+    literal_column,
+    select,
+    text,
+)
 
-from det_controlplane.core.paging import Page
+from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.schema import users
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +98,69 @@ def fetch(tx: Tx, listing: Listing, page: Page, params: Mapping[str, Any]) -> st
     statement = _statement(replace(listing, where=()), where, Bounds.of(page))
     found = tx.execute(statement, {**params, "offset": page.offset}).all()[0]
     return f'{{"{listing.name}":[{found.items or ""}{ending(page, found.total)}'
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Collection:
+    """Rows that callers list, each as JSON. The first order is the default, and breaks ties of the others; a filter
+    compares with the parameter of its own name."""
+
+    name: str  # the field of the answer that holds the rows
+    rows: Select[Any]  # of one column
+    orders: Mapping[str, ColumnElement[Any]]
+    filters: Mapping[str, ColumnElement[bool]] = field(default_factory=dict)
+
+    def filtered(self, names: Iterable[str]) -> Select[Any]:
+        return self.rows.where(*(self.filters[name] for name in names))
+
+
+def find(
+    tx: Tx,
+    collection: Collection,
+    page: Page,
+    sort: Sort,
+    given: Mapping[str, Any],
+    **others: Any,
+) -> str:
+    """Return the page that the given filters leave, as the JSON text of the whole answer."""
+    by = sort.checked(collection.orders)
+    statement = _page(collection, tuple(given), by, sort.descending, Bounds.of(page))
+    found = tx.execute(statement, {**given, **others, "offset": page.offset}).one()
+    return f'{{"{collection.name}":[{found.items or ""}{ending(page, found.total)}'
+
+
+@lru_cache(maxsize=512)
+def _page(
+    collection: Collection, filters: tuple[str, ...], by: str, descending: bool, bounds: Bounds
+) -> Select[Any]:
+    rows = collection.filtered(filters)
+    counted = rows.with_only_columns(func.count(), maintain_column_froms=True)
+    total = counted.correlate(None).scalar_subquery()
+    if bounds.start is Start.AFTER:
+        rows = rows.offset(_OFFSET)
+    elif bounds.start is Start.FROM_END:
+        rows = rows.offset(func.greatest(total + _OFFSET, 0))
+    if bounds.most is not None:
+        rows = rows.limit(literal_column(str(bounds.most)))
+    columns = dict.fromkeys([collection.orders[by], next(iter(collection.orders.values()))])
+    ordered = [c.desc().nulls_last() if descending else c.asc() for c in columns]
+    item = cast(rows.order_by(*ordered).subquery().c[0], Text)
+    items = select(func.string_agg(item, literal_column("','"))).scalar_subquery()
+    return select(total.label("total"), items.label("items"))
+
+
+_OFFSET = bindparam("offset", type_=Integer)
+
+
+def one_of(column: Column[Any], name: str) -> ColumnElement[bool]:
+    """Compare a column with a list, which is the parameter of that name."""
+    return column == any_(bindparam(name, type_=ARRAY(column.type)))
+
+
+def owner_filters(table: Table) -> dict[str, ColumnElement[bool]]:
+    """Return what everything that has a name and an owner is filtered by."""
+    return {
+        "name": table.c.name.icontains(bindparam("name")),
+        "users": one_of(users.c.username, "users"),
+        "user_ids": one_of(table.c.user_id, "user_ids"),
+    }

@@ -1,11 +1,37 @@
 """Expressions that PostgreSQL turns into the public API's JSON (facts §2.8). Every field is always present."""
 
 from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Column, ColumnElement, Text, cast, func, literal_column
+
+_RFC_3339 = """'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'"""
 
 
 def time(column: str) -> str:
     """RFC 3339 in UTC."""
-    return f"""to_char({column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
+    return f"to_char({column} AT TIME ZONE 'UTC', {_RFC_3339})"
+
+
+def moment(column: ColumnElement[Any]) -> ColumnElement[str]:
+    return func.to_char(func.timezone("UTC", column), literal_column(_RFC_3339))
+
+
+def shown(*columns: Column[Any], **fields: Any) -> ColumnElement[Any]:
+    """Return the JSON object of columns, under their names in camel case, and of other fields."""
+    arguments: list[Any] = []
+    for name, value in ({_camel_case(c.name): c for c in columns} | fields).items():
+        arguments += literal_column(f"'{name}'"), value
+    return func.json_build_object(*arguments)
+
+
+def _camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+def deletion_state(column: ColumnElement[Any]) -> ColumnElement[str]:
+    return func.concat("WORKSPACE_STATE_", func.coalesce(cast(column, Text), "UNSPECIFIED"))
 
 
 # How far the most progressed live allocation of a job or trial is; NULL when it has none.
@@ -133,7 +159,3 @@ CHECKPOINT = f"""json_build_object(
         'validationMetrics', json_build_object('avgMetrics', coalesce({_AT_STEP.format(group="validation")}, '{{}}'), 'batchMetrics', '[]'::json),
         'searcherMetric', {CHECKPOINT_METRIC}))"""
 CHECKPOINT_FROM = "checkpoints c LEFT JOIN trials t ON t.id = c.trial_id LEFT JOIN experiments e ON e.id = c.experiment_id"
-
-USER = f"""json_build_object('id', u.id, 'username', u.username, 'admin', u.admin, 'active', u.active, 'remote', u.remote,
-    'displayName', coalesce(u.display_name, ''), 'agentUserGroup', u.agent_user,
-    'modifiedAt', {time("u.modified_at")}, 'lastAuthAt', {time("u.last_auth_at")})"""

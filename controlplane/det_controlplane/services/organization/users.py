@@ -3,51 +3,17 @@
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.core.paging import Page, Sort
-from det_controlplane.db import pages
-from det_controlplane.db.engine import Tx, Violated, as_json
-from det_controlplane.db.pages import Listing
-from det_controlplane.db.views import USER
+from det_controlplane.db import users
+from det_controlplane.db.engine import Tx, Violated
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Invalid, Missing, Taken
 from det_controlplane.services.identity.authentication import client_hash, stored_hash
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_admin, require_self
 
-_BY_ID = text(f"SELECT {USER} FROM users u WHERE u.id = :id")
-_BY_NAME = text(f"SELECT {USER} FROM users u WHERE u.username = :name")
-_ORDER = {
-    "SORT_BY_ID": "u.id", "SORT_BY_DISPLAY_NAME": "coalesce(u.display_name, '')", "SORT_BY_USER_NAME": "u.username",
-    "SORT_BY_ADMIN": "u.admin", "SORT_BY_ACTIVE": "u.active", "SORT_BY_MODIFIED_TIME": "u.modified_at",
-    "SORT_BY_NAME": "coalesce(nullif(u.display_name, ''), u.username)", "SORT_BY_LAST_AUTH_TIME": "u.last_auth_at",
-    "SORT_BY_REMOTE": "u.remote",
-}  # fmt: skip
-_FILTERS = {
-    "active": "u.active = :active",
-    "admin": "u.admin = :admin",
-    "name": "(u.username ILIKE '%' || :name || '%' OR u.display_name ILIKE '%' || :name || '%')",
-}
-_INSERT = text("""
-    INSERT INTO users (username, password_hash, display_name, admin, active, remote, agent_user)
-    VALUES (:username, :password_hash, :display_name, :admin, :active, :remote, cast(:agent_user AS jsonb)) RETURNING id
-""")
-_CLASH = text("""
-    SELECT username FROM users WHERE id <> :id AND (lower(username) = lower(:name) OR lower(display_name) = lower(:name))
-""")
 _COLUMNS = ("username", "display_name", "admin", "active", "remote")
-_SET = {c: text(f"UPDATE users SET {c} = :value WHERE id = :id") for c in _COLUMNS}
-_SET_AGENT_USER = text("UPDATE users SET agent_user = cast(:value AS jsonb) WHERE id = :id")
-_SET_PASSWORD = text("UPDATE users SET password_hash = :hash WHERE id = :id")
-_TOUCH = text("UPDATE users SET modified_at = :now WHERE id = :id")
-# A new password signs out everybody who used the old one.
-_END_SESSIONS = text("""
-    UPDATE sessions SET revoked_at = :now
-    WHERE user_id = :id AND kind = 'user' AND id <> :keep AND revoked_at IS NULL
-""")
 _AGENT_USER = ("agentUid", "agentUser", "agentGid", "agentGroup")
-_ADMINS_LEFT = text("SELECT count(*) FROM users WHERE admin AND active AND id <> :id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,23 +41,21 @@ class UserChanges:
 
 
 def get(ctx: Context, user_id: int) -> dict[str, Any]:
-    with ctx.db.begin() as tx:
-        return _one(tx, user_id)
+    with ctx.db.autocommit() as tx:
+        return _shown(tx, user_id)
 
 
 def by_name(ctx: Context, username: str) -> dict[str, Any]:
-    with ctx.db.begin() as tx:
-        found: dict[str, Any] | None = tx.execute(_BY_NAME, {"name": username}).scalar()
+    with ctx.db.autocommit() as tx:
+        found = users.by_name(tx, username)
     if found is None:
         raise Missing(f"user '{username}' not found")
     return found
 
 
 def listed(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
-    where = [_FILTERS[name] for name in filters]
-    listing = Listing("users", USER, "users u", where, sort.sql(_ORDER, "SORT_BY_ID"))
-    with ctx.db.begin() as tx:
-        return pages.fetch(tx, listing, page, filters)
+    with ctx.db.autocommit() as tx:
+        return users.listed(tx, page, sort, filters)
 
 
 def create(ctx: Context, caller: User, new: UserChanges) -> dict[str, Any]:
@@ -106,14 +70,14 @@ def create(ctx: Context, caller: User, new: UserChanges) -> dict[str, Any]:
         "username": username, "password_hash": None if new.remote else password.stored(),
         "display_name": new.display_name or None, "admin": bool(new.admin),
         "active": new.active is not False, "remote": bool(new.remote),
-        "agent_user": as_json(_checked_agent_user(new.agent_user)) if new.agent_user else None,
+        "agent_user": _checked_agent_user(new.agent_user) if new.agent_user else None,
     }  # fmt: skip
     try:
         with ctx.db.begin() as tx:
             _refuse_clash(tx, 0, username)
             if new.display_name:
                 _refuse_clash(tx, 0, new.display_name)
-            return _one(tx, int(tx.execute(_INSERT, values).scalar_one()))
+            return _shown(tx, users.create(tx, **values))
     except Violated as e:
         raise Taken(f"user '{username}' already exists: choose another name") from e
 
@@ -121,22 +85,13 @@ def create(ctx: Context, caller: User, new: UserChanges) -> dict[str, Any]:
 def edit(ctx: Context, caller: User, user_id: int, changes: UserChanges) -> dict[str, Any]:
     _check_rights(caller, user_id, changes)
     with ctx.db.begin() as tx:
-        present = _one(tx, user_id)
-        _check_changes(tx, present, changes)
-        for column in _COLUMNS:
-            value = getattr(changes, column)
-            if value is not None:
-                value = value.strip() if column == "username" else value
-                tx.execute(_SET[column], {"id": user_id, "value": value})
-        if changes.agent_user is not None:
-            agent_user = as_json(_checked_agent_user(changes.agent_user))
-            tx.execute(_SET_AGENT_USER, {"id": user_id, "value": agent_user})
+        _check_changes(tx, _shown(tx, user_id), changes)
+        users.change(tx, user_id, **_columns(changes), modified_at=ctx.now())
         if changes.password is not None:
-            tx.execute(_SET_PASSWORD, {"id": user_id, "hash": changes.password.stored()})
+            # A new password signs out everybody who used the old one.
             keep = caller.session_id if caller.id == user_id else 0
-            tx.execute(_END_SESSIONS, {"id": user_id, "keep": keep, "now": ctx.now()})
-        tx.execute(_TOUCH, {"id": user_id, "now": ctx.now()})
-        return _one(tx, user_id)
+            users.sign_out(tx, user_id, ctx.now(), keep=keep)
+        return _shown(tx, user_id)
 
 
 def set_active(
@@ -153,8 +108,19 @@ def set_active(
     return results
 
 
-def _one(tx: Tx, user_id: int) -> dict[str, Any]:
-    found: dict[str, Any] | None = tx.execute(_BY_ID, {"id": user_id}).scalar()
+def _columns(changes: UserChanges) -> dict[str, Any]:
+    columns: dict[str, Any] = {column: getattr(changes, column) for column in _COLUMNS}
+    if changes.username is not None:
+        columns["username"] = changes.username.strip()
+    if changes.agent_user is not None:
+        columns["agent_user"] = _checked_agent_user(changes.agent_user)
+    if changes.password is not None:
+        columns["password_hash"] = changes.password.stored()
+    return {column: value for column, value in columns.items() if value is not None}
+
+
+def _shown(tx: Tx, user_id: int) -> dict[str, Any]:
+    found = users.one(tx, user_id)
     if found is None:
         raise Missing(f"user {user_id} not found")
     return found
@@ -179,7 +145,7 @@ def _check_changes(tx: Tx, present: dict[str, Any], changes: UserChanges) -> Non
             f"user '{username}' is remote: it signs in elsewhere and has no password here"
         )
     demoted = changes.admin is False or changes.active is False
-    if demoted and present["admin"] and not tx.execute(_ADMINS_LEFT, {"id": user_id}).scalar():
+    if demoted and present["admin"] and not users.other_admins(tx, user_id):
         raise Invalid(f"user '{username}' is the last active administrator: make another one first")
 
 
@@ -195,7 +161,7 @@ def _checked_name(name: str, was: str) -> str:
 
 
 def _refuse_clash(tx: Tx, user_id: int, name: str) -> None:
-    other = tx.execute(_CLASH, {"id": user_id, "name": name.strip()}).scalar()
+    other = users.named_like(tx, name.strip(), but=user_id)
     if other is not None:
         raise Taken(f"'{name.strip()}' is already the name of user '{other}': choose another")
 

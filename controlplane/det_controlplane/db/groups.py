@@ -1,0 +1,73 @@
+"""Groups of users."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import bindparam, delete, func, literal_column, select, update
+from sqlalchemy.dialects.postgresql import aggregate_order_by, insert
+
+from det_controlplane.core.paging import Page, Sort
+from det_controlplane.db import pages
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.pages import Collection, one_of
+from det_controlplane.db.schema import group_members, groups, users
+from det_controlplane.db.users import SHOWN as USER
+from det_controlplane.db.views import shown
+
+_g, _m = groups.c, group_members.c
+_MEMBERS = (
+    select(func.json_agg(aggregate_order_by(USER, users.c.id)))
+    .select_from(users.join(group_members))
+    .where(_m.group_id == _g.id)
+)
+_ONE = select(
+    shown(
+        groupId=_g.id,
+        name=_g.name,
+        users=func.coalesce(_MEMBERS.scalar_subquery(), literal_column("'[]'::json")),
+    )
+).where(_g.id == bindparam("id"))
+_COUNT = select(func.count()).where(_m.group_id == _g.id)
+_LISTED = Collection(
+    "groups",
+    select(shown(group=shown(groupId=_g.id, name=_g.name), numMembers=_COUNT.scalar_subquery())),
+    orders={"": _g.id},
+    filters={
+        "name": _g.name.icontains(bindparam("name")),
+        "user_id": select(_m.group_id)
+        .where(_m.group_id == _g.id, _m.user_id == bindparam("user_id"))
+        .exists(),
+    },
+)
+
+
+def one(tx: Tx, group_id: int) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = tx.execute(_ONE, {"id": group_id}).scalar()
+    return found
+
+
+def listed(tx: Tx, page: Page, filters: dict[str, Any]) -> str:
+    return pages.find(tx, _LISTED, page, Sort(), filters)
+
+
+def create(tx: Tx, name: str) -> int:
+    return int(tx.execute(insert(groups).values(name=name).returning(_g.id)).scalar_one())
+
+
+def rename(tx: Tx, group_id: int, name: str) -> None:
+    tx.execute(update(groups).where(_g.id == group_id).values(name=name))
+
+
+def remove(tx: Tx, group_id: int) -> bool:
+    return tx.execute(delete(groups).where(_g.id == group_id)).rowcount == 1
+
+
+def add_members(tx: Tx, group_id: int, user_ids: Sequence[int]) -> None:
+    add = insert(group_members).on_conflict_do_nothing()
+    for user_id in user_ids:
+        tx.execute(add, {"group_id": group_id, "user_id": user_id})
+
+
+def remove_members(tx: Tx, group_id: int, user_ids: Sequence[int]) -> None:
+    gone = delete(group_members).where(_m.group_id == group_id, one_of(_m.user_id, "ids"))
+    tx.execute(gone, {"ids": list(user_ids)})
