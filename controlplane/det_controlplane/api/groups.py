@@ -4,7 +4,7 @@ from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.errors import Unimplemented
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response, json_text
-from det_controlplane.api.listing import page_of, sort_of
+from det_controlplane.api.listing import filters_of, page_of, sort_of
 from det_controlplane.api.router import delete, get, patch, post, put
 from det_controlplane.core.paging import Page
 from det_controlplane.services.context import Context
@@ -20,9 +20,9 @@ def create_group(ctx: Context, request: Request) -> Answer:
 
 def search_groups(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
-    given = {"name": body.text("name"), "user_id": body.integer("userId")}
+    filters = filters_of(name=body.text("name"), user_id=body.integer("userId") or None)
     page = Page(body.integer("offset"), body.integer("limit"))
-    return json_text(groups.search(ctx, page, {k: v for k, v in given.items() if v}))
+    return json_text(groups.search(ctx, page, filters))
 
 
 def get_group(ctx: Context, request: Request) -> Answer:
@@ -52,12 +52,11 @@ def _ids(body: Body, name: str) -> list[int]:
 
 
 def list_tokens(ctx: Context, request: Request) -> Answer:
-    given = {
-        "username": request.text("username"),
-        "ids": request.integers("tokenIds", "token_ids"),
-        "alive_at": None if request.flag("showInactive", "show_inactive") else ctx.now(),
-    }
-    filters = {name: value for name, value in given.items() if value}
+    filters = filters_of(
+        username=request.text("username"),
+        ids=request.integers("tokenIds", "token_ids"),
+        alive_at=None if request.flag("showInactive", "show_inactive") else ctx.now(),
+    )
     found = tokens.listed(ctx, user_of(request), page_of(request), sort_of(request), filters)
     return json_text(found)
 

@@ -1,8 +1,25 @@
 """Paging and ordering parameters, the same for every listing."""
 
+from typing import Any
+
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import Request
 from det_controlplane.core.paging import Page, Sort
+
+
+def filters_of(**given: Any) -> dict[str, Any]:
+    """Return the filters that a request names."""
+    return {name: value for name, value in given.items() if value not in (None, "", [])}
+
+
+def owner_filters(request: Request) -> dict[str, Any]:
+    """Return the filters of everything that has a name and an owner and may be archived."""
+    return filters_of(
+        name=request.text("name"),
+        archived=request.flag("archived"),
+        users=request.texts("users"),
+        user_ids=request.integers("userIds", "user_ids"),
+    )
 
 
 def page_of(request: Request, default_limit: int = 100) -> Page:

@@ -6,7 +6,7 @@ from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response, json_text
-from det_controlplane.api.listing import page_of, sort_of
+from det_controlplane.api.listing import filters_of, page_of, sort_of
 from det_controlplane.api.router import get, patch, post
 from det_controlplane.services.context import Context
 from det_controlplane.services.organization import preferences, users
@@ -15,12 +15,8 @@ from det_controlplane.services.organization.users import Password, UserChanges
 
 
 def list_users(ctx: Context, request: Request) -> Answer:
-    given = {
-        "active": request.flag("active"),
-        "admin": request.flag("admin"),
-        "name": request.text("name") or None,
-    }
-    filters = {name: value for name, value in given.items() if value is not None}
+    active, admin = request.flag("active"), request.flag("admin")
+    filters = filters_of(active=active, admin=admin, name=request.text("name"))
     return json_text(users.listed(ctx, page_of(request), sort_of(request), filters))
 
 

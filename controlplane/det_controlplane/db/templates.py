@@ -1,0 +1,52 @@
+"""Templates: fragments of configuration under a name."""
+
+from typing import Any
+
+from sqlalchemy import bindparam, delete, select, update
+from sqlalchemy.dialects.postgresql import insert
+
+from det_controlplane.core.paging import Page, Sort
+from det_controlplane.db import pages
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.pages import Collection, one_of
+from det_controlplane.db.schema import templates
+from det_controlplane.db.views import shown
+
+_t = templates.c
+_LISTED = Collection(
+    "templates",
+    select(shown(_t.name, _t.config, _t.workspace_id)),
+    orders={"SORT_BY_NAME": _t.name},
+    filters={
+        "name": _t.name.icontains(bindparam("name")),
+        "workspace_ids": one_of(_t.workspace_id, "workspace_ids"),
+    },
+)
+
+
+def one(tx: Tx, name: str) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = tx.execute(_LISTED.rows.where(_t.name == name)).scalar()
+    return found
+
+
+def listed(tx: Tx, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
+    return pages.find(tx, _LISTED, page, sort, filters)
+
+
+def create(tx: Tx, name: str, config: dict[str, Any], workspace_id: int) -> None:
+    values = {"name": name, "config": config, "workspace_id": workspace_id}
+    tx.execute(insert(templates).values(values))
+
+
+def put(tx: Tx, name: str, config: dict[str, Any], workspace_id: int) -> None:
+    """Create a template, or replace the configuration of the one that has its name."""
+    new = insert(templates).values(name=name, config=config, workspace_id=workspace_id)
+    tx.execute(new.on_conflict_do_update(index_elements=[_t.name], set_={"config": config}))
+
+
+def change(tx: Tx, template: str, **columns: Any) -> None:
+    tx.execute(update(templates).where(_t.name == template).values(columns))
+
+
+def remove(tx: Tx, name: str) -> bool:
+    return tx.execute(delete(templates).where(_t.name == name)).rowcount == 1
