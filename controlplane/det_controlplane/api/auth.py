@@ -1,8 +1,10 @@
-"""Signing in and out."""
+"""Signing in and out, and what only needs to know the caller."""
+
+from collections.abc import Callable
 
 from det_controlplane.api.body import Body
 from det_controlplane.api.http import EMPTY, Answer, Request, Response, json_response
-from det_controlplane.api.router import Access, get, post
+from det_controlplane.api.router import Access, Handler, get, post
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity import authentication
 from det_controlplane.services.identity.principal import User
@@ -31,6 +33,16 @@ def me(ctx: Context, request: Request) -> Answer:
 def user_of(request: Request) -> User:
     assert isinstance(request.principal, User)
     return request.principal
+
+
+def setting(change: Callable[[Context, User, int, bool], None], value: bool) -> Handler:
+    """Return the handler that sets a flag of the thing whose id is in the path."""
+
+    def handler(ctx: Context, request: Request) -> Answer:
+        change(ctx, user_of(request), request.id("id"), value)
+        return EMPTY
+
+    return handler
 
 
 ROUTES = (

@@ -1,12 +1,10 @@
 """Projects, and actions on many of their experiments at once."""
 
-from typing import Any
-
-from det_controlplane.api.auth import user_of
+from det_controlplane.api.auth import setting, user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response, json_text
-from det_controlplane.api.listing import page_of, sort_of
+from det_controlplane.api.listing import filters_of, owner_filters, page_of, sort_of
 from det_controlplane.api.router import Handler, delete, get, patch, post, put
 from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.services.context import Context
@@ -17,14 +15,7 @@ from det_controlplane.services.organization.projects import ProjectChanges
 
 
 def list_projects(ctx: Context, request: Request) -> Answer:
-    given = {
-        "name": request.text("name") or None,
-        "archived": request.flag("archived"),
-        "users": request.texts("users") or None,
-        "user_ids": request.integers("userIds", "user_ids") or None,
-    }
-    filters = {name: value for name, value in given.items() if value is not None}
-    page, sort = page_of(request), sort_of(request)
+    page, sort, filters = page_of(request), sort_of(request), owner_filters(request)
     return json_text(projects.listed(ctx, request.id("id"), page, sort, filters))
 
 
@@ -61,16 +52,6 @@ def remove(ctx: Context, request: Request) -> Answer:
     return json_response({"completed": gone})
 
 
-def archive(ctx: Context, request: Request) -> Answer:
-    projects.set_archived(ctx, user_of(request), request.id("id"), True)
-    return EMPTY
-
-
-def unarchive(ctx: Context, request: Request) -> Answer:
-    projects.set_archived(ctx, user_of(request), request.id("id"), False)
-    return EMPTY
-
-
 def move(ctx: Context, request: Request) -> Answer:
     target = Body(request.json()).integer("destinationWorkspaceId")
     projects.move(ctx, user_of(request), request.id("id"), target)
@@ -79,15 +60,13 @@ def move(ctx: Context, request: Request) -> Answer:
 
 def set_notes(ctx: Context, request: Request) -> Answer:
     notes = [_note(note) for note in Body(request.json()).bodies("notes")]
-    stored = projects.set_notes(ctx, request.id("id"), notes, append=False)
-    return json_response({"notes": stored})
+    return json_response({"notes": projects.set_notes(ctx, request.id("id"), notes)})
 
 
 def add_note(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
     note = body.body("note") if body.has("note") else body
-    stored = projects.set_notes(ctx, request.id("id"), [_note(note)], append=True)
-    return json_response({"notes": stored})
+    return json_response({"notes": projects.add_note(ctx, request.id("id"), _note(note))})
 
 
 def _note(body: Body) -> dict[str, str]:
@@ -119,18 +98,16 @@ def _applied(ctx: Context, request: Request, action: Action) -> Answer:
 
 def _selection(body: Body) -> Selection:
     filters = body.body("filters")
-    given: dict[str, Any] = {
-        "name": filters.text("name"),
-        "description": filters.text("description"),
-        "labels": filters.items("labels"),
-        "user_ids": filters.items("userIds"),
-        "states": [str(s).removeprefix("STATE_") for s in filters.items("states")],
-        "id_not_in": filters.items("excludedExperimentIds"),
-        "project_id": filters.integer("projectId"),
-    }
-    chosen = {name: value for name, value in given.items() if value}
-    if filters.raw("archived") is not None:
-        chosen["archived"] = filters.flag("archived")
+    chosen = filters_of(
+        name=filters.text("name"),
+        description=filters.text("description"),
+        labels=filters.items("labels"),
+        user_ids=filters.items("userIds"),
+        states=[str(s).removeprefix("STATE_") for s in filters.items("states")],
+        id_not_in=filters.items("excludedExperimentIds"),
+        project_id=filters.integer("projectId") or None,
+        archived=None if filters.raw("archived") is None else filters.flag("archived"),
+    )
     ids = [Body({"id": item}).integer("id") for item in body.items("experimentIds")]
     if not ids and not body.has("filters"):
         raise BadRequest("name experiments by experimentIds, or choose them by filters")
@@ -146,8 +123,12 @@ ROUTES = (
     get(f"{_P}/{{id}}", get_project, summary="One project"),
     patch(f"{_P}/{{id}}", edit, summary="Edit a project"),
     delete(f"{_P}/{{id}}", remove, summary="Delete a project with its experiments"),
-    post(f"{_P}/{{id}}/archive", archive, summary="Archive a project"),
-    post(f"{_P}/{{id}}/unarchive", unarchive, summary="Unarchive a project"),
+    post(f"{_P}/{{id}}/archive", setting(projects.set_archived, True), summary="Archive a project"),
+    post(
+        f"{_P}/{{id}}/unarchive",
+        setting(projects.set_archived, False),
+        summary="Unarchive a project",
+    ),
     post(f"{_P}/{{id}}/move", move, summary="Move a project to another workspace"),
     put(f"{_P}/{{id}}/notes", set_notes, summary="Replace the notes of a project"),
     post(f"{_P}/{{id}}/notes", add_note, summary="Add a note to a project"),

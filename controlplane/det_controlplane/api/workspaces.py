@@ -1,10 +1,10 @@
 """Workspaces and the resource pools that are reserved for them."""
 
-from det_controlplane.api.auth import user_of
+from det_controlplane.api.auth import setting, user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.errors import Unimplemented
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response, json_text
-from det_controlplane.api.listing import page_of, sort_of
+from det_controlplane.api.listing import filters_of, owner_filters, page_of, sort_of
 from det_controlplane.api.router import delete, get, patch, post, put
 from det_controlplane.services.context import Context
 from det_controlplane.services.organization import deletion, pools, workspaces
@@ -12,15 +12,9 @@ from det_controlplane.services.organization.workspaces import WorkspaceChanges
 
 
 def list_workspaces(ctx: Context, request: Request) -> Answer:
-    given = {
-        "name": request.text("name") or None,
-        "name_case_sensitive": request.text("nameCaseSensitive", "name_case_sensitive") or None,
-        "archived": request.flag("archived"),
-        "pinned": request.flag("pinned"),
-        "users": request.texts("users") or None,
-        "user_ids": request.integers("userIds", "user_ids") or None,
-    }
-    filters = {name: value for name, value in given.items() if value is not None}
+    case_sensitive = request.text("nameCaseSensitive", "name_case_sensitive")
+    own = filters_of(name_case_sensitive=case_sensitive, pinned=request.flag("pinned"))
+    filters = owner_filters(request) | own
     return json_text(
         workspaces.listed(ctx, user_of(request), page_of(request), sort_of(request), filters)
     )
@@ -57,26 +51,6 @@ def _changes(body: Body) -> WorkspaceChanges:
         default_compute_pool=pool("defaultComputePool", "defaultComputeResourcePool"),
         default_aux_pool=pool("defaultAuxPool", "defaultAuxResourcePool"),
     )
-
-
-def archive(ctx: Context, request: Request) -> Answer:
-    workspaces.set_archived(ctx, user_of(request), request.id("id"), True)
-    return EMPTY
-
-
-def unarchive(ctx: Context, request: Request) -> Answer:
-    workspaces.set_archived(ctx, user_of(request), request.id("id"), False)
-    return EMPTY
-
-
-def pin(ctx: Context, request: Request) -> Answer:
-    workspaces.set_pinned(ctx, user_of(request), request.id("id"), True)
-    return EMPTY
-
-
-def unpin(ctx: Context, request: Request) -> Answer:
-    workspaces.set_pinned(ctx, user_of(request), request.id("id"), False)
-    return EMPTY
 
 
 def remove(ctx: Context, request: Request) -> Answer:
@@ -138,10 +112,18 @@ ROUTES = (
     get(f"{_W}/{{id}}", get_workspace, summary="One workspace"),
     patch(f"{_W}/{{id}}", edit, summary="Edit a workspace"),
     delete(f"{_W}/{{id}}", remove, summary="Delete a workspace with everything in it"),
-    post(f"{_W}/{{id}}/archive", archive, summary="Archive a workspace"),
-    post(f"{_W}/{{id}}/unarchive", unarchive, summary="Unarchive a workspace"),
-    post(f"{_W}/{{id}}/pin", pin, summary="Pin a workspace"),
-    post(f"{_W}/{{id}}/unpin", unpin, summary="Unpin a workspace"),
+    post(
+        f"{_W}/{{id}}/archive",
+        setting(workspaces.set_archived, True),
+        summary="Archive a workspace",
+    ),
+    post(
+        f"{_W}/{{id}}/unarchive",
+        setting(workspaces.set_archived, False),
+        summary="Unarchive a workspace",
+    ),
+    post(f"{_W}/{{id}}/pin", setting(workspaces.set_pinned, True), summary="Pin a workspace"),
+    post(f"{_W}/{{id}}/unpin", setting(workspaces.set_pinned, False), summary="Unpin a workspace"),
     get(f"{_W}/{{workspaceId}}/available-resource-pools", pools_of, summary="Pools it may use"),
     get(f"{_W}/{{id}}/list-namespace-bindings", namespaces, summary="Kubernetes namespaces: none"),
     post(f"{_W}/{{workspaceId}}/namespace-bindings", no_kubernetes, summary=_NO_K8S),

@@ -1,8 +1,23 @@
-"""Removing an experiment with everything that was only its own."""
+"""Removing experiments, projects and workspaces with everything that was only theirs."""
 
-from sqlalchemy import text
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, delete, func, select, text, update
 
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.schema import (
+    config_policies,
+    experiments,
+    jobs,
+    models,
+    projects,
+    tasks,
+    workspaces,
+)
+from det_controlplane.db.schema.enums import DeletionState
 
 _OWN = text("""
     SELECT e.context_id, array(SELECT k.job_id FROM tasks k WHERE k.experiment_id = e.id) || e.job_id AS jobs
@@ -35,3 +50,112 @@ def delete_experiment(tx: Tx, experiment_id: int) -> str | None:
     tx.execute(_JOBS, {"jobs": own.jobs})
     key: str | None = tx.execute(_CONTEXT, {"id": own.context_id}).scalar()
     return key
+
+
+# Zero stands for none.
+_REGISTERED = text("""
+    SELECT c.experiment_id, m.name AS model, v.version FROM model_versions v JOIN models m ON m.id = v.model_id
+    JOIN checkpoints c ON c.uuid = v.checkpoint_uuid JOIN experiments e ON e.id = c.experiment_id
+    JOIN projects p ON p.id = e.project_id
+    WHERE e.id = :experiment_id OR p.id = :project_id OR p.workspace_id = :workspace_id LIMIT 1
+""")
+_STARTED_FROM = text("""
+    SELECT t.id, t.experiment_id, c.uuid FROM trials t JOIN checkpoints c ON c.uuid = t.warm_start_uuid
+    JOIN experiments e ON e.id = c.experiment_id JOIN projects p ON p.id = e.project_id
+    JOIN experiments o ON o.id = t.experiment_id JOIN projects op ON op.id = o.project_id
+    WHERE t.ended_at IS NULL AND t.experiment_id <> c.experiment_id
+      AND (e.id = :experiment_id OR p.id = :project_id OR p.workspace_id = :workspace_id)
+      AND op.id <> :project_id AND op.workspace_id <> :workspace_id ORDER BY t.id LIMIT 1
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredCheckpoint:
+    """A checkpoint that a version of a model needs."""
+
+    experiment_id: int
+    model: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartedTrial:
+    """A live trial that needs a checkpoint of another experiment."""
+
+    id: int
+    experiment_id: int
+    checkpoint: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """How much there is to delete."""
+
+    projects: int
+    experiments: int
+    live: int  # experiments that have not ended
+
+
+def registered_checkpoint(tx: Tx, scope: Mapping[str, int]) -> RegisteredCheckpoint | None:
+    row = tx.execute(_REGISTERED, scope).first()
+    return None if row is None else RegisteredCheckpoint(*row)
+
+
+def started_trial(tx: Tx, scope: Mapping[str, int]) -> StartedTrial | None:
+    row = tx.execute(_STARTED_FROM, scope).first()
+    return None if row is None else StartedTrial(*row)
+
+
+Kind = Literal["project", "workspace"]
+_TABLES = {"project": projects, "workspace": workspaces}
+
+
+def contents(tx: Tx, kind: Kind, id: int) -> Contents:
+    inside = projects.outerjoin(experiments)
+    live = experiments.c.ended_at.is_(None) & experiments.c.id.is_not(None)
+    counts = (
+        func.count(projects.c.id.distinct()),
+        func.count(experiments.c.id),
+        func.count().filter(live),
+    )
+    return Contents(*tx.execute(select(*counts).select_from(inside).where(_inside(kind, id))).one())
+
+
+def count_models(tx: Tx, workspace_id: int) -> int:
+    own = select(func.count()).where(models.c.workspace_id == workspace_id)
+    return tx.execute(own).scalar_one()
+
+
+def begin(tx: Tx, kind: Kind, id: int) -> None:
+    deleting = {"state": DeletionState.DELETING, "error_message": ""}
+    tx.execute(update(projects).where(_inside(kind, id)).values(deleting))
+    if kind == "workspace":
+        tx.execute(update(workspaces).where(workspaces.c.id == id).values(deleting))
+
+
+def is_under_way(tx: Tx, kind: Kind, id: int) -> bool:
+    table = _TABLES[kind]
+    state = tx.execute(select(table.c.state).where(table.c.id == id)).scalar()
+    return state is DeletionState.DELETING
+
+
+def projects_left(tx: Tx, workspace_id: int) -> list[int]:
+    left = select(projects.c.id).where(projects.c.workspace_id == workspace_id)
+    return list(tx.execute(left.order_by(projects.c.id)).scalars())
+
+
+def experiments_left(tx: Tx, project_id: int) -> list[int]:
+    left = select(experiments.c.id).where(experiments.c.project_id == project_id)
+    return list(tx.execute(left.order_by(experiments.c.id)).scalars())
+
+
+def finish(tx: Tx, kind: Kind, id: int) -> None:
+    if kind == "workspace":
+        own = select(jobs.c.id).where(jobs.c.workspace_id == id)
+        tx.execute(delete(tasks).where(tasks.c.job_id.in_(own)))
+        tx.execute(delete(config_policies).where(config_policies.c.workspace_id == id))
+    tx.execute(delete(_TABLES[kind]).where(_TABLES[kind].c.id == id))
+
+
+def _inside(kind: Kind, id: int) -> ColumnElement[bool]:
+    return (projects.c.id if kind == "project" else projects.c.workspace_id) == id

@@ -2,90 +2,79 @@
 
 from typing import Any
 
-from sqlalchemy import text
-
 from det_controlplane.core.lifecycle.experiment import ExperimentState
+from det_controlplane.db import deletions
+from det_controlplane.db.deletions import Contents, Kind
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.projects import ProjectRow
+from det_controlplane.db.workspaces import WorkspaceRow
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Unready, WrongState
 from det_controlplane.services.experiments import live
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.organization import projects, workspaces
-from det_controlplane.services.use_case import change
-
-_LEFT = text("SELECT id FROM experiments WHERE project_id = :id ORDER BY id")
-_PROJECTS = text("SELECT id FROM projects WHERE workspace_id = :id ORDER BY id")
-_STILL_DELETING = {
-    "projects": text("SELECT 1 FROM projects WHERE id = :id AND state = 'DELETING'"),
-    "workspaces": text("SELECT 1 FROM workspaces WHERE id = :id AND state = 'DELETING'"),
-}
-_DELETE_PROJECT = text("DELETE FROM projects WHERE id = :id")
-_DELETE_TASKS = text(
-    "DELETE FROM tasks WHERE job_id IN (SELECT id FROM jobs WHERE workspace_id = :id)"
-)
-_DELETE_POLICIES = text("DELETE FROM config_policies WHERE workspace_id = :id")
-_DELETE_WORKSPACE = text("DELETE FROM workspaces WHERE id = :id")
-_REGISTERED = text("""
-    SELECT c.experiment_id, m.name, v.version FROM model_versions v JOIN models m ON m.id = v.model_id
-    JOIN checkpoints c ON c.uuid = v.checkpoint_uuid JOIN experiments e ON e.id = c.experiment_id
-    JOIN projects p ON p.id = e.project_id
-    WHERE e.id = :experiment_id OR p.id = :project_id OR p.workspace_id = :workspace_id LIMIT 1
-""")
-
-_STARTED_FROM = text("""
-    SELECT t.id, t.experiment_id, c.uuid FROM trials t JOIN checkpoints c ON c.uuid = t.warm_start_uuid
-    JOIN experiments e ON e.id = c.experiment_id JOIN projects p ON p.id = e.project_id
-    JOIN experiments o ON o.id = t.experiment_id JOIN projects op ON op.id = o.project_id
-    WHERE t.ended_at IS NULL AND t.experiment_id <> c.experiment_id
-      AND (e.id = :experiment_id OR p.id = :project_id OR p.workspace_id = :workspace_id)
-      AND op.id <> :project_id AND op.workspace_id <> :workspace_id ORDER BY t.id LIMIT 1
-""")
+from det_controlplane.services.use_case import Change, change
 
 
 def delete_project(ctx: Context, caller: User, project_id: int) -> bool:
-    """Whether it is gone already; otherwise it goes when its experiments have."""
+    """Return whether it is gone already; otherwise it goes when its experiments have."""
     with change(ctx) as changed:
-        tx = changed.tx
-        pending = projects.begin_deletion(tx, caller, project_id)
-        refuse_needed(tx, project_id=project_id)
-        if pending:
-            changed.later("delete_project", project_id=project_id)
-        else:
-            tx.execute(_DELETE_PROJECT, {"id": project_id})
-    return not pending
+        row = projects.editable(changed.tx, caller, project_id, "delete", archived_too=True)
+        found = _contents(changed.tx, row)
+        refuse_needed(changed.tx, project_id=project_id)
+        _begin(changed, "project", project_id, pending=found.experiments > 0)
+    return not found.experiments
 
 
 def delete_workspace(ctx: Context, caller: User, workspace_id: int) -> bool:
+    """Return whether it is gone already; models are not lost by surprise."""
     with change(ctx) as changed:
-        tx = changed.tx
-        pending = workspaces.begin_deletion(ctx, tx, caller, workspace_id)
-        refuse_needed(tx, workspace_id=workspace_id)
-        if pending:
-            changed.later("delete_workspace", workspace_id=workspace_id)
-        else:
-            _remove_workspace(tx, workspace_id)
-    return not pending
+        row = workspaces.editable(changed.tx, caller, workspace_id, "delete", archived_too=True)
+        models = deletions.count_models(changed.tx, workspace_id)
+        if models:
+            raise WrongState(
+                f"workspace '{row.name}' has {models} models: delete or move them first"
+            )
+        found = _contents(changed.tx, row)
+        refuse_needed(changed.tx, workspace_id=workspace_id)
+        _begin(changed, "workspace", workspace_id, pending=found.projects > 0)
+    return not found.projects
+
+
+def _contents(tx: Tx, row: ProjectRow | WorkspaceRow) -> Contents:
+    found = deletions.contents(tx, row.kind, row.id)
+    if found.live:
+        raise WrongState(
+            f"{row.kind} '{row.name}' has {found.live} experiments that have not ended: kill them first"
+        )
+    return found
+
+
+def _begin(changed: Change, kind: Kind, id: int, *, pending: bool) -> None:
+    if pending:
+        deletions.begin(changed.tx, kind, id)
+        changed.later(f"delete_{kind}", **{f"{kind}_id": id})
+    else:
+        deletions.finish(changed.tx, kind, id)
 
 
 def refuse_needed(
     tx: Tx, *, experiment_id: int = 0, project_id: int = 0, workspace_id: int = 0
 ) -> None:
-    """A checkpoint that a model version or a live trial needs is not lost by deleting what it belongs to."""
-    params = {
-        "experiment_id": experiment_id,
-        "project_id": project_id,
-        "workspace_id": workspace_id,
-    }
-    row = tx.execute(_REGISTERED, params).first()
-    if row is not None:
+    """Refuse to lose a checkpoint that a model version or a live trial needs."""
+    scope = {
+        "experiment_id": experiment_id, "project_id": project_id, "workspace_id": workspace_id,
+    }  # fmt: skip
+    version = deletions.registered_checkpoint(tx, scope)
+    if version is not None:
         raise WrongState(
-            f"a checkpoint of experiment {row.experiment_id} is version {row.version} of model '{row.name}':"
-            " delete that version first"
+            f"a checkpoint of experiment {version.experiment_id} is version {version.version} of model"
+            f" '{version.model}': delete that version first"
         )
-    row = tx.execute(_STARTED_FROM, params).first()
-    if row is not None:
+    trial = deletions.started_trial(tx, scope)
+    if trial is not None:
         raise WrongState(
-            f"trial {row.id} of experiment {row.experiment_id} starts from its checkpoint {row.uuid}:"
+            f"trial {trial.id} of experiment {trial.experiment_id} starts from its checkpoint {trial.checkpoint}:"
             f" let that experiment end, or kill it, first"
         )
 
@@ -94,28 +83,28 @@ def project_effect(ctx: Context, payload: dict[str, Any]) -> None:
     """Called again until its experiments are gone."""
     project_id = int(payload["project_id"])
     with ctx.db.begin() as tx:
-        if tx.execute(_STILL_DELETING["projects"], {"id": project_id}).scalar() is None:
+        if not deletions.is_under_way(tx, "project", project_id):
             return
     _empty(ctx, project_id)
     with ctx.db.begin() as tx:
-        tx.execute(_DELETE_PROJECT, {"id": project_id})
+        deletions.finish(tx, "project", project_id)
 
 
 def workspace_effect(ctx: Context, payload: dict[str, Any]) -> None:
     workspace_id = int(payload["workspace_id"])
     with ctx.db.begin() as tx:
-        if tx.execute(_STILL_DELETING["workspaces"], {"id": workspace_id}).scalar() is None:
+        if not deletions.is_under_way(tx, "workspace", workspace_id):
             return
-        ids = [r[0] for r in tx.execute(_PROJECTS, {"id": workspace_id}).all()]
+        ids = deletions.projects_left(tx, workspace_id)
     for project_id in ids:
         project_effect(ctx, {"project_id": project_id})
     with ctx.db.begin() as tx:
-        _remove_workspace(tx, workspace_id)
+        deletions.finish(tx, "workspace", workspace_id)
 
 
 def _empty(ctx: Context, project_id: int) -> None:
     with ctx.db.begin() as tx:
-        left = [r[0] for r in tx.execute(_LEFT, {"id": project_id}).all()]
+        left = deletions.experiments_left(tx, project_id)
     for experiment_id in left:
         with live.opened(ctx, experiment_id) as experiment:
             if experiment.row.state is not ExperimentState.DELETING:
@@ -123,9 +112,3 @@ def _empty(ctx: Context, project_id: int) -> None:
                 experiment.effects.later("delete_experiment", experiment_id=experiment_id)
     if left:
         raise Unready(f"project {project_id}: {len(left)} experiments are being deleted")
-
-
-def _remove_workspace(tx: Tx, workspace_id: int) -> None:
-    params = {"id": workspace_id}
-    for statement in (_DELETE_TASKS, _DELETE_POLICIES, _DELETE_WORKSPACE):
-        tx.execute(statement, params)

@@ -1,0 +1,39 @@
+"""Config policies of workspaces, and of the cluster, whose scope is 0."""
+
+from typing import Any
+
+from sqlalchemy import delete, select
+from sqlalchemy.dialects.postgresql import insert
+
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.schema import config_policies
+from det_controlplane.db.schema.enums import WorkloadType
+
+CLUSTER = 0
+_c = config_policies.c
+
+
+def one(tx: Tx, scope: int, workload: WorkloadType) -> dict[str, Any] | None:
+    wanted = select(_c.policy).where(_c.workspace_id == scope, _c.workload_type == workload)
+    found: dict[str, Any] | None = tx.execute(wanted).scalar()
+    return found
+
+
+def in_force(tx: Tx, workspace_id: int, workload: WorkloadType) -> list[dict[str, Any]]:
+    """Return the policy of the workspace first, that of the cluster last."""
+    scopes = _c.workspace_id.in_((CLUSTER, workspace_id))
+    wanted = select(_c.policy).where(_c.workload_type == workload, scopes)
+    return list(tx.execute(wanted.order_by(_c.workspace_id.desc())).scalars())
+
+
+def put(tx: Tx, scope: int, workload: WorkloadType, policy: dict[str, Any]) -> None:
+    values = {"workspace_id": scope, "workload_type": workload, "policy": policy}
+    key = (_c.workspace_id, _c.workload_type)
+    new = insert(config_policies).values(values)
+    tx.execute(new.on_conflict_do_update(index_elements=key, set_={"policy": policy}))
+
+
+def remove(tx: Tx, scope: int, workload: WorkloadType) -> None:
+    tx.execute(
+        delete(config_policies).where(_c.workspace_id == scope, _c.workload_type == workload)
+    )
