@@ -21,10 +21,7 @@ _INSTEAD = {
 
 def _listing(plural: str) -> Handler:
     def handler(ctx: Context, request: Request) -> Answer:
-        page = page_of(request)
-        pagination = {
-            "offset": page.offset, "limit": page.limit, "startIndex": 0, "endIndex": 0, "total": 0,
-        }  # fmt: skip
+        pagination = page_of(request).pagination(0)
         return json_response({plural: [], "pagination": pagination})
 
     return handler

@@ -2,7 +2,7 @@
 
 from det_controlplane.api.body import Body
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response
-from det_controlplane.api.listing import page_of, sort_of
+from det_controlplane.api.listing import page_of, part_of, sort_of
 from det_controlplane.api.router import get, post
 from det_controlplane.core.queue import QueueUpdate
 from det_controlplane.services.context import Context
@@ -15,15 +15,7 @@ def list_jobs(ctx: Context, request: Request) -> Answer:
     states = set(request.texts("states"))
     if states:
         found = [j for j in found if j["summary"]["state"] in states]
-    page = page_of(request)
-    offset, limit = page.offset, page.most
-    total = len(found)
-    start = max(total + offset, 0) if offset < 0 else min(offset, total)
-    shown = found[start:] if limit is None else found[start : start + limit]
-    pagination = {
-        "offset": offset, "limit": request.integer("limit"), "startIndex": start,
-        "endIndex": start + len(shown), "total": total,
-    }  # fmt: skip
+    shown, pagination = part_of(found, page_of(request))
     wrapped = request.path.endswith("-v2")
     rows = [{"full": j} for j in shown] if wrapped else shown
     return json_response({"jobs": rows, "pagination": pagination})

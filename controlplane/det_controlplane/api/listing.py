@@ -1,5 +1,6 @@
 """Paging and ordering parameters, the same for every listing."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from det_controlplane.api.errors import BadRequest
@@ -27,6 +28,12 @@ def page_of(request: Request, default_limit: int = 100) -> Page:
     if limit < -2:
         raise BadRequest("limit must be -2 (count only), -1 (all), 0 (default) or positive")
     return Page(request.integer("offset"), limit, default_limit)
+
+
+def part_of(items: Sequence[Any], page: Page) -> tuple[Sequence[Any], dict[str, int]]:
+    """Return a page of a list that is in memory."""
+    pagination = page.pagination(len(items))
+    return items[pagination["startIndex"] : pagination["endIndex"]], pagination
 
 
 def sort_of(request: Request) -> Sort:

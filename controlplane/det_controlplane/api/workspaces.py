@@ -4,7 +4,7 @@ from det_controlplane.api.auth import setting, user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.errors import Unimplemented
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response, json_text
-from det_controlplane.api.listing import filters_of, owner_filters, page_of, sort_of
+from det_controlplane.api.listing import filters_of, owner_filters, page_of, part_of, sort_of
 from det_controlplane.api.router import delete, get, patch, post, put
 from det_controlplane.services.context import Context
 from det_controlplane.services.organization import deletion, pools, workspaces
@@ -61,13 +61,13 @@ def remove(ctx: Context, request: Request) -> Answer:
 def pools_of(ctx: Context, request: Request) -> Answer:
     workspace_id = request.id("workspaceId")
     workspaces.get(ctx, user_of(request), workspace_id)
-    names, pagination = pools.page(pools.open_to(ctx, workspace_id), page_of(request))
+    names, pagination = part_of(pools.open_to(ctx, workspace_id), page_of(request))
     return json_response({"resourcePools": names, "pagination": pagination})
 
 
 def workspaces_of(ctx: Context, request: Request) -> Answer:
     bound = pools.workspaces_of(ctx, request.param("resourcePoolName"))
-    ids, pagination = pools.page(bound, page_of(request))
+    ids, pagination = part_of(bound, page_of(request))
     return json_response({"workspaceIds": ids, "pagination": pagination})
 
 

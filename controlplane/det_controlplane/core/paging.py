@@ -23,6 +23,14 @@ class Page:
             return None
         return 0 if limit == -2 else limit
 
+    def pagination(self, total: int) -> dict[str, int]:
+        """Return what an answer says of this page of so many rows."""
+        first = max(total + self.offset, 0) if self.offset < 0 else min(self.offset, total)
+        last = total if self.most is None else min(first + self.most, total)
+        return {
+            "offset": self.offset, "limit": self.limit, "startIndex": first, "endIndex": last, "total": total,
+        }  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Sort:

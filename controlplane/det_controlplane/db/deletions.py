@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, delete, func, select, text, update
@@ -18,6 +17,7 @@ from det_controlplane.db.schema import (
     workspaces,
 )
 from det_controlplane.db.schema.enums import DeletionState
+from det_controlplane.db.workspaces import Kind
 
 _OWN = text("""
     SELECT e.context_id, array(SELECT k.job_id FROM tasks k WHERE k.experiment_id = e.id) || e.job_id AS jobs
@@ -106,7 +106,6 @@ def started_trial(tx: Tx, scope: Mapping[str, int]) -> StartedTrial | None:
     return None if row is None else StartedTrial(*row)
 
 
-Kind = Literal["project", "workspace"]
 _TABLES = {"project": projects, "workspace": workspaces}
 
 

@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 
 from det_controlplane.core.paging import Page, Sort
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine import Tx, as_json
 from det_controlplane.db.schema import users
 
 
@@ -83,13 +83,8 @@ def _statement(listing: Listing, where: str, bounds: Bounds) -> TextClause:
 
 
 def ending(page: Page, total: int) -> str:
-    """What follows the rows of an answer."""
-    first = max(total + page.offset, 0) if page.offset < 0 else min(page.offset, total)
-    last = total if page.most is None else min(first + page.most, total)
-    return (
-        f'],"pagination":{{"offset":{page.offset},"limit":{page.limit},'
-        f'"startIndex":{first},"endIndex":{last},"total":{total}}}}}'
-    )
+    """Return what follows the rows of an answer."""
+    return f'],"pagination":{as_json(page.pagination(total))}}}'
 
 
 def fetch(tx: Tx, listing: Listing, page: Page, params: Mapping[str, Any]) -> str:

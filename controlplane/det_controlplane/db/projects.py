@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 from sqlalchemy import bindparam, func, literal, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
@@ -22,22 +22,16 @@ from det_controlplane.db.schema import (
     workspaces,
 )
 from det_controlplane.db.schema.base import Time
-from det_controlplane.db.schema.enums import DeletionState
 from det_controlplane.db.views import deletion_state, moment, shown
+from det_controlplane.db.workspaces import OwnedRow
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectRow:
-    """A project under a lock of its row."""
+class ProjectRow(OwnedRow):
+    """A project, which is archived with its workspace, too."""
 
-    kind: ClassVar[Literal["project"]] = "project"
+    kind = "project"
 
-    id: int
-    name: str
-    user_id: int
-    immutable: bool
-    archived: bool  # or its workspace is
-    state: DeletionState | None
     workspace_id: int
     workspace_name: str
     workspace_archived: bool

@@ -1,7 +1,7 @@
 """Workspaces: their rows, who pinned them, and their JSON."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, ClassVar, Literal
 
@@ -16,12 +16,14 @@ from det_controlplane.db.schema import experiments, projects, users, workspace_p
 from det_controlplane.db.schema.enums import DeletionState
 from det_controlplane.db.views import deletion_state, moment, shown
 
+Kind = Literal["workspace", "project"]
+
 
 @dataclass(frozen=True, slots=True)
-class WorkspaceRow:
-    """A workspace under a lock of its row."""
+class OwnedRow:
+    """A workspace or project under a lock of its row."""
 
-    kind: ClassVar[Literal["workspace"]] = "workspace"
+    kind: ClassVar[Kind]
 
     id: int
     name: str
@@ -29,11 +31,17 @@ class WorkspaceRow:
     immutable: bool
     archived: bool
     state: DeletionState | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceRow(OwnedRow):
+    kind = "workspace"
+
     checkpoint_storage: dict[str, Any] | None
 
 
 _w, _pins = workspaces.c, workspace_pins.c
-_ROW = select(*(_w[name] for name in WorkspaceRow.__slots__)).where(_w.id == bindparam("id"))
+_ROW = select(*(_w[field.name] for field in fields(WorkspaceRow))).where(_w.id == bindparam("id"))
 _LOCK, _SHARE = _ROW.with_for_update(), _ROW.with_for_update(read=True)
 _MINE = and_(_pins.workspace_id == _w.id, _pins.user_id == bindparam("me"))
 _IS_PINNED = _pins.pinned_at.is_not(None)

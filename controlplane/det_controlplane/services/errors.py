@@ -1,5 +1,9 @@
 """What a use case may refuse, in the product's words. The API translates each into one status."""
 
+from typing import TypeVar
+
+T = TypeVar("T")
+
 
 class Refused(Exception):
     """Base of every refusal; the message names cause, id and the way out."""
@@ -35,3 +39,9 @@ class Unready(Refused):
 
 class Oversized(Refused):
     """Too large for this way in."""
+
+
+def found(thing: T | None, what: str) -> T:
+    if thing is None:
+        raise Missing(f"{what} not found")
+    return thing

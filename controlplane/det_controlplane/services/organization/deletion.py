@@ -4,22 +4,23 @@ from typing import Any
 
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.db import deletions
-from det_controlplane.db.deletions import Contents, Kind
+from det_controlplane.db.deletions import Contents
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.projects import ProjectRow
-from det_controlplane.db.workspaces import WorkspaceRow
+from det_controlplane.db.workspaces import Kind, OwnedRow
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Unready, WrongState
 from det_controlplane.services.experiments import live
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.organization import projects, workspaces
+from det_controlplane.services.organization.workspaces import editable
 from det_controlplane.services.use_case import Change, change
 
 
 def delete_project(ctx: Context, caller: User, project_id: int) -> bool:
     """Return whether it is gone already; otherwise it goes when its experiments have."""
     with change(ctx) as changed:
-        row = projects.editable(changed.tx, caller, project_id, "delete", archived_too=True)
+        project = projects.locked(changed.tx, project_id)
+        row = editable(project, caller, "delete", archived_too=True)
         found = _contents(changed.tx, row)
         refuse_needed(changed.tx, project_id=project_id)
         _begin(changed, "project", project_id, pending=found.experiments > 0)
@@ -29,7 +30,8 @@ def delete_project(ctx: Context, caller: User, project_id: int) -> bool:
 def delete_workspace(ctx: Context, caller: User, workspace_id: int) -> bool:
     """Return whether it is gone already; models are not lost by surprise."""
     with change(ctx) as changed:
-        row = workspaces.editable(changed.tx, caller, workspace_id, "delete", archived_too=True)
+        workspace = workspaces.locked(changed.tx, workspace_id)
+        row = editable(workspace, caller, "delete", archived_too=True)
         models = deletions.count_models(changed.tx, workspace_id)
         if models:
             raise WrongState(
@@ -41,7 +43,7 @@ def delete_workspace(ctx: Context, caller: User, workspace_id: int) -> bool:
     return not found.projects
 
 
-def _contents(tx: Tx, row: ProjectRow | WorkspaceRow) -> Contents:
+def _contents(tx: Tx, row: OwnedRow) -> Contents:
     found = deletions.contents(tx, row.kind, row.id)
     if found.live:
         raise WrongState(

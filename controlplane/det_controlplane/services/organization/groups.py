@@ -7,7 +7,7 @@ from det_controlplane.core.paging import Page
 from det_controlplane.db import groups
 from det_controlplane.db.engine import Tx, Violated
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Invalid, Missing, Taken
+from det_controlplane.services.errors import Invalid, Missing, Taken, found
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_admin
 
@@ -62,10 +62,7 @@ def delete(ctx: Context, caller: User, group_id: int) -> None:
 
 
 def _shown(tx: Tx, group_id: int) -> dict[str, Any]:
-    found = groups.one(tx, group_id)
-    if found is None:
-        raise Missing(f"group {group_id} not found")
-    return found
+    return found(groups.one(tx, group_id), f"group {group_id}")
 
 
 def _checked(name: str) -> str:

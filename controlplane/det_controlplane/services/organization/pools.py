@@ -1,9 +1,7 @@
 """Resource pools reserved for workspaces (facts §9.1)."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from det_controlplane.core.paging import Page
 from det_controlplane.db import pool_bindings, workspaces
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
@@ -58,17 +56,6 @@ def unbind(ctx: Context, caller: User, pool: str, ids: Sequence[int], names: Seq
     _check_known(ctx, caller, pool)
     with ctx.db.begin() as tx:
         pool_bindings.remove(tx, pool, _resolved(tx, ids, names))
-
-
-def page(items: Sequence[Any], page: Page) -> tuple[list[Any], dict[str, int]]:
-    """Return a page of a short list that is in memory."""
-    total = len(items)
-    first = max(total + page.offset, 0) if page.offset < 0 else min(page.offset, total)
-    end = total if page.most is None else min(first + page.most, total)
-    shown = {
-        "offset": page.offset, "limit": page.limit, "startIndex": first, "endIndex": end, "total": total,
-    }  # fmt: skip
-    return list(items[first:end]), shown
 
 
 def _check_bindable(ctx: Context, caller: User, pool: str) -> None:

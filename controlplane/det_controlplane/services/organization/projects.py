@@ -3,19 +3,18 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import projects
 from det_controlplane.db.engine import Tx, Violated
 from det_controlplane.db.projects import ProjectRow
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Invalid, Missing, Taken, WrongState
+from det_controlplane.services.errors import Invalid, Taken, WrongState, found
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.organization import workspaces
-from det_controlplane.services.organization.workspaces import require_editable
+from det_controlplane.services.organization.workspaces import editable
 
-T = TypeVar("T")
 Note = dict[str, str]
 
 _KEY = re.compile(r"[A-Za-z0-9]{1,5}")
@@ -39,10 +38,7 @@ def get(ctx: Context, project_id: int) -> dict[str, Any]:
 
 def by_key(ctx: Context, key: str) -> dict[str, Any]:
     with ctx.db.autocommit() as tx:
-        shown = projects.by_key(tx, key)
-    if shown is None:
-        raise Missing(f"project with key '{key}' not found")
-    return shown
+        return found(projects.by_key(tx, key), f"project with key '{key}'")
 
 
 def listed(ctx: Context, workspace_id: int, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
@@ -74,7 +70,7 @@ def edit(ctx: Context, caller: User, project_id: int, changes: ProjectChanges) -
     }
     try:
         with ctx.db.begin() as tx:
-            editable(tx, caller, project_id, "edit")
+            editable(locked(tx, project_id), caller, "edit")
             projects.change(tx, project_id, **{c: v for c, v in values.items() if v is not None})
             return _shown(tx, project_id)
     except Violated as e:
@@ -83,7 +79,7 @@ def edit(ctx: Context, caller: User, project_id: int, changes: ProjectChanges) -
 
 def set_archived(ctx: Context, caller: User, project_id: int, archived: bool) -> None:
     with ctx.db.begin() as tx:
-        row = editable(tx, caller, project_id, "archive", archived_too=True)
+        row = editable(locked(tx, project_id), caller, "archive", archived_too=True)
         if row.workspace_archived:
             raise WrongState(f"workspace '{row.workspace_name}' is archived: unarchive it first")
         projects.change(tx, project_id, archived=archived)
@@ -93,7 +89,7 @@ def move(ctx: Context, caller: User, project_id: int, workspace_id: int) -> None
     """Move a project with its experiments."""
     try:
         with ctx.db.begin() as tx:
-            row = editable(tx, caller, project_id, "move")
+            row = editable(locked(tx, project_id), caller, "move")
             workspaces.open_workspace(tx, workspace_id)
             projects.move(tx, project_id, workspace_id)
     except Violated as e:
@@ -102,17 +98,21 @@ def move(ctx: Context, caller: User, project_id: int, workspace_id: int) -> None
 
 def set_notes(ctx: Context, project_id: int, notes: Sequence[Note]) -> list[Note]:
     with ctx.db.begin() as tx:
-        return _found(projects.set_notes(tx, project_id, list(notes)), project_id)
+        return found(projects.set_notes(tx, project_id, list(notes)), f"project {project_id}")
 
 
 def add_note(ctx: Context, project_id: int, note: Note) -> list[Note]:
     with ctx.db.begin() as tx:
-        return _found(projects.add_note(tx, project_id, note), project_id)
+        return found(projects.add_note(tx, project_id, note), f"project {project_id}")
+
+
+def locked(tx: Tx, project_id: int) -> ProjectRow:
+    return found(projects.lock(tx, project_id), f"project {project_id}")
 
 
 def open_project(tx: Tx, project_id: int) -> ProjectRow:
     """Return a project that takes experiments."""
-    row = _found(projects.lock(tx, project_id), project_id)
+    row = locked(tx, project_id)
     if row.archived:
         raise WrongState(f"project '{row.name}' is archived: unarchive it, or choose another")
     if row.state is not None:
@@ -120,22 +120,8 @@ def open_project(tx: Tx, project_id: int) -> ProjectRow:
     return row
 
 
-def editable(
-    tx: Tx, caller: User, project_id: int, verb: str, *, archived_too: bool = False
-) -> ProjectRow:
-    row = _found(projects.lock(tx, project_id), project_id)
-    require_editable(row, caller, verb, archived_too=archived_too)
-    return row
-
-
 def _shown(tx: Tx, project_id: int) -> dict[str, Any]:
-    return _found(projects.one(tx, project_id), project_id)
-
-
-def _found(project: T | None, project_id: int) -> T:
-    if project is None:
-        raise Missing(f"project {project_id} not found")
-    return project
+    return found(projects.one(tx, project_id), f"project {project_id}")
 
 
 def _checked_name(name: str) -> str:

@@ -7,7 +7,7 @@ from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import users
 from det_controlplane.db.engine import Tx, Violated
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Forbidden, Invalid, Missing, Taken
+from det_controlplane.services.errors import Forbidden, Invalid, Missing, Taken, found
 from det_controlplane.services.identity.authentication import client_hash, stored_hash
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_admin, require_self
@@ -47,10 +47,7 @@ def get(ctx: Context, user_id: int) -> dict[str, Any]:
 
 def by_name(ctx: Context, username: str) -> dict[str, Any]:
     with ctx.db.autocommit() as tx:
-        found = users.by_name(tx, username)
-    if found is None:
-        raise Missing(f"user '{username}' not found")
-    return found
+        return found(users.by_name(tx, username), f"user '{username}'")
 
 
 def listed(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
@@ -120,10 +117,7 @@ def _columns(changes: UserChanges) -> dict[str, Any]:
 
 
 def _shown(tx: Tx, user_id: int) -> dict[str, Any]:
-    found = users.one(tx, user_id)
-    if found is None:
-        raise Missing(f"user {user_id} not found")
-    return found
+    return found(users.one(tx, user_id), f"user {user_id}")
 
 
 def _check_rights(caller: User, user_id: int, changes: UserChanges) -> None:

@@ -7,15 +7,14 @@ from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.secrets import redacted
 from det_controlplane.db import workspaces
 from det_controlplane.db.engine import Tx, Violated
-from det_controlplane.db.projects import ProjectRow
 from det_controlplane.db.schema.enums import DeletionState
-from det_controlplane.db.workspaces import WorkspaceRow
+from det_controlplane.db.workspaces import OwnedRow, WorkspaceRow
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Invalid, Missing, Taken, WrongState
+from det_controlplane.services.errors import Invalid, Taken, WrongState, found
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_admin, require_owner
 
-T = TypeVar("T")
+R = TypeVar("R", bound=OwnedRow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +35,7 @@ def get(ctx: Context, caller: User, workspace_id: int) -> dict[str, Any]:
 
 def listed(ctx: Context, caller: User, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
     with ctx.db.autocommit() as tx:
-        found = workspaces.listed(tx, caller.id, page, sort, filters)
-    return redacted_text(found)
+        return redacted_text(workspaces.listed(tx, caller.id, page, sort, filters))
 
 
 def create(ctx: Context, caller: User, new: WorkspaceChanges) -> dict[str, Any]:
@@ -60,7 +58,7 @@ def edit(
     _check_admin_only(caller, changes)
     try:
         with ctx.db.begin() as tx:
-            row = editable(tx, caller, workspace_id, "edit")
+            row = editable(locked(tx, workspace_id), caller, "edit")
             columns = _columns(ctx, changes, row.checkpoint_storage or {})
             workspaces.change(tx, workspace_id, **columns)
             return _shown(tx, caller, workspace_id)
@@ -71,7 +69,7 @@ def edit(
 def set_archived(ctx: Context, caller: User, workspace_id: int, archived: bool) -> None:
     """Archive a workspace, and its projects with it."""
     with ctx.db.begin() as tx:
-        editable(tx, caller, workspace_id, "archive", archived_too=True)
+        editable(locked(tx, workspace_id), caller, "archive", archived_too=True)
         workspaces.change(tx, workspace_id, archived=archived)
 
 
@@ -85,13 +83,16 @@ def set_pinned(ctx: Context, caller: User, workspace_id: int, pinned: bool) -> N
 
 
 def owner(tx: Tx, workspace_id: int) -> int:
-    """Return the owner of a workspace that is there."""
-    return _found(workspaces.owner(tx, workspace_id), workspace_id)
+    return found(workspaces.owner(tx, workspace_id), f"workspace {workspace_id}")
+
+
+def locked(tx: Tx, workspace_id: int) -> WorkspaceRow:
+    return found(workspaces.lock(tx, workspace_id), f"workspace {workspace_id}")
 
 
 def open_workspace(tx: Tx, workspace_id: int) -> WorkspaceRow:
     """Return a workspace that takes projects."""
-    row = _found(workspaces.share(tx, workspace_id), workspace_id)
+    row = found(workspaces.share(tx, workspace_id), f"workspace {workspace_id}")
     if row.archived:
         raise WrongState(f"workspace '{row.name}' is archived: unarchive it first")
     if row.state is not None:
@@ -99,17 +100,8 @@ def open_workspace(tx: Tx, workspace_id: int) -> WorkspaceRow:
     return row
 
 
-def editable(
-    tx: Tx, caller: User, workspace_id: int, verb: str, *, archived_too: bool = False
-) -> WorkspaceRow:
-    row = _found(workspaces.lock(tx, workspace_id), workspace_id)
-    require_editable(row, caller, verb, archived_too=archived_too)
-    return row
-
-
-def require_editable(
-    row: WorkspaceRow | ProjectRow, caller: User, verb: str, *, archived_too: bool
-) -> None:
+def editable(row: R, caller: User, verb: str, *, archived_too: bool = False) -> R:
+    """Return a workspace or project that this caller may change now."""
     thing = f"{row.kind} '{row.name}'"
     require_owner(caller, row.user_id, f"{verb} {thing}")
     if row.immutable:
@@ -118,21 +110,16 @@ def require_editable(
         raise WrongState(f"{thing} is being deleted")
     if row.archived and not archived_too:
         raise WrongState(f"{thing} is archived: unarchive it first")
+    return row
 
 
-def redacted_text(found: str) -> str:
+def redacted_text(shown: str) -> str:
     """Hide storage keys, also in listings."""
-    return redacted(found) if "_key" in found or "password" in found else found
+    return redacted(shown) if "_key" in shown or "password" in shown else shown
 
 
 def _shown(tx: Tx, caller: User, workspace_id: int) -> dict[str, Any]:
-    return redacted(_found(workspaces.one(tx, workspace_id, caller.id), workspace_id))
-
-
-def _found(workspace: T | None, workspace_id: int) -> T:
-    if workspace is None:
-        raise Missing(f"workspace {workspace_id} not found")
-    return workspace
+    return redacted(found(workspaces.one(tx, workspace_id, caller.id), f"workspace {workspace_id}"))
 
 
 def _check_admin_only(caller: User, changes: WorkspaceChanges) -> None:
