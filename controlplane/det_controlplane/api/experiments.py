@@ -16,7 +16,14 @@ from det_controlplane.api.http import (
     json_response,
     json_text,
 )
-from det_controlplane.api.listing import checkpoint_sort_of, page_of, sort_of, states_of
+from det_controlplane.api.listing import (
+    checkpoint_sort_of,
+    filters_of,
+    owner_filters,
+    page_of,
+    sort_of,
+    states_of,
+)
 from det_controlplane.api.router import Handler, delete, get, patch, post, put
 from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.services.context import Context
@@ -107,26 +114,18 @@ def list_experiments(ctx: Context, request: Request) -> Answer:
 
 
 def _filters(request: Request) -> dict[str, Any]:
-    archived = request.flag("archived")
-    project_id = request.integer("projectId", "project_id")
-    given: dict[str, Any] = {
-        "description": request.text("description"),
-        "name": request.text("name"),
-        "labels": request.texts("labels"),
-        "states": states_of(request),
-        "users": request.texts("users"),
-        "user_ids": request.integers("userIds", "user_ids"),
-        "project_id": project_id,
-        "id_in": request.integers("experimentIdFilter.incl"),
-        "id_not_in": request.integers("experimentIdFilter.notIn"),
-    }
-    for key, name in _ID_FILTERS.items():
-        given[name] = request.integer(f"experimentIdFilter.{key}")
-    filters = {name: value for name, value in given.items() if value}
-    if archived is not None:
-        filters["archived"] = archived
-        if not archived and not project_id:
-            filters["visible"] = True
+    own = filters_of(
+        description=request.text("description"),
+        labels=request.texts("labels"),
+        states=states_of(request),
+        project_id=request.integer("projectId", "project_id") or None,
+        id_in=request.integers("experimentIdFilter.incl"),
+        id_not_in=request.integers("experimentIdFilter.notIn"),
+        **{n: request.integer(f"experimentIdFilter.{k}") or None for k, n in _ID_FILTERS.items()},
+    )
+    filters = owner_filters(request) | own
+    if filters.get("archived") is False and "project_id" not in filters:
+        filters["visible"] = True
     return filters
 
 

@@ -5,7 +5,7 @@ import json
 from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.http import EMPTY, Answer, Request, Response, json_response, json_text
-from det_controlplane.api.listing import page_of, sort_of
+from det_controlplane.api.listing import filters_of, owner_filters, page_of, sort_of
 from det_controlplane.api.router import delete, get, patch, post
 from det_controlplane.services.context import Context
 from det_controlplane.services.registry import models, versions
@@ -15,20 +15,14 @@ from det_controlplane.services.trials import metric_streams
 
 
 def list_models(ctx: Context, request: Request) -> Answer:
-    given = {
-        "name": request.text("name"),
-        "description": request.text("description"),
-        "labels": request.texts("labels"),
-        "users": request.texts("users"),
-        "user_ids": request.integers("userIds", "user_ids"),
-        "id": request.integer("id"),
-        "workspace_ids": request.integers("workspaceIds", "workspace_ids"),
-        "workspace_names": request.texts("workspaceNames", "workspace_names"),
-    }
-    filters = {name: value for name, value in given.items() if value}
-    archived = request.flag("archived")
-    if archived is not None:
-        filters["archived"] = archived
+    own = filters_of(
+        description=request.text("description"),
+        labels=request.texts("labels"),
+        id=request.integer("id") or None,
+        workspace_ids=request.integers("workspaceIds", "workspace_ids"),
+        workspace_names=request.texts("workspaceNames", "workspace_names"),
+    )
+    filters = owner_filters(request) | own
     return json_text(models.listed(ctx, page_of(request), sort_of(request), filters))
 
 

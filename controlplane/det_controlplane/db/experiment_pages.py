@@ -3,40 +3,51 @@
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import ARRAY, Integer, Text, all_, bindparam, cast, literal_column, select, text
 
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages, views
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.pages import Listing
+from det_controlplane.db.pages import Collection, label_filters, one_of, owner_filters
+from det_controlplane.db.schema import experiments, jobs, projects, users, workspaces
 
-ORDER = {
-    "SORT_BY_ID": "e.id", "SORT_BY_DESCRIPTION": "e.description", "SORT_BY_START_TIME": "e.started_at",
-    "SORT_BY_END_TIME": "e.ended_at", "SORT_BY_STATE": "e.state", "SORT_BY_PROGRESS": "e.progress",
-    "SORT_BY_USER": "u.username", "SORT_BY_NAME": "e.name", "SORT_BY_FORKED_FROM": "e.parent_id",
-    "SORT_BY_RESOURCE_POOL": "j.pool", "SORT_BY_PROJECT_ID": "e.project_id",
-    "SORT_BY_SEARCHER_METRIC_VAL": "e.best_metric",
-    "SORT_BY_NUM_TRIALS": "(SELECT count(*) FROM trials t WHERE t.experiment_id = e.id)",
-    "SORT_BY_CHECKPOINT_COUNT":
-        "(SELECT count(*) FROM checkpoints c WHERE c.experiment_id = e.id AND c.state = 'COMPLETED')",
-    "SORT_BY_CHECKPOINT_SIZE": "(SELECT sum(c.size) FROM checkpoints c WHERE c.experiment_id = e.id)",
-}  # fmt: skip
-# Each filter with the parameter that feeds it; only those that are given become part of the statement.
-FILTERS = {
-    "description": "e.description ILIKE '%' || :description || '%'",
-    "name": "e.name ILIKE '%' || :name || '%'",
-    "labels": "e.labels @> cast(:labels AS text[])",
-    "archived": "e.archived = :archived",
-    "states": "e.state::text = ANY(cast(:states AS text[]))",
-    "users": "u.username = ANY(cast(:users AS text[]))",
-    "user_ids": "e.user_id = ANY(cast(:user_ids AS integer[]))",
-    "project_id": "e.project_id = :project_id",
-    "visible": "cast(:visible AS boolean) AND NOT p.archived AND NOT w.archived",
-    "id_lt": "e.id < :id_lt", "id_lte": "e.id <= :id_lte", "id_gt": "e.id > :id_gt", "id_gte": "e.id >= :id_gte",
-    "id_in": "e.id = ANY(cast(:id_in AS integer[]))",
-    "id_not_in": "NOT e.id = ANY(cast(:id_not_in AS integer[]))",
-}  # fmt: skip
-
+# Under the names that `views` gives them.
+_EXPERIMENTS, _JOBS, _USERS = experiments.alias("e"), jobs.alias("j"), users.alias("u")
+_PROJECTS, _WORKSPACES = projects.alias("p"), workspaces.alias("w")
+_e, _j, _u, _p, _w = _EXPERIMENTS.c, _JOBS.c, _USERS.c, _PROJECTS.c, _WORKSPACES.c
+_TRIALS = "(SELECT count(*) FROM trials t WHERE t.experiment_id = e.id)"
+_COMPLETED = (
+    "(SELECT count(*) FROM checkpoints c WHERE c.experiment_id = e.id AND c.state = 'COMPLETED')"
+)
+_SIZE = "(SELECT sum(c.size) FROM checkpoints c WHERE c.experiment_id = e.id)"
+_LISTED = Collection(
+    "experiments",
+    select(literal_column(views.EXPERIMENT)).select_from(
+        _EXPERIMENTS.join(_JOBS, _j.id == _e.job_id)
+        .join(_USERS, _u.id == _e.user_id)
+        .join(_PROJECTS, _p.id == _e.project_id)
+        .join(_WORKSPACES, _w.id == _p.workspace_id)
+    ),
+    orders={
+        "SORT_BY_ID": _e.id, "SORT_BY_DESCRIPTION": _e.description, "SORT_BY_START_TIME": _e.started_at,
+        "SORT_BY_END_TIME": _e.ended_at, "SORT_BY_STATE": _e.state, "SORT_BY_PROGRESS": _e.progress,
+        "SORT_BY_USER": _u.username, "SORT_BY_NAME": _e.name, "SORT_BY_FORKED_FROM": _e.parent_id,
+        "SORT_BY_RESOURCE_POOL": _j.pool, "SORT_BY_PROJECT_ID": _e.project_id,
+        "SORT_BY_SEARCHER_METRIC_VAL": _e.best_metric, "SORT_BY_NUM_TRIALS": literal_column(_TRIALS),
+        "SORT_BY_CHECKPOINT_COUNT": literal_column(_COMPLETED), "SORT_BY_CHECKPOINT_SIZE": literal_column(_SIZE),
+    },
+    filters={
+        **owner_filters(_EXPERIMENTS, _USERS),
+        **label_filters(_EXPERIMENTS),
+        "states": one_of(cast(_e.state, Text), "states"),
+        "project_id": _e.project_id == bindparam("project_id"),
+        "visible": ~_p.archived & ~_w.archived,
+        "id_lt": _e.id < bindparam("id_lt"), "id_lte": _e.id <= bindparam("id_lte"),
+        "id_gt": _e.id > bindparam("id_gt"), "id_gte": _e.id >= bindparam("id_gte"),
+        "id_in": one_of(_e.id, "id_in"),
+        "id_not_in": _e.id != all_(bindparam("id_not_in", type_=ARRAY(Integer))),
+    },
+)  # fmt: skip
 _ONE = text(f"""
     SELECT {views.EXPERIMENT} AS shown, e.config::text AS config, {views.EXPERIMENT_STATE} AS state, j.pool, e.job_id::text AS job_id
     FROM {views.EXPERIMENT_FROM} WHERE e.id = :id
@@ -58,13 +69,9 @@ def one(tx: Tx, experiment_id: int) -> ShownExperiment | None:
 
 
 def find(tx: Tx, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
-    where = [FILTERS[name] for name in filters]
-    order = sort.sql(ORDER, "SORT_BY_ID")
-    listing = Listing("experiments", views.EXPERIMENT, views.EXPERIMENT_FROM, where, order)
-    return pages.fetch(tx, listing, page, filters)
+    return pages.find(tx, _LISTED, page, sort, filters)
 
 
 def ids(tx: Tx, filters: dict[str, Any]) -> list[int]:
-    where = " AND ".join(FILTERS[name] for name in filters) or "true"
-    found = text(f"SELECT e.id FROM {views.EXPERIMENT_FROM} WHERE {where} ORDER BY e.id")
+    found = _LISTED.filtered(filters).with_only_columns(_e.id).order_by(_e.id)
     return list(tx.execute(found, filters).scalars())

@@ -1,31 +1,58 @@
 """The listings of trials and checkpoints, and single ones, as JSON text."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import Text, bindparam, cast, func, literal_column, select, text
 
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages, views
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.pages import Listing
+from det_controlplane.db.pages import Collection, one_of
+from det_controlplane.db.schema import checkpoints, experiments, trials
 
-TRIAL_ORDER = {
-    "SORT_BY_ID": "t.id", "SORT_BY_START_TIME": "t.started_at", "SORT_BY_END_TIME": "t.ended_at",
-    "SORT_BY_STATE": "t.state", "SORT_BY_BEST_VALIDATION_METRIC": "t.searcher_metric",
-    "SORT_BY_LATEST_VALIDATION_METRIC": "t.latest_validation_id",
-    "SORT_BY_BATCHES_PROCESSED": "t.total_batches",
-    "SORT_BY_DURATION": "coalesce(t.ended_at, now()) - t.started_at",
-    "SORT_BY_RESTARTS": "t.restarts", "SORT_BY_LOG_RETENTION_DAYS": "t.log_retention_days",
-    "SORT_BY_CHECKPOINT_SIZE": "(SELECT sum(c.size) FROM checkpoints c WHERE c.trial_id = t.id)",
-}  # fmt: skip
-CHECKPOINT_ORDER = {
-    "SORT_BY_UUID": "c.uuid", "SORT_BY_TRIAL_ID": "c.trial_id", "SORT_BY_BATCH_NUMBER": "c.steps_completed",
-    "SORT_BY_END_TIME": "c.reported_at", "SORT_BY_STATE": "c.state",
-    "SORT_BY_SEARCHER_METRIC": views.CHECKPOINT_METRIC,
-}  # fmt: skip
-_BY_METRIC = {
-    **CHECKPOINT_ORDER, Sort.BY_METRIC: views.checkpoint_metric("cast(:metric AS text)")
-}  # fmt: skip
+# Under the names that `views` gives them.
+_TRIALS, _CHECKPOINTS = trials.alias("t"), checkpoints.alias("c")
+_t, _c, _EXPERIMENTS = _TRIALS.c, _CHECKPOINTS.c, experiments.alias("e")
+_SIZE = "(SELECT sum(c.size) FROM checkpoints c WHERE c.trial_id = t.id)"
+_LISTED_TRIALS = Collection(
+    "trials",
+    select(literal_column(views.TRIAL)).select_from(_TRIALS),
+    orders={
+        "SORT_BY_ID": _t.id, "SORT_BY_START_TIME": _t.started_at, "SORT_BY_END_TIME": _t.ended_at,
+        "SORT_BY_STATE": _t.state, "SORT_BY_BEST_VALIDATION_METRIC": _t.searcher_metric,
+        "SORT_BY_LATEST_VALIDATION_METRIC": _t.latest_validation_id, "SORT_BY_BATCHES_PROCESSED": _t.total_batches,
+        "SORT_BY_DURATION": func.coalesce(_t.ended_at, func.now()) - _t.started_at,
+        "SORT_BY_RESTARTS": _t.restarts, "SORT_BY_LOG_RETENTION_DAYS": _t.log_retention_days,
+        "SORT_BY_CHECKPOINT_SIZE": literal_column(_SIZE),
+    },
+    filters={
+        "experiment_id": _t.experiment_id == bindparam("experiment_id"),
+        "states": one_of(cast(_t.state, Text), "states"),
+    },
+)  # fmt: skip
+_LISTED_CHECKPOINTS = Collection(
+    "checkpoints",
+    select(literal_column(views.CHECKPOINT)).select_from(
+        _CHECKPOINTS.outerjoin(_TRIALS, _t.id == _c.trial_id)
+        .outerjoin(_EXPERIMENTS, _EXPERIMENTS.c.id == _c.experiment_id)
+    ),
+    orders={
+        "SORT_BY_UUID": _c.uuid, "SORT_BY_TRIAL_ID": _c.trial_id, "SORT_BY_BATCH_NUMBER": _c.steps_completed,
+        "SORT_BY_END_TIME": _c.reported_at, "SORT_BY_STATE": _c.state,
+        "SORT_BY_SEARCHER_METRIC": literal_column(views.CHECKPOINT_METRIC),
+    },
+    filters={
+        "experiment_id": _c.experiment_id == bindparam("experiment_id"),
+        "trial_id": _c.trial_id == bindparam("trial_id"),
+        "states": one_of(cast(_c.state, Text), "states"),
+    },
+)  # fmt: skip
+_METRIC = text(views.checkpoint_metric("cast(:metric AS text)"))
+_BY_METRIC = replace(
+    _LISTED_CHECKPOINTS, orders={**_LISTED_CHECKPOINTS.orders, Sort.BY_METRIC: _METRIC}
+)
 
 _TRIAL = text(f"SELECT {views.TRIAL}::text FROM trials t WHERE t.id = :id")
 _CHECKPOINT = text(
@@ -33,13 +60,9 @@ _CHECKPOINT = text(
 )
 
 
-def trials(tx: Tx, page: Page, sort: Sort, experiment_id: int, states: Sequence[str]) -> str:
-    where = ["t.experiment_id = :experiment_id"]
-    if states:
-        where.append("t.state::text = ANY(cast(:states AS text[]))")
-    order = sort.sql(TRIAL_ORDER, "SORT_BY_ID")
-    listing = Listing("trials", views.TRIAL, "trials t", where, order)
-    return pages.fetch(tx, listing, page, {"experiment_id": experiment_id, "states": list(states)})
+def trials_of(tx: Tx, page: Page, sort: Sort, experiment_id: int, states: Sequence[str]) -> str:
+    given = _given("experiment_id", experiment_id, states)
+    return pages.find(tx, _LISTED_TRIALS, page, sort, given)
 
 
 def trial(tx: Tx, trial_id: int) -> str | None:
@@ -47,17 +70,17 @@ def trial(tx: Tx, trial_id: int) -> str | None:
     return found
 
 
-def checkpoints(
+def checkpoints_of(
     tx: Tx, page: Page, sort: Sort, owner: str, owner_id: int, states: Sequence[str]
 ) -> str:
-    """`owner` is one of our two columns."""
-    where = [f"c.{owner} = :owner_id"]
-    if states:
-        where.append("c.state::text = ANY(cast(:states AS text[]))")
-    order = sort.sql(_BY_METRIC if sort.metric else CHECKPOINT_ORDER, "SORT_BY_UUID")
-    listing = Listing("checkpoints", views.CHECKPOINT, views.CHECKPOINT_FROM, where, order)
-    params = {"owner_id": owner_id, "states": list(states), "metric": sort.metric}
-    return pages.fetch(tx, listing, page, params)
+    """Return checkpoints of an owner, which is one of our two columns."""
+    listed = _BY_METRIC if sort.metric else _LISTED_CHECKPOINTS
+    given = _given(owner, owner_id, states)
+    return pages.find(tx, listed, page, sort, given, metric=sort.metric)
+
+
+def _given(owner: str, owner_id: int, states: Sequence[str]) -> dict[str, Any]:
+    return {owner: owner_id} | ({"states": list(states)} if states else {})
 
 
 def checkpoint(tx: Tx, uuid: object) -> str | None:

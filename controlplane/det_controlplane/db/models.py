@@ -4,53 +4,54 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, func, insert, select, text, update
+from sqlalchemy import bindparam, delete, func, insert, literal_column, select, update
 
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.pages import Listing
-from det_controlplane.db.schema import model_versions, models, workspaces
-from det_controlplane.db.views import CHECKPOINT, CHECKPOINT_FROM, time
+from det_controlplane.db.pages import Collection, label_filters, one_of, owner_filters
+from det_controlplane.db.schema import model_versions, models, users, workspaces
+from det_controlplane.db.views import CHECKPOINT, CHECKPOINT_FROM, moment, shown
 
-_COUNT = "(SELECT count(*) FROM model_versions x WHERE x.model_id = m.id)"
-_MODEL = f"""json_build_object('id', m.id, 'name', m.name, 'description', m.description, 'metadata', m.metadata,
-    'labels', to_json(m.labels), 'notes', m.notes, 'archived', m.archived, 'workspaceId', m.workspace_id,
-    'userId', m.user_id, 'username', mu.username, 'creationTime', {time("m.created_at")},
-    'lastUpdatedTime', {time("m.updated_at")}, 'numVersions', {_COUNT})"""
-_FROM = "models m JOIN users mu ON mu.id = m.user_id JOIN workspaces mw ON mw.id = m.workspace_id"
-_SHOWN = text(f"SELECT {_MODEL} FROM {_FROM} WHERE m.id = :id")
-_ORDER = {
-    "SORT_BY_ID": "m.id", "SORT_BY_NAME": "m.name", "SORT_BY_DESCRIPTION": "m.description",
-    "SORT_BY_CREATION_TIME": "m.created_at", "SORT_BY_LAST_UPDATED_TIME": "m.updated_at",
-    "SORT_BY_NUM_VERSIONS": _COUNT, "SORT_BY_WORKSPACE": "mw.name",
-}  # fmt: skip
-_FILTERS = {
-    "name": "m.name ILIKE '%' || :name || '%'",
-    "description": "m.description ILIKE '%' || :description || '%'",
-    "labels": "m.labels @> cast(:labels AS text[])",
-    "archived": "m.archived = :archived",
-    "users": "mu.username = ANY(cast(:users AS text[]))",
-    "user_ids": "m.user_id = ANY(cast(:user_ids AS integer[]))",
-    "id": "m.id = :id",
-    "workspace_ids": "m.workspace_id = ANY(cast(:workspace_ids AS integer[]))",
-    "workspace_names": "mw.name = ANY(cast(:workspace_names AS text[]))",
-}
-
-_VERSION = f"""json_build_object('id', v.id, 'version', v.version, 'name', v.name, 'comment', v.comment, 'notes', v.notes,
-    'metadata', v.metadata, 'labels', to_json(v.labels), 'userId', v.user_id, 'username', vu.username,
-    'creationTime', {time("v.created_at")}, 'lastUpdatedTime', {time("v.updated_at")},
-    'model', (SELECT {_MODEL} FROM {_FROM} WHERE m.id = v.model_id),
-    'checkpoint', (SELECT {CHECKPOINT} FROM {CHECKPOINT_FROM} WHERE c.uuid = v.checkpoint_uuid))"""
-_VERSION_FROM = "model_versions v JOIN users vu ON vu.id = v.user_id"
-_SHOWN_VERSION = text(
-    f"SELECT {_VERSION} FROM {_VERSION_FROM} WHERE v.model_id = :model_id AND v.version = :version"
+_m, _v = models.c, model_versions.c
+_COUNT = select(func.count()).where(_v.model_id == _m.id).scalar_subquery()
+_MODELS = Collection(
+    "models",
+    select(
+        shown(
+            _m.id, _m.name, _m.description, _m.metadata, _m.labels, _m.notes, _m.archived, _m.workspace_id, _m.user_id,
+            users.c.username, creationTime=moment(_m.created_at), lastUpdatedTime=moment(_m.updated_at), numVersions=_COUNT,
+        )
+    ).select_from(models.join(users).join(workspaces, workspaces.c.id == _m.workspace_id)),
+    orders={
+        "SORT_BY_ID": _m.id, "SORT_BY_NAME": _m.name, "SORT_BY_DESCRIPTION": _m.description,
+        "SORT_BY_CREATION_TIME": _m.created_at, "SORT_BY_LAST_UPDATED_TIME": _m.updated_at,
+        "SORT_BY_NUM_VERSIONS": _COUNT, "SORT_BY_WORKSPACE": workspaces.c.name,
+    },
+    filters={
+        **owner_filters(models),
+        **label_filters(models),
+        "id": _m.id == bindparam("id"),
+        "workspace_ids": one_of(_m.workspace_id, "workspace_ids"),
+        "workspace_names": one_of(workspaces.c.name, "workspace_names"),
+    },
+)  # fmt: skip
+_MODEL = _MODELS.rows.where(_m.id == _v.model_id).correlate(model_versions).scalar_subquery()
+_CHECKPOINT = (
+    f"(SELECT {CHECKPOINT} FROM {CHECKPOINT_FROM} WHERE c.uuid = model_versions.checkpoint_uuid)"
 )
-_VERSION_ORDER = {
-    "SORT_BY_VERSION": "v.version",
-    "SORT_BY_CREATION_TIME": "v.created_at",
-    "SORT_BY_ID": "v.id",
-}
+_VERSIONS = Collection(
+    "modelVersions",
+    select(
+        shown(
+            _v.id, _v.version, _v.name, _v.comment, _v.notes, _v.metadata, _v.labels, _v.user_id, users.c.username,
+            creationTime=moment(_v.created_at), lastUpdatedTime=moment(_v.updated_at), model=_MODEL,
+            checkpoint=literal_column(_CHECKPOINT),
+        )
+    ).select_from(model_versions.join(users)),
+    orders={"SORT_BY_VERSION": _v.version, "SORT_BY_CREATION_TIME": _v.created_at, "SORT_BY_ID": _v.id},
+    filters={"model_id": _v.model_id == bindparam("model_id")},
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +83,13 @@ def lock(tx: Tx, name_or_id: str) -> Model | None:
     return None if row is None else Model(*row)
 
 
-def shown(tx: Tx, model_id: int) -> dict[str, Any]:
-    found: dict[str, Any] = tx.execute(_SHOWN, {"id": model_id}).scalar_one()
+def one(tx: Tx, model_id: int) -> dict[str, Any]:
+    found: dict[str, Any] = tx.execute(_MODELS.rows.where(_m.id == model_id)).scalar_one()
     return found
 
 
 def listed(tx: Tx, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
-    where = [_FILTERS[name] for name in filters]
-    listing = Listing("models", _MODEL, _FROM, where, sort.sql(_ORDER, "SORT_BY_ID"))
-    return pages.fetch(tx, listing, page, filters)
+    return pages.find(tx, _MODELS, page, sort, filters)
 
 
 def labels(tx: Tx, workspace_id: int) -> list[str]:
@@ -133,18 +132,14 @@ def lock_version(tx: Tx, model_id: int, version: int) -> Version | None:
     return None if row is None else Version(*row)
 
 
-def shown_version(tx: Tx, model_id: int, version: int) -> dict[str, Any] | None:
-    found: dict[str, Any] | None = tx.execute(
-        _SHOWN_VERSION, {"model_id": model_id, "version": version}
-    ).scalar()
+def one_version(tx: Tx, model_id: int, version: int) -> dict[str, Any] | None:
+    wanted = _VERSIONS.rows.where(_v.model_id == model_id, _v.version == version)
+    found: dict[str, Any] | None = tx.execute(wanted).scalar()
     return found
 
 
 def listed_versions(tx: Tx, model_id: int, page: Page, sort: Sort) -> str:
-    order = sort.sql(_VERSION_ORDER, "SORT_BY_VERSION")
-    where = ["v.model_id = :model_id"]
-    listing = Listing("modelVersions", _VERSION, _VERSION_FROM, where, order)
-    return pages.fetch(tx, listing, page, {"model_id": model_id})
+    return pages.find(tx, _VERSIONS, page, sort, {"model_id": model_id})
 
 
 def create_version(tx: Tx, model_id: int, values: dict[str, Any], now: datetime) -> int:

@@ -8,16 +8,17 @@ from typing import Any
 
 from sqlalchemy import (
     ARRAY,
-    Column,
     ColumnElement,
+    FromClause,
     Integer,
     Select,
-    Table,
     Text,
     TextClause,
     any_,
+    asc,
     bindparam,
     cast,
+    desc,
     func,
     literal_column,
     select,
@@ -102,7 +103,7 @@ class Collection:
 
     name: str  # the field of the answer that holds the rows
     rows: Select[Any]  # of one column
-    orders: Mapping[str, ColumnElement[Any]]
+    orders: Mapping[str, ColumnElement[Any] | TextClause]
     filters: Mapping[str, ColumnElement[bool]] = field(default_factory=dict)
 
     def filtered(self, names: Iterable[str]) -> Select[Any]:
@@ -138,24 +139,34 @@ def _page(
     if bounds.most is not None:
         rows = rows.limit(literal_column(str(bounds.most)))
     columns = dict.fromkeys([collection.orders[by], next(iter(collection.orders.values()))])
-    ordered = [c.desc().nulls_last() if descending else c.asc() for c in columns]
-    item = cast(rows.order_by(*ordered).subquery().c[0], Text)
-    items = select(func.string_agg(item, literal_column("','"))).scalar_subquery()
+    ordered = [desc(c).nulls_last() if descending else asc(c) for c in columns]
+    item = rows.selected_columns[0].label("item")
+    shown = rows.with_only_columns(item).order_by(*ordered).subquery().c.item
+    items = select(func.string_agg(cast(shown, Text), literal_column("','"))).scalar_subquery()
     return select(total.label("total"), items.label("items"))
 
 
 _OFFSET = bindparam("offset", type_=Integer)
 
 
-def one_of(column: Column[Any], name: str) -> ColumnElement[bool]:
+def one_of(column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
     """Compare a column with a list, which is the parameter of that name."""
     return column == any_(bindparam(name, type_=ARRAY(column.type)))
 
 
-def owner_filters(table: Table) -> dict[str, ColumnElement[bool]]:
+def owner_filters(table: FromClause, owners: FromClause = users) -> dict[str, ColumnElement[bool]]:
     """Return what everything that has a name and an owner is filtered by."""
     return {
         "name": table.c.name.icontains(bindparam("name")),
-        "users": one_of(users.c.username, "users"),
+        "users": one_of(owners.c.username, "users"),
         "user_ids": one_of(table.c.user_id, "user_ids"),
+    }
+
+
+def label_filters(table: FromClause) -> dict[str, ColumnElement[bool]]:
+    """Return what everything that can be described, labelled and archived is filtered by."""
+    return {
+        "description": table.c.description.icontains(bindparam("description")),
+        "labels": table.c.labels.op("@>")(bindparam("labels", type_=ARRAY(Text))),
+        "archived": table.c.archived == bindparam("archived"),
     }

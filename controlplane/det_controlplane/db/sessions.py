@@ -4,17 +4,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import bindparam, case, delete, literal_column, or_, select, update
+from sqlalchemy import bindparam, case, delete, func, literal_column, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from det_controlplane.core.lifecycle.agent import AgentState
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages
 from det_controlplane.db.engine import Database, Tx
-from det_controlplane.db.pages import Listing
+from det_controlplane.db.pages import Collection, one_of
 from det_controlplane.db.schema import agents, sessions, users
 from det_controlplane.db.schema.enums import SessionKind
-from det_controlplane.db.views import time
+from det_controlplane.db.views import moment, shown
 
 _HOLDER = (
     select(sessions.c.id, sessions.c.allocation_id, users.c.id.label("user_id"), users.c.username, users.c.admin)
@@ -29,20 +29,27 @@ _HOLDER = (
 _AGENT = select(agents.c.id, agents.c.incarnation, agents.c.pool).where(
     agents.c.token_hash == bindparam("token_hash"), agents.c.state != AgentState.LOST
 )
-_ACCESS_TOKEN = f"""json_build_object('id', s.id, 'userId', s.user_id, 'createdAt', {time("s.created_at")},
-    'expiry', {time("s.expires_at")}, 'revoked', s.revoked_at IS NOT NULL, 'description', coalesce(s.description, ''),
-    'tokenType', 'TOKEN_TYPE_ACCESS_TOKEN')"""
-_ORDER = {
-    "SORT_BY_ID": "s.id", "SORT_BY_USER_ID": "s.user_id", "SORT_BY_EXPIRY": "s.expires_at",
-    "SORT_BY_CREATED_AT": "s.created_at", "SORT_BY_REVOKED": "s.revoked_at IS NOT NULL",
-    "SORT_BY_DESCRIPTION": "s.description",
-}  # fmt: skip
-_FILTERS = {
-    "user_id": "s.user_id = :user_id",
-    "username": "u.username = :username",
-    "ids": "s.id = ANY(cast(:ids AS bigint[]))",
-    "alive_at": "s.revoked_at IS NULL AND (s.expires_at IS NULL OR s.expires_at > :alive_at)",
-}
+_s = sessions.c
+_IS_REVOKED = _s.revoked_at.is_not(None)
+_ACCESS_TOKENS = Collection(
+    "tokenInfo",
+    select(
+        shown(
+            _s.id, _s.user_id, createdAt=moment(_s.created_at), expiry=moment(_s.expires_at), revoked=_IS_REVOKED,
+            description=func.coalesce(_s.description, ""), tokenType=literal_column("'TOKEN_TYPE_ACCESS_TOKEN'"),
+        )
+    ).select_from(sessions.join(users)).where(_s.kind == SessionKind.ACCESS),
+    orders={
+        "SORT_BY_ID": _s.id, "SORT_BY_USER_ID": _s.user_id, "SORT_BY_EXPIRY": _s.expires_at,
+        "SORT_BY_CREATED_AT": _s.created_at, "SORT_BY_REVOKED": _IS_REVOKED, "SORT_BY_DESCRIPTION": _s.description,
+    },
+    filters={
+        "user_id": _s.user_id == bindparam("user_id"),
+        "username": users.c.username == bindparam("username"),
+        "ids": one_of(_s.id, "ids"),
+        "alive_at": ~_IS_REVOKED & or_(_s.expires_at.is_(None), _s.expires_at > bindparam("alive_at")),
+    },
+)  # fmt: skip
 
 
 _CREATE_ONCE = insert(sessions).on_conflict_do_nothing(index_elements=["token_hash"])
@@ -167,15 +174,10 @@ def signed_in(tx: Tx, user_id: int, now: datetime) -> None:
 
 
 def access_token(tx: Tx, token_id: int) -> AccessToken | None:
-    s = sessions.alias("s")
-    shown: Any = literal_column(_ACCESS_TOKEN)
-    found = select(s.c.user_id, s.c.revoked_at.is_not(None), shown).select_from(s)
-    row = tx.execute(found.where(s.c.id == token_id, s.c.kind == SessionKind.ACCESS)).first()
-    return None if row is None else AccessToken(*row)
+    found = _ACCESS_TOKENS.rows.where(_s.id == token_id)
+    row = tx.execute(found.add_columns(_s.user_id, _IS_REVOKED)).first()
+    return None if row is None else AccessToken(row[1], row[2], row[0])
 
 
 def access_tokens(tx: Tx, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
-    where = ["s.kind = 'access'", *(_FILTERS[name] for name in filters)]
-    source = "sessions s JOIN users u ON u.id = s.user_id"
-    order = sort.sql(_ORDER, "SORT_BY_ID")
-    return pages.fetch(tx, Listing("tokenInfo", _ACCESS_TOKEN, source, where, order), page, filters)
+    return pages.find(tx, _ACCESS_TOKENS, page, sort, filters)

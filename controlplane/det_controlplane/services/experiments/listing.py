@@ -40,7 +40,7 @@ def trials(ctx: Context, page: Page, sort: Sort, experiment_id: int, states: Seq
     with ctx.db.autocommit() as tx:
         if not rows.exists(tx, experiment_id):
             raise Missing(f"experiment {experiment_id} not found")
-        return listings.trials(tx, page, sort, experiment_id, states)
+        return listings.trials_of(tx, page, sort, experiment_id, states)
 
 
 def trial(ctx: Context, trial_id: int) -> str:
@@ -58,7 +58,7 @@ def checkpoints(
     with ctx.db.autocommit() as tx:
         if not exists(tx, owner_id):
             raise Missing(f"{owner.removesuffix('_id')} {owner_id} not found")
-        return listings.checkpoints(tx, page, sort, owner, owner_id, states)
+        return listings.checkpoints_of(tx, page, sort, owner, owner_id, states)
 
 
 def checkpoint(ctx: Context, uuid: str) -> str:

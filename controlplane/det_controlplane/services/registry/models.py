@@ -30,7 +30,7 @@ class ModelChanges:
 
 def get(ctx: Context, name_or_id: str) -> dict[str, Any]:
     with ctx.db.begin() as tx:
-        return models.shown(tx, locked(tx, name_or_id).id)
+        return models.one(tx, locked(tx, name_or_id).id)
 
 
 def listed(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
@@ -53,7 +53,7 @@ def create(ctx: Context, caller: User, new: ModelChanges) -> dict[str, Any]:
                 "metadata": new.metadata or {}, "labels": new.labels or [],
                 "user_id": caller.id, "workspace_id": _workspace(tx, new) or 1,
             }  # fmt: skip
-            return models.shown(tx, models.create(tx, values, ctx.now()))
+            return models.one(tx, models.create(tx, values, ctx.now()))
     except Violated as e:
         raise _told(e, name) from e
 
@@ -74,7 +74,7 @@ def edit(ctx: Context, caller: User, name_or_id: str, changes: ModelChanges) -> 
             values["workspace_id"] = _workspace(tx, changes)
             given = {column: value for column, value in values.items() if value is not None}
             models.change(tx, model.id, given, ctx.now())
-            return models.shown(tx, model.id)
+            return models.one(tx, model.id)
     except Violated as e:
         raise _told(e, changes.name or "") from e
 

@@ -31,7 +31,7 @@ def listed(ctx: Context, name_or_id: str, page: Page, sort: Sort) -> tuple[dict[
     """Return the model, and its versions as JSON text."""
     with ctx.db.begin() as tx:
         model = locked(tx, name_or_id)
-        return models.shown(tx, model.id), models.listed_versions(tx, model.id, page, sort)
+        return models.one(tx, model.id), models.listed_versions(tx, model.id, page, sort)
 
 
 def get(ctx: Context, name_or_id: str, version: int) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def _find(tx: Tx, model: Model, version: int) -> Version:
 
 
 def _one(tx: Tx, model: Model, version: int) -> dict[str, Any]:
-    found = models.shown_version(tx, model.id, version)
+    found = models.one_version(tx, model.id, version)
     if found is None:
         raise _missing(model, version)
     return found
