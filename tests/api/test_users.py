@@ -1,8 +1,8 @@
 """Accounts, groups and tokens: what each may do (facts §2.2, §9.5)."""
 
 import pytest
-from det_controlplane.db.schema.enums import SessionKind
-from det_controlplane.services.identity.authentication import new_session
+from det_controlplane.db import sessions
+from det_controlplane.services.identity.authentication import token_hash
 
 from tests.support.api import Api, Caller
 
@@ -159,7 +159,8 @@ def test_roles_are_not_part_of_this_product(admin: Caller) -> None:
 
 def test_a_task_s_token_administers_nothing(api: Api, admin: Caller) -> None:
     with api.ctx.db.begin() as tx:
-        token = new_session(api.ctx, tx, SessionKind.ALLOCATION, 1, None, allocation_id="t.1")
+        token = "token of a task"
+        sessions.create_for_task(tx, 1, "t.1", token_hash(token), api.ctx.now(), None)
     task = api.with_token(token)
     assert task.ask("POST", "/api/v1/users", {"user": {"username": "mole"}}).status == 403
     assert task.ask("PATCH", "/api/v1/users/1", {"password": "x"}).status == 403
