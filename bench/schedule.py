@@ -114,7 +114,7 @@ def _hash(name: str) -> int:
 
 def decide_and_explain(snapshot: PoolSnapshot) -> None:
     """With the reason of each that waits, as the scheduler's service compares it with what is stored."""
-    deque(decide(snapshot, 0.0).waiting.told(), maxlen=0)
+    deque(decide(snapshot, 0.0).waiting.items(), maxlen=0)
 
 
 def cpu_ms(work: Callable[[], object], rounds: int = ROUNDS) -> float:

@@ -35,7 +35,6 @@ def draw(snapshot: PoolSnapshot) -> str:
     plan = decide(snapshot, 0.0)
     lines = [_agent(agent, snapshot, plan) for agent in snapshot.agents]
     lines.append("")
-    reasons = {w.allocation_id: w.reason for w in plan.waiting}
     backfilled = {s.allocation_id: s.backfilled for s in plan.start}
     for request in snapshot.pending:
         id = request.allocation_id
@@ -44,7 +43,7 @@ def draw(snapshot: PoolSnapshot) -> str:
         if id in backfilled:
             said = "starts as backfill" if backfilled[id] else "starts"
         else:
-            said = f"{reasons[id].code.value}: {reasons[id].sentence}"
+            said = f"{plan.waiting[id].code.value}: {plan.waiting[id].sentence}"
         lines.append(f"{asked:<26} {said}")
     lines += [f"{victim.allocation_id}  is asked to leave" for victim in plan.preempt]
     return "\n".join(lines)

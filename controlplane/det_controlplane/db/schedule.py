@@ -1,6 +1,6 @@
 """The snapshot of a pool that a scheduling decision looks at, and the guarded writes that apply it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -175,12 +175,14 @@ def insert_containers(tx: Tx, containers: Sequence[NewContainer], now: datetime)
     tx.execute(_INSERT_CONTAINERS, {"rows": as_json([asdict(c) for c in containers]), "now": now})
 
 
-def record_waiting(tx: Tx, rows: PoolRows, waiting: schedule.WaitingList, now: datetime) -> None:
+def record_waiting(
+    tx: Tx, rows: PoolRows, waiting: Mapping[str, schedule.WaitReason], now: datetime
+) -> None:
     """Write the reasons that changed. What another transaction has locked is about to change anyway."""
     changed = [
-        {"id": allocation_id, "code": told.code.value, "reason": told.sentence}
-        for allocation_id, told in waiting.told()
-        if rows.reasons.get(allocation_id) != told
+        {"id": allocation_id, "code": reason.code.value, "reason": reason.sentence}
+        for allocation_id, reason in waiting.items()
+        if rows.reasons.get(allocation_id) != reason
     ]
     if changed:
         tx.execute(_WAITING, {"rows": as_json(changed), "now": now})

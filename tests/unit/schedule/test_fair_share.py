@@ -12,6 +12,7 @@ from det_controlplane.core.schedule import (
     Running,
     WaitCode,
     decide,
+    jobs_ahead,
 )
 
 from tests.support.schedules import (
@@ -76,7 +77,7 @@ def test_when_shares_are_too_small_for_anybody_the_youngest_steps_back() -> None
 def test_a_request_larger_than_the_pool_claims_nothing() -> None:
     snapshot = shared(agents(4), pending=tasks("g1", 5) + tasks("g2", 4))
     assert started(snapshot) == {"g2.1"}
-    assert decide(snapshot, NOW).waiting[0].reason.code is WaitCode.TOO_LARGE
+    assert next(iter(decide(snapshot, NOW).waiting.values())).code is WaitCode.TOO_LARGE
 
 
 def test_running_slots_count_towards_the_share() -> None:
@@ -126,10 +127,11 @@ def test_containers_without_slots_start_whatever_the_shares_are() -> None:
 
 
 def test_nobody_is_ahead_of_anybody() -> None:
-    plan = decide(shared(agents(1), pending=tasks("g1", 1) + tasks("g2", 1)), NOW)
-    assert plan.jobs_ahead == {"g1": -1, "g2": -1}
-    assert [w.reason.code for w in plan.waiting] == [WaitCode.FAIR_SHARE]
-    assert "0 slots" in plan.waiting[0].sentence
+    snapshot = shared(agents(1), pending=tasks("g1", 1) + tasks("g2", 1))
+    plan = decide(snapshot, NOW)
+    assert jobs_ahead(snapshot) == {"g1": -1, "g2": -1}
+    assert [reason.code for reason in plan.waiting.values()] == [WaitCode.FAIR_SHARE]
+    assert "0 slots" in next(iter(plan.waiting.values())).sentence
 
 
 def test_many_jobs_with_too_small_shares_are_settled() -> None:

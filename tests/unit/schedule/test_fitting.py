@@ -147,7 +147,7 @@ def test_a_blocked_request_does_not_spoil_the_fit_of_the_next_one() -> None:
     pending = [request("r1", 1, blocked_agents=frozenset({"a1"})), request("r2", 1)]
     plan = decide(pool(agents(1), pending=pending), NOW)
     assert starts(plan) == {"r2": {"a1": 1}}
-    assert [w.reason.code for w in plan.waiting] == [WaitCode.BLOCKED_NODES]
+    assert [reason.code for reason in plan.waiting.values()] == [WaitCode.BLOCKED_NODES]
 
 
 def hash_distance(allocation: str, agent_id: str) -> int:

@@ -46,8 +46,10 @@ def test_a_job_at_its_limit_blocks_nobody() -> None:
     snapshot = pool(agents(8), pending=pending, jobs=jobs)
     plan = decide(snapshot, NOW)
     assert [s.allocation_id for s in plan.start] == ["other"]
-    assert plan.waiting[0].reason.code is WaitCode.MAX_SLOTS
-    assert plan.waiting[0].sentence.startswith("needs 4 slots, and its job may hold 2 (max_slots);")
+    assert next(iter(plan.waiting.values())).code is WaitCode.MAX_SLOTS
+    assert next(iter(plan.waiting.values())).sentence.startswith(
+        "needs 4 slots, and its job may hold 2 (max_slots);"
+    )
 
 
 def test_a_job_that_holds_all_it_may_waits_for_its_own_trials() -> None:
@@ -55,7 +57,7 @@ def test_a_job_that_holds_all_it_may_waits_for_its_own_trials() -> None:
     snapshot = pool(
         agents(4), pending=[request("t3", 1, "exp")], running=held, jobs=[job("exp", max_slots=2)]
     )
-    (waiting,) = decide(snapshot, NOW).waiting
+    (waiting,) = decide(snapshot, NOW).waiting.values()
     assert waiting.sentence.startswith(
         "its job may hold 2 slots (max_slots) and holds 2; it starts"
     )

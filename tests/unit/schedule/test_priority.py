@@ -11,6 +11,7 @@ from det_controlplane.core.schedule import (
     Running,
     WaitCode,
     decide,
+    jobs_ahead,
 )
 
 from tests.support.schedules import (
@@ -53,7 +54,7 @@ def test_what_fits_in_one_priority_starts_and_the_rest_waits() -> None:
     pending = tasks.pending("50:4", "50:1", "40:1", "40:0", "40:4", "50:0")
     snapshot = pool(agents(4, 4), pending=pending, jobs=tasks.jobs)
     assert started(snapshot) == {"50:1", "40:1", "40:0", "40:4", "50:0"}
-    assert [w.allocation_id for w in decide(snapshot, NOW).waiting] == ["50:4"]
+    assert list(decide(snapshot, NOW).waiting) == ["50:4"]
 
 
 def test_without_preemption_a_task_that_never_fits_blocks_all_lower_priorities() -> None:
@@ -61,7 +62,7 @@ def test_without_preemption_a_task_that_never_fits_blocks_all_lower_priorities()
     pending = tasks.pending("50:4", "50:1", "40:12")
     plan = decide(pool(agents(4, 4), pending=pending, jobs=tasks.jobs), NOW)
     assert plan.start == ()
-    codes = {w.allocation_id: w.reason.code for w in plan.waiting}
+    codes = {id: reason.code for id, reason in plan.waiting.items()}
     assert codes == {
         "40:12": WaitCode.TOO_LARGE,
         "50:4": WaitCode.BEHIND_HIGHER_PRIORITY,
@@ -212,8 +213,8 @@ def test_the_order_of_a_gangs_seats_does_not_choose_the_agent() -> None:
         )
         for seats in (gang, other)
     ]
-    assert plans[0].waiting[0].sentence == plans[1].waiting[0].sentence
-    assert "is next on a1" in plans[0].waiting[0].sentence
+    assert plans[0].waiting == plans[1].waiting
+    assert "is next on a1" in plans[0].waiting["high"].sentence
 
 
 def test_an_earlier_victim_is_not_asked_again_and_nobody_else_is_asked() -> None:
@@ -225,7 +226,7 @@ def test_an_earlier_victim_is_not_asked_again_and_nobody_else_is_asked() -> None
     snapshot = apply(snapshot, decide(snapshot, NOW))
     again = decide(snapshot, NOW)
     assert (again.start, again.preempt) == ((), ())
-    assert again.waiting[0].reason.code is WaitCode.WAITING_FOR_PREEMPTION
+    assert again.waiting["high"].code is WaitCode.WAITING_FOR_PREEMPTION
 
 
 def test_lower_priorities_do_not_start_while_victims_are_leaving() -> None:
@@ -280,4 +281,4 @@ def test_jobs_ahead_counts_live_jobs_in_scheduler_order() -> None:
     jobs = [job("c", 50), job("a", 10), job("b", 42, position=2)]
     pending = [request("c", 1), request("b", 1)]
     snapshot = pool(agents(4), pending=pending, running=[running("a", a1=4)], jobs=jobs)
-    assert decide(snapshot, NOW).jobs_ahead == {"a": 0, "b": 1, "c": 2}
+    assert jobs_ahead(snapshot) == {"a": 0, "b": 1, "c": 2}

@@ -55,9 +55,9 @@ def test_nothing_starts_on_an_agent_that_is_disabled_draining_or_blocked(
 @given(pools())
 def test_every_pending_request_either_starts_or_is_explained_once(pool: PoolSnapshot) -> None:
     plan = decide(pool, NOW)
-    answered = [s.allocation_id for s in plan.start] + [w.allocation_id for w in plan.waiting]
+    answered = [*(start.allocation_id for start in plan.start), *plan.waiting]
     assert sorted(answered) == sorted(r.allocation_id for r in pool.pending)
-    assert all(w.sentence for w in plan.waiting)
+    assert all(reason.sentence for reason in plan.waiting.values())
 
 
 @many
@@ -75,8 +75,7 @@ def test_only_running_preemptible_allocations_that_are_not_leaving_are_asked_to_
 @given(pools("priority"))
 def test_nobody_leaves_for_a_request_that_is_not_more_important(pool: PoolSnapshot) -> None:
     plan = decide(pool, NOW)
-    waiting = {w.allocation_id for w in plan.waiting}
-    ranks = [r.job for r in pool.pending if r.allocation_id in waiting]
+    ranks = [r.job for r in pool.pending if r.allocation_id in plan.waiting]
     held = {r.allocation_id: r for r in pool.running}
     for victim in plan.preempt:
         if victim.reason is PreemptReason.HIGHER_PRIORITY:
@@ -166,5 +165,4 @@ def settled(pool: PoolSnapshot) -> bool:
 
 def _comparable(plan: SchedulePlan) -> tuple[object, ...]:
     starts = {s.allocation_id: s for s in plan.start}
-    waits = {w.allocation_id: w for w in plan.waiting}
-    return (starts, set(plan.preempt), waits, dict(plan.jobs_ahead))
+    return (starts, set(plan.preempt), plan.waiting)

@@ -13,12 +13,12 @@ from .model import (
     PreemptReason,
     Request,
     Running,
+    SchedulePlan,
     SchedulerType,
     Start,
-    Told,
     WaitCode,
+    WaitReason,
 )
-from .plan import SchedulePlan, Waiting, WaitingList
 from .queue_order import jobs_ahead
 
 __all__ = [
@@ -36,10 +36,8 @@ __all__ = [
     "SchedulePlan",
     "SchedulerType",
     "Start",
-    "Told",
     "WaitCode",
-    "Waiting",
-    "WaitingList",
+    "WaitReason",
     "decide",
     "jobs_ahead",
 ]

@@ -1,80 +1,176 @@
 """The agents of a pool during one pass: what is still free, and which agents a request gets.
 
-Agents with equal scores stand on one shelf, so a fit looks at a few shelves instead of at every agent. Slots and
-containers without slots are two fleets: they are scheduled independently of each other.
+Slots and containers without slots are two fleets, because they are scheduled independently of each other. Agents with
+equally much to spare stand on one shelf, so that a fit looks at a few shelves instead of at every agent.
 """
 
 from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from itertools import islice
 from operator import attrgetter
-from typing import ClassVar
 
 from .model import Agent, PoolSettings, Request
-from .nearness import tie_hash, tokens_of
+from .shelf import Shelf, agent_hash, tie_hash
 
-# The seats of a request: agent indices with the units taken on each.
+# The agents chosen for a request, as indices into `Fleet.agents`, each with the slots taken there.
 Fit = list[tuple[int, int]]
-NOT_BLOCKED: frozenset[int] = frozenset()
-
-_id = attrgetter("id")
-
-
-def shape_of(request: Request) -> object:
-    """Requests of one shape fit or fail together, because nothing becomes free within a pass."""
-    slots = -request.slots if request.single_agent else request.slots
-    return (slots, request.blocked_agents) if request.blocked_agents else slots
+ShelfKey = tuple[int, int]  # what each of its agents has to spare, and out of how much
 
 
 class Roster:
-    """The agents by id, and what about them does not change within a pass."""
+    """The agents of a pool, and what does not change within a pass."""
 
-    def __init__(self, agents: tuple[Agent, ...], settings: PoolSettings) -> None:
+    def __init__(self, agents: Iterable[Agent], settings: PoolSettings) -> None:
         self.settings = settings
-        self.agents = sorted(agents, key=_id)
-        ids = tuple([a.id for a in self.agents])
-        self.index = dict(zip(ids, range(len(ids)), strict=True))
-        self.open = [a.is_open for a in self.agents]
-        self.tokens, self.by_token = tokens_of(
-            ids
-        )  # in the order of tokens, shelves are filled sorted
+        self.agents = sorted(agents, key=attrgetter("id"))
+        self.index = {agent.id: index for index, agent in enumerate(self.agents)}
+        self.open = [agent.is_open for agent in self.agents]
+        self.hashes = [agent_hash(agent.id) for agent in self.agents]
+        self.by_hash = sorted(zip(self.hashes, range(len(self.agents)), strict=True))
 
 
 class Fleet(ABC):
-    """`free` and `total` count units: slots, or containers without slots."""
+    """Free units of each agent. A unit is a slot, or a container without slots."""
 
-    has_slots: ClassVar[bool]
-    free: list[int]
-    total: list[int]
-
-    def __init__(self, roster: Roster) -> None:
+    def __init__(self, roster: Roster, total: list[int], used: list[int]) -> None:
         self.agents = roster.agents
         self.index = roster.index
         self.open = roster.open
-        self.tokens = roster.tokens
-        self.best = roster.settings.fitting_policy == "best"
+        self.total = total
+        self.free = [
+            max(0, total - used) if is_open else 0
+            for total, used, is_open in zip(total, used, roster.open, strict=True)
+        ]
         self.mixes_sizes = roster.settings.allow_heterogeneous_fits
-        self.held: set[int] = set()
+        self._best_fit = roster.settings.fitting_policy == "best"
+        self._hashes = roster.hashes
+        self._held: set[int] = set()
+        self._shelves: defaultdict[ShelfKey, Shelf] = defaultdict(Shelf)
+        for hash, agent in roster.by_hash:
+            if self.free[agent]:
+                self._shelves[self._key(agent)].append(agent, hash)
 
+    @abstractmethod
+    def _key(self, agent: int) -> ShelfKey: ...
+
+    @abstractmethod
     def fit(self, request: Request) -> Fit | None:
-        """The seats of a request that starts now, or None."""
-        target = tie_hash(request.allocation_id)
-        if request.blocked_agents:
-            return self._fit(request, target, self.blocked(request))
-        return self._fit(request, target, NOT_BLOCKED)
+        """Return the agents on which a request can start now, or None."""
 
     def blocked(self, request: Request) -> frozenset[int]:
-        return frozenset(self.index[i] for i in request.blocked_agents if i in self.index)
+        if not request.blocked_agents:
+            return frozenset()
+        return frozenset(self.index[id] for id in request.blocked_agents if id in self.index)
+
+    def take(self, fit: Fit) -> None:
+        for agent, slots in fit:
+            before = self._key(agent)
+            self.free[agent] -= slots or 1
+            after = self._key(agent)
+            if not self.free[agent] or after != before:
+                self._unshelve(agent, before)
+                if self.free[agent]:
+                    self._shelves[after].add(agent, self._hashes[agent])
 
     def hold(self, agent: int) -> None:
-        """Nothing more starts here in this pass."""
-        if agent not in self.held:
-            self._unshelve(agent)
-            self.held.add(agent)
+        """Let nothing more start on an agent in this pass."""
+        if agent not in self._held:
+            self._held.add(agent)
+            if self.free[agent]:
+                self._unshelve(agent, self._key(agent))
 
-    @abstractmethod
-    def take(self, fit: Fit) -> None: ...
+    def _unshelve(self, agent: int, key: ShelfKey) -> None:
+        self._shelves[key].remove(agent, self._hashes[agent])
+        if not self._shelves[key]:
+            del self._shelves[key]
 
-    @abstractmethod
-    def _fit(self, request: Request, target: int, blocked: frozenset[int]) -> Fit | None: ...
+    def _choose(
+        self, keys: Iterable[ShelfKey], target: int, blocked: Collection[int]
+    ) -> int | None:
+        """Return the agent that the fitting policy prefers on these shelves."""
+        choices = []
+        for spare, capacity in keys:
+            rank = spare if self._best_fit else -spare / capacity
+            found = self._shelves[spare, capacity].nearest(target, blocked)
+            if found is not None:
+                choices.append((rank, *found))
+        return min(choices)[2] if choices else None
 
-    @abstractmethod
-    def _unshelve(self, agent: int) -> None: ...
+
+class SlotFleet(Fleet):
+    """Slots: on one agent that others share, or on wholly free agents."""
+
+    def __init__(self, roster: Roster) -> None:
+        agents = roster.agents
+        super().__init__(roster, [a.slots for a in agents], [a.used for a in agents])
+
+    def _key(self, agent: int) -> ShelfKey:
+        return self.free[agent], self.total[agent]
+
+    def fit(self, request: Request) -> Fit | None:
+        slots, target, blocked = (
+            request.slots,
+            tie_hash(request.allocation_id),
+            self.blocked(request),
+        )
+        agent = self._choose([key for key in self._shelves if key[0] >= slots], target, blocked)
+        if agent is not None:
+            return [(agent, slots)]
+        if slots == 1 or request.single_agent:
+            return None
+        gang = self._fit_gang(slots, target, blocked)
+        return gang and sorted(gang, key=lambda part: (-part[1], part[0]))
+
+    def _fit_gang(self, slots: int, target: int, blocked: Collection[int]) -> Fit | None:
+        """Return wholly free agents, of one size or of several where the pool allows it."""
+        sizes = sorted((size for free, size in self._shelves if free == size), reverse=True)
+        for size in sizes:
+            count, rest = divmod(slots, size)
+            near = self._shelves[size, size].nearest_first(target, blocked)
+            fit = [(agent, size) for _, agent in islice(near, count)]
+            if not rest and len(fit) == count:
+                return fit
+        if not self.mixes_sizes:
+            return None
+        whole = [
+            (agent, size)
+            for size in sizes
+            for _, agent in self._shelves[size, size].nearest_first(target, blocked)
+        ]
+        return greedy_mix(whole, slots)
+
+
+class AuxFleet(Fleet):
+    """Containers without slots: each agent takes a limited number of them."""
+
+    def __init__(self, roster: Roster) -> None:
+        agents = roster.agents
+        # Agents whose slots work are compared by their empty slots, the others by their spare containers.
+        self._slots = [
+            (max(0, a.slots - a.used), a.slots) if a.used > 0 < a.slots else None for a in agents
+        ]
+        super().__init__(roster, [a.aux_limit for a in agents], [a.aux_used for a in agents])
+
+    def _key(self, agent: int) -> ShelfKey:
+        return self._slots[agent] or (self.free[agent], self.total[agent])
+
+    def fit(self, request: Request) -> Fit | None:
+        agent = self._choose(self._shelves, tie_hash(request.allocation_id), self.blocked(request))
+        return None if agent is None else [(agent, 0)]
+
+
+def greedy_mix(agents: Fit, slots: int) -> Fit | None:
+    """Return agents of several sizes, whole except perhaps the last: biggest first, without going back."""
+    fit: Fit = []
+    skipped: Fit = []
+    for agent, size in agents:
+        if size <= slots:
+            fit.append((agent, size))
+            slots -= size
+        else:
+            skipped.append((agent, size))
+        if not slots:
+            return fit
+    # Every agent left over is bigger than the rest; the smallest wastes least.
+    return [*fit, (skipped[-1][0], slots)] if skipped else None

@@ -1,70 +1,56 @@
 """`max_slots` of an experiment: how many slots its trials may hold together."""
 
-from collections import defaultdict
-from collections.abc import Sequence
-from functools import cached_property
+from collections import Counter
+from collections.abc import Iterable
 
-from .model import Job, Request, Running
-from .outcome import OverLimit
+from .model import PoolSnapshot, Request, Running
 
 
 class JobLimits:
-    def __init__(self, waiting: list[Job], running: Sequence[Running]) -> None:
-        jobs = waiting + [r.job for r in running]
-        self.limited = {job.id: job.max_slots for job in jobs if job.max_slots is not None}
-        self._causes: dict[tuple[str, int], OverLimit] = {}
-        self._reserved: defaultdict[str, int] = defaultdict(int)
-        self._running = running
-
-    @cached_property
-    def held(self) -> defaultdict[str, int]:
-        """Slots by job, with those of what `started`."""
-        held: defaultdict[str, int] = defaultdict(int)
-        for allocation in self._running:
-            held[allocation.job.id] += allocation.slots
-        return held
+    def __init__(self, snapshot: PoolSnapshot) -> None:
+        items: list[Request | Running] = [*snapshot.pending, *snapshot.running]
+        self.limit = {
+            job.id: job.max_slots for item in items if (job := item.job).max_slots is not None
+        }
+        self.held = dict.fromkeys(
+            self.limit, 0
+        )  # slots by limited job, with those of what `started`
+        self._reserved = dict.fromkeys(self.limit, 0)
+        for running in snapshot.running:
+            if running.job.id in self.limit:
+                self.held[running.job.id] += running.slots
 
     def allow(self, request: Request) -> bool:
-        limit = self.limited.get(request.job.id)
-        if limit is None or not request.slots:
+        job_id = request.job.id
+        if job_id not in self.limit or not request.slots:
             return True
-        spoken_for = self.held[request.job.id] + self._reserved[request.job.id]
-        return spoken_for + request.slots <= limit
+        return self.held[job_id] + self._reserved[job_id] + request.slots <= self.limit[job_id]
 
     def started(self, request: Request) -> None:
-        self.held[request.job.id] += request.slots
+        if request.job.id in self.limit:
+            self.held[request.job.id] += request.slots
 
     def reserved(self, request: Request) -> None:
-        """It will start when others have left; until then its job asks nobody else to leave for more."""
-        self._reserved[request.job.id] += request.slots
+        """Count a request that starts when others have left, so that its job preempts nothing beyond its limit."""
+        if request.job.id in self.limit:
+            self._reserved[request.job.id] += request.slots
 
-    def cause(self, request: Request) -> OverLimit:
-        key = (request.job.id, request.slots)
-        if key not in self._causes:
-            self._causes[key] = OverLimit(request)
-        return self._causes[key]
-
-    def surplus(self, running: Sequence[Running]) -> list[Running]:
-        """What has to leave after a limit was lowered, the newest first."""
-        if not self.limited:
+    def surplus(self, running: Iterable[Running]) -> list[Running]:
+        """Return what has to leave after a limit was lowered, the newest first."""
+        if not self.limit:
             return []
-        staying: defaultdict[str, int] = defaultdict(int)
-        for allocation in running:
-            if not allocation.releasing:
-                staying[allocation.job.id] += allocation.slots
-        over = {job for job, slots in staying.items() if slots > self.limited.get(job, slots)}
-        candidates = [r for r in running if r.job.id in over and _can_be_asked(r)]
+        staying = [r for r in running if not r.releasing and r.job.id in self.limit]
+        holds = Counter[str]()
+        for allocation in staying:
+            holds[allocation.job.id] += allocation.slots
         leaving: list[Running] = []
-        for allocation in sorted(candidates, key=_newest_first, reverse=True):
-            if staying[allocation.job.id] > self.limited[allocation.job.id]:
-                staying[allocation.job.id] -= allocation.slots
+        for allocation in sorted(staying, key=_age, reverse=True):
+            job_id, may_leave = allocation.job.id, allocation.preemptible and allocation.slots > 0
+            if may_leave and holds[job_id] > self.limit[job_id]:
+                holds[job_id] -= allocation.slots
                 leaving.append(allocation)
         return leaving
 
 
-def _can_be_asked(running: Running) -> bool:
-    return running.preemptible and not running.releasing and running.slots > 0
-
-
-def _newest_first(running: Running) -> tuple[float, str]:
+def _age(running: Running) -> tuple[float, str]:
     return (running.requested_at, running.allocation_id)

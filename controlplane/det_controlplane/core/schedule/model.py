@@ -1,9 +1,10 @@
-"""What a scheduling decision looks at and what it answers."""
+"""What a scheduling decision is based on, and what it consists of."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
-from typing import Literal, NamedTuple, final
+from typing import Literal, NamedTuple
 
 SchedulerType = Literal["priority", "fair_share", "round_robin"]
 FittingPolicy = Literal["best", "worst"]
@@ -14,7 +15,7 @@ NO_BLOCKED_AGENTS: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """`slots` and `used` count enabled slots; `aux_*` count containers without slots."""
+    """An agent of the pool: `slots` and `used` count enabled slots, `aux_*` containers without slots."""
 
     id: str
     slots: int
@@ -23,18 +24,18 @@ class Agent:
     aux_used: int = 0
     enabled: bool = True
     draining: bool = False
-    out_of_service: str = ""  # why the agent itself takes no work
+    out_of_service: str = ""  # why the agent takes no work, in its own words
 
     @property
     def is_open(self) -> bool:
-        """Whether new work may be placed there."""
+        """Return whether new work may be placed on the agent."""
         return self.enabled and not self.draining and not self.out_of_service
 
 
 class Job(NamedTuple):
-    """Who asks: an experiment or another task with live allocations.
+    """An experiment or another task with live allocations.
 
-    A tuple in the order of the queue, because thousands are compared.
+    Jobs compare in the order of a priority queue: by priority, then position, then id.
     """
 
     priority: int
@@ -57,6 +58,13 @@ class Request:
     preemptible: bool = True
     blocked_agents: frozenset[str] = NO_BLOCKED_AGENTS
 
+    @property
+    def shape(self) -> Hashable:
+        """Return what decides where the request fits: requests of one shape fit or fail together."""
+        if self.single_agent or self.blocked_agents:
+            return (self.slots, self.single_agent, self.blocked_agents)
+        return self.slots  # nearly always, and found faster
+
 
 class Placement(NamedTuple):
     agent_id: str
@@ -72,7 +80,7 @@ class Running:
     slots: int
     placements: tuple[Placement, ...]
     preemptible: bool
-    releasing: bool  # it was asked to leave: preempted, paused or killed
+    releasing: bool  # it was preempted, paused or killed, and has not left yet
     requested_at: float
 
 
@@ -86,10 +94,7 @@ class PoolSettings:
 
 @dataclass(frozen=True, slots=True)
 class PoolSnapshot:
-    """A resource pool at one moment.
-
-    Ids are unique. What runs is part of the agents' `used`.
-    """
+    """A resource pool at one moment. Ids are unique, and `running` is counted in the agents' `used`."""
 
     settings: PoolSettings
     agents: tuple[Agent, ...]
@@ -116,6 +121,13 @@ class WaitCode(str, Enum):
     BACKING_OFF = "BACKING_OFF"  # it failed before it was ready, and is tried again later
 
 
+class WaitReason(NamedTuple):
+    """Why an allocation waits, as a code and as a sentence with the numbers of the moment."""
+
+    code: WaitCode
+    sentence: str
+
+
 class PreemptReason(Enum):
     """Why a running allocation has to leave."""
 
@@ -124,15 +136,8 @@ class PreemptReason(Enum):
     FAIR_SHARE = "FAIR_SHARE"
 
 
-@final
-class Told(NamedTuple):
-    code: WaitCode
-    sentence: str
-
-
-# Tuples, because a pass makes thousands of them.
 class Start(NamedTuple):
-    """Rank 0 runs on the first placement, the one with the most slots."""
+    """An allocation that starts; rank 0 runs on the first placement, the one with the most slots."""
 
     allocation_id: str
     placements: tuple[Placement, ...]
@@ -140,5 +145,16 @@ class Start(NamedTuple):
 
 
 class Preempt(NamedTuple):
+    """A running allocation that is asked to leave."""
+
     allocation_id: str
     reason: PreemptReason
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulePlan:
+    """What starts where, what has to leave, and why every other pending allocation waits (by its id)."""
+
+    start: tuple[Start, ...]
+    preempt: tuple[Preempt, ...]
+    waiting: dict[str, WaitReason]

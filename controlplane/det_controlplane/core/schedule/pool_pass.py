@@ -1,42 +1,67 @@
-"""What the schedulers work on: the snapshot, its shadow fleets, the limits, and the outcome so far."""
+"""One pass over a pool: the snapshot, what is still free, and what has been decided so far."""
 
-from dataclasses import replace
-from functools import cached_property
+from collections.abc import Iterable
+from typing import cast
 
-from .aux_fleet import AuxFleet
-from .fleet import Fleet, Roster
+from .fleet import AuxFleet, Fit, Roster, SlotFleet
 from .job_limits import JobLimits
-from .model import PoolSnapshot, PreemptReason, Request, Running
-from .outcome import Outcome
-from .queue_order import QueueOrder
-from .slot_fleet import SlotFleet
+from .model import (
+    Placement,
+    PoolSnapshot,
+    Preempt,
+    PreemptReason,
+    Request,
+    Running,
+    SchedulePlan,
+    Start,
+    WaitReason,
+)
+from .queue_order import in_queue_order
+from .reasons import Cause, Explainer, NoRoom
 
 
 class PoolPass:
     def __init__(self, snapshot: PoolSnapshot) -> None:
         self.snapshot = snapshot
-        self.order = QueueOrder(snapshot)
-        jobs = [request.job for request in snapshot.pending]
-        self.requests = self.order.arrange(snapshot.pending, jobs)
+        self.requests = in_queue_order(snapshot.pending, snapshot.settings)
+        self.running = list(snapshot.running)
         roster = Roster(snapshot.agents, snapshot.settings)
-        self._roster = roster
         self.slots = SlotFleet(roster)
-        self.limits = JobLimits(jobs, snapshot.running)
-        self.outcome = Outcome()
-        self.running: list[Running] = list(snapshot.running)
+        self.aux = AuxFleet(roster)
+        self.limits = JobLimits(snapshot)
+        self.waiting: dict[str, Cause] = {}  # by allocation
+        self._started: list[Start] = []
+        self._preempted: list[Preempt] = []
+        self._no_room: dict[object, NoRoom] = {}  # by shape
 
-    @cached_property
-    def aux(self) -> AuxFleet:
-        return AuxFleet(self._roster)
+    def start(self, request: Request, *, backfilled: bool = False) -> Fit | None:
+        """Start a request if it fits now, and return the agents it gets."""
+        shape = request.shape
+        if shape in self._no_room:  # for good, because nothing becomes free within a pass
+            return None
+        fleet = self.slots if request.slots else self.aux
+        fit = fleet.fit(request)
+        if fit is None:
+            self._no_room[shape] = NoRoom(request)
+            return None
+        fleet.take(fit)
+        if self.limits.limit:
+            self.limits.started(request)
+        placements = tuple([Placement(fleet.agents[agent].id, slots) for agent, slots in fit])
+        self._started.append(Start(request.allocation_id, placements, backfilled))
+        return fit
 
-    def fleet_of(self, request: Request) -> Fleet:
-        return self.slots if request.slots else self.aux
+    def no_room(self, request: Request) -> NoRoom:
+        """Return why a request that did not fit waits; requests of one shape share the reason."""
+        return self._no_room[request.shape]
 
-    def preempt(self, leaving: list[Running], reason: PreemptReason) -> None:
-        """Ask to leave, and count on it for the rest of the pass."""
-        ids = {running.allocation_id for running in leaving}
-        self.outcome.ask(leaving, reason)
-        self.running = [
-            replace(running, releasing=True) if running.allocation_id in ids else running
-            for running in self.running
-        ]
+    def preempt(self, leaving: Iterable[Running], reason: PreemptReason) -> None:
+        self._preempted += [Preempt(running.allocation_id, reason) for running in leaving]
+
+    def plan(self) -> SchedulePlan:
+        explain = Explainer(self.snapshot, self.slots, self.limits).explain
+        for allocation_id, cause in self.waiting.items():
+            if not isinstance(cause, WaitReason):
+                self.waiting[allocation_id] = explain(cause)
+        waiting = cast("dict[str, WaitReason]", self.waiting)
+        return SchedulePlan(tuple(self._started), tuple(self._preempted), waiting)

@@ -1,36 +1,55 @@
-"""Sentences for those that wait: what is needed, what is in the way, the next step.
-
-One sentence serves every allocation that waits for the same thing, and it describes the pool as it is at the end of
-the pass.
-"""
+"""Reasons that describe the pool as it is at the end of the pass: what is needed, what is in the way, the next step."""
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property
 
 from .fleet import Fleet
 from .job_limits import JobLimits
-from .model import Agent, PoolSnapshot, Request, Told, WaitCode
-from .outcome import Blocked, OverLimit, Unexplained
+from .model import Agent, PoolSnapshot, Request, WaitCode, WaitReason
 from .wording import counted, named
 
 _RAISE_LIMIT = "`det experiment set max-slots ID SLOTS` lets it start"
 
 
+@dataclass(frozen=True, slots=True)
+class NoRoom:
+    """The request fits on no agents; it stands for all requests of its shape."""
+
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class OverLimit:
+    """The request would take its job above `max_slots`."""
+
+    request: Request
+
+
+Cause = WaitReason | NoRoom | OverLimit
+
+
 class Explainer:
+    """Puts causes into words."""
+
     def __init__(self, snapshot: PoolSnapshot, slots: Fleet, limits: JobLimits) -> None:
         self._snapshot = snapshot
         self._slots = slots
         self._limits = limits
+        self._no_rooms: dict[int, WaitReason] = {}
 
-    def explain(self, cause: Unexplained) -> Told:
+    def explain(self, cause: Cause) -> WaitReason:
         match cause:
-            case Blocked(request) if request.slots == 0:
-                return self._no_container(request)
-            case Blocked(request):
-                return self._no_room(request)
+            case WaitReason():
+                return cause
             case OverLimit(request):
                 return self._over_limit(request)
+            case NoRoom(request):
+                if id(cause) not in self._no_rooms:
+                    explain = self._no_room if request.slots else self._no_container
+                    self._no_rooms[id(cause)] = explain(request)
+                return self._no_rooms[id(cause)]
 
     @cached_property
     def _sizes(self) -> Counter[int]:
@@ -40,7 +59,7 @@ class Explainer:
     def _sizes_with_closed(self) -> Counter[int]:
         return _sizes_of(self._snapshot.agents)
 
-    def _no_room(self, request: Request) -> Told:
+    def _no_room(self, request: Request) -> WaitReason:
         need = self._need(request)
         agents = self._snapshot.agents
         if not any(a.slots for a in agents):
@@ -78,7 +97,7 @@ class Explainer:
             return True
         return any(slots % size == 0 and count >= slots // size for size, count in sizes.items())
 
-    def _busy(self, request: Request, need: str) -> Told:
+    def _busy(self, request: Request, need: str) -> WaitReason:
         usable = [a for a in self._slots.index if a not in request.blocked_agents]
         free = {a: self._slots.free[self._slots.index[a]] for a in usable}
         name = max(sorted(free), key=free.__getitem__)
@@ -86,31 +105,31 @@ class Explainer:
             sentence = (
                 f"{need}; those free on {name} are kept for a request ahead, until others leave"
             )
-            return Told(WaitCode.WAITING_FOR_PREEMPTION, sentence)
+            return WaitReason(WaitCode.WAITING_FOR_PREEMPTION, sentence)
         if request.single_agent or any(size >= request.slots for size in self._sizes):
             most = (
                 f"the most any agent has free is {free[name]} ({name})"
                 if free[name]
                 else "none is free"
             )
-            return Told(WaitCode.NO_FREE_SLOTS, f"{need}; {most}; it starts when slots are freed")
+            return WaitReason(
+                WaitCode.NO_FREE_SLOTS, f"{need}; {most}; it starts when slots are freed"
+            )
         return self._not_enough_whole(need)
 
-    def _not_enough_whole(self, need: str) -> Told:
-        fleet = self._slots
-        sized = [
-            (f, t) for f, t, o in zip(fleet.free, fleet.total, fleet.open, strict=True) if o and t
-        ]
-        whole = sum(free == total for free, total in sized)
+    def _not_enough_whole(self, need: str) -> WaitReason:
+        slots = self._slots
+        sized = [index for index, agent in enumerate(slots.agents) if agent.is_open and agent.slots]
+        whole = sum(slots.free[index] == slots.total[index] for index in sized)
         sentence = f"{need}; {whole} of {counted(len(sized), 'agent')} {_are(whole)} wholly free"
-        return Told(WaitCode.NO_WHOLE_AGENTS, f"{sentence}; it starts when enough are")
+        return WaitReason(WaitCode.NO_WHOLE_AGENTS, f"{sentence}; it starts when enough are")
 
     def _largest(self) -> str:
         agent = max(self._snapshot.agents, key=lambda a: (a.slots, a.id))
         total = sum(a.slots for a in self._snapshot.agents)
         return f"the largest agent has {agent.slots} ({agent.id}) and the pool {total}"
 
-    def _no_agents(self, request: Request, need: str, lack: str) -> Told:
+    def _no_agents(self, request: Request, need: str, lack: str) -> WaitReason:
         largest = self._snapshot.max_slots_per_launch
         fits = largest and (
             largest >= request.slots
@@ -120,73 +139,75 @@ class Explainer:
             sentence = (
                 f"{need}; {lack}; machines with up to {counted(largest or 0, 'slot')} can be added"
             )
-            return Told(WaitCode.NO_AGENTS, sentence)
+            return WaitReason(WaitCode.NO_AGENTS, sentence)
         if not any(a.slots for a in self._snapshot.agents) and not largest:
-            return Told(WaitCode.NO_AGENTS, f"{need}; {lack}; start one, or choose another pool")
+            return WaitReason(
+                WaitCode.NO_AGENTS, f"{need}; {lack}; start one, or choose another pool"
+            )
         way_out = "ask for fewer slots, choose another pool, or add larger agents"
         if largest:
             lack = f"{lack}; the largest machine that can be added has {largest}"
-        return Told(WaitCode.TOO_LARGE, f"{need}; {lack}; {way_out}")
+        return WaitReason(WaitCode.TOO_LARGE, f"{need}; {lack}; {way_out}")
 
-    def _no_container(self, request: Request) -> Told:
+    def _no_container(self, request: Request) -> WaitReason:
         need = "needs an agent, but no slot"
         agents = self._snapshot.agents
         usable = [a for a in agents if a.is_open and a.id not in request.blocked_agents]
         if not agents:
-            return Told(WaitCode.NO_AGENTS, f"{need}; the pool has no agent yet; start one")
+            return WaitReason(WaitCode.NO_AGENTS, f"{need}; the pool has no agent yet; start one")
         if usable and any(a.aux_limit for a in usable):
             limit = max(a.aux_limit for a in usable)
             sentence = (
                 f"{need}; every agent runs as many such containers as it may (at most {limit})"
             )
-            return Told(WaitCode.AUX_LIMIT, f"{sentence}; it starts when one of them ends")
+            return WaitReason(WaitCode.AUX_LIMIT, f"{sentence}; it starts when one of them ends")
         if usable:
             sentence = f"{need}; no agent of the pool takes such containers; choose another pool"
-            return Told(WaitCode.AUX_LIMIT, sentence)
+            return WaitReason(WaitCode.AUX_LIMIT, sentence)
         if any(a.is_open for a in agents):
             return _only_blocked(request, need)
         return _closed(list(agents), need)
 
-    def _over_limit(self, request: Request) -> Told:
-        limit, held = self._limits.limited[request.job.id], self._limits.held[request.job.id]
+    def _over_limit(self, request: Request) -> WaitReason:
+        limit, held = self._limits.limit[request.job.id], self._limits.held[request.job.id]
         if request.slots > limit:
             sentence = (
                 f"needs {counted(request.slots, 'slot')}, and its job may hold {limit} (max_slots)"
             )
-            return Told(WaitCode.MAX_SLOTS, f"{sentence}; {_RAISE_LIMIT}")
+            return WaitReason(WaitCode.MAX_SLOTS, f"{sentence}; {_RAISE_LIMIT}")
         sentence = f"its job may hold {counted(limit, 'slot')} (max_slots) and holds {held}"
-        return Told(WaitCode.MAX_SLOTS, f"{sentence}; it starts when one of its trials ends")
+        return WaitReason(WaitCode.MAX_SLOTS, f"{sentence}; it starts when one of its trials ends")
 
 
 def _sizes_of(agents: Iterable[Agent]) -> Counter[int]:
     return Counter(a.slots for a in agents if a.slots)
 
 
-def _only_blocked(request: Request, need: str) -> Told:
+def _only_blocked(request: Request, need: str) -> WaitReason:
     names = named(sorted(request.blocked_agents))
     sentence = f"{need}; all agents that could hold it are excluded after failures ({names})"
-    return Told(
+    return WaitReason(
         WaitCode.BLOCKED_NODES, f"{sentence}; add an agent, or start it again as a new experiment"
     )
 
 
-def _closed(agents: list[Agent], need: str) -> Told:
+def _closed(agents: list[Agent], need: str) -> WaitReason:
     broken = [a for a in agents if a.out_of_service and a.enabled and not a.draining]
     if broken:
         return _broken(broken, need)
     largest = max(agents, key=lambda a: (a.slots, a.id))
     names = named(sorted(a.id for a in agents))
     sentence = f"{need}; the agents that could hold it are disabled or draining ({names})"
-    return Told(
+    return WaitReason(
         WaitCode.AGENT_DRAINING, f"{sentence}; `det agent enable {largest.id}` lets it start"
     )
 
 
-def _broken(agents: list[Agent], need: str) -> Told:
+def _broken(agents: list[Agent], need: str) -> WaitReason:
     first = min(agents, key=lambda a: a.id)
     names = named(sorted(a.id for a in agents))
     sentence = f"{need}; the agents that could hold it are out of service ({names})"
-    return Told(
+    return WaitReason(
         WaitCode.AGENT_OUT_OF_SERVICE,
         f"{sentence}; {first.id}: {first.out_of_service}; `det-agent doctor` there shows each check",
     )

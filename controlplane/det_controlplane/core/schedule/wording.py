@@ -1,36 +1,39 @@
-"""Sentences for those that wait for what is known at once."""
+"""Reasons that are known at once, and parts of sentences."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from functools import lru_cache
 
-from .model import Request, Told, WaitCode
+from .model import Request, WaitCode, WaitReason
 
 _NAMES_SHOWN = 3
-_new = tuple.__new__  # without a Python call for each of hundreds
 
 
-def behind(blocker: Request, priority: int) -> Told:
-    """A request of a more important priority has to start first."""
+def behind(blocker: Request, priority: int) -> WaitReason:
+    """Return the reason of requests below a priority of which one waits."""
     need = counted(blocker.slots, "slot") if blocker.slots else "an agent"
     sentence = f"priority {priority} goes first: {blocker.allocation_id} waits for {need}"
     way_out = "a smaller priority number moves it ahead"
-    return Told(WaitCode.BEHIND_HIGHER_PRIORITY, f"{sentence}; {way_out}")
+    return WaitReason(WaitCode.BEHIND_HIGHER_PRIORITY, f"{sentence}; {way_out}")
 
 
-def next_on(agents: str) -> Told:
-    """The room is reserved; allocations on these agents are leaving."""
-    sentence = f"is next on {agents}; it starts when allocations that were asked to leave have left"
-    return _new(Told, (WaitCode.WAITING_FOR_PREEMPTION, sentence))
+@lru_cache(maxsize=4096)  # thousands of reservations in each pass name the same agents
+def next_on(agent_ids: tuple[str, ...]) -> WaitReason:
+    """Return the reason of a request with a reservation on these agents."""
+    sentence = f"is next on {named(agent_ids)}; it starts when allocations that were asked to leave have left"
+    return WaitReason(WaitCode.WAITING_FOR_PREEMPTION, sentence)
 
 
-def share_used(offered: int, held: int) -> Told:
+def share_used(offered: int, held: int) -> WaitReason:
+    """Return the reason of requests beyond their job's fair share."""
     sentence = f"its job's fair share is {counted(offered, 'slot')} and it holds {held}"
-    return Told(WaitCode.FAIR_SHARE, f"{sentence}; it starts when the share grows or a trial ends")
+    return WaitReason(
+        WaitCode.FAIR_SHARE, f"{sentence}; it starts when the share grows or a trial ends"
+    )
 
 
-def named(of: Iterable[str]) -> str:
-    shown = list(of)
-    more = len(shown) - _NAMES_SHOWN
-    return ", ".join(shown[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+def named(names: Sequence[str]) -> str:
+    more = len(names) - _NAMES_SHOWN
+    return ", ".join(names[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def counted(number: int, noun: str) -> str:
