@@ -35,7 +35,7 @@ class Option:
         return self.name.replace(".", "_")
 
 
-# Names as Determined's administrators know them where such an option exists (facts §6.4).
+# Names as Determined's administrators know them where such an option exists.
 OPTIONS = (
     Option("config_file", "", "YAML file with these options"),
     Option("master_url", "", "URL of the cluster; or give master_host and master_port"),

@@ -7,7 +7,7 @@ from typing import Any
 
 from det_agent.container_key import ContainerKey
 
-# Containers write the public API's camelCase or snake_case (facts §2.1); the agent protocol is snake_case.
+# Containers write the public API's camelCase or snake_case; the agent protocol is snake_case.
 _FIELDS = {
     "taskId": "task_id",
     "allocationId": "allocation_id",

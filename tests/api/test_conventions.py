@@ -1,4 +1,6 @@
-"""The JSON that stock clients index without asking: names, types, keys that are always there (facts §2.1, §2.8)."""
+"""The JSON that stock clients index without asking: names, types, keys that are always there.
+
+See docs/reference/compatibility.md#json-of-the-api."""
 
 import re
 import uuid

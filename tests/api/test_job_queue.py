@@ -1,4 +1,4 @@
-"""The job queue through the API: its order, and changing it (facts §5.7)."""
+"""The job queue through the API: its order, and changing it."""
 
 from typing import Any
 

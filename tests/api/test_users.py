@@ -1,4 +1,4 @@
-"""Accounts, groups and tokens: what each may do (facts §2.2, §9.5)."""
+"""Accounts, groups and tokens: what each may do."""
 
 import pytest
 from det_controlplane.db import sessions

@@ -1,4 +1,4 @@
-"""Which checkpoints an ended experiment keeps (facts §7.9)."""
+"""Which checkpoints an ended experiment keeps."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What a report of metrics may contain, and what a summary keeps (facts §7.10)."""
+"""What a report of metrics may contain, and what a summary keeps."""
 
 import math
 

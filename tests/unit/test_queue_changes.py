@@ -1,4 +1,4 @@
-"""Changing the job queue (facts §5.7)."""
+"""Changing the job queue."""
 
 from decimal import Decimal
 

@@ -1,4 +1,4 @@
-"""Reading request bodies: clients write names in camelCase or snake_case (facts §2.1)."""
+"""Read request bodies: clients write names in camelCase or snake_case."""
 
 from collections.abc import Mapping
 from datetime import datetime, timezone

@@ -42,7 +42,7 @@ def sort_of(request: Request) -> Sort:
 
 
 def states_of(request: Request) -> list[str]:
-    """Stored states; derived ones (QUEUED, RUNNING, …) match nothing (facts §2.10)."""
+    """Return the stored states to filter by; derived ones (QUEUED, RUNNING, …) match nothing."""
     return [s.removeprefix("STATE_") for s in request.texts("states")]
 
 

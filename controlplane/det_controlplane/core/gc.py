@@ -1,4 +1,4 @@
-"""Which checkpoints an ended experiment keeps (facts §7.9)."""
+"""Choose the checkpoints that an ended experiment keeps (docs/reference/compatibility.md#checkpoints)."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,6 @@
-"""Metrics as numbers: what a report may contain, how reports of one step merge, what a summary keeps (facts §7.10)."""
+"""Metrics as numbers: what a report may contain, how reports merge, what a summary keeps.
+
+See docs/reference/compatibility.md#metrics."""
 
 import math
 from collections.abc import Iterable, Mapping

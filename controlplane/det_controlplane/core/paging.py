@@ -9,7 +9,7 @@ from det_controlplane.core.problems import InvalidConfig, Problem
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Facts §2.1: limit 0 is the default, -1 all, -2 none; a negative offset counts from the end."""
+    """Limit 0 is the default, -1 all, -2 none; a negative offset counts from the end."""
 
     offset: int = 0
     limit: int = 0

@@ -1,4 +1,6 @@
-"""Changing the job queue: priority, weight, pool, ahead of or behind another job (facts §5.7).
+"""Change the job queue: priority, weight, pool, ahead of or behind another job.
+
+See docs/concepts/scheduling.md#changing-the-queue.
 
 Updates are taken in order and each sees what those before it changed. What is refused changes nothing.
 """

@@ -1,4 +1,4 @@
-"""The original contract (facts §10): a trial is a sequence of workloads, handed out one at a time.
+"""Derive a trial's workloads: what to train, validate or save next, handed out one at a time.
 
 Derived from the configuration and from what the trial has reported, so nobody needs to remember a plan.
 """
@@ -45,7 +45,7 @@ class Progress:
 
 
 def next_workload(plan: Plan, progress: Progress) -> Workload:
-    """First match wins (facts §10.3)."""
+    """Return the first of these that is due."""
     steps = progress.steps
     unsaved = steps > (progress.checkpointed_at or 0)
     if progress.stopping:
@@ -106,7 +106,7 @@ def plan_of(config: Mapping[str, Any], hparams: Mapping[str, Any], length: Any) 
 
 
 def in_batches(length: Any, batch_size: Any, records_per_epoch: int) -> int | None:
-    """`{"epochs": 2}` in batches (facts §3.4); a plain number is batches."""
+    """Convert `{"epochs": 2}` to batches; a plain number is batches."""
     if isinstance(length, (int, float)):
         return int(length)
     if not isinstance(length, Mapping) or len(length) != 1:

@@ -1,4 +1,6 @@
-"""A user's code on its way to the cluster: what is sent, how much it is, and in which form (facts §1.2)."""
+"""Pack a user's code: what is sent, how much it is, and in which form.
+
+See docs/reference/compatibility.md#context-of-a-model."""
 
 import base64
 import gzip

@@ -10,7 +10,7 @@ DEFAULT = "http://localhost:8080"
 
 
 def canonical(address: str) -> str:
-    """`host` is `http://host:8080`, `https://host` is `https://host:443` (facts §2.2)."""
+    """`host` is `http://host:8080`, `https://host` is `https://host:443`."""
     text = address.strip()
     explicit = "://" in text
     parts = urlsplit(text if explicit else f"http://{text}")

@@ -1,4 +1,4 @@
-"""Paginated listings, from the first row to the last (facts §2.1)."""
+"""Read listings page by page, from the first row to the last (docs/reference/compatibility.md#listings)."""
 
 from typing import Any, Iterator, Mapping, Optional
 

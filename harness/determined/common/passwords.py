@@ -1,4 +1,4 @@
-"""What the client does to a password before it leaves the machine (facts §2.2)."""
+"""Hash passwords before they leave the machine (docs/reference/compatibility.md#signing-in)."""
 
 import hashlib
 from typing import Optional

@@ -1,4 +1,4 @@
-"""The file of saved sessions, in the format Determined's own client reads (facts §2.2)."""
+"""Keep sessions in a file that Determined's own client reads, too (docs/reference/compatibility.md#signing-in)."""
 
 import contextlib
 import json

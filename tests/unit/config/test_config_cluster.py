@@ -1,4 +1,4 @@
-"""The cluster configuration with the keys administrators know (facts §5.1, §6.1, §9.13)."""
+"""The cluster configuration with the keys administrators know."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The hyperparameter space as users write it (facts §3.2)."""
+"""The hyperparameter space as users write it."""
 
 from typing import Any
 

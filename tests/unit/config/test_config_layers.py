@@ -1,4 +1,4 @@
-"""Merging and the order of the sources (facts §3.6)."""
+"""Merging and the order of the sources."""
 
 from typing import Any
 

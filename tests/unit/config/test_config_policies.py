@@ -1,4 +1,4 @@
-"""Config policies: what an administrator demands (facts §9.11)."""
+"""Config policies: what an administrator demands."""
 
 from typing import Any
 

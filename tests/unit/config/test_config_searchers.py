@@ -1,4 +1,4 @@
-"""The searcher section, one search method after the other (facts §3.3)."""
+"""The searcher section, one search method after the other."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Notebooks, shells, commands and TensorBoards (facts §9.7)."""
+"""Configurations of notebooks, shells, commands and TensorBoards."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What an allocation's exit means, and what follows for its trial (facts §7.3)."""
+"""What an allocation's exit means, and what follows for its trial."""
 
 from dataclasses import replace
 

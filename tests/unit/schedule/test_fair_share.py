@@ -1,4 +1,4 @@
-"""Fair share (facts §5.5)."""
+"""Fair share: slots in proportion to weights."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which agents a request gets (facts §5.3)."""
+"""Which agents a request gets."""
 
 import hashlib
 from typing import Any

@@ -1,4 +1,4 @@
-"""The priority scheduler (facts §5.4)."""
+"""The priority scheduler: order, preemption, backfill."""
 
 from dataclasses import replace
 from decimal import Decimal

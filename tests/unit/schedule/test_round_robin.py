@@ -1,4 +1,4 @@
-"""Round robin (facts §5.6)."""
+"""Round robin: jobs take turns."""
 
 from det_controlplane.core.schedule import decide
 

@@ -1,4 +1,4 @@
-"""ASHA that stops: rungs, decisions and brackets (facts §4.4, §4.5)."""
+"""ASHA that stops: rungs, decisions and brackets."""
 
 from collections import Counter
 from collections.abc import Mapping

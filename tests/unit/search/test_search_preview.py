@@ -1,4 +1,4 @@
-"""The preview, and the simulation (facts §4.6)."""
+"""The preview, and the simulation."""
 
 from typing import Any
 

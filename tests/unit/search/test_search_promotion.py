@@ -1,4 +1,4 @@
-"""ASHA that promotes, and population based training (facts §4.8)."""
+"""ASHA that promotes, and population based training."""
 
 from collections import Counter
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""`single`, `random` and `grid` (facts §4.2, §4.3)."""
+"""Which trials `single`, `random` and `grid` create."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The generator draws what numpy's RandomState draws (facts §4.1)."""
+"""The generator draws what numpy's RandomState draws."""
 
 import numpy
 import pytest

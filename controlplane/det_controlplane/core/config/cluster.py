@@ -1,4 +1,4 @@
-"""The cluster configuration, with the keys that Determined's administrators know (facts §5.1, §6)."""
+"""The cluster configuration, with the keys that Determined's administrators know (docs/reference/cluster-config.md)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

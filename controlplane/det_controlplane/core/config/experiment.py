@@ -1,4 +1,4 @@
-"""The resolved experiment configuration: every field, typed, with its default (facts §3.1)."""
+"""The resolved experiment configuration: every field, typed, with its default (docs/reference/experiment-config.md)."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal

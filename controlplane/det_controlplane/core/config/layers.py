@@ -1,4 +1,4 @@
-"""Laying one configuration over another (facts §3.6)."""
+"""Lay one configuration over another (docs/reference/compatibility.md#configurations)."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,4 +1,6 @@
-"""Configurations written for 0.12 to 0.38, brought to the current form (facts §3.3, §3.4)."""
+"""Bring configurations written for 0.12 to 0.38 to the current form.
+
+See docs/reference/experiment-config.md#older-forms."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

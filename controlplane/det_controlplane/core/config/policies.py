@@ -1,4 +1,6 @@
-"""What an administrator demands of every experiment and task (facts §9.11)."""
+"""Read and check what an administrator demands of every configuration.
+
+See docs/reference/compatibility.md#configurations."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,6 @@
-"""Resource pools and their schedulers, as the cluster configuration describes them (facts §5.1)."""
+"""Resource pools and their schedulers, as the cluster configuration describes them.
+
+See docs/reference/cluster-config.md#resource_pools."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""From what a user submitted to the configuration that runs (facts §3.6)."""
+"""Resolve what a user submitted to the configuration that runs (docs/reference/compatibility.md#configurations)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

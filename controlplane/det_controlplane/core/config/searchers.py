@@ -1,4 +1,4 @@
-"""The `searcher` section: one closed object for each search method (facts §3.3)."""
+"""The `searcher` section: one closed object for each search method (docs/reference/experiment-config.md#searcher)."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal

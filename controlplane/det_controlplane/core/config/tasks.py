@@ -1,4 +1,4 @@
-"""The configuration of notebooks, shells, commands, TensorBoards and generic tasks (facts §9.7, §9.8)."""
+"""The configuration of notebooks, shells, commands, TensorBoards and generic tasks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

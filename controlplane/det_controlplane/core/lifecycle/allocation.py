@@ -1,4 +1,4 @@
-"""An allocation's states, and what its containers' exits mean together (facts §7.3)."""
+"""An allocation's states, and what its containers' exits mean together (docs/concepts/lifecycle.md#allocation)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,6 @@
-"""A checkpoint's states (facts §7.9): it is visible when complete, and loses files only by deletion."""
+"""A checkpoint's states: it is visible when complete, and loses files only by deletion.
+
+See docs/concepts/lifecycle.md#checkpoint."""
 
 from collections.abc import Mapping
 from enum import Enum

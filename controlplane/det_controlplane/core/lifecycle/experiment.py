@@ -1,4 +1,4 @@
-"""An experiment's states (facts §7.1): what a user may ask for, and where stopping ends."""
+"""An experiment's states (docs/concepts/lifecycle.md#experiment): what a user may ask for, and where stopping ends."""
 
 from enum import Enum
 

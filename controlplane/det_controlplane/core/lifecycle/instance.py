@@ -15,7 +15,7 @@ class InstanceState(str, Enum):
 
 
 S = InstanceState
-# How long a machine may take from its launch until its agent joins (facts §6.1).
+# How long a machine may take from its launch until its agent joins.
 REGISTRATION_TIMEOUT = timedelta(minutes=20)
 
 NEXT = {

@@ -1,4 +1,4 @@
-"""A trial's states (facts §7.2) and what follows when its allocation has ended (facts §7.3)."""
+"""A trial's states, and what follows when its allocation has ended (docs/concepts/lifecycle.md#trial)."""
 
 from dataclasses import dataclass
 from datetime import timedelta

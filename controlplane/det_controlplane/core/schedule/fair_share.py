@@ -1,4 +1,4 @@
-"""Fair share: every job gets slots in proportion to its weight (facts §5.5)."""
+"""Fair share: every job gets slots in proportion to its weight (docs/concepts/scheduling.md#fair-share)."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""The priority scheduler: the most important first, with preemption and backfill (facts §5.4)."""
+"""The priority scheduler: the most important first, with preemption and backfill.
+
+See docs/concepts/scheduling.md#priority."""
 
 from collections.abc import Sequence
 

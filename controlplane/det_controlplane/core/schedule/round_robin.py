@@ -1,4 +1,4 @@
-"""Round robin: jobs take turns, one allocation a turn (facts §5.6)."""
+"""Round robin: jobs take turns, one allocation a turn (docs/concepts/scheduling.md#round-robin)."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""How many slots each job is offered under fair share (facts §5.5)."""
+"""Compute how many slots each job is offered under fair share (docs/concepts/scheduling.md#fair-share)."""
 
 from math import floor
 from typing import NamedTuple

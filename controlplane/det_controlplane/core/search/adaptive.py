@@ -1,4 +1,4 @@
-"""`adaptive_asha`: independent brackets that differ in how early they stop (facts §4.5)."""
+"""`adaptive_asha`: independent brackets that differ in how early they stop (docs/concepts/search.md#rungs)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,6 @@
-"""`async_halving`, stopping form: only the best of a rung go on from it (facts §4.4)."""
+"""`async_halving`, stopping form: only the best of a rung go on from it.
+
+See docs/concepts/search.md#stopping-time_metric-and-max_time."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

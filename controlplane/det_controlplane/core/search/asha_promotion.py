@@ -1,4 +1,6 @@
-"""ASHA, promotion form: trials wait at a rung with a checkpoint and go on when promoted (facts §4.8)."""
+"""ASHA, promotion form: trials wait at a rung with a checkpoint and go on when promoted.
+
+See docs/concepts/search.md#promotion-max_length."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The arithmetic of ASHA: rungs, brackets, and what each bracket gets (facts §4.4, §4.5)."""
+"""The arithmetic of ASHA: rungs, brackets, and what each bracket gets (docs/concepts/search.md#rungs)."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""`custom`: a remote search method reads events and posts operations (facts §3.3, harnesses up to 0.37)."""
+"""`custom`: a remote search method reads events and posts operations, as harnesses up to 0.37 do.
+
+See docs/reference/searcher.md."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Changes the hyperparameters of a good trial: resample some, push the others up or down (facts §4.8)."""
+"""Change the hyperparameters of a good trial: resample some, push the others up or down."""
 
 import math
 from collections.abc import Mapping

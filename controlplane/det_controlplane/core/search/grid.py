@@ -1,4 +1,4 @@
-"""`grid`: every combination of the axes, the last one first (facts §4.3)."""
+"""`grid`: every combination of the axes, the last one first."""
 
 import itertools
 import math

@@ -74,5 +74,5 @@ class Method(ABC):
         """Take up a snapshot of a method built from the same configuration."""
 
     def progress(self) -> float | None:
-        """Between 0 and 1, or None where the mean over the trials tells it (facts §4.2)."""
+        """Between 0 and 1, or None where the mean over the trials tells it."""
         return None

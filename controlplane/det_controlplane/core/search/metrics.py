@@ -1,4 +1,4 @@
-"""Reads the numbers a search decides on from reported metrics (facts §4.1)."""
+"""Read the numbers a search decides on from reported metrics."""
 
 import math
 import sys

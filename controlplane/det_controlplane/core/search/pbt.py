@@ -1,4 +1,6 @@
-"""`pbt`: a population trains in rounds; the worst give way to changed copies of the best (facts §4.8)."""
+"""`pbt`: a population trains in rounds; the worst give way to changed copies of the best.
+
+See docs/concepts/search.md#pbt."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

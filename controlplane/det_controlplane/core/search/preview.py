@@ -1,4 +1,4 @@
-"""What a search will do, told before it runs: the answer of /preview-hp-search (facts §4.6)."""
+"""Tell what a search will do before it runs: the answer of /preview-hp-search."""
 
 from collections import Counter
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""`random` and `single`: independent samples, a bounded number at once (facts §4.2)."""
+"""`random` and `single`: independent samples, a bounded number at once."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The generator of a search: MT19937, drawing what numpy's RandomState would (facts §4.1)."""
+"""The generator of a search: MT19937, drawing what numpy's RandomState would."""
 
 import random
 from typing import Any

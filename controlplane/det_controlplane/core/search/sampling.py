@@ -1,4 +1,4 @@
-"""Draws hyperparameters from a space, names in sorted order at every level (facts §3.2, §4.1)."""
+"""Draw hyperparameters from a space, names in sorted order at every level."""
 
 from collections.abc import Callable
 from typing import Any
