@@ -1,4 +1,4 @@
-"""Expressions that PostgreSQL turns into the public API's JSON (facts §2.8). Every field is always present."""
+"""Expressions that PostgreSQL turns into the public API's JSON. Every field is always present."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -23,7 +23,7 @@ from det_controlplane.services.use_case import change
 LEASE = timedelta(seconds=30)
 # A poll that is held renews the lease only when it comes again.
 LONGEST_HELD_S = LEASE.total_seconds() / 2
-# Facts §6.4: how long a silent agent keeps its work, counted from the end of its lease.
+# How long a silent agent keeps its work, counted from the end of its lease.
 DEFAULT_RECONNECT_WAIT_S = 25.0
 BUSY_POLL_S, IDLE_POLL_S = 2.0, 10.0
 _AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")

@@ -1,4 +1,4 @@
-"""Checkpoints as one archive, for clients that cannot reach the storage themselves (facts §2.3)."""
+"""Send checkpoints as one archive to clients that cannot reach the storage themselves."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

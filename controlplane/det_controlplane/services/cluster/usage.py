@@ -1,4 +1,4 @@
-"""Who used how many slots for how long (facts §9.9)."""
+"""Report who used how many slots for how long."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""One action on many experiments of a project: each succeeds or says why not (facts §9.12)."""
+"""Apply one action to many experiments of a project: each succeeds or says why not."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Taking an ended experiment up again from its latest checkpoints (facts §7.1)."""
+"""Take an ended experiment up again from its checkpoints (docs/reference/compatibility.md#experiments-and-trials)."""
 
 from typing import Any
 

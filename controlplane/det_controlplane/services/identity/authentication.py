@@ -15,7 +15,7 @@ from det_controlplane.services.identity.principal import AgentPrincipal, User
 # Agents' tokens show what they are: one query finds their holder.
 AGENT_PREFIX = "agent-"
 SESSION_LIFE = timedelta(days=7)
-# Facts §2.2: stock clients send the password hashed with this salt; what we store is a scrypt hash of that.
+# Stock clients send the password hashed with this salt; what we store is a scrypt hash of that.
 CLIENT_SALT = "GubPEmmotfiK9TMD6Zdw"
 MAX_FAILED_LOGINS = 10
 LOCK_TIME = timedelta(minutes=1)

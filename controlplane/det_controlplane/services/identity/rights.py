@@ -1,4 +1,4 @@
-"""Who may change what: the rules of Determined's basic authorization (facts §9.1, §9.5)."""
+"""Check who may change what, as Determined's basic authorization does (docs/reference/compatibility.md#organization)."""
 
 from det_controlplane.services.errors import Forbidden
 from det_controlplane.services.identity.principal import User

@@ -1,4 +1,4 @@
-"""Access tokens: long-lived, named, revocable (facts §9.5)."""
+"""Access tokens: long-lived, named, revocable."""
 
 from datetime import datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Patterns in the logs that change what happens to a trial (facts §3.1, log_policies)."""
+"""Find patterns in the logs that change what happens to a trial (docs/reference/experiment-config.md#log_policies)."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""How long logs are kept: the cluster's rule, an experiment's, a trial's (facts §9.13)."""
+"""Keep logs as long as the trial, the experiment or the cluster says."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Task logs: taken in batches, read page by page or followed (facts §7.8)."""
+"""Take task logs in batches; read them page by page or follow them (docs/reference/compatibility.md#logs)."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Config policies: what administrators demand of experiments and tasks, stored and looked up (facts §9.11)."""
+"""Config policies: what administrators demand of experiments and tasks, stored and looked up."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Resource pools reserved for workspaces (facts §9.1)."""
+"""Resource pools reserved for workspaces."""
 
 from collections.abc import Mapping, Sequence
 

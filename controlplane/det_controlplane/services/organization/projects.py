@@ -1,4 +1,4 @@
-"""Projects: the experiments of one undertaking, inside a workspace (facts §9.2)."""
+"""Projects: the experiments of one undertaking, inside a workspace."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Templates: fragments of configuration, merged below what a user submits (facts §9.4)."""
+"""Templates: fragments of configuration, merged below what a user submits."""
 
 from typing import Any
 

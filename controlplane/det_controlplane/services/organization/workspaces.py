@@ -1,4 +1,4 @@
-"""Workspaces: where projects, models and templates live (facts §9.1)."""
+"""Workspaces: where projects, models and templates live."""
 
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar

@@ -12,7 +12,7 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.scheduling import placement
 from det_controlplane.services.use_case import Change, change
 
-# Facts §7.5: names and lowest numbers of the ports that a multi-container trial may use.
+# Names and lowest numbers of the ports that a multi-container trial may use.
 PORT_BASES = {
     "DTRAIN_SSH_PORT": 12350,
     "INTER_TRAIN_PROCESS_COMM_PORT_1": 12360,

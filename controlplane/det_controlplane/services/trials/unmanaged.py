@@ -1,4 +1,4 @@
-"""Unmanaged trials run elsewhere and only report; one that falls silent has failed (facts §2.6)."""
+"""Unmanaged trials run elsewhere and only report; one that falls silent has failed."""
 
 from datetime import datetime, timedelta
 from typing import Any
