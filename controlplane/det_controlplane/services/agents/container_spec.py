@@ -90,7 +90,7 @@ def _user(agent_user: dict[str, Any] | None) -> TaskUser:
 
 
 def _environment(ctx: Context, row: StartedContainer, token: str) -> dict[str, str]:
-    """Facts §7.5; the agent adds what only it knows."""
+    """Return the variables that a task sees; the agent adds what only it knows."""
     logging = {"task_id": row.task_id, "allocation_id": row.allocation_id}
     return {
         "DET_TASK_ID": row.task_id,
