@@ -5,21 +5,25 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import bindparam, delete, func, select, text, update
+from sqlalchemy.dialects.postgresql import insert
 
-from det_controlplane.db.engine import Tx, as_json
+from det_controlplane.db import schema
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.schema.enums import EffectKind
 
-_MARK_DIRTY = text(
-    "INSERT INTO pools (name) VALUES (:name) ON CONFLICT (name) DO UPDATE SET marked = pools.marked + 1"
+_pools, _outbox = schema.pools.c, schema.outbox.c
+_MARK_DIRTY = insert(schema.pools).on_conflict_do_update(
+    index_elements=[_pools.name], set_={"marked": _pools.marked + 1}
 )
-_DIRTY = text("SELECT name FROM pools WHERE dirty ORDER BY name")
-_MARKS = text("SELECT marked FROM pools WHERE name = :name")
-_ANSWER = text("""
-    UPDATE pools SET answered = greatest(answered, :marks), scheduled_at = :now WHERE name = :name
-""")
-_ADD = text("""
-    INSERT INTO outbox (kind, payload, due_at, created_at) VALUES (:kind, cast(:payload AS jsonb), :now, :now)
-""")
+_DIRTY = select(_pools.name).where(_pools.dirty).order_by(_pools.name)
+_MARKS = select(_pools.marked).where(_pools.name == bindparam("pool"))
+_ANSWER = (
+    update(schema.pools)
+    .where(_pools.name == bindparam("pool"))
+    .values(answered=func.greatest(_pools.answered, bindparam("marks", type_=_pools.answered.type)))
+)
+_ADD = insert(schema.outbox).inline()
 _CLAIM = text("""
     UPDATE outbox SET attempts = attempts + 1, due_at = cast(:now AS timestamptz) + make_interval(secs => least(15 * 2 ^ attempts, 900))
     WHERE id = (SELECT id FROM outbox WHERE due_at <= :now ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED)
@@ -28,9 +32,11 @@ _CLAIM = text("""
 _WAIT = text("""
     UPDATE outbox SET due_at = cast(:now AS timestamptz) + make_interval(secs => least(2 * attempts, 60)) WHERE id = :id
 """)
-_HASTEN = text("UPDATE outbox SET due_at = :now WHERE kind <> 'checkpoint_gc' AND due_at > :now")
-_DONE = text("DELETE FROM outbox WHERE id = :id")
-_NEXT_DUE = text("SELECT min(due_at) FROM outbox")
+_HASTEN = update(schema.outbox).where(
+    _outbox.kind != EffectKind.CHECKPOINT_GC, _outbox.due_at > bindparam("now")
+)
+_DONE = delete(schema.outbox).where(_outbox.id == bindparam("id"))
+_NEXT_DUE = select(func.min(_outbox.due_at))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +53,21 @@ def mark_dirty(tx: Tx, pool: str) -> None:
 
 
 def dirty_pools(tx: Tx) -> list[str]:
-    return [r[0] for r in tx.execute(_DIRTY).all()]
+    return list(tx.execute(_DIRTY).scalars())
 
 
 def marks(tx: Tx, pool: str) -> int:
     """How often the pool was marked: read before anything that a pass decides on."""
-    return int(tx.execute(_MARKS, {"name": pool}).scalar() or 0)
+    return tx.execute(_MARKS, {"pool": pool}).scalar() or 0
 
 
 def answer(tx: Tx, pool: str, marks: int, now: datetime) -> None:
     """The pass is done: the pool is dirty only if it was marked since."""
-    tx.execute(_ANSWER, {"name": pool, "marks": marks, "now": now})
+    tx.execute(_ANSWER, {"pool": pool, "marks": marks, "scheduled_at": now})
 
 
 def add_to_outbox(tx: Tx, kind: str, payload: Mapping[str, object], now: datetime) -> None:
-    tx.execute(_ADD, {"kind": kind, "payload": as_json(payload), "now": now})
+    tx.execute(_ADD, {"kind": kind, "payload": payload, "due_at": now, "created_at": now})
 
 
 def claim_effect(tx: Tx, now: datetime) -> Effect | None:
@@ -77,7 +83,7 @@ def effect_waits(tx: Tx, effect_id: int, now: datetime) -> None:
 
 def hasten_deletions(tx: Tx, now: datetime) -> bool:
     """Something that deletions wait for is gone; whether any waits."""
-    return tx.execute(_HASTEN, {"now": now}).rowcount > 0
+    return tx.execute(_HASTEN, {"now": now, "due_at": now}).rowcount > 0
 
 
 def effect_done(tx: Tx, effect_id: int) -> None:
@@ -85,5 +91,4 @@ def effect_done(tx: Tx, effect_id: int) -> None:
 
 
 def next_effect_due(tx: Tx) -> datetime | None:
-    due: datetime | None = tx.execute(_NEXT_DUE).scalar()
-    return due
+    return tx.execute(_NEXT_DUE).scalar()

@@ -84,7 +84,7 @@ def _store(
     archived = 0
     if steps is not None and report.run_id > 1 and steps <= trial.total_batches:
         archived = metrics.archive_older_runs(tx, trial.id, report.run_id, report.group, steps)
-    row_id = metrics.insert(
+    row_id = metrics.add(
         tx, trial_id=trial.id, run_id=report.run_id, group=report.group, total_batches=steps,
         metrics=report.metrics, batch_metrics=report.batch_metrics, at=report.reported_at or now,
     )  # fmt: skip
