@@ -55,10 +55,10 @@ def report(ctx: Context, agent_id: str, report: Report, known_state: str) -> boo
     allocation_id = owner.allocation_id
     if owner.experiment_id is not None and owner.trial_id is not None:
         with live.opened(ctx, owner.experiment_id) as experiment:
-            allocation = _apply(experiment.effects, allocation_id, report)
+            allocation = _apply(experiment.change, allocation_id, report)
             if allocation is None:
                 return False
-            exit = _end_if_over(experiment.effects, allocation)
+            exit = _end_if_over(experiment.change, allocation)
             trial = trials.by_id(experiment.tx, owner.trial_id)
             if exit is not None and trial is not None:
                 experiment.allocation_ended(trial, exit)

@@ -105,7 +105,7 @@ def _reopen(experiment: LiveExperiment, config: dict[str, Any], override: str | 
     tx, row = experiment.tx, experiment.row
     continuing.reopen(tx, row.id, row.job_id, config, override, experiment.now)
     row.state = ExperimentState.ACTIVE
-    experiment.effects.queue_changed(row.pool)
+    experiment.change.queue_changed(row.pool)
 
 
 def _reopen_trial(experiment: LiveExperiment, trial: EndedTrial) -> None:

@@ -39,7 +39,7 @@ def delete(ctx: Context, user: User, experiment_id: int) -> None:
         deletion.refuse_needed(experiment.tx, experiment_id=experiment_id)
         experiment.set_state(ExperimentState.DELETING)
         key = f"delete {ctx.new_uuid()}"
-        experiment.effects.later("delete_experiment", experiment_id=experiment_id, key=key)
+        experiment.change.later("delete_experiment", experiment_id=experiment_id, key=key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def change_resource(experiment: live.LiveExperiment, name: str, value: Any) -> N
     _check_policies(experiment, name, value)
     jobs.change(experiment.tx, experiment.row.job_id, **{name: value})
     experiments.set_config(experiment.tx, experiment.row.id, ["resources", name], value)
-    experiment.effects.queue_changed(experiment.row.pool)
+    experiment.change.queue_changed(experiment.row.pool)
 
 
 def _check_resource(name: str, value: Any) -> None:
@@ -104,7 +104,7 @@ def _patch_policy(experiment: live.LiveExperiment, policy: Mapping[str, int]) ->
         )
     if policy and experiment.row.state.terminal:
         key = f"policy {experiment.now.isoformat()}"
-        experiment.effects.later("checkpoint_gc", experiment_id=experiment.row.id, key=key)
+        experiment.change.later("checkpoint_gc", experiment_id=experiment.row.id, key=key)
 
 
 def add_label(ctx: Context, experiment_id: int, label: str) -> list[str]:

@@ -29,7 +29,7 @@ class LiveExperiment:
         self.ctx = ctx
         self.tx = change.tx
         self.row = row
-        self.effects = change
+        self.change = change
         self.now = change.now
         self.journal = Journal(ctx, change.tx, row)
         change.when_committed(self.journal.keep)
@@ -80,7 +80,7 @@ class LiveExperiment:
         if not request_ids:
             return
         told = placement.ask_to_leave(
-            self.effects, self.row.id, request_ids, _why(TrialState.STOPPING_COMPLETED)
+            self.change, self.row.id, request_ids, _why(TrialState.STOPPING_COMPLETED)
         )
         for request_id in request_ids:
             if request_id not in told:
@@ -92,11 +92,11 @@ class LiveExperiment:
         if not planned:
             return
         state = TrialState(self.row.state.value)
-        self.effects.trials_created(len(planned))
+        self.change.trials_created(len(planned))
         trials.insert_many(self.tx, self.row.id, list(planned.values()), state, self.now)
         planned.clear()
         if state is TrialState.ACTIVE:
-            self.effects.queue_changed(self.row.pool)
+            self.change.queue_changed(self.row.pool)
 
     def _apply(self, action: search.Action) -> None:
         if isinstance(action, search.Stop):
@@ -137,7 +137,7 @@ class LiveExperiment:
             # The run that leaves because it was parked has not come to its end, whatever it says.
             allocations.excuse_leaving(self.tx, trial.task_id)
         if was_parked:
-            self.effects.operation_changed(trial.id)
+            self.change.operation_changed(trial.id)
         if was_parked and trial.state is TrialState.ACTIVE:
             self._allocate(trial)
 
@@ -195,9 +195,9 @@ class LiveExperiment:
     def _signal(self, trial: TrialRow, signal: Signal, reason: str) -> None:
         live = allocations.live_of_task(self.tx, trial.task_id)
         if trial.parked:
-            self.effects.operation_changed(trial.id)
+            self.change.operation_changed(trial.id)
         if live is not None:
-            ended = placement.signal(self.effects, live, signal, reason)
+            ended = placement.signal(self.change, live, signal, reason)
             if ended is not None:
                 self.allocation_ended(trial, ended)
         elif trial.state.stopping:
@@ -209,18 +209,18 @@ class LiveExperiment:
         if allocation is None:
             self._end_trial(trial, TrialState.COMPLETED)
         elif allocation.state is AllocationState.QUEUED:
-            ended = placement.signal(self.effects, allocation, Signal.KILL, reason)
+            ended = placement.signal(self.change, allocation, Signal.KILL, reason)
             assert ended is not None
             self.allocation_ended(trial, ended)
         else:
-            placement.kill_soon(self.effects, allocation, reason)
+            placement.kill_soon(self.change, allocation, reason)
         self.feed()
 
     def _allocate(self, trial: TrialRow, delay: Delay | None = None) -> None:
         if trial.stop_requested or trial.early_exit or trial.parked:
             return
         if allocations.live_of_task(self.tx, trial.task_id) is None:
-            placement.request_for_trial(self.effects, trial, delay)
+            placement.request_for_trial(self.change, trial, delay)
 
     def allocation_ended(self, trial: TrialRow, exit: Exit) -> None:
         """What follows for the trial now that its allocation has ended."""
@@ -275,7 +275,7 @@ class LiveExperiment:
         elif state is TrialState.CANCELED:
             self._events.append(search.ExitedEarly(request, ExitReason.USER_CANCELED))
         self._events.append(search.Exited(request))
-        self.effects.trial_ended(trial.task_id)
+        self.change.trial_ended(trial.task_id)
 
     def _finish_if_done(self) -> None:
         if self._events and self.row.state.live:
@@ -285,8 +285,8 @@ class LiveExperiment:
             state = experiment_states.end_of(self.row.state)
             experiments.set_state(self.tx, self.row.id, state, self.now)
             self.row.state = state
-            self.effects.experiment_ended(self.row.id)
-            self.effects.wake(searcher_topic(self.row.id))
+            self.change.experiment_ended(self.row.id)
+            self.change.wake(searcher_topic(self.row.id))
 
     def _by_request(self, request_id: str) -> TrialRow | None:
         known = self._known.pop(request_id, None)
@@ -329,5 +329,5 @@ def close(live: LiveExperiment) -> None:
     """The last writes before the commit."""
     live.feed()
     if live.journal.has_remote_events:
-        live.effects.wake(searcher_topic(live.row.id))
+        live.change.wake(searcher_topic(live.row.id))
     live.journal.write()

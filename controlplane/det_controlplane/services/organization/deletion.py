@@ -111,6 +111,6 @@ def _empty(ctx: Context, project_id: int) -> None:
         with live.opened(ctx, experiment_id) as experiment:
             if experiment.row.state is not ExperimentState.DELETING:
                 experiment.set_state(ExperimentState.DELETING)
-                experiment.effects.later("delete_experiment", experiment_id=experiment_id)
+                experiment.change.later("delete_experiment", experiment_id=experiment_id)
     if left:
         raise Unready(f"project {project_id}: {len(left)} experiments are being deleted")

@@ -26,10 +26,6 @@ def usable(ctx: Context, bound: Mapping[str, Sequence[int]], workspace_id: int) 
     return [n for n in names if workspace_id in bound.get(n, [workspace_id])]
 
 
-def unbound(ctx: Context) -> set[str]:
-    return {p.pool_name for p in ctx.config.resource_pools} - set(_bound(ctx))
-
-
 def _bound(ctx: Context) -> dict[str, list[int]]:
     with ctx.db.autocommit() as tx:
         return pool_bindings.by_pool(tx)

@@ -50,7 +50,7 @@ def _apply(ctx: Context, wanted: QueueChange) -> None:
                 experiments.set_config(experiment.tx, experiment.row.id, ["resources", name], value)
         if wanted.pool is not None and wanted.pool != old_pool:
             _move(experiment, wanted.pool)
-        experiment.effects.queue_changed(old_pool)
+        experiment.change.queue_changed(old_pool)
 
 
 def _move(experiment: LiveExperiment, pool: str) -> None:
@@ -61,8 +61,8 @@ def _move(experiment: LiveExperiment, pool: str) -> None:
         allocation = allocations.live_of_task(experiment.tx, trial.task_id)
         if allocation is not None and allocation.state is not AllocationState.QUEUED:
             reason = f"the experiment moves to resource pool {pool}"
-            placement.stop(experiment.effects, allocation, Signal.TERMINATE, reason)
-    experiment.effects.queue_changed(pool)
+            placement.stop(experiment.change, allocation, Signal.TERMINATE, reason)
+    experiment.change.queue_changed(pool)
 
 
 def _apply_to_task(ctx: Context, wanted: QueueChange) -> None:
