@@ -1,6 +1,6 @@
 """Which part of a listing, in which order."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -39,13 +39,6 @@ class Sort:
     metric: str = ""  # a validation metric that a caller names, sorted by as BY_METRIC
 
     BY_METRIC: ClassVar = "a metric"
-
-    def sql(self, columns: Mapping[str, str], default: str) -> str:
-        """An ORDER BY of our own columns; ties go by the default, in the same direction."""
-        self.checked(columns)
-        column, tie = columns.get(self.by, columns[default]), columns[default]
-        direction = "DESC NULLS LAST" if self.descending else "ASC"
-        return f"{column} {direction}" + ("" if column == tie else f", {tie} {direction}")
 
     def checked(self, known: Collection[str]) -> str:
         """Return the known name that is sorted by: the first one, unless the caller chose."""
