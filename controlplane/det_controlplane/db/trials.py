@@ -266,10 +266,15 @@ def experiment_of(db: Database, trial_id: int) -> tuple[int, list[int]] | None:
     return (rows[0].experiment_id, rows[0].trial_ids) if rows else None
 
 
+# An array, not IN: one statement to prepare, however many they are.
+_KNOWN = sa.select(schema.trials.c.id).where(
+    schema.trials.c.id == sa.any_(sa.bindparam("ids", type_=sa.ARRAY(sa.Integer)))
+)
+
+
 def known(db: Database, ids: Sequence[int]) -> set[int]:
     """Those of the ids that are trials'."""
-    column = schema.trials.c.id
-    return {row.id for row in db.read(sa.select(column).where(column.in_(ids)))}
+    return {row.id for row in db.read(_KNOWN, {"ids": list(ids)})}
 
 
 _PROGRESS = text("""
