@@ -15,7 +15,6 @@ from tests.support.api import (
     config_of,
     create,
     create_ended,
-    report_checkpoint,
     report_metrics,
     trial_of,
 )
@@ -217,23 +216,6 @@ def test_a_path_that_is_not_there_and_one_with_other_methods(reader: Caller) -> 
     told = reader.ask("PUT", "/api/v1/me")
     assert told.status == 501
     assert "GET" in told.error
-
-
-def test_a_deleted_checkpoint_is_not_reported_again(user: Caller) -> None:
-    experiment_id = create_ended(user)
-    gone = report_checkpoint(user, experiment_id)
-    user.done(
-        "PATCH",
-        "/api/v1/checkpoints",
-        {"checkpoints": [{"uuid": gone, "resources": {"resources": {}}}]},
-    )
-    report = {
-        "uuid": gone, "taskId": trial_of(user, experiment_id)["taskId"], "resources": {"a": "1"},
-        "metadata": {"steps_completed": 1},
-    }  # fmt: skip
-    told = user.ask("POST", "/api/v1/checkpoints", report)
-    assert told.status == 400
-    assert "deleted" in told.error
 
 
 def join(api: Api, key: str) -> Any:
