@@ -342,8 +342,8 @@ def create_tables() -> None:
         sa.UniqueConstraint('external_id', name=op.f('experiments_external_id_key')),
         sa.UniqueConstraint('idempotency_key', name=op.f('experiments_idempotency_key_key')),
         sa.UniqueConstraint('job_id', name=op.f('experiments_job_id_key')),
-        postgresql_with={'toast_tuple_target': 8160}
     )
+    op.execute("ALTER TABLE experiments SET (toast_tuple_target = 8160)")
     op.create_index('experiments_by_context', 'experiments', ['context_id'], unique=False)
     op.create_index('experiments_by_project', 'experiments', ['project_id', 'id'], unique=False)
     op.create_index('experiments_by_user', 'experiments', ['user_id', 'id'], unique=False)
