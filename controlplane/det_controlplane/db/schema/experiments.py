@@ -148,7 +148,9 @@ experiments = Table(
 # Rows of usual length stay as they are, though a configuration is a little longer than what PostgreSQL compresses by
 # itself: a list of 100 takes 2.3 instead of 2.9 ms of its CPU. Tables take options from SQLAlchemy 2.1 on only.
 event.listen(
-    experiments, "after_create", DDL("ALTER TABLE experiments SET (toast_tuple_target = 8160)")
+    experiments,
+    "after_create",
+    DDL("ALTER TABLE experiments SET (toast_tuple_target = 8160)"),  # type: ignore[no-untyped-call]
 )
 
 # The search of an experiment is a fold over its events; `seq` is how many there are and guards every append.

@@ -67,7 +67,10 @@ class Hosts:
 
 
 def _rows_of(table: str) -> TextClause:
-    return text(f"SELECT (to_jsonb(t) - 'peer_key')::text FROM {table} t ORDER BY 1")
+    """Return the rows as text, without what PostgreSQL drew, and the hashes of tokens that derive from it."""
+    return text(
+        f"SELECT (to_jsonb(t) - '{{peer_key,token_hash}}'::text[])::text FROM {table} t ORDER BY 1"
+    )
 
 
 def _nobody(topic: str) -> None:
