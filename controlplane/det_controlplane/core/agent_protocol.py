@@ -117,7 +117,7 @@ class ContainerSpec(Message):
 
 @dataclass(frozen=True)
 class ContainerReport(Message):
-    """What an agent says of a container in every poll until the control plane has recorded its end."""
+    """Report the state of a container, in every poll until the control plane has recorded its end."""
 
     id: str
     epoch: int

@@ -65,7 +65,7 @@ def agent(db: Database, agent_id: str) -> dict[str, Any] | None:
 
 
 def use_of_pools(db: Database) -> dict[str, PoolUse]:
-    """What pools with agents or with a queue have, by name."""
+    """Return the agents, slots and queue of each pool that has any, by its name."""
     found: dict[str, dict[str, Any]] = {}
     with db.autocommit() as tx:
         for statement in (_POOL_STATS, _QUEUE_STATS):

@@ -1,4 +1,4 @@
-"""What is free on each agent, now and after victims have left."""
+"""Count what is free on each agent, now and after victims have left."""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,4 +1,4 @@
-"""What a scheduling decision is based on, and what it consists of."""
+"""Define the snapshot that a scheduling decision is based on, and the plan that it gives."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -153,7 +153,7 @@ class Preempt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SchedulePlan:
-    """What starts where, what has to leave, and why every other pending allocation waits (by its id)."""
+    """List allocations to start and to preempt, and the reason of each other pending one, by its id."""
 
     start: tuple[Start, ...]
     preempt: tuple[Preempt, ...]

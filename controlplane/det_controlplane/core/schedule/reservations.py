@@ -1,4 +1,4 @@
-"""What the fleet can offer once the right running allocations have left.
+"""Reserve what the fleet can offer once the right running allocations have left.
 
 Victims leave in one fixed order, the least important first. So for every agent and number of units there is a *depth*:
 how many victims in that order have to leave before the agent has the room; 0 where it has the room already. The

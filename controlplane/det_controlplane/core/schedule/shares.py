@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 class Claim(NamedTuple):
-    """What a job asks for. Claims compare in the order in which they are offered slots."""
+    """Describe the slots that a job asks for. Claims compare in the order in which they are offered slots."""
 
     demand: int
     submitted_at: float

@@ -81,7 +81,7 @@ class Exited:
 
 @dataclass(frozen=True, slots=True)
 class CustomOperations:
-    """What a remote search method posted, in the JSON of the API (docs/reference/searcher.md#operations)."""
+    """Carry operations of a remote search method, in the JSON of the API (docs/reference/searcher.md#operations)."""
 
     operations: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
     triggered_by: int | None = None
