@@ -1,0 +1,1 @@
+"""Decide which machines to rent, to drain and to give back."""

@@ -1,0 +1,184 @@
+"""Define the snapshot that a provisioning decision is based on, and the plan that it gives.
+
+Times are seconds since the epoch, money is US dollars.
+"""
+
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
+from typing import NamedTuple
+
+from det_controlplane.core.lifecycle.instance import InstanceState
+from det_controlplane.core.provision.offers import Offer, Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the operator of a pool allows."""
+
+    min_instances: int = 0
+    max_instances: int = 5
+    warm_instances: int = 0  # kept idle beside what works
+    max_idle_s: float = 1200.0
+    max_starting_s: float = 1200.0
+    max_hourly_cost: Decimal | None = None  # of all machines of the pool together
+    max_aux_containers: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """An allocation of the pool's queue that waits for slots."""
+
+    allocation_id: str
+    job_id: str
+    slots: int  # 0: a container without slots
+    requested_at: float
+    single_agent: bool = False
+    job_max_slots: int | None = None
+    max_price_usd_hour: Decimal | None = None  # of a machine, where the experiment names one
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine that the cluster rents, or is about to."""
+
+    id: str
+    pool: str
+    offer: Offer  # as it was launched
+    state: InstanceState
+    requested_at: float
+    launched_at: float | None = None
+    registered_at: float | None = None
+    used_slots: int = 0
+    aux_used: int = 0  # containers without slots
+    takes_work: bool = False  # its agent is there, enabled and in service
+    disconnected_since: float | None = None  # its agent joined once, and is silent since
+    idle_since: float | None = None
+    leaving_since: float | None = None  # the cloud announced that it takes the machine back
+    stopped: bool = False  # the cloud says that it does not run
+    purpose: str = ""  # the allocation that it was rented for
+
+    @property
+    def is_alive(self) -> bool:
+        """Return whether the machine counts as one that the pool has or will have."""
+        return self.state in (
+            InstanceState.REQUESTED, InstanceState.LAUNCHED, InstanceState.REGISTERED,
+        )  # fmt: skip
+
+
+class RefusalKind(str, Enum):
+    """Why a cloud gave no machine."""
+
+    NO_CAPACITY = "NO_CAPACITY"
+    QUOTA = "QUOTA"
+    DENIED = "DENIED"
+    INVALID = "INVALID"
+    RETRYABLE = "RETRYABLE"
+
+
+@dataclass(frozen=True, slots=True)
+class Cooldown:
+    """Offers that were refused, and are not asked for until a time."""
+
+    scope: Scope
+    kind: RefusalKind
+    until: float
+    sentence: str  # what the cloud said, and what to do about it
+    failures: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A pool launches nothing: an operator's wish, a spent budget, or a cloud that keeps refusing."""
+
+    sentence: str
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSnapshot:
+    """One pool with machines of its own. Demand is in the order of the queue."""
+
+    name: str
+    limits: Limits
+    offers: tuple[Offer, ...]  # in the operator's order of preference
+    demand: tuple[Demand, ...]
+    machines: tuple[Machine, ...]
+    hold: Hold | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisionSnapshot:
+    """All pools of the cluster at one moment, and what is known of the clouds."""
+
+    pools: tuple[PoolSnapshot, ...]
+    cooldowns: tuple[Cooldown, ...] = ()
+    interruptions: tuple[
+        tuple[Scope, float], ...
+    ] = ()  # reclaims of the last days, with their time
+
+
+class Launch(NamedTuple):
+    """A machine to rent from one of some offers of one provider, region and capacity, the best first."""
+
+    pool: str
+    offers: tuple[Offer, ...]
+    purpose: str  # the allocation that it is for; empty for a minimum or a warm machine
+
+
+class DrainReason(str, Enum):
+    RECLAIMED = "RECLAIMED"
+    OVER_MAXIMUM = "OVER_MAXIMUM"
+    BUDGET = "BUDGET"
+
+
+class TerminateReason(str, Enum):
+    IDLE = "IDLE"
+    OVER_MAXIMUM = "OVER_MAXIMUM"
+    NEVER_REGISTERED = "NEVER_REGISTERED"
+    DISCONNECTED = "DISCONNECTED"
+    STOPPED = "STOPPED"
+    DRAINED = "DRAINED"
+    NOT_NEEDED = "NOT_NEEDED"  # asked for, and no longer wanted before it came
+
+
+class Drain(NamedTuple):
+    machine_id: str
+    reason: DrainReason
+
+
+class Terminate(NamedTuple):
+    machine_id: str
+    reason: TerminateReason
+
+
+class ProvisionCode(str, Enum):
+    """Why an allocation has no machine yet."""
+
+    MACHINE_STARTING = "MACHINE_STARTING"
+    LAUNCHING = "LAUNCHING"
+    NO_OFFER_FITS = "NO_OFFER_FITS"
+    PRICE_CAP = "PRICE_CAP"
+    MAX_INSTANCES = "MAX_INSTANCES"
+    MAX_HOURLY_COST = "MAX_HOURLY_COST"
+    COOLING_DOWN = "COOLING_DOWN"
+    POOL_HELD = "POOL_HELD"
+
+
+class ProvisionReason(NamedTuple):
+    """Why an allocation waits for a machine, as a code and a sentence with offers, numbers and times."""
+
+    code: ProvisionCode
+    sentence: str
+    next_try: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisionPlan:
+    """What to rent, to empty and to give back, and why each waiting allocation waits, by its id."""
+
+    launch: tuple[Launch, ...]
+    drain: tuple[Drain, ...]
+    terminate: tuple[Terminate, ...]
+    waiting: dict[str, ProvisionReason]
+    next_at: float | None  # when to decide again though nothing happened

@@ -1,0 +1,71 @@
+"""What a cloud offers: a machine type in a place, as spot or on-demand capacity, at a price."""
+
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
+from typing import NamedTuple
+
+
+class Capacity(str, Enum):
+    """How a machine is rented."""
+
+    SPOT = "spot"  # cheaper, and may be reclaimed
+    ON_DEMAND = "on-demand"
+
+
+@dataclass(frozen=True, slots=True)
+class MachineType:
+    """A machine type of a provider, wherever it is offered."""
+
+    provider: str
+    name: str
+    slots: int
+    accelerator: str  # "NVIDIA A10G"; empty for a machine without one
+    accelerator_memory_gib: float
+    vcpus: int
+    memory_gib: float
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A machine that a pool may rent."""
+
+    provider: str
+    region: str
+    zone: str  # empty: any zone of the region that the pool's network reaches
+    machine_type: str
+    capacity: Capacity
+    slots: int
+    price_usd_hour: Decimal
+    section: int = 0  # which of the pool's provider sections it comes from
+
+    def __str__(self) -> str:
+        return (
+            f"{self.provider} {self.zone or self.region} {self.machine_type} {self.capacity.value}"
+        )
+
+
+class Scope(NamedTuple):
+    """A set of offers: those that have every value given; an empty value stands for all."""
+
+    provider: str
+    region: str = ""
+    zone: str = ""
+    machine_type: str = ""
+    capacity: str = ""
+
+    def covers(self, offer: Offer) -> bool:
+        """Return whether an offer is one of the set. An offer of any zone is not covered by one zone."""
+        values = (
+            offer.provider, offer.region, offer.zone, offer.machine_type, offer.capacity.value,
+        )  # fmt: skip
+        return all(
+            not wanted or wanted == value for wanted, value in zip(self, values, strict=True)
+        )
+
+    @classmethod
+    def of(cls, offer: Offer) -> "Scope":
+        """Return the smallest scope of an offer."""
+        return cls(
+            offer.provider, offer.region, offer.zone, offer.machine_type, offer.capacity.value
+        )
