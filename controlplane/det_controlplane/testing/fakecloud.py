@@ -1,0 +1,278 @@
+"""A cloud in memory. It keeps state and time, and misbehaves as often as it is told to.
+
+    cloud = FakeCloud("aws", seed=7, faults=CloudFaults(lost_answer=0.1, stockout=0.3), now=clock)
+    cloud.refuse(Scope("aws", machine_type="p5.48xlarge"), RefusalKind.QUOTA)
+    cloud.launch(request)
+    cloud.reclaim(machine_id, notice_s=120)
+
+Machines boot, stop and vanish as `now` passes: nothing runs in the background.
+"""
+
+import random
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TypeVar
+
+from det_controlplane.core.provision.model import RefusalKind
+from det_controlplane.core.provision.offers import Capacity, Offer, Scope
+from det_controlplane.ports.compute import (
+    CloudMachine,
+    CloudState,
+    LaunchOutcome,
+    LaunchRequest,
+    Place,
+    Refusal,
+    Unreachable,
+)
+
+STOCK_SPELL_S = 600.0  # how long a zone has, or lacks, a type
+SHUTDOWN_S = 30.0
+REMEMBERED_S = 3600.0  # how long a machine that ended is still listed
+NEVER = float("inf")
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class CloudFaults:
+    """How often a cloud misbehaves: shares of calls, of machines or of spells."""
+
+    lost_request: float = 0.0  # calls that never arrive
+    lost_answer: float = 0.0  # calls with an effect and no answer
+    delivered_twice: float = 0.0  # calls that arrive twice
+    throttled: float = 0.0  # launches that are to be tried again
+    stockout: float = 0.0  # spells in which a zone lacks a type
+    listed_late: float = 0.0  # machines that a listing does not have at first
+    slow_boot: float = 0.0
+    dead_boot: float = 0.0  # machines that run, and whose agent never starts
+    reclaims_per_hour: float = 0.0  # of spot machines
+    reclaims_unannounced: float = 0.0  # of those, how many come without a notice
+
+
+@dataclass(slots=True)
+class RentedMachine:
+    """A machine of the fake cloud, from its launch to the end of its bill."""
+
+    cloud_id: str
+    zone: str
+    offer: Offer
+    request: LaunchRequest
+    launched_at: float
+    boots_at: float  # runs, and starts its agent
+    listed_from: float
+    boots_dead: bool = False
+    notice_at: float = NEVER  # the machine hears that it will be taken back
+    ends_at: float = NEVER  # no longer runs, and costs no more
+    shuts_down_at: float = NEVER
+    stopped: bool = False
+    console: str = ""
+
+    def state(self, now: float) -> CloudState:
+        if now >= self.ends_at:
+            return "gone"
+        if now >= self.shuts_down_at:
+            return "stopping"
+        if self.stopped:
+            return "stopped"
+        return "running" if now >= self.boots_at else "pending"
+
+    def runs_agent(self, now: float) -> bool:
+        """Return whether an agent lives on the machine at a time."""
+        return self.state(now) == "running" and not self.boots_dead
+
+    def cost_usd(self, until: float) -> Decimal:
+        seconds = max(min(until, self.ends_at) - self.launched_at, 0.0)
+        return self.offer.price_usd_hour * Decimal(seconds) / 3600
+
+
+@dataclass(slots=True)
+class FakeCloud:
+    """Implements `Compute`, and shows tests what happened."""
+
+    provider: str = "aws"
+    seed: int = 0
+    faults: CloudFaults = CloudFaults()
+    now: Callable[[], float] = lambda: 0.0
+    most_machines: int | None = None  # the quota of each region
+    boot_s: float = 60.0
+    connected: bool = True
+    rented: list[RentedMachine] = field(default_factory=list)  # every machine that ever was
+    _by_token: dict[str, RentedMachine] = field(default_factory=dict)
+    _refused: list[Refusal] = field(default_factory=list)
+    _answers_to_lose: int = 0
+    _random: random.Random = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(f"{self.seed}/{self.provider}")
+
+    def launch(self, request: LaunchRequest) -> LaunchOutcome:
+        return self._call(lambda: self._launch(request), may_lose=True)
+
+    def terminate(self, machines: Sequence[CloudMachine]) -> Sequence[Refusal]:
+        return self._call(lambda: self._terminate([m.cloud_id for m in machines]))
+
+    def owned(self, cluster_id: str, place: Place) -> Sequence[CloudMachine]:
+        return self._call(lambda: self._owned(cluster_id, place.region))
+
+    def console(self, machine: CloudMachine, place: Place) -> str:
+        found = self.find(machine.cloud_id)
+        return found.console if found else ""
+
+    def refuse(self, scope: Scope, kind: RefusalKind, sentence: str = "") -> None:
+        """Refuse launches of the offers in a scope until `allow`."""
+        said = sentence or f"the fake cloud was told to refuse with {kind.value}"
+        self._refused.append(Refusal(kind, scope, said))
+
+    def allow(self) -> None:
+        """Refuse only what faults and quotas demand."""
+        self._refused.clear()
+
+    def lose_next_answer(self) -> None:
+        """Let the next launch have its effect and no answer."""
+        self._answers_to_lose += 1
+
+    def find(self, cloud_id: str) -> RentedMachine | None:
+        return next((m for m in self.rented if m.cloud_id == cloud_id), None)
+
+    def reclaim(self, cloud_id: str, notice_s: float = 0.0) -> None:
+        """Take a machine back, at once or some time after a notice that its agent sees."""
+        found = self._existing(cloud_id)
+        if notice_s:
+            found.notice_at = min(found.notice_at, self.now())
+        found.ends_at = min(found.ends_at, self.now() + notice_s)
+
+    def stop(self, cloud_id: str) -> None:
+        """Stop a machine without deleting it, as an operator might."""
+        self._existing(cloud_id).stopped = True
+
+    def print_on_console(self, cloud_id: str, text: str) -> None:
+        self._existing(cloud_id).console += text
+
+    def alive(self) -> list[RentedMachine]:
+        """Return the machines that cost money now."""
+        return [m for m in self.rented if self.now() < m.ends_at]
+
+    def cost_usd(self) -> Decimal:
+        """Return what all machines have cost until now."""
+        return sum((m.cost_usd(self.now()) for m in self.rented), Decimal(0))
+
+    def _call(self, act: Callable[[], Answer], may_lose: bool = False) -> Answer:
+        if not self.connected or self._happens(self.faults.lost_request):
+            raise Unreachable(f"{self.provider} did not answer")
+        if self._happens(self.faults.delivered_twice):
+            act()
+        answer = act()
+        lose = may_lose and self._answers_to_lose > 0
+        if lose:
+            self._answers_to_lose -= 1
+        if lose or self._happens(self.faults.lost_answer):
+            raise Unreachable(f"the answer of {self.provider} was lost")
+        return answer
+
+    def _happens(self, share: float) -> bool:
+        return share > 0 and self._random.random() < share
+
+    def _launch(self, request: LaunchRequest) -> LaunchOutcome:
+        known = self._by_token.get(request.token)
+        if known is not None:
+            return LaunchOutcome(self._shown(known))
+        if self._happens(self.faults.throttled):
+            region = Scope(self.provider, request.offers[0].region)
+            return LaunchOutcome(None, (_refusal(RefusalKind.RETRYABLE, region),))
+        refusals: list[Refusal] = []
+        for offer in request.offers:
+            refusal = self._refusal(offer)
+            if refusal is None:
+                machine = self._rent(request, offer)
+                return LaunchOutcome(self._shown(machine), tuple(refusals))
+            refusals.append(refusal)
+        return LaunchOutcome(None, tuple(refusals))
+
+    def _refusal(self, offer: Offer) -> Refusal | None:
+        told = next((r for r in self._refused if r.scope.covers(offer)), None)
+        if told is not None:
+            return told
+        in_region = sum(m.offer.region == offer.region for m in self.alive())
+        if self.most_machines is not None and in_region >= self.most_machines:
+            scope = Scope(self.provider, offer.region, capacity=offer.capacity.value)
+            return _refusal(RefusalKind.QUOTA, scope)
+        if self._lacks(offer):
+            return _refusal(RefusalKind.NO_CAPACITY, Scope.of(offer))
+        return None
+
+    def _lacks(self, offer: Offer) -> bool:
+        """Draw stock for each spell anew, by what is asked for and not by how often it is."""
+        spell = int(self.now() // STOCK_SPELL_S)
+        drawn = random.Random(f"{self.seed}/{Scope.of(offer)}/{spell}").random()
+        return drawn < self.faults.stockout
+
+    def _rent(self, request: LaunchRequest, offer: Offer) -> RentedMachine:
+        now, faults, draw = self.now(), self.faults, self._random
+        slow = draw.uniform(5, 25) if self._happens(faults.slow_boot) else draw.uniform(0.8, 1.5)
+        machine = RentedMachine(
+            cloud_id=f"i-{uuid.UUID(int=draw.getrandbits(128)).hex[:17]}",
+            zone=offer.zone or f"{offer.region}a",
+            offer=offer,
+            request=request,
+            launched_at=now,
+            boots_at=now + self.boot_s * slow,
+            listed_from=now + (draw.uniform(1, 30) if self._happens(faults.listed_late) else 0.0),
+            boots_dead=self._happens(faults.dead_boot),
+        )
+        if offer.capacity is Capacity.SPOT and faults.reclaims_per_hour > 0:
+            machine.ends_at = now + 3600 * draw.expovariate(faults.reclaims_per_hour)
+            announced = not self._happens(faults.reclaims_unannounced)
+            machine.notice_at = max(now, machine.ends_at - 120) if announced else NEVER
+        self.rented.append(machine)
+        self._by_token[request.token] = machine
+        return machine
+
+    def _terminate(self, cloud_ids: Sequence[str]) -> Sequence[Refusal]:
+        now = self.now()
+        for machine in (m for m in self.rented if m.cloud_id in cloud_ids):
+            if now < machine.shuts_down_at:
+                machine.shuts_down_at = now
+                machine.ends_at = min(machine.ends_at, now + SHUTDOWN_S)
+        return ()
+
+    def _owned(self, cluster_id: str, region: str) -> Sequence[CloudMachine]:
+        now = self.now()
+        return [
+            self._shown(m)
+            for m in self.rented
+            if m.request.cluster_id == cluster_id
+            and m.offer.region == region
+            and m.listed_from <= now < m.ends_at + REMEMBERED_S
+        ]
+
+    def _shown(self, machine: RentedMachine) -> CloudMachine:
+        return CloudMachine(
+            provider=self.provider,
+            region=machine.offer.region,
+            zone=machine.zone,
+            cloud_id=machine.cloud_id,
+            state=machine.state(self.now()),
+            machine_type=machine.offer.machine_type,
+            capacity=machine.offer.capacity.value,
+            machine_id=machine.request.machine_id,
+            pool=machine.request.pool,
+        )
+
+    def _existing(self, cloud_id: str) -> RentedMachine:
+        found = self.find(cloud_id)
+        if found is None:
+            raise LookupError(f"the fake cloud never had {cloud_id}")
+        return found
+
+
+_SENTENCES = {
+    RefusalKind.RETRYABLE: "too many requests at once: ask again in a few seconds",
+    RefusalKind.QUOTA: "the quota of machines in the region is used up: request a higher one",
+    RefusalKind.NO_CAPACITY: "there is not enough capacity at the moment",
+}
+
+
+def _refusal(kind: RefusalKind, scope: Scope) -> Refusal:
+    return Refusal(kind, scope, _SENTENCES[kind])
