@@ -3,6 +3,8 @@
 A message ignores fields it does not know, because the other side may be newer, and gives absent ones their default.
 """
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, TypeVar
@@ -154,6 +156,12 @@ class JoinRequest(Message):
     slots: tuple[Slot, ...] = _list_of(Slot)
     out_of_service: str = ""
     proof: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def join_nonce(cluster_id: str, agent_id: str, agent_key: str, incarnation: str) -> str:
+    """Return what a proof of a machine is bound to: it is good for one agent process and one cluster."""
+    joining = json.dumps([cluster_id, agent_id, agent_key, incarnation])
+    return hashlib.sha256(joining.encode()).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,36 @@
+"""Proof of the machine that an agent runs on, so that user data needs no shared secret."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What an agent sent at its join, and the nonce that it had to bind it to (`join_nonce`)."""
+
+    kind: str
+    nonce: str
+    fields: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class MachineIdentity:
+    """A machine as its cloud confirms it. `account` is an AWS account or a Google project."""
+
+    provider: str
+    account: str
+    region: str
+    cloud_id: str
+
+
+class NotProven(Exception):
+    """The proof is false, too old, of another agent or of another account; the message says which."""
+
+
+class IdentityVerifier(Protocol):
+    kind: str  # of the proofs that it verifies
+
+    def verify(self, proof: Proof) -> MachineIdentity:
+        """Return whose machine it is. Raises NotProven, and `compute.Unreachable` when the cloud is silent."""
+        ...
