@@ -68,3 +68,21 @@ def test_an_attribute_and_a_metric_are_not_sorted_by_at_once(user: Caller, trial
     query = {"sortByAttr": "SORT_BY_UUID", "sortByMetric": "loss"}
     told = user.ask("GET", f"/api/v1/trials/{trial_id}/checkpoints", query=query)
     assert (told.status, "give one" in told.error) == (400, True)
+
+
+def test_a_checkpoint_of_a_managed_experiment_names_its_storage(user: Caller) -> None:
+    """Experiments that only keep different checkpoints there have the same storage."""
+    storage = {"type": "directory", "container_path": "/elsewhere"}
+    configured: list[dict[str, Any]] = [
+        {},
+        {"checkpoint_storage": {"save_trial_latest": 7}},
+        {"checkpoint_storage": storage},
+    ]
+    ids = []
+    for more in configured:
+        checkpoint = report_checkpoint(user, create_ended(user, **more))
+        ids.append(user.get(f"/api/v1/checkpoints/{checkpoint}")["checkpoint"]["storageId"])
+    assert ids[0] is not None
+    assert ids[0] == ids[1] != ids[2]
+    announced = user.post("/api/v1/runs/start", {"runId": 1, "checkpointStorage": storage})
+    assert announced["storageId"] == ids[2]

@@ -184,3 +184,12 @@ def test_rm_sends_ids_and_globs(saved: FakeCluster, det: Det) -> None:
     assert det("c", "rm", "a,b", "--glob", "*.pt", "--yes").code == 0
     (asked,) = saved.sent("POST", "/api/v1/checkpoints/rm")
     assert asked.body == {"checkpointUuids": ["a", "b"], "checkpointGlobs": ["*.pt"]}
+
+
+def test_rm_without_globs_asks_for_a_comparison_and_deletes_nothing(
+    saved: FakeCluster, det: Det
+) -> None:
+    saved.on("POST", "/api/v1/checkpoints/rm", {})
+    assert "compared with what is stored" in det("c", "rm", "a").out
+    (asked,) = saved.sent("POST", "/api/v1/checkpoints/rm")
+    assert asked.body == {"checkpointUuids": ["a"], "checkpointGlobs": []}

@@ -43,13 +43,18 @@ def delete(args: argparse.Namespace) -> None:
 
 
 def remove(args: argparse.Namespace) -> None:
-    uuids = _uuids(args)
-    globs = args.glob or ["**/*"]
-    question = f"Remove {', '.join(globs)} from {', '.join(uuids)}?"
-    prompts.confirm(question, yes=args.yes)
+    uuids, globs = _uuids(args), args.glob or []
+    named = ", ".join(uuids)
+    if globs:
+        prompts.confirm(f"Remove {', '.join(globs)} from {named}?", yes=args.yes)
     body = {"checkpointUuids": uuids, "checkpointGlobs": globs}
     connect(args).post(V1 + "/checkpoints/rm", body)
-    print(f"Removal of files from checkpoints {', '.join(uuids)} is in progress")
+    if globs:
+        print(f"Removal of files from checkpoints {named} is in progress")
+    else:
+        print(
+            f"No --glob was given: the records of checkpoints {named} are compared with what is stored"
+        )
 
 
 def _uuids(args: argparse.Namespace) -> list[str]:

@@ -44,7 +44,8 @@ MEMBERS = {
                 action="append",
                 default=[],
                 metavar="PATTERN",
-                help="only files that match (may be repeated; default: all)",
+                help="the files to delete (may be repeated); without it nothing is deleted:"
+                " the record is compared with what is stored",
             ),
             YES,
         ),

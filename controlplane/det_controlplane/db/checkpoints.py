@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select, text, update
+from sqlalchemy import bindparam, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
 from det_controlplane.core.lifecycle.checkpoint import CheckpointState
@@ -28,6 +28,12 @@ _COLLECTED = text("""
            EXISTS (SELECT 1 FROM trials t WHERE t.experiment_id = e.id AND NOT e.unmanaged) AS has_trials
     FROM experiments e JOIN projects p ON p.id = e.project_id WHERE e.id = :id
 """)
+_REPORTER = (
+    select(tasks.c.trial_id, tasks.c.experiment_id, experiments.c.config["checkpoint_storage"])
+    .outerjoin(experiments, experiments.c.id == tasks.c.experiment_id)
+    .where(tasks.c.id == bindparam("task_id"))
+)
+_RETENTION = ("save_experiment_best", "save_trial_best", "save_trial_latest")
 _OF_EXPERIMENT = text("""
     SELECT c.uuid, c.trial_id, c.steps_completed,
            EXISTS (SELECT 1 FROM model_versions v WHERE v.checkpoint_uuid = c.uuid)
@@ -52,10 +58,11 @@ _DOOMED = text(f"""
 
 @dataclass(frozen=True, slots=True)
 class Reporter:
-    """What a task reports for."""
+    """What a task reports for, and the storage that its experiment is configured to use."""
 
     trial_id: int | None
     experiment_id: int | None
+    storage: dict[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +150,7 @@ class Collection:
 
 
 def reporter(tx: Tx, task_id: str) -> Reporter | None:
-    found = select(tasks.c.trial_id, tasks.c.experiment_id).where(tasks.c.id == task_id)
-    row = tx.execute(found).first()
+    row = tx.execute(_REPORTER, {"task_id": task_id}).first()
     return None if row is None else Reporter(*row)
 
 
@@ -194,7 +200,13 @@ def location(tx: Tx, uuid: UUID) -> Location | None:
 
 
 def remember_storage(tx: Tx, config: dict[str, Any]) -> int:
-    """Return the number of a storage, the same one each time."""
+    """Return the number of a storage, the same one each time and whatever is kept in it."""
+    config = {key: value for key, value in config.items() if key not in _RETENTION}
+    known: int | None = tx.execute(
+        select(storages.c.id).where(storages.c.config == config)
+    ).scalar()
+    if known is not None:
+        return known
     new = insert(storages).values(config=config)
     kept = new.on_conflict_do_update(
         index_elements=["config"], set_={"config": new.excluded.config}

@@ -3,6 +3,8 @@
 The work is one JSON object, in the environment variable DET_GC_SPEC or in the file given by --spec:
 {"storage": {...}, "checkpoints": ["uuid", ...], "globs": ["**/*"], "delete_tensorboards": false,
 "experiment_id": 1, "dry_run": false}
+
+Without globs everything is deleted; with an empty list nothing is: what the storage still holds is reported.
 """
 
 import argparse
@@ -32,11 +34,13 @@ class CollectionFailed(RuntimeError):
 def collect(spec: Mapping[str, Any], session: Optional[Session]) -> None:
     """Delete what the specification names. Repeating it is harmless."""
     manager = storage.from_config(spec["storage"], in_task=True)
-    globs = list(spec.get("globs") or EVERYTHING)
+    globs = EVERYTHING if spec.get("globs") is None else list(spec["globs"])
     ids = list(spec.get("checkpoints") or [])
     if spec.get("dry_run"):
         for storage_id in ids:
-            logger.info("would delete %s from checkpoint %s", ", ".join(globs), storage_id)
+            logger.info(
+                "would delete %s from checkpoint %s", ", ".join(globs) or "nothing", storage_id
+            )
         return
     failed = []
     for start in range(0, len(ids), REPORT_BATCH):
@@ -52,7 +56,9 @@ def _delete_batch(
 ) -> List[Tuple[str, Exception]]:
     def delete(storage_id: str) -> Any:
         try:
-            return storage_id, manager.delete(storage_id, globs)
+            return storage_id, manager.delete(storage_id, globs) if globs else _stored(
+                manager, storage_id
+            )
         except Exception as e:  # any SDK's error; the other checkpoints go on, the task fails
             return storage_id, e
 
@@ -64,6 +70,13 @@ def _delete_batch(
     for storage_id, left in deleted:
         logger.info("checkpoint %s: %d files remain", storage_id, len(left))
     return [(i, left) for i, left in outcomes if isinstance(left, Exception)]
+
+
+def _stored(manager: storage.StorageManager, storage_id: str) -> Dict[str, int]:
+    try:
+        return manager.list(storage_id)
+    except FileNotFoundError:
+        return {}
 
 
 def _patch(storage_id: str, left: Mapping[str, int]) -> Dict[str, Any]:

@@ -150,6 +150,19 @@ def test_collection_by_glob_reports_what_is_left(
     assert patch["resources"]["resources"] == {"w.pt": "7"}
 
 
+def test_collection_with_an_empty_list_of_globs_reports_what_is_stored_and_deletes_nothing(
+    monkeypatch: pytest.MonkeyPatch, master: FakeMaster, tmp_path: Path, source: Path
+) -> None:
+    manager_at(tmp_path / "store").upload(source, "one")
+    (tmp_path / "store" / "one" / "empty").mkdir()
+    spec = {"checkpoints": ["one", "gone"], "globs": []}
+    assert run_gc(monkeypatch, master, tmp_path / "store", **spec) == 0
+    assert (tmp_path / "store" / "one" / "empty").is_dir()
+    patches = master.received("PATCH", "/api/v1/checkpoints")[0].body["checkpoints"]
+    whole = {"code/": "0", "code/m.py": "1", "empty/": "0", "w.pt": "7"}
+    assert [p["resources"]["resources"] for p in patches] == [whole, {}]
+
+
 def test_a_checkpoint_that_cannot_be_deleted_does_not_keep_the_others(
     monkeypatch: pytest.MonkeyPatch, master: FakeMaster, tmp_path: Path, source: Path
 ) -> None:

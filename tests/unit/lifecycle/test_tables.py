@@ -4,7 +4,7 @@ from datetime import datetime, timedelta, timezone
 
 from det_controlplane.core.lifecycle import agent, checkpoint, instance
 from det_controlplane.core.lifecycle.agent import AgentState
-from det_controlplane.core.lifecycle.checkpoint import CheckpointState, after_removal
+from det_controlplane.core.lifecycle.checkpoint import CheckpointState, Remains, after_removal
 from det_controlplane.core.lifecycle.instance import (
     REGISTRATION_TIMEOUT,
     InstanceState,
@@ -20,17 +20,26 @@ def test_a_lost_agent_comes_back_only_by_joining_anew() -> None:
 
 
 def test_a_checkpoint_loses_some_files_or_all_and_gets_none_back() -> None:
+    complete, partly = CheckpointState.COMPLETED, CheckpointState.PARTIALLY_DELETED
+    deleted = CheckpointState.DELETED
+    files, one = {"a": "1", "b": "2"}, {"a": "1"}
+    assert after_removal(complete, files, files) == Remains(complete, files)
+    assert after_removal(complete, files, one) == Remains(partly, one)
+    assert after_removal(partly, one, files) == Remains(partly, one)
+    assert after_removal(deleted, files, files) == Remains(deleted, files)
+    assert checkpoint.NEXT[deleted] == frozenset()
+
+
+def test_a_deleted_checkpoint_keeps_the_record_of_its_files() -> None:
     files = {"a": "1", "b": "2"}
-    assert after_removal(CheckpointState.COMPLETED, files, files) is CheckpointState.COMPLETED
-    assert (
-        after_removal(CheckpointState.COMPLETED, files, {"a": "1"})
-        is CheckpointState.PARTIALLY_DELETED
-    )
-    assert (
-        after_removal(CheckpointState.PARTIALLY_DELETED, {"a": "1"}, {}) is CheckpointState.DELETED
-    )
-    assert after_removal(CheckpointState.DELETED, {}, files) is CheckpointState.DELETED
-    assert checkpoint.NEXT[CheckpointState.DELETED] == frozenset()
+    for before in (CheckpointState.COMPLETED, CheckpointState.PARTIALLY_DELETED):
+        assert after_removal(before, files, {}) == Remains(CheckpointState.DELETED, files)
+
+
+def test_files_beside_the_record_and_directories_say_nothing_about_a_loss() -> None:
+    files, complete = {"code/": "0", "code/m.py": "1"}, CheckpointState.COMPLETED
+    stored = {"code/m.py": "7", "metadata.json": "90"}
+    assert after_removal(complete, files, stored) == Remains(complete, files)
 
 
 def test_a_machine_whose_agent_never_joins_is_sent_back() -> None:

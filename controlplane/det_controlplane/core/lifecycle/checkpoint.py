@@ -3,6 +3,7 @@
 See docs/concepts/lifecycle.md#checkpoint."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
 
 
@@ -25,12 +26,26 @@ NEXT = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """A checkpoint's state and its recorded files (sizes by path) after some were deleted."""
+
+    state: CheckpointState
+    resources: dict[str, str]
+
+
 def after_removal(
-    state: CheckpointState, before: Mapping[str, str], left: Mapping[str, str]
-) -> CheckpointState:
-    """The state once only `left` of its files exist. What was deleted does not come back."""
-    if state is CheckpointState.DELETED or not left:
-        return CheckpointState.DELETED
-    if state is CheckpointState.COMPLETED and dict(left) != dict(before):
-        return CheckpointState.PARTIALLY_DELETED
-    return state
+    state: CheckpointState, recorded: Mapping[str, str], stored: Mapping[str, str]
+) -> Remains:
+    """Compare the record with what the storage still holds. What was deleted does not come back.
+
+    A deleted checkpoint keeps the record of the files that it had. Files that the record does not know, and
+    directories, which object storages forget, say nothing about a loss.
+    """
+    if state is CheckpointState.DELETED or not stored:
+        return Remains(CheckpointState.DELETED, dict(recorded))
+    if all(path in stored or path.endswith("/") for path in recorded):
+        return Remains(state, dict(recorded))
+    left = {path: stored[path] for path in recorded if path in stored}
+    partly = CheckpointState.PARTIALLY_DELETED
+    return Remains(partly if state is CheckpointState.COMPLETED else state, left)

@@ -66,7 +66,7 @@ def _metric(raw: str | None) -> float | None:
 
 
 def delete(ctx: Context, uuids: Sequence[UUID], globs: Sequence[str] = EVERYTHING) -> None:
-    """A user deletes checkpoints, or some files of them."""
+    """A user deletes checkpoints, or some files of them; without globs their storage is only looked through."""
     with ctx.db.begin() as tx:
         rows = checkpoints.chosen(tx, uuids)
     missing = set(uuids) - {r.uuid for r in rows}
@@ -139,7 +139,7 @@ def _launch(
         if checkpoints.collection(changed.tx, experiment.id, key) is not None:
             return
         auxiliary.launch(
-            ctx, changed, kind="CHECKPOINT_GC", name=f"Checkpoint GC (experiment {experiment.id})",
+            ctx, changed, kind="CHECKPOINT_GC", name=f"Checkpoint GC (Experiment {experiment.id})",
             config=config, pool=pool, slots=0, user_id=experiment.user_id,
             workspace_id=experiment.workspace_id, experiment_id=experiment.id,
         )  # fmt: skip

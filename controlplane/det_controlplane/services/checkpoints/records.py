@@ -35,10 +35,13 @@ def report(ctx: Context, report: CheckpointReport) -> None:
         task = checkpoints.reporter(tx, report.task_id)
         if task is None:
             raise Missing(f"task '{report.task_id}' not found")
+        storage_id = report.storage_id
+        if storage_id is None and task.storage:
+            storage_id = checkpoints.remember_storage(tx, task.storage)
         new = NewCheckpoint(
             checkpoint_id, report.task_id, report.allocation_id, task.trial_id, task.experiment_id,
             _state(report), steps, report.resources, report.metadata, size_of(report.resources),
-            report.storage_id, report.reported_at or ctx.now(),
+            storage_id, report.reported_at or ctx.now(),
         )  # fmt: skip
         # A repetition leaves what became of the checkpoint since the first report as it is.
         if not checkpoints.report(tx, new) and not checkpoints.is_of(
@@ -68,8 +71,11 @@ def _patch_one(tx: Tx, uuid: str, left: dict[str, str]) -> None:
     stored = checkpoints.lock(tx, checkpoint_id)
     if stored is None:
         raise Missing(f"checkpoint {uuid} not found")
-    state = after_removal(stored.state, stored.resources, left)
-    checkpoints.change(tx, checkpoint_id, state=state, size=size_of(left), resources=left)
+    remains = after_removal(stored.state, stored.resources, left)
+    size = size_of(remains.resources)
+    checkpoints.change(
+        tx, checkpoint_id, state=remains.state, size=size, resources=remains.resources
+    )
 
 
 def set_metadata(ctx: Context, uuid: str, metadata: dict[str, Any]) -> None:

@@ -110,7 +110,7 @@ class Checkpoint(Resource):
         self._session.delete(f"{V1}/checkpoints", {"checkpointUuids": [self.uuid]})
 
     def remove_files(self, globs: List[str]) -> None:
-        """Ask the cluster to delete the files that match."""
+        """Ask the cluster to delete the files that match; with no globs, to compare its record with the storage."""
         body = {"checkpointUuids": [self.uuid], "checkpointGlobs": globs}
         self._session.post(f"{V1}/checkpoints/rm", body)
 

@@ -1,0 +1,81 @@
+"""Deleting checkpoints and some of their files, with the task that does it played by the test."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from det_controlplane.db.schema import tasks
+from sqlalchemy import select
+
+from tests.support.api import Api, Caller, create_ended, report_checkpoint, trial_of
+
+FILES = {"state": "1", "code/": "0", "code/m.py": "7"}
+
+
+@pytest.fixture
+def experiment_id(user: Caller) -> int:
+    return create_ended(user)
+
+
+@pytest.fixture
+def checkpoint(user: Caller, experiment_id: int) -> str:
+    return report_checkpoint(user, experiment_id, 2, **FILES)
+
+
+def shown(caller: Caller, checkpoint: str) -> tuple[str, dict[str, str]]:
+    found = caller.get(f"/api/v1/checkpoints/{checkpoint}")["checkpoint"]
+    return found["state"], found["resources"]
+
+
+def report_left(caller: Caller, checkpoint: str, **files: str) -> None:
+    left = {"uuid": checkpoint, "resources": {"resources": files}}
+    caller.done("PATCH", "/api/v1/checkpoints", {"checkpoints": [left]})
+
+
+def collection_task(api: Api) -> Any:
+    """The configuration of the one collection that is queued."""
+    with api.ctx.db.begin() as tx:
+        return tx.execute(
+            select(tasks.c.config).where(tasks.c.kind == "CHECKPOINT_GC")
+        ).scalar_one()
+
+
+@pytest.mark.parametrize("globs", [[], ["**/*.py"], ["**/*"]])
+def test_a_removal_carries_the_globs_as_they_were_asked(
+    api: Api, user: Caller, checkpoint: str, globs: list[str]
+) -> None:
+    asked = {"checkpointUuids": [checkpoint], "checkpointGlobs": globs}
+    user.post("/api/v1/checkpoints/rm", asked)
+    (spec,) = collection_task(api)["_files"]
+    work = json.loads(base64.b64decode(spec["content_b64"]))
+    assert (work["checkpoints"], work["globs"]) == ([checkpoint], globs)
+
+
+def test_the_task_that_deletes_has_the_name_that_scripts_wait_for(
+    user: Caller, experiment_id: int, checkpoint: str
+) -> None:
+    user.done("DELETE", "/api/v1/checkpoints", {"checkpointUuids": [checkpoint]})
+    names = [s["name"] for s in user.get("/api/v1/tasks")["allocationIdToSummary"].values()]
+    assert names == [f"Checkpoint GC (Experiment {experiment_id})"]
+
+
+def test_a_checkpoint_that_is_all_there_is_unchanged(user: Caller, checkpoint: str) -> None:
+    report_left(user, checkpoint, **{**FILES, "metadata.json": "90"})
+    assert shown(user, checkpoint) == ("STATE_COMPLETED", FILES)
+
+
+def test_a_checkpoint_that_lost_files_says_which_are_left(
+    user: Caller, experiment_id: int, checkpoint: str
+) -> None:
+    report_left(user, checkpoint, state="1")
+    assert shown(user, checkpoint) == ("STATE_PARTIALLY_DELETED", {"state": "1"})
+    assert trial_of(user, experiment_id)["totalCheckpointSize"] == "1"
+
+
+def test_a_deleted_checkpoint_keeps_its_resources_and_counts_no_bytes(
+    user: Caller, experiment_id: int, checkpoint: str
+) -> None:
+    report_left(user, checkpoint)
+    assert shown(user, checkpoint) == ("STATE_DELETED", FILES)
+    assert trial_of(user, experiment_id)["totalCheckpointSize"] == "0"
