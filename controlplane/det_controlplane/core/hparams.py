@@ -88,8 +88,38 @@ def grid_problems(space: Space, path: str = "hyperparameters") -> list[Problem]:
     return [
         Problem(where, "grid search needs 'count', the number of points to try in this range")
         for where, param in walk(space, path)
-        if isinstance(param, Int | Double | Log) and param.count is None
+        for where in _uncounted(param, where)
     ]
+
+
+def ranges_in_lists(space: Space, path: str = "hyperparameters") -> list[str]:
+    """Return where something looks like a range and is none: what is in a list is a constant."""
+    return [
+        where
+        for param_path, param in walk(space, path)
+        if isinstance(param, Const)
+        for where, _ in _ranges_in(param.val, param_path)
+    ]
+
+
+def _uncounted(param: HParam, path: str) -> Iterator[str]:
+    if isinstance(param, Int | Double | Log) and param.count is None:
+        yield path
+    elif isinstance(param, Const):
+        for where, found in _ranges_in(param.val, path):
+            if found["type"] in ("int", "double", "log") and found.get("count") is None:
+                yield where
+
+
+def _ranges_in(value: Any, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the objects of a list, at any depth, that are written like ranges."""
+    if not isinstance(value, list | tuple):
+        return
+    for index, item in enumerate(value):
+        where = f"{path}[{index}]"
+        if isinstance(item, Mapping) and item.get("type") in list(_SAMPLED):
+            yield where, item
+        yield from _ranges_in(item, where)
 
 
 def grid_size(space: Space) -> int:

@@ -2,7 +2,21 @@
 
 from typing import Any
 
+import pytest
 from det_controlplane.core.config import Sources, merge, resolve
+from det_controlplane.core.config.layers import COMMON_KEYS
+from det_controlplane.core.config.searchers import (
+    PBT,
+    AdaptiveASHA,
+    AsyncHalving,
+    Custom,
+    Grid,
+    LocalASHA,
+    Random,
+    Single,
+)
+from det_controlplane.core.config.storage import GCS, S3, Azure, Directory, SharedFS
+from pydantic import BaseModel
 
 STORAGE = {"type": "shared_fs", "host_path": "/c"}
 MINIMAL: dict[str, Any] = {"entrypoint": "x", "searcher": {"name": "single", "metric": "loss"}}
@@ -45,6 +59,58 @@ def test_a_searcher_of_another_kind_replaces_the_one_below() -> None:
     high = {"searcher": {"name": "single", "metric": "a"}}
     low = {"searcher": {"name": "random", "metric": "b", "max_trials": 2}}
     assert merged(high, low) == high
+
+
+def test_what_every_kind_of_storage_has_survives_a_change_of_the_kind() -> None:
+    high = {"checkpoint_storage": {"type": "s3", "bucket": "b", "save_trial_best": 2}}
+    low = {"checkpoint_storage": STORAGE | {"save_trial_best": 5, "save_trial_latest": 7}}
+    assert merged(high, low)["checkpoint_storage"] == {
+        "type": "s3",
+        "bucket": "b",
+        "save_trial_best": 2,
+        "save_trial_latest": 7,
+    }
+
+
+def test_what_every_searcher_has_survives_a_change_of_the_searcher() -> None:
+    high = {"searcher": {"name": "single"}}
+    common = {"metric": "accuracy", "smaller_is_better": False, "source_trial_id": 3}
+    low = {"searcher": {"name": "random", "max_trials": 2, **common}}
+    assert merged(high, low) == {"searcher": {"name": "single", **common}}
+
+
+@pytest.mark.parametrize(
+    ("section", "kinds"),
+    [
+        ("checkpoint_storage", (SharedFS, Directory, S3, GCS, Azure)),
+        ("searcher", (Single, Random, Grid, AsyncHalving, AdaptiveASHA, LocalASHA, PBT, Custom)),
+    ],
+)
+def test_the_common_keys_are_those_that_every_kind_has(
+    section: str, kinds: tuple[type[BaseModel], ...]
+) -> None:
+    shared = set.intersection(*(set(kind.model_fields) for kind in kinds)) - {"name", "type"}
+    assert set(COMMON_KEYS[(section,)]) == shared
+
+
+def test_slots_of_a_template_are_for_tasks_and_no_experiment_minds() -> None:
+    template = {"resources": {"slots": 4, "shm_size": "1g"}}
+    sources = Sources(template=template, cluster_storage=STORAGE)
+    resources = resolve(MINIMAL, sources, name="n", seed=1).config.resources
+    assert (resources.slots, resources.slots_per_trial) == (None, 1)
+    assert resources.shm_size == 1024**3
+
+
+def test_devices_written_as_text_are_joined_like_objects() -> None:
+    submitted = MINIMAL | {"resources": {"devices": ["/dev/a:/dev/x", "/dev/b:/dev/y:r"]}}
+    template = {"resources": {"devices": ["/dev/c:/dev/x", "/dev/c:/dev/z"]}}
+    sources = Sources(template=template, cluster_storage=STORAGE)
+    shown = resolve(submitted, sources, name="n", seed=1).config.to_json()["resources"]["devices"]
+    assert [(d["host_path"], d["container_path"], d["mode"]) for d in shown] == [
+        ("/dev/a", "/dev/x", "mrw"),
+        ("/dev/b", "/dev/y", "r"),
+        ("/dev/c", "/dev/z", "mrw"),
+    ]
 
 
 def test_hyperparameters_merge_per_name_but_never_inside_one() -> None:

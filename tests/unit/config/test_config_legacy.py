@@ -33,6 +33,20 @@ def test_without_a_step_size_a_step_is_a_hundred_batches() -> None:
     }
 
 
+def test_the_steps_of_an_early_asha_trial_become_its_length() -> None:
+    raw = {"searcher": {"name": "async_halving", "target_trial_steps": 8}}
+    assert current(raw)["searcher"] == {"name": "async_halving", "max_length": {"batches": 800}}
+
+
+def test_a_wrong_number_of_steps_is_told_where_it_is_read_now() -> None:
+    raw = BASE | {"searcher": {"name": "single", "metric": "loss", "max_steps": "many"}}
+    with pytest.raises(InvalidConfig) as caught:
+        resolve(raw, Sources(cluster_storage=STORAGE), name="n", seed=1)
+    (problem,) = caught.value.problems
+    assert problem.path == "searcher.max_length.batches"
+    assert "'many'" in problem.message
+
+
 def test_one_image_is_meant_for_every_kind_of_slot() -> None:
     assert current({"environment": {"image": "i"}})["environment"]["image"] == {
         "cpu": "i",
@@ -80,6 +94,10 @@ def test_the_submitted_document_is_left_alone() -> None:
         ({"resources": {"agent_label": "x"}}, "use resources.resource_pool"),
         ({"optimizations": {"mixed_precision": "O1"}}, "optimizations is deprecated"),
         ({"checkpoint_storage": {**STORAGE, "container_path": "/x"}}, "container_path is ignored"),
+        (
+            {"checkpoint_storage": {"type": "s3", "bucket": "b", "tensorboard_path": "/x"}},
+            "tensorboard_path is ignored; use prefix",
+        ),
         ({"searcher": {"max_length": 3, "max_time": 3}}, "searcher.max_length does not decide"),
     ],
 )
@@ -129,3 +147,79 @@ def test_a_removed_searcher_names_its_replacement(name: str, replacement: str) -
     (problem,) = caught.value.problems
     assert problem.path == "searcher.name"
     assert problem.message.startswith(f"{name} was removed; use {replacement}")
+
+
+ASHA = {"max_trials": 9, "max_rungs": 2, "divisor": 3, "mode": "standard", "metric": "loss"}
+OF_EACH_ERA: list[tuple[str, dict[str, Any], Any]] = [
+    ("0.12 single", {"name": "single", "metric": "loss", "max_steps": 5}, {"batches": 500}),
+    (
+        "0.12 random",
+        {"name": "random", "metric": "loss", "max_trials": 2, "max_steps": 5},
+        {"batches": 500},
+    ),
+    ("0.12 grid", {"name": "grid", "metric": "loss", "max_steps": 5}, {"batches": 500}),
+    (
+        "0.12 adaptive_asha",
+        {"name": "adaptive_asha", "target_trial_steps": 8, **ASHA},
+        {"batches": 800},
+    ),
+    (
+        "0.13 adaptive_asha",
+        {"name": "adaptive_asha", "max_length": {"epochs": 8}, **ASHA},
+        {"epochs": 8},
+    ),
+    (
+        "0.17 stop_once",
+        {"name": "adaptive_asha", "max_length": {"records": 8}, "stop_once": True, **ASHA},
+        {"records": 8},
+    ),
+    ("0.36 unitless", {"name": "single", "metric": "loss", "max_length": 8}, 8),
+    (
+        "0.38 adaptive_asha",
+        {"name": "adaptive_asha", "time_metric": "batches", "max_time": 9, **ASHA},
+        None,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("searcher", "length"), [e[1:] for e in OF_EACH_ERA], ids=[e[0] for e in OF_EACH_ERA]
+)
+def test_a_searcher_of_each_era_is_read(searcher: dict[str, Any], length: Any) -> None:
+    raw = BASE | {"searcher": searcher}
+    config = resolve(raw, Sources(cluster_storage=STORAGE), name="n", seed=1).config
+    assert config.searcher_json()["max_length"] == length
+
+
+def test_a_population_of_0_12_is_read() -> None:
+    raw = BASE | {
+        "searcher": {
+            "name": "pbt", "metric": "loss", "population_size": 2, "num_rounds": 3, "steps_per_round": 2,
+            "replace_function": {"truncate_fraction": 0.5},
+            "explore_function": {"resample_probability": 0.1, "perturb_factor": 0.3},
+        }
+    }  # fmt: skip
+    searcher = resolve(
+        raw, Sources(cluster_storage=STORAGE), name="n", seed=1
+    ).config.searcher_json()
+    assert searcher["length_per_round"] == {"batches": 200}
+    assert searcher["replace_function"] == {"truncate_fraction": 0.5}
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        {"max_steps": 4, "max_trials": 3},
+        {"target_trial_steps": 8, "step_budget": 64, "train_stragglers": True, "max_rungs": 2},
+        {"max_length": {"batches": 800}, "budget": {"batches": 6400}, "num_rungs": 3},
+    ],
+)
+@pytest.mark.parametrize("name", ["adaptive", "adaptive_simple", "sync_halving"])
+def test_a_removed_searcher_of_each_era_has_one_problem_with_a_hint(
+    name: str, lengths: dict[str, Any]
+) -> None:
+    raw = BASE | {"searcher": {"name": name, "metric": "loss", "divisor": 4, **lengths}}
+    with pytest.raises(InvalidConfig) as caught:
+        resolve(raw, Sources(cluster_storage=STORAGE), name="n", seed=1)
+    assert [p.path for p in caught.value.problems] == ["searcher.name"]
+    assert "was removed; use a" in caught.value.problems[0].message

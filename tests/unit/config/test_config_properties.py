@@ -149,7 +149,7 @@ GOOD = st.fixed_dictionaries(
             {}, optional={"shm_size": st.sampled_from(["1g", 4096])}
         ),
         "log_policies": st.lists(
-            st.sampled_from([{"name": "CUDA OOM"}, {"pattern": "x"}]), max_size=2
+            st.sampled_from([{"name": "CUDA OOM"}, {"pattern": "x"}]), max_size=2, unique_by=repr
         ),
         "batches_per_step": st.integers(1, 5),
         "min_validation_period": st.integers(0, 9) | st.just({"epochs": 2}),

@@ -123,7 +123,7 @@ def test_a_field_that_is_wrong_is_not_also_told_to_be_missing() -> None:
         "searcher.max_time"
     }
     assert set(problems(searcher=searcher | {"max_length": {"batches": "many"}})) == {
-        "searcher.max_length"
+        "searcher.max_length.batches"
     }
     storage = {"type": "shared_fs", "host_path": 5, "storage_path": "/elsewhere"}
     assert set(problems(checkpoint_storage=storage)) == {"checkpoint_storage.host_path"}
@@ -170,6 +170,20 @@ def test_a_variable_for_every_kind_of_slot_is_told_once() -> None:
             "must not be '.'",
         ),
         (
+            {"bind_mounts": [{"host_path": "/data", "container_path": "./"}]},
+            "bind_mounts[0].container_path",
+            "must not be './'",
+        ),
+        ({"resources": {"shm_size": "1 gi"}}, "resources.shm_size", "a size like 4g"),
+        ({"resources": {"shm_size": "1 i"}}, "resources.shm_size", "a size like 4g"),
+        ({"resources": {"devices": ["/dev/a"]}}, "resources.devices[0]", "'/host:/container'"),
+        ({"resources": {"devices": ["a:/b"]}}, "resources.devices[0].host_path", "absolute"),
+        (
+            {"log_policies": [{"name": "x", "pattern": "a"}, {"name": "x", "pattern": "b"}]},
+            "log_policies[1].name",
+            "already the name of log_policies[0]",
+        ),
+        (
             {"profiling": {"begin_on_batch": 5, "end_after_batch": 3}},
             "profiling.end_after_batch",
             "must be at least begin_on_batch",
@@ -189,6 +203,24 @@ def test_a_variable_for_every_kind_of_slot_is_told_once() -> None:
             {"min_validation_period": {"hours": 1}},
             "min_validation_period",
             "batches, records, epochs",
+        ),
+        (
+            {"min_checkpoint_period": {"epochs": "x"}},
+            "min_checkpoint_period.epochs",
+            "must be a whole number of at least 0, not 'x'",
+        ),
+        (
+            {"searcher": {"name": "single", "metric": "m", "max_length": {"records": -1}}},
+            "searcher.max_length.records",
+            "must be a whole number of at least 1, not -1",
+        ),
+        (
+            {
+                "searcher": {"name": "grid", "metric": "m"},
+                "hyperparameters": {"layers": [[{"type": "int", "minval": 1, "maxval": 9}]]},
+            },
+            "hyperparameters.layers[0][0]",
+            "grid search needs 'count'",
         ),
         (
             {"environment": {"environment_variables": ["=x"]}},
@@ -228,6 +260,19 @@ def test_an_entrypoint_list_keeps_its_arguments() -> None:
 def test_whole_numbers_may_be_written_as_floats() -> None:
     loaded = load_yaml("searcher: {name: random, metric: x, max_trials: 1e3}")
     assert resolved(**loaded).config.searcher_json()["max_trials"] == 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("1024", 1024), ("1 g", 2**30), ("1GiB", 2**30), ("1.5 kb", 1536), ("7b", 7)]
+)
+def test_a_size_is_written_as_docker_does(text: str, size: int) -> None:
+    assert resolved(resources={"shm_size": text}).config.resources.shm_size == size
+
+
+def test_a_range_within_a_list_is_a_constant_and_warned_of() -> None:
+    layers = [{"type": "int", "minval": 1, "maxval": 9, "count": 2}]
+    (warning,) = resolved(hyperparameters={"layers": layers}).warnings
+    assert warning.startswith("hyperparameters.layers[0] is in a list")
 
 
 def test_max_slots_below_slots_per_trial_is_a_warning() -> None:

@@ -92,3 +92,14 @@ def test_a_resolved_task_loads_back_and_resolves_to_itself() -> None:
 )
 def test_a_wrong_task_is_refused(kind: Any, raw: Any, path: str, said: str) -> None:
     assert said in problems(kind, raw)[path]
+
+
+def test_what_a_template_says_about_experiments_is_left_out_of_tasks() -> None:
+    template = {
+        "resources": {"slots": 2, "slots_per_trial": 8, "shm_size": "1g"},
+        "searcher": {"name": "single", "metric": "loss"},
+        "max_restarts": 1,
+    }
+    sources = Sources(template=template)
+    resources = resolve_task("notebook", {}, sources, name="fox").config.resources
+    assert (resources.slots, resources.shm_size) == (2, 1024**3)

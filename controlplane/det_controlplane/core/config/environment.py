@@ -1,10 +1,12 @@
 """Where a task runs: image, variables, mounts, and the machine's share it gets."""
 
+import posixpath
 from collections.abc import Iterator
 from typing import Any
 
 from pydantic import Field, model_validator
 
+from det_controlplane.core.config.devices import device_of_text
 from det_controlplane.core.config.fields import (
     AbsolutePath,
     Bytes,
@@ -87,10 +89,9 @@ class BindMount(Closed):
 
     @model_validator(mode="after")
     def _mount_point_is_not_the_work_dir(self) -> "BindMount":
-        if self.container_path == ".":
-            refuse(
-                [Problem("container_path", "must not be '.', which would hide the work directory")]
-            )
+        if posixpath.normpath(self.container_path) == ".":
+            message = f"must not be {self.container_path!r}, which would hide the work directory"
+            refuse([Problem("container_path", message)])
         return self
 
 
@@ -98,6 +99,11 @@ class Device(Closed):
     host_path: AbsolutePath
     container_path: AbsolutePath
     mode: Name = "mrw"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_text(cls, given: Any) -> Any:
+        return device_of_text(given) if isinstance(given, str) else given
 
 
 class Resources(Whole):

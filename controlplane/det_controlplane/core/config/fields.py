@@ -1,6 +1,6 @@
 """The bricks of the typed configuration: closed models, numbers, and errors with several causes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -17,7 +17,13 @@ from pydantic import (
 from pydantic_core import ErrorDetails, InitErrorDetails
 
 from det_controlplane.core.config import sizes
-from det_controlplane.core.config.lengths import Length, length_json, parse_length, parse_period
+from det_controlplane.core.config.lengths import (
+    Length,
+    WrongUnits,
+    length_json,
+    parse_length,
+    parse_period,
+)
 from det_controlplane.core.problems import Problem
 
 _INT32 = 2**31 - 1
@@ -97,6 +103,21 @@ def _absolute(value: str) -> str:
     return value
 
 
+def _length(raw: Any) -> Length:
+    return _told_at_its_unit(parse_length, raw)
+
+
+def _period(raw: Any) -> Length:
+    return _told_at_its_unit(parse_period, raw)
+
+
+def _told_at_its_unit(parse: Callable[[Any], Length], raw: Any) -> Length:
+    try:
+        return parse(raw)
+    except WrongUnits as error:
+        raise Broken([Problem(error.unit, str(error))]) from error
+
+
 Natural = Annotated[int, Field(ge=0, le=_INT32), BeforeValidator(_whole)]
 Positive = Annotated[int, Field(ge=1, le=_INT32), BeforeValidator(_whole)]
 Priority = Annotated[int, Field(ge=1, le=99), BeforeValidator(_whole)]
@@ -113,5 +134,5 @@ AbsolutePath = Annotated[
 ]
 Propagation = Literal["rprivate", "private", "rshared", "shared", "rslave", "slave"]
 
-MaxLength = Annotated[Length, PlainValidator(parse_length), PlainSerializer(length_json)]
-Period = Annotated[Length, PlainValidator(parse_period), PlainSerializer(length_json)]
+MaxLength = Annotated[Length, PlainValidator(_length), PlainSerializer(length_json)]
+Period = Annotated[Length, PlainValidator(_period), PlainSerializer(length_json)]

@@ -6,6 +6,11 @@ from typing import Any
 Path = tuple[str, ...]
 
 _UNION_KEYS: dict[Path, str] = {("checkpoint_storage",): "type", ("searcher",): "name"}
+# What every kind of a union has: it survives when a higher layer chooses another kind.
+COMMON_KEYS: dict[Path, tuple[str, ...]] = {
+    ("checkpoint_storage",): ("save_experiment_best", "save_trial_best", "save_trial_latest"),
+    ("searcher",): ("metric", "smaller_is_better", "source_trial_id", "source_checkpoint_uuid"),
+}
 _OPEN = (("hyperparameters",), ("data",), ("pbs",), ("slurm",), ("environment", "pod_spec"))
 
 
@@ -36,7 +41,10 @@ def _object(high: Mapping[str, Any], low: Mapping[str, Any], path: Path) -> dict
 
 def _value(high: Any, low: Any, path: Path) -> Any:
     if isinstance(high, dict) and isinstance(low, dict):
-        return _object(high, low, path) if _is_one_object(high, low, path) else high
+        if _is_one_object(high, low, path):
+            return _object(high, low, path)
+        common = {key: low[key] for key in COMMON_KEYS.get(path, ()) if key in low}
+        return _object(high, common, path) if common else high
     if isinstance(high, list | tuple) and isinstance(low, list | tuple):
         rule = _LISTS.get(path)
         return rule(list(high), list(low)) if rule else high

@@ -5,6 +5,7 @@ See docs/reference/experiment-config.md#older-forms."""
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from det_controlplane.core.config.devices import device_of_text
 from det_controlplane.core.config.layers import without_nulls
 
 _STEP_BATCHES = 100
@@ -14,7 +15,17 @@ _IGNORED = {
     "security": "is ignored; set up security in the cluster configuration",
     "tensorboard_storage": "is ignored; TensorBoard files go to checkpoint_storage",
 }
+_STEPS_OF_SEARCHERS = (
+    ("max_steps", "max_length"),
+    ("target_trial_steps", "max_length"),
+    ("steps_per_round", "length_per_round"),
+)
 _IGNORED_STORAGE = ("container_path", "checkpoint_path", "tensorboard_path")
+_INSTEAD_OF_PATHS = {
+    "shared_fs": "use host_path and storage_path",
+    "directory": "use container_path",
+    "azure": "checkpoints lie in the container by their UUID",
+}
 
 Section = dict[str, Any]
 
@@ -79,12 +90,14 @@ def _searcher_in_steps(work: _Shim) -> None:
     searcher = work.section("searcher")
     if searcher is None:
         return
-    for old, new in (("max_steps", "max_length"), ("steps_per_round", "length_per_round")):
-        steps = _count(searcher.get(old))
-        if steps is not None:
-            del searcher[old]
-            searcher.setdefault(new, {"batches": steps * work.step})
-            work.warn(f"searcher.{old}", f"is now searcher.{new}: {{batches: {steps * work.step}}}")
+    for old, new in _STEPS_OF_SEARCHERS:
+        if old not in searcher:
+            continue
+        given = searcher.pop(old)
+        steps = _count(given)
+        batches = given if steps is None else steps * work.step  # what is wrong is told there
+        searcher.setdefault(new, {"batches": batches})
+        work.warn(f"searcher.{old}", f"is now searcher.{new}: {{batches: {batches}}}")
     if searcher.get("stop_once") is not None and "max_time" in searcher:
         work.warn("searcher.stop_once", "has no effect with time_metric and max_time")
     if "max_length" in searcher and "max_time" in searcher:
@@ -115,10 +128,28 @@ def _variables(work: _Shim) -> None:
 
 def _storage(work: _Shim) -> None:
     storage = work.section("checkpoint_storage")
-    if storage is not None and storage.get("type") == "shared_fs":
-        for key in _IGNORED_STORAGE:
-            if storage.pop(key, None) is not None:
-                work.warn(f"checkpoint_storage.{key}", "is ignored; use host_path and storage_path")
+    if storage is None:
+        return
+    kind = storage.get("type")
+    instead = _INSTEAD_OF_PATHS.get(kind, "use prefix") if isinstance(kind, str) else ""
+    for key in _IGNORED_STORAGE if instead else ():
+        if (kind, key) != ("directory", "container_path") and storage.pop(key, None) is not None:
+            work.warn(f"checkpoint_storage.{key}", f"is ignored; {instead}")
+
+
+def _devices(work: _Shim) -> None:
+    """Write devices given as text as objects, so that layers can be joined by their paths."""
+    resources = work.section("resources")
+    devices = resources.get("devices") if resources is not None else None
+    if resources is not None and isinstance(devices, list | tuple):
+        resources["devices"] = [_device(device) for device in devices]
+
+
+def _device(given: Any) -> Any:
+    try:
+        return device_of_text(given) if isinstance(given, str) else given
+    except ValueError:
+        return given  # told by its section
 
 
 def _log_policies(work: _Shim) -> None:
@@ -155,6 +186,7 @@ _CHANGES: tuple[Callable[[_Shim], None], ...] = (
     _image,
     _variables,
     _storage,
+    _devices,
     _log_policies,
     _optimizations,
 )

@@ -3,9 +3,19 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from det_controlplane.core.problems import shown
+
 Unit = Literal["batches", "records", "epochs"]
 _UNITS: tuple[Unit, ...] = ("batches", "records", "epochs")
 _MOST = 2**53
+
+
+class WrongUnits(ValueError):
+    """The number under a unit is wrong; `unit` says under which."""
+
+    def __init__(self, unit: Unit, message: str) -> None:
+        super().__init__(message)
+        self.unit = unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +42,25 @@ def _parsed(raw: Any, least: int) -> Length:
     if isinstance(raw, Length):
         return raw
     if not isinstance(raw, dict):
-        return Length(_number(raw, least))
+        number = _whole_number(raw, least)
+        if number is None:
+            example = "a number like 1000 or an object like {batches: 1000}"
+            message = f"must be {example} with a whole number of at least {least}, not {shown(raw)}"
+            raise ValueError(message)
+        return Length(number)
     if len(raw) != 1 or next(iter(raw)) not in _UNITS:
         given = ", ".join(map(repr, raw)) or "nothing"
         raise ValueError(f"must have exactly one of batches, records, epochs, not {given}")
     unit = next(iter(raw))
-    return Length(_number(raw[unit], least), unit)
+    number = _whole_number(raw[unit], least)
+    if number is None:
+        message = f"must be a whole number of at least {least}, not {shown(raw[unit])}"
+        raise WrongUnits(unit, message)
+    return Length(number, unit)
 
 
-def _number(value: Any, least: int) -> int:
+def _whole_number(value: Any, least: int) -> int | None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not least <= value <= _MOST or value != int(value):
-        example = "a number like 1000 or an object like {batches: 1000}"
-        raise ValueError(
-            f"must be {example} with a whole number of at least {least}, not {value!r}"
-        )
+        return None
     return int(value)

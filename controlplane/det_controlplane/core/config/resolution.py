@@ -103,6 +103,7 @@ def _merged(
     config, warnings = shim(submitted)
     if sources.template is not None:
         template, about_template = shim(sources.template)
+        template = _without_task_slots(template)
         config = merge(config, template)
         warnings += [f"template: {warning}" for warning in about_template]
     defaults = sources.pool_task_defaults
@@ -116,6 +117,14 @@ def _merged(
     for policy in sources.invariant_policies:
         config = merge(shim(policy)[0], config)
     return config, warnings
+
+
+def _without_task_slots(template: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the slots of notebooks and other tasks, which may share a template with experiments."""
+    resources = template.get("resources")
+    if not isinstance(resources, dict):
+        return template
+    return template | {"resources": {k: v for k, v in resources.items() if k != "slots"}}
 
 
 def _storage(storage: Raw | None) -> Raw | None:
@@ -141,9 +150,19 @@ def _problems_between_sections(config: Raw, managed: bool) -> Iterator[Problem]:
             yield Problem(other, f"is required when {one} is given")
     if config.get("internal") is not None:
         yield Problem("internal", "must not be set; the native API was removed")
+    yield from _repeated_names(config.get("log_policies"))
     searcher = config.get("searcher")
     if isinstance(searcher, dict) and searcher.get("name") == "grid":
         yield from _problems_of_grid(config.get("hyperparameters"))
+
+
+def _repeated_names(policies: Any) -> Iterator[Problem]:
+    first: dict[str, int] = {}
+    for index, policy in enumerate(policies if isinstance(policies, list) else ()):
+        name = policy.get("name") if isinstance(policy, dict) else None
+        if isinstance(name, str) and first.setdefault(name, index) != index:
+            message = f"{name!r} is already the name of log_policies[{first[name]}]"
+            yield Problem(f"log_policies[{index}].name", message)
 
 
 def _problems_of_grid(raw: Any) -> Iterator[Problem]:
@@ -157,6 +176,8 @@ def _problems_of_grid(raw: Any) -> Iterator[Problem]:
 
 
 def _doubts(config: ExperimentConfig) -> Iterator[str]:
+    for path in hparams.ranges_in_lists(config.hparam_space()):
+        yield f"{path} is in a list, which is a constant: nothing is sampled there"
     resources = config.resources
     if resources.max_slots is not None and resources.max_slots < resources.slots_per_trial:
         yield (

@@ -2,7 +2,7 @@
 
 import re
 
-_BYTES = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?b?)\s*", re.IGNORECASE)
+_BYTES = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([kmgtp])(?:i?b)?|b)?\s*", re.IGNORECASE)
 _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -13,7 +13,7 @@ def parse_bytes(text: str) -> int:
     match = _BYTES.fullmatch(text)
     if match is None:
         raise ValueError(f"must be a number of bytes or a size like 4g or '1.5 GiB', not {text!r}")
-    return int(float(match[1]) * 1024 ** _POWER[match[2].lower()])
+    return int(float(match[1]) * 1024 ** _POWER[(match[2] or "").lower()])
 
 
 def parse_duration_s(text: str) -> float:

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from det_controlplane.core.config.cluster import ClusterConfig
-from det_controlplane.core.config.environment import BindMount, Device, Environment
+from det_controlplane.core.config.environment import BindMount, Device, Environment, Resources
+from det_controlplane.core.config.experiment import ExperimentConfig
 from det_controlplane.core.config.fields import Bytes, Closed, Natural, Priority, Weight, refuse
 from det_controlplane.core.config.layers import merge
 from det_controlplane.core.config.legacy import shim
@@ -142,8 +143,20 @@ def _merged(
         "description": f"{_CALLED[kind]} ({name})",
         "resources": {"priority": sources.default_priority},
     }
-    for low in (sources.template, defaults, own):
+    for low in (_of_tasks(sources.template), defaults, own):
         config = merge(config, shim(low)[0]) if low else config
     if kind == "tensorboard" and isinstance(config["resources"], dict):
         config["resources"] = config["resources"] | {"slots": 0}
     return config, warnings
+
+
+def _of_tasks(template: Raw | None) -> Raw | None:
+    """Leave out what only experiments have: a template may serve both."""
+    if template is None:
+        return None
+    of_experiments = ExperimentConfig.model_fields.keys() - TaskConfig.model_fields.keys()
+    part = {key: value for key, value in template.items() if key not in of_experiments}
+    if isinstance(resources := part.get("resources"), Mapping):
+        of_trials = Resources.model_fields.keys() - TaskResources.model_fields.keys()
+        part["resources"] = {k: v for k, v in resources.items() if k not in of_trials}
+    return part

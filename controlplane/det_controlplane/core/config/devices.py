@@ -1,0 +1,12 @@
+"""Devices as Docker writes them: `/host:/container[:mode]`."""
+
+
+def device_of_text(text: str) -> dict[str, str]:
+    """Return the object that a text stands for."""
+    parts = text.split(":")
+    if not all(parts) or len(parts) not in (2, 3):
+        raise ValueError(
+            "must be '/host:/container', '/host:/container:mode' or an object with "
+            f"host_path and container_path, not {text!r}"
+        )
+    return dict(zip(("host_path", "container_path", "mode"), parts, strict=False))
