@@ -187,7 +187,9 @@ def test_what_validation_answers_is_an_experiment_too(user: Caller) -> None:
 
 
 def test_the_busiest_request_bodies_may_be_in_snake_case(user: Caller) -> None:
-    target = user.post("/api/v1/workspaces/1/projects", {"name": "p"})["project"]["id"]
+    workspace = user.post("/api/v1/workspaces", {"name": "w"})["workspace"]["id"]
+    path = f"/api/v1/workspaces/{workspace}/projects"
+    target = user.post(path, {"name": "p"})["project"]["id"]
     request = {"config": config_of(), "project_id": target, "validate_only": False}
     made = user.post("/api/v1/experiments", request)["experiment"]
     assert made["projectId"] == target

@@ -102,7 +102,9 @@ def test_settings_of_web_pages_are_kept_and_forgotten(user: Caller) -> None:
 
 
 def test_the_projects_looked_at_last_come_first(user: Caller) -> None:
-    made = user.post("/api/v1/workspaces/1/projects", {"name": "cats"})["project"]["id"]
+    workspace = user.post("/api/v1/workspaces", {"name": "pets"})["workspace"]["id"]
+    path = f"/api/v1/workspaces/{workspace}/projects"
+    made = user.post(path, {"name": "cats"})["project"]["id"]
     for project_id in (1, made):
         user.post("/api/v1/users/activity", {"entityId": project_id})
     seen = user.get("/api/v1/user/projects/activity")["projects"]

@@ -40,10 +40,29 @@ def test_only_owners_and_administrators_edit_a_workspace(admin: Caller, user: Ca
     admin.done("PATCH", f"/api/v1/workspaces/{mine}", {"name": "ours"})
 
 
-def test_the_built_in_workspace_and_project_stay(admin: Caller) -> None:
-    for path in ("/api/v1/workspaces/1", "/api/v1/projects/1"):
-        assert admin.ask("DELETE", path).status == 400
-        assert admin.ask("PATCH", path, {"name": "x"}).status == 400
+def test_the_built_in_workspace_and_project_stay_whoever_asks(admin: Caller, user: Caller) -> None:
+    changes: list[tuple[str, str, object]] = [
+        ("DELETE", "", None),
+        ("PATCH", "", {"name": "x"}),
+        ("PATCH", "", {"agentUserGroup": {"agentUid": 1}}),
+        ("POST", "/archive", {}),
+    ]
+    for caller in (admin, user):
+        for thing in ("workspaces/1", "projects/1"):
+            for method, action, body in changes:
+                told = caller.ask(method, f"/api/v1/{thing}{action}", body)
+                assert told.status == 400, (method, thing, action)
+                assert "built in" in told.error
+
+
+def test_the_built_in_workspace_takes_no_further_projects(user: Caller) -> None:
+    told = user.ask("POST", "/api/v1/workspaces/1/projects", {"name": "cats"})
+    assert told.status == 400
+    assert "built in" in told.error
+    inside = project(user, workspace(user))
+    told = user.ask("POST", f"/api/v1/projects/{inside}/move", {"destinationWorkspaceId": 1})
+    assert told.status == 400
+    assert "built in" in told.error
 
 
 def test_storage_keys_are_kept_but_not_shown(api: Api, user: Caller) -> None:
@@ -71,20 +90,20 @@ def test_an_archived_workspace_archives_its_projects_and_takes_nothing(user: Cal
 
 
 def test_a_key_is_made_of_the_name_or_given_once(user: Caller) -> None:
-    made = user.get(f"/api/v1/projects/{project(user, 1, 'cat pictures')}")["project"]
+    inside = workspace(user)
+    made = user.get(f"/api/v1/projects/{project(user, inside, 'cat pictures')}")["project"]
     assert made["key"].startswith("CAT")
     assert len(made["key"]) == 5
-    project(user, 1, "dogs", key="dogs")
-    told = user.ask("POST", "/api/v1/workspaces/1/projects", {"name": "more", "key": "DOGS"})
+    project(user, inside, "dogs", key="dogs")
+    path = f"/api/v1/workspaces/{inside}/projects"
+    told = user.ask("POST", path, {"name": "more", "key": "DOGS"})
     assert told.status == 409
     assert user.get("/api/v1/projects/key/dogs")["project"]["name"] == "dogs"
-    assert (
-        user.ask("POST", "/api/v1/workspaces/1/projects", {"name": "x", "key": "a-b"}).status == 400
-    )
+    assert user.ask("POST", path, {"name": "x", "key": "a-b"}).status == 400
 
 
 def test_notes_are_added_and_replaced(user: Caller) -> None:
-    path = f"/api/v1/projects/{project(user, 1)}/notes"
+    path = f"/api/v1/projects/{project(user, workspace(user))}/notes"
     first, second = {"name": "a", "contents": "1"}, {"name": "b", "contents": "2"}
     user.post(path, {"note": first})
     assert user.post(path, {"note": second})["notes"] == [first, second]
@@ -92,7 +111,7 @@ def test_notes_are_added_and_replaced(user: Caller) -> None:
 
 
 def test_an_experiment_moves_between_projects(user: Caller) -> None:
-    target, experiment_id = project(user, 1), create(user)
+    target, experiment_id = project(user, workspace(user)), create(user)
     user.post(f"/api/v1/experiments/{experiment_id}/move", {"destinationProjectId": target})
     moved = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]
     assert moved["projectId"] == target
@@ -126,7 +145,7 @@ def test_what_runs_or_is_registered_is_not_deleted_around(user: Caller) -> None:
 
 
 def test_deleting_a_project_takes_its_experiments_along(api: Api, user: Caller) -> None:
-    inside = project(user, 1)
+    inside = project(user, workspace(user))
     experiment_id = create_ended(user)
     user.post(f"/api/v1/experiments/{experiment_id}/move", {"destinationProjectId": inside})
     assert user.done("DELETE", f"/api/v1/projects/{inside}") == {"completed": False}
@@ -156,9 +175,13 @@ def test_a_reserved_pool_is_for_its_workspaces_alone(admin: Caller, user: Caller
     user.post("/api/v1/experiments", {"config": config})
 
 
-def test_default_pools_are_for_everybody(admin: Caller) -> None:
+def test_default_pools_are_for_everybody(admin: Caller, user: Caller) -> None:
     path = "/api/v1/resource-pools/default/workspace-bindings"
-    assert admin.ask("POST", path, {"workspaceIds": [1]}).status == 400
+    for caller in (admin, user):
+        for method in ("POST", "PUT"):
+            told = caller.ask(method, path, {"workspaceIds": [1]})
+            assert told.status == 400
+            assert "cannot be bound" in told.error
     assert admin.ask("POST", path.replace("default", "none"), {"workspaceIds": [1]}).status == 404
 
 
@@ -170,6 +193,19 @@ def test_many_experiments_are_acted_on_at_once_each_with_its_answer(user: Caller
     assert "only ended" in results[0]["error"]
     assert results[1]["error"] == ""
     assert "not found" in results[2]["error"]
+
+
+def test_project_minus_one_stands_for_all_projects(user: Caller) -> None:
+    inside = project(user, workspace(user))
+    created = [create(user, name="cats"), create(user, name="more cats"), create(user, name="dogs")]
+    move = {"destinationProjectId": inside}
+    user.post(f"/api/v1/experiments/{created[1]}/move", move)
+    path, body = "/api/v1/projects/-1/experiments", {"filters": {"name": "cat"}}
+    results = user.post(f"{path}/kill", body)["results"]
+    assert results == [{"id": i, "error": ""} for i in created[:2]]
+    body = {"experimentIds": created[:2]}
+    assert [r["error"] for r in user.post(f"{path}/archive", body)["results"]] == ["", ""]
+    assert user.ask("POST", "/api/v1/projects/-2/experiments/kill", body).status == 400
 
 
 def test_filters_choose_the_experiments(user: Caller) -> None:

@@ -41,8 +41,10 @@ def test_without_flags_there_is_one_agent_and_a_random_password(files: LocalFile
 
 
 def test_an_empty_password_lets_in_this_machine_only(files: LocalFiles) -> None:
-    made = planned(files, initial_user_password="")
-    assert (made.initial_password, made.desired.host) == ("", "127.0.0.1")
+    configured = planned(files, "security: {initial_user_password: ''}")
+    for made in (planned(files, initial_user_password=""), configured):
+        assert (made.initial_password, made.desired.host) == ("", "127.0.0.1")
+        assert not made.password_is_random
 
 
 def test_checkpoints_go_to_the_data_directory_unless_told_otherwise(files: LocalFiles) -> None:

@@ -92,7 +92,9 @@ def retain_logs(ctx: Context, request: Request) -> Answer:
 
 def _applied(ctx: Context, request: Request, action: Action) -> Answer:
     selection = _selection(Body(request.json()))
-    results = bulk.apply(ctx, user_of(request), request.id("projectId"), selection, action)
+    every = request.param("projectId") in _EVERY_PROJECT
+    project_id = None if every else request.id("projectId")
+    results = bulk.apply(ctx, user_of(request), project_id, selection, action)
     return json_response({"results": results})
 
 
@@ -114,6 +116,7 @@ def _selection(body: Body) -> Selection:
     return Selection(ids, chosen)
 
 
+_EVERY_PROJECT = ("-1", "0")
 _P = "/api/v1/projects"
 _B = f"{_P}/{{projectId}}/experiments"
 ROUTES = (

@@ -33,17 +33,28 @@ _START = text("""
 """)
 _REOPEN = text("""
     UPDATE experiments SET state = 'ACTIVE', ended_at = NULL
-    WHERE unmanaged AND id = (SELECT experiment_id FROM trials WHERE id = :id) AND state IN ('COMPLETED', 'CANCELED', 'ERROR')
+    WHERE unmanaged AND id = (SELECT experiment_id FROM trials WHERE id = :id)
+      AND state IN ('PAUSED', 'COMPLETED', 'CANCELED', 'ERROR')
 """)
 _LATEST = text("""
     SELECT uuid, steps_completed FROM checkpoints WHERE trial_id = :id AND state = 'COMPLETED'
     ORDER BY steps_completed DESC, reported_at DESC LIMIT 1
 """)
 _HEARTBEAT = update(schema.trials).where(_t.id == bindparam("trial"), _t.ended_at.is_(None))
+_IS_UNMANAGED = (
+    select(_e.unmanaged)
+    .join(schema.trials, _t.experiment_id == _e.id)
+    .where(_t.id == bindparam("trial"))
+)
 _EXPERIMENT = select(_e.unmanaged, _e.job_id).where(_e.id == bindparam("id"))
 _BY_EXTERNAL = select(_t.id).where(
     _t.experiment_id == bindparam("experiment_id"), _t.external_id == bindparam("external_id")
 )
+
+
+def is_unmanaged(tx: Tx, trial_id: int) -> bool | None:
+    """None where there is no such trial."""
+    return tx.execute(_IS_UNMANAGED, {"trial": trial_id}).scalar()
 
 
 def heartbeat(tx: Tx, trial_id: int, now: datetime) -> None:
@@ -90,11 +101,9 @@ class Run:
     steps_completed: int
 
 
-def start(tx: Tx, trial_id: int, resume: bool, now: datetime) -> Run | None:
+def start(tx: Tx, trial_id: int, resume: bool, now: datetime) -> Run:
     """A new run of the trial, which may have ended before, and the checkpoint that it goes on from."""
-    row = tx.execute(_START, {"id": trial_id, "now": now}).first()
-    if row is None:
-        return None
+    row = tx.execute(_START, {"id": trial_id, "now": now}).one()
     tx.execute(_REOPEN, {"id": trial_id})
     latest = tx.execute(_LATEST, {"id": trial_id}).first() if resume else None
     return Run(row.run_id, *(latest or (None, 0)))

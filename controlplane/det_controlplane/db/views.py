@@ -43,8 +43,9 @@ _FURTHEST = """(SELECT CASE max(CASE a.state WHEN 'RUNNING' THEN 4 WHEN 'TERMINA
 EXPERIMENT_STATE = f"""'STATE_' || CASE WHEN e.state = 'ACTIVE' AND NOT e.unmanaged
     THEN {_FURTHEST.format(key="job_id = e.job_id")} ELSE e.state::text END"""
 
-TRIAL_STATE = f"""'STATE_' || CASE WHEN t.state = 'ACTIVE' AND t.external_id IS NULL
-    THEN {_FURTHEST.format(key="trial_id = t.id")} ELSE t.state::text END"""
+# Only unmanaged trials have a heartbeat.
+TRIAL_STATE = f"""'STATE_' || CASE WHEN t.state <> 'ACTIVE' THEN t.state::text
+    WHEN t.heartbeat_at IS NOT NULL THEN 'RUNNING' ELSE {_FURTHEST.format(key="trial_id = t.id")} END"""
 
 
 def _fields(fields: Mapping[str, str]) -> str:

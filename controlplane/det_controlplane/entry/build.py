@@ -26,7 +26,7 @@ def build_context(settings: Settings, waker: Waker) -> Context:
     master_log.keep(db)
     password = settings.initial_user_password
     if password is None:
-        password = config.initial_user_password or None
+        password = config.initial_user_password
     if password is not None:
         give_first_password(db, password)
     return Context(

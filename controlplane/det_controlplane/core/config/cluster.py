@@ -63,7 +63,7 @@ class ClusterConfig:
     cluster_name: str = ""
     port: int = 8080
     reserved_ports: frozenset[int] = frozenset()  # that no trial may be told to use
-    initial_user_password: str = ""
+    initial_user_password: str | None = None  # None: it is made up
     launch_error: bool = True
     notebook_timeout: float | None = None  # seconds; None: never
     tensorboard_timeout: float = 300.0
@@ -120,7 +120,7 @@ def _cluster(reader: Reader) -> ClusterConfig:
         cluster_name=reader.text("cluster_name", ""),
         port=reader.whole("port", 8080, 1, 65535, "http_port"),
         reserved_ports=frozenset(reader.wholes("reserved_ports", 1, 65535)),
-        initial_user_password=security.text("initial_user_password", ""),
+        initial_user_password=security.text_or_none("initial_user_password"),
         launch_error=reader.flag("launch_error", True),
         notebook_timeout=reader.seconds("notebook_timeout", None),
         tensorboard_timeout=reader.seconds("tensorboard_timeout", 300.0) or 300.0,

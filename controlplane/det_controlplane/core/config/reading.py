@@ -44,6 +44,9 @@ class Reader:
         self.refuse(key, f"must be text, not {shown(value)}")
         return default
 
+    def text_or_none(self, key: str) -> str | None:
+        return None if self.raw(key) is None else self.text(key, "")
+
     def choice(self, key: str, choices: tuple[str, ...], default: str) -> str:
         value = self.raw(key)
         if value is None or (isinstance(value, str) and value in choices):

@@ -180,11 +180,11 @@ def _host(args: Any, before: Desired | None, password: str | None) -> str:
     return "127.0.0.1" if password == "" else "0.0.0.0"
 
 
-def _password(args: Any, configured: str, awaits: bool) -> tuple[str | None, bool]:
+def _password(args: Any, configured: str | None, awaits: bool) -> tuple[str | None, bool]:
     given = getattr(args, "initial_user_password", None)
     if given is not None:
         return str(given), False
-    if configured:
+    if configured is not None:
         return configured, False
     return (secrets.token_urlsafe(_PASSWORD_BYTES), True) if awaits else (None, False)
 

@@ -25,8 +25,9 @@ class Selection:
 
 
 def apply(
-    ctx: Context, caller: User, project_id: int, selection: Selection, action: Action
+    ctx: Context, caller: User, project_id: int | None, selection: Selection, action: Action
 ) -> list[dict[str, Any]]:
+    """Apply the action to experiments of a project; None stands for all projects."""
     results = []
     for experiment_id in _selected(ctx, project_id, selection):
         try:
@@ -37,7 +38,7 @@ def apply(
     return results
 
 
-def _selected(ctx: Context, project_id: int, selection: Selection) -> list[int]:
+def _selected(ctx: Context, project_id: int | None, selection: Selection) -> list[int]:
     """Ids that were given are all answered, also those that are not there."""
     if selection.ids:
         return list(dict.fromkeys(selection.ids))

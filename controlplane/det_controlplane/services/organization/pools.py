@@ -55,11 +55,11 @@ def unbind(ctx: Context, caller: User, pool: str, ids: Sequence[int], names: Seq
 
 
 def _check_bindable(ctx: Context, caller: User, pool: str) -> None:
-    _check_known(ctx, caller, pool)
     if pool in (ctx.config.default_compute_resource_pool, ctx.config.default_aux_resource_pool):
         raise Invalid(
-            f"resource pool '{pool}' is a default pool: everybody needs it, do not bind it"
+            f"resource pool '{pool}' is a default pool: everybody needs it, it cannot be bound"
         )
+    _check_known(ctx, caller, pool)
 
 
 def _check_known(ctx: Context, caller: User, pool: str) -> None:

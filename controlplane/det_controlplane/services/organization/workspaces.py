@@ -55,10 +55,10 @@ def create(ctx: Context, caller: User, new: WorkspaceChanges) -> dict[str, Any]:
 def edit(
     ctx: Context, caller: User, workspace_id: int, changes: WorkspaceChanges
 ) -> dict[str, Any]:
-    _check_admin_only(caller, changes)
     try:
         with ctx.db.begin() as tx:
             row = editable(locked(tx, workspace_id), caller, "edit")
+            _check_admin_only(caller, changes)
             columns = _columns(ctx, changes, row.checkpoint_storage or {})
             workspaces.change(tx, workspace_id, **columns)
             return _shown(tx, caller, workspace_id)
@@ -95,6 +95,10 @@ def open_workspace(tx: Tx, workspace_id: int) -> WorkspaceRow:
     row = found(workspaces.share(tx, workspace_id), f"workspace {workspace_id}")
     if row.archived:
         raise WrongState(f"workspace '{row.name}' is archived: unarchive it first")
+    if row.immutable:
+        raise WrongState(
+            f"workspace '{row.name}' is built in and takes no further projects: choose another workspace"
+        )
     if row.state is not None:
         raise WrongState(f"workspace '{row.name}' is being deleted")
     return row
@@ -103,9 +107,9 @@ def open_workspace(tx: Tx, workspace_id: int) -> WorkspaceRow:
 def editable(row: R, caller: User, verb: str, *, archived_too: bool = False) -> R:
     """Return a workspace or project that this caller may change now."""
     thing = f"{row.kind} '{row.name}'"
-    require_owner(caller, row.user_id, f"{verb} {thing}")
     if row.immutable:
         raise WrongState(f"{thing} is built in: nobody may {verb} it")
+    require_owner(caller, row.user_id, f"{verb} {thing}")
     if row.state is DeletionState.DELETING:
         raise WrongState(f"{thing} is being deleted")
     if row.archived and not archived_too:

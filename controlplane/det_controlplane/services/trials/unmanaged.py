@@ -9,18 +9,42 @@ from det_controlplane.db import unmanaged as rows
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.trials import NewTrial
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Missing, WrongState
+from det_controlplane.services.errors import Invalid, Missing, WrongState
 
 SILENCE = timedelta(minutes=5)
 
 
+# How far a managed trial has come, as it is shown: of one that runs elsewhere each means that it lives.
+_STAGES = ("QUEUED", "PULLING", "STARTING", "RUNNING")
+
+
 def heartbeat(ctx: Context, trial_id: int, state: str | None) -> None:
     """`PATCH /trials/{id}`: still there, or ended."""
+    told = _parsed(trial_id, state)
     with ctx.db.begin() as tx:
-        if state is None or not TrialState(state).terminal:
-            rows.heartbeat(tx, trial_id, ctx.now())
+        _check_unmanaged(tx, trial_id)
+        if told.terminal:
+            rows.end(tx, trial_id, told, ctx.now())
         else:
-            rows.end(tx, trial_id, TrialState(state), ctx.now())
+            rows.heartbeat(tx, trial_id, ctx.now())
+
+
+def _parsed(trial_id: int, state: str | None) -> TrialState:
+    if state is None or state in _STAGES:
+        return TrialState.ACTIVE
+    try:
+        return TrialState(state)
+    except ValueError as e:
+        known = ", ".join([*TrialState.__members__, *_STAGES])
+        raise Invalid(f"trial {trial_id}: state must be one of {known}, not {state!r}") from e
+
+
+def _check_unmanaged(tx: Tx, trial_id: int) -> None:
+    unmanaged = rows.is_unmanaged(tx, trial_id)
+    if unmanaged is None:
+        raise Missing(f"trial {trial_id} not found")
+    if not unmanaged:
+        raise WrongState(f"trial {trial_id} is managed: the cluster knows its state")
 
 
 def end_silent_trials(ctx: Context) -> None:
@@ -65,9 +89,8 @@ def create_trial(
 def start_trial(ctx: Context, trial_id: int, resume: bool) -> dict[str, Any]:
     """A new run of the trial; with `resume` it goes on from the latest checkpoint."""
     with ctx.db.begin() as tx:
+        _check_unmanaged(tx, trial_id)
         run = rows.start(tx, trial_id, resume, ctx.now())
-    if run is None:
-        raise Missing(f"trial {trial_id} not found")
     answer: dict[str, Any] = {"trialRunId": run.run_id, "stepsCompleted": run.steps_completed}
     if run.checkpoint is not None:
         answer["latestCheckpoint"] = str(run.checkpoint)

@@ -1,0 +1,74 @@
+"""Trials that run elsewhere and only report, as the clients of Determined 0.38.1 and older ones do."""
+
+import pytest
+
+from tests.support.api import Api, Caller, config_of, create, trial_of
+
+
+@pytest.fixture
+def trial_id(user: Caller) -> int:
+    """A trial of an unmanaged experiment, created but not started."""
+    asked = {"config": config_of(), "unmanaged": True}
+    experiment_id = user.post("/api/v1/experiments", asked)["experiment"]["id"]
+    new = {"experimentId": experiment_id, "hparams": {}, "unmanaged": True}
+    found: int = user.post("/api/v1/trials", new)["trial"]["id"]
+    return found
+
+
+def start(caller: Caller, trial_id: int) -> None:
+    caller.post(f"/api/v1/trials/{trial_id}/start", {"trialId": trial_id, "resume": False})
+
+
+def tell(caller: Caller, trial_id: int, state: str) -> str:
+    """The state that the answer shows."""
+    body = {"trialId": trial_id, "state": state}
+    told: str = caller.done("PATCH", f"/api/v1/trials/{trial_id}", body)["trial"]["state"]
+    return told
+
+
+def experiment_state(caller: Caller, trial_id: int) -> str:
+    experiment_id = caller.get(f"/api/v1/trials/{trial_id}")["trial"]["experimentId"]
+    state: str = caller.get(f"/api/v1/experiments/{experiment_id}")["experiment"]["state"]
+    return state
+
+
+@pytest.mark.parametrize("state", ["STATE_RUNNING", "STATE_ACTIVE", "STATE_STARTING"])
+def test_a_started_trial_runs_and_says_so(user: Caller, trial_id: int, state: str) -> None:
+    assert experiment_state(user, trial_id) == "STATE_PAUSED"
+    start(user, trial_id)
+    assert tell(user, trial_id, state) == "STATE_RUNNING"
+    assert experiment_state(user, trial_id) == "STATE_ACTIVE"
+
+
+@pytest.mark.parametrize("end", ["STATE_ERROR", "STATE_COMPLETED", "STATE_CANCELED"])
+def test_its_experiment_ends_with_it(user: Caller, trial_id: int, end: str) -> None:
+    start(user, trial_id)
+    assert tell(user, trial_id, end) == end
+    assert experiment_state(user, trial_id) == end
+
+
+def test_one_that_dies_before_it_starts_takes_its_experiment_along(
+    user: Caller, trial_id: int
+) -> None:
+    assert tell(user, trial_id, "STATE_ERROR") == "STATE_ERROR"
+    assert experiment_state(user, trial_id) == "STATE_ERROR"
+
+
+def test_a_state_that_does_not_exist_is_refused(user: Caller, trial_id: int) -> None:
+    told = user.ask("PATCH", f"/api/v1/trials/{trial_id}", {"state": "STATE_DANCING"})
+    assert told.status == 400
+    assert "not 'DANCING'" in told.error
+
+
+def test_the_state_of_a_managed_trial_is_not_told_from_outside(user: Caller) -> None:
+    experiment_id = create(user)
+    trial_id = trial_of(user, experiment_id)["id"]
+    told = user.ask("PATCH", f"/api/v1/trials/{trial_id}", {"state": "STATE_COMPLETED"})
+    assert told.status == 400
+    assert "managed" in told.error
+    assert user.ask("POST", f"/api/v1/trials/{trial_id}/start", {}).status == 400
+    assert experiment_state(user, trial_id) == "STATE_PAUSED"
+
+
+def test_a_trial_that_never_was_is_not_found(api: Api, user: Caller) -> None:
+    assert user.ask("PATCH", "/api/v1/trials/99", {"state": "STATE_RUNNING"}).status == 404
