@@ -203,8 +203,8 @@ def test_project_minus_one_stands_for_all_projects(user: Caller) -> None:
     path, body = "/api/v1/projects/-1/experiments", {"filters": {"name": "cat"}}
     results = user.post(f"{path}/kill", body)["results"]
     assert results == [{"id": i, "error": ""} for i in created[:2]]
-    body = {"experimentIds": created[:2]}
-    assert [r["error"] for r in user.post(f"{path}/archive", body)["results"]] == ["", ""]
+    chosen = {"experimentIds": created[:2]}
+    assert [r["error"] for r in user.post(f"{path}/archive", chosen)["results"]] == ["", ""]
     assert user.ask("POST", "/api/v1/projects/-2/experiments/kill", body).status == 400
 
 
