@@ -13,7 +13,7 @@ _REPORT = f"""json_build_object('trialId', m.trial_id, 'trialRunId', m.run_id, '
     'endTime', {time("m.reported_at")}, 'id', m.id, 'archived', m.archived, 'group', m.metric_group,
     'metrics', CASE m.metric_group
         WHEN 'validation' THEN jsonb_build_object('validation_metrics', m.metrics)
-        ELSE jsonb_build_object('avg_metrics', m.metrics, 'batch_metrics', coalesce(m.batch_metrics, '[]')) END)"""
+        ELSE jsonb_build_object('avg_metrics', m.metrics, 'batch_metrics', m.batch_metrics) END)"""
 # The position is a row, so that the next batch starts behind it however long the stream is.
 _PAGE = text(f"""
     SELECT m.trial_id, coalesce(m.total_batches, -1) AS step, m.id, {_REPORT} AS report FROM metrics m

@@ -1,0 +1,83 @@
+"""What a trial did, as clients list it: one entry for each training, validation and checkpoint."""
+
+from typing import Any
+
+import pytest
+
+from tests.support.api import Caller, create, report_checkpoint, report_metrics, trial_of
+
+BATCHES = [{"loss": 0.4}, {"loss": 0.6}]
+
+
+@pytest.fixture
+def trial_id(user: Caller) -> int:
+    """A trial that has trained and saved twice, and validated once."""
+    experiment_id = create(user)
+    found: int = trial_of(user, experiment_id)["id"]
+    for steps in (2, 4):
+        report_checkpoint(user, experiment_id, steps)
+        report_metrics(user, found, "training", steps, {"loss": 0.5})
+    report_metrics(user, found, "validation", 2, {"loss": 0.25})
+    report_metrics(user, found, "system", 2, {"gpu": 0.5})
+    return found
+
+
+def report_batches(caller: Caller, trial_id: int, steps: int) -> None:
+    values = {"avgMetrics": {"loss": 0.5}, "batchMetrics": BATCHES}
+    inner = {"trialId": trial_id, "trialRunId": 0, "stepsCompleted": steps, "metrics": values}
+    caller.post(f"/api/v1/trials/{trial_id}/metrics", {"group": "training", "metrics": inner})
+
+
+def done(caller: Caller, trial_id: int, **query: Any) -> list[tuple[str, int]]:
+    """Kind and step of each entry."""
+    found = caller.get(f"/api/v1/trials/{trial_id}/workloads", **query)["workloads"]
+    assert all(len(entry) == 1 for entry in found), found
+    return [(kind, inner["totalBatches"]) for entry in found for kind, inner in entry.items()]
+
+
+def test_each_workload_of_a_step_is_an_entry_of_its_own(user: Caller, trial_id: int) -> None:
+    first = [("training", 2), ("validation", 2), ("checkpoint", 2)]
+    then = [("training", 4), ("checkpoint", 4)]
+    assert done(user, trial_id) == [*first, *then]
+    assert done(user, trial_id, orderBy="ORDER_BY_DESC") == [*first, *then][::-1]
+
+
+def test_a_page_counts_entries(user: Caller, trial_id: int) -> None:
+    assert done(user, trial_id, limit=2, offset=1) == [("validation", 2), ("checkpoint", 2)]
+    shown = user.get(f"/api/v1/trials/{trial_id}/workloads", limit=2)["pagination"]
+    assert shown["total"] == 5
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        ("CHECKPOINT", [("checkpoint", 2), ("checkpoint", 4)]),
+        ("VALIDATION", [("validation", 2)]),
+        ("CHECKPOINT_OR_VALIDATION", [("validation", 2), ("checkpoint", 2), ("checkpoint", 4)]),
+    ],
+)
+def test_a_filter_leaves_entries_of_its_kinds(
+    user: Caller, trial_id: int, chosen: str, expected: list[tuple[str, int]]
+) -> None:
+    assert done(user, trial_id, filter=f"FILTER_OPTION_{chosen}") == expected
+
+
+def test_metrics_of_batches_are_shown_where_they_are_asked_for(user: Caller, trial_id: int) -> None:
+    report_batches(user, trial_id, 6)
+
+    def last(**query: Any) -> Any:
+        found = user.get(f"/api/v1/trials/{trial_id}/workloads", **query)["workloads"]
+        return found[-1]["training"]["metrics"]["batchMetrics"]
+
+    assert last() == []
+    assert last(includeBatchMetrics=True) == BATCHES
+
+
+def test_a_stream_says_null_where_no_metrics_of_batches_were_reported(
+    user: Caller, trial_id: int
+) -> None:
+    report_batches(user, trial_id, 6)
+    query = {"trialIds": [str(trial_id)]}
+    sent = user.lines("/api/v1/trials/metrics/training_metrics", query)
+    found = [report["metrics"]["batch_metrics"] for part in sent for report in part["metrics"]]
+    assert found == [None, None, BATCHES]
