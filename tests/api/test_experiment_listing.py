@@ -33,10 +33,13 @@ def test_an_edited_experiment_is_shown_as_it_is_now(user: Caller) -> None:
     assert single["config"] == single["experiment"]["config"]
 
 
-def test_a_listing_shows_what_looking_at_each_shows(user: Caller) -> None:
+def test_a_listing_shows_what_looking_at_each_shows_but_the_ids_of_trials(user: Caller) -> None:
     ids = [made(user, name=f"number {n}") for n in range(3)]
     listed = user.get(E)["experiments"]
     single = [user.get(f"{E}/{i}")["experiment"] for i in ids]
+    trials = [[t["id"] for t in user.get(f"{E}/{i}/trials")["trials"]] for i in ids]
+    assert [e.pop("trialIds") for e in single] == trials
+    assert [e.pop("trialIds") for e in listed] == [[], [], []]
     for shown in (*listed, *single):
         del shown["duration"]
     assert listed == single

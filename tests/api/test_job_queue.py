@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from tests.support.api import Caller, create
+from tests.support.api import Api, Caller, create
+from tests.support.stock_world import PlayedAgent
 
 QUEUES = "/api/v1/job-queues"
 
@@ -34,6 +35,20 @@ def test_a_queued_experiment_says_how_many_jobs_are_ahead(user: Caller) -> None:
     second = activated(user)
     summary = user.get(f"/api/v1/experiments/{second}")["jobSummary"]
     assert summary == {"state": "STATE_QUEUED", "jobsAhead": 1}
+
+
+def test_statistics_of_a_pool_tell_how_long_jobs_waited_for_slots_each_day(
+    api: Api, user: Caller
+) -> None:
+    activated(user)
+    agent = PlayedAgent(api, "a1")
+    agent.join()
+    api.tick()
+    (default, reserved) = user.get(f"{QUEUES}/stats")["results"]
+    (day,) = default["aggregates"]
+    assert day["periodStart"] == f"{api.ctx.now():%Y-%m-%d}"
+    assert 0 < day["seconds"] < 60
+    assert reserved["aggregates"] == []
 
 
 def test_priority_puts_a_job_first_and_is_kept_in_its_configuration(user: Caller) -> None:

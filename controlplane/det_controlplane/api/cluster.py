@@ -23,7 +23,8 @@ def info(ctx: Context, request: Request) -> Answer:
 def health(ctx: Context, request: Request) -> Answer:
     if not status.database_answers(ctx):
         return json_response({"status": "down", "database": "down", "resource_managers": []}, 503)
-    managers = [{"name": "agents", "status": "up"}]
+    name = ctx.config.cluster_name
+    managers = [{"name": "agents", "cluster_name": name, "status": "up"}]
     return json_response({"status": "up", "database": "up", "resource_managers": managers})
 
 

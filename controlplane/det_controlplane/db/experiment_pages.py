@@ -22,7 +22,7 @@ _COMPLETED = (
 _SIZE = "(SELECT sum(c.size) FROM checkpoints c WHERE c.experiment_id = e.id)"
 _LISTED = Collection(
     "experiments",
-    select(literal_column(views.EXPERIMENT)).select_from(
+    select(literal_column(views.LISTED_EXPERIMENT)).select_from(
         _EXPERIMENTS.join(_JOBS, _j.id == _e.job_id)
         .join(_USERS, _u.id == _e.user_id)
         .join(_PROJECTS, _p.id == _e.project_id)

@@ -1,6 +1,7 @@
 """Rows of jobs: what the queue orders."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +24,11 @@ _LISTED = text(f"""
     LEFT JOIN experiments e ON e.job_id = j.id
     WHERE a.pool = :pool GROUP BY j.id, u.username, e.id
 """)
+_WAITED = text("""
+    SELECT to_char(a.assigned_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day,
+        avg(extract(epoch FROM a.assigned_at - a.requested_at))::float8 AS seconds
+    FROM allocations a WHERE a.pool = :pool AND a.assigned_at >= :since GROUP BY day ORDER BY day
+""")
 _QUEUED = text("""
     SELECT j.id::text AS id, j.pool, j.priority, j.weight, j.position, j.kind = 'EXPERIMENT' AS is_experiment,
            EXISTS (SELECT 1 FROM allocations a WHERE a.job_id = j.id AND a.state <> 'TERMINATED') AS active
@@ -44,6 +50,12 @@ def listed(tx: Tx, pool: str, default_priority: int) -> list[ListedJob]:
     """Jobs with live allocations in the pool."""
     params = {"pool": pool, "default_priority": default_priority}
     return [ListedJob(*row) for row in tx.execute(_LISTED, params)]
+
+
+def waited(tx: Tx, pool: str, since: datetime) -> list[dict[str, Any]]:
+    """Tell in the API's JSON how long allocations waited for slots, as an average of each day."""
+    rows = tx.execute(_WAITED, {"pool": pool, "since": since})
+    return [{"periodStart": row.day, "seconds": row.seconds} for row in rows]
 
 
 def queued(tx: Tx) -> list[QueuedJob]:

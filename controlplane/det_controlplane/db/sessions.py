@@ -42,6 +42,7 @@ _ACCESS_TOKENS = Collection(
     orders={
         "SORT_BY_ID": _s.id, "SORT_BY_USER_ID": _s.user_id, "SORT_BY_EXPIRY": _s.expires_at,
         "SORT_BY_CREATED_AT": _s.created_at, "SORT_BY_REVOKED": _IS_REVOKED, "SORT_BY_DESCRIPTION": _s.description,
+        "SORT_BY_TOKEN_TYPE": _s.kind,
     },
     filters={
         "user_id": _s.user_id == bindparam("user_id"),

@@ -20,6 +20,10 @@ _TASK = text(f"""
                      ELSE 'GENERIC_TASK_STATE_COMPLETED' END, 'noPause', false, 'forkedFrom', NULL)
     FROM tasks k WHERE k.id = :id
 """)
+_STARTED = """CASE WHEN c.started_at IS NOT NULL THEN json_build_object('nativeResourcesId', coalesce(c.runtime_id, ''),
+    'addresses', coalesce((SELECT json_agg(json_build_object('containerIp', coalesce(c.address, ''), 'containerPort', p.key::int,
+        'hostIp', coalesce(c.address, ''), 'hostPort', p.value::int) ORDER BY p.key::int)
+        FROM json_each_text(c.host_ports::json) p), '[]'::json)) END"""
 # Live allocations by id, as `det task list` and `det slot list` read them.
 _SUMMARIES = text(f"""
     SELECT coalesce(json_object_agg(a.id, json_build_object('allocationId', a.id, 'taskId', a.task_id,
@@ -32,7 +36,7 @@ _SUMMARIES = text(f"""
                     json_build_object('devices', (SELECT coalesce(json_agg(json_build_object('id', s.slot_id,
                         'brand', s.device_brand, 'uuid', s.device_uuid, 'type', 'TYPE_' || upper(s.device_type::text))
                         ORDER BY s.slot_id), '[]')
-                        FROM slots s WHERE s.container_id = c.id))), 'started', NULL, 'exited', NULL) ORDER BY c.rank)
+                        FROM slots s WHERE s.container_id = c.id))), 'started', {_STARTED}, 'exited', NULL) ORDER BY c.rank)
             FROM containers c WHERE c.allocation_id = a.id AND c.epoch = a.epoch AND c.state <> 'TERMINATED'), '[]'::json)
         ) ORDER BY a.requested_at, a.id), '{{}}'::json)::text
     FROM allocations a JOIN tasks k ON k.id = a.task_id JOIN jobs j ON j.id = a.job_id WHERE a.state <> 'TERMINATED'

@@ -61,6 +61,8 @@ def _quoted(value: str) -> str:
     return f"""'"', {value}, '"'"""
 
 
+_EXTERNAL_TRIAL = """coalesce((SELECT to_json(t.external_id)::text FROM trials t
+    WHERE t.experiment_id = e.id AND t.external_id IS NOT NULL ORDER BY t.id LIMIT 1), 'null')"""
 _EXPERIMENT_FIELDS = _fields(
     {
         "id": "e.id",
@@ -86,13 +88,14 @@ _EXPERIMENT_FIELDS = _fields(
         "resourcePool": "to_json(j.pool)",
         "unmanaged": "e.unmanaged::text",
         "externalExperimentId": _or_null("e.external_id", "to_json(e.external_id)"),
+        "externalTrialId": f"CASE WHEN e.unmanaged THEN {_EXTERNAL_TRIAL} ELSE 'null' END",
+        "pachydermIntegration": "coalesce(e.config#>'{integrations,pachyderm}', 'null')",
         "forkedFrom": "coalesce(e.parent_id::text, 'null')",
         "originalConfig": "to_json(e.original_config)",
         "modelDefinitionSize": "coalesce((SELECT x.size FROM contexts x WHERE x.id = e.context_id), 0)",
         "searcherType": "coalesce(e.config#>'{searcher,name}', 'null')",
         "searcherMetric": """coalesce(e.config#>'{searcher,metric}', '""')""",
         "hyperparameters": "coalesce(e.config->'hyperparameters', 'null')",
-        "trialIds": "'[]'",
         "numTrials": "(SELECT count(*) FROM trials t WHERE t.experiment_id = e.id)",
         "progress": "coalesce(e.progress::text, 'null')",
         "bestTrialId": "coalesce(e.best_trial_id::text, 'null')",
@@ -102,10 +105,18 @@ _EXPERIMENT_FIELDS = _fields(
 _CHECKPOINTS_OF_EXPERIMENT = """(SELECT concat(',"checkpointCount":', count(*) FILTER (WHERE c.state = 'COMPLETED'),
         ',"checkpointSize":"', coalesce(sum(c.size), 0)::bigint, '"')
     FROM checkpoints c WHERE c.experiment_id = e.id AND c.state IN ('COMPLETED', 'PARTIALLY_DELETED'))"""
-# All of it is in the list of what is selected: PostgreSQL evaluates that for the rows of the page only.
-EXPERIMENT = (
-    f"""concat('{{"config":', e.config, {_EXPERIMENT_FIELDS}, {_CHECKPOINTS_OF_EXPERIMENT}, '}}')"""
-)
+_TRIAL_IDS = "(SELECT coalesce(json_agg(t.id ORDER BY t.id), '[]') FROM trials t WHERE t.experiment_id = e.id)"
+
+
+def _experiment(trial_ids: str) -> str:
+    """Return it as one expression: PostgreSQL evaluates what is selected for the rows of the page only."""
+    return f"""concat('{{"config":', e.config, {_EXPERIMENT_FIELDS}, {_CHECKPOINTS_OF_EXPERIMENT},
+        ',"trialIds":', {trial_ids}, '}}')"""
+
+
+EXPERIMENT = _experiment(_TRIAL_IDS)
+# The trials of a search may be thousands, and a page has many experiments.
+LISTED_EXPERIMENT = _experiment("'[]'")
 EXPERIMENT_FROM = """experiments e JOIN jobs j ON j.id = e.job_id JOIN users u ON u.id = e.user_id
     JOIN projects p ON p.id = e.project_id JOIN workspaces w ON w.id = p.workspace_id"""
 

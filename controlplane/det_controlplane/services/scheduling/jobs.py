@@ -1,6 +1,7 @@
 """The job queue: who is next, and changing that."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 from det_controlplane.core import schedule
@@ -11,6 +12,8 @@ from det_controlplane.db.jobs import ListedJob
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 from det_controlplane.services.scheduling import schedule_pool
+
+_WAITS_SHOWN = timedelta(days=30)
 
 
 def listed(ctx: Context, pool_name: str, *, descending: bool) -> list[dict[str, Any]]:
@@ -60,5 +63,7 @@ def stats(ctx: Context, pools: Sequence[str]) -> list[dict[str, Any]]:
         jobs = listed(ctx, pool, descending=False)
         queued = sum(j["summary"]["state"] == "STATE_QUEUED" for j in jobs)
         counts = {"queuedCount": queued, "scheduledCount": len(jobs) - queued}
-        answer.append({"resourcePool": pool, "stats": counts, "aggregates": []})
+        with ctx.db.autocommit() as tx:
+            waited = job_rows.waited(tx, pool, ctx.now() - _WAITS_SHOWN)
+        answer.append({"resourcePool": pool, "stats": counts, "aggregates": waited})
     return answer

@@ -1,0 +1,154 @@
+"""Every call of the stock client is answered with every field that its bindings name, in the right type.
+
+Calls and messages are read from the installed client; tests/support/stock_world.py builds a small cluster by them.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from det_controlplane.api import routes
+
+from tests.support.api import Api
+from tests.support.stock_catalog import Catalog, catalog, unreadable
+from tests.support.stock_world import PlayedAgent, World, build
+
+# These lists may only get shorter.
+WITHOUT_A_ROUTE = """
+delete_DeleteWebhook get_CompareTrials get_ExpMetricNames get_GetActiveTasksCount get_GetExperimentValidationHistory
+get_GetKubernetesResourceManagers get_GetMetadataValues get_GetProjectColumns get_GetProjectNumericMetricsRange
+get_GetTaskAcceleratorData get_GetTrialProfilerAvailableSeries get_GetTrialProfilerMetrics get_GetWebhooks
+get_GetWorkspacesWithDefaultNamespaceBindings get_MetricBatches get_TrialsSample get_TrialsSnapshot
+patch_PatchWebhook post_ArchiveRuns post_BulkAutoCreateWorkspaceNamespaceBindings post_DeleteRuns post_KillRuns
+post_MoveRuns post_PauseRuns post_PostTrialProfilerMetricsBatch post_PostWebhook post_PostWebhookEventData
+post_ResumeRuns post_SearchExperiments post_SearchRuns post_TestWebhook post_UnarchiveRuns
+"""
+# Roles, Kubernetes, and tasks that are not trials.
+REFUSED = """
+delete_DeleteWorkspaceNamespaceBindings get_GetCommand get_GetGenericTaskConfig get_GetGroupsAndUsersAssignedToWorkspace
+get_GetKubernetesResourceQuotas get_GetNotebook get_GetRolesAssignedToGroup get_GetRolesAssignedToUser get_GetShell
+get_GetTensorboard patch_AssignMultipleGroups post_AssignRoles post_CreateGenericTask post_GetRolesByID
+post_KillCommand post_KillGenericTask post_KillNotebook post_KillShell post_KillTensorboard post_LaunchCommand
+post_LaunchNotebook post_LaunchShell post_LaunchTensorboard post_ListRoles post_PauseGenericTask post_RemoveAssignments
+post_SearchRolesAssignableToScope post_SetCommandPriority post_SetNotebookPriority post_SetResourceQuotas
+post_SetShellPriority post_SetTensorboardPriority post_SetWorkspaceNamespaceBindings post_UnpauseGenericTask
+put_IdleNotebook
+"""
+# Messages of answers above, of clouds, Kubernetes and roles, and of containers that ended before their allocation.
+NEVER_TOLD = """
+v1AwsCustomTag v1Command v1K8PriorityClass v1LimitedJob v1Notebook v1Permission v1ProxyPortConfig
+v1ResourcePoolAwsDetail v1ResourcePoolGcpDetail v1ResourcesFailure v1ResourcesStopped v1Role
+v1RoleAssignmentSummary v1SSOProvider v1ScopeTypeMask v1Shell v1Tensorboard v1WorkspaceNamespaceBinding
+"""
+FIELDS_NEVER_TOLD = "v1RBACJob.limited"
+
+
+@pytest.fixture(scope="module")
+def stock() -> Catalog:
+    return catalog()
+
+
+@pytest.fixture(scope="module")
+def world(shared_api: Api, stock: Catalog) -> World:
+    admin = shared_api.signed_in("admin")
+    made = World(shared_api, stock, admin, PlayedAgent(shared_api, "a1"))
+    build(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def answers(world: World) -> list[tuple[str, str, Any]]:
+    """The call, the type and the value of all that was answered."""
+    calls = world.catalog.calls
+    told = [(name, answer) for name, every in world.told.items() for answer in every]
+    return [(name, calls[name].answer, answer) for name, answer in told if calls[name].answer]
+
+
+def test_the_calls_without_a_route_are_known(stock: Catalog) -> None:
+    assert sorted(set(stock.calls) - routed(stock)) == sorted(WITHOUT_A_ROUTE.split())
+
+
+def test_every_call_with_a_route_is_asked_or_known_to_be_refused(
+    world: World, stock: Catalog
+) -> None:
+    assert sorted(routed(stock) - set(world.told)) == sorted(REFUSED.split())
+
+
+@pytest.mark.parametrize("name", REFUSED.split())
+def test_a_refused_call_says_why(world: World, stock: Catalog, name: str) -> None:
+    call = stock.calls[name]
+    places = re.findall(r"\{(\w+)\}", call.path)
+    told = world.caller.ask(call.method, call.url(dict.fromkeys(places, 1)), {})
+    assert told.status in (404, 501)
+    assert re.search("not found|belong to|does not run", told.error)
+
+
+def test_every_answer_has_the_required_fields_and_every_field_its_type(
+    stock: Catalog, answers: list[tuple[str, str, Any]]
+) -> None:
+    problems = {
+        f"{name}: {problem}"
+        for name, kind, answer in answers
+        for problem in stock.problems(kind, answer)
+    }
+    assert sorted(problems) == []
+
+
+def test_every_other_field_is_told_somewhere(
+    stock: Catalog, answers: list[tuple[str, str, Any]]
+) -> None:
+    told = {field for _, kind, answer in answers for field in stock.fields(kind, answer)}
+    messages = {field.partition(".")[0] for field in told}
+    reached: set[str] = set()
+    for _, kind, _ in answers:
+        reach(stock, kind, reached)
+    empty = {message for message in reached if stock.messages[message]}
+    assert sorted(empty - messages) == sorted(NEVER_TOLD.split())
+    known = {f"{m}.{name}" for m in messages for name in stock.messages[m]}
+    assert sorted(known - told) == sorted(FIELDS_NEVER_TOLD.split())
+
+
+def test_the_client_reads_every_answer(answers: list[tuple[str, str, Any]]) -> None:
+    assert list(unreadable(messages_of(answers))) == []
+
+
+def test_a_missing_field_a_wrong_type_and_an_unknown_name_are_noticed(stock: Catalog) -> None:
+    """The tests above find nothing; this one shows that they would."""
+    user = {"id": 1, "username": "ada", "admin": False, "active": True}
+    assert list(stock.problems("v1GetMeResponse", {"user": user})) == []
+    for wrong in ({"admin": None}, {"admin": 1}, {"id": True}, {"id": "1"}, {"username": 3}):
+        assert list(stock.problems("v1User", {**user, **wrong})) != []
+    assert list(stock.problems("v1User", {**user, "modifiedAt": "yesterday"})) != []
+    assert list(stock.problems("[v1User]", [{}])) != []
+    assert list(stock.problems("{v1User}", {"a": {}})) != []
+    assert list(stock.problems("v1OrderBy", "UP")) != []
+    assert list(unreadable([("v1User", user), ("v1User", {})])) == ["v1User: KeyError('active')"]
+
+
+def routed(stock: Catalog) -> set[str]:
+    ours = {(route.method, without_names(route.path)) for route in routes.every()}
+    return {
+        name
+        for name, call in stock.calls.items()
+        if (call.method, without_names(call.path)) in ours
+    }
+
+
+def without_names(path: str) -> str:
+    return re.sub(r"\{\w+\}", "{}", path)
+
+
+def reach(stock: Catalog, kind: str, reached: set[str]) -> None:
+    """Add the messages that a value of this type may hold."""
+    inner = kind.strip("[]{}")
+    if inner in stock.messages and inner not in reached:
+        reached.add(inner)
+        for field in stock.messages[inner].values():
+            reach(stock, field.type, reached)
+
+
+def messages_of(answers: list[tuple[str, str, Any]]) -> Iterator[tuple[str, Any]]:
+    for _, kind, answer in answers:
+        for message in answer if kind[0] == "[" else [answer]:
+            yield kind.strip("[]"), message

@@ -1,0 +1,137 @@
+"""What the stock client asks for and expects, as its own bindings tell (tests/support/stock_bindings.py)."""
+
+import functools
+import json
+import re
+import subprocess
+import urllib.parse
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support.stock import stock_python
+
+SCRIPT = Path(__file__).parent / "stock_bindings.py"
+SCALARS: Mapping[str, Any] = {"str": str, "int": int, "bool": bool, "float": (int, float)}
+NOT_FINITE = ("NaN", "Infinity", "-Infinity")
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+# Fields of type `str` that are times, by how their names end.
+TIMES = re.compile(r"([a-z](Time|At)|^timestamp|^expiry)$")
+
+
+@dataclass(frozen=True)
+class Call:
+    method: str
+    path: str
+    query: Mapping[str, str]
+    body: str
+    answer: str
+    stream: bool
+
+    def url(self, places: Mapping[str, object]) -> str:
+        quoted = {k: urllib.parse.quote(str(v), safe="") for k, v in places.items()}
+        return self.path.format(**quoted)
+
+
+@dataclass(frozen=True)
+class Field:
+    type: str
+    required: bool
+
+
+@dataclass(frozen=True)
+class Catalog:
+    calls: Mapping[str, Call]
+    messages: Mapping[str, Mapping[str, Field]]
+    enums: Mapping[str, frozenset[str]]
+
+    def problems(self, kind: str, value: Any, where: str = "") -> Iterator[str]:
+        """Tell each place where a value is not what the client expects of this type."""
+        if kind in self.messages and isinstance(value, dict):
+            yield from self._message_problems(kind, value, where)
+        elif kind in self.enums:
+            if value not in self.enums[kind]:
+                yield f"{where} is {value!r}, not one of {kind}"
+        elif kind[0] == "[" and isinstance(value, list):
+            for inner in value:
+                yield from self.problems(kind[1:-1], inner, f"{where}[]")
+        elif kind[0] == "{" and isinstance(value, dict):
+            for inner in value.values():
+                yield from self.problems(kind[1:-1], inner, f"{where}{{}}")
+        elif kind != "any" and not _is_scalar(kind, value):
+            yield f"{where} is {value!r}, not {kind}"
+
+    def _message_problems(self, kind: str, value: dict[str, Any], where: str) -> Iterator[str]:
+        for name, field in self.messages[kind].items():
+            inner = f"{where}.{name}".lstrip(".")
+            found = value.get(name)
+            if name not in value:
+                if field.required:
+                    yield f"{inner} ({kind}) is missing"
+            elif found is None:
+                if field.required:
+                    yield f"{inner} ({kind}) is null"
+            elif field.type == "str" and TIMES.search(name) and not TIME.fullmatch(str(found)):
+                yield f"{inner} ({kind}) is {found!r}, not a time"
+            else:
+                yield from self.problems(field.type, found, inner)
+
+    def choices(self, call: Call) -> Iterator[dict[str, list[str]]]:
+        """Give each value that a query of this call may have where there are only some."""
+        for name, kind in call.query.items():
+            inner = kind.strip("[]")
+            booleans = ["true", "false"] if inner == "bool" and name != "follow" else []
+            for value in (*sorted(self.enums.get(inner, ())), *booleans):
+                yield {name: [value]}
+
+    def fields(self, kind: str, value: Any) -> Iterator[str]:
+        """Tell `Message.field` for each field that a value has, through all that it holds."""
+        if kind in self.messages and isinstance(value, dict):
+            for name, field in self.messages[kind].items():
+                if name in value:
+                    yield f"{kind}.{name}"
+                    yield from self.fields(field.type, value[name])
+        elif kind[:1] in ("[", "{") and value:
+            for inner in value.values() if isinstance(value, dict) else value:
+                yield from self.fields(kind[1:-1], inner)
+
+
+def _is_scalar(kind: str, value: Any) -> bool:
+    if kind == "float" and value in NOT_FINITE:
+        return True
+    is_boolean = isinstance(value, bool)
+    return isinstance(value, SCALARS.get(kind, ())) and is_boolean == (kind == "bool")
+
+
+@functools.cache
+def catalog() -> Catalog:
+    told = json.loads(_run())
+    calls = {
+        name: Call(**{**call, "path": urllib.parse.unquote(call["path"])})
+        for name, call in told["calls"].items()
+    }
+    messages = {
+        name: {field: Field(**about) for field, about in fields.items()}
+        for name, fields in told["messages"].items()
+    }
+    enums = {name: frozenset(values) for name, values in told["enums"].items()}
+    return Catalog(calls, messages, enums)
+
+
+def unreadable(values: Iterable[tuple[str, Any]]) -> Iterator[str]:
+    """Let the client itself read answers; tell those over which it stumbles."""
+    given = list(values)
+    lines = "".join(json.dumps(pair) + "\n" for pair in given)
+    for (kind, _), said in zip(given, _run("--read", typed=lines).splitlines(), strict=True):
+        if said:
+            yield f"{kind}: {said}"
+
+
+def _run(*arguments: str, typed: str = "") -> str:
+    command = [str(stock_python()), "-W", "ignore", str(SCRIPT), *arguments]
+    done = subprocess.run(
+        command, input=typed, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -1,0 +1,546 @@
+"""A small cluster that is built and asked by the calls of the stock client, with one of everything in it."""
+
+import base64
+import logging
+import uuid
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+from det_controlplane.services.logs.master_log import StoredLog
+
+from tests.support.api import BOOTSTRAP, PASSWORD, Api, Caller, config_of
+from tests.support.stock_catalog import Catalog
+
+SINCE = "2020-01-01T00:00:00Z"
+UNTIL = "2100-01-01T00:00:00Z"
+FILES = [
+    {"path": "src", "type": 53, "content": "", "mtime": "1", "mode": 493, "uid": 0, "gid": 0},
+    {
+        "path": "src/train.py", "type": 48, "content": base64.b64encode(b"print(1)").decode(),
+        "mtime": "1", "mode": 420, "uid": 0, "gid": 0,
+    },
+]  # fmt: skip
+RANDOM = {"name": "random", "metric": "loss", "max_trials": 2, "max_length": {"batches": 4}}
+
+ADAPTIVE = {
+    "name": "adaptive_asha", "metric": "loss", "time_metric": "batches", "max_time": 16, "max_trials": 4,
+}  # fmt: skip
+
+
+@dataclass
+class World:
+    """Asks by the names of the stock client's calls and keeps what it was told."""
+
+    api: Api
+    catalog: Catalog
+    caller: Caller
+    agent: "PlayedAgent"
+    told: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
+    checkpoints: list[str] = field(default_factory=list)
+
+    def ask(self, name: str, body: Any = None, query: Any = None, **places: object) -> Any:
+        """Make a call that must succeed; at its first time, with each choice of its query, too."""
+        call, is_first = self.catalog.calls[name], name not in self.told
+        if isinstance(body, dict) and call.body in self.catalog.messages:
+            unknown = set(body) - set(self.catalog.messages[call.body])
+            assert not unknown, f"{name} has no {unknown}"
+        asked = {k: v if isinstance(v, list) else [str(v)] for k, v in (query or {}).items()}
+        assert set(asked) <= set(call.query), f"{name} has no {set(asked) - set(call.query)}"
+        answer = self._answer(name, call.url(places), body, asked)
+        if is_first and call.method == "GET":
+            for choice in self.catalog.choices(call):
+                self._answer(name, call.url(places), body, {**asked, **choice})
+        return answer
+
+    def _answer(self, name: str, url: str, body: Any, query: dict[str, list[str]]) -> Any:
+        call = self.catalog.calls[name]
+        if call.stream:
+            answer: Any = self.caller.lines(url, query)
+        else:
+            answer = self.caller.done(call.method, url, body, query)
+        self.told[name].append(answer)
+        return answer
+
+
+class PlayedAgent:
+    """Joins, takes the containers that it is given, and reports them as it is told."""
+
+    def __init__(self, api: Api, name: str) -> None:
+        self._api, self._name, self._incarnation, self._seq = api, name, str(uuid.uuid4()), 0
+        self.containers: dict[str, dict[str, Any]] = {}
+
+    def join(self) -> None:
+        name = self._name
+        slots = [{"id": i, "type": "cpu", "brand": "CPU", "uuid": f"{name}-{i}"} for i in (0, 1)]
+        body = {
+            "agent_id": name, "agent_key": "key", "incarnation": self._incarnation, "pool": "default",
+            "runtime": "process", "hostname": name, "addresses": ["127.0.0.1"], "slots": slots,
+            "version": "0.38.1", "proof": {"kind": "bootstrap_token", "token": BOOTSTRAP},
+        }  # fmt: skip
+        joined = self._api.anonymous().post("/agents/v1/join", body)
+        self._caller = self._api.with_token(joined["agent_token"])
+
+    def poll(self, state: str = "running", **more: Any) -> list[dict[str, Any]]:
+        """Report all containers in a state; return the directives that came back."""
+        reports = [
+            {"id": c["id"], "epoch": c["epoch"], "state": state, "address": "127.0.0.1", **more}
+            for c in self.containers.values()
+        ]
+        self._seq += 1
+        body = {"incarnation": self._incarnation, "seq": self._seq, "containers": reports}
+        told: dict[str, Any] = self._caller.post("/agents/v1/poll", body)
+        self.containers = {c["id"]: c for c in told["containers"]}
+        return list(self.containers.values())
+
+
+def build(world: World) -> None:
+    """Make everything, ask for it while it is in motion, and again when it has ended."""
+    people(world)
+    tokens(world)
+    organization(world)
+    templates(world)
+    cluster(world)
+    machines(world)
+    experiment_id = creation(world)
+    running_task(world, experiment_id)
+    look(world, experiment_id)
+    registry(world, experiment_id)
+    ending(world, experiment_id)
+    unmanaged(world)
+    many(world)
+    look(world, experiment_id)
+    usage(world)
+
+
+def people(world: World) -> None:
+    ask = world.ask
+    ask("post_Login", {"username": "determined", "password": PASSWORD, "isHashed": False})
+    ask("get_CurrentUser")
+    ask("get_GetMe")
+    about = {"username": "grace", "active": True, "admin": False, "displayName": "Grace H."}
+    group = {"agentUid": 1, "agentUser": "grace", "agentGid": 2, "agentGroup": "navy"}
+    user = {**about, "agentUserGroup": group}
+    new = {"user": user, "password": "Strong1Password", "isHashed": False}
+    grace = ask("post_PostUser", new)["user"]["id"]
+    ask("patch_PatchUser", {"displayName": "Grace"}, userId=grace)
+    ask("post_SetUserPassword", "0" * 128, userId=grace)
+    ask("get_GetUser", userId=grace)
+    ask("get_GetUserByUsername", username="grace")
+    ask("get_GetUsers", query={"name": "gra"})
+    ask("patch_PatchUsers", {"userIds": [grace], "activate": True})
+    group_id = ask("post_CreateGroup", {"name": "navy", "addUsers": [grace]})["group"]["groupId"]
+    ask("get_GetGroup", groupId=group_id)
+    ask("post_GetGroups", {"limit": 10})
+    ask("put_UpdateGroup", {"groupId": group_id, "name": "army"}, groupId=group_id)
+    ask("delete_DeleteGroup", groupId=group_id)
+    setting = {"key": "theme", "storagePath": "ui", "value": "dark"}
+    ask("post_PostUserSetting", {"settings": [setting]})
+    ask("get_GetUserSetting")
+    ask("post_ResetUserSetting")
+    ask("get_GetPermissionsSummary")
+
+
+def tokens(world: World) -> None:
+    ask = world.ask
+    me = ask("get_GetMe")["user"]["id"]
+    token = ask("post_PostAccessToken", {"userId": me, "lifespan": "24h", "description": "ci"})
+    ask("get_GetAccessTokens")
+    change = {"tokenId": token["tokenId"], "description": "nightly", "setRevoked": True}
+    ask("patch_PatchAccessToken", change, tokenId=token["tokenId"])
+    signed_in = world.api.signed_in("determined")
+    before, world.caller = world.caller, signed_in
+    ask("post_Logout")
+    world.caller = before
+
+
+def organization(world: World) -> None:
+    ask = world.ask
+    storage = {"type": "directory", "container_path": "/checkpoints"}
+    group = {"agentUid": 1, "agentUser": "u", "agentGid": 2, "agentGroup": "g"}
+    vision = ask(
+        "post_PostWorkspace",
+        {
+            "name": "vision", "checkpointStorageConfig": storage, "agentUserGroup": group,
+            "defaultComputePool": "default", "defaultAuxPool": "default",
+        },
+    )["workspace"]["id"]  # fmt: skip
+    ask("patch_PatchWorkspace", {"name": "sight"}, id=vision)
+    for call in ("ArchiveWorkspace", "UnarchiveWorkspace", "PinWorkspace"):
+        ask(f"post_{call}", id=vision)
+    ask("get_GetWorkspace", id=vision)
+    ask("get_GetWorkspaces")
+    ask("post_UnpinWorkspace", id=vision)
+    ask("get_ListRPsBoundToWorkspace", workspaceId=vision)
+    ask("get_ListWorkspaceNamespaceBindings", id=vision)
+    projects(world, vision)
+    pools(world, vision)
+    ask("delete_DeleteWorkspace", id=vision)
+
+
+def projects(world: World, workspace_id: int) -> None:
+    ask = world.ask
+    new = {"name": "cats", "workspaceId": workspace_id, "description": "meow", "key": "CATS"}
+    cats = ask("post_PostProject", new, workspaceId=workspace_id)["project"]["id"]
+    note = {"name": "idea", "contents": "more cats"}
+    ask("post_AddProjectNote", note, projectId=cats)
+    ask("put_PutProjectNotes", {"projectId": cats, "notes": [note]}, projectId=cats)
+    ask("patch_PatchProject", {"name": "dogs"}, id=cats)
+    ask("post_ArchiveProject", id=cats)
+    ask("get_GetWorkspaceProjects", id=workspace_id)
+    ask("post_UnarchiveProject", id=cats)
+    ask("get_GetProject", id=cats)
+    ask("get_GetProjectByKey", key="CATS")
+    seen = {"activityType": "ACTIVITY_TYPE_GET", "entityType": "ENTITY_TYPE_PROJECT"}
+    ask("post_PostUserActivity", {**seen, "entityId": cats})
+    ask("get_GetProjectsByUserActivity")
+    other = ask("post_PostWorkspace", {"name": "other"})["workspace"]["id"]
+    move = {"projectId": cats, "destinationWorkspaceId": other}
+    ask("post_MoveProject", move, projectId=cats)
+    ask("delete_DeleteProject", id=cats)
+
+
+def pools(world: World, workspace_id: int) -> None:
+    ask, pool = world.ask, {"resourcePoolName": "reserved"}
+    ask("get_GetResourcePools")
+    bound = {**pool, "workspaceIds": [workspace_id]}
+    ask("post_BindRPToWorkspace", bound, **pool)
+    ask("get_ListWorkspacesBoundToRP", **pool)
+    ask("put_OverwriteRPWorkspaceBindings", bound, **pool)
+    ask("get_ListRPsBoundToWorkspace", workspaceId=workspace_id)
+    ask("delete_UnbindRPFromWorkspace", bound, **pool)
+
+
+def templates(world: World) -> None:
+    ask = world.ask
+    new = {"name": "small", "config": {"max_restarts": 0}, "workspaceId": 1}
+    ask("post_PostTemplate", new, template_name="small")
+    ask("put_PutTemplate", new, template_name="small")
+    ask("patch_PatchTemplateConfig", {"max_restarts": 1}, templateName="small")
+    ask("patch_PatchTemplateName", {"oldName": "small", "newName": "tiny"})
+    ask("get_GetTemplates")
+    ask("get_GetTemplate", templateName="tiny")
+    ask("delete_DeleteTemplate", templateName="tiny")
+    policies = {"workloadType": "EXPERIMENT", "configPolicies": "constraints: {priority_limit: 1}"}
+    everywhere = {"workloadType": "EXPERIMENT"}
+    here = {**everywhere, "workspaceId": 1}
+    ask("put_PutGlobalConfigPolicies", policies, **everywhere)
+    ask("get_GetGlobalConfigPolicies", **everywhere)
+    ask("delete_DeleteGlobalConfigPolicies", **everywhere)
+    ask("put_PutWorkspaceConfigPolicies", {**policies, "workspaceId": 1}, **here)
+    ask("get_GetWorkspaceConfigPolicies", **here)
+    ask("delete_DeleteWorkspaceConfigPolicies", **here)
+
+
+def cluster(world: World) -> None:
+    ask = world.ask
+    ask("get_health")
+    ask("get_GetTelemetry")
+    ask("get_GetMasterConfig")
+    change = {"config": {"log": {"level": "LOG_LEVEL_INFO"}}, "fieldMask": {"paths": ["log.level"]}}
+    ask("patch_PatchMasterConfig", change)
+    message = {"message": "maintenance at noon", "startTime": SINCE, "endTime": UNTIL}
+    ask("put_SetClusterMessage", message)
+    ask("get_GetClusterMessage")
+    ask("get_GetMaster")
+    ask("delete_DeleteClusterMessage")
+    ask("get_GetMaster")
+    line = logging.makeLogRecord({"levelno": logging.WARNING, "levelname": "WARN", "msg": "odd"})
+    StoredLog(world.api.ctx.db).handle(line)
+    ask("get_MasterLogs")
+    ask("post_CleanupLogs")
+
+
+def machines(world: World) -> None:
+    ask, agent = world.ask, {"agentId": "a1"}
+    world.agent.join()
+    ask("get_GetAgents")
+    ask("get_GetAgent", **agent)
+    ask("get_GetSlots", **agent)
+    ask("get_GetSlot", **agent, slotId=0)
+    ask("post_DisableSlot", {"drain": False}, **agent, slotId=0)
+    ask("post_EnableSlot", **agent, slotId=0)
+    ask("post_DisableAgent", {"drain": True}, **agent)
+    ask("get_GetAgents")
+    ask("post_EnableAgent", **agent)
+
+
+def creation(world: World) -> int:
+    """The id of an experiment that waits for slots."""
+    ask = world.ask
+    for searcher in (RANDOM, ADAPTIVE):
+        ask("post_PreviewHPSearch", {"config": {"searcher": searcher}, "seed": 1})
+    text = config_of(description="counts", labels=["first"], resources={"slots_per_trial": 2})
+    new = {"config": text, "modelDefinition": FILES, "activate": True, "projectId": 1}
+    ask("post_CreateExperiment", {**new, "validateOnly": True})
+    created = ask("post_CreateExperiment", new)["experiment"]
+    here = {"experimentId": created["id"]}
+    ask("get_GetModelDef", **here)
+    ask("get_GetModelDefTree", **here)
+    ask("post_GetModelDefFile", {"path": "src/train.py"}, **here)
+    ask("put_PutExperimentLabel", **here, label="second")
+    ask("delete_DeleteExperimentLabel", **here, label="second")
+    ask("get_GetExperimentLabels")
+    ask("put_PutExperimentRetainLogs", {"experimentId": created["id"], "numDays": 30}, **here)
+    resources = {"maxSlots": 4, "priority": 7, "weight": 2.0}
+    storage = {"saveExperimentBest": 1, "saveTrialBest": 1, "saveTrialLatest": 1}
+    edited = {
+        "name": "counted",
+        "notes": "good",
+        "resources": resources,
+        "checkpointStorage": storage,
+    }
+    ask("patch_PatchExperiment", {"id": created["id"], **edited}, experiment_id=created["id"])
+    jobs(world, created["jobId"])
+    return int(created["id"])
+
+
+def jobs(world: World, job_id: str) -> None:
+    ask = world.ask
+    ask("get_GetJobs", query={"resourcePool": "default"})
+    ask("get_GetJobsV2", query={"resourcePool": "default"})
+    ask("get_GetJobQueueStats")
+    ask("post_UpdateJobQueue", {"updates": [{"jobId": job_id, "priority": 9}]})
+
+
+def running_task(world: World, experiment_id: int) -> None:
+    """Run the container of the experiment's trial, which asks and reports as harnesses do."""
+    ask = world.ask
+    world.api.tick()
+    (container,) = world.agent.poll()
+    world.agent.poll(host_ports={"1734": 21734}, runtime_id="pid-1")
+    allocation = {"allocationId": container["allocation_id"]}
+    resources = {**allocation, "resourcesId": container["id"]}
+    trial = ask("get_GetExperimentTrials", experimentId=experiment_id)["trials"][0]
+    gather = {**allocation, "requestUuid": str(uuid.uuid4()), "numPeers": 1, "data": {"rank": 0}}
+    ask("get_AllocationRendezvousInfo", **resources)
+    ask("post_AllocationAllGather", gather, **allocation)
+    ask("post_NotifyContainerRunning", gather, **allocation)
+    ask("post_AllocationReady", allocation, **allocation)
+    ask("post_AllocationWaiting", allocation, **allocation)
+    ask("post_PostAllocationProxyAddress", {"proxyAddress": "127.0.0.1"}, **allocation)
+    device = {"containerId": container["id"], "acceleratorType": "cpu", "acceleratorUuids": ["0"]}
+    ask(
+        "post_PostAllocationAcceleratorData",
+        {**allocation, "acceleratorData": device},
+        **allocation,
+    )
+    ask("get_AllocationPreemptionSignal", query={"timeoutSeconds": 0}, **allocation)
+    ask("post_AllocationPendingPreemptionSignal", allocation, **allocation)
+    ask("post_MarkAllocationResourcesDaemon", resources, **resources)
+    ask("get_GetTaskContextDirectory", taskId=trial["taskId"])
+    reports(world, trial, allocation["allocationId"])
+    logs(world, trial, container)
+
+
+def reports(world: World, trial: Any, allocation_id: str) -> None:
+    ask, trial_id = world.ask, trial["id"]
+    ask(
+        "post_RunPrepareForReporting",
+        {"runId": trial_id, "checkpointStorage": {"type": "directory", "container_path": "/c"}},
+    )
+    ask("post_PostTrialRunnerMetadata", {"state": "training"}, trialId=trial_id)
+    ask(
+        "post_ReportTrialProgress",
+        {"trialId": trial_id, "progress": 0.5, "isRaw": True},
+        trialId=trial_id,
+    )
+    values = {"avgMetrics": {"loss": 0.5, "odd": "NaN"}, "batchMetrics": [{"loss": 1.0}]}
+    report = {"trialId": trial_id, "trialRunId": 1, "stepsCompleted": 2, "metrics": values}
+    for group in ("training", "validation", "inference"):
+        ask(
+            "post_ReportTrialMetrics", {"group": group, "metrics": report}, metrics_trialId=trial_id
+        )
+    later = {**report, "stepsCompleted": 3}
+    ask("post_ReportTrialTrainingMetrics", later, trainingMetrics_trialId=trial_id)
+    ask("post_ReportTrialValidationMetrics", later, validationMetrics_trialId=trial_id)
+    world.checkpoints = [str(uuid.uuid4()) for _ in range(3)]
+    for steps, checkpoint in enumerate(world.checkpoints, 2):
+        ask(
+            "post_ReportCheckpoint",
+            {
+                "uuid": checkpoint, "taskId": trial["taskId"], "allocationId": allocation_id,
+                "resources": {"state": "1", "code/": "0"}, "metadata": {"steps_completed": steps},
+                "state": "STATE_COMPLETED", "reportTime": "2026-11-20T10:00:00Z", "training": {},
+            },
+        )  # fmt: skip
+    ask("post_PostRunMetadata", {"metadata": {"team": "a"}, "runId": trial_id}, runId=trial_id)
+    ask("get_GetRunMetadata", runId=trial_id)
+    source = {"trialId": trial_id, "checkpointUuid": world.checkpoints[0]}
+    kind = {"trialSourceInfoType": "TRIAL_SOURCE_INFO_TYPE_INFERENCE"}
+    ask("post_ReportTrialSourceInfo", {"trialSourceInfo": {**source, **kind}})
+
+
+def logs(world: World, trial: Any, container: Any) -> None:
+    ask = world.ask
+    line = {
+        "taskId": trial["taskId"], "allocationId": container["allocation_id"], "agentId": "a1",
+        "containerId": container["id"], "rankId": 0, "level": "LOG_LEVEL_INFO", "source": "task",
+        "stdtype": "stdout", "timestamp": "2026-11-20T10:00:00Z", "log": "hello\n",
+    }  # fmt: skip
+    ask("post_PostTaskLogs", {"logs": [line]})
+    ask("get_TaskLogs", taskId=trial["taskId"])
+    ask("get_TaskLogsFields", taskId=trial["taskId"])
+    ask("get_TrialLogs", trialId=trial["id"])
+    ask("get_TrialLogsFields", trialId=trial["id"])
+    ask("put_PutTrialRetainLogs", {"numDays": 7, "trialId": trial["id"]}, trialId=trial["id"])
+    ask("get_GetTrialRemainingLogRetentionDays", id=trial["id"])
+
+
+def look(world: World, experiment_id: int) -> None:
+    """Ask for everything about an experiment."""
+    ask, here = world.ask, {"experimentId": experiment_id}
+    trial = ask("get_GetExperimentTrials", **here)["trials"][0]
+    ask("get_GetExperiment", **here)
+    ask("get_GetExperiments", query={"showTrialData": "true"})
+    ask("get_GetExperimentCheckpoints", id=experiment_id)
+    ask("get_GetBestSearcherValidationMetric", **here)
+    ask("get_GetTrial", trialId=trial["id"])
+    ask("get_GetTrialCheckpoints", id=trial["id"])
+    everything = {"includeBatchMetrics": "true", "metricType": "METRIC_TYPE_UNSPECIFIED"}
+    ask("get_GetTrialWorkloads", query=everything, trialId=trial["id"])
+    one = {"trialIds": [str(trial["id"])]}
+    ask("get_GetTrainingMetrics", query=one)
+    ask("get_GetValidationMetrics", query=one)
+    ask("get_GetMetrics", query={**one, "group": "inference"})
+    for checkpoint in world.checkpoints:
+        ask("get_GetCheckpoint", checkpointUuid=checkpoint)
+    task = ask("get_GetTask", taskId=trial["taskId"])["task"]
+    ask("get_GetAllocation", allocationId=task["allocations"][0]["allocationId"])
+    ask("get_GetTasks")
+    ask("get_GetAgents")
+    ask("get_GetSlots", agentId="a1")
+    ask("get_GetJobs", query={"resourcePool": "default"})
+    ask("get_GetJobsV2", query={"resourcePool": "default"})
+    ask("get_GetJobQueueStats")
+    ask("get_GetResourcePools")
+    ask("get_GetProject", id=1)
+    ask("get_GetWorkspaces")
+    for kind in ("Commands", "Notebooks", "Shells", "Tensorboards"):
+        ask(f"get_Get{kind}")
+
+
+def registry(world: World, experiment_id: int) -> None:
+    ask, name = world.ask, {"modelName": "counter"}
+    about = {"description": "counts", "labels": ["a"], "metadata": {"k": 1}, "notes": "n"}
+    ask("post_PostModel", {"name": "counter", "workspaceId": 1, **about})
+    version = {"checkpointUuid": world.checkpoints[0], "modelName": "counter"}
+    told = {"name": "v1", "comment": "best", "labels": ["b"], "metadata": {}, "notes": "n"}
+    ask("post_PostModelVersion", {**version, **told}, **name)
+    ask("post_PostModelVersion", version, **name)
+    first = {**name, "modelVersionNum": 1}
+    ask("patch_PatchModelVersion", {"comment": "better"}, **first)
+    ask("get_GetModelVersion", **first)
+    ask("get_GetModelVersions", **name)
+    ask("patch_PatchModel", {"description": "counts well"}, **name)
+    ask("post_ArchiveModel", **name)
+    ask("post_UnarchiveModel", **name)
+    ask("get_GetModel", **name)
+    ask("get_GetModels")
+    ask("get_GetModelLabels")
+    trial = ask("get_GetExperimentTrials", experimentId=experiment_id)["trials"][0]
+    model_id = ask("get_GetModel", **name)["model"]["id"]
+    source = {
+        "trialId": trial["id"], "checkpointUuid": world.checkpoints[0], "modelId": model_id, "modelVersion": 1,
+        "trialSourceInfoType": "TRIAL_SOURCE_INFO_TYPE_INFERENCE",
+    }  # fmt: skip
+    ask("post_ReportTrialSourceInfo", {"trialSourceInfo": source})
+    ask("get_GetTrialMetricsByModelVersion", **first)
+    ask("get_GetTrialMetricsByCheckpoint", checkpointUuid=world.checkpoints[0])
+    target = ask("post_PostWorkspace", {"name": "production"})["workspace"]["id"]
+    ask("post_MoveModel", {"modelName": "counter", "destinationWorkspaceId": target}, **name)
+    ask("delete_DeleteModelVersion", **{**name, "modelVersionNum": 2})
+    ask("delete_DeleteModel", **name)
+
+
+def ending(world: World, experiment_id: int) -> None:
+    """Pause the experiment, run it to its end, continue it, and delete what it left."""
+    ask, here = world.ask, {"id": experiment_id}
+    ask("post_PauseExperiment", **here)
+    (container,) = world.agent.poll()
+    signal = {"allocationId": container["allocation_id"]}
+    ask("get_AllocationPreemptionSignal", query={"timeoutSeconds": 0}, **signal)
+    ask("post_AckAllocationPreemptionSignal", signal, **signal)
+    world.agent.poll("terminated", exit_code=0)
+    ask("get_GetExperiment", experimentId=experiment_id)
+    ask("post_ActivateExperiment", **here)
+    world.api.tick()
+    world.agent.poll()
+    world.agent.poll("terminated", exit_code=1, failure="container_failed")
+    ended = ask("get_GetExperiment", experimentId=experiment_id)["experiment"]
+    assert ended["state"] == "STATE_ERROR", ended["state"]
+    ask("post_ContinueExperiment", {"id": experiment_id, "overrideConfig": "{}"})
+    ask("post_CancelExperiment", **here)
+    first, second, third = world.checkpoints
+    ask(
+        "post_PostCheckpointMetadata",
+        {"checkpoint": {"uuid": first, "metadata": {"k": "v"}}},
+        checkpoint_uuid=first,
+    )
+    ask(
+        "post_CheckpointsRemoveFiles", {"checkpointUuids": [second], "checkpointGlobs": ["code/**"]}
+    )
+    ask(
+        "patch_PatchCheckpoints",
+        {"checkpoints": [{"uuid": second, "resources": {"resources": {"state": "1"}}}]},
+    )
+    ask("delete_DeleteCheckpoints", {"checkpointUuids": [third]})
+    ask("delete_DeleteTensorboardFiles", experimentId=experiment_id)
+    ask("post_ArchiveExperiment", **here)
+    ask("post_UnarchiveExperiment", **here)
+
+
+def unmanaged(world: World) -> None:
+    ask = world.ask
+    new = {"config": config_of(), "unmanaged": True}
+    elsewhere = ask("put_PutExperiment", new, externalExperimentId="mine")["experiment"]["id"]
+    trial = {"experimentId": elsewhere, "hparams": {"lr": 1}, "unmanaged": True}
+    ask("post_CreateTrial", trial)
+    ask("put_PutTrial", {"createTrialRequest": trial, "externalTrialId": "first"})
+    here = {"externalExperimentId": "mine", "externalTrialId": "first"}
+    trial_id = ask("get_GetTrialByExternalID", **here)["trial"]["id"]
+    ask("post_StartTrial", {"trialId": trial_id, "resume": False}, trialId=trial_id)
+    saved = {"uuid": str(uuid.uuid4()), "state": "STATE_COMPLETED", "resources": {"state": "1"}}
+    task_id = ask("get_GetTrial", trialId=trial_id)["trial"]["taskId"]
+    steps = {"steps_completed": 2}
+    ask("post_ReportCheckpoint", {**saved, "taskId": task_id, "metadata": steps, "training": {}})
+    ask("post_StartTrial", {"trialId": trial_id, "resume": True}, trialId=trial_id)
+    ask("patch_PatchTrial", {"trialId": trial_id, "state": "STATE_COMPLETED"}, trialId=trial_id)
+    ask("get_GetExperiment", experimentId=elsewhere)
+
+
+def many(world: World) -> None:
+    """Act on several experiments at once, and delete one."""
+    ask = world.ask
+    new = {"config": config_of(), "activate": False}
+    ids = [ask("post_CreateExperiment", new)["experiment"]["id"] for _ in range(2)]
+    trial_id = ask("get_GetExperimentTrials", experimentId=ids[0])["trials"][0]["id"]
+    ask(
+        "post_ReportTrialSearcherEarlyExit",
+        {"reason": "EXITED_REASON_INVALID_HP"},
+        trialId=trial_id,
+    )
+    ask("post_KillTrial", id=trial_id)
+    target = {"name": "kept", "workspaceId": 1}
+    project = ask("post_PostWorkspace", {"name": "archive"})["workspace"]["id"]
+    target = {"name": "kept", "workspaceId": project}
+    kept = ask("post_PostProject", target, workspaceId=project)["project"]["id"]
+    these = {"projectId": 1, "experimentIds": ids}
+    for action in ("Activate", "Pause", "Cancel", "Kill", "Archive", "Unarchive"):
+        ask(f"post_{action}Experiments", these, projectId=1)
+    ask("put_PutExperimentsRetainLogs", {**these, "numDays": 3}, projectId=1)
+    ask("post_MoveExperiments", {**these, "destinationProjectId": kept}, projectId=1)
+    move = {"experimentId": ids[0], "destinationProjectId": 1}
+    ask("post_MoveExperiment", move, experimentId=ids[0])
+    ask("post_KillExperiment", id=ids[0])
+    ask("delete_DeleteExperiment", experimentId=ids[0])
+    ask("delete_DeleteExperiments", {"projectId": kept, "experimentIds": ids[1:]}, projectId=kept)
+
+
+def usage(world: World) -> None:
+    ask = world.ask
+    ask("get_ResourceAllocationRaw", query={"timestampAfter": SINCE, "timestampBefore": UNTIL})
+    for period in ("DAILY", "MONTHLY"):
+        name = f"RESOURCE_ALLOCATION_AGGREGATION_PERIOD_{period}"
+        days = {"startDate": "2026-11-01", "endDate": "2026-11-30"}
+        ask("get_ResourceAllocationAggregated", query={**days, "period": name})
