@@ -1,0 +1,179 @@
+"""Describe machines in the form of the Compute Engine API (its JSON, as `base_config` is)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from det_controlplane.core.provision.offers import Capacity, Offer
+from det_controlplane.ports.compute import LaunchRequest
+
+from det_provisioner_gcp import naming
+from det_provisioner_gcp.settings import GcpSettings
+
+Json = dict[str, Any]
+
+# Machine types whose GPUs are part of them; they take no others.
+_BUILT_IN = ("a2-", "a3-", "a4-", "a4x-", "g2-", "g4-")
+# Machine types that take no persistent disks.
+_HYPERDISK_ONLY = ("a3-ultragpu-", "a4-", "a4x-", "c4-", "c4a-", "c4d-", "g4-", "n4-")
+_CLOUD_INIT = ("#cloud-config", "## template:", "Content-Type: multipart", "MIME-Version:")
+
+
+def zonal_instance(request: LaunchRequest, offer: Offer, settings: GcpSettings) -> Json:
+    """Return the machine of an offer in a zone."""
+    zone = f"projects/{settings.project}/zones/{offer.zone}"
+    machine = _machine(request, offer, settings)
+    for disk in machine["disks"]:
+        params = disk["initializeParams"]
+        params["diskType"] = f"{zone}/diskTypes/{params['diskType']}"
+    for accelerator in machine.get("guestAccelerators", ()):
+        accelerator["acceleratorType"] = f"{zone}/acceleratorTypes/{accelerator['acceleratorType']}"
+    return merged(
+        settings.base_config,
+        {
+            "name": naming.machine_name(request),
+            "machineType": f"{zone}/machineTypes/{offer.machine_type}",
+            **machine,
+        },
+    )
+
+
+def regional_instance(
+    request: LaunchRequest, offers: Sequence[Offer], settings: GcpSettings
+) -> Json:
+    """Return a bulk insert of one machine: any zone of the region, and the first type that there is."""
+    properties = merged(settings.base_config, _machine(request, offers[0], settings))
+    bulk: Json = {
+        "count": 1,
+        "minCount": 1,
+        "perInstanceProperties": {naming.machine_name(request): {}},
+        "locationPolicy": {"targetShape": "ANY_SINGLE_ZONE"},
+        "instanceProperties": properties,
+    }
+    if len(offers) == 1:
+        properties["machineType"] = offers[0].machine_type
+        return bulk
+    selections = {
+        f"choice-{rank}": {"rank": rank, "machineTypes": [offer.machine_type]}
+        for rank, offer in enumerate(offers, start=1)
+    }
+    bulk["instanceFlexibilityPolicy"] = {"instanceSelections": selections}
+    return bulk
+
+
+def may_share_a_call(first: Offer, other: Offer, settings: GcpSettings) -> bool:
+    """Return whether one bulk insert can ask for both: it describes everything but the type once."""
+    alike = _disk_type(first, settings) == _disk_type(other, settings)
+    return (
+        alike and _has_gpu(first, settings) == _has_gpu(other, settings) and not settings.attached
+    )
+
+
+def merged(base: Mapping[str, Any], ours: Mapping[str, Any]) -> Json:
+    """Return a description with ours laid over it. Lists are ours, objects are merged."""
+    result = dict(base)
+    for key, value in ours.items():
+        below = result.get(key)
+        both = isinstance(below, Mapping) and isinstance(value, Mapping)
+        result[key] = merged(below, value) if both else value  # type: ignore[arg-type]
+    return result
+
+
+def _machine(request: LaunchRequest, offer: Offer, settings: GcpSettings) -> Json:
+    """Return what does not depend on the zone, with types by their bare names."""
+    machine: Json = {
+        "disks": [_boot_disk(offer, settings)],
+        "networkInterfaces": [_network(offer.region, settings)],
+        "scheduling": _scheduling(offer, settings),
+        "labels": _labels(request, settings),
+        "metadata": {"items": _metadata(request, settings)},
+        "serviceAccounts": [
+            {"email": settings.service_account, "scopes": list(settings.scopes)},
+        ],
+        "shieldedInstanceConfig": {
+            "enableSecureBoot": settings.shielded.secure_boot,
+            "enableVtpm": settings.shielded.vtpm,
+            "enableIntegrityMonitoring": settings.shielded.integrity_monitoring,
+        },
+    }
+    if settings.network_tags:
+        machine["tags"] = {"items": list(settings.network_tags)}
+    attached = settings.attached
+    if attached and not offer.machine_type.startswith(_BUILT_IN):
+        machine["guestAccelerators"] = [
+            {"acceleratorType": attached.type, "acceleratorCount": attached.count}
+        ]
+    return machine
+
+
+def _boot_disk(offer: Offer, settings: GcpSettings) -> Json:
+    return {
+        "boot": True,
+        "autoDelete": True,
+        "initializeParams": {
+            "sourceImage": settings.image,
+            "diskSizeGb": settings.disk_gb,
+            "diskType": _disk_type(offer, settings),
+        },
+    }
+
+
+def _disk_type(offer: Offer, settings: GcpSettings) -> str:
+    usual = (
+        "hyperdisk-balanced" if offer.machine_type.startswith(_HYPERDISK_ONLY) else "pd-balanced"
+    )
+    return settings.disk_type.rpartition("/")[2] or usual
+
+
+def _network(region: str, settings: GcpSettings) -> Json:
+    project = f"projects/{settings.project}"
+    interface: Json = {}
+    if settings.subnetwork:
+        within = f"{project}/regions/{region}/subnetworks/"
+        interface["subnetwork"] = _path(settings.subnetwork, within)
+    if settings.network or not settings.subnetwork:
+        within = f"{project}/global/networks/"
+        interface["network"] = _path(settings.network or "default", within)
+    if settings.has_external_ip:
+        interface["accessConfigs"] = [{"type": "ONE_TO_ONE_NAT", "name": "External NAT"}]
+    return interface
+
+
+def _path(name: str, within: str) -> str:
+    return name if "/" in name else within + name
+
+
+def _scheduling(offer: Offer, settings: GcpSettings) -> Json:
+    """Return when the machine ends. One that ended is replaced, and never comes back."""
+    scheduling: Json = {"automaticRestart": False}
+    is_spot = offer.capacity is Capacity.SPOT
+    if is_spot:
+        scheduling |= {"provisioningModel": "SPOT", "instanceTerminationAction": "DELETE"}
+    if is_spot or _has_gpu(offer, settings):
+        scheduling["onHostMaintenance"] = "TERMINATE"
+    return scheduling
+
+
+def _has_gpu(offer: Offer, settings: GcpSettings) -> bool:
+    return settings.attached is not None or offer.machine_type.startswith(_BUILT_IN)
+
+
+def _labels(request: LaunchRequest, settings: GcpSettings) -> Mapping[str, str]:
+    labels = {
+        naming.label_key(k): naming.label_value(v) for k, v in settings.labels.items()
+    }  # fmt: skip
+    return {
+        **labels,
+        naming.CLUSTER_LABEL: naming.label_value(request.cluster_id),
+        naming.MACHINE_LABEL: request.machine_id.hex,
+        naming.POOL_LABEL: naming.label_value(request.pool),
+    }
+
+
+def _metadata(request: LaunchRequest, settings: GcpSettings) -> Sequence[Mapping[str, str]]:
+    """Return the metadata, with what `base_config` has: lists are not merged, and this one has keys."""
+    theirs = settings.base_config.get("metadata", {}).get("items", [])
+    is_cloud_init = request.user_data.lstrip().startswith(_CLOUD_INIT)
+    script = "user-data" if is_cloud_init else "startup-script"
+    ours = {naming.POOL_METADATA: request.pool, script: request.user_data}
+    kept = [item for item in theirs if item.get("key") not in ours]
+    return [*kept, *({"key": key, "value": value} for key, value in ours.items())]

@@ -1,0 +1,147 @@
+"""One launch: what earlier calls with its token came to, then offer after offer until one is accepted."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from det_controlplane.core.provision.offers import Offer
+from det_controlplane.ports.compute import (
+    CloudMachine,
+    CloudState,
+    LaunchOutcome,
+    LaunchRequest,
+    Refusal,
+)
+
+from det_provisioner_gcp import instances, naming, refusals
+from det_provisioner_gcp.api import GceApi, Operation, Refused
+from det_provisioner_gcp.settings import GcpSettings
+
+_POLL_S = 0.5
+_CONFLICT = 409
+
+
+@dataclass(slots=True)
+class Launching:
+    """A request on its way, with the refusals that it met."""
+
+    api: GceApi
+    request: LaunchRequest
+    settings: GcpSettings
+    settle_s: float
+    now: Callable[[], float]
+    sleep: Callable[[float], None]
+    _refusals: list[Refusal] = field(default_factory=list)
+    _failed: list[Operation] = field(default_factory=list)  # of earlier calls, the oldest first
+
+    @property
+    def name(self) -> str:
+        return naming.machine_name(self.request)
+
+    def outcome(self) -> LaunchOutcome:
+        try:
+            machine = self._earlier() or self._new()
+        except Refused as e:
+            self._refuse(e.faults, self.request.offers[0])
+            machine = None
+        return LaunchOutcome(machine, tuple(self._refusals))
+
+    def _earlier(self) -> CloudMachine | None:
+        """Return the machine that an earlier call started, though it may be gone by now."""
+        for operation in self.api.inserts(self.settings.project, self.name):
+            settled = self._settled(operation)
+            if not settled.faults:
+                return self._started_earlier(settled)
+            self._failed.append(settled)
+        return None
+
+    def _new(self) -> CloudMachine | None:
+        for offers in self._calls():
+            if all(any(r.scope.covers(o) for r in self._refusals) for o in offers):
+                continue
+            try:
+                operation = self._settled(self._failed_in(offers[0].zone) or self._insert(offers))
+            except Refused as e:
+                if e.http_status == _CONFLICT and offers[0].zone:
+                    return self._machine(offers[0], offers[0].zone, "pending")
+                self._refuse_all(e.faults, offers)
+                continue
+            if not operation.faults:
+                return self._accepted(operation, offers)
+            self._refuse_all(operation.faults, offers)
+        return None
+
+    def _calls(self) -> Iterator[Sequence[Offer]]:
+        """Yield the offers that one call asks for: one of a zone, or some of a region."""
+        together: list[Offer] = []
+        for offer in self.request.offers:
+            fits = together and not (together[0].zone or offer.zone)
+            if fits and instances.may_share_a_call(together[0], offer, self.settings):
+                together.append(offer)
+                continue
+            if together:
+                yield together
+            together = [offer]
+        if together:
+            yield together
+
+    def _insert(self, offers: Sequence[Offer]) -> Operation:
+        offer, project = offers[0], self.settings.project
+        types = [o.machine_type for o in offers]
+        request_id = naming.request_id(self.request, offer.region, offer.zone, *types)
+        if offer.zone:
+            body = instances.zonal_instance(self.request, offer, self.settings)
+            return self.api.insert(project, offer.zone, body, request_id)
+        body = instances.regional_instance(self.request, offers, self.settings)
+        return self.api.bulk_insert(project, offer.region, body, request_id)
+
+    def _failed_in(self, zone: str) -> Operation | None:
+        """Take the next failed operation of a zone: offers of a zone are tried in their order."""
+        found = next((o for o in self._failed if o.zone == zone), None)
+        if found:
+            self._failed.remove(found)
+        return found
+
+    def _settled(self, operation: Operation) -> Operation:
+        """Wait a little for an operation to fail or to end."""
+        deadline = self.now() + self.settle_s
+        while not operation.is_done and self.now() < deadline:
+            self.sleep(_POLL_S)
+            operation = self.api.operation(self.settings.project, operation)
+        return operation
+
+    def _accepted(self, operation: Operation, offers: Sequence[Offer]) -> CloudMachine:
+        if offers[0].zone:
+            state: CloudState = "running" if operation.is_done else "pending"
+            return self._machine(offers[0], offers[0].zone, state)
+        found = self.api.machines(self.settings.project, f"name={self.name}")
+        return found[0] if found else self._machine(offers[0], "", "pending")
+
+    def _started_earlier(self, operation: Operation) -> CloudMachine:
+        found = self.api.machine(self.settings.project, operation.zone, self.name)
+        if found:
+            return found
+        offers = self.request.offers
+        offer = next((o for o in offers if o.zone == operation.zone), offers[0])
+        return self._machine(offer, operation.zone, "gone" if operation.is_done else "pending")
+
+    def _machine(self, offer: Offer, zone: str, state: CloudState) -> CloudMachine:
+        return CloudMachine(
+            provider="gcp",
+            region=offer.region,
+            zone=zone,
+            cloud_id=naming.cloud_id(self.settings.project, self.name),
+            state=state,
+            machine_type=offer.machine_type,
+            capacity=offer.capacity.value,
+            machine_id=self.request.machine_id,
+            pool=self.request.pool,
+        )
+
+    def _refuse_all(self, faults: Sequence[refusals.GceFault], offers: Sequence[Offer]) -> None:
+        for offer in offers:
+            self._refuse(faults, offer)
+
+    def _refuse(self, faults: Sequence[refusals.GceFault], offer: Offer) -> None:
+        refusal = refusals.refusal(faults, offer)
+        if refusal not in self._refusals:
+            self._refusals.append(refusal)

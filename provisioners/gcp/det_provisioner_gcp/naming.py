@@ -1,0 +1,62 @@
+"""Names that follow from what the control plane has written down, so that a repeated call finds its machine."""
+
+import hashlib
+import re
+from uuid import UUID, uuid5
+
+from det_controlplane.ports.compute import LaunchRequest
+
+CLUSTER_LABEL, MACHINE_LABEL, POOL_LABEL = "det-cluster", "det-machine", "det-pool"
+POOL_METADATA = "det-pool"  # the pool's name as it is written: labels have no capitals
+
+_REQUESTS = UUID("6b1f1f0e-5d0b-4d0c-9d9e-0c5c1c8d2a11")
+_MAX_LABEL = 63
+
+
+def machine_name(request: LaunchRequest) -> str:
+    """Return the name of a request's machine. Google Cloud lets a zone have it once."""
+    return f"det-{request.machine_id.hex}-{request.attempt}"
+
+
+def request_id(request: LaunchRequest, *what: str) -> str:
+    """Return the UUID by which Google Cloud recognises a repeated call for a place and machine types."""
+    return str(uuid5(_REQUESTS, "/".join((request.token, *what))))
+
+
+def cloud_id(project: str, name: str) -> str:
+    """Return the id of a machine, which names its project: calls about the machine need it."""
+    return f"{project}/{name}"
+
+
+def split_cloud_id(value: str) -> tuple[str, str]:
+    """Return project and name of a machine."""
+    project, _, name = value.rpartition("/")
+    return project, name
+
+
+def label_value(text: str) -> str:
+    """Return a text as the value of a label. Different texts stay different."""
+    allowed = re.sub(r"[^-_a-z0-9]", "-", text.lower())
+    if allowed == text and len(text) <= _MAX_LABEL:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return f"{allowed[: _MAX_LABEL - 9]}-{digest}"
+
+
+def label_key(text: str) -> str:
+    """Return a text as the key of a label, which starts with a letter."""
+    value = label_value(text)
+    return value if value[:1].isalpha() else f"l{value}"[:_MAX_LABEL]
+
+
+def region_of(zone: str) -> str:
+    """Return the region of a zone: `us-central1` of `us-central1-a`."""
+    return zone.rpartition("-")[0]
+
+
+def machine_id(label: str) -> UUID | None:
+    """Return the id that a machine's label holds; a label that was edited by hand holds none."""
+    try:
+        return UUID(hex=label)
+    except ValueError:
+        return None

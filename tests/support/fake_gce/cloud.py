@@ -1,0 +1,270 @@
+"""What the fake keeps: instances and operations, whose state follows from the time that passes."""
+
+import itertools
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from tests.support.fake_gce.checks import check_instance
+from tests.support.fake_gce.errors import GceError, OperationError
+
+Body = dict[str, Any]
+API = "https://www.googleapis.com/compute/v1"
+ZONES = ("us-central1-a", "us-central1-b", "us-central1-c", "europe-west4-a", "europe-west4-b")
+MACHINE_TYPES: Mapping[str, Body] = {
+    "e2-standard-4": {"guestCpus": 4, "memoryMb": 16384},
+    "n1-standard-8": {"guestCpus": 8, "memoryMb": 30720},
+    "g2-standard-8": {
+        "guestCpus": 8, "memoryMb": 32768,
+        "accelerators": [{"guestAcceleratorType": "nvidia-l4", "guestAcceleratorCount": 1}],
+    },
+    "a2-highgpu-1g": {
+        "guestCpus": 12, "memoryMb": 87040,
+        "accelerators": [{"guestAcceleratorType": "nvidia-tesla-a100", "guestAcceleratorCount": 1}],
+    },
+}  # fmt: skip
+# An answer instead of the machine: an error of the call, or one of the operation that it started.
+Trouble = Callable[[str, Body], GceError | OperationError | None]
+
+
+@dataclass
+class Instance:
+    """A machine, with the body that it was made from."""
+
+    id: str
+    project: str
+    zone: str
+    body: Body
+    created_at: float
+    runs_at: float
+    delete_at: float = float("inf")
+    is_stopping: bool = False
+    console: str = ""
+
+    @property
+    def name(self) -> str:
+        return str(self.body["name"])
+
+    @property
+    def link(self) -> str:
+        return f"{API}/projects/{self.project}/zones/{self.zone}/instances/{self.name}"
+
+    def status(self, now: float) -> str:
+        if self.is_stopping:
+            return "STOPPING"
+        return "RUNNING" if now >= self.runs_at else "PROVISIONING"
+
+    def shown(self, now: float) -> Body:
+        return {
+            **self.body,
+            "id": self.id,
+            "selfLink": self.link,
+            "zone": f"{API}/projects/{self.project}/zones/{self.zone}",
+            "status": self.status(now),
+            "creationTimestamp": _timestamp(self.created_at),
+        }
+
+
+@dataclass
+class Operation:
+    """A change that takes time. It is of a zone or of a region."""
+
+    name: str
+    kind: str
+    project: str
+    place: str  # zones/us-central1-a
+    target_link: str
+    target_id: str
+    started_at: float
+    done_at: float
+    error: OperationError | None = None
+    locations: Mapping[str, int] = field(default_factory=dict)  # of a bulk insert
+
+    def shown(self, now: float) -> Body:
+        done = now >= self.done_at
+        body: Body = {
+            "name": self.name,
+            "id": self.name.rpartition("-")[2],
+            "operationType": self.kind,
+            "targetLink": self.target_link,
+            "targetId": self.target_id or "0",
+            "status": "DONE" if done else "RUNNING",
+            "progress": 100 if done else 0,
+            "insertTime": _timestamp(self.started_at),
+            "zone" if self.place.startswith("zones") else "region": f"{API}/projects/{self.project}/{self.place}",
+        }  # fmt: skip
+        if self.locations:
+            statuses = {
+                f"zones/{zone}": {"targetVmCount": n, "createdVmCount": n if done else 0}
+                for zone, n in self.locations.items()
+            }
+            body["instancesBulkInsertOperationMetadata"] = {"perLocationStatus": statuses}
+        if done and self.error:
+            body |= self.error.shown()
+        return body
+
+
+class FakeGce:
+    """The API of one project or more. Tests set its faults and look at its machines."""
+
+    def __init__(self, now: Callable[[], float] = lambda: 0.0) -> None:
+        self.now = now
+        self.operation_s = 1.0  # from a call until its operation is done
+        self.most_per_page = 500
+        self.instances: list[Instance] = []
+        self.operations: list[Operation] = []
+        self.trouble: Trouble = lambda zone, body: None
+        self.silent = False  # connections are cut before anything happens
+        self.answers_to_lose = 0  # of inserts, which happen all the same
+        self.unreachable_zones: set[str] = set()
+        self.calls: list[str] = []  # METHOD path
+        self.lock = threading.Lock()
+        self._ids = itertools.count(7_000_000_001)
+        self._by_request_id: dict[str, Operation] = {}
+
+    def insert(self, project: str, zone: str, body: Body, request_id: str) -> Operation:
+        """Start a machine in a zone."""
+        self._known(zone)
+        earlier = self._by_request_id.get(request_id)
+        if earlier:
+            return earlier
+        check_instance(body, project, zone, MACHINE_TYPES)
+        if self._find(project, zone, body["name"]):
+            raise GceError(409, "alreadyExists", f"The resource '{body['name']}' already exists")
+        trouble = self.trouble(zone, body)
+        if isinstance(trouble, GceError):
+            raise trouble
+        return self._remember(request_id, self._start(project, zone, body, trouble))
+
+    def bulk_insert(self, project: str, region: str, body: Body, request_id: str) -> Operation:
+        """Start a machine in the first zone of a region, and of the best type, that has room."""
+        earlier = self._by_request_id.get(request_id)
+        if earlier:
+            return earlier
+        (name,) = body["perInstanceProperties"]
+        if (body.get("count"), body.get("minCount")) != ("1", "1"):
+            raise GceError(400, "invalid", "these tests start one machine at a time")
+        troubles: list[OperationError] = []
+        for zone, machine in _candidates(region, name, body):
+            check_instance(machine, project, zone, MACHINE_TYPES)
+            trouble = self.trouble(zone, machine)
+            if isinstance(trouble, GceError):
+                raise trouble
+            if trouble is None:
+                child = self._start(project, zone, machine, None)
+                parent = self._operation("bulkInsert", project, f"regions/{region}", "", "")
+                parent.locations = {zone: 1}
+                assert child.error is None
+                return self._remember(request_id, parent)
+            troubles.append(trouble)
+        parent = self._operation("bulkInsert", project, f"regions/{region}", "", "")
+        parent.error = troubles[0].also("VM_MIN_COUNT_NOT_REACHED", "could not create 1 VM")
+        return self._remember(request_id, parent)
+
+    def delete(self, project: str, zone: str, name: str) -> Operation:
+        instance = self.get(project, zone, name)
+        operation = self._operation(
+            "delete", project, f"zones/{zone}", instance.link, instance.id
+        )  # fmt: skip
+        instance.is_stopping = True
+        instance.delete_at = min(instance.delete_at, operation.done_at)
+        return operation
+
+    def get(self, project: str, zone: str, name: str) -> Instance:
+        self._known(zone)
+        found = self._find(project, zone, name)
+        if found is None:
+            path = f"projects/{project}/zones/{zone}/instances/{name}"
+            raise GceError(404, "notFound", f"The resource '{path}' was not found")
+        return found
+
+    def listed(self, project: str) -> list[Instance]:
+        """Return the machines that exist now, those of failed operations until these are done."""
+        now = self.now()
+        self.instances = [i for i in self.instances if now < i.delete_at]
+        return [i for i in self.instances if i.project == project]
+
+    def operation(self, project: str, place: str, name: str) -> Operation:
+        for operation in self.operations:
+            if (operation.project, operation.place, operation.name) == (project, place, name):
+                return operation
+        raise GceError(404, "notFound", f"The resource '{place}/operations/{name}' was not found")
+
+    def preempt(self, name: str) -> None:
+        """Take a machine back, as Google does with spot capacity."""
+        for instance in [i for i in self.instances if i.name == name]:
+            self._operation(
+                "compute.instances.preempted", instance.project, f"zones/{instance.zone}",
+                instance.link, instance.id,
+            )  # fmt: skip
+            self.instances.remove(instance)
+
+    def add(self, project: str, zone: str, name: str, **body: Any) -> Instance:
+        """Add a machine that the tested code did not start."""
+        link = f"{API}/projects/{project}/zones/{zone}/machineTypes/e2-standard-4"
+        now = self.now()
+        given = {"name": name, "machineType": link, **body}
+        instance = Instance(str(next(self._ids)), project, zone, given, now, now)
+        self.instances.append(instance)
+        return instance
+
+    def _start(
+        self, project: str, zone: str, body: Body, trouble: OperationError | None
+    ) -> Operation:
+        now = self.now()
+        instance = Instance(
+            str(next(self._ids)), project, zone, body, now, now + self.operation_s
+        )  # fmt: skip
+        operation = self._operation(
+            "insert", project, f"zones/{zone}", instance.link, instance.id
+        )  # fmt: skip
+        operation.error = trouble
+        if trouble:
+            instance.delete_at = operation.done_at
+        self.instances.append(instance)
+        return operation
+
+    def _operation(
+        self, kind: str, project: str, place: str, target_link: str, target_id: str
+    ) -> Operation:
+        now = self.now()
+        operation = Operation(
+            f"operation-{next(self._ids)}", kind, project, place, target_link, target_id,
+            now, now + self.operation_s,
+        )  # fmt: skip
+        self.operations.append(operation)
+        return operation
+
+    def _remember(self, request_id: str, operation: Operation) -> Operation:
+        if request_id:
+            self._by_request_id[request_id] = operation
+        return operation
+
+    def _find(self, project: str, zone: str, name: str) -> Instance | None:
+        matching = (i for i in self.listed(project) if (i.zone, i.name) == (zone, name))
+        return next(matching, None)
+
+    def _known(self, zone: str) -> None:
+        if zone not in ZONES:
+            raise GceError(
+                400, "invalid", f"Invalid value for field 'zone': '{zone}'. Unknown zone."
+            )
+
+
+def _candidates(region: str, name: str, body: Body) -> Iterator[tuple[str, Body]]:
+    """Return the places and machines that a bulk insert may choose from, the best first."""
+    properties = body["instanceProperties"]
+    selections = body.get("instanceFlexibilityPolicy", {}).get("instanceSelections", {})
+    ranked = sorted(selections.values(), key=lambda s: int(s.get("rank", 0)))
+    types = [t for s in ranked for t in s["machineTypes"]] or [properties["machineType"]]
+    for machine_type, zone in itertools.product(types, ZONES):
+        if re.fullmatch(rf"{region}-[a-z]", zone):
+            link = f"zones/{zone}/machineTypes/{machine_type}"
+            yield zone, {**properties, "name": name, "machineType": link}
+
+
+def _timestamp(at: float) -> str:
+    return datetime.fromtimestamp(at, timezone.utc).isoformat(timespec="milliseconds")
