@@ -16,18 +16,28 @@ if _deps_dir and _deps_dir not in sys.path:
 
 if TYPE_CHECKING:
     from determined import constants, core, errors, util
+    from determined._env_context import EnvContext
     from determined._experiment_config import ExperimentConfig
     from determined._import import import_from_path
-    from determined._info import ClusterInfo, TrialInfo, get_cluster_info
+    from determined._info import (
+        ClusterInfo,
+        RendezvousInfo,
+        ResourcesInfo,
+        TrialInfo,
+        get_cluster_info,
+    )
     from determined._trial import LegacyTrial, TrialContext, TrialController
     from determined.errors import InvalidHP
 
 __all__ = [
     "LOG_FORMAT",
     "ClusterInfo",
+    "EnvContext",
     "ExperimentConfig",
     "InvalidHP",
     "LegacyTrial",
+    "RendezvousInfo",
+    "ResourcesInfo",
     "TrialContext",
     "TrialController",
     "TrialInfo",
@@ -41,8 +51,11 @@ __all__ = [
 
 _NAMES: Dict[str, str] = {
     "ClusterInfo": "_info",
+    "RendezvousInfo": "_info",
+    "ResourcesInfo": "_info",
     "TrialInfo": "_info",
     "get_cluster_info": "_info",
+    "EnvContext": "_env_context",
     "ExperimentConfig": "_experiment_config",
     "import_from_path": "_import",
     "InvalidHP": "errors",

@@ -33,6 +33,24 @@ class TrialInfo:
         self._inter_node_network_interface = inter_node_network_interface
 
 
+class RendezvousInfo:
+    """The containers of an allocation: their addresses and slots, by rank."""
+
+    def __init__(
+        self, container_addrs: List[str], container_rank: int, container_slot_counts: List[int]
+    ) -> None:
+        self.container_addrs = container_addrs
+        self.container_rank = container_rank
+        self.container_slot_counts = container_slot_counts
+
+
+class ResourcesInfo:
+    """The GPUs of this container."""
+
+    def __init__(self, gpu_uuids: List[str]) -> None:
+        self.gpu_uuids = gpu_uuids
+
+
 class ClusterInfo:
     """The task, its allocation and its place among the containers of that allocation."""
 
@@ -49,9 +67,9 @@ class ClusterInfo:
         master_cert_name: Optional[str] = None,
         master_cert_file: Optional[str] = None,
         latest_checkpoint: Optional[str] = None,
-        trial: Optional[TrialInfo] = None,
-        rendezvous: Optional[Mapping[str, Any]] = None,
-        gpu_uuids: Optional[List[str]] = None,
+        trial_info: Optional[TrialInfo] = None,
+        rendezvous_info: Optional[RendezvousInfo] = None,
+        resources_info: Optional[ResourcesInfo] = None,
     ) -> None:
         self.master_url = master_url
         self.cluster_id = cluster_id
@@ -64,9 +82,10 @@ class ClusterInfo:
         self.master_cert_name = master_cert_name
         self.master_cert_file = master_cert_file
         self._latest_checkpoint = latest_checkpoint
-        self._trial = trial
-        self._rendezvous = rendezvous
-        self.gpu_uuids = gpu_uuids or []
+        self._trial_info = trial_info
+        # Only trials rendezvous; every other task is alone.
+        self._rendezvous_info = rendezvous_info or RendezvousInfo(["127.0.0.1"], 0, [len(slot_ids)])
+        self._resources_info = resources_info or ResourcesInfo([])
 
     @property
     def latest_checkpoint(self) -> Optional[str]:
@@ -75,31 +94,30 @@ class ClusterInfo:
 
     @property
     def trial(self) -> TrialInfo:
-        if self._trial is None:
+        if self._trial_info is None:
             raise RuntimeError(f"a task of type {self.task_type} has no trial")
-        return self._trial
+        return self._trial_info
 
     @property
     def user_data(self) -> Dict[str, Any]:
         """The `data` section of the experiment configuration."""
-        return dict(self.trial._config.get("data") or {}) if self._trial else {}
+        return dict(self.trial._config.get("data") or {}) if self._trial_info else {}
 
     @property
     def container_addrs(self) -> List[str]:
-        return list(self._peers()["addresses"])
+        return list(self._rendezvous_info.container_addrs)
 
     @property
     def container_slot_counts(self) -> List[int]:
-        return [int(n) for n in self._peers()["slots"]]
+        return list(self._rendezvous_info.container_slot_counts)
 
     @property
     def container_rank(self) -> int:
-        return int(self._peers()["rank"])
+        return self._rendezvous_info.container_rank
 
-    def _peers(self) -> Mapping[str, Any]:
-        # Only trials rendezvous; every other task is alone.
-        alone = {"addresses": ["127.0.0.1"], "slots": [len(self.slot_ids)], "rank": 0}
-        return self._rendezvous if self._rendezvous is not None else alone
+    @property
+    def gpu_uuids(self) -> List[str]:
+        return list(self._resources_info.gpu_uuids)
 
 
 def get_cluster_info() -> Optional[ClusterInfo]:
@@ -119,9 +137,9 @@ def get_cluster_info() -> Optional[ClusterInfo]:
         master_cert_name=env.get("DET_MASTER_CERT_NAME") or None,
         master_cert_file=env.get("DET_MASTER_CERT_FILE") or None,
         latest_checkpoint=env.get("DET_LATEST_CHECKPOINT") or None,
-        trial=_trial_info(env),
-        rendezvous=read_info_file("rendezvous"),
-        gpu_uuids=(read_info_file("resources") or {}).get("gpu_uuids"),
+        trial_info=_trial_info(env),
+        rendezvous_info=_rendezvous_info(),
+        resources_info=ResourcesInfo((read_info_file("resources") or {}).get("gpu_uuids") or []),
     )
 
 
@@ -140,6 +158,14 @@ def read_info_file(name: str) -> Optional[Dict[str, Any]]:
     except FileNotFoundError:
         return None
     return content if isinstance(content, dict) else None
+
+
+def _rendezvous_info() -> Optional[RendezvousInfo]:
+    peers = read_info_file("rendezvous")
+    if peers is None:
+        return None
+    slots = [int(n) for n in peers["slots"]]
+    return RendezvousInfo(list(peers["addresses"]), int(peers["rank"]), slots)
 
 
 def _trial_info(env: Mapping[str, str]) -> Optional[TrialInfo]:

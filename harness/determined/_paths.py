@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 from typing import Dict
 
 
@@ -30,3 +31,9 @@ def on_host(container_path: str) -> str:
         return container_path
     rest = container_path[len(best) :].lstrip("/")
     return os.path.join(mapping[best], rest) if rest else mapping[best]
+
+
+def offline_dir() -> pathlib.Path:
+    """Return the directory of the user's data, for what programs save off-cluster."""
+    data_home = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
+    return pathlib.Path(data_home) / "determined"

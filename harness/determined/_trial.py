@@ -1,26 +1,9 @@
 """The common base of the Trial classes of all frameworks, and what they are constructed with."""
 
-from dataclasses import dataclass
-from typing import Any, Dict, Optional, Type
+from typing import Any, Dict, Type
 
-
-@dataclass(frozen=True)
-class TrialSettings:
-    """The settings of a context, from a cluster or from the caller."""
-
-    trial_seed: int
-    hparams: Dict[str, Any]
-    exp_conf: Dict[str, Any]
-    aggregation_frequency: int = 1
-    average_aggregated_gradients: bool = True
-    average_training_metrics: bool = True
-    gradient_compression: bool = False
-    managed: bool = False
-    trial_id: Optional[int] = None
-    experiment_id: Optional[int] = None
-    enable_tensorboard_logging: bool = True
-    searcher_metric: Optional[str] = None
-    smaller_is_better: bool = True
+from determined._env_context import EnvContext, make_env
+from determined._trial_settings import TrialSettings, local_settings
 
 
 class TrialContext:
@@ -31,6 +14,25 @@ class TrialContext:
         self._settings = settings
         self.distributed = core_context.distributed
         self._stop_requested = False
+
+    @classmethod
+    def from_config(cls, config: Dict[str, Any]) -> Any:
+        """Make a context on this machine alone, to try a model in a notebook or a script.
+
+        Hyperparameters that the configuration gives as ranges take a value inside.
+        """
+        from determined.core._context import offline_context
+
+        return cls._on_this_machine(offline_context(), local_settings(config))
+
+    @classmethod
+    def _on_this_machine(cls, core_context: Any, settings: TrialSettings) -> Any:
+        return cls(core_context, settings)
+
+    @property
+    def env(self) -> EnvContext:
+        """Describe task and configuration in the terms of older Trial classes."""
+        return make_env(self._settings)
 
     def get_hparams(self) -> Dict[str, Any]:
         return self._settings.hparams
@@ -54,6 +56,14 @@ class TrialContext:
 
     def get_trial_id(self) -> int:
         return int(self._managed("trial_id"))
+
+    def get_initial_batch(self) -> int:
+        """Return the number of batches that were trained before this run."""
+        return self.env.steps_completed
+
+    def get_tensorboard_path(self) -> Any:
+        """Return the directory whose TensorBoard files are uploaded while the trial runs."""
+        return self._core.train.get_tensorboard_path()
 
     def get_trial_seed(self) -> int:
         return self._settings.trial_seed

@@ -1,9 +1,30 @@
 """Find out what a trial is constructed with: from the cluster, or from the caller."""
 
 import random
+from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Optional
 
-from determined._trial import TrialSettings
+from determined._example_hparams import example
+from determined._info import get_cluster_info
+
+
+@dataclass(frozen=True)
+class TrialSettings:
+    """The settings of a context, from a cluster or from the caller."""
+
+    trial_seed: int
+    hparams: Dict[str, Any]
+    exp_conf: Dict[str, Any]
+    aggregation_frequency: int = 1
+    average_aggregated_gradients: bool = True
+    average_training_metrics: bool = True
+    gradient_compression: bool = False
+    managed: bool = False
+    trial_id: Optional[int] = None
+    experiment_id: Optional[int] = None
+    enable_tensorboard_logging: bool = True
+    searcher_metric: Optional[str] = None
+    smaller_is_better: bool = True
 
 
 def make_settings(
@@ -14,8 +35,6 @@ def make_settings(
     aggregation_frequency: int = 1,
     enable_tensorboard_logging: bool = True,
 ) -> TrialSettings:
-    from determined import get_cluster_info
-
     info = get_cluster_info()
     trial = info.trial if info is not None and info.task_type == "TRIAL" else None
     config = exp_conf if exp_conf is not None else (trial._config if trial else {})
@@ -34,6 +53,19 @@ def make_settings(
         trial_id=trial.trial_id if trial else None,
         experiment_id=trial.experiment_id if trial else None,
         enable_tensorboard_logging=enable_tensorboard_logging,
+        searcher_metric=searcher.get("metric"),
+        smaller_is_better=bool(searcher.get("smaller_is_better", True)),
+    )
+
+
+def local_settings(config: Mapping[str, Any]) -> TrialSettings:
+    """Return the settings of a trial that runs on this machine alone, whatever task this process belongs to."""
+    resources = {**(config.get("resources") or {}), "slots_per_trial": 1}
+    searcher: Mapping[str, Any] = config.get("searcher") or {}
+    return TrialSettings(
+        trial_seed=int((config.get("reproducibility") or {}).get("experiment_seed") or 0),
+        hparams=example(config.get("hyperparameters") or {}),
+        exp_conf={"scheduling_unit": 100, **config, "resources": resources},
         searcher_metric=searcher.get("metric"),
         smaller_is_better=bool(searcher.get("smaller_is_better", True)),
     )

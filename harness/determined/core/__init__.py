@@ -1,12 +1,23 @@
 """The Core API: make any training script a trial."""
 
-from determined.core._checkpoint import CheckpointContext, DownloadMode, PendingCheckpoint
+from determined.core._checkpoint import (
+    CheckpointContext,
+    DownloadMode,
+    DummyCheckpointContext,
+    PendingCheckpoint,
+)
 from determined.core._context import Context, TensorboardMode, init
 from determined.core._distributed import DistributedContext, DummyDistributedContext
 from determined.core._outbox import ReportRefused
 from determined.core._preempt import DummyPreemptContext, PreemptContext, PreemptMode
 from determined.core._profiler import DummyProfilerContext, ProfilerContext
-from determined.core._searcher import SearcherContext, SearcherMode, SearcherOperation, Unit
+from determined.core._searcher import (
+    DummySearcherContext,
+    SearcherContext,
+    SearcherMode,
+    SearcherOperation,
+    Unit,
+)
 from determined.core._train import EarlyExitReason, TrainContext
 from determined.core._train_offline import DummyTrainContext
 
@@ -15,9 +26,11 @@ __all__ = [
     "Context",
     "DistributedContext",
     "DownloadMode",
+    "DummyCheckpointContext",
     "DummyDistributedContext",
     "DummyPreemptContext",
     "DummyProfilerContext",
+    "DummySearcherContext",
     "DummyTrainContext",
     "EarlyExitReason",
     "PendingCheckpoint",

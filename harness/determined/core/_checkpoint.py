@@ -15,7 +15,7 @@ from determined.common.storage._base import StrPath
 from determined.core._checkpoint_registry import CheckpointRegistry
 from determined.core._distributed import DistributedContext
 from determined.core._json import encode
-from determined.core._shards import merge_metadata, merge_resources
+from determined.core._shards import check_repeated, merge_metadata, merge_resources, own_files
 
 METADATA_FILE = "metadata.json"
 
@@ -70,7 +70,8 @@ class CheckpointContext:
         """Store a directory as a new checkpoint and return its id.
 
         Without `shard` only the chief calls it. With `shard=True` every worker does, each with its
-        own files (or `ckpt_dir=None`); `selector(path)` leaves out what it returns False for.
+        own files (or `ckpt_dir=None`); of equal files of one name the lowest rank's is stored.
+        `selector(path)` leaves out what it returns False for.
         """
         if shard:
             return self._upload_sharded(ckpt_dir, metadata or {}, selector, self._store)
@@ -222,11 +223,15 @@ class CheckpointContext:
         storage_id = distributed.broadcast(storage_id or str(uuid.uuid4()))
         mine = select(list_directory(ckpt_dir), selector) if ckpt_dir is not None else {}
         shards = distributed.allgather((mine, metadata))
-        files = merge_resources([shard[0] for shard in shards])
+        listings = [shard[0] for shard in shards]
+        root, rank = os.fspath(ckpt_dir or ""), distributed.rank
+        check_repeated(listings, rank, root, distributed.cross_rank, self._together)
+        files = merge_resources(listings)
         merged = merge_metadata([shard[1] for shard in shards])
         self._registry.check_metadata(merged)
+        own = own_files(listings, rank)
         checksums = self._together(
-            lambda: store(storage_id, ckpt_dir, list(mine)) if ckpt_dir is not None else {}
+            lambda: store(storage_id, ckpt_dir, own) if ckpt_dir is not None else {}
         )
         everything: Checksums = {}
         for part in checksums:
@@ -310,6 +315,13 @@ class CheckpointContext:
                 f"checkpoint.{call}() without shard=True was called on rank "
                 f"{self._distributed.rank}: only the chief (rank 0) may, or all with shard=True"
             )
+
+
+class DummyCheckpointContext(CheckpointContext):
+    """Checkpoints off-cluster: they are stored, and no cluster is told."""
+
+    def __init__(self, dist: DistributedContext, storage_manager: StorageManager) -> None:
+        super().__init__(dist, storage_manager, CheckpointRegistry())
 
 
 def _required(ckpt_dir: Optional[StrPath]) -> StrPath:

@@ -9,18 +9,19 @@ import tempfile
 from types import TracebackType
 from typing import Any, Dict, Mapping, Optional, Type, Union
 
+from determined import _paths
 from determined._info import ClusterInfo, get_cluster_info
 from determined._task_session import task_session
 from determined.common import storage
 from determined.common.http import APIError, NotFoundError, Session
-from determined.core._checkpoint import CheckpointContext
-from determined.core._checkpoint_registry import CheckpointRegistry, ClusterCheckpointRegistry
+from determined.core._checkpoint import CheckpointContext, DummyCheckpointContext
+from determined.core._checkpoint_registry import ClusterCheckpointRegistry
 from determined.core._distributed import DistributedContext, DummyDistributedContext
 from determined.core._outbox import Outbox
 from determined.core._preempt import DummyPreemptContext, PreemptContext, PreemptMode
 from determined.core._profiler import DummyProfilerContext, ProfilerContext
 from determined.core._searcher import (
-    LocalOperations,
+    DummySearcherContext,
     SearcherContext,
     ServerOperations,
     length_number,
@@ -62,8 +63,8 @@ class Context:
         self.checkpoint = checkpoint
         self.distributed = distributed or DummyDistributedContext()
         self.preempt = preempt or DummyPreemptContext(self.distributed)
-        self.train = train or DummyTrainContext(self.distributed, offline_dir() / "tensorboard")
-        self.searcher = searcher or SearcherContext(LocalOperations(1), self.distributed)
+        self.train = train or DummyTrainContext(distributed=self.distributed)
+        self.searcher = searcher or DummySearcherContext(self.distributed)
         self.info = info
         self.profiler = profiler or DummyProfilerContext()
         self._session = _session
@@ -80,7 +81,7 @@ class Context:
         level: Optional[str] = "info",
     ) -> None:
         """Send an event to the webhooks that listen to custom triggers."""
-        if self._session is None or self.info is None or self.info._trial is None:
+        if self._session is None or self.info is None or self.info._trial_info is None:
             logger.info("alert (%s): %s: %s", level, title, description)
             return
         data = {
@@ -162,7 +163,13 @@ def _init_trial(
     manager = resolve_storage(chosen, in_task=True)
     session = task_session()
     context = trial_context(
-        info, session, distributed, manager, checkpoint_storage, tensorboard_mode
+        info,
+        session,
+        distributed,
+        manager,
+        checkpoint_storage,
+        tensorboard_mode,
+        (info.trial._config.get("searcher") or {}).get("metric"),
     )
     context.preempt = PreemptContext(
         session, info.allocation_id, distributed, preempt_mode, context._outbox
@@ -177,6 +184,7 @@ def trial_context(
     manager: storage.StorageManager,
     checkpoint_storage: StorageChoice,
     tensorboard_mode: TensorboardMode,
+    searcher_metric: Optional[str] = None,
 ) -> Context:
     """Make the context of a trial that reports to a cluster, wherever it runs; nothing preempts it."""
     trial = info.trial
@@ -199,7 +207,7 @@ def trial_context(
         distributed,
         outbox,
         tensorboard,
-        (trial._config.get("searcher") or {}).get("metric"),
+        searcher_metric,
     )
     configured = max_length_of(trial._config)
     operations = ServerOperations(session, trial.trial_id, outbox, length_number(configured))
@@ -224,6 +232,11 @@ def _tensorboard_dir(info: ClusterInfo, rank: int) -> pathlib.Path:
     return pathlib.Path(tempfile.gettempdir()) / f"tensorboard-{name}-{rank}"
 
 
+def offline_context() -> Context:
+    """Make the context of a program on this machine alone."""
+    return _init_offline(None, None, None, PreemptMode.WorkersAskChief)
+
+
 def _init_offline(
     info: Optional[ClusterInfo],
     distributed: Optional[DistributedContext],
@@ -233,11 +246,11 @@ def _init_offline(
     distributed = distributed or DummyDistributedContext()
     manager = resolve_storage(checkpoint_storage, in_task=info is not None)
     return Context(
-        checkpoint=CheckpointContext(distributed, manager, CheckpointRegistry()),
+        checkpoint=DummyCheckpointContext(distributed, manager),
         distributed=distributed,
         preempt=DummyPreemptContext(distributed, preempt_mode),
-        train=DummyTrainContext(distributed, offline_dir() / "tensorboard"),
-        searcher=SearcherContext(LocalOperations(1), distributed),
+        train=DummyTrainContext(distributed=distributed),
+        searcher=DummySearcherContext(distributed),
         info=info,
     )
 
@@ -253,12 +266,7 @@ def resolve_storage(choice: StorageChoice, *, in_task: bool) -> storage.StorageM
                 "give a path or use type directory"
             )
         return storage.from_config(choice, in_task=in_task)
-    return storage.DirectoryStorageManager(str(offline_dir() / "checkpoints"))
-
-
-def offline_dir() -> pathlib.Path:
-    data_home = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
-    return pathlib.Path(data_home) / "determined"
+    return storage.DirectoryStorageManager(str(_paths.offline_dir() / "checkpoints"))
 
 
 def prepare_run(session: Session, run_id: int, checkpoint_storage: StorageChoice) -> Optional[int]:

@@ -89,8 +89,8 @@ class PreemptContext:
 
     def start(self) -> "PreemptContext":
         if self._watcher is not None and not self._started:
-            self._started = True
             self._watcher.start()
+        self._started = True
         return self
 
     def close(self) -> None:
@@ -105,6 +105,7 @@ class PreemptContext:
 
     def should_preempt(self, auto_ack: bool = True) -> bool:
         """Ask between batches. With `auto_ack`, the first true answer is acknowledged at once."""
+        self._check_started()
         preempted = self._decide()
         if preempted and auto_ack and self._distributed.rank == 0:
             self.acknowledge_preemption_signal()
@@ -119,6 +120,13 @@ class PreemptContext:
         path = f"/api/v1/allocations/{self._allocation_id}/signals/ack_preemption"
         self._session.post(path, {"allocationId": self._allocation_id})
         self._ack_sent = True
+
+    def _check_started(self) -> None:
+        if not self._started:
+            raise RuntimeError(
+                "should_preempt() was called before preempt.start(): enter the context "
+                "(`with core.init() as core_context:`), or call core_context.start()"
+            )
 
     def _decide(self) -> bool:
         if self._mode is PreemptMode.WorkersAskChief:
@@ -142,14 +150,17 @@ class DummyPreemptContext(PreemptContext):
     ) -> None:
         self._distributed = distributed
         self._mode = preempt_mode
+        self._started = False
 
     def start(self) -> "PreemptContext":
+        self._started = True
         return self
 
     def close(self) -> None:
         pass
 
     def should_preempt(self, auto_ack: bool = True) -> bool:
+        self._check_started()
         if self._mode is PreemptMode.ChiefOnly and self._distributed.rank != 0:
             raise RuntimeError("with PreemptMode.ChiefOnly only the chief (rank 0) may ask")
         return False

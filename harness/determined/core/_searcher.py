@@ -177,6 +177,13 @@ class SearcherContext:
         return Unit[next(iter(self._configured)).upper()]
 
 
+class DummySearcherContext(SearcherContext):
+    """The searcher off-cluster: one operation, of the length that the program names."""
+
+    def __init__(self, dist: DistributedContext, length: int = 1) -> None:
+        super().__init__(LocalOperations(length), dist)
+
+
 def max_length_of(config: Mapping[str, Any]) -> Union[int, Dict[str, int], None]:
     length: Union[int, Dict[str, int], None] = (config.get("searcher") or {}).get("max_length")
     return length

@@ -1,32 +1,100 @@
 """Merge what the ranks of a sharded checkpoint saved, or say where they contradict each other."""
 
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+import hashlib
+import os
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Set, Tuple
 
 from determined.errors import CheckpointConflict
 
 SHOWN_CONFLICTS = 10
 
 
+_READ_BYTES = 1 << 20
+
+# What each rank knows of its files, by path; ranks with equal values have equal files.
+Contents = Mapping[str, Any]
+# Calls a function of this rank on every rank, and returns the values of all.
+Exchange = Callable[[Callable[[], Dict[str, Any]]], List[Dict[str, Any]]]
+
+
 def merge_resources(by_rank: Sequence[Mapping[str, int]]) -> Dict[str, int]:
-    """Directories may repeat; a file belongs to one rank."""
+    """Return the files of all ranks, once those that several ranks have are known to be equal."""
     merged: Dict[str, int] = {}
-    owners: Dict[str, List[int]] = {}
-    for rank, files in enumerate(by_rank):
-        for path, size in files.items():
-            merged[path] = size
-            owners.setdefault(path, []).append(rank)
+    for files in by_rank:
+        merged.update(files)
+    return dict(sorted(merged.items()))
+
+
+def own_files(by_rank: Sequence[Mapping[str, int]], rank: int) -> List[str]:
+    """Return what a rank uploads: its directories, and the files that no lower rank has."""
+    lower: Set[str] = {path for files in by_rank[:rank] for path in files}
+    return [path for path in by_rank[rank] if path.endswith("/") or path not in lower]
+
+
+def check_repeated(
+    by_rank: Sequence[Mapping[str, int]], rank: int, root: str, place: int, exchange: Exchange
+) -> None:
+    """Raise CheckpointConflict where ranks have different files of one path.
+
+    `place` tells containers apart: within one, workers that save the same directory need not read it.
+    """
+    repeated = _repeated(by_rank)
+    if not repeated:
+        return
+    _raise_conflicts(by_rank, by_rank, repeated)
+    inodes = exchange(lambda: _inodes(root, place, [p for p in repeated if p in by_rank[rank]]))
+    apart = [path for path in repeated if _differs(inodes, path)]
+    if apart:
+        digests = exchange(lambda: _digests(root, [p for p in apart if p in by_rank[rank]]))
+        _raise_conflicts(by_rank, digests, apart)
+
+
+def _repeated(by_rank: Sequence[Mapping[str, int]]) -> List[str]:
+    seen: Dict[str, int] = {}
+    for files in by_rank:
+        for path in files:
+            seen[path] = seen.get(path, 0) + 1
+    return sorted(p for p, count in seen.items() if count > 1 and not p.endswith("/"))
+
+
+def _differs(contents: Sequence[Contents], path: str) -> bool:
+    return len({known[path] for known in contents if path in known}) > 1
+
+
+def _inodes(root: str, place: int, paths: Sequence[str]) -> Dict[str, Any]:
+    found = {}
+    for path in paths:
+        stat = os.stat(os.path.join(root, path))
+        found[path] = (place, stat.st_dev, stat.st_ino)
+    return found
+
+
+def _digests(root: str, paths: Sequence[str]) -> Dict[str, Any]:
+    return {path: _digest(os.path.join(root, path)) for path in paths}
+
+
+def _digest(path: str) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as f:
+        while block := f.read(_READ_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _raise_conflicts(
+    by_rank: Sequence[Mapping[str, int]], contents: Sequence[Contents], paths: Sequence[str]
+) -> None:
     conflicts = [
-        f"{path} (ranks {', '.join(map(str, ranks))})"
-        for path, ranks in sorted(owners.items())
-        if len(ranks) > 1 and not path.endswith("/")
+        f"{path} (ranks {', '.join(str(r) for r, files in enumerate(by_rank) if path in files)})"
+        for path in paths
+        if _differs(contents, path)
     ]
     if conflicts:
         raise CheckpointConflict(
-            f"files saved by several ranks: {'; '.join(conflicts[:SHOWN_CONFLICTS])}"
+            f"ranks saved different files of one name: {'; '.join(conflicts[:SHOWN_CONFLICTS])}"
             f"{'; …' if len(conflicts) > SHOWN_CONFLICTS else ''}. "
             "Give each file to one rank, or leave the others out with a selector"
         )
-    return dict(sorted(merged.items()))
 
 
 def merge_metadata(by_rank: Sequence[Mapping[str, Any]]) -> Dict[str, Any]:

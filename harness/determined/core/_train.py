@@ -131,7 +131,6 @@ class TrainContext:
         metrics: Dict[str, Any],
         batch_metrics: Optional[List[Dict[str, Any]]] = None,
     ) -> None:
-        self._chief_only("report_metrics")
         if not group or "." in group:
             raise ValueError(f"metric group {group!r} is not valid: use a name without '.'")
         if group == "validation":

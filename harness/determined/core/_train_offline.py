@@ -4,7 +4,8 @@ import logging
 import pathlib
 from typing import Any, Callable, Dict, List, Optional
 
-from determined.core._distributed import DistributedContext
+from determined import _paths
+from determined.core._distributed import DistributedContext, DummyDistributedContext
 from determined.core._json import encode
 from determined.core._train import EarlyExitReason, TrainContext
 
@@ -14,9 +15,13 @@ logger = logging.getLogger("determined.core")
 class DummyTrainContext(TrainContext):
     """The reports of `core.init()` off-cluster, which are only logged."""
 
-    def __init__(self, distributed: DistributedContext, tensorboard_path: pathlib.Path) -> None:
-        self._distributed = distributed
-        self._tensorboard_path = tensorboard_path
+    def __init__(
+        self,
+        tensorboard_path: Optional[pathlib.Path] = None,
+        distributed: Optional[DistributedContext] = None,
+    ) -> None:
+        self._distributed = distributed or DummyDistributedContext()
+        self._tensorboard_path = tensorboard_path or _paths.offline_dir() / "tensorboard"
         self._searcher_metric = None
         self._validated = set()
         self._metadata: Optional[Dict[str, Any]] = None

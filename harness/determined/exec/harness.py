@@ -43,7 +43,7 @@ def main(argv: Optional[List[str]] = None) -> int:
 def _start_logging() -> None:
     """Configure logging for a trial class; a script does so itself."""
     info = get_cluster_info()
-    debugging = info is not None and info._trial is not None and info.trial._debug
+    debugging = info is not None and info._trial_info is not None and info.trial._debug
     logging.basicConfig(level=logging.DEBUG if debugging else logging.INFO, format=LOG_FORMAT)
 
 
@@ -53,7 +53,7 @@ def _report_invalid_hp() -> None:
 
     info = get_cluster_info()
     is_chief = int(os.environ.get("RANK") or 0) == 0
-    if info is not None and info._trial is not None and is_chief:
+    if info is not None and info._trial_info is not None and is_chief:
         path = f"/api/v1/trials/{info.trial.trial_id}/early_exit"
         task_session().post(path, {"reason": "EXITED_REASON_INVALID_HP"})
 

@@ -8,7 +8,9 @@ import importlib
 import json
 import os
 import sys
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, List, Mapping, Optional
+
+from determined._example_hparams import example
 
 CONFIG_VARIABLE = "DET_LOCAL_TEST_CONFIG"
 _SHORTEST = {"batches": 1}
@@ -35,33 +37,6 @@ def test_one_batch(
     with module.init(hparams=hparams, exp_conf=settings) as context:
         trainer = module.Trainer(trial_class(context), context)
         trainer.fit(test_mode=True, checkpoint_policy="all")
-
-
-def example(space: Mapping[str, Any]) -> Dict[str, Any]:
-    """Choose a value for each hyperparameter: the same at each call, inside every range."""
-    return {name: _value(spec) for name, spec in space.items()}
-
-
-def _value(spec: Any) -> Any:
-    if not isinstance(spec, Mapping):
-        return spec
-    kind = spec.get("type")
-    if kind is None:
-        return example(spec)
-    if kind == "const":
-        return spec["val"]
-    if kind == "categorical":
-        return spec["vals"][0]
-    if kind == "int":
-        return int(spec["minval"])
-    if kind == "double":
-        return (float(spec["minval"]) + float(spec["maxval"])) / 2
-    if kind == "log":
-        middle = (float(spec["minval"]) + float(spec["maxval"])) / 2
-        return float(spec.get("base", 10.0)) ** middle
-    raise ValueError(
-        f"hyperparameter type {kind!r} is not known: use const, int, double, log or categorical"
-    )
 
 
 def main(argv: Optional[List[str]] = None) -> int:

@@ -48,6 +48,8 @@ class DeterminedCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
         self._is_chief = core_context.distributed.rank == 0
         self._batches = 0
         self._epochs = 0
+        # The epoch that runs, or ran last, counted from 1 as it is reported.
+        self._current_epoch = 0
         self._saved_at = -1
         self._validated_at = -1
 
@@ -65,6 +67,9 @@ class DeterminedCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
         with self.core_context.checkpoint.restore_path(self._checkpoint) as path:
             self._restore(pathlib.Path(path))
 
+    def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        self._current_epoch = epoch + 1
+
     def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         self._batches += 1
         if self._report_period != "epoch" and self._batches % int(self._report_period) == 0:
@@ -76,13 +81,8 @@ class DeterminedCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
     def on_test_end(self, logs: Optional[Dict[str, Any]] = None) -> None:
         # A second evaluation of the same state would be refused as a contradiction.
         if self._is_chief and self._validated_at != self._batches:
-            metrics = {
-                name if name.startswith("val_") else f"val_{name}": v
-                for name, v in _numbers(logs).items()
-            }
-            position = {"batches": self._batches, "epochs": self._epochs}
             self.core_context.train.report_validation_metrics(
-                self._batches, {**metrics, **position}
+                self._batches, {**_numbers(logs), **self._position()}
             )
         self._validated_at = self._batches
         self._status("training")
@@ -101,12 +101,17 @@ class DeterminedCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
 
     def on_train_end(self, logs: Optional[Dict[str, Any]] = None) -> None:
         self._save()
+        self._status("finishing")
+
+    def _position(self) -> Dict[str, int]:
+        return {"batches": self._batches, "epochs": self._current_epoch}
 
     def _report_training(self, logs: Optional[Mapping[str, Any]]) -> None:
         if self._is_chief:
             metrics = {n: v for n, v in _numbers(logs).items() if not n.startswith("val_")}
-            position = {"batches": self._batches, "epochs": self._epochs}
-            self.core_context.train.report_training_metrics(self._batches, {**metrics, **position})
+            self.core_context.train.report_training_metrics(
+                self._batches, {**metrics, **self._position()}
+            )
 
     def _save(self) -> None:
         if self._saved_at == self._batches:
@@ -138,7 +143,7 @@ class DeterminedCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
             logger.info("starting from the weights of checkpoint %s", self._checkpoint)
             return
         self._batches = self._saved_at = self._validated_at = state["batches"]
-        self._epochs = self.initial_epoch = state["epochs"]
+        self._epochs = self._current_epoch = self.initial_epoch = state["epochs"]
         _weights.set_seeds(self.model, state.get("seeds", []))
         start_at_epoch(self.model, self.initial_epoch)
 

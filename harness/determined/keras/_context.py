@@ -46,6 +46,3 @@ class TFKerasTrialContext(TrialContext):
         self.validation_steps = validation_steps
 
     validation_steps: Optional[int] = None
-
-    def get_tensorboard_path(self) -> Any:
-        return self._core.train.get_tensorboard_path()

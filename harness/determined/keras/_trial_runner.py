@@ -5,8 +5,7 @@ from typing import Any, Dict, Type
 import tensorflow as tf
 
 from determined import _legacy_plan
-from determined._trial import TrialSettings
-from determined._trial_settings import make_settings
+from determined._trial_settings import TrialSettings, make_settings
 from determined.keras._context import TFKerasTrialContext
 from determined.keras._trainer import KerasTrainer
 from determined.workloads import LocalSource, Plan

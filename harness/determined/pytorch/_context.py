@@ -11,6 +11,7 @@ from determined.pytorch._trial_context import (
     BaseExperimentalContext,
     BaseTrialContext,
     TrialSettings,
+    choose_device,
 )
 
 
@@ -65,6 +66,10 @@ class PyTorchTrialContext(BaseTrialContext):
         self._averages: Dict[int, bool] = {}
         self._optimizer_steps: Dict[int, int] = {}
         self._last_loss: Optional[torch.Tensor] = None
+
+    @classmethod
+    def _on_this_machine(cls, core_context: Any, settings: TrialSettings) -> Any:
+        return cls(core_context, settings, choose_device(0), _backends.Backend())
 
     def wrap_model(self, model: nn.Module) -> Any:
         """Move a model to the device and make it train on all slots."""

@@ -7,7 +7,8 @@ from typing import Any, Optional, Set
 
 import torch
 
-from determined._trial import TrialContext, TrialSettings
+from determined._trial import TrialContext
+from determined._trial_settings import TrialSettings
 from determined.pytorch import _data
 from determined.pytorch._reducer import ReducerContext
 
@@ -40,6 +41,10 @@ class BaseTrialContext(TrialContext, ReducerContext):
         self._tensorboard_writer: Optional[Any] = None
         self._reproducibility_checks = True
         self._move = _data.mover(device, self._position.warned_types)
+
+    @classmethod
+    def _on_this_machine(cls, core_context: Any, settings: TrialSettings) -> Any:
+        return cls(core_context, settings, choose_device(0))
 
     def to_device(self, data: Any) -> Any:
         """Move a batch (tensors in dictionaries, lists and tuples) to this slot's device."""

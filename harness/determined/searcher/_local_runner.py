@@ -8,6 +8,7 @@ import shutil
 import uuid
 from typing import Iterable, Optional
 
+from determined import _paths
 from determined.common.http import Session
 from determined.searcher._runner import Config, PathLike, SearchRunner
 from determined.searcher._search_method import SearchMethod
@@ -72,9 +73,7 @@ class LocalSearchRunner(SearchRunner):
 
 
 def _new_dir() -> pathlib.Path:
-    from determined.core._context import offline_dir
-
-    return offline_dir() / "searcher" / uuid.uuid4().hex
+    return _paths.offline_dir() / "searcher" / uuid.uuid4().hex
 
 
 def _write(path: pathlib.Path, text: str) -> None:

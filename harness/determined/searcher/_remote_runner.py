@@ -27,7 +27,7 @@ class RemoteSearchRunner(SearchRunner):
     def __init__(self, search_method: SearchMethod, context: "core.Context") -> None:
         super().__init__(search_method)
         info = context.info
-        if info is None or info._trial is None or context._session is None:
+        if info is None or info._trial_info is None or context._session is None:
             raise RuntimeError(
                 "RemoteSearchRunner runs in a trial of a cluster: submit this script as an"
                 " experiment, or use LocalSearchRunner"

@@ -2,9 +2,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import determined as det
 import pytest
 from determined import core, get_cluster_info
+from determined.common import storage
 
 pytestmark = pytest.mark.usefixtures("off_cluster")
 HEAVY = ("torch", "boto3", "pydantic", "requests", "http", "ssl", "asyncio")
@@ -34,6 +37,72 @@ def test_a_script_runs_through_with_one_operation_of_length_one(tmp_path: Path) 
             operation.report_completed(0.5)
         assert not context.preempt.should_preempt()
         assert context.train.get_experiment_best_validation() is None
+
+
+def test_programs_make_the_parts_of_a_context_by_themselves(tmp_path: Path) -> None:
+    alone = core.DummyDistributedContext()
+    storage_manager = storage.SharedFSStorageManager(str(tmp_path))
+    checkpoints = core.DummyCheckpointContext(alone, storage_manager)
+    with checkpoints.store_path({"steps_completed": 1}) as (path, storage_id):
+        (path / "w").write_text("1")
+    assert (tmp_path / storage_id / "w").exists()
+    searcher = core.DummySearcherContext(alone, length=5)
+    assert [operation.length for operation in _completed(searcher.operations())] == [5]
+    train = core.DummyTrainContext()
+    train.report_training_metrics(1, {"loss": 1.0})
+    context = core.Context(checkpoints, searcher=searcher, train=train)
+    with context:
+        assert not context.preempt.should_preempt()
+
+
+def _completed(operations: Any) -> Any:
+    for operation in operations:
+        operation.report_completed(1.0)
+        yield operation
+
+
+def test_programs_describe_a_task_by_themselves() -> None:
+    rendezvous = det.RendezvousInfo(["a", "b"], 1, [2, 2])
+    trial = det.TrialInfo(1, 2, 3, {"lr": 0.1}, {}, 0, 1, False, None)
+    info = det.ClusterInfo(
+        "http://m",
+        "c",
+        "a",
+        [0],
+        "t",
+        "t.1",
+        "",
+        "TRIAL",
+        trial_info=trial,
+        rendezvous_info=rendezvous,
+    )
+    assert info._trial_info is info.trial is trial
+    assert (info.container_rank, info.container_addrs) == (1, ["a", "b"])
+
+
+def test_asking_for_preemption_before_the_start_is_an_error() -> None:
+    context = core.init()
+    with pytest.raises(RuntimeError, match="start"):
+        context.preempt.should_preempt()
+    with context:
+        assert not context.preempt.should_preempt()
+
+
+def test_a_trial_context_is_made_of_a_configuration() -> None:
+    config = {
+        "data": {"rows": 3},
+        "hyperparameters": {
+            "global_batch_size": 8,
+            "lr": {"type": "log", "minval": -3, "maxval": -1},
+        },
+        "reproducibility": {"experiment_seed": 5},
+        "resources": {"slots_per_trial": 4},
+    }
+    context = det.TrialContext.from_config(config)
+    assert (context.get_hparam("lr"), context.get_per_slot_batch_size()) == (0.01, 8)
+    assert context.env.experiment_config.get_data() == {"rows": 3}
+    assert (context.env.trial_seed, context.env.on_cluster) == (5, False)
+    assert context.get_initial_batch() == 0
 
 
 def test_checkpoints_go_to_the_users_data_directory(tmp_path: Path) -> None:

@@ -75,6 +75,15 @@ def test_external_ids_find_the_trial_again(master: FakeMaster, begin: Callable[.
     assert master.received("POST", "/api/v1/trials/9/start")[0].body["resume"] is True
 
 
+def test_an_unmanaged_run_is_not_advised_about_a_searcher(
+    client: Any, begin: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    begin(config=core_v2.Config(searcher={"name": "custom", "metric": "loss"}))
+    core_v2.train.report_validation_metrics(1, {"accuracy": 0.5})
+    core_v2.close()
+    assert "searcher.metric" not in caplog.text
+
+
 def test_a_storage_that_cannot_be_leaves_no_experiment(master: FakeMaster, client: Any) -> None:
     with pytest.raises(ValueError, match="shared_fs exists on a cluster only"):
         core_v2.init(client=client, checkpoint_storage={"type": "shared_fs", "host_path": "/s"})

@@ -120,6 +120,44 @@ def test_a_sharded_checkpoint_holds_every_ranks_files(
     assert sizes == {"common/": "0", **{f"shard-{n}": str(n + 1) for n in range(4)}}
 
 
+ONE_DIRECTORY = """
+import os, pathlib
+folder = pathlib.Path(os.environ["FOLDER"])
+with core.init(distributed=d) as context:
+    storage_id = context.checkpoint.upload(folder, {"steps_completed": 1}, shard=True)
+    with context.checkpoint.restore_path(storage_id) as path:
+        print(json.dumps((path / "w").read_text()))
+"""
+
+
+def test_workers_may_save_one_directory_together(
+    master: FakeMaster, trial_env: TrialEnv, tmp_path: Path
+) -> None:
+    (tmp_path / "w").write_text("weights")
+    env = trial_env(DET_SLOT_IDS="[0,1]", FOLDER=str(tmp_path))
+    assert results(run_workers(env, ONE_DIRECTORY, TWO_NODES, 4)) == ["weights"] * 4
+    (report,) = master.received("POST", "/api/v1/checkpoints")
+    assert report.body["resources"]["w"] == "7"
+
+
+EQUAL = """
+import tempfile, pathlib
+folder = pathlib.Path(tempfile.mkdtemp())
+(folder / "same").write_text("equal")
+with core.init(distributed=d) as context:
+    storage_id = context.checkpoint.upload(folder, {"steps_completed": 1}, shard=True)
+    with context.checkpoint.restore_path(storage_id) as path:
+        print(json.dumps((path / "same").read_text()))
+"""
+
+
+def test_equal_files_of_several_ranks_are_stored_once(
+    master: FakeMaster, trial_env: TrialEnv
+) -> None:
+    found = results(run_workers(trial_env(DET_SLOT_IDS="[0,1]"), EQUAL, [(0, 0), (0, 1)], 2))
+    assert found == ["equal"] * 2
+
+
 CONFLICT = """
 import tempfile, pathlib
 folder = pathlib.Path(tempfile.mkdtemp())
@@ -134,7 +172,7 @@ with core.init(distributed=d) as context:
 """
 
 
-def test_one_file_of_two_ranks_is_a_conflict_that_a_selector_solves(
+def test_different_files_of_one_name_are_a_conflict_that_a_selector_solves(
     master: FakeMaster, trial_env: TrialEnv
 ) -> None:
     env = trial_env(DET_SLOT_IDS="[0,1]")
@@ -155,17 +193,22 @@ def test_workers_follow_the_chiefs_preemption(master: FakeMaster, trial_env: Tri
     assert len(master.received("GET", r".*signals/preemption")) == 1
 
 
-def test_only_the_chief_may_report(master: FakeMaster, trial_env: TrialEnv) -> None:
+def test_every_rank_may_report_metrics_and_only_the_chief_progress(
+    master: FakeMaster, trial_env: TrialEnv
+) -> None:
     code = (
         "with core.init(distributed=d) as context:\n"
+        "    context.train.report_metrics(f'rank{d.rank}', 1, {'x': 1})\n"
         "    try:\n"
-        "        context.train.report_training_metrics(1, {'x': 1})\n"
+        "        context.train.report_progress(0.5)\n"
         "        print('true')\n"
         "    except RuntimeError as e:\n"
         "        print(json.dumps('only the chief' in str(e) and 'refused'))\n"
     )
     found = results(run_workers(trial_env(DET_SLOT_IDS="[0,1]"), code, [(0, 0), (0, 1)], 2))
     assert found == [True, "refused"]
+    reports = master.received("POST", "/api/v1/trials/7/metrics")
+    assert sorted(report.body["group"] for report in reports) == ["rank0", "rank1"]
 
 
 def test_the_launcher_and_the_context_fit(

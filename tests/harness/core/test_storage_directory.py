@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from determined.common import storage
 from determined.common.storage._globs import matches_any
-from determined.core._shards import merge_metadata, merge_resources
+from determined.core._shards import merge_metadata, merge_resources, own_files
 from determined.errors import CheckpointConflict
 from determined.exec import gc_checkpoints
 
@@ -99,14 +99,28 @@ def test_globs(glob: str, path: str, matches: bool) -> None:
     assert matches_any(path, [glob]) is matches
 
 
-def test_directories_may_repeat_between_ranks_but_files_may_not() -> None:
-    assert merge_resources([{"d/": 0, "d/a": 1}, {"d/": 0, "d/b": 2}]) == {
-        "d/": 0,
-        "d/a": 1,
-        "d/b": 2,
-    }
-    with pytest.raises(CheckpointConflict, match=r"d/a \(ranks 0, 1\)"):
-        merge_resources([{"d/a": 1}, {"d/a": 1}])
+def test_of_a_file_that_several_ranks_have_the_lowest_uploads_it() -> None:
+    by_rank = [{"d/": 0, "d/a": 1}, {"d/": 0, "d/a": 1, "d/b": 2}]
+    assert merge_resources(by_rank) == {"d/": 0, "d/a": 1, "d/b": 2}
+    assert own_files(by_rank, 0) == ["d/", "d/a"]
+    assert own_files(by_rank, 1) == ["d/", "d/b"]
+
+
+def test_an_empty_choice_of_files_stores_none(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "f").write_text("1")
+    storage.DirectoryStorageManager(str(tmp_path / "store")).upload(tmp_path / "src", "a", [])
+    assert list((tmp_path / "store" / "a").iterdir()) == []
+
+
+def test_programs_make_a_shared_storage_of_their_own(tmp_path: Path) -> None:
+    config = {"type": "shared_fs", "host_path": "/data", "storage_path": "runs"}
+    manager = storage.SharedFSStorageManager.from_config(config, str(tmp_path))
+    with manager.store_path("a") as path:
+        (path / "w").write_text("1")
+    assert (tmp_path / "runs" / "a" / "w").exists()
+    with manager.restore_path("a") as path:
+        assert (path / "w").read_text() == "1"
 
 
 def test_metadata_of_ranks_is_merged_by_key() -> None:

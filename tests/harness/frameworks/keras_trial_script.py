@@ -11,7 +11,7 @@ from unittest.mock import patch
 import numpy
 import tensorflow as tf
 from determined import keras
-from determined._trial import TrialSettings
+from determined._trial_settings import TrialSettings
 from determined.keras import _trial_runner
 from determined.keras._trainer import KerasTrainer
 from determined.workloads import Every, LocalSource, Plan

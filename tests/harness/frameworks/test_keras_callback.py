@@ -23,11 +23,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def test_training_and_validation_are_reported(trained: Any) -> None:
     assert [steps for steps, _ in trained["training"]] == [2, 4, 6, 8, 10, 12]
-    assert [(s, "val_loss" in m) for s, m in trained["validations"]] == [
-        (4, True),
-        (8, True),
-        (12, True),
-    ]
+    found = [(steps, sorted(m), m["epochs"]) for steps, m in trained["validations"]]
+    names = ["batches", "epochs", "loss"]
+    assert found == [(4, names, 1), (8, names, 2), (12, names, 3)]
+
+
+def test_a_report_within_an_epoch_tells_the_epoch_that_runs(trained: Any) -> None:
+    assert [metrics["epochs"] for _, metrics in trained["training"]] == [1, 1, 2, 2, 3, 3]
 
 
 def test_every_epoch_is_saved(trained: Any) -> None:

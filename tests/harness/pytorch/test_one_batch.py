@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from determined import _example_hparams
 from determined.experimental import _one_batch
 
 CODE = """
@@ -73,11 +74,11 @@ def test_hyperparameters_get_a_value_inside_their_range() -> None:
         "e": {"type": "categorical", "vals": ["x", "y"]},
         "f": {"inner": {"type": "const", "val": True}},
     }
-    assert _one_batch.example(space) == {
+    assert _example_hparams.example(space) == {
         "a": 5, "b": 2, "c": 1.5, "d": 0.01, "e": "x", "f": {"inner": True},
     }  # fmt: skip
 
 
 def test_an_unknown_kind_of_hyperparameter_is_named() -> None:
     with pytest.raises(ValueError, match="'wild' is not known"):
-        _one_batch.example({"a": {"type": "wild"}})
+        _example_hparams.example({"a": {"type": "wild"}})

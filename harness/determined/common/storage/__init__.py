@@ -1,7 +1,7 @@
 """Checkpoint storage: `from_config` for a configuration's section, `from_string` for a path or URL."""
 
 import os
-from typing import Any, Mapping, Optional
+from typing import Any, Mapping
 
 from determined._paths import on_host
 from determined.common.storage._base import (
@@ -12,12 +12,14 @@ from determined.common.storage._base import (
     list_directory,
     select,
 )
-from determined.common.storage._directory import DirectoryStorageManager
+from determined.common.storage._directory import DirectoryStorageManager, join_within
+from determined.common.storage.shared import SharedFSStorageManager
 
 __all__ = [
     "Checksums",
     "DirectoryStorageManager",
     "Selector",
+    "SharedFSStorageManager",
     "StorageManager",
     "check_storage_id",
     "from_config",
@@ -78,19 +80,4 @@ def from_string(shortcut: str) -> StorageManager:
 def _shared_fs_path(config: Mapping[str, Any], in_task: bool) -> str:
     host_path = str(config["host_path"])
     base = on_host(SHARED_FS_CONTAINER_PATH) if in_task else host_path
-    return _join_within(base, host_path, config.get("storage_path"))
-
-
-def _join_within(base: str, host_path: str, storage_path: Optional[str]) -> str:
-    """Join `storage_path`, which may be relative, or absolute below `host_path`; it may not leave it."""
-    if not storage_path:
-        return base
-    relative = storage_path
-    if os.path.isabs(storage_path):
-        relative = os.path.relpath(storage_path, host_path)
-    relative = os.path.normpath(relative)
-    if relative == ".." or relative.startswith("../"):
-        raise ValueError(
-            f"checkpoint_storage.storage_path {storage_path} lies outside of host_path {host_path}"
-        )
-    return os.path.join(base, relative)
+    return join_within(base, host_path, config.get("storage_path"))

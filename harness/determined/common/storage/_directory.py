@@ -23,7 +23,9 @@ class DirectoryStorageManager(_base.StorageManager):
     ) -> _base.Checksums:
         target = self._path(dst)
         os.makedirs(target, exist_ok=True)
-        _copy_tree(os.fspath(src), target, paths or list(_base.list_directory(src)))
+        _copy_tree(
+            os.fspath(src), target, list(_base.list_directory(src)) if paths is None else paths
+        )
         return {}
 
     def download(
@@ -82,6 +84,21 @@ class DirectoryStorageManager(_base.StorageManager):
                 "does not have the storage mounted"
             )
         return path
+
+
+def join_within(base: str, host_path: str, storage_path: Optional[str]) -> str:
+    """Join `storage_path`, which may be relative, or absolute below `host_path`; it may not leave it."""
+    if not storage_path:
+        return base
+    relative = storage_path
+    if os.path.isabs(storage_path):
+        relative = os.path.relpath(storage_path, host_path)
+    relative = os.path.normpath(relative)
+    if relative == ".." or relative.startswith("../"):
+        raise ValueError(
+            f"checkpoint_storage.storage_path {storage_path} lies outside of host_path {host_path}"
+        )
+    return os.path.join(base, relative)
 
 
 def _copy_tree(src: str, dst: str, paths: Sequence[str]) -> None:

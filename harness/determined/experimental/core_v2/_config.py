@@ -2,7 +2,8 @@
 
 from typing import Any, Dict, List, Mapping, Optional, Union
 
-from determined.core._context import StorageChoice, offline_dir, storage_config
+from determined import _paths
+from determined.core._context import StorageChoice, storage_config
 
 
 class DefaultConfig:
@@ -117,4 +118,4 @@ def storage_of(config: Config) -> Dict[str, Any]:
         return storage_config(chosen)
     if chosen:
         return dict(chosen)
-    return {"type": "directory", "container_path": str(offline_dir() / "checkpoints")}
+    return {"type": "directory", "container_path": str(_paths.offline_dir() / "checkpoints")}

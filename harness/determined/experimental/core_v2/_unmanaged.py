@@ -186,5 +186,5 @@ def _cluster_info(session: Session, found: Dict[str, Any], config: Config) -> Cl
         session_token="",
         task_type="TRIAL",
         latest_checkpoint=found["latest_checkpoint"],
-        trial=trial,
+        trial_info=trial,
     )

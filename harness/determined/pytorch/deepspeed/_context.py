@@ -2,7 +2,7 @@ from typing import Any, List, Optional
 
 import torch
 
-from determined._trial import TrialSettings
+from determined._trial_settings import TrialSettings
 from determined.pytorch._trial_context import BaseExperimentalContext, BaseTrialContext
 from determined.pytorch.deepspeed._mpu import ModelParallelUnit, make_data_parallel_mpu
 

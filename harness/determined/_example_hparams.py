@@ -1,0 +1,30 @@
+"""Values for the hyperparameters of a configuration, for runs that no searcher began."""
+
+from typing import Any, Dict, Mapping
+
+
+def example(space: Mapping[str, Any]) -> Dict[str, Any]:
+    """Choose a value for each hyperparameter: the same at each call, inside every range."""
+    return {name: _value(spec) for name, spec in space.items()}
+
+
+def _value(spec: Any) -> Any:
+    if not isinstance(spec, Mapping):
+        return spec
+    kind = spec.get("type")
+    if kind is None:
+        return example(spec)
+    if kind == "const":
+        return spec["val"]
+    if kind == "categorical":
+        return spec["vals"][0]
+    if kind == "int":
+        return int(spec["minval"])
+    if kind == "double":
+        return (float(spec["minval"]) + float(spec["maxval"])) / 2
+    if kind == "log":
+        middle = (float(spec["minval"]) + float(spec["maxval"])) / 2
+        return float(spec.get("base", 10.0)) ** middle
+    raise ValueError(
+        f"hyperparameter type {kind!r} is not known: use const, int, double, log or categorical"
+    )
