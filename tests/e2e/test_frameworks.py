@@ -36,7 +36,7 @@ class Trained:
 
 FRAMEWORKS = [
     Framework("transformers", "ml", "python3 transformers_train.py", "eval_loss"),
-    Framework("tensorflow", "tensorflow", "python3 tensorflow_train.py", "val_loss"),
+    Framework("tensorflow", "tensorflow", "python3 tensorflow_train.py", "loss"),
     Framework("lightning", "ml", "lightning_def:Trial", "val_loss"),
     Framework(
         "deepspeed",
