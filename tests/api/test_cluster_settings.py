@@ -51,7 +51,8 @@ def test_the_configuration_is_for_administrators_and_without_secrets(
     assert user.ask("GET", "/api/v1/master/config").status == 403
     config = admin.get("/api/v1/master/config")["config"]
     assert [p["pool_name"] for p in config["resource_pools"]] == ["default", "reserved"]
-    assert "task_container_defaults" in config
+    assert config["resource_manager"]["type"] == "agent"
+    assert config["feature_switches"] == config["reserved_ports"] == []
 
 
 def test_only_the_log_changes_while_the_cluster_runs(admin: Caller) -> None:

@@ -1,5 +1,6 @@
 """The cluster configuration with the keys administrators know."""
 
+import json
 import subprocess
 import sys
 from typing import Any
@@ -14,6 +15,7 @@ from det_controlplane.core.config import (
     sources_of,
 )
 from det_controlplane.core.config.cluster_check import check_cluster
+from det_controlplane.core.config.cluster_document import document
 from det_controlplane.core.config.pools import Pool, Scheduler
 from det_controlplane.core.problems import Problem
 
@@ -249,3 +251,30 @@ def test_reading_it_does_not_import_pydantic() -> None:
     code = "import sys; from det_controlplane.core.config import load_cluster; load_cluster({'port': 1}); "
     code += "sys.exit('pydantic' in sys.modules or 'yaml' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_document_of_a_configuration_reads_back_as_the_same() -> None:
+    config = load_cluster("""
+resource_manager: {scheduler: {type: fair_share}, default_compute_resource_pool: a, default_aux_resource_pool: b}
+resource_pools:
+  - {pool_name: a, description: GPUs, agent_reconnect_wait: 1m}
+  - {pool_name: b, scheduler: {type: round_robin}, task_container_defaults: {image: x, devices: [{host_path: /d}]}}
+task_container_defaults: {environment_variables: [A=1], force_pull_image: true}
+checkpoint_storage: {type: shared_fs, host_path: /c}
+security: {initial_user_password: ''}
+reserved_ports: [7, 5]
+notebook_timeout: 10m
+retention_policy: {log_retention_days: 3, schedule: 1h}
+log: {level: debug}
+""")
+    written = json.loads(json.dumps(document(config)))
+    assert load_cluster(written) == config
+    assert written["reserved_ports"] == [5, 7]
+
+
+def test_the_document_names_the_settings_of_a_provider() -> None:
+    provider = {"type": "aws", "region": "us-east-1", "max_idle_agent_period": "5m"}
+    config = load_cluster({"resource_pools": [{"pool_name": "default", "provider": provider}]})
+    (pool,) = document(config)["resource_pools"]
+    expected = {"region": "us-east-1", "max_idle_agent_period": 300.0, "max_instances": 5}
+    assert expected.items() <= pool["provider"].items()

@@ -18,6 +18,7 @@ from det_controlplane.core.config.text import json_problems, load_yaml
 from det_controlplane.core.problems import InvalidConfig, Problem
 
 _TASK_DEFAULTS = TaskContainerDefaults()
+_SCHEDULER = Scheduler()
 _WHAT = "cluster configuration"
 _LEVELS = ("trace", "debug", "info", "warn", "warning", "error", "fatal")
 _STORAGE_NEEDS = {
@@ -55,6 +56,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
+    scheduler: Scheduler = _SCHEDULER  # of pools that name none
     resource_pools: tuple[Pool, ...] = (Pool(task_container_defaults=_TASK_DEFAULTS),)
     default_compute_resource_pool: str = DEFAULT_POOL
     default_aux_resource_pool: str = DEFAULT_POOL
@@ -112,6 +114,7 @@ def _cluster(reader: Reader) -> ClusterConfig:
     scheduler = _scheduler(reader, resource_manager)
     pools = _pools(reader, scheduler, defaults)
     config = ClusterConfig(
+        scheduler=scheduler,
         resource_pools=pools,
         default_compute_resource_pool=_default_pool(resource_manager, pools, "compute", "gpu"),
         default_aux_resource_pool=_default_pool(resource_manager, pools, "aux", "cpu"),

@@ -30,6 +30,7 @@ class Reader:
         self.problems.append(Problem(path, message))
 
     def gives(self, *keys: str) -> bool:
+        self._known.update(keys)
         return any(self._raw.get(key) is not None for key in keys)
 
     def raw(self, key: str, *aliases: str) -> Any:

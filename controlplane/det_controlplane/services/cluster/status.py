@@ -1,9 +1,9 @@
 """The cluster as a whole: is it there, what does its operator want to say, how is it set up."""
 
-from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from det_controlplane.core.config.cluster_document import document
 from det_controlplane.core.durations import parse_duration
 from det_controlplane.core.secrets import redacted
 from det_controlplane.db import cluster, master_log
@@ -74,10 +74,8 @@ def clear_message(ctx: Context, caller: User) -> None:
 def configuration(ctx: Context, caller: User) -> dict[str, Any]:
     """What the cluster runs with, without its secrets."""
     require_admin(caller, "see the cluster's configuration")
-    config: dict[str, Any] = redacted(asdict(ctx.config))
-    config.pop("ignored", None)
-    config["log"] = log_settings(ctx)
-    return config
+    shown: dict[str, Any] = redacted(document(ctx.config))
+    return {**shown, "log": log_settings(ctx)}
 
 
 def log_settings(ctx: Context) -> dict[str, Any]:
