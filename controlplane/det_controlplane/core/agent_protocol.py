@@ -164,6 +164,11 @@ def join_nonce(cluster_id: str, agent_id: str, agent_key: str, incarnation: str)
     return hashlib.sha256(joining.encode()).hexdigest()
 
 
+def gce_audience(nonce: str) -> str:
+    """Return for whom a Google machine lets its identity token be made: for one join only."""
+    return f"determined-join/{nonce}"
+
+
 @dataclass(frozen=True)
 class JoinAnswer(Message):
     agent_token: str = field(repr=False)

@@ -1,0 +1,133 @@
+"""Verify the identity tokens that machines get from Google's metadata server."""
+
+import json
+import re
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from det_controlplane.core.agent_protocol import gce_audience
+from det_controlplane.ports.compute import Unreachable
+from det_controlplane.ports.identity import MachineIdentity, NotProven, Proof
+
+from det_provisioner_gcp import naming
+
+KIND = "gce_identity_token"
+CERTIFICATES_URL = "https://www.googleapis.com/oauth2/v1/certs"
+ISSUERS = ("https://accounts.google.com", "accounts.google.com")
+CLOCK_SKEW_S = 30
+_TIMEOUT_S = 10.0
+_LEAST_AGE_S = 60.0  # how often an unknown key may cause a fetch
+_ZONE = re.compile(r"[a-z]+-[a-z]+\d+-[a-z]")
+_MAX_AGE = re.compile(r"max-age=(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateSet:
+    """Google's certificates by the id of their key, and how long they may be kept."""
+
+    by_key: Mapping[str, str]
+    max_age_s: float
+
+
+def fetch_certificates() -> CertificateSet:
+    """Fetch Google's certificates. Raises Unreachable."""
+    try:
+        with urllib.request.urlopen(CERTIFICATES_URL, timeout=_TIMEOUT_S) as answer:
+            by_key = json.loads(answer.read())
+            found = _MAX_AGE.search(answer.headers.get("Cache-Control", ""))
+    except (OSError, ValueError) as e:
+        raise Unreachable(f"Google's certificates cannot be fetched: {e}") from e
+    return CertificateSet(by_key, float(found[1]) if found else 0.0)
+
+
+class GoogleCertificates:
+    """Keeps Google's certificates as long as Google allows, and fetches again for a key that is new."""
+
+    def __init__(
+        self,
+        fetch: Callable[[], CertificateSet] = fetch_certificates,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._fetch = fetch
+        self._now = now
+        self._lock = threading.Lock()
+        self._kept = CertificateSet({}, 0.0)
+        self._fetched_at = float("-inf")
+
+    def of(self, key_id: str) -> str:
+        """Return the certificate of a key, empty where Google has none. Raises Unreachable."""
+        with self._lock:
+            age_s = self._now() - self._fetched_at
+            is_new = key_id not in self._kept.by_key
+            if age_s >= max(self._kept.max_age_s, _LEAST_AGE_S) or (
+                is_new and age_s >= _LEAST_AGE_S
+            ):
+                self._kept, self._fetched_at = self._fetch(), self._now()
+            return self._kept.by_key.get(key_id, "")
+
+
+class GceIdentityVerifier:
+    """Implements `ports.identity.IdentityVerifier` for machines of some Google projects."""
+
+    kind = KIND
+
+    def __init__(self, projects: Collection[str], certificates: GoogleCertificates) -> None:
+        self._projects = frozenset(projects)
+        self._certificates = certificates
+
+    def verify(self, proof: Proof) -> MachineIdentity:
+        """Return whose machine it is: Google signed its project, zone and name for this join."""
+        claims = self._claims(proof.fields.get("token", ""), gce_audience(proof.nonce))
+        if claims.get("iss") not in ISSUERS:
+            raise NotProven(
+                f"the identity token was issued by {claims.get('iss')!r}, not by Google"
+            )
+        return self._identity(_machine_claims(claims))
+
+    def _claims(self, token: str, audience: str) -> Mapping[str, Any]:
+        """Return what a token says, once its signature, its audience and its times are right."""
+        from google.auth import exceptions, jwt
+
+        try:
+            header = jwt.decode_header(token)
+            if header.get("alg") != "RS256":
+                raise NotProven("the identity token is not signed by RS256")
+            certificate = self._certificates.of(str(header.get("kid", "")))
+            if not certificate:
+                raise NotProven("the identity token is signed by a key that is not Google's")
+            claims: Mapping[str, Any] = jwt.decode(
+                token, certificate, audience=audience, clock_skew_in_seconds=CLOCK_SKEW_S
+            )
+        except (exceptions.GoogleAuthError, ValueError, TypeError) as e:
+            raise NotProven(f"the identity token does not hold: {e}") from e
+        return claims
+
+    def _identity(self, machine: Mapping[str, str]) -> MachineIdentity:
+        project, zone = machine["project_id"], machine["zone"]
+        if project not in self._projects:
+            raise NotProven(f"the machine is of the project {project}, which has no pool here")
+        if not _ZONE.fullmatch(zone):
+            raise NotProven(f"the identity token names no zone: {zone!r}")
+        return MachineIdentity(
+            "gcp",
+            project,
+            naming.region_of(zone),
+            naming.cloud_id(project, machine["instance_name"]),
+        )
+
+
+def _machine_claims(claims: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return what a token of the full format says of the machine."""
+    google = claims.get("google")
+    machine = google.get("compute_engine") if isinstance(google, Mapping) else None
+    wanted = ("project_id", "zone", "instance_id", "instance_name")
+    if not isinstance(machine, Mapping) or not all(
+        isinstance(machine.get(name), str) and machine[name] for name in wanted
+    ):
+        raise NotProven("the identity token names no machine: ask for it with format=full")
+    return {name: machine[name] for name in wanted}
