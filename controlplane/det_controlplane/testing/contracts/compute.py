@@ -252,7 +252,8 @@ class ComputeContract:
         cloud.reclaim(gone)
         cloud.compute.terminate([ends])
         never = _of_another_id(unknown)
-        assert list(cloud.compute.terminate([gone, never, unknown, ends])) == []
+        ended = cloud.compute.terminate([gone, never, unknown, ends])
+        assert list(ended) == [], ended
         assert list(cloud.compute.terminate([gone, never])) == []
         assert list(cloud.compute.terminate([])) == []
         assert set(_listed(cloud)) == {stays.cloud_id}

@@ -1,0 +1,50 @@
+"""Clients of AWS's services, one for each service and region."""
+
+import os
+import threading
+from typing import Any
+
+import boto3
+from botocore.config import Config
+
+# Overrides what the clients would choose, in networks without IPv6 or in regions that lack such endpoints.
+DUAL_STACK_VARIABLE = "AWS_USE_DUALSTACK_ENDPOINT"
+
+
+class Clients:
+    """Makes clients when they are first used. They reach AWS by IPv6 as well as IPv4."""
+
+    def __init__(self, endpoint_url: str | None = None) -> None:
+        self._endpoint_url = endpoint_url
+        self._session = boto3.session.Session()
+        self._made: dict[tuple[str, str, bool], Any] = {}
+        self._making = threading.Lock()
+
+    def reading(self, service: str, region: str) -> Any:
+        """Return a client whose calls may be repeated, and are when AWS stumbles."""
+        return self._client(service, region, repeats=True)
+
+    def acting(self, service: str, region: str) -> Any:
+        """Return a client that sends a call once: lack of capacity is answered as if the server had failed."""
+        return self._client(service, region, repeats=False)
+
+    def _client(self, service: str, region: str, repeats: bool) -> Any:
+        with self._making:  # a session is not for several threads
+            key = (service, region, repeats)
+            if key not in self._made:
+                self._made[key] = self._session.client(
+                    service,
+                    region_name=region,
+                    endpoint_url=self._endpoint_url,
+                    config=self._config(repeats),
+                )
+            return self._made[key]
+
+    def _config(self, repeats: bool) -> Config:
+        chosen = self._endpoint_url or DUAL_STACK_VARIABLE in os.environ
+        return Config(
+            connect_timeout=5,
+            read_timeout=30,
+            retries={"mode": "standard", "total_max_attempts": 3 if repeats else 1},
+            use_dualstack_endpoint=None if chosen else True,
+        )

@@ -1,0 +1,198 @@
+"""Machines from EC2 (docs/adr/0020-fleets-for-choices.md)."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+from det_controlplane.core.provision.model import RefusalKind
+from det_controlplane.core.provision.offers import Offer
+from det_controlplane.ports.compute import (
+    CloudMachine,
+    LaunchOutcome,
+    LaunchRequest,
+    Place,
+    Refusal,
+    Unreachable,
+)
+
+from det_provisioner_aws.clients import Clients
+from det_provisioner_aws.errors import AwsError, place_refusal
+from det_provisioner_aws.fleets import Fleets
+from det_provisioner_aws.machines import PROVIDER, machine_of
+from det_provisioner_aws.outcome import Failure, explain
+from det_provisioner_aws.parameters import (
+    CLUSTER_TAG,
+    LAUNCH_TAG,
+    launch_parameters,
+    run_parameters,
+)
+from det_provisioner_aws.places import Places, Target
+from det_provisioner_aws.settings import AwsSettings, BadSettings, read_settings
+
+CONSOLE_CHARACTERS = 20_000
+_BATCH = 100
+_INSTANCE_ID = re.compile(r"\bi-[0-9a-f]+\b")
+_NOT_THERE = ("InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed")
+# After these, asking for another offer of the region is in vain.
+_FINAL = (RefusalKind.DENIED, RefusalKind.RETRYABLE)
+
+
+class Ec2Compute:
+    """Rents machines of EC2, in any region that offers name."""
+
+    provider = PROVIDER
+
+    def __init__(self, endpoint_url: str | None = None, page_size: int = 1000) -> None:
+        self._clients = Clients(endpoint_url)
+        self._places = Places(self._clients)
+        self._fleets = Fleets(self._clients)
+        self._page_size = page_size
+
+    def launch(self, request: LaunchRequest) -> LaunchOutcome:
+        region = request.offers[0].region
+        try:
+            with _reaching("launch"):
+                return self._find(request, region) or self._launch(request, region)
+        except BadSettings as e:
+            return explain(request.offers, _each(request.offers, AwsError("", str(e))))
+        except ClientError as e:
+            error = self._readable(_known(e), region)
+            return explain(request.offers, _each(request.offers, error))
+        except NoCredentialsError as e:
+            error = AwsError("NoCredentials", str(e))
+            return explain(request.offers, _each(request.offers, error))
+
+    def terminate(self, machines: Sequence[CloudMachine]) -> Sequence[Refusal]:
+        refusals: list[Refusal] = []
+        for region in dict.fromkeys(m.region for m in machines):
+            ids = [m.cloud_id for m in machines if m.region == region]
+            for start in range(0, len(ids), _BATCH):
+                refusals += self._terminate(region, ids[start : start + _BATCH])
+        return refusals
+
+    def owned(self, cluster_id: str, place: Place) -> Sequence[CloudMachine]:
+        with _reaching("list machines"):
+            return self._tagged(CLUSTER_TAG, cluster_id, place.region)
+
+    def console(self, machine: CloudMachine, place: Place) -> str:
+        ec2 = self._clients.reading("ec2", machine.region)
+        with _reaching("read the console"):
+            for which in ({"Latest": True}, {}):  # only Nitro machines show the latest
+                try:
+                    answer = ec2.get_console_output(InstanceId=machine.cloud_id, **which)
+                    return str(answer.get("Output", ""))[-CONSOLE_CHARACTERS:]
+                except ClientError as e:
+                    if AwsError.of(e.response).code != "UnsupportedOperation":
+                        return ""
+        return ""
+
+    def _find(self, request: LaunchRequest, region: str) -> LaunchOutcome | None:
+        """Find what an earlier call with the token launched: a token of EC2 does not span offers."""
+        found = self._tagged(LAUNCH_TAG, request.token, region)
+        return LaunchOutcome(found[0]) if found else None
+
+    def _launch(self, request: LaunchRequest, region: str) -> LaunchOutcome:
+        settings = read_settings(request.settings)
+        common = launch_parameters(settings, self._places.image(region, settings))
+        targets, without_subnet = self._places.targets(region, settings, request.offers)
+        failures = _each(without_subnet, _NO_SUBNET)
+        if len(targets) > 1 and not settings.is_exact:
+            machine, refused = self._fleets.launch(request, settings, common, targets)
+        else:
+            machine, refused = self._run_in_order(request, settings, common, targets)
+        failures += [Failure(f.offer, f.zone, self._readable(f.error, region)) for f in refused]
+        return explain(request.offers, failures, machine)
+
+    def _run_in_order(
+        self,
+        request: LaunchRequest,
+        settings: AwsSettings,
+        common: dict[str, Any],
+        targets: Sequence[Target],
+    ) -> tuple[CloudMachine | None, list[Failure]]:
+        """Ask for one target after the other until EC2 gives a machine."""
+        failures: list[Failure] = []
+        for rank, target in enumerate(targets):
+            region = target.offer.region
+            token = f"{request.token}-{rank}"
+            parameters = run_parameters(common, request, settings, target, token)
+            try:
+                answer = self._clients.acting("ec2", region).run_instances(**parameters)
+            except ClientError as e:
+                error = _known(e)
+                failures.append(Failure(target.offer, target.subnet.zone, error))
+                if error.kind in _FINAL:
+                    break
+                continue
+            return machine_of(answer["Instances"][0], region), failures
+        return None, failures
+
+    def _terminate(self, region: str, ids: list[str]) -> list[Refusal]:
+        """End machines of a region. One that is not there must not keep EC2 from ending the others."""
+        while ids:
+            try:
+                with _reaching("terminate machines"):
+                    self._clients.acting("ec2", region).terminate_instances(InstanceIds=ids)
+                return []
+            except ClientError as e:
+                error = AwsError.of(e.response)
+                named = set(_INSTANCE_ID.findall(error.message))
+                left = [i for i in ids if i not in named]
+                if error.code not in _NOT_THERE or len(left) == len(ids):
+                    return [place_refusal(self._readable(error, region), region)]
+                ids = left
+        return []
+
+    def _tagged(self, tag: str, value: str, region: str) -> list[CloudMachine]:
+        pages = self._clients.reading("ec2", region).get_paginator("describe_instances")
+        only = [{"Name": f"tag:{tag}", "Values": [value]}]
+        return [
+            machine_of(instance, region)
+            for page in pages.paginate(Filters=only, PaginationConfig={"PageSize": self._page_size})
+            for reservation in page["Reservations"]
+            for instance in reservation["Instances"]
+        ]
+
+    def _readable(self, error: AwsError, region: str) -> AwsError:
+        """Decode a denial that does not say what is missing, where we may."""
+        if not error.encoded or "not authorized to perform: " in error.message:
+            return error
+        try:
+            sts = self._clients.reading("sts", region)
+            answer = sts.decode_authorization_message(EncodedMessage=error.encoded)
+            context = json.loads(answer["DecodedMessage"])["context"]
+            said = (
+                f"not authorized to perform: {context['action']} on resource: {context['resource']}"
+            )
+        except (ClientError, BotoCoreError, KeyError, ValueError):
+            return error
+        return AwsError(error.code, said, error.status)
+
+
+_NO_SUBNET = AwsError("", "the pool has no subnet there. Add one to network_interface.subnet_ids")
+
+
+def _each(offers: Sequence[Offer], error: AwsError) -> list[Failure]:
+    return [Failure(offer, offer.zone, error) for offer in offers]
+
+
+def _known(e: ClientError) -> AwsError:
+    """Return the error of a launch. Raises Unreachable when a machine may have been launched all the same."""
+    error = AwsError.of(e.response)
+    if error.leaves_unknown:
+        raise Unreachable(f"EC2 failed to launch and does not say what it did: {e}") from e
+    return error
+
+
+@contextmanager
+def _reaching(purpose: str) -> Iterator[None]:
+    """Translate what shows that AWS was not reached, or did not answer."""
+    try:
+        yield
+    except NoCredentialsError:
+        raise
+    except BotoCoreError as e:
+        raise Unreachable(f"EC2 did not answer when asked to {purpose}: {e}") from e

@@ -1,0 +1,156 @@
+"""What EC2 says when it gives no machine, as refusals."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from det_controlplane.core.provision.model import RefusalKind
+from det_controlplane.core.provision.offers import Capacity, Offer, Scope
+from det_controlplane.ports.compute import Refusal
+
+# Nothing is known after these: the machine may have been launched.
+_UNKNOWN = (
+    "InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable", "RequestTimeout",
+)  # fmt: skip
+_KINDS = {
+    RefusalKind.NO_CAPACITY: (
+        "InsufficientInstanceCapacity", "InsufficientCapacity", "InsufficientHostCapacity",
+        "InsufficientReservedInstanceCapacity", "InsufficientFreeAddressesInSubnet",
+        "ReservationCapacityExceeded", "UnfulfillableCapacity", "SpotMaxPriceTooLow",
+    ),
+    RefusalKind.QUOTA: (
+        "VcpuLimitExceeded", "InstanceLimitExceeded", "MaxSpotInstanceCountExceeded",
+        "MaxSpotFleetRequestCountExceeded", "VolumeLimitExceeded", "MaxIOPSLimitExceeded",
+        "AddressLimitExceeded", "NetworkInterfaceLimitExceeded", "ResourceLimitExceeded",
+        "LaunchTemplateLimitExceeded", "FleetLimitExceeded",
+    ),
+    RefusalKind.DENIED: (
+        "UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "AuthFailure",
+        "AuthFailure.ServiceLinkedRoleCreationNotPermitted", "OptInRequired", "Blocked",
+        "PendingVerification", "InvalidClientTokenId", "UnrecognizedClientException",
+        "SignatureDoesNotMatch", "ExpiredToken", "ExpiredTokenException", "RequestExpired",
+        "NoCredentials",
+    ),
+    RefusalKind.RETRYABLE: (
+        "RequestLimitExceeded", "Throttling", "ThrottlingException", "EC2ThrottledException",
+        "IdempotentParameterMismatch", "InvalidLaunchTemplateName.NotFoundException",
+        "InvalidLaunchTemplateId.NotFound", *_UNKNOWN,
+    ),
+}  # fmt: skip
+_KIND_OF = {code: kind for kind, codes in _KINDS.items() for code in codes}
+# Quotas that count the vCPUs of the types whose names begin so: on-demand, and spot.
+_QUOTAS = (
+    (("p5",), "Running On-Demand P instances (L-417A185B)", "All P5 Spot Instance Requests"),
+    (("p",), "Running On-Demand P instances (L-417A185B)", "All P4, P3 and P2 Spot Instance Requests (L-7212CCBC)"),
+    (
+        ("g", "vt"),
+        "Running On-Demand G and VT instances (L-DB2E81BA)", "All G and VT Spot Instance Requests (L-3819A6DF)",
+    ),
+    (("trn",), "Running On-Demand Trn instances", "All Trn Spot Instance Requests"),
+    (("inf",), "Running On-Demand Inf instances", "All Inf Spot Instance Requests"),
+    (
+        ("a", "c", "d", "h", "i", "m", "r", "t", "z"),
+        "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances (L-1216C47A)",
+        "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests (L-34B43A08)",
+    ),
+)  # fmt: skip
+_QUOTAS_OF_TYPES = ("VcpuLimitExceeded", "InstanceLimitExceeded", "MaxSpotInstanceCountExceeded")
+_ACTION = re.compile(r"not authorized to perform:? `?([\w-]+:\w+)`?(?: on resource: (\S+))?")
+_ENCODED = re.compile(r"Encoded authorization failure message: (\S+)")
+_ZONE = re.compile(r"\b[a-z]{2}(?:-[a-z]+)+-\d[a-z]\b")
+
+
+@dataclass(frozen=True, slots=True)
+class AwsError:
+    """An error as AWS answers it, in an answer of its own or within one for several machines."""
+
+    code: str
+    message: str
+    status: int = 400
+
+    @classmethod
+    def of(cls, response: dict[str, Any]) -> "AwsError":
+        """Read the `response` of botocore's ClientError."""
+        error = response.get("Error", {})
+        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
+        return cls(str(error.get("Code", "")), str(error.get("Message", "")), int(status))
+
+    @property
+    def kind(self) -> RefusalKind:
+        by_status = RefusalKind.RETRYABLE if self.status >= 500 else RefusalKind.INVALID
+        return _KIND_OF.get(self.code, by_status)
+
+    @property
+    def leaves_unknown(self) -> bool:
+        """Return whether what was asked for may have been done."""
+        return self.code in _UNKNOWN or (self.code not in _KIND_OF and self.status >= 500)
+
+    @property
+    def encoded(self) -> str:
+        """Return the part of a denial that only `sts:DecodeAuthorizationMessage` can read."""
+        found = _ENCODED.search(self.message)
+        return found[1] if found else ""
+
+
+def refusal(error: AwsError, offer: Offer, zone: str) -> Refusal:
+    """Say why an offer gave no machine. `zone` is empty when no zone of the region did."""
+    return Refusal(
+        error.kind, _scope(error, offer, zone), _sentence(error, offer, zone), _hint(error, zone)
+    )
+
+
+def place_refusal(error: AwsError, region: str) -> Refusal:
+    """Say why something was not done in a region that concerns no offer."""
+    sentence = f"EC2 in {region} refused: {_said(error)}{_advice(error, None)}"
+    return Refusal(error.kind, Scope("aws", region), sentence)
+
+
+def _scope(error: AwsError, offer: Offer, zone: str) -> Scope:
+    if error.kind in (RefusalKind.DENIED, RefusalKind.RETRYABLE):
+        return Scope(offer.provider, offer.region)
+    if error.kind is RefusalKind.QUOTA:
+        by_type = error.code in _QUOTAS_OF_TYPES
+        machine_type = offer.machine_type if by_type else ""
+        return Scope(offer.provider, offer.region, "", machine_type, offer.capacity.value)
+    if error.code == "InsufficientFreeAddressesInSubnet":
+        return Scope(offer.provider, offer.region, zone)
+    return Scope.of(offer)._replace(zone=zone)
+
+
+def _sentence(error: AwsError, offer: Offer, zone: str) -> str:
+    what = f"{offer.machine_type} {offer.capacity.value} in {zone or offer.region}"
+    return f"EC2 gave no {what}: {_said(error)}{_advice(error, offer)}"
+
+
+def _said(error: AwsError) -> str:
+    said = _ENCODED.sub("", error.message).strip().rstrip(".") or "no reason given"
+    return f"{said} ({error.code})" if error.code else said
+
+
+def _advice(error: AwsError, offer: Offer | None) -> str:
+    if error.kind is RefusalKind.DENIED:
+        found = _ACTION.search(error.message)
+        if found:
+            on = f" on {found[2]}" if found[2] else ""
+            return f". Grant {found[1]}{on} to the role that launches machines"
+        return ". Check the rights and credentials of the role that launches machines"
+    if error.code in _QUOTAS_OF_TYPES and offer is not None:
+        return f'. Request more of the quota "{quota_name(offer)}" in {offer.region}'
+    if error.code == "SpotMaxPriceTooLow":
+        return ". Raise or remove spot_max_price"
+    return ""
+
+
+def quota_name(offer: Offer) -> str:
+    """Return the quota that an offer's vCPUs count against, as Service Quotas calls it."""
+    for prefixes, on_demand, spot in _QUOTAS:
+        if offer.machine_type.startswith(prefixes):
+            return on_demand if offer.capacity is Capacity.ON_DEMAND else spot
+    return f"of {offer.machine_type.partition('.')[0]} instances"
+
+
+def _hint(error: AwsError, zone: str) -> tuple[str, ...]:
+    if error.kind not in (RefusalKind.NO_CAPACITY, RefusalKind.INVALID):
+        return ()
+    _, _, better = error.message.partition("choosing ")
+    return tuple(dict.fromkeys(other for other in _ZONE.findall(better) if other != zone))

@@ -1,0 +1,148 @@
+"""One machine from whichever of several offers EC2 thinks best, by an instant fleet."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from botocore.exceptions import ClientError
+from det_controlplane.ports.compute import CloudMachine, LaunchRequest, Unreachable
+
+from det_provisioner_aws.clients import Clients
+from det_provisioner_aws.errors import AwsError
+from det_provisioner_aws.machines import PROVIDER
+from det_provisioner_aws.outcome import Failure
+from det_provisioner_aws.parameters import (
+    CLUSTER_TAG,
+    POOL_TAG,
+    fleet_parameters,
+    template_data,
+    template_name,
+)
+from det_provisioner_aws.places import Target
+from det_provisioner_aws.settings import AwsSettings
+
+# A fleet needs its template only while it is created, so old ones may go.
+TEMPLATE_LIFE = timedelta(days=1)
+_LOST_TEMPLATE = ("InvalidLaunchTemplateName.NotFoundException", "InvalidLaunchTemplateId.NotFound")
+
+
+class Fleets:
+    """Launches by CreateFleet, from a launch template that it makes for what machines have in common."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+        self._templates: set[tuple[str, str]] = set()
+
+    def launch(
+        self,
+        request: LaunchRequest,
+        settings: AwsSettings,
+        common: dict[str, Any],
+        targets: Sequence[Target],
+    ) -> tuple[CloudMachine | None, list[Failure]]:
+        answer = self._create(request, settings, template_data(common, request.user_data), targets)
+        failures = [
+            Failure(t.offer, t.subnet.zone, _error(e))
+            for e in answer.get("Errors", ())
+            for t in targets
+            if _concerns(e, t)
+        ]
+        if any(f.error.code in _LOST_TEMPLATE for f in failures):
+            self._templates.clear()
+        machine = _machine(request, targets, answer.get("Instances", ()))
+        if machine is None and not answer.get("Errors"):
+            raise Unreachable(f"EC2 made fleet {answer.get('FleetId')} and named no machine")
+        return machine, failures
+
+    def _create(
+        self,
+        request: LaunchRequest,
+        settings: AwsSettings,
+        data: dict[str, Any],
+        targets: Sequence[Target],
+    ) -> Any:
+        region = targets[0].offer.region
+        template = self._template(request, region, data)
+        parameters = fleet_parameters(template, request, settings, list(targets))
+        try:
+            return self._clients.acting("ec2", region).create_fleet(**parameters)
+        except ClientError as e:
+            if AwsError.of(e.response).code not in _LOST_TEMPLATE:
+                raise
+        self._templates.discard((region, template))  # deleted since this process made it
+        self._template(request, region, data)
+        return self._clients.acting("ec2", region).create_fleet(**parameters)
+
+    def _template(self, request: LaunchRequest, region: str, data: dict[str, Any]) -> str:
+        """Make sure that the template exists. Its name says its content, so none is ever changed."""
+        name = template_name(request.cluster_id, data)
+        if (region, name) in self._templates:
+            return name
+        tags = [
+            {"Key": CLUSTER_TAG, "Value": request.cluster_id},
+            {"Key": POOL_TAG, "Value": request.pool},
+        ]
+        try:
+            self._clients.reading("ec2", region).create_launch_template(
+                LaunchTemplateName=name,
+                LaunchTemplateData=data,
+                TagSpecifications=[{"ResourceType": "launch-template", "Tags": tags}],
+            )
+            self._remove_others(request, region, name)
+        except ClientError as e:
+            if AwsError.of(e.response).code != "InvalidLaunchTemplateName.AlreadyExistsException":
+                raise
+        self._templates.add((region, name))
+        return name
+
+    def _remove_others(self, request: LaunchRequest, region: str, current: str) -> None:
+        """Delete old templates that the pool used before its settings or its image changed."""
+        ec2 = self._clients.reading("ec2", region)
+        ours = [
+            {"Name": f"tag:{CLUSTER_TAG}", "Values": [request.cluster_id]},
+            {"Name": f"tag:{POOL_TAG}", "Values": [request.pool]},
+        ]
+        oldest = datetime.now(timezone.utc) - TEMPLATE_LIFE
+        try:
+            for page in ec2.get_paginator("describe_launch_templates").paginate(Filters=ours):
+                for template in page["LaunchTemplates"]:
+                    is_old = template["CreateTime"] < oldest
+                    if is_old and template["LaunchTemplateName"] != current:
+                        ec2.delete_launch_template(LaunchTemplateId=template["LaunchTemplateId"])
+        except ClientError:
+            return  # another process deletes them too, or we may not: they cost nothing
+
+
+def _error(error: dict[str, Any]) -> AwsError:
+    return AwsError(error.get("ErrorCode", ""), error.get("ErrorMessage", ""))
+
+
+def _concerns(item: dict[str, Any], target: Target) -> bool:
+    """Return whether a part of an answer is about a target: what it leaves out, it says of all."""
+    override = item.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
+    about = (
+        ("InstanceType", target.offer.machine_type),
+        ("SubnetId", target.subnet.subnet_id),
+        ("AvailabilityZone", target.subnet.zone),
+    )
+    return all(override.get(name, value) == value for name, value in about)
+
+
+def _machine(
+    request: LaunchRequest, targets: Sequence[Target], launched: Sequence[dict[str, Any]]
+) -> CloudMachine | None:
+    for item in launched:
+        target = next((t for t in targets if _concerns(item, t)), targets[0])
+        for instance_id in item.get("InstanceIds", ()):
+            return CloudMachine(
+                provider=PROVIDER,
+                region=target.offer.region,
+                zone=target.subnet.zone,
+                cloud_id=instance_id,
+                state="pending",
+                machine_type=item.get("InstanceType") or target.offer.machine_type,
+                capacity=target.offer.capacity.value,
+                machine_id=request.machine_id,
+                pool=request.pool,
+            )
+    return None

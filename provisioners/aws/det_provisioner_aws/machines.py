@@ -1,0 +1,43 @@
+"""EC2's instances as the control plane sees machines."""
+
+from typing import Any
+from uuid import UUID
+
+from det_controlplane.core.provision.offers import Capacity
+from det_controlplane.ports.compute import CloudMachine, CloudState
+
+from det_provisioner_aws.parameters import MACHINE_TAG, POOL_TAG
+
+PROVIDER = "aws"
+_STATES: dict[str, CloudState] = {
+    "pending": "pending",
+    "running": "running",
+    "shutting-down": "stopping",
+    "stopping": "stopping",
+    "stopped": "stopped",
+    "terminated": "gone",
+}
+
+
+def machine_of(instance: dict[str, Any], region: str) -> CloudMachine:
+    """Read an instance of an answer."""
+    tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", ())}
+    spot = instance.get("InstanceLifecycle") == "spot"
+    return CloudMachine(
+        provider=PROVIDER,
+        region=region,
+        zone=instance.get("Placement", {}).get("AvailabilityZone", ""),
+        cloud_id=instance["InstanceId"],
+        state=_STATES.get(instance["State"]["Name"], "running"),
+        machine_type=instance.get("InstanceType", ""),
+        capacity=(Capacity.SPOT if spot else Capacity.ON_DEMAND).value,
+        machine_id=_uuid(tags.get(MACHINE_TAG, "")),
+        pool=tags.get(POOL_TAG, ""),
+    )
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None

@@ -1,0 +1,174 @@
+"""What is sent to EC2 to launch a machine: the same as parameters of a call and as a launch template."""
+
+import base64
+import hashlib
+import json
+from typing import Any
+
+from det_controlplane.core.provision.offers import Capacity
+from det_controlplane.ports.compute import LaunchRequest
+
+from det_provisioner_aws.places import Image, Target
+from det_provisioner_aws.settings import AwsSettings
+
+# Tags by which machines are found again; policies may be conditioned on the first.
+CLUSTER_TAG = "determined-cluster"
+MACHINE_TAG = "determined-machine"
+LAUNCH_TAG = "determined-launch"
+POOL_TAG = "determined-resource-pool"
+
+Parameters = dict[str, Any]
+
+
+def launch_parameters(settings: AwsSettings, image: Image) -> Parameters:
+    """Return what all machines of a pool's section have in common."""
+    common: Parameters = {
+        "ImageId": image.image_id,
+        "BlockDeviceMappings": [
+            {"DeviceName": image.root_device, "Ebs": _root_volume(settings, image)}
+        ],
+        "NetworkInterfaces": _interfaces(settings),
+        "InstanceInitiatedShutdownBehavior": "terminate",
+        "MetadataOptions": {
+            "HttpEndpoint": "enabled",
+            "HttpTokens": "required",
+            "HttpPutResponseHopLimit": 1,
+        },
+    }
+    if settings.key_name:
+        common["KeyName"] = settings.key_name
+    if settings.instance_profile:
+        by = "Arn" if settings.instance_profile.startswith("arn:") else "Name"
+        common["IamInstanceProfile"] = {by: settings.instance_profile}
+    if settings.placement_group:
+        common["Placement"] = {"GroupName": settings.placement_group}
+    if settings.capacity_reservation:
+        reservation = {"CapacityReservationId": settings.capacity_reservation}
+        common["CapacityReservationSpecification"] = {"CapacityReservationTarget": reservation}
+    return common
+
+
+def run_parameters(
+    common: Parameters, request: LaunchRequest, settings: AwsSettings, target: Target, token: str
+) -> Parameters:
+    """Return the parameters of RunInstances for one target."""
+    subnet = {"SubnetId": target.subnet.subnet_id}
+    parameters = {
+        **common,
+        "NetworkInterfaces": [{**i, **subnet} for i in common["NetworkInterfaces"]],
+        "MinCount": 1,
+        "MaxCount": 1,
+        "InstanceType": target.offer.machine_type,
+        "UserData": request.user_data,
+        "ClientToken": token,
+        "TagSpecifications": tag_specifications(request, settings, "instance", "volume"),
+    }
+    if target.offer.capacity is Capacity.SPOT:
+        spot = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
+        if settings.spot_max_price:
+            spot["MaxPrice"] = settings.spot_max_price
+        parameters["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": spot}
+    return parameters
+
+
+def template_data(common: Parameters, user_data: str) -> Parameters:
+    """Return the content of a launch template."""
+    encoded = base64.b64encode(user_data.encode()).decode()
+    return {**common, "UserData": encoded} if encoded else common
+
+
+def template_name(cluster_id: str, data: Parameters) -> str:
+    """Return a name that says what is in the template, so that one name has one content."""
+    content = json.dumps(data, sort_keys=True).encode()
+    return f"determined-{cluster_id}-{hashlib.sha256(content).hexdigest()[:16]}"
+
+
+def fleet_parameters(
+    template: str, request: LaunchRequest, settings: AwsSettings, targets: list[Target]
+) -> Parameters:
+    """Return the parameters of CreateFleet: one machine at once, from whichever target EC2 thinks best."""
+    spot = targets[0].offer.capacity is Capacity.SPOT
+    parameters: Parameters = {
+        "Type": "instant",
+        "ClientToken": request.token,
+        "LaunchTemplateConfigs": [
+            {
+                "LaunchTemplateSpecification": {
+                    "LaunchTemplateName": template,
+                    "Version": "$Latest",
+                },
+                "Overrides": [_override(t, settings, rank) for rank, t in enumerate(targets)],
+            }
+        ],
+        "TargetCapacitySpecification": {
+            "TotalTargetCapacity": 1,
+            "DefaultTargetCapacityType": "spot" if spot else "on-demand",
+        },
+        "TagSpecifications": tag_specifications(request, settings, "fleet", "instance", "volume"),
+    }
+    if spot:
+        parameters["SpotOptions"] = {"AllocationStrategy": "price-capacity-optimized"}
+    else:
+        parameters["OnDemandOptions"] = {"AllocationStrategy": "prioritized"}
+    return parameters
+
+
+def tag_specifications(
+    request: LaunchRequest, settings: AwsSettings, *kinds: str
+) -> list[Parameters]:
+    tags = {
+        **settings.tags,
+        CLUSTER_TAG: request.cluster_id,
+        MACHINE_TAG: str(request.machine_id),
+        LAUNCH_TAG: request.token,
+        POOL_TAG: request.pool,
+    }
+    listed = [{"Key": key, "Value": value} for key, value in tags.items()]
+    return [{"ResourceType": kind, "Tags": listed} for kind in kinds]
+
+
+def _override(target: Target, settings: AwsSettings, rank: int) -> Parameters:
+    override: Parameters = {
+        "InstanceType": target.offer.machine_type,
+        "SubnetId": target.subnet.subnet_id,
+    }
+    if target.offer.capacity is Capacity.ON_DEMAND:
+        override["Priority"] = float(rank)
+    elif settings.spot_max_price:
+        override["MaxPrice"] = settings.spot_max_price
+    return override
+
+
+def _root_volume(settings: AwsSettings, image: Image) -> Parameters:
+    volume: Parameters = {
+        "VolumeSize": max(settings.root_gib, image.least_gib),
+        "VolumeType": settings.root_type,
+        "Encrypted": True,
+        "DeleteOnTermination": True,
+    }
+    if settings.kms_key:
+        volume["KmsKeyId"] = settings.kms_key
+    return volume
+
+
+def _interfaces(settings: AwsSettings) -> list[Parameters]:
+    """Return one interface, or one for each card of a machine with Elastic Fabric Adapters."""
+    groups = {"Groups": list(settings.security_groups)} if settings.security_groups else {}
+    if settings.efa_interfaces < 2:
+        first: Parameters = {
+            "DeviceIndex": 0,
+            "AssociatePublicIpAddress": settings.public_ip,
+            "DeleteOnTermination": True,
+            **groups,
+        }
+        return [{**first, "InterfaceType": "efa"} if settings.efa_interfaces else first]
+    return [
+        {
+            "DeviceIndex": 0 if card == 0 else 1,
+            "NetworkCardIndex": card,
+            "InterfaceType": "efa",
+            "DeleteOnTermination": True,
+            **groups,
+        }
+        for card in range(settings.efa_interfaces)
+    ]

@@ -1,0 +1,414 @@
+"""The contract of machines on EC2, as moto plays it."""
+
+import json
+import subprocess
+import sys
+from base64 import b64decode
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from det_controlplane.core.provision.model import RefusalKind
+from det_controlplane.core.provision.offers import Capacity, Offer
+from det_controlplane.ports.compute import (
+    CloudMachine,
+    Compute,
+    LaunchOutcome,
+    Place,
+    Refusal,
+    Unreachable,
+)
+from det_controlplane.testing.contracts.compute import (
+    CLUSTER,
+    NEIGHBOUR,
+    CloudUnderTest,
+    ComputeContract,
+    launch_request,
+)
+from det_provisioner_aws import fleets
+from det_provisioner_aws.clients import Clients
+from det_provisioner_aws.compute import Ec2Compute
+from moto.ec2 import ec2_backends
+from moto.server import ThreadedMotoServer
+
+from tests.support.fake_ec2 import ACCOUNT, FAILURES, Failure, Wire
+
+ROOT = Path(__file__).resolve().parents[2]
+REGION = "us-west-2"
+
+
+@pytest.fixture(scope="module")
+def moto_url() -> Iterator[str]:
+    server = ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(name, "testing")
+        yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def client(moto_url: str) -> Any:
+    return boto3.client("ec2", region_name=REGION, endpoint_url=moto_url)
+
+
+@pytest.fixture(scope="module")
+def compute(moto_url: str) -> Ec2Compute:
+    """Making boto3's clients takes a good part of a second."""
+    return Ec2Compute(moto_url, page_size=5)
+
+
+@pytest.fixture(scope="module")
+def image(client: Any) -> str:
+    """The first look at moto's images takes seconds."""
+    return str(client.describe_images(Owners=["amazon"])["Images"][0]["ImageId"])
+
+
+@dataclass
+class OnEc2:
+    """EC2 by moto, under the contract."""
+
+    compute: Compute
+    wire: Wire
+    client: Any
+    place: Place
+    more_than_a_page: int = 7  # pages are of five
+
+    def offers(self, capacity: Capacity) -> tuple[Offer, ...]:
+        return tuple(
+            Offer("aws", REGION, f"{REGION}a", name, capacity, 1, Decimal(price))
+            for name, price in (("g5.xlarge", 1), ("g5.2xlarge", 2))
+        )
+
+    def refuse(self, offer: Offer, kind: RefusalKind) -> None:
+        self.wire.failures[offer.machine_type, offer.capacity.value] = FAILURES[kind]
+
+    def allow(self) -> None:
+        self.wire.failures.clear()
+
+    def lose_next_answer(self) -> None:
+        self.wire.loses_launch = True
+
+    def disconnect(self) -> None:
+        self.wire.connected = False
+
+    def reclaim(self, machine: CloudMachine) -> None:
+        self.client.terminate_instances(InstanceIds=[machine.cloud_id])
+
+    def print_on_console(self, machine: CloudMachine, text: str) -> None:
+        self.wire.consoles[machine.cloud_id] = text
+
+    def add_stranger(self) -> None:
+        self.client.run_instances(
+            ImageId=self.place.settings["image_id"], MinCount=1, MaxCount=1, ClientToken="stranger"
+        )
+
+
+@pytest.fixture
+def ec2(compute: Ec2Compute, client: Any, image: str, monkeypatch: pytest.MonkeyPatch) -> OnEc2:
+    ec2_backends[ACCOUNT][REGION].reservations.clear()
+    wire = Wire()
+    wire.install(monkeypatch)
+    return OnEc2(compute, wire, client, Place(REGION, {"image_id": image}))
+
+
+class TestEc2(ComputeContract):
+    @pytest.fixture
+    def cloud(self, ec2: OnEc2) -> CloudUnderTest:
+        return ec2
+
+
+def launch(ec2: OnEc2, settings: dict[str, Any], capacity: Capacity = Capacity.ON_DEMAND) -> Any:
+    """Launch one machine of a pool with more settings, and return it as EC2 describes it."""
+    request = launch_request(
+        ec2, ec2.offers(capacity)[:1], settings={**ec2.place.settings, **settings}
+    )
+    outcome = ec2.compute.launch(request)
+    assert outcome.machine is not None, outcome.refusals
+    answer = ec2.client.describe_instances(InstanceIds=[outcome.machine.cloud_id])
+    return answer["Reservations"][0]["Instances"][0]
+
+
+def refusal_of(ec2: OnEc2, capacity: Capacity = Capacity.ON_DEMAND, **settings: Any) -> Refusal:
+    """Launch in vain, and return the only refusal."""
+    merged = {**ec2.place.settings, **settings}
+    outcome = ec2.compute.launch(launch_request(ec2, ec2.offers(capacity)[:1], settings=merged))
+    assert outcome.machine is None
+    (refusal,) = outcome.refusals
+    return refusal
+
+
+def test_machines_are_launched_safely(ec2: OnEc2) -> None:
+    launch(ec2, {"root_volume_size": 300, "ssh_key_name": "ops"})
+    (sent,) = ec2.wire.sent("RunInstances")
+    assert sent["MetadataOptions.HttpTokens"] == "required"
+    assert sent["MetadataOptions.HttpPutResponseHopLimit"] == "1"
+    assert sent["InstanceInitiatedShutdownBehavior"] == "terminate"
+    assert sent["BlockDeviceMapping.1.Ebs.Encrypted"] == "true"
+    assert sent["BlockDeviceMapping.1.Ebs.VolumeSize"] == "300"
+    assert sent["KeyName"] == "ops"
+
+
+def test_machines_carry_the_tags_by_which_they_are_found(ec2: OnEc2) -> None:
+    custom = [{"key": "team", "value": "vision"}]
+    instance = launch(ec2, {"custom_tags": custom, "tag_value": "us"})
+    tags = {tag["Key"]: tag["Value"] for tag in instance["Tags"]}
+    assert tags.keys() == {
+        "Name", "managed_by", "team", "determined-cluster", "determined-machine",
+        "determined-launch", "determined-resource-pool",
+    }  # fmt: skip
+    assert (tags["team"], tags["managed_by"], tags["Name"]) == ("vision", "us", "determined-ai-agent")  # fmt: skip
+    volumes = ec2.client.describe_volumes(
+        Filters=[{"Name": "tag:determined-machine", "Values": [tags["determined-machine"]]}]
+    )
+    assert len(volumes["Volumes"]) == 1
+
+
+def test_the_subnet_of_the_offers_zone_is_taken(ec2: OnEc2) -> None:
+    subnets = ec2.client.describe_subnets()["Subnets"]
+    ids = [s["SubnetId"] for s in subnets]
+    instance = launch(ec2, {"network_interface": {"subnet_ids": ids, "public_ip": False}})
+    (in_zone,) = [s["SubnetId"] for s in subnets if s["AvailabilityZone"] == f"{REGION}a"]
+    assert instance["SubnetId"] == in_zone
+    (sent,) = ec2.wire.sent("RunInstances")
+    assert sent["NetworkInterface.1.AssociatePublicIpAddress"] == "false"
+
+
+def test_a_zone_without_a_subnet_is_refused_with_the_remedy(ec2: OnEc2) -> None:
+    subnets = ec2.client.describe_subnets()["Subnets"]
+    other = next(s["SubnetId"] for s in subnets if s["AvailabilityZone"] == f"{REGION}b")
+    refusal = refusal_of(ec2, network_interface={"subnet_id": other})
+    assert refusal.kind is RefusalKind.INVALID
+    assert "network_interface.subnet_ids" in refusal.sentence
+    assert ec2.wire.sent("RunInstances") == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"root_volume_size": 20}, "root_volume_size"),
+        ({"root_volume_size": "big"}, "root_volume_size"),
+        ({"image_id": "ssm:/no/such/parameter"}, "/no/such/parameter"),
+        ({"image_id": "ami-00000000000000000"}, "ami-00000000000000000"),
+        ({"efa_interfaces": 4}, "public_ip"),
+        ({"network_interface": {"subnet_id": "subnet-00000000"}}, "subnet-00000000"),
+    ],
+)
+def test_bad_settings_are_refused_by_name(ec2: OnEc2, settings: dict[str, Any], named: str) -> None:
+    refusal = refusal_of(ec2, **settings)
+    assert refusal.kind is RefusalKind.INVALID
+    assert named in refusal.sentence
+
+
+def test_the_image_may_be_named_by_a_parameter(ec2: OnEc2, moto_url: str) -> None:
+    image = ec2.place.settings["image_id"]
+    ssm = boto3.client("ssm", region_name=REGION, endpoint_url=moto_url)
+    ssm.put_parameter(Name="/images/gpu", Value=image, Type="String")
+    assert launch(ec2, {"image_id": "ssm:/images/gpu"})["ImageId"] == image
+
+
+def test_exact_places_are_asked_for_one_after_the_other(ec2: OnEc2) -> None:
+    settings = {
+        **ec2.place.settings,
+        "efa_interfaces": 1,
+        "capacity_reservation_id": "cr-1",
+    }
+    first, second = ec2.offers(Capacity.ON_DEMAND)
+    ec2.refuse(first, RefusalKind.NO_CAPACITY)
+    outcome = ec2.compute.launch(launch_request(ec2, [first, second], settings=settings))
+    assert outcome.machine is not None
+    assert outcome.machine.machine_type == second.machine_type
+    tried = ec2.wire.sent("RunInstances")
+    assert [t["InstanceType"] for t in tried] == [first.machine_type, second.machine_type]
+    assert len({t["ClientToken"] for t in tried}) == 2, (
+        "EC2 takes a token for one set of parameters"
+    )
+    assert tried[0]["NetworkInterface.1.InterfaceType"] == "efa"
+    reservation = "CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId"
+    assert tried[0][reservation] == "cr-1"
+
+
+def test_several_interfaces_have_a_card_each(ec2: OnEc2) -> None:
+    launch(ec2, {"efa_interfaces": 2, "network_interface": {"public_ip": False}})
+    (sent,) = ec2.wire.sent("RunInstances")
+    of_each = [
+        (sent[f"NetworkInterface.{n}.DeviceIndex"], sent[f"NetworkInterface.{n}.NetworkCardIndex"])
+        for n in (1, 2)
+    ]
+    assert of_each == [("0", "0"), ("1", "1")]
+    assert "NetworkInterface.1.AssociatePublicIpAddress" not in sent
+
+
+def test_nothing_more_is_asked_after_a_denial(ec2: OnEc2) -> None:
+    settings = {**ec2.place.settings, "efa_interfaces": 1}
+    offers = ec2.offers(Capacity.ON_DEMAND)
+    ec2.refuse(offers[0], RefusalKind.DENIED)
+    outcome = ec2.compute.launch(launch_request(ec2, offers, settings=settings))
+    assert (outcome.machine, len(outcome.refusals)) == (None, 1)
+    assert len(ec2.wire.sent("RunInstances")) == 1
+
+
+def test_spot_machines_are_chosen_by_price_and_capacity(ec2: OnEc2) -> None:
+    settings = {**ec2.place.settings, "spot_max_price": "1.5"}
+    for capacity in Capacity:
+        ec2.compute.launch(launch_request(ec2, ec2.offers(capacity), settings=settings))
+    on_spot, on_demand = ec2.wire.sent("CreateFleet")
+    assert on_spot["SpotOptions.AllocationStrategy"] == "price-capacity-optimized"
+    assert on_spot["LaunchTemplateConfigs.1.Overrides.1.MaxPrice"] == "1.5"
+    assert on_demand["OnDemandOptions.AllocationStrategy"] == "prioritized"
+    ranks = [on_demand[f"LaunchTemplateConfigs.1.Overrides.{n}.Priority"] for n in (1, 2)]
+    assert ranks == ["0.0", "1.0"]
+    assert on_spot["Type"] == on_demand["Type"] == "instant"
+
+
+def test_one_template_serves_a_pool_until_its_settings_change(ec2: OnEc2) -> None:
+    offers = ec2.offers(Capacity.SPOT)
+    for size in (150, 150, 160):
+        settings = {**ec2.place.settings, "root_volume_size": size}
+        again = Ec2Compute(ec2.client.meta.endpoint_url)  # of another process
+        assert again.launch(launch_request(ec2, offers, settings=settings)).machine is not None
+    used = [
+        sent["LaunchTemplateConfigs.1.LaunchTemplateSpecification.LaunchTemplateName"]
+        for sent in ec2.wire.sent("CreateFleet")
+    ]
+    assert used[0] == used[1] != used[2]
+    sent = ec2.wire.sent("CreateLaunchTemplate")[0]
+    assert sent["LaunchTemplateData.MetadataOptions.HttpTokens"] == "required"
+    assert b64decode(sent["LaunchTemplateData.UserData"]).startswith(b"#!/bin/sh")
+
+
+def launch_fleet(ec2: OnEc2, root_gib: int, cluster_id: str = CLUSTER) -> LaunchOutcome:
+    settings = {**ec2.place.settings, "root_volume_size": root_gib}
+    offers = ec2.offers(Capacity.SPOT)
+    return ec2.compute.launch(launch_request(ec2, offers, settings=settings, cluster_id=cluster_id))
+
+
+def templates(ec2: OnEc2) -> list[str]:
+    described = ec2.client.describe_launch_templates()["LaunchTemplates"]
+    return [t["LaunchTemplateName"] for t in described]
+
+
+def test_a_template_that_was_deleted_is_made_again(ec2: OnEc2) -> None:
+    before = set(templates(ec2))
+    assert launch_fleet(ec2, 165).machine is not None
+    (made,) = set(templates(ec2)) - before
+    ec2.client.delete_launch_template(LaunchTemplateName=made)
+    assert launch_fleet(ec2, 165).machine is not None
+
+
+def test_old_templates_of_the_pool_are_deleted(ec2: OnEc2, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert launch_fleet(ec2, 170, NEIGHBOUR).machine is not None
+    assert launch_fleet(ec2, 180).machine is not None
+    before = set(templates(ec2))
+    monkeypatch.setattr(fleets, "TEMPLATE_LIFE", timedelta(seconds=-60))
+    assert launch_fleet(ec2, 190).machine is not None
+    left = set(templates(ec2))
+    assert len(left - before) == 1
+    assert [name for name in left & before if NEIGHBOUR not in name] == []
+    assert left & before
+
+
+def test_an_offer_of_any_zone_is_refused_in_all_of_them(ec2: OnEc2) -> None:
+    best = replace(ec2.offers(Capacity.SPOT)[0], zone="")
+    ec2.refuse(best, RefusalKind.NO_CAPACITY)
+    outcome = ec2.compute.launch(launch_request(ec2, [best]))
+    (refusal,) = outcome.refusals
+    assert refusal.scope.zone == ""
+    assert refusal.scope.covers(best)
+
+
+def test_a_fleet_that_explains_nothing_is_asked_again(ec2: OnEc2) -> None:
+    """What EC2 leaves open may be a machine."""
+    named = b"<fleetId>fleet-1</fleetId>"
+    ec2.wire.answers["CreateFleet"] = b"<CreateFleetResponse>%s</CreateFleetResponse>" % named
+    with pytest.raises(Unreachable, match="fleet-1"):
+        ec2.compute.launch(launch_request(ec2, ec2.offers(Capacity.SPOT)))
+
+
+def test_a_failure_within_ec2_leaves_open_whether_a_machine_exists(ec2: OnEc2) -> None:
+    ec2.wire.failing_actions["RunInstances"] = Failure("InternalError", "An internal error", 500)
+    with pytest.raises(Unreachable, match="An internal error"):
+        ec2.compute.launch(launch_request(ec2))
+
+
+def test_zones_that_have_capacity_are_hinted_at(ec2: OnEc2) -> None:
+    ec2.refuse(ec2.offers(Capacity.ON_DEMAND)[0], RefusalKind.NO_CAPACITY)
+    assert refusal_of(ec2).hint == ("us-west-2b", "us-west-2c")
+
+
+def test_a_used_up_quota_is_named(ec2: OnEc2) -> None:
+    for capacity, quota in ((Capacity.ON_DEMAND, "L-DB2E81BA"), (Capacity.SPOT, "L-3819A6DF")):
+        ec2.refuse(ec2.offers(capacity)[0], RefusalKind.QUOTA)
+        assert quota in refusal_of(ec2, capacity).sentence
+
+
+def test_a_missing_permission_is_named(ec2: OnEc2) -> None:
+    ec2.refuse(ec2.offers(Capacity.ON_DEMAND)[0], RefusalKind.DENIED)
+    sentence = refusal_of(ec2).sentence
+    assert "Grant ec2:RunInstances on arn:aws:ec2:us-west-2:123456789012:instance/*" in sentence
+    assert "Zm9v" not in sentence
+
+
+def test_a_denial_in_code_is_decoded(ec2: OnEc2) -> None:
+    coded = "You are not authorized to perform this operation. Encoded authorization failure message: Zm9v"
+    ec2.wire.failing_actions["RunInstances"] = Failure("UnauthorizedOperation", coded, 403)
+    told = json.dumps({"context": {"action": "iam:PassRole", "resource": "arn:aws:iam::1:role/agent"}})  # fmt: skip
+    ec2.wire.answers["DecodeAuthorizationMessage"] = (
+        "<DecodeAuthorizationMessageResponse><DecodeAuthorizationMessageResult><DecodedMessage>"
+        f"{told}</DecodedMessage></DecodeAuthorizationMessageResult></DecodeAuthorizationMessageResponse>"
+    ).encode()
+    assert "Grant iam:PassRole on arn:aws:iam::1:role/agent" in refusal_of(ec2).sentence
+    del ec2.wire.answers["DecodeAuthorizationMessage"]
+    ec2.wire.failing_actions["DecodeAuthorizationMessage"] = Failure("AccessDenied", "no", 403)
+    assert "Check the rights" in refusal_of(ec2).sentence
+
+
+def test_a_machine_that_may_not_be_ended_is_told(ec2: OnEc2) -> None:
+    machine = ec2.compute.launch(launch_request(ec2)).machine
+    assert machine is not None
+    ec2.wire.failing_actions["TerminateInstances"] = Failure(
+        "OperationNotPermitted", "The instance may not be terminated. Modify its 'disableApiTermination'"
+    )  # fmt: skip
+    (refusal,) = ec2.compute.terminate([machine])
+    assert "disableApiTermination" in refusal.sentence
+
+
+def test_clients_reach_dual_stack_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Clients().reading("ec2", REGION).meta.endpoint_url == "https://ec2.us-west-2.api.aws"
+    monkeypatch.setenv("AWS_USE_DUALSTACK_ENDPOINT", "false")
+    assert "amazonaws.com" in Clients().reading("ec2", REGION).meta.endpoint_url
+
+
+def test_machines_without_credentials_are_denied(
+    ec2: OnEc2, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("botocore.credentials.CredentialResolver.load_credentials", lambda _: None)
+    ec2.compute = Ec2Compute(ec2.client.meta.endpoint_url)
+    assert refusal_of(ec2).kind is RefusalKind.DENIED
+
+
+def test_every_action_is_documented_as_a_permission(ec2: OnEc2) -> None:
+    machine = launch_fleet(ec2, 210).machine
+    assert machine is not None
+    ec2.compute.launch(launch_request(ec2))
+    ec2.compute.console(machine, ec2.place)
+    ec2.compute.terminate(ec2.compute.owned(CLUSTER, ec2.place))
+    page = (ROOT / "docs/reference/aws.md").read_text("utf-8")
+    asked = {action for action, _ in ec2.wire.requests}
+    assert asked >= {"CreateFleet", "RunInstances", "TerminateInstances"}
+    assert [action for action in asked if f"`ec2:{action}`" not in page] == []
+
+
+def test_the_package_loads_no_sdk() -> None:
+    told = (
+        "import sys, det_provisioner_aws; print('boto3' in sys.modules, 'botocore' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["False", "False"]

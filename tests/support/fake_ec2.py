@@ -1,0 +1,239 @@
+"""EC2 by moto, with its gaps mended on the wire: tokens, refusals, fleets' errors, consoles and lost answers."""
+
+import base64
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+from xml.sax.saxutils import escape
+
+import pytest
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
+from botocore.httpsession import URLLib3Session
+from det_controlplane.core.provision.model import RefusalKind
+from det_controlplane.core.provision.offers import Capacity
+
+ACCOUNT = "123456789012"
+DENIAL = (
+    "You are not authorized to perform this operation. User: arn:aws:sts::123456789012:assumed-role/"
+    "provision/provision is not authorized to perform: ec2:RunInstances on resource:"
+    " arn:aws:ec2:us-west-2:123456789012:instance/* because no identity-based policy allows the"
+    " ec2:RunInstances action. Encoded authorization failure message: Zm9v"
+)
+NO_CAPACITY = (
+    "We currently do not have sufficient g5.xlarge capacity in the Availability Zone you requested"
+    " (us-west-2a). Our system will be working on provisioning additional capacity. You can currently"
+    " get g5.xlarge capacity by not specifying an Availability Zone in your request or choosing"
+    " us-west-2b, us-west-2c."
+)
+
+Parameters = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An error of EC2: its code, message and HTTP status."""
+
+    code: str
+    message: str = "said by the test"
+    status: int = 400
+    whole_call: bool = False  # a fleet's call fails as well, instead of one override
+
+
+FAILURES = {
+    RefusalKind.NO_CAPACITY: Failure("InsufficientInstanceCapacity", NO_CAPACITY, 500),
+    RefusalKind.QUOTA: Failure(
+        "VcpuLimitExceeded", "You have requested more vCPU capacity than your current vCPU limit of 0 allows"
+    ),
+    RefusalKind.DENIED: Failure("UnauthorizedOperation", DENIAL, 403, whole_call=True),
+    RefusalKind.INVALID: Failure(
+        "InvalidParameterCombination", "The parameter groupName cannot be used with the parameter subnet"
+    ),
+    RefusalKind.RETRYABLE: Failure("RequestLimitExceeded", "Request limit exceeded.", 503, whole_call=True),
+}  # fmt: skip
+
+
+@dataclass
+class _Raw:
+    content: bytes
+
+    def stream(self, *_: Any, **__: Any) -> Iterator[bytes]:
+        yield self.content
+
+
+@dataclass
+class Wire:
+    """What lies between boto3 and moto. It sees each request, and answers as EC2 would where moto does not."""
+
+    connected: bool = True
+    loses_launch: bool = False
+    failures: dict[tuple[str, str], Failure] = field(default_factory=dict)  # by type and capacity
+    failing_actions: dict[str, Failure] = field(default_factory=dict)
+    answers: dict[str, bytes] = field(default_factory=dict)  # by action, given in place of moto's
+    consoles: dict[str, str] = field(default_factory=dict)
+    requests: list[tuple[str, Parameters]] = field(default_factory=list)
+    _ended: set[str] = field(default_factory=set)
+    _by_token: dict[str, tuple[Parameters, bytes]] = field(default_factory=dict)
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        send = URLLib3Session.send
+        monkeypatch.setattr(
+            URLLib3Session, "send", lambda session, request: self._carry(session, send, request)
+        )
+
+    def sent(self, action: str) -> list[Parameters]:
+        """Return the parameters of every request of an action."""
+        return [parameters for name, parameters in self.requests if name == action]
+
+    def _carry(
+        self, session: Any, send: Callable[..., AWSResponse], request: AWSPreparedRequest
+    ) -> AWSResponse:
+        if not self.connected:
+            raise EndpointConnectionError(endpoint_url=request.url)
+        body = request.body if isinstance(request.body, bytes) else str(request.body or "").encode()
+        if not body.startswith(b"Action="):
+            return send(session, request)  # of a service that speaks another protocol
+        parameters = dict(parse_qsl(body.decode()))
+        action = parameters["Action"]
+        self.requests.append((action, parameters))
+        if action in self.failing_actions:
+            return _failed(self.failing_actions[action])
+        if action in self.answers:
+            return _answer(200, self.answers[action])
+
+        def on(changed: Parameters) -> AWSResponse:
+            request.body = urlencode(changed).encode()
+            request.headers["Content-Length"] = str(len(request.body))
+            return send(session, request)
+
+        if action in ("RunInstances", "CreateFleet"):
+            return self._launch(action, parameters, on)
+        if action == "TerminateInstances":
+            return self._terminate(parameters, on)
+        answer = on(parameters)
+        if action == "GetConsoleOutput" and answer.status_code == 200:
+            return self._console(parameters["InstanceId"])
+        return answer
+
+    def _launch(
+        self, action: str, parameters: Parameters, on: Callable[[Parameters], AWSResponse]
+    ) -> AWSResponse:
+        answer = self._once(parameters, self._run if action == "RunInstances" else self._fleet, on)
+        if self.loses_launch:
+            self.loses_launch = False
+            raise ReadTimeoutError(endpoint_url="http://ec2")
+        return answer
+
+    def _once(
+        self,
+        parameters: Parameters,
+        launch: Callable[[Parameters, Callable[[Parameters], AWSResponse]], AWSResponse],
+        on: Callable[[Parameters], AWSResponse],
+    ) -> AWSResponse:
+        """Answer a repeated token as the first time: also a fleet that launched nothing is remembered."""
+        token = parameters["ClientToken"]
+        if token in self._by_token:
+            before, content = self._by_token[token]
+            same = before == parameters
+            return (
+                _answer(200, content) if same else _failed(Failure("IdempotentParameterMismatch"))
+            )
+        answer = launch(parameters, on)
+        if answer.status_code == 200:
+            self._by_token[token] = (parameters, answer.content)
+        return answer
+
+    def _run(self, parameters: Parameters, on: Callable[[Parameters], AWSResponse]) -> AWSResponse:
+        spot = parameters.get("InstanceMarketOptions.MarketType") == "spot"
+        capacity = Capacity.SPOT if spot else Capacity.ON_DEMAND
+        failure = self.failures.get((parameters.get("InstanceType", ""), capacity.value))
+        return _failed(failure) if failure else on(parameters)
+
+    def _fleet(
+        self, parameters: Parameters, on: Callable[[Parameters], AWSResponse]
+    ) -> AWSResponse:
+        capacity = parameters["TargetCapacitySpecification.DefaultTargetCapacityType"]
+        overrides = _overrides(parameters)
+        failed = [
+            (o, self.failures[o["InstanceType"], capacity])
+            for o in overrides
+            if (o["InstanceType"], capacity) in self.failures
+        ]
+        whole = next((f for _, f in failed if f.whole_call), None)
+        if whole is not None:
+            return _failed(whole)
+        errors = "".join(_error_item(o, f) for o, f in failed)
+        left = [o for o in overrides if o not in [refused for refused, _ in failed]]
+        if not left:
+            nothing = f"<fleetId>fleet-1</fleetId><errorSet>{errors}</errorSet>"
+            return _answer(200, f"<CreateFleetResponse>{nothing}</CreateFleetResponse>".encode())
+        answer = on(_with_overrides(parameters, left))
+        end = b"</CreateFleetResponse>"
+        told = f"<errorSet>{errors}</errorSet>".encode() if errors else b""
+        return _answer(answer.status_code, answer.content.replace(end, told + end))
+
+    def _terminate(
+        self, parameters: Parameters, on: Callable[[Parameters], AWSResponse]
+    ) -> AWSResponse:
+        """End machines once: moto stumbles over the network interfaces of those that ended before."""
+        ids = [value for name, value in parameters.items() if name.startswith("InstanceId.")]
+        left = [i for i in ids if i not in self._ended]
+        if not left:
+            return _answer(200, b"<TerminateInstancesResponse></TerminateInstancesResponse>")
+        rest = {n: v for n, v in parameters.items() if not n.startswith("InstanceId.")}
+        answer = on({**rest, **{f"InstanceId.{n}": i for n, i in enumerate(left, 1)}})
+        if answer.status_code == 200:
+            self._ended.update(left)
+        return answer
+
+    def _console(self, instance_id: str) -> AWSResponse:
+        output = base64.b64encode(self.consoles.get(instance_id, "").encode()).decode()
+        told = f"<output>{output}</output>" if output else ""
+        content = f"<GetConsoleOutputResponse><instanceId>{instance_id}</instanceId>{told}</GetConsoleOutputResponse>"
+        return _answer(200, content.encode())
+
+
+_OVERRIDE = re.compile(r"LaunchTemplateConfigs\.1\.Overrides\.(\d+)\.(\w+)")
+
+
+def _overrides(parameters: Parameters) -> list[dict[str, str]]:
+    found: dict[int, dict[str, str]] = {}
+    for name, value in parameters.items():
+        matched = _OVERRIDE.fullmatch(name)
+        if matched:
+            found.setdefault(int(matched[1]), {})[matched[2]] = value
+    return [found[n] for n in sorted(found)]
+
+
+def _with_overrides(parameters: Parameters, overrides: list[dict[str, str]]) -> Parameters:
+    kept = {n: v for n, v in parameters.items() if not _OVERRIDE.fullmatch(n)}
+    for number, override in enumerate(overrides, 1):
+        for name, value in override.items():
+            kept[f"LaunchTemplateConfigs.1.Overrides.{number}.{name}"] = value
+    return kept
+
+
+def _error_item(override: dict[str, str], failure: Failure) -> str:
+    about = "".join(
+        f"<{tag}>{override[name]}</{tag}>"
+        for name, tag in (("InstanceType", "instanceType"), ("SubnetId", "subnetId"))
+    )
+    return (
+        f"<item><launchTemplateAndOverrides><overrides>{about}</overrides></launchTemplateAndOverrides>"
+        f"<lifecycle>on-demand</lifecycle><errorCode>{failure.code}</errorCode>"
+        f"<errorMessage>{escape(failure.message)}</errorMessage></item>"
+    )
+
+
+def _failed(failure: Failure) -> AWSResponse:
+    content = (
+        f"<Response><Errors><Error><Code>{failure.code}</Code><Message>{escape(failure.message)}</Message>"
+        "</Error></Errors><RequestID>1</RequestID></Response>"
+    )
+    return _answer(failure.status, content.encode())
+
+
+def _answer(status: int, content: bytes) -> AWSResponse:
+    return AWSResponse("http://ec2", status, {"content-type": "text/xml"}, _Raw(content))
