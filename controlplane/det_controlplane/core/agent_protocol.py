@@ -169,6 +169,26 @@ def gce_audience(nonce: str) -> str:
     return f"determined-join/{nonce}"
 
 
+# The request that a machine on EC2 signs and the control plane sends: it proves the machine's role.
+STS_BODY = "Action=GetCallerIdentity&Version=2011-06-15"
+STS_NONCE_HEADER = "X-Determined-Nonce"
+
+
+def sts_host(region: str) -> str:
+    """Return the only host that the proof of a machine in a region is good for."""
+    domain = "api.amazonwebservices.com.cn" if region.startswith("cn-") else "api.aws"
+    return f"sts.{region}.{domain}"
+
+
+def sts_headers(region: str, nonce: str) -> dict[str, str]:
+    """Return the headers that are signed, beside the date and the session's token."""
+    return {
+        "Host": sts_host(region),
+        "Content-Type": "application/x-www-form-urlencoded; charset=utf-8",
+        STS_NONCE_HEADER: nonce,
+    }
+
+
 @dataclass(frozen=True)
 class JoinAnswer(Message):
     agent_token: str = field(repr=False)

@@ -1,0 +1,173 @@
+"""Verify the machine of an agent: have STS answer the request that the machine's role signed for this join.
+
+EC2 names the session of a machine's role by the machine's id. So what STS answers proves account and id, as long as
+nobody but `ec2.amazonaws.com` may assume the role. Nothing of the request is taken from the agent but signature,
+date and session: host, body and nonce are ours, and the signature is good for no others.
+"""
+
+import json
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from det_controlplane.core.agent_protocol import (
+    STS_BODY,
+    STS_NONCE_HEADER,
+    sts_headers,
+    sts_host,
+)
+from det_controlplane.ports.compute import Unreachable
+from det_controlplane.ports.identity import MachineIdentity, NotProven, Proof
+
+from det_provisioner_aws.machines import PROVIDER
+
+KIND = "aws_sts"
+_TIMEOUT_S = 10.0
+_MOST_BYTES = 64 * 1024
+_FIELDS = ("region", "date", "session_token", "authorization", "document")
+_MUST_BE_SIGNED = {"host", "x-amz-date", STS_NONCE_HEADER.lower()}
+_BUSY = (429, "Throttling", "ThrottlingException", "RequestLimitExceeded")
+_DATE = re.compile(r"\d{8}T\d{6}Z")
+_SESSION_TOKEN = re.compile(r"[A-Za-z0-9+/=]{1,8192}")
+_AUTHORIZATION = re.compile(
+    r"AWS4-HMAC-SHA256 Credential=[A-Z0-9]{16,128}/\d{8}/(?P<region>[a-z0-9-]+)/sts/aws4_request, "
+    r"SignedHeaders=(?P<signed>[a-z0-9;-]+), Signature=[0-9a-f]{64}"
+)
+_MACHINE = re.compile(
+    r"arn:aws[a-z-]*:sts::(?P<account>\d{12}):assumed-role/(?P<role>[\w+=,.@-]+)/(?P<id>i-[0-9a-f]{8,17})"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Trusted:
+    """The machines that a cluster launches: of these accounts and regions, and of these roles, if any are named."""
+
+    accounts: Collection[str]
+    regions: Collection[str]
+    roles: Collection[str] = ()
+
+
+def sts_url(region: str) -> str:
+    return f"https://{sts_host(region)}/"
+
+
+class AwsIdentityVerifier:
+    """Implements `ports.identity.IdentityVerifier` for machines on EC2."""
+
+    kind = KIND
+
+    def __init__(self, trusted: Trusted, url_of: Callable[[str], str] = sts_url) -> None:
+        self._trusted = trusted
+        self._url_of = url_of
+
+    def verify(self, proof: Proof) -> MachineIdentity:
+        """Return whose machine it is: STS recognised its role's signature over this join."""
+        fields = _checked(proof.fields)
+        region = fields["region"]
+        if region not in self._trusted.regions:
+            raise NotProven(f"the machine is in {region!r}, where this cluster has no pool")
+        caller = self._ask(fields, proof.nonce)
+        machine = _MACHINE.fullmatch(str(caller.get("Arn", "")))
+        if machine is None:
+            raise NotProven(
+                f"{caller.get('Arn')!r} is not the role of a machine: give it an instance profile"
+            )
+        self._check_trusted(machine["account"], machine["role"])
+        _check_document(fields["document"], region, machine)
+        return MachineIdentity(PROVIDER, machine["account"], region, machine["id"])
+
+    def _check_trusted(self, account: str, role: str) -> None:
+        if account not in self._trusted.accounts:
+            raise NotProven(f"the machine is of account {account}, which has no pool here")
+        if self._trusted.roles and role not in self._trusted.roles:
+            raise NotProven(
+                f"the machine has the role {role}, which no pool here gives to machines"
+            )
+
+    def _ask(self, fields: Mapping[str, str], nonce: str) -> Mapping[str, Any]:
+        """Send the signed request. The host is one of ours, whatever the agent says."""
+        headers = {
+            **sts_headers(fields["region"], nonce),
+            "X-Amz-Date": fields["date"],
+            "X-Amz-Security-Token": fields["session_token"],
+            "Authorization": fields["authorization"],
+            "Accept": "application/json",
+        }
+        url = self._url_of(fields["region"])
+        request = urllib.request.Request(url, STS_BODY.encode(), headers, method="POST")
+        try:
+            with _opener.open(request, timeout=_TIMEOUT_S) as answer:
+                content = answer.read(_MOST_BYTES)
+        except urllib.error.HTTPError as e:
+            with e:
+                raise _refused(e.code, e.read(_MOST_BYTES)) from None
+        except OSError as e:
+            raise Unreachable(f"{sts_host(fields['region'])} did not answer: {e}") from e
+        return _result(content)
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Leaves redirects unfollowed: a signed request goes to the host that it was signed for."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_opener = urllib.request.build_opener(_NoRedirects)
+
+
+def _checked(fields: Mapping[str, str]) -> Mapping[str, str]:
+    """Refuse what a proof cannot be, before anything is sent."""
+    missing = [name for name in _FIELDS if not isinstance(fields.get(name), str)]
+    if missing:
+        raise NotProven(f"the proof lacks {', '.join(missing)}")
+    if not _DATE.fullmatch(fields["date"]) or not _SESSION_TOKEN.fullmatch(fields["session_token"]):
+        raise NotProven("the date or the session of the proof is malformed")
+    authorization = _AUTHORIZATION.fullmatch(fields["authorization"])
+    if authorization is None or authorization["region"] != fields["region"]:
+        raise NotProven("the signature of the proof is malformed, or of another region")
+    unsigned = _MUST_BE_SIGNED - set(authorization["signed"].split(";"))
+    if unsigned:
+        raise NotProven(f"the proof does not sign {', '.join(sorted(unsigned))}")
+    return fields
+
+
+def _refused(status: int, content: bytes) -> Exception:
+    said = _json(content).get("Error", {})
+    code = said.get("Code", status) if isinstance(said, dict) else status
+    if status >= 500 or code in _BUSY:
+        return Unreachable(f"STS failed with {code}")
+    return NotProven(
+        f"STS refused the proof ({code}): it is of another agent, cluster or time;"
+        " is the machine's clock right?"
+    )
+
+
+def _result(content: bytes) -> Mapping[str, Any]:
+    response = _json(content).get("GetCallerIdentityResponse")
+    result = response.get("GetCallerIdentityResult") if isinstance(response, dict) else None
+    if not isinstance(result, dict):
+        raise Unreachable("STS gave an answer that names no caller")
+    return result
+
+
+def _json(content: bytes) -> Mapping[str, Any]:
+    try:
+        read = json.loads(content)
+    except ValueError:
+        return {}
+    return read if isinstance(read, dict) else {}
+
+
+def _check_document(document: str, region: str, machine: re.Match[str]) -> None:
+    """Refuse a document of another machine. It confirms nothing by itself: any program may copy one."""
+    said = _json(document.encode())
+    wanted = {"region": region, "accountId": machine["account"], "instanceId": machine["id"]}
+    for name, value in wanted.items():
+        if said.get(name) != value:
+            raise NotProven(
+                f"the machine's identity document names {name} {said.get(name)!r}, and STS {value!r}"
+            )

@@ -1,0 +1,149 @@
+"""A machine on EC2 proves what it is to the control plane, by way of STS."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from det_agent.proof_aws import aws_proof
+from det_controlplane.core.agent_protocol import sts_host
+from det_controlplane.ports.compute import Unreachable
+from det_controlplane.ports.identity import IdentityVerifier, MachineIdentity, NotProven, Proof
+from det_provisioner_aws.identity import KIND, AwsIdentityVerifier, Trusted, sts_url
+
+from tests.support.fake_sts import FakeAws, fake_aws
+
+ACCOUNT, REGION, NONCE = "123456789012", "us-west-2", "0f" * 32
+TRUSTED = Trusted([ACCOUNT], [REGION])
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeAws]:
+    with fake_aws() as fake:
+        monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", fake.url)
+        yield fake
+
+
+def verify(
+    aws: FakeAws, fields: Mapping[str, Any], nonce: str = NONCE, trusted: Trusted = TRUSTED
+) -> MachineIdentity:
+    verifier: IdentityVerifier = AwsIdentityVerifier(trusted, lambda _: aws.url + "/")
+    return verifier.verify(Proof(KIND, nonce, fields))
+
+
+def test_a_machine_is_recognised(aws: FakeAws) -> None:
+    proof = aws_proof(NONCE)
+    assert proof["kind"] == KIND
+    assert verify(aws, proof) == MachineIdentity("aws", ACCOUNT, REGION, "i-0123456789abcdef0")
+
+
+def test_a_proof_carries_no_secret(aws: FakeAws) -> None:
+    aws.machine.secret_key = "Gq8Secret"
+    assert "Gq8Secret" not in json.dumps(dict(aws_proof(NONCE)))
+
+
+def test_a_proof_is_good_for_its_nonce_only(aws: FakeAws) -> None:
+    with pytest.raises(NotProven, match="SignatureDoesNotMatch"):
+        verify(aws, aws_proof(NONCE), nonce="1e" * 32)
+
+
+def test_a_proof_is_sent_to_the_host_that_it_was_signed_for(aws: FakeAws) -> None:
+    verify(aws, aws_proof(NONCE))
+    (seen,) = aws.seen
+    assert seen["Host"] == "sts.us-west-2.api.aws"
+    assert sts_url(REGION) == "https://sts.us-west-2.api.aws/"
+    assert sts_host("cn-north-1") == "sts.cn-north-1.api.amazonwebservices.com.cn"
+
+
+@pytest.mark.parametrize("region", ["eu-west-1", "evil.example/x", "us-west-2.evil.example", ""])
+def test_no_host_is_asked_but_those_of_our_regions(aws: FakeAws, region: str) -> None:
+    proof = dict(aws_proof(NONCE))
+    proof["authorization"] = proof["authorization"].replace(REGION, region)
+    with pytest.raises(NotProven):
+        verify(aws, {**proof, "region": region})
+    assert aws.seen == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("date", "20260101T000000Z\r\nX-Evil: 1"),
+        ("session_token", "a b"),
+        ("session_token", ""),
+        ("authorization", "AWS4-HMAC-SHA256 Credential=x"),
+        ("authorization", "Bearer token"),
+        ("document", None),
+        ("date", 7),
+    ],
+)
+def test_what_is_no_proof_is_never_sent(aws: FakeAws, name: str, value: Any) -> None:
+    with pytest.raises(NotProven):
+        verify(aws, {**aws_proof(NONCE), name: value})
+    assert aws.seen == []
+
+
+@pytest.mark.parametrize("header", ["host", "x-amz-date", "x-determined-nonce"])
+def test_a_proof_that_leaves_a_header_unsigned_is_never_sent(aws: FakeAws, header: str) -> None:
+    proof = dict(aws_proof(NONCE))
+    proof["authorization"] = proof["authorization"].replace(f"{header};", "").replace(f";{header}", "")  # fmt: skip
+    with pytest.raises(NotProven, match=header):
+        verify(aws, proof)
+    assert aws.seen == []
+
+
+def test_another_account_is_not_trusted(aws: FakeAws) -> None:
+    aws.machine.account = "999999999999"
+    with pytest.raises(NotProven, match="999999999999"):
+        verify(aws, aws_proof(NONCE))
+
+
+def test_only_named_roles_are_trusted(aws: FakeAws) -> None:
+    named = Trusted([ACCOUNT], [REGION], ["agent"])
+    assert verify(aws, aws_proof(NONCE), trusted=named).account == ACCOUNT
+    aws.machine.role = "administrator"
+    with pytest.raises(NotProven, match="administrator"):
+        verify(aws, aws_proof(NONCE), trusted=named)
+
+
+@pytest.mark.parametrize("session_name", ["alice", "i-zz", "i-0123456789abcdef0x"])
+def test_a_person_with_the_role_is_no_machine(aws: FakeAws, session_name: str) -> None:
+    aws.machine.session_name = session_name
+    with pytest.raises(NotProven, match="not the role of a machine"):
+        verify(aws, aws_proof(NONCE))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("instanceId", "i-0fff"), ("accountId", "1"), ("region", "eu-west-1")]
+)
+def test_the_document_of_another_machine_is_refused(aws: FakeAws, name: str, value: str) -> None:
+    proof = aws_proof(NONCE)
+    document = {**json.loads(proof["document"]), name: value}
+    with pytest.raises(NotProven, match=name):
+        verify(aws, {**proof, "document": json.dumps(document)})
+
+
+def test_a_failing_sts_proves_nothing_either_way(aws: FakeAws) -> None:
+    proof = aws_proof(NONCE)
+    aws.status = 503
+    with pytest.raises(Unreachable):
+        verify(aws, proof)
+    aws.status, aws.throttles = 200, True
+    with pytest.raises(Unreachable, match="Throttling"):
+        verify(aws, proof)
+    aws.url = "http://127.0.0.1:9"
+    with pytest.raises(Unreachable, match=r"sts\.us-west-2\.api\.aws"):
+        verify(aws, proof)
+
+
+def test_redirects_are_not_followed(aws: FakeAws) -> None:
+    proof = aws_proof(NONCE)
+    aws.status = 307
+    with pytest.raises(NotProven):
+        verify(aws, proof)
+    assert len(aws.seen) == 1
+
+
+def test_a_machine_without_a_role_says_what_it_lacks(aws: FakeAws) -> None:
+    aws.machine.has_role = False
+    with pytest.raises(OSError, match="iam_instance_profile_arn"):
+        aws_proof(NONCE)
