@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from det_controlplane.core.lifecycle.instance import InstanceState
 from det_controlplane.core.provision.offers import Offer, Scope
+from det_controlplane.core.schedule.model import FittingPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +24,15 @@ class Limits:
     max_starting_s: float = 1200.0
     max_hourly_cost: Decimal | None = None  # of all machines of the pool together
     max_aux_containers: int = 100
+    # As the pool's scheduler fits work, so that machines are rented that it will use.
+    allow_heterogeneous_fits: bool = False
+    fitting_policy: FittingPolicy = "best"
+    preemption: bool = False  # lower priorities may start while a higher one waits
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """An allocation of the pool's queue that waits for slots."""
+    """An allocation of the pool's queue that waits for slots, and not for others that were asked to leave."""
 
     allocation_id: str
     job_id: str
@@ -35,6 +40,9 @@ class Demand:
     requested_at: float
     single_agent: bool = False
     job_max_slots: int | None = None
+    job_held_slots: int = 0  # what the job's running allocations hold
+    priority: int = 0  # less is more urgent; equal where the pool's scheduler knows no priorities
+    blocked_machines: frozenset[str] = frozenset()  # that it failed on before
     max_price_usd_hour: Decimal | None = None  # of a machine, where the experiment names one
 
 
@@ -156,6 +164,7 @@ class ProvisionCode(str, Enum):
     """Why an allocation has no machine yet."""
 
     MACHINE_STARTING = "MACHINE_STARTING"
+    BEHIND_HIGHER_PRIORITY = "BEHIND_HIGHER_PRIORITY"
     LAUNCHING = "LAUNCHING"
     NO_OFFER_FITS = "NO_OFFER_FITS"
     PRICE_CAP = "PRICE_CAP"

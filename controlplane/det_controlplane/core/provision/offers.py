@@ -38,6 +38,7 @@ class Offer:
     slots: int
     price_usd_hour: Decimal
     section: int = 0  # which of the pool's provider sections it comes from
+    max_price_usd_hour: Decimal | None = None  # the operator's cap: not rented while it costs more
 
     def __str__(self) -> str:
         return (

@@ -1,0 +1,104 @@
+"""Remember refusals of clouds: which offers are not asked for, and until when."""
+
+import math
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timezone
+from typing import NamedTuple
+
+from .model import Cooldown, Hold, RefusalKind
+from .offers import Offer, Scope
+
+
+class _Backoff(NamedTuple):
+    first_s: float
+    most_s: float
+
+
+_BACKOFFS = {
+    RefusalKind.NO_CAPACITY: _Backoff(180.0, 600.0),
+    RefusalKind.QUOTA: _Backoff(30.0, 900.0),
+    RefusalKind.DENIED: _Backoff(30.0, 900.0),
+    RefusalKind.INVALID: _Backoff(math.inf, math.inf),  # until the configuration changes
+    RefusalKind.RETRYABLE: _Backoff(2.0, 30.0),
+}
+# What only an operator can change.
+_FOR_OPERATORS = frozenset({RefusalKind.QUOTA, RefusalKind.DENIED, RefusalKind.INVALID})
+FAILURES_TO_HOLD = 3
+# A refusal after so long a silence is a first one again.
+_FORGOTTEN_AFTER_S = 3600.0
+
+
+def after_refusal(
+    earlier: Cooldown | None, kind: RefusalKind, scope: Scope, sentence: str, now: float
+) -> Cooldown:
+    """Return how long to leave a scope alone, longer with every failure; `earlier` is its last cooldown."""
+    again = (
+        earlier is not None and earlier.kind is kind and now - earlier.until < _FORGOTTEN_AFTER_S
+    )
+    # Answers to calls that were under way when the cooldown began are not failures of their own.
+    if again and earlier is not None and now < earlier.until:
+        return earlier
+    failures = earlier.failures + 1 if again and earlier is not None else 1
+    backoff = _BACKOFFS[kind]
+    length = min(backoff.most_s, backoff.first_s * 2 ** min(failures - 1, 16))
+    return Cooldown(scope, kind, now + length, sentence, failures)
+
+
+def after_success(cooldowns: Iterable[Cooldown], offer: Offer) -> tuple[Cooldown, ...]:
+    """Return the cooldowns that still hold after an offer gave a machine."""
+    return tuple(c for c in cooldowns if not c.scope.covers(offer))
+
+
+class Cooldowns:
+    """The cooldowns that have not ended, found by the offers that they cover."""
+
+    def __init__(self, cooldowns: Iterable[Cooldown], now: float) -> None:
+        self._by_scope: dict[Scope, Cooldown] = {}
+        for cooldown in cooldowns:
+            if cooldown.until > now:
+                longest = self._by_scope.get(cooldown.scope, cooldown)
+                self._by_scope[cooldown.scope] = max(longest, cooldown, key=lambda c: c.until)
+        self._masks = masks_of(self._by_scope)
+
+    def of(self, offer: Offer) -> Cooldown | None:
+        """Return the cooldown of an offer that ends last."""
+        scopes = (masked(Scope.of(offer), mask) for mask in self._masks)
+        found = [self._by_scope[scope] for scope in scopes if scope in self._by_scope]
+        return max(found, key=lambda c: c.until, default=None)
+
+
+Mask = tuple[bool, ...]
+
+
+def masks_of(scopes: Iterable[Scope]) -> frozenset[Mask]:
+    """Return which values these scopes give: a few masks stand for thousands of scopes."""
+    return frozenset(tuple(bool(value) for value in scope) for scope in scopes)
+
+
+def masked(scope: Scope, mask: Mask) -> Scope:
+    """Return the wider scope that gives only the values of the mask."""
+    return Scope(*(value if given else "" for value, given in zip(scope, mask, strict=True)))
+
+
+def hold_for(offers: Sequence[Offer], cooldowns: Cooldowns) -> Hold | None:
+    """Hold a pool when all its offers are refused for what only an operator can change, again and again."""
+    causes: dict[str, Cooldown] = {}
+    for offer in offers:
+        cooldown = cooldowns.of(offer)
+        if cooldown is None or not _is_for_operators(cooldown):
+            return None
+        causes.setdefault(cooldown.sentence, cooldown)
+    if not causes:
+        return None
+    until = min(cooldown.until for cooldown in causes.values())
+    return Hold("; ".join(causes), None if math.isinf(until) else until)
+
+
+def _is_for_operators(cooldown: Cooldown) -> bool:
+    often = cooldown.failures >= FAILURES_TO_HOLD or cooldown.kind is RefusalKind.INVALID
+    return often and cooldown.kind in _FOR_OPERATORS
+
+
+def clock(time: float) -> str:
+    """Return a time as sentences tell it; the same at every decision, so that rows are not written again."""
+    return datetime.fromtimestamp(time, timezone.utc).strftime("%H:%M:%S UTC")

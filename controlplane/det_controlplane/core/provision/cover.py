@@ -1,0 +1,84 @@
+"""Choose how many machines of each size hold some demand most cheaply."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+
+# Demand beyond so many slots of a size goes to the size of machine with the best price a slot.
+_EXACT_SLOTS = 64
+
+
+def cheapest_cover(
+    wanted: Mapping[int, int], prices: Mapping[int, float], spare: int = 0
+) -> Counter[int] | None:
+    """Return how many machines of each size hold the demand, given as counts by slots; None where some fits on none.
+
+    Machines of at least n slots must have room for all demand of at least n slots. Where each size divides the next, as
+    with GPUs, that is also enough. Elsewhere the caller tries again with spare room.
+    """
+    chosen, rest = _bulk(wanted, prices)
+    if rest is None:
+        return None
+    exact = _exact(rest, prices, spare)
+    return None if exact is None else chosen + exact
+
+
+def _bulk(
+    wanted: Mapping[int, int], prices: Mapping[int, float]
+) -> tuple[Counter[int], dict[int, int] | None]:
+    chosen: Counter[int] = Counter()
+    rest = {}
+    for slots, count in wanted.items():
+        fitting = [size for size in prices if size >= slots]
+        if not fitting:
+            return chosen, None
+        best = min(fitting, key=lambda size: (prices[size] / (size // slots), size))
+        each = best // slots
+        keep = max(_EXACT_SLOTS // slots, 2 * each)
+        machines = max(0, (count - keep) // each)
+        if machines:
+            chosen[best] += machines
+        rest[slots] = count - machines * each
+    return chosen, rest
+
+
+def _exact(
+    wanted: Mapping[int, int], prices: Mapping[int, float], spare: int
+) -> Counter[int] | None:
+    """Solve the knapsack: `best[c]` is the least price of c slots, machines added from the largest size down."""
+    total = sum(slots * count for slots, count in wanted.items())
+    if not total:
+        return Counter()
+    total += spare
+    best = [0.0] + [math.inf] * total
+    steps: list[
+        dict[int, int]
+    ] = []  # by stage: where a capacity came from, by one machine of its size
+    sizes = sorted((size for size in prices if size), reverse=True)
+    for size, smaller in zip(sizes, [*sizes[1:], 0], strict=True):
+        steps.append(_add_machines(best, size, prices[size]))
+        needed = sum(slots * count for slots, count in wanted.items() if slots > smaller)
+        needed += spare if needed else 0
+        best[:needed] = [math.inf] * len(best[:needed])
+    return None if math.isinf(best[total]) else _chosen(steps, sizes, total)
+
+
+def _add_machines(best: list[float], size: int, price: float) -> dict[int, int]:
+    total = len(best) - 1
+    came_from = {}
+    for capacity in range(total):
+        more = min(total, capacity + size)
+        if best[capacity] + price < best[more]:
+            best[more] = best[capacity] + price
+            came_from[more] = capacity
+    return came_from
+
+
+def _chosen(steps: list[dict[int, int]], sizes: list[int], total: int) -> Counter[int]:
+    chosen: Counter[int] = Counter()
+    capacity = total
+    for size, came_from in zip(reversed(sizes), reversed(steps), strict=True):
+        while capacity in came_from:
+            capacity = came_from[capacity]
+            chosen[size] += 1
+    return chosen

@@ -1,0 +1,29 @@
+"""The entry: the pools of the cluster and what is known of the clouds in, a plan out."""
+
+import math
+
+from .cooldown import Cooldowns
+from .model import ProvisionPlan, ProvisionReason, ProvisionSnapshot
+from .pool_pass import PoolPass
+
+
+def decide(snapshot: ProvisionSnapshot, now: float) -> ProvisionPlan:
+    """Return which machines to rent, to empty and to give back, and why each allocation waits.
+
+    The same snapshot always gets the same plan. What it launches starts in the next snapshot, so that deciding twice
+    launches nothing more.
+    """
+    cooldowns = Cooldowns(snapshot.cooldowns, now)
+    passes = [PoolPass(pool, cooldowns, snapshot.interruptions, now) for pool in snapshot.pools]
+    waiting: dict[str, ProvisionReason] = {}
+    for one in passes:
+        one.run()
+        waiting.update(one.waiting)
+    times = (time for one in passes for time in one.times())
+    return ProvisionPlan(
+        launch=tuple(launch for one in passes for launch in one.launches),
+        drain=tuple(drain for one in passes for drain in one.fleet.drain),
+        terminate=tuple(end for one in passes for end in one.fleet.terminate),
+        waiting=waiting,
+        next_at=min((time for time in times if now < time < math.inf), default=None),
+    )

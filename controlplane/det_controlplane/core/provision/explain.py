@@ -1,0 +1,181 @@
+"""Say why an allocation has no machine yet: which offers were looked at, what keeps them, when they are tried again."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+
+from det_controlplane.core.schedule.wording import counted
+
+from .cooldown import clock
+from .market import Excluded, Market, money
+from .model import Demand, Hold, Limits, Machine, ProvisionCode, ProvisionReason
+from .offers import Offer
+from .shopping import Shape, shape_of
+from .upkeep import since
+
+_SHOWN = 3
+
+
+class Explainer:
+    """Puts into words what a pool's pass decided. Demand of one shape has one reason."""
+
+    def __init__(self, market: Market, limits: Limits, machines: int, usd_hour: Decimal) -> None:
+        self._market = market
+        self._limits = limits
+        self._machines = machines  # that the pool has or will have
+        self._usd_hour = usd_hour
+        self._known: dict[tuple[Shape, ProvisionCode | None], ProvisionReason] = {}
+        self._placed: dict[tuple[int, ...], ProvisionReason] = {}  # by what is awaited
+
+    def launching(self, launches: Sequence[tuple[Offer, ...]]) -> ProvisionReason:
+        """Explain what is being rented, and why not something cheaper."""
+        key = tuple(map(id, launches))
+        if key not in self._placed:
+            self._placed[key] = self._launching(launches)
+        return self._placed[key]
+
+    def _launching(self, launches: Sequence[tuple[Offer, ...]]) -> ProvisionReason:
+        counts = Counter(offers[0] for offers in launches)
+        parts = [_priced(offer, count) for offer, count in counts.items()]
+        others = sum(len(offers) - 1 for offers in set(launches))
+        more = f" (or {counted(others, 'other offer')})" if others else ""
+        sentence = f"rents {' and '.join(parts)}{more}{self._passed_over(counts)}"
+        return ProvisionReason(ProvisionCode.LAUNCHING, sentence)
+
+    def _passed_over(self, chosen: Iterable[Offer]) -> str:
+        dearest = max(chosen, key=lambda offer: offer.price_usd_hour)
+        cheaper = [
+            excluded
+            for excluded in self._market.excluded
+            if excluded.offer.slots == dearest.slots
+            and excluded.offer.price_usd_hour < dearest.price_usd_hour
+        ]
+        return f"; cheaper: {_told(cheaper)}" if cheaper else ""
+
+    def starting(self, machines: Sequence[Machine]) -> ProvisionReason:
+        """Explain which machines have been rented and have not joined."""
+        key = tuple(map(id, machines))
+        if key not in self._placed:
+            self._placed[key] = self._starting(machines)
+        return self._placed[key]
+
+    def _starting(self, machines: Sequence[Machine]) -> ProvisionReason:
+        newest = max(machines, key=since)
+        names = " and ".join(
+            f"{count} × {name}" if count > 1 else name
+            for name, count in Counter(str(machine.offer) for machine in machines).items()
+        )
+        sentence = f"waits for {names}, asked for at {clock(newest.requested_at)}"
+        if newest.launched_at is None:
+            return ProvisionReason(ProvisionCode.MACHINE_STARTING, sentence)
+        until = since(newest) + self._limits.max_starting_s
+        sentence += f"; replaced unless it joins by {clock(until)}"
+        return ProvisionReason(ProvisionCode.MACHINE_STARTING, sentence, until)
+
+    def held(self, hold: Hold) -> ProvisionReason:
+        """Explain that the pool rents nothing."""
+        again = f"; tried again at {clock(hold.until)}" if hold.until is not None else ""
+        sentence = f"the pool rents no machines: {hold.sentence}{again}"
+        return ProvisionReason(ProvisionCode.POOL_HELD, sentence, hold.until)
+
+    def unmet(self, demand: Demand, code: ProvisionCode | None) -> ProvisionReason:
+        """Explain what keeps a demand from getting machines; no code means that others go first."""
+        key = (shape_of(demand), code)
+        if key not in self._known:
+            self._known[key] = self._unmet(demand, code)
+        return self._known[key]
+
+    def _unmet(self, demand: Demand, code: ProvisionCode | None) -> ProvisionReason:
+        match code:
+            case None:
+                sentence = (
+                    "a higher priority goes first, and waits for machines that cannot be rented now"
+                )
+                return ProvisionReason(ProvisionCode.BEHIND_HIGHER_PRIORITY, sentence)
+            case ProvisionCode.MAX_INSTANCES:
+                return self._too_many(demand)
+            case ProvisionCode.MAX_HOURLY_COST:
+                return self._too_dear(demand)
+        fitting = [o for o in self._market.offers if self._could_hold(o, demand)]
+        excluded = [e for e in self._market.excluded if e.offer in set(fitting)]
+        if not fitting:
+            return self._nothing_fits(demand)
+        own_cap = demand.max_price_usd_hour
+        if own_cap is not None:
+            excluded += [
+                Excluded(o, ProvisionCode.PRICE_CAP, _above(o, own_cap), None)
+                for o in fitting
+                if o.price_usd_hour > own_cap
+            ]
+        cooling = [e for e in excluded if e.code is ProvisionCode.COOLING_DOWN]
+        until = min((e.until for e in cooling if e.until is not None), default=None)
+        kind = ProvisionCode.COOLING_DOWN if cooling else ProvisionCode.PRICE_CAP
+        first = sorted(cooling, key=lambda e: (e.until is None, e.until or 0.0)) or excluded
+        sentence = f"{_need(demand)}; no offer that fits can be rented now: {_told(first)}"
+        return ProvisionReason(kind, sentence, until)
+
+    def _could_hold(self, offer: Offer, demand: Demand) -> bool:
+        if not demand.slots:
+            return self._limits.max_aux_containers > 0
+        if not offer.slots or offer.slots >= demand.slots:
+            return bool(offer.slots)
+        divides = demand.slots % offer.slots == 0 or self._limits.allow_heterogeneous_fits
+        return divides and not demand.single_agent
+
+    def _nothing_fits(self, demand: Demand) -> ProvisionReason:
+        sizes = sorted({offer.slots for offer in self._market.offers})
+        if not sizes:
+            cause = "the pool has no offers"
+        elif not demand.slots:
+            cause = "max_aux_containers_per_agent of the pool is 0"
+        else:
+            cause = f"the machines of the pool have {' or '.join(map(str, sizes))} slots"
+        sentence = f"{_need(demand)}; {cause}; ask for fewer slots, or add larger types to the pool"
+        return ProvisionReason(ProvisionCode.NO_OFFER_FITS, sentence)
+
+    def _too_many(self, demand: Demand) -> ProvisionReason:
+        limit = self._limits.max_instances
+        sentence = f"{_need(demand)}; the pool has {self._machines} of at most {limit} machines (max_instances)"
+        way_out = "it starts when enough is free, or with a larger max_instances"
+        return ProvisionReason(ProvisionCode.MAX_INSTANCES, f"{sentence}; {way_out}")
+
+    def _too_dear(self, demand: Demand) -> ProvisionReason:
+        limit = self._limits.max_hourly_cost or Decimal(0)
+        fitting = [r for r in self._market.ranked if self._could_hold(r.offer, demand)]
+        cheapest = f"; the cheapest that fits is {_priced(fitting[0].offer, 1)}" if fitting else ""
+        sentence = (
+            f"{_need(demand)}; the pool's machines cost {money(self._usd_hour)} of at most "
+            f"{money(limit)} an hour (max_hourly_cost){cheapest}"
+        )
+        way_out = "it starts when enough is free, or with a larger max_hourly_cost"
+        return ProvisionReason(ProvisionCode.MAX_HOURLY_COST, f"{sentence}; {way_out}")
+
+
+def _need(demand: Demand) -> str:
+    if not demand.slots:
+        return "needs a machine, but no slot"
+    where = " on one machine" if demand.single_agent else ""
+    return f"needs {counted(demand.slots, 'slot')}{where}"
+
+
+def _priced(offer: Offer, count: int) -> str:
+    many = f"{count} × " if count > 1 else ""
+    return f"{many}{offer} at {money(offer.price_usd_hour)} an hour"
+
+
+def _above(offer: Offer, cap: Decimal) -> str:
+    return f"costs {money(offer.price_usd_hour)} an hour, above the experiment's {money(cap)}"
+
+
+def _told(excluded: Sequence[Excluded]) -> str:
+    """Name the offers by what keeps them, so that one cause is told once."""
+    offers: dict[str, list[Offer]] = {}
+    for one in excluded:
+        offers.setdefault(one.sentence, []).append(one.offer)
+    parts = []
+    for sentence, kept in list(offers.items())[:_SHOWN]:
+        more = f" and {len(kept) - 1} more" if len(kept) > 1 else ""
+        parts.append(f"{kept[0]}{more}: {sentence}")
+    if len(offers) > _SHOWN:
+        parts.append(f"and {len(offers) - _SHOWN} more causes")
+    return "; ".join(parts)

@@ -1,0 +1,139 @@
+"""The offers of a pool at one moment: which may be rented, in which order, and why the others may not."""
+
+import math
+from collections.abc import Iterable
+from decimal import Decimal
+from functools import cached_property
+from typing import NamedTuple
+
+from .cooldown import Cooldowns, clock, masked, masks_of
+from .model import ProvisionCode
+from .offers import Capacity, Offer, Scope
+
+# Work that a reclaim throws back costs machine time again: each recent one counts as a fifth of the price.
+_RECLAIM_WEIGHT = 0.2
+_RECLAIM_HALF_LIFE_S = 6 * 3600.0
+_MOST_RECLAIMS = 10.0
+# How much more than the next best offer an alternative may cost, so that one call of the cloud can choose.
+_ALTERNATIVE_TOLERANCE = 1.1
+
+
+class Ranked(NamedTuple):
+    """An offer that may be rented. Offers compare by effective price, then by the operator's order."""
+
+    price: float  # with what reclaims are expected to cost
+    order: int
+    offer: Offer
+
+
+class Excluded(NamedTuple):
+    """An offer that may not be rented now, and why."""
+
+    offer: Offer
+    code: ProvisionCode
+    sentence: str
+    until: float | None
+
+
+class Market:
+    def __init__(
+        self,
+        offers: Iterable[Offer],
+        cooldowns: Cooldowns,
+        interruptions: Iterable[tuple[Scope, float]],
+        now: float,
+    ) -> None:
+        reclaims = _Reclaims(interruptions, now)
+        self.offers = tuple(offers)
+        self.excluded: list[Excluded] = []
+        ranked = []
+        for order, offer in enumerate(self.offers):
+            excluded = _excluded(offer, cooldowns)
+            if excluded is not None:
+                self.excluded.append(excluded)
+            else:
+                ranked.append(Ranked(reclaims.effective_price(offer), order, offer))
+        self.ranked = sorted(ranked)
+        self._sizes: dict[Decimal | None, dict[int, Ranked]] = {}
+
+    def sizes(self, max_price: Decimal | None) -> dict[int, Ranked]:
+        """Return the best offer for each number of slots, among those that cost no more."""
+        if max_price not in self._sizes:
+            best: dict[int, Ranked] = {}
+            for ranked in self.ranked:
+                if max_price is None or ranked.offer.price_usd_hour <= max_price:
+                    best.setdefault(ranked.offer.slots, ranked)
+            self._sizes[max_price] = best
+        return self._sizes[max_price]
+
+    @cached_property
+    def any_machine(self) -> Ranked | None:
+        """Return the best offer for a machine that nothing waits for: one with slots if there is any."""
+        with_slots = [ranked for ranked in self.ranked if ranked.offer.slots]
+        return min(with_slots or self.ranked, default=None)
+
+    def alternatives(self, best: Ranked, limit: Decimal | None) -> tuple[Offer, ...]:
+        """Return what one call may rent instead of an offer, the offer first.
+
+        They are of one provider, region, section and capacity, have as many slots, cost at most `limit`, and are hardly
+        dearer than what a second call could get elsewhere.
+        """
+        same_size = [r for r in self.ranked if r.offer.slots == best.offer.slots and r >= best]
+        elsewhere = [r.price for r in same_size if not _one_call(r.offer, best.offer)]
+        dearest = min(elsewhere, default=math.inf) * _ALTERNATIVE_TOLERANCE
+        return tuple(
+            r.offer
+            for r in same_size
+            if r == best
+            or (
+                _one_call(r.offer, best.offer)
+                and r.price <= dearest
+                and (limit is None or r.offer.price_usd_hour <= limit)
+            )
+        )
+
+
+def _one_call(one: Offer, other: Offer) -> bool:
+    return (one.provider, one.region, one.capacity, one.section) == (
+        other.provider, other.region, other.capacity, other.section,
+    )  # fmt: skip
+
+
+def _excluded(offer: Offer, cooldowns: Cooldowns) -> Excluded | None:
+    cap = offer.max_price_usd_hour
+    if cap is not None and offer.price_usd_hour > cap:
+        sentence = f"costs {money(offer.price_usd_hour)} an hour, above its max_price {money(cap)}"
+        return Excluded(offer, ProvisionCode.PRICE_CAP, sentence, None)
+    cooldown = cooldowns.of(offer)
+    if cooldown is None:
+        return None
+    if math.isinf(cooldown.until):
+        sentence = f"{cooldown.sentence}; not tried again until the configuration changes"
+        return Excluded(offer, ProvisionCode.COOLING_DOWN, sentence, None)
+    sentence = f"{cooldown.sentence}; tried again at {clock(cooldown.until)}"
+    return Excluded(offer, ProvisionCode.COOLING_DOWN, sentence, cooldown.until)
+
+
+class _Reclaims:
+    """How often clouds took spot machines back lately."""
+
+    def __init__(self, interruptions: Iterable[tuple[Scope, float]], now: float) -> None:
+        self._weights: dict[Scope, float] = {}
+        for scope, time in interruptions:
+            weight = 0.5 ** (max(0.0, now - time) / _RECLAIM_HALF_LIFE_S)
+            self._weights[scope] = self._weights.get(scope, 0.0) + weight
+        self._masks = masks_of(self._weights)
+
+    def effective_price(self, offer: Offer) -> float:
+        price = float(offer.price_usd_hour)
+        if offer.capacity is not Capacity.SPOT or not self._weights:
+            return price
+        own = Scope.of(offer)
+        reclaims = sum(self._weights.get(masked(own, mask), 0.0) for mask in self._masks)
+        return price * (1 + _RECLAIM_WEIGHT * min(reclaims, _MOST_RECLAIMS))
+
+
+def money(amount: Decimal) -> str:
+    """Return an amount as sentences tell it."""
+    places = 4 if amount and amount < Decimal("0.1") else 2
+    return f"${amount:.{places}f}"

@@ -1,0 +1,235 @@
+"""What one decision makes of a pool."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from det_controlplane.core.lifecycle.instance import InstanceState
+
+from .cooldown import Cooldowns, hold_for
+from .explain import Explainer
+from .market import Market
+from .model import Demand, Hold, Launch, Machine, PoolSnapshot, ProvisionReason
+from .offers import Offer, Scope
+from .room import Host, Room, Seating, seat
+from .shopping import RUNNING, Allowance, Basket, Purchase, Shopper, shape_of
+from .upkeep import (
+    MOST_SILENCE_S,
+    end_unwanted,
+    idle_until,
+    inspect,
+    is_spare,
+    is_starting,
+    since,
+)
+
+# Each round rents something; the last one only sees that all that was rented for finds room.
+_MOST_ROUNDS = 8
+# In a short queue, sets with more room are looked at where the cheapest one does not hold the demand.
+_SHORT_QUEUE = 100
+_MOST_SPARE = 16
+_JOINED = (InstanceState.REGISTERED, InstanceState.DRAINING)
+_NOTHING = Basket((), {}, float("inf"))
+
+
+class PoolPass:
+    """Fills in launches and reasons step by step."""
+
+    def __init__(
+        self,
+        pool: PoolSnapshot,
+        cooldowns: Cooldowns,
+        interruptions: Iterable[tuple[Scope, float]],
+        now: float,
+    ) -> None:
+        self._pool = pool
+        self._limits = pool.limits
+        self._now = now
+        self._hold = _active(pool.hold, now) or hold_for(pool.offers, cooldowns)
+        self._market = Market(pool.offers, cooldowns, interruptions, now)
+        self.fleet = inspect(pool.machines, pool.limits, now)
+        self._demand = [*_work_of_leaving(pool.machines), *pool.demand]
+        machines = _with_room(self.fleet.staying)
+        self._starting = {i: m for i, m in enumerate(machines) if is_starting(m)}
+        aux = pool.limits.max_aux_containers
+        self._hosts = [
+            Host(m.id, m.offer, m.offer.slots, m.used_slots, aux - m.aux_used) for m in machines
+        ]
+        self._rented: list[tuple[Offer, ...]] = []  # the offers of each machine to rent
+        self._rented_at: dict[int, tuple[Offer, ...]] = {}  # the same by their place in the room
+        self.launches: list[Launch] = []
+        self.waiting: dict[str, ProvisionReason] = {}
+
+    def run(self) -> None:
+        """Decide in this order: what demand needs, what is kept for later, what is idle beyond that."""
+        seating, basket = self._evaluate()
+        for _ in range(_MOST_ROUNDS):
+            purchases = self._roomy_enough(seating, basket).purchases or self._reserve(seating)
+            if not purchases:
+                break
+            self._rent(purchases)
+            seating, basket = self._evaluate()
+        needed = _needed(seating)
+        waiting = frozenset(demand.allocation_id for demand in self._pool.demand)
+        self._launch(seating)
+        end_unwanted(self.fleet, needed, waiting, self._limits, self._now)
+        self._explain(seating, basket)
+
+    def times(self) -> Iterator[float]:
+        """Yield when something is due though nothing happens."""
+        for machine in self.fleet.staying:
+            yield idle_until(machine, frozenset(), self._limits)
+            if machine.state is InstanceState.LAUNCHED:
+                yield since(machine) + self._limits.max_starting_s
+            if machine.disconnected_since is not None:
+                yield machine.disconnected_since + MOST_SILENCE_S
+        for reason in self.waiting.values():
+            if reason.next_try is not None:
+                yield reason.next_try
+
+    def _evaluate(self) -> tuple[Seating, Basket]:
+        """Seat the demand on the machines there are, and choose machines for what finds no room.
+
+        What cannot get machines keeps lower priorities from starting, which then need none either.
+        """
+        demand = self._demand
+        while True:
+            seating = seat(demand, self._room())
+            if self._hold is not None or not seating.unmet:
+                return seating, _NOTHING
+            basket = self._shopper(seating).buy(seating.unmet)
+            startable = [
+                one for one in demand if not one.slots or one.priority <= basket.blocked_above
+            ]
+            if len(startable) == len(demand):
+                return seating, basket
+            demand = startable
+
+    def _roomy_enough(self, seating: Seating, basket: Basket) -> Basket:
+        """Return the first set of machines on which all that it is for finds room, or else the cheapest."""
+        if not basket.purchases or len(self._demand) > _SHORT_QUEUE:
+            return basket
+        shopper, rented = self._shopper(seating), list(self._rented)
+        for spare in range(_MOST_SPARE):
+            tried = shopper.buy(seating.unmet, spare)
+            self._rent(tried.purchases)
+            unmet = seat(self._demand, self._room()).unmet
+            self._rented = list(rented)
+            if all(tried.leaves_out(one) for one in unmet):
+                return tried
+        return basket
+
+    def _shopper(self, seating: Seating) -> Shopper:
+        return Shopper(self._market, seating.room, self._limits, self._allowance())
+
+    def _allowance(self) -> Allowance:
+        most = self._limits.max_hourly_cost
+        whole = Allowance(
+            max(0, self._limits.max_instances - len(self.fleet.staying)),
+            None if most is None else most - self.fleet.usd_hour,
+        )
+        return whole.less([Purchase(offers, 1) for offers in self._rented])
+
+    def _rent(self, purchases: Iterable[Purchase]) -> None:
+        for purchase in purchases:
+            self._rented += [purchase.offers] * purchase.machines
+
+    def _room(self) -> Room:
+        aux = self._limits.max_aux_containers
+        new = [Host("", offers[0], offers[0].slots, 0, aux) for offers in self._rented]
+        hosts = [*self._hosts, *new]
+        return Room(hosts, self._limits.fitting_policy, self._limits.allow_heterogeneous_fits)
+
+    def _reserve(self, seating: Seating) -> tuple[Purchase, ...]:
+        """Return what the minimum and the warm machines lack, as far as the limits allow."""
+        best = self._market.any_machine
+        if self._hold is not None or best is None:
+            return ()
+        unused = sum(index not in seating.room.busy for index in self._places())
+        lacking = self._reserve_beyond(seating, len(self._rented) - unused) - unused
+        limit = best.offer.price_usd_hour if self._limits.max_hourly_cost is not None else None
+        offers, allowance = self._market.alternatives(best, limit), self._allowance()
+        for machines in range(min(lacking, allowance.machines), 0, -1):
+            purchase = Purchase(offers, machines)
+            if allowance.exceeded_by([purchase]) is None:
+                return (purchase,)
+        return ()
+
+    def _reserve_beyond(self, seating: Seating, rented: int) -> int:
+        """Return how many machines are to be kept free besides those of the pool and so many that are rented."""
+        needed = _needed(seating)
+        spare = sum(is_spare(machine, needed) for machine in self.fleet.staying)
+        here = len(self.fleet.staying) + rented
+        return max(0, self._limits.min_instances - here, self._limits.warm_instances - spare)
+
+    def _places(self) -> range:
+        """Return the places in the room of the machines to rent."""
+        return range(len(self._hosts), len(self._hosts) + len(self._rented))
+
+    def _launch(self, seating: Seating) -> None:
+        """Launch each rented machine for the first demand that is placed there, and the reserve."""
+        known = {demand.allocation_id for demand in self._pool.demand}
+        first: dict[int, str] = {}
+        for allocation_id, hosts in seating.hosts_of.items():
+            for index in hosts:
+                first.setdefault(index, allocation_id if allocation_id in known else "")
+        rented = dict(zip(self._places(), self._rented, strict=True))
+        used = {index: offers for index, offers in rented.items() if index in first}
+        unused = [offers for index, offers in rented.items() if index not in first]
+        reserve = unused[: self._reserve_beyond(seating, len(used))]
+        self._rented_at, self._rented = used, [*used.values(), *reserve]
+        launches = [(offers, first[index]) for index, offers in used.items()]
+        launches += [(offers, "") for offers in reserve]
+        self.launches = [Launch(self._pool.name, *launch) for launch in launches]
+
+    def _explain(self, seating: Seating, basket: Basket) -> None:
+        usd_hour = self.fleet.usd_hour + sum(o[0].price_usd_hour for o in self._rented)
+        machines = len(self.fleet.staying) + len(self._rented)
+        explainer = Explainer(self._market, self._limits, machines, usd_hour)
+        unmet = {one.allocation_id for one in seating.unmet}
+        for demand in self._pool.demand:
+            hosts = seating.hosts_of.get(demand.allocation_id)
+            if hosts is not None:
+                reason = self._placed(hosts, explainer)
+            elif demand.allocation_id in unmet and self._hold is not None:
+                reason = explainer.held(self._hold)
+            elif demand.allocation_id in unmet:
+                reason = explainer.unmet(demand, basket.refused.get(shape_of(demand)))
+            elif demand.slots and demand.priority > basket.blocked_above:
+                reason = explainer.unmet(demand, None)
+            else:
+                continue  # its job holds as many slots as it may
+            if reason is not None:
+                self.waiting[demand.allocation_id] = reason
+
+    def _placed(self, hosts: Sequence[int], explainer: Explainer) -> ProvisionReason | None:
+        """Explain what is awaited; nothing where the machines are there, and only the scheduler is."""
+        new = [self._rented_at[index] for index in hosts if index in self._rented_at]
+        if new:
+            return explainer.launching(new)
+        machines = [self._starting[index] for index in hosts if index in self._starting]
+        return explainer.starting(machines) if machines else None
+
+
+def _needed(seating: Seating) -> frozenset[str]:
+    """Return the machines that demand waits for."""
+    return frozenset(seating.room.hosts[index].id for index in seating.room.busy)
+
+
+def _active(hold: Hold | None, now: float) -> Hold | None:
+    return None if hold is None or (hold.until is not None and hold.until <= now) else hold
+
+
+def _work_of_leaving(machines: Iterable[Machine]) -> Iterator[Demand]:
+    """Yield what runs on machines that a cloud takes back: it needs room before it has left."""
+    for machine in machines:
+        if machine.leaving_since is not None and machine.used_slots and machine.state in _JOINED:
+            yield Demand(
+                f"the work of {machine.id}", "", machine.used_slots, 0.0,
+                single_agent=True, priority=RUNNING,
+            )  # fmt: skip
+
+
+def _with_room(machines: Iterable[Machine]) -> list[Machine]:
+    """Return the machines that take work now or will, those that are there first."""
+    there = [m for m in machines if m.state is InstanceState.REGISTERED and m.takes_work]
+    coming = sorted((m for m in machines if is_starting(m)), key=lambda m: (since(m), m.id))
+    return [*there, *coming]

@@ -1,0 +1,249 @@
+"""Choose machines for demand that finds no room: the cheapest set, in the order of the queue while limits allow."""
+
+import math
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import NamedTuple
+
+from .cover import cheapest_cover
+from .gangs import Gang, GangBuyer
+from .market import Market, Ranked
+from .model import Demand, Limits, ProvisionCode
+from .offers import Offer
+from .room import Room
+
+# The priority of work that runs on machines that leave: it goes first, and nothing waits behind it.
+RUNNING = -1
+# Prices of a machine as such, tried one after the other when the cheapest set has too many machines.
+_MACHINE_PENALTIES = (0.0, 0.25, 1.0, 100.0)
+
+
+class Purchase(NamedTuple):
+    """Machines to rent, each from one of some offers, the best first."""
+
+    offers: tuple[Offer, ...]
+    machines: int
+
+
+def cost(purchases: Sequence[Purchase]) -> Decimal:
+    """Return what the purchases cost an hour at most."""
+    return sum(
+        (max(o.price_usd_hour for o in p.offers) * p.machines for p in purchases), Decimal(0)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What the pool may still rent."""
+
+    machines: int
+    usd_hour: Decimal | None
+
+    def exceeded_by(self, purchases: Sequence[Purchase]) -> ProvisionCode | None:
+        """Return the limit that the purchases would exceed, or None."""
+        if not purchases:
+            return None
+        if sum(purchase.machines for purchase in purchases) > self.machines:
+            return ProvisionCode.MAX_INSTANCES
+        if self.usd_hour is not None and cost(purchases) > self.usd_hour:
+            return ProvisionCode.MAX_HOURLY_COST
+        return None
+
+    def less(self, purchases: Sequence[Purchase]) -> "Allowance":
+        """Return what is left after the purchases."""
+        machines = self.machines - sum(purchase.machines for purchase in purchases)
+        left = None if self.usd_hour is None else self.usd_hour - cost(purchases)
+        return Allowance(machines, left)
+
+
+Shape = tuple[int, bool, Decimal | None]
+
+
+def shape_of(demand: Demand) -> Shape:
+    """Return what decides which machines a demand needs."""
+    return demand.slots, demand.single_agent, demand.max_price_usd_hour
+
+
+@dataclass(frozen=True, slots=True)
+class Basket:
+    """What to rent, and what may not be rented by the shape of the demand."""
+
+    purchases: tuple[Purchase, ...]
+    refused: dict[Shape, ProvisionCode]
+    blocked_above: float  # priorities above this number start nothing while what was refused waits
+
+    def leaves_out(self, demand: Demand) -> bool:
+        """Return whether a demand was refused, or waits behind one that was."""
+        return shape_of(demand) in self.refused or demand.priority > self.blocked_above
+
+
+Wish = tuple[Demand, Gang | None]
+
+
+class Shopper:
+    """Buys for demand that found no room."""
+
+    def __init__(self, market: Market, room: Room, limits: Limits, allowance: Allowance) -> None:
+        self._market = market
+        self._room = room
+        self._limits = limits
+        self._allowance = allowance
+
+    def buy(self, unmet: Sequence[Demand], spare: int = 0) -> Basket:
+        """Return what to rent. `spare` is room beyond the demand, where sizes do not divide each other."""
+        refusals = _Refusals(self._limits.preemption)
+        wishes = self._within_reach([one for one in unmet if one.slots], refusals)
+        purchases = self._affordable(wishes, refusals, spare)
+        containers = sum(not one.slots for one in unmet)
+        purchases += self._for_containers(containers, purchases, refusals)
+        return Basket(tuple(purchases), refusals.codes, refusals.blocked_above)
+
+    def _within_reach(self, unmet: Sequence[Demand], refusals: "_Refusals") -> list[Wish]:
+        """Return the demand that offers could hold, with the machines of what needs several."""
+        gangs = GangBuyer(self._market, self._room, self._limits, self._allowance.machines)
+        wishes: list[Wish] = []
+        for one in unmet:
+            if refusals.concern(one):
+                continue
+            if any(size >= one.slots for size in self._market.sizes(one.max_price_usd_hour)):
+                wishes.append((one, None))
+                continue
+            gang = gangs.lacking(one)
+            if gang is None:
+                refusals.add(one, ProvisionCode.NO_OFFER_FITS)
+            else:
+                wishes.append((one, gang))
+        return [wish for wish in wishes if not refusals.concern(wish[0])]
+
+    def _affordable(self, wishes: list[Wish], refusals: "_Refusals", spare: int) -> list[Purchase]:
+        """Return purchases for as much of the queue as the limits allow, passing over what they do not."""
+        most = 0
+        while True:
+            queue = _Queue(wishes)
+            everything = self._purchases(queue, len(wishes), spare)
+            if not isinstance(everything, ProvisionCode):
+                return everything
+            too_many, cause = len(wishes), everything
+            while most + 1 < too_many:
+                middle = (most + too_many) // 2
+                found = self._purchases(queue, middle, spare)
+                if isinstance(found, ProvisionCode):
+                    too_many, cause = middle, found
+                else:
+                    most = middle
+            refusals.add(wishes[most][0], cause)
+            rest = (wish for wish in wishes[too_many:] if not refusals.concern(wish[0]))
+            wishes = [*wishes[:most], *rest]
+
+    def _purchases(
+        self, queue: "_Queue", length: int, spare: int
+    ) -> list[Purchase] | ProvisionCode:
+        """Return the cheapest purchases for the first wishes that the limits allow, or the limit that they exceed."""
+        gangs = [
+            self._machines(gang.best, gang.machines, gang.limit, True)
+            for gang in queue.gangs(length)
+        ]
+        exceeded = self._allowance.exceeded_by(gangs)
+        if exceeded is not None:
+            return exceeded
+        singles = queue.singles(length)
+        for penalty in _MACHINE_PENALTIES if singles else (0.0,):
+            purchases = list(gangs)
+            for max_price, wanted in singles.items():
+                purchases += self._cover(max_price, wanted, penalty, spare)
+            exceeded = self._allowance.exceeded_by(purchases)
+            if exceeded is not ProvisionCode.MAX_INSTANCES:
+                break
+        return exceeded or purchases
+
+    def _cover(
+        self, max_price: Decimal | None, wanted: Counter[int], penalty: float, spare: int
+    ) -> list[Purchase]:
+        sizes = self._market.sizes(max_price)
+        dearest = max(ranked.price for ranked in sizes.values())
+        prices = {size: r.price + penalty * dearest for size, r in sizes.items() if size}
+        chosen = cheapest_cover(wanted, prices, spare)
+        if chosen is None:  # what is in reach fits on some size
+            raise AssertionError(f"no machine of {sorted(prices)} slots holds {dict(wanted)}")
+        return [
+            self._machines(sizes[size], count, max_price, False)
+            for size, count in sorted(chosen.items(), reverse=True)
+        ]
+
+    def _machines(
+        self, best: Ranked, count: int, limit: Decimal | None, one_type: bool
+    ) -> Purchase:
+        if self._allowance.usd_hour is not None:
+            # A dearer alternative would have to be paid for in advance.
+            limit = best.offer.price_usd_hour
+        offers = self._market.alternatives(best, limit)
+        if one_type:
+            offers = tuple(o for o in offers if o.machine_type == best.offer.machine_type)
+        return Purchase(offers, count)
+
+    def _for_containers(
+        self, count: int, bought: Sequence[Purchase], refusals: "_Refusals"
+    ) -> list[Purchase]:
+        """Return machines for containers without slots, beyond those that the machines bought take."""
+        each = self._limits.max_aux_containers
+        count -= each * sum(purchase.machines for purchase in bought)
+        if count <= 0:
+            return []
+        best = min(self._market.ranked, default=None)
+        if best is None or not each:
+            refusals.codes[0, False, None] = ProvisionCode.NO_OFFER_FITS
+            return []
+        left = self._allowance.less(bought)
+        for machines in range(min(math.ceil(count / each), left.machines), 0, -1):
+            purchase = self._machines(best, machines, None, False)
+            if not left.exceeded_by([purchase]):
+                return [purchase]
+        refusals.codes[0, False, None] = (
+            left.exceeded_by([self._machines(best, 1, None, False)]) or ProvisionCode.MAX_INSTANCES
+        )
+        return []
+
+
+class _Refusals:
+    """What is not bought, and what therefore starts no sooner."""
+
+    def __init__(self, preemption: bool) -> None:
+        self._preemption = preemption
+        self.codes: dict[Shape, ProvisionCode] = {}
+        self.blocked_above = math.inf
+
+    def add(self, demand: Demand, code: ProvisionCode) -> None:
+        self.codes[shape_of(demand)] = code
+        if not self._preemption and demand.priority != RUNNING:
+            self.blocked_above = min(self.blocked_above, demand.priority)
+
+    def concern(self, demand: Demand) -> bool:
+        return demand.priority > self.blocked_above or shape_of(demand) in self.codes
+
+
+class _Queue:
+    """Wishes in order, so that the content of the first n of them is known quickly."""
+
+    def __init__(self, wishes: Sequence[Wish]) -> None:
+        self._gangs: list[tuple[int, Gang]] = []
+        self._places: defaultdict[tuple[Decimal | None, int], list[int]] = defaultdict(list)
+        for place, (demand, gang) in enumerate(wishes):
+            if gang is None:
+                self._places[demand.max_price_usd_hour, demand.slots].append(place)
+            else:
+                self._gangs.append((place, gang))
+
+    def gangs(self, length: int) -> list[Gang]:
+        return [gang for place, gang in self._gangs if place < length]
+
+    def singles(self, length: int) -> dict[Decimal | None, Counter[int]]:
+        """Return how many demands of each size wait, by their limit of the price."""
+        found: dict[Decimal | None, Counter[int]] = {}
+        for (max_price, slots), places in self._places.items():
+            count = bisect_left(places, length)
+            if count:
+                found.setdefault(max_price, Counter())[slots] = count
+        return found

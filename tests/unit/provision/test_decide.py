@@ -1,0 +1,353 @@
+"""What is rented for which demand, and the sentences about it."""
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from det_controlplane.core.lifecycle.instance import InstanceState
+from det_controlplane.core.provision.model import (
+    Cooldown,
+    Hold,
+    Limits,
+    ProvisionCode,
+    RefusalKind,
+)
+from det_controlplane.core.provision.offers import Scope
+
+from tests.support.provisioning import (
+    GENEROUS,
+    NOW,
+    applied,
+    demand,
+    drained,
+    ended,
+    machine,
+    offer,
+    plan,
+    pool,
+    rented,
+    spot,
+    starting,
+    wants,
+)
+
+ONE, FOUR, EIGHT = offer(1, "1.00"), offer(4, "3.50"), offer(8, "6.50")
+
+
+def refused(cheap: object, sentence: str = "no capacity", **more: object) -> Cooldown:
+    scope = cheap if isinstance(cheap, Scope) else Scope.of(cheap)  # type: ignore[arg-type]
+    made = Cooldown(scope, RefusalKind.NO_CAPACITY, NOW + 200, sentence)
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def test_an_empty_queue_rents_nothing() -> None:
+    assert not plan(pool([ONE])).launch
+
+
+def test_small_demands_share_one_large_machine_where_that_is_cheaper() -> None:
+    assert rented(plan(pool([ONE, FOUR, EIGHT], wants(1, 1, 1, 1, 1)))) == ["gpu.1x", "gpu.4x"]
+
+
+def test_one_machine_is_rented_where_one_holds_the_demand() -> None:
+    assert rented(plan(pool([ONE, FOUR], wants(4)))) == ["gpu.4x"]
+
+
+def test_a_gang_gets_equal_machines_of_the_cheapest_size() -> None:
+    assert rented(plan(pool([FOUR, offer(3, "0.10")], wants(8)))) == ["gpu.4x", "gpu.4x"]
+
+
+def test_a_gang_over_sizes_is_rented_where_the_scheduler_mixes_them() -> None:
+    mixing = replace(GENEROUS, allow_heterogeneous_fits=True)
+    decided = plan(pool([FOUR], wants(6), [machine("m1", offer(2, 1))], mixing))
+    assert rented(decided) == ["gpu.4x"]
+
+
+def test_the_machines_of_a_gang_are_of_one_type_and_zone() -> None:
+    offers = [
+        offer(8, "6.50", machine_type="a", zone="us-east-1b"),
+        offer(8, "6.60", machine_type="b", zone="us-east-1a"),
+        offer(8, "6.70", machine_type="a", zone="us-east-1a"),
+    ]
+    first, second = plan(pool(offers, wants(16))).launch
+    assert first == second
+    assert [(o.machine_type, o.zone[-1]) for o in first.offers] == [("a", "b"), ("a", "a")]
+
+
+def test_free_machines_are_completed_to_a_gang_by_their_own_type() -> None:
+    mine, cheaper = offer(8, "6.50", machine_type="a"), offer(8, "6.00", machine_type="b")
+    decided = plan(pool([cheaper, mine], wants(16), [machine("m1", mine)]))
+    assert rented(decided) == ["a"]
+
+
+def test_a_job_gets_machines_for_no_more_slots_than_it_may_hold() -> None:
+    capped = wants(1, 1, 1, job_id="j", job_max_slots=4, job_held_slots=2)
+    decided = plan(pool([ONE], capped))
+    assert len(decided.launch) == 2
+    assert set(decided.waiting) == {"d1", "d2"}
+
+
+def test_containers_without_slots_share_machines_up_to_their_limit() -> None:
+    limits = replace(GENEROUS, max_aux_containers=2)
+    assert rented(plan(pool([ONE, FOUR], wants(0, 0, 0), limits=limits))) == ["gpu.1x", "gpu.1x"]
+
+
+def test_containers_without_slots_run_beside_work_on_what_is_rented_for_it() -> None:
+    assert rented(plan(pool([ONE], wants(0, 1)))) == ["gpu.1x"]
+
+
+def test_free_slots_of_machines_that_work_or_start_are_counted_first() -> None:
+    machines = [machine("m1", FOUR, used_slots=3), starting("m2", ONE)]
+    decided = plan(pool([ONE, FOUR], wants(1, 1, 1), machines))
+    assert rented(decided) == ["gpu.1x"]
+    codes = sorted(reason.code for reason in decided.waiting.values())
+    assert codes == [ProvisionCode.LAUNCHING, ProvisionCode.MACHINE_STARTING]
+
+
+def test_a_machine_on_which_the_demand_failed_does_not_count() -> None:
+    kept_off = demand("d", 1, blocked_machines=frozenset({"m1"}))
+    assert rented(plan(pool([ONE], [kept_off], [machine("m1", ONE)]))) == ["gpu.1x"]
+
+
+def test_a_silent_machine_has_no_room() -> None:
+    silent = machine("m1", ONE, takes_work=False, disconnected_since=NOW - 60, idle_since=None)
+    decided = plan(pool([ONE], wants(1), [silent]))
+    assert rented(decided) == ["gpu.1x"]
+    assert not decided.terminate
+
+
+def test_the_same_price_is_decided_by_the_order_of_the_offers() -> None:
+    first, second = offer(1, 1, machine_type="first"), offer(1, 1, machine_type="second")
+    assert rented(plan(pool([first, second], wants(1)))) == ["first"]
+
+
+def test_spot_machines_that_were_reclaimed_lately_count_as_dearer() -> None:
+    cheap, steady = spot(1, "0.90"), offer(1, "1.00")
+    reclaims = [(Scope.of(cheap), NOW - 600)] * 2
+    launch = plan(pool([cheap, steady], wants(1)), interruptions=reclaims).launch[0]
+    assert launch.offers == (steady,)
+    old = [(Scope.of(cheap), NOW - 3 * 86400)] * 2
+    assert plan(pool([cheap, steady], wants(1)), interruptions=old).launch[0].offers[0] == cheap
+
+
+def test_alternatives_of_one_call_are_of_one_capacity_and_hardly_dearer_than_elsewhere() -> None:
+    here = spot(1, "0.40")
+    near = spot(1, "0.45", zone="us-east-1b")
+    dear = spot(1, "1.60", machine_type="big")
+    elsewhere = offer(1, "1.00")
+    assert plan(pool([elsewhere, dear, near, here], wants(1))).launch[0].offers == (here, near)
+
+
+def test_the_queue_is_served_in_order_while_machines_are_allowed() -> None:
+    decided = plan(pool([FOUR], wants(4, 4, 4), limits=Limits(max_instances=2)))
+    assert [launch.purpose for launch in decided.launch] == ["d1", "d2"]
+    reason = decided.waiting["d3"]
+    assert reason.code is ProvisionCode.MAX_INSTANCES
+    assert "has 2 of at most 2 machines (max_instances)" in reason.sentence
+
+
+def test_fewer_machines_are_taken_where_the_cheapest_would_be_too_many() -> None:
+    decided = plan(pool([ONE, offer(4, "9.00")], wants(1, 1, 1), limits=Limits(max_instances=1)))
+    assert rented(decided) == ["gpu.4x"]
+
+
+def test_a_gang_beyond_the_maximum_gets_no_machine_at_all() -> None:
+    decided = plan(pool([FOUR], wants(12), limits=Limits(max_instances=2)))
+    assert not decided.launch
+    assert decided.waiting["d1"].code is ProvisionCode.MAX_INSTANCES
+
+
+def test_what_waits_for_machines_keeps_lower_priorities_from_renting_any() -> None:
+    queue = [demand("high", 12, priority=40), demand("low", 4, priority=42)]
+    limits = Limits(max_instances=2)
+    blocked = plan(pool([FOUR], queue, limits=limits))
+    assert not blocked.launch
+    assert blocked.waiting["low"].code is ProvisionCode.BEHIND_HIGHER_PRIORITY
+    backfilled = plan(pool([FOUR], queue, limits=replace(limits, preemption=True)))
+    assert [launch.purpose for launch in backfilled.launch] == ["low"]
+
+
+def test_the_cost_of_all_machines_stays_below_max_hourly_cost() -> None:
+    limits = Limits(max_instances=9, max_hourly_cost=Decimal("8.00"))
+    decided = plan(pool([FOUR], wants(4, 4), [machine("m1", FOUR, used_slots=4)], limits))
+    assert [launch.purpose for launch in decided.launch] == ["d1"]
+    reason = decided.waiting["d2"]
+    assert reason.code is ProvisionCode.MAX_HOURLY_COST
+    assert "cost $7.00 of at most $8.00 an hour" in reason.sentence
+
+
+def test_an_offer_above_its_price_cap_is_not_rented() -> None:
+    capped = replace(ONE, max_price_usd_hour=Decimal("0.80"))
+    reason = plan(pool([capped], wants(1))).waiting["d1"]
+    assert reason.code is ProvisionCode.PRICE_CAP
+    assert "costs $1.00 an hour, above its max_price $0.80" in reason.sentence
+
+
+def test_an_experiments_own_price_cap_is_kept() -> None:
+    cheap = demand("d", 1, max_price_usd_hour=Decimal("0.50"))
+    reason = plan(pool([ONE], [cheap])).waiting["d"]
+    assert reason.code is ProvisionCode.PRICE_CAP
+    assert "above the experiment's $0.50" in reason.sentence
+
+
+def test_a_refused_offer_is_passed_over_and_the_reason_tells_why() -> None:
+    cheap, dear = spot(1, "0.40"), offer(1, "1.00")
+    decided = plan(pool([cheap, dear], wants(1)), [refused(cheap)])
+    assert decided.launch[0].offers == (dear,)
+    assert (
+        "cheaper: aws us-east-1a gpu.1x spot: no capacity; tried again at"
+        in decided.waiting["d1"].sentence
+    )
+
+
+def test_when_all_offers_are_refused_the_reason_names_them_and_the_next_try() -> None:
+    offers = [spot(1, "0.40"), offer(1, "1.00")]
+    later = refused(offers[1], "the quota is used up", until=NOW + 500)
+    decided = plan(pool(offers, wants(1)), [refused(offers[0]), later])
+    reason = decided.waiting["d1"]
+    assert not decided.launch
+    assert (reason.code, reason.next_try) == (ProvisionCode.COOLING_DOWN, NOW + 200)
+    assert "gpu.1x spot: no capacity" in reason.sentence
+    assert "gpu.1x on-demand: the quota is used up" in reason.sentence
+    assert decided.next_at == NOW + 200
+
+
+def test_a_refusal_of_a_region_covers_all_its_offers() -> None:
+    decided = plan(pool([ONE, FOUR], wants(1)), [refused(Scope("aws", "us-east-1"))])
+    assert "and 1 more: no capacity" in decided.waiting["d1"].sentence
+
+
+def test_a_refusal_that_is_over_holds_nothing() -> None:
+    assert plan(pool([ONE], wants(1)), [refused(ONE, until=NOW - 1)]).launch
+
+
+def test_a_held_pool_rents_nothing_and_says_why() -> None:
+    held = pool([ONE], wants(1), limits=Limits(min_instances=1), hold=Hold("held by admin"))
+    decided = plan(held)
+    assert not decided.launch
+    assert decided.waiting["d1"].code is ProvisionCode.POOL_HELD
+    assert "held by admin" in decided.waiting["d1"].sentence
+
+
+def test_a_hold_ends_at_its_time() -> None:
+    assert plan(pool([ONE], wants(1), hold=Hold("spent", until=NOW - 1))).launch
+
+
+def test_a_pool_whose_every_offer_keeps_failing_for_quotas_is_held() -> None:
+    quota = refused(ONE, "request a larger vCPU quota", kind=RefusalKind.QUOTA, failures=3)
+    reason = plan(pool([ONE], wants(1)), [quota]).waiting["d1"]
+    assert (reason.code, reason.next_try) == (ProvisionCode.POOL_HELD, NOW + 200)
+    assert "request a larger vCPU quota" in reason.sentence
+
+
+@pytest.mark.parametrize(
+    ("slots", "single"), [(3, False), (4, True)], ids=["divides by no size", "on one machine"]
+)
+def test_demand_that_no_machine_of_the_pool_ever_holds_says_so(slots: int, single: bool) -> None:
+    reason = plan(pool([offer(2, 1)], [demand("d", slots, single_agent=single)])).waiting["d"]
+    assert reason.code is ProvisionCode.NO_OFFER_FITS
+    assert "the machines of the pool have 2 slots" in reason.sentence
+
+
+def test_the_minimum_and_warm_machines_are_rented_without_demand() -> None:
+    assert len(plan(pool([ONE], limits=Limits(min_instances=2))).launch) == 2
+    busy = machine("m1", ONE, used_slots=1)
+    assert len(plan(pool([ONE], machines=[busy], limits=Limits(warm_instances=1))).launch) == 1
+    idle = machine("m2", ONE)
+    assert not plan(pool([ONE], machines=[busy, idle], limits=Limits(warm_instances=1))).launch
+
+
+def test_a_warm_machine_is_replaced_as_soon_as_demand_takes_it() -> None:
+    limits = Limits(warm_instances=1)
+    assert len(plan(pool([ONE], wants(1), [machine("m1", ONE)], limits)).launch) == 1
+
+
+def test_idle_machines_leave_after_their_time_the_longest_idle_first() -> None:
+    machines = [
+        machine("new", ONE, idle_since=NOW - 60),
+        machine("old", ONE, idle_since=NOW - 1300),
+        machine("oldest", ONE, idle_since=NOW - 1400),
+    ]
+    assert ended(plan(pool([ONE], machines=machines))) == {"old": "IDLE", "oldest": "IDLE"}
+    keep_two = pool([ONE], machines=machines, limits=Limits(min_instances=2))
+    assert ended(plan(keep_two)) == {"oldest": "IDLE"}
+    keep_warm = pool([ONE], machines=machines, limits=Limits(warm_instances=2))
+    assert ended(plan(keep_warm)) == {"oldest": "IDLE"}
+
+
+def test_the_next_decision_is_due_when_a_machine_has_been_idle_for_long_enough() -> None:
+    decided = plan(pool([ONE], machines=[machine("m1", ONE, idle_since=NOW - 1000)]))
+    assert decided.next_at == NOW + 200
+
+
+def test_an_idle_machine_that_demand_waits_for_stays() -> None:
+    idle = machine("m1", FOUR, idle_since=NOW - 1300)
+    assert not plan(pool([FOUR], wants(8), [idle])).terminate
+
+
+def test_a_machine_that_the_scheduler_leaves_idle_for_too_long_leaves_all_the_same() -> None:
+    idle = machine("m1", FOUR, idle_since=NOW - 2500)
+    assert ended(plan(pool([FOUR], wants(4), [idle]))) == {"m1": "IDLE"}
+
+
+def test_a_stopped_machine_is_given_back() -> None:
+    assert ended(plan(pool([ONE], machines=[machine("m1", ONE, stopped=True)]))) == {
+        "m1": "STOPPED"
+    }
+
+
+def test_a_silent_machine_is_given_back_after_ten_minutes() -> None:
+    silent = machine("m1", ONE, used_slots=1, takes_work=False, disconnected_since=NOW - 601)
+    assert ended(plan(pool([ONE], machines=[silent]))) == {"m1": "DISCONNECTED"}
+
+
+def test_a_machine_that_never_joins_is_given_back_and_replaced() -> None:
+    overdue = starting("m1", ONE, purpose="d1")
+    overdue = replace(overdue, launched_at=NOW - 1200)
+    decided = plan(pool([ONE], wants(1), [overdue]))
+    assert ended(decided) == {"m1": "NEVER_REGISTERED"}
+    assert len(decided.launch) == 1
+
+
+def test_a_request_is_cancelled_when_what_it_was_for_has_gone() -> None:
+    asked = starting("m1", ONE, state=InstanceState.REQUESTED, purpose="gone")
+    assert ended(plan(pool([ONE], machines=[asked]))) == {"m1": "NOT_NEEDED"}
+    assert not plan(pool([ONE], wants(1), [asked])).terminate
+
+
+def test_a_machine_that_the_cloud_takes_back_is_drained_and_replaced_at_once() -> None:
+    leaving = machine("m1", FOUR, used_slots=4, leaving_since=NOW - 1)
+    here = pool([FOUR], machines=[leaving], limits=Limits(max_instances=1))
+    decided = plan(here)
+    assert drained(decided) == {"m1": "RECLAIMED"}
+    assert rented(decided) == ["gpu.4x"]
+    again = plan(applied(here, decided))
+    assert not again.launch
+    assert not again.terminate
+
+
+def test_an_emptied_machine_is_given_back() -> None:
+    drained_machine = machine("m1", ONE, state=InstanceState.DRAINING, takes_work=False)
+    assert ended(plan(pool([ONE], machines=[drained_machine]))) == {"m1": "DRAINED"}
+
+
+def test_above_the_maximum_starting_then_idle_machines_leave_and_working_ones_drain() -> None:
+    machines = [
+        machine("old", ONE, used_slots=1),
+        machine("new", ONE, used_slots=1, launched_at=NOW - 300),
+        machine("idle", ONE),
+        starting("starting", ONE),
+    ]
+    decided = plan(pool([ONE], machines=machines, limits=Limits(max_instances=1)))
+    assert ended(decided) == {"starting": "OVER_MAXIMUM", "idle": "OVER_MAXIMUM"}
+    assert drained(decided) == {"new": "OVER_MAXIMUM"}
+    settled = applied(pool([ONE], machines=machines, limits=Limits(max_instances=1)), decided)
+    assert not drained(plan(settled))
+
+
+def test_above_a_lowered_max_hourly_cost_machines_leave() -> None:
+    machines = [
+        machine("m1", FOUR, used_slots=1),
+        machine("m2", FOUR, used_slots=1, launched_at=NOW - 9),
+    ]
+    limits = Limits(max_hourly_cost=Decimal("4.00"))
+    assert drained(plan(pool([FOUR], machines=machines, limits=limits))) == {"m2": "BUDGET"}

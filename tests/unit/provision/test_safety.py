@@ -1,0 +1,240 @@
+"""What holds for every pool, whatever its offers, demand, machines and limits are."""
+
+from dataclasses import replace
+from decimal import Decimal
+from itertools import combinations_with_replacement
+
+from det_controlplane.core.provision.model import (
+    Cooldown,
+    Demand,
+    DrainReason,
+    Limits,
+    Machine,
+    PoolSnapshot,
+    ProvisionCode,
+    RefusalKind,
+)
+from det_controlplane.core.provision.offers import Capacity, Offer, Scope
+from det_controlplane.core.schedule import Agent, Job, PoolSettings, Request
+from det_controlplane.core.schedule import PoolSnapshot as Queue
+from det_controlplane.core.schedule import decide as schedule
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.provisioning import (
+    NOW,
+    applied,
+    machine,
+    offer,
+    plan,
+    pool,
+    starting,
+    wants,
+)
+
+SIZES = st.sampled_from((1, 2, 4, 8))
+PRICES = st.integers(1, 60).map(lambda tenths: Decimal(tenths) / 10)
+ZONES = st.sampled_from(("us-east-1a", "us-east-1b"))
+OFFERS = st.lists(
+    st.builds(
+        lambda slots, price, zone, kind, capacity: offer(
+            slots, price, zone=zone, machine_type=f"{kind}.{slots}x", capacity=capacity
+        ),
+        SIZES, PRICES, ZONES, st.sampled_from("ab"), st.sampled_from(Capacity),
+    ),
+    min_size=1, max_size=6, unique_by=lambda o: Scope.of(o),
+)  # fmt: skip
+SLOTS = st.lists(st.sampled_from((0, 1, 1, 2, 3, 4, 8, 16)), max_size=8)
+
+
+@st.composite
+def machines(draw: st.DrawFn, offers: list[Offer]) -> tuple[Machine, ...]:
+    found = []
+    for n in range(draw(st.integers(0, 4))):
+        which = draw(st.sampled_from(offers))
+        if draw(st.booleans()):
+            found.append(starting(f"m{n}", which))
+            continue
+        used = draw(st.integers(0, which.slots))
+        idle = NOW - draw(st.sampled_from((10.0, 5_000.0)))
+        leaving = draw(st.sampled_from((None, None, NOW - 5)))
+        found.append(
+            machine(
+                f"m{n}",
+                which,
+                used_slots=used,
+                idle_since=None if used else idle,
+                leaving_since=leaving,
+            )
+        )
+    return tuple(found)
+
+
+LIMITS = st.builds(
+    Limits,
+    min_instances=st.integers(0, 2),
+    max_instances=st.integers(2, 8),
+    warm_instances=st.integers(0, 1),
+    max_hourly_cost=st.none() | PRICES.map(lambda price: price * 3),
+    max_aux_containers=st.sampled_from((0, 1, 100)),
+    preemption=st.booleans(),
+)
+
+
+@st.composite
+def pools(draw: st.DrawFn) -> PoolSnapshot:
+    offers = draw(OFFERS)
+    priorities = iter(sorted(draw(st.lists(st.sampled_from((40, 42)), min_size=8, max_size=8))))
+    demand = (replace(d, priority=next(priorities)) for d in wants(*draw(SLOTS)))
+    return pool(offers, demand, draw(machines(offers)), draw(LIMITS))
+
+
+def remaining(pool: PoolSnapshot) -> list[Machine]:
+    """Return the machines that count towards the pool's maximum."""
+    return [m for m in pool.machines if m.leaving_since is None]
+
+
+@given(pools())
+def test_never_above_max(pool: PoolSnapshot) -> None:
+    decided = plan(pool)
+    after = remaining(applied(pool, decided))
+    assert not decided.launch or len(after) <= pool.limits.max_instances
+
+
+@given(pools())
+def test_never_above_max_hourly_cost(pool: PoolSnapshot) -> None:
+    decided = plan(pool)
+    most = pool.limits.max_hourly_cost
+    dearest = sum(max(o.price_usd_hour for o in launch.offers) for launch in decided.launch)
+    now = sum(m.offer.price_usd_hour for m in pool.machines)
+    assert not decided.launch or most is None or now + dearest <= most
+
+
+@given(pools())
+def test_deciding_twice_launches_nothing_more(pool: PoolSnapshot) -> None:
+    once = plan(pool)
+    twice = plan(applied(pool, once))
+    # What leaves makes room for others under the limits.
+    if not once.terminate and not once.drain:
+        assert not twice.launch
+        assert not twice.terminate
+
+
+@given(pools())
+def test_a_machine_that_works_is_never_terminated(pool: PoolSnapshot) -> None:
+    working = {m.id for m in pool.machines if m.used_slots or m.aux_used}
+    assert not working & {machine_id for machine_id, _ in plan(pool).terminate}
+
+
+@given(pools())
+def test_every_demand_without_room_has_a_reason(pool: PoolSnapshot) -> None:
+    decided = plan(pool)
+    purposes = {launch.purpose for launch in decided.launch if launch.purpose}
+    assert purposes <= set(decided.waiting)
+    free = sum(m.offer.slots - m.used_slots for m in pool.machines)
+    for one in pool.demand:
+        assert one.slots <= free or one.allocation_id in decided.waiting
+
+
+@given(OFFERS, SLOTS, st.data())
+def test_never_two_machines_for_one_demand(
+    offers: list[Offer], slots: list[int], data: st.DataObject
+) -> None:
+    """Each machine is for demand that needs it: a single slot never gets two, nor a gang more than its slots."""
+    decided = plan(pool(offers, wants(*slots), data.draw(machines(offers))))
+    asked = [one for one in wants(*slots) if one.allocation_id in decided.waiting]
+    sizes = sorted({o.slots for o in offers})
+    most = sum(1 if one.slots <= sizes[-1] else one.slots // sizes[0] for one in asked)
+    assert len([x for x in decided.launch if x.purpose]) <= most
+
+
+@given(OFFERS, SLOTS, st.permutations(list(range(64))))
+def test_after_the_launched_machines_register_the_scheduler_starts_the_demand(
+    offers: list[Offer], slots: list[int], names: list[int]
+) -> None:
+    snapshot = pool(offers, wants(*slots))
+    decided = plan(snapshot)
+    promised = {
+        id for id, reason in decided.waiting.items() if reason.code is ProvisionCode.LAUNCHING
+    }
+    agents = [
+        Agent(f"agent-{names[n % 64]}-{n}", launch.offers[0].slots)
+        for n, launch in enumerate(decided.launch)
+    ]
+    assert promised <= started(snapshot.demand, agents)
+
+
+def started(demand: tuple[Demand, ...], agents: list[Agent]) -> set[str]:
+    pending = tuple(
+        Request(
+            one.allocation_id,
+            Job(42, n, one.job_id, 1.0, None, 0.0),
+            one.slots,
+            0.0,
+            one.single_agent,
+        )
+        for n, one in enumerate(demand)
+    )
+    queue = Queue(PoolSettings(), tuple(agents), pending, ())
+    return {start.allocation_id for start in schedule(queue, NOW).start}
+
+
+@given(OFFERS, st.lists(st.sampled_from((1, 2, 4, 8)), min_size=1, max_size=6), st.data())
+def test_a_cheaper_feasible_offer_is_never_passed_over_without_a_reason(
+    offers: list[Offer], slots: list[int], data: st.DataObject
+) -> None:
+    cooling = data.draw(st.lists(st.sampled_from(offers), max_size=3, unique=True))
+    cooldowns = [
+        Cooldown(Scope.of(o), RefusalKind.NO_CAPACITY, NOW + 200, "no capacity") for o in cooling
+    ]
+    decided = plan(pool(offers, wants(*slots)), cooldowns)
+    for launch in decided.launch:
+        chosen = launch.offers[0]
+        for other in offers:
+            if other.slots == chosen.slots and other.price_usd_hour < chosen.price_usd_hour:
+                assert other in cooling
+                assert "no capacity" in decided.waiting[launch.purpose].sentence
+
+
+@given(
+    st.lists(st.tuples(SIZES, PRICES), min_size=1, max_size=3, unique_by=lambda o: o[0]),
+    st.lists(st.sampled_from((1, 1, 2, 3, 4, 8)), min_size=1, max_size=4),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_price_is_within_five_percent_of_the_best(
+    types: list[tuple[int, Decimal]], slots: list[int]
+) -> None:
+    offers = [offer(size, price) for size, price in types]
+    largest = max(size for size, _ in types)
+    # Spread over machines only where none holds it: that is a matter of speed, not of price.
+    demand = tuple(one for one in wants(*slots, single_agent=True) if one.slots <= largest)
+    decided = plan(pool(offers, demand))
+    paid = sum(launch.offers[0].price_usd_hour for launch in decided.launch)
+    assert paid <= best_price(offers, demand) * Decimal("1.05")
+
+
+def best_price(offers: list[Offer], demand: tuple[Demand, ...]) -> Decimal:
+    """Try every set of at most as many machines as allocations, and let the scheduler say whether it will do."""
+    prices: list[Decimal] = []
+    everything = {one.allocation_id for one in demand}
+    needed = sum(one.slots for one in demand)
+    for count in range(len(demand) + 1):
+        for chosen in combinations_with_replacement(offers, count):
+            if sum(o.slots for o in chosen) < needed:
+                continue
+            if any(o.slots < min((d.slots for d in demand), default=0) for o in chosen):
+                continue
+            price = sum((o.price_usd_hour for o in chosen), Decimal(0))
+            if prices and price >= min(prices):
+                continue
+            agents = [Agent(f"agent-{n}", o.slots) for n, o in enumerate(chosen)]
+            if started(demand, agents) == everything:
+                prices.append(price)
+    return min(prices)
+
+
+def test_a_reclaimed_machine_is_replaced_at_once() -> None:
+    busy = machine("m1", offer(4, 5), used_slots=4, leaving_since=NOW - 1)
+    decided = plan(pool([offer(4, 5)], machines=[busy]))
+    assert [launch.offers[0].slots for launch in decided.launch] == [4]
+    assert decided.drain[0] == ("m1", DrainReason.RECLAIMED)
