@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from base64 import b64decode
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
@@ -34,24 +33,11 @@ from det_provisioner_aws import fleets
 from det_provisioner_aws.clients import Clients
 from det_provisioner_aws.compute import Ec2Compute
 from moto.ec2 import ec2_backends
-from moto.server import ThreadedMotoServer
 
 from tests.support.fake_ec2 import ACCOUNT, FAILURES, Failure, Wire
 
 ROOT = Path(__file__).resolve().parents[2]
 REGION = "us-west-2"
-
-
-@pytest.fixture(scope="module")
-def moto_url() -> Iterator[str]:
-    server = ThreadedMotoServer(port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            patch.setenv(name, "testing")
-        yield f"http://{host}:{port}"
-    server.stop()
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -17,7 +17,6 @@ from det_controlplane.entry.aws.events import respond
 from det_controlplane.entry.server.object_routes import object_routes
 from det_controlplane.ports.objects import ObjectStore
 from det_controlplane.services.context import Context
-from moto.server import ThreadedMotoServer
 
 from tests.support.apps import HostContext
 from tests.support.lambda_events import Http, http_api_event
@@ -31,24 +30,10 @@ class Subject:
     upload: Callable[[str, bytes], int]
 
 
-@pytest.fixture(scope="module")
-def moto_url() -> Iterator[str]:
-    server = ThreadedMotoServer(port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
 @pytest.fixture(params=["directory", "s3"])
-def subject(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Subject:
+def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
     if request.param == "directory":
         return directory_subject(tmp_path)
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
     return s3_subject(request.getfixturevalue("moto_url"), tmp_path.name.replace("_", "-").lower())
 
 

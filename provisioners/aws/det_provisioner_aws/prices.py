@@ -1,0 +1,105 @@
+"""What EC2 offers now: machine types, the zones that have them, and spot prices."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from decimal import Decimal
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+from det_controlplane.core.provision.offers import MachineType
+from det_controlplane.ports.compute import Unreachable
+
+from det_provisioner_aws.clients import Clients
+from det_provisioner_aws.machines import PROVIDER
+
+_FILTER_VALUES = 200  # that a filter may have
+_LINUX = "Linux/UNIX"
+
+
+@dataclass(frozen=True, slots=True)
+class SpotPrice:
+    """What a type costs as spot capacity in a zone since a time."""
+
+    zone: str
+    machine_type: str
+    price_usd_hour: Decimal
+    since: datetime
+
+
+class Ec2Market:
+    """Asks EC2 about types by name; those that a region does not have are left out."""
+
+    def __init__(self, endpoint_url: str | None = None) -> None:
+        self._clients = Clients(endpoint_url)
+
+    def machine_types(self, region: str, names: Sequence[str]) -> list[MachineType]:
+        """Return what the types are made of. Raises Unreachable."""
+        found = self._described(region, "describe_instance_types", "InstanceTypes", names)
+        return sorted((_machine_type(t) for t in found), key=lambda t: t.name)
+
+    def zones(self, region: str, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Return by type the zones that have it. Raises Unreachable."""
+        zones: dict[str, list[str]] = {}
+        found = self._described(
+            region,
+            "describe_instance_type_offerings",
+            "InstanceTypeOfferings",
+            names,
+            LocationType="availability-zone",
+        )
+        for offering in found:
+            zones.setdefault(offering["InstanceType"], []).append(offering["Location"])
+        return {name: tuple(sorted(zones[name])) for name in sorted(zones)}
+
+    def spot_prices(self, region: str, names: Sequence[str]) -> list[SpotPrice]:
+        """Return the current price of each type in each zone that has it. Raises Unreachable."""
+        current: dict[tuple[str, str], SpotPrice] = {}
+        found = self._described(
+            region,
+            "describe_spot_price_history",
+            "SpotPriceHistory",
+            names,
+            ProductDescriptions=[_LINUX],
+            StartTime=datetime.now(timezone.utc),  # prices that began before are told as well
+        )
+        for told in found:
+            price = SpotPrice(
+                told["AvailabilityZone"],
+                told["InstanceType"],
+                Decimal(told["SpotPrice"]),
+                told["Timestamp"],
+            )
+            known = current.setdefault((price.zone, price.machine_type), price)
+            if price.since > known.since:
+                current[price.zone, price.machine_type] = price
+        return [current[key] for key in sorted(current)]
+
+    def _described(
+        self, region: str, operation: str, listed: str, names: Sequence[str], **parameters: Any
+    ) -> Iterator[dict[str, Any]]:
+        """Read all pages about some types. A filter passes over unknown names, a list of them fails."""
+        paginator = self._clients.reading("ec2", region).get_paginator(operation)
+        try:
+            for start in range(0, len(names), _FILTER_VALUES):
+                wanted = list(names[start : start + _FILTER_VALUES])
+                only = [{"Name": "instance-type", "Values": wanted}]
+                for page in paginator.paginate(Filters=only, **parameters):
+                    yield from page[listed]
+        except (ClientError, BotoCoreError) as e:
+            raise Unreachable(f"EC2 in {region} does not tell its types and prices: {e}") from e
+
+
+def _machine_type(told: dict[str, Any]) -> MachineType:
+    gpus = told.get("GpuInfo", {}).get("Gpus", ())
+    count = sum(gpu.get("Count", 0) for gpu in gpus)
+    of_each = gpus[0].get("MemoryInfo", {}).get("SizeInMiB", 0) if gpus else 0
+    return MachineType(
+        provider=PROVIDER,
+        name=told["InstanceType"],
+        slots=count,
+        accelerator=f"{gpus[0]['Manufacturer']} {gpus[0]['Name']}" if gpus else "",
+        accelerator_memory_gib=of_each / 1024,
+        vcpus=told["VCpuInfo"]["DefaultVCpus"],
+        memory_gib=told["MemoryInfo"]["SizeInMiB"] / 1024,
+    )

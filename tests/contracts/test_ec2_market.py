@@ -1,0 +1,80 @@
+"""What EC2 offers, as moto tells it."""
+
+from decimal import Decimal
+
+import pytest
+from det_controlplane.core.provision.offers import MachineType
+from det_controlplane.ports.compute import Unreachable
+from det_provisioner_aws.prices import Ec2Market
+
+from tests.support.fake_ec2 import Failure, Wire
+
+REGION = "us-west-2"
+TYPES = ("g5.12xlarge", "m5.large", "p4d.24xlarge", "x9.unheard-of")
+
+
+@pytest.fixture(scope="module")
+def market(moto_url: str) -> Ec2Market:
+    return Ec2Market(moto_url)
+
+
+def test_types_have_slots_and_memory(market: Ec2Market) -> None:
+    g5, m5, p4d = market.machine_types(REGION, TYPES)
+    assert g5 == MachineType("aws", "g5.12xlarge", 4, "NVIDIA A10G", g5.accelerator_memory_gib, 48, 192.0)  # fmt: skip
+    assert 22 <= g5.accelerator_memory_gib <= 24
+    assert (p4d.slots, p4d.accelerator, p4d.accelerator_memory_gib) == (8, "NVIDIA A100", 40.0)
+    assert m5 == MachineType("aws", "m5.large", 0, "", 0.0, 2, 8.0)
+
+
+def test_zones_are_told_by_type(market: Ec2Market) -> None:
+    zones = market.zones(REGION, TYPES)
+    assert list(zones) == ["g5.12xlarge", "m5.large", "p4d.24xlarge"]
+    assert all(zone.startswith(REGION) for zone in zones["m5.large"])
+    assert len(zones["m5.large"]) > 1
+
+
+def test_every_zone_has_one_price(market: Ec2Market) -> None:
+    prices = market.spot_prices(REGION, TYPES)
+    assert {p.machine_type for p in prices} == set(TYPES[:3])
+    assert len({(p.zone, p.machine_type) for p in prices}) == len(prices)
+    assert all(p.price_usd_hour > 0 for p in prices)
+
+
+def test_the_newest_price_counts(market: Ec2Market, monkeypatch: pytest.MonkeyPatch) -> None:
+    wire = Wire()
+    wire.install(monkeypatch)
+    told = "".join(
+        f"<item><instanceType>g5.xlarge</instanceType><availabilityZone>us-west-2a</availabilityZone>"
+        f"<spotPrice>{price}</spotPrice><timestamp>2026-11-{day}T00:00:00Z</timestamp></item>"
+        for price, day in (("0.40", "20"), ("0.55", "22"), ("0.45", "21"))
+    )
+    wire.answers["DescribeSpotPriceHistory"] = (
+        f"<DescribeSpotPriceHistoryResponse><spotPriceHistorySet>{told}</spotPriceHistorySet>"
+        "</DescribeSpotPriceHistoryResponse>"
+    ).encode()
+    (price,) = market.spot_prices(REGION, ["g5.xlarge"])
+    assert (price.zone, price.price_usd_hour) == ("us-west-2a", Decimal("0.55"))
+
+
+def test_many_names_are_asked_for_in_parts(
+    market: Ec2Market, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire = Wire()
+    wire.install(monkeypatch)
+    names = [f"x9.size-{n}" for n in range(250)]
+    assert market.machine_types(REGION, names) == []
+    assert len(wire.sent("DescribeInstanceTypes")) == 2
+    assert market.machine_types(REGION, []) == []
+
+
+def test_a_denied_or_silent_ec2_tells_nothing(
+    market: Ec2Market, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire = Wire()
+    wire.install(monkeypatch)
+    wire.failing_actions["DescribeSpotPriceHistory"] = Failure("UnauthorizedOperation", "no", 403)
+    with pytest.raises(Unreachable, match="UnauthorizedOperation"):
+        market.spot_prices(REGION, TYPES)
+    wire.connected = False
+    with pytest.raises(Unreachable):
+        market.machine_types(REGION, TYPES)
