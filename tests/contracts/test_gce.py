@@ -267,6 +267,7 @@ def test_an_accepted_machine_that_fails_later_tells_why_when_asked_again(cloud: 
     cloud.sleep(120)
     assert list(cloud.compute.owned(request.cluster_id, cloud.place)) == []
     cloud.allow()
+    cloud.fake.forget_request_ids()
     again = cloud.compute.launch(request)
     assert again.machine is None
     assert [(r.kind, r.hint) for r in again.refusals] == [
@@ -291,11 +292,20 @@ def test_a_machine_that_was_taken_back_is_not_started_again_by_its_token(cloud: 
     machine = cloud.compute.launch(request).machine
     assert machine is not None
     cloud.reclaim(machine)
-    cloud.fake._by_request_id.clear()  # Google Cloud forgets them after an hour or more
+    cloud.fake.forget_request_ids()
     again = cloud.compute.launch(request).machine
     assert again is not None
     assert (again.state, again.cloud_id) == ("gone", machine.cloud_id)
     assert cloud.fake.instances == []
+
+
+def test_a_machine_that_has_the_name_is_the_one(cloud: Gce) -> None:
+    request = launch_request(cloud)
+    first = cloud.compute.launch(request).machine
+    cloud.fake.forget_request_ids()
+    cloud.fake.operations.clear()
+    assert cloud.compute.launch(request).machine == first
+    assert len(cloud.fake.instances) == 1
 
 
 def test_a_launch_waits_a_few_seconds_at_most(cloud: Gce) -> None:
@@ -335,6 +345,34 @@ def test_a_region_without_room_refuses_every_type_that_was_asked_for(cloud: Gce)
             (RefusalKind.NO_CAPACITY, "a2-highgpu-1g"),
             (RefusalKind.NO_CAPACITY, "g2-standard-8"),
         ]
+
+
+def test_a_quota_behind_a_failed_bulk_insert_is_named(cloud: Gce) -> None:
+    cloud.give(quota("NVIDIA_L4_GPUS", 2.0, REGION))
+    anywhere = offer("g2-standard-8", zone="")
+    (refusal,) = cloud.compute.launch(launch_request(cloud, [anywhere])).refusals
+    assert refusal.kind is RefusalKind.QUOTA
+    assert "NVIDIA_L4_GPUS" in refusal.sentence
+
+
+def test_a_zone_is_tried_though_a_bulk_insert_failed_there(cloud: Gce) -> None:
+    cloud.give(stockout(ZONE, "g2-standard-8"), "g2-standard-8")
+    offers = [offer("g2-standard-8", zone=""), offer("e2-standard-4")]
+    request = launch_request(cloud, offers)
+    cloud.fake.operation_s = 60.0
+    assert cloud.compute.launch(request).machine is not None
+    cloud.sleep(120)
+    machine = cloud.compute.launch(request).machine
+    assert machine is not None
+    assert (machine.machine_type, machine.zone) == ("e2-standard-4", ZONE)
+
+
+def test_types_that_may_not_be_asked_for_together_are_asked_for_alone(cloud: Gce) -> None:
+    offers = [offer("a2-highgpu-1g", zone=""), offer("g2-standard-8", zone="")]
+    cloud.fake.accepts_flexibility = False
+    machine = cloud.compute.launch(launch_request(cloud, offers)).machine
+    assert machine is not None
+    assert machine.machine_type == "a2-highgpu-1g"
 
 
 def test_a_machine_of_unknown_zone_is_found_to_end_it_and_to_read_its_console(cloud: Gce) -> None:

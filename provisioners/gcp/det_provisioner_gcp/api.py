@@ -52,6 +52,7 @@ class Operation:
     started: str
     is_done: bool
     faults: tuple[GceFault, ...]
+    group: str = ""  # of a bulk insert, and of the inserts that it made
 
 
 class GceApi:
@@ -228,6 +229,7 @@ def _operation(found: Any) -> Operation:
         started=found.insert_time,
         is_done=found.status.name == "DONE",
         faults=tuple(_operation_fault(e, found.http_error_status_code) for e in found.error.errors),
+        group=found.operation_group_id,
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Offer
 from det_controlplane.ports.compute import (
     CloudMachine,
@@ -55,20 +56,31 @@ class Launching:
         return None
 
     def _new(self) -> CloudMachine | None:
-        for offers in self._calls():
+        calls = list(self._calls())
+        while calls:
+            offers = calls.pop(0)
             if all(any(r.scope.covers(o) for r in self._refusals) for o in offers):
                 continue
             try:
                 operation = self._settled(self._failed_in(offers[0].zone) or self._insert(offers))
             except Refused as e:
                 if e.http_status == _CONFLICT and offers[0].zone:
-                    return self._machine(offers[0], offers[0].zone, "pending")
-                self._refuse_all(e.faults, offers)
+                    return self._in_the_way(offers[0])
+                if len(offers) > 1 and refusals.kind_of(e.faults[0]) is RefusalKind.INVALID:
+                    # Not every type may be asked for together with others.
+                    calls[:0] = [[offer] for offer in offers]
+                else:
+                    self._refuse_all(e.faults, offers)
                 continue
             if not operation.faults:
                 return self._accepted(operation, offers)
-            self._refuse_all(operation.faults, offers)
+            self._refuse_all(self._causes(operation), offers)
         return None
+
+    def _in_the_way(self, offer: Offer) -> CloudMachine:
+        """Return the machine that has the name already: an earlier call's, whose operation is not listed."""
+        found = self.api.machine(self.settings.project, offer.zone, self.name)
+        return found or self._machine(offer, offer.zone, "pending")
 
     def _calls(self) -> Iterator[Sequence[Offer]]:
         """Yield the offers that one call asks for: one of a zone, or some of a region."""
@@ -96,10 +108,18 @@ class Launching:
 
     def _failed_in(self, zone: str) -> Operation | None:
         """Take the next failed operation of a zone: offers of a zone are tried in their order."""
-        found = next((o for o in self._failed if o.zone == zone), None)
+        found = next((o for o in self._failed if o.zone == zone and not o.group), None)
         if found:
             self._failed.remove(found)
         return found
+
+    def _causes(self, operation: Operation) -> Sequence[refusals.GceFault]:
+        """Return why an operation failed; a bulk insert may tell it by the inserts that it made."""
+        if not refusals.names_no_cause(operation.faults):
+            return operation.faults
+        parts = self.api.inserts(self.settings.project, self.name)
+        told = [f for o in parts if o.group and o.group == operation.group for f in o.faults]
+        return told or operation.faults
 
     def _settled(self, operation: Operation) -> Operation:
         """Wait a little for an operation to fail or to end."""

@@ -28,6 +28,9 @@ _KINDS = {
     "REGION_RESOURCE_POOL_EXHAUSTED": K.NO_CAPACITY,
     "RESOURCE_POOL_EXHAUSTED": K.NO_CAPACITY,
     "STOCKOUT": K.NO_CAPACITY,
+    "GPU_STOCKOUT": K.NO_CAPACITY,
+    "insufficientCapacity": K.NO_CAPACITY,
+    "UNSUPPORTED_OPERATION": K.NO_CAPACITY,  # said of spot machines that are taken back while they start
     "VM_MIN_COUNT_NOT_REACHED": K.NO_CAPACITY,
     "resource_availability": K.NO_CAPACITY,
     "QUOTA_EXCEEDED": K.QUOTA,
@@ -35,6 +38,7 @@ _KINDS = {
     "forbidden": K.DENIED,
     "PERMISSIONS_ERROR": K.DENIED,
     "FORBIDDEN": K.DENIED,
+    "IAM_PERMISSION_DENIED": K.DENIED,
     "accessNotConfigured": K.DENIED,
     "insufficientPermissions": K.DENIED,
     "conditionNotMet": K.DENIED,  # a policy of the organisation
@@ -47,7 +51,7 @@ _KINDS = {
     "INTERNAL_ERROR": K.RETRYABLE,
     "RESOURCE_NOT_READY": K.RETRYABLE,
 }
-# A bulk insert says this beside the cause.
+# A bulk insert says this beside the cause, or instead of it.
 _CONSEQUENCE = "VM_MIN_COUNT_NOT_REACHED"
 _PERMISSION = re.compile(r"'(\w+(?:\.\w+)+)' permission for '([^']+)'")
 _QUOTA = re.compile(
@@ -70,6 +74,11 @@ def refusal(faults: Sequence[GceFault], offer: Offer) -> Refusal:
         sentence = f"Google Cloud asks to try again later: {_said(fault)}"
         return Refusal(kind, Scope(offer.provider, offer.region), sentence)
     return Refusal(kind, Scope.of(offer), f"Google Cloud refuses the machine: {_said(fault)}")
+
+
+def names_no_cause(faults: Sequence[GceFault]) -> bool:
+    """Return whether errors say only that there is no machine."""
+    return bool(faults) and all(f.code == _CONSEQUENCE for f in faults)
 
 
 def kind_of(fault: GceFault) -> RefusalKind:

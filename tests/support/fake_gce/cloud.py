@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from tests.support.fake_gce.checks import check_instance
-from tests.support.fake_gce.errors import GceError, OperationError
+from tests.support.fake_gce.errors import MIN_COUNT_NOT_REACHED, GceError, OperationError
 
 Body = dict[str, Any]
 API = "https://www.googleapis.com/compute/v1"
@@ -81,6 +81,7 @@ class Operation:
     started_at: float
     done_at: float
     error: OperationError | None = None
+    group: str = ""
     locations: Mapping[str, int] = field(default_factory=dict)  # of a bulk insert
 
     def shown(self, now: float) -> Body:
@@ -96,6 +97,8 @@ class Operation:
             "insertTime": _timestamp(self.started_at),
             "zone" if self.place.startswith("zones") else "region": f"{API}/projects/{self.project}/{self.place}",
         }  # fmt: skip
+        if self.group:
+            body["operationGroupId"] = self.group
         if self.locations:
             statuses = {
                 f"zones/{zone}": {"targetVmCount": n, "createdVmCount": n if done else 0}
@@ -118,6 +121,7 @@ class FakeGce:
         self.operations: list[Operation] = []
         self.trouble: Trouble = lambda zone, body: None
         self.silent = False  # connections are cut before anything happens
+        self.accepts_flexibility = True
         self.answers_to_lose = 0  # of inserts, which happen all the same
         self.unreachable_zones: set[str] = set()
         self.calls: list[str] = []  # METHOD path
@@ -147,21 +151,21 @@ class FakeGce:
         (name,) = body["perInstanceProperties"]
         if (body.get("count"), body.get("minCount")) != ("1", "1"):
             raise GceError(400, "invalid", "these tests start one machine at a time")
-        troubles: list[OperationError] = []
+        if "instanceFlexibilityPolicy" in body and not self.accepts_flexibility:
+            raise GceError(400, "invalid", "instanceFlexibilityPolicy does not take these types")
+        parent = self._operation("bulkInsert", project, f"regions/{region}", "", "")
+        parent.group = f"group-{parent.name}"
+        parent.error = MIN_COUNT_NOT_REACHED
         for zone, machine in _candidates(region, name, body):
             check_instance(machine, project, zone, MACHINE_TYPES)
             trouble = self.trouble(zone, machine)
             if isinstance(trouble, GceError):
+                self.operations.remove(parent)
                 raise trouble
+            self._start(project, zone, machine, trouble).group = parent.group
             if trouble is None:
-                child = self._start(project, zone, machine, None)
-                parent = self._operation("bulkInsert", project, f"regions/{region}", "", "")
-                parent.locations = {zone: 1}
-                assert child.error is None
-                return self._remember(request_id, parent)
-            troubles.append(trouble)
-        parent = self._operation("bulkInsert", project, f"regions/{region}", "", "")
-        parent.error = troubles[0].also("VM_MIN_COUNT_NOT_REACHED", "could not create 1 VM")
+                parent.error, parent.locations = None, {zone: 1}
+                break
         return self._remember(request_id, parent)
 
     def delete(self, project: str, zone: str, name: str) -> Operation:
@@ -192,6 +196,10 @@ class FakeGce:
             if (operation.project, operation.place, operation.name) == (project, place, name):
                 return operation
         raise GceError(404, "notFound", f"The resource '{place}/operations/{name}' was not found")
+
+    def forget_request_ids(self) -> None:
+        """Know no repeated call any more, as after an hour or two."""
+        self._by_request_id.clear()
 
     def preempt(self, name: str) -> None:
         """Take a machine back, as Google does with spot capacity."""

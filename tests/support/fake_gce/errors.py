@@ -1,7 +1,7 @@
 """The forms in which Google Compute Engine refuses."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -31,8 +31,12 @@ class OperationError:
             "httpErrorMessage": "SERVICE UNAVAILABLE" if self.status == 503 else "FORBIDDEN",
         }
 
-    def also(self, code: str, message: str) -> "OperationError":
-        return replace(self, errors=({"code": code, "message": message}, *self.errors))
+
+# What a bulk insert says; why, its inserts say.
+MIN_COUNT_NOT_REACHED = OperationError(
+    503,
+    ({"code": "VM_MIN_COUNT_NOT_REACHED", "message": "Requested minimum count of 1 VMs could not be created."},),
+)  # fmt: skip
 
 
 def stockout(zone: str, machine_type: str, zones_with_room: Sequence[str] = ()) -> OperationError:
