@@ -1,6 +1,10 @@
 """Callbacks, and their dispatch: which of them override a hook is found out once, not per batch."""
 
+import inspect
+import logging
 from typing import Any, Callable, Dict, List, Mapping, Optional
+
+logger = logging.getLogger("determined.pytorch")
 
 
 class PyTorchCallback:
@@ -73,6 +77,8 @@ class Hooks:
         self.callbacks = dict(callbacks)
         names = [name for name in vars(PyTorchCallback) if name.startswith("on_")]
         self._hooks = {name: self._overriders(name) for name in names}
+        starts = self._hooks["on_training_epoch_start"]
+        self._hooks["on_training_epoch_start"] = [_with_epoch(method) for method in starts]
 
     def overridden(self, name: str) -> bool:
         return bool(self._hooks[name])
@@ -93,3 +99,14 @@ class Hooks:
         default = getattr(PyTorchCallback, name)
         methods = (getattr(callback, name) for callback in self.callbacks.values())
         return [method for method in methods if getattr(method, "__func__", None) is not default]
+
+
+def _with_epoch(method: Callable[..., None]) -> Callable[..., None]:
+    """Accept `on_training_epoch_start(self)`, as callbacks of Determined before 0.13 have it."""
+    if inspect.signature(method).parameters:
+        return method
+    logger.warning(
+        "%s takes no argument, which is deprecated: write on_training_epoch_start(self, epoch_idx)",
+        getattr(method, "__qualname__", method),
+    )
+    return lambda epoch_idx: method()

@@ -1,6 +1,6 @@
 """The DataLoader, and moving batches to a device."""
 
-import warnings
+import logging
 from typing import Any, Callable, Dict, Iterator, Optional, Set, Type, Union
 
 import torch
@@ -9,6 +9,8 @@ from torch.utils.data import DataLoader as TorchDataLoader
 
 from determined.pytorch import _rng
 from determined.pytorch.samplers import ReproducibleShuffleSampler, adapt_batch_sampler
+
+logger = logging.getLogger("determined.pytorch")
 
 TorchData = Any
 
@@ -115,6 +117,10 @@ def _check_samplers(
 
 def data_length(data: TorchData) -> int:
     """Return the number of records in a batch: the first dimension of the first tensor found in it."""
+    if isinstance(data, (dict, list, tuple)) and not data:
+        raise ValueError(
+            f"an empty {type(data).__name__} has no records: a batch needs a tensor, or override get_batch_length()"
+        )
     if isinstance(data, dict):
         return data_length(next(iter(data.values())))
     if isinstance(data, (list, tuple)):
@@ -132,7 +138,10 @@ def to_device(
     device: Union[torch.device, str],
     warned_types: Optional[Set[Type[Any]]] = None,
 ) -> TorchData:
-    """Move the tensors of a batch; what is neither a container nor movable stays, with one warning a type."""
+    """Move the tensors of a batch; what is neither a container nor movable stays.
+
+    That is logged, with `warned_types` once for each type.
+    """
     if isinstance(data, torch.Tensor):
         return data if data.device == device else data.to(device, non_blocking=True)
     if isinstance(data, (list, tuple)):
@@ -151,10 +160,10 @@ def to_device(
         moved = {name: to_device(value, device, warned_types) for name, value in data.items()}
         return moved if type(data) is dict else _like_mapping(data, moved)
     if type(data).__module__ == "numpy" and getattr(data, "dtype", None) is not None:
-        return _array_to_device(data, device)
+        return _array_to_device(data, device, warned_types)
     if hasattr(data, "to"):
         return data.to(device)
-    _warn_once(type(data), warned_types)
+    _log_once(type(data), warned_types)
     return data
 
 
@@ -179,9 +188,12 @@ def mover(
     return move
 
 
-def _array_to_device(array: Any, device: Union[torch.device, str]) -> Any:
+def _array_to_device(
+    array: Any, device: Union[torch.device, str], warned_types: Optional[Set[Type[Any]]]
+) -> Any:
     if array.dtype.kind in "biufc":
         return torch.as_tensor(array).to(device, non_blocking=True)
+    _log_once(type(array), warned_types)
     return array
 
 
@@ -196,11 +208,9 @@ def _like_mapping(original: Any, moved: Dict[Any, Any]) -> Any:
         return moved
 
 
-def _warn_once(kind: Type[Any], warned_types: Optional[Set[Type[Any]]]) -> None:
-    if kind in (str, bytes, int, float, bool, type(None)):
-        return
+def _log_once(kind: Type[Any], warned_types: Optional[Set[Type[Any]]]) -> None:
     if warned_types is not None:
         if kind in warned_types:
             return
         warned_types.add(kind)
-    warnings.warn(f"a {kind.__name__} was not moved to the device", stacklevel=3)
+    logger.warning("items of a batch of type %s were not moved to the device", kind.__name__)

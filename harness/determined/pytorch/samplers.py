@@ -1,13 +1,12 @@
 """Samplers that shuffle reproducibly, shard evenly and resume in the middle of an epoch.
 
 They compose: shuffle, then batch, then shard over ranks, then repeat, then skip what a resumed trial has
-already seen. Shuffling depends on (seed, epoch) alone, so skipping whole epochs costs nothing.
+already seen. Shuffling depends on (seed, epoch) alone, so skipping an epoch costs one permutation.
 """
 
 import itertools
 from typing import Any, Iterator, List, Optional, Sized
 
-import torch
 from torch.utils.data import BatchSampler, Sampler, SequentialSampler
 
 
@@ -106,18 +105,13 @@ class EvenBatchSampler(DistributedSampler):
 
 
 class SkipSampler(_Wrapper):
-    """Leaves out the first `skip` items, once."""
+    """Leaves out the first `skip` items, once; its length is that of a whole pass."""
 
     def __init__(self, sampler: Any, skip: int) -> None:
         super().__init__(sampler)
         if skip < 0:
             raise ValueError(f"skip must not be negative, but is {skip}")
         self._skip = skip
-
-    def __len__(self) -> int:
-        if isinstance(self._sampler, RepeatSampler):
-            return len(self._sampler)
-        return max(0, len(self._sampler) - self._skip)
 
     def __iter__(self) -> Iterator[Any]:
         if isinstance(self._sampler, RepeatSampler):
@@ -126,37 +120,54 @@ class SkipSampler(_Wrapper):
 
 
 class SkipBatchSampler(SkipSampler):
-    """Leaves out the first `skip` batches, once."""
+    """Leaves out the first `skip` batches, once; its length is that of a whole pass."""
 
     def __init__(self, batch_sampler: Any, skip: int) -> None:
         super().__init__(batch_sampler, skip)
 
 
 class ReproducibleShuffleSampler(_Wrapper):
-    """Shuffles by (seed, epoch) alone; each pass is another epoch."""
+    """Shuffles by (seed, epoch) alone; each pass is another epoch.
+
+    The epochs of a seed are the permutations that `numpy.random.RandomState(seed)` draws one after another.
+    """
 
     def __init__(self, sampler: Any, seed: int) -> None:
         super().__init__(sampler)
         self._seed = seed
         self._epoch = 0
+        self._drawn = 0
+        self._generator = _generator(seed)
 
     def set_epoch(self, epoch: int) -> bool:
         self._epoch = epoch
         return set_epoch(self._sampler, epoch)
 
     def __iter__(self) -> Iterator[Any]:
-        order = torch.randperm(len(self._sampler), generator=self._generator()).tolist()
+        order = self._order(len(self._sampler))
         self._epoch += 1
         if type(self._sampler) is SequentialSampler:
             return iter(order)
         items = list(self._sampler)
         return (items[i] for i in order)
 
-    def _generator(self) -> torch.Generator:
-        # A Mersenne twister seeded with neighbouring numbers starts alike: spread them first.
-        mixed = ((self._seed & 0xFFFFFFFF) << 32 | (self._epoch & 0xFFFFFFFF)) * 0x9E3779B97F4A7C15
-        mixed ^= mixed >> 29
-        return torch.Generator().manual_seed(mixed & 0x7FFFFFFFFFFFFFFF)
+    def _order(self, length: int) -> List[int]:
+        """Draw the permutation of the current epoch, after those of the epochs before it."""
+        if self._drawn > self._epoch:
+            self._drawn, self._generator = 0, _generator(self._seed)
+        while self._drawn < self._epoch:
+            self._generator.permutation(length)
+            self._drawn += 1
+        self._drawn += 1
+        order: List[int] = self._generator.permutation(length).tolist()
+        return order
+
+
+def _generator(seed: int) -> Any:
+    import numpy
+
+    # Seeds of torch's generators have more bits than numpy's.
+    return numpy.random.RandomState(seed & 0xFFFFFFFF)
 
 
 class ReproducibleShuffleBatchSampler(ReproducibleShuffleSampler):

@@ -124,11 +124,38 @@ def test_batches_that_are_on_the_cpu_already_are_handed_on_as_they_are() -> None
     assert type(mixed[2][0]) is torch.Tensor
 
 
-def test_what_cannot_be_moved_is_warned_about_once() -> None:
+def test_what_cannot_be_moved_is_logged_once_for_its_type(caplog: pytest.LogCaptureFixture) -> None:
     warned: set[type] = set()
-    with pytest.warns(UserWarning, match="object was not moved"):
-        pytorch.to_device([object(), object()], torch.device("cpu"), warned)
-    pytorch.to_device(object(), torch.device("cpu"), warned)
+    batch = ["a", "b", numpy.array(["c"]), 1]
+    for _ in range(2):
+        assert pytorch.to_device(batch, torch.device("cpu"), warned) == batch
+    assert [record.args for record in caplog.records] == [("str",), ("ndarray",), ("int",)]
+
+
+def test_the_order_of_a_seed_is_that_of_numpys_random_state() -> None:
+    sampler = samplers.ReproducibleShuffleSampler(
+        torch.utils.data.SequentialSampler(range(10)), seed=0
+    )
+    assert list(sampler) == [2, 8, 4, 9, 1, 6, 7, 3, 0, 5]
+    assert list(sampler) == [3, 5, 1, 2, 9, 8, 0, 6, 7, 4]
+    sampler.set_epoch(0)
+    assert list(sampler) == [2, 8, 4, 9, 1, 6, 7, 3, 0, 5]
+    sampler.set_epoch(1)
+    assert list(sampler) == [3, 5, 1, 2, 9, 8, 0, 6, 7, 4]
+
+
+def test_the_length_of_a_sampler_that_skips_is_that_of_a_whole_pass() -> None:
+    items = torch.utils.data.SequentialSampler(range(10))
+    assert len(samplers.SkipSampler(items, 3)) == 10
+    batches = torch.utils.data.BatchSampler(items, 3, False)
+    assert len(samplers.SkipBatchSampler(batches, 3)) == 4
+    assert list(samplers.SkipBatchSampler(batches, 3)) == [[9]]
+
+
+@pytest.mark.parametrize("empty", [{}, [], ()])
+def test_an_empty_batch_has_no_length(empty: Any) -> None:
+    with pytest.raises(ValueError, match="empty"):
+        pytorch.data_length(empty)
 
 
 @pytest.mark.parametrize("batch", [torch.ones(3, 2), [torch.ones(3)], {"a": (torch.ones(3),)}])

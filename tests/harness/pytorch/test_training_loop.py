@@ -243,3 +243,21 @@ def test_the_length_may_come_from_the_experiment_configuration(core: FakeCore) -
     settings = {"exp_conf": {"searcher": {"max_length": {"epochs": 2}}}}
     fit(core, settings=settings)
     assert reports(core) == [2 * EPOCH]
+
+
+def test_a_callback_of_old_may_take_no_epoch(
+    core: FakeCore, caplog: pytest.LogCaptureFixture
+) -> None:
+    started: list[str] = []
+
+    class Old(pytorch.PyTorchCallback):
+        def on_training_epoch_start(self) -> None:  # type: ignore[override]
+            started.append("epoch")
+
+    class Called(PlainTrial):
+        def build_callbacks(self) -> dict[str, Any]:
+            return {"old": Old()}
+
+    fit(core, Called, max_length=Epoch(2))
+    assert started == ["epoch", "epoch"]
+    assert "on_training_epoch_start(self, epoch_idx)" in caplog.text
