@@ -17,6 +17,7 @@ class FakeTrain:
         self.progress: list[float] = []
         self.early_exits: list[Any] = []
         self.experiment_best: float | None = None
+        self.given_up = False
         self._tensorboard = tensorboard
 
     def report_training_metrics(
@@ -41,6 +42,9 @@ class FakeTrain:
 
     def get_experiment_best_validation(self) -> float | None:
         return self.experiment_best
+
+    def _is_given_up(self) -> bool:
+        return self.given_up
 
     def get_tensorboard_path(self) -> pathlib.Path:
         return self._tensorboard

@@ -30,6 +30,7 @@ from determined.core._searcher import (
 from determined.core._train import EarlyExitReason, TrainContext
 from determined.core._train_offline import DummyTrainContext
 from determined.errors import InvalidHP
+from determined.tensorboard._scalars import ReportedScalars
 from determined.tensorboard._sync import TensorboardSync
 
 logger = logging.getLogger("determined.core")
@@ -199,6 +200,7 @@ def trial_context(
         distributed.rank,
         automatic=tensorboard_mode is TensorboardMode.AUTO,
     )
+    draws = distributed.rank == 0 and tensorboard_mode is TensorboardMode.AUTO
     train = TrainContext(
         session,
         trial.trial_id,
@@ -208,6 +210,7 @@ def trial_context(
         outbox,
         tensorboard,
         searcher_metric,
+        ReportedScalars(tensorboard) if draws else None,
     )
     configured = max_length_of(trial._config)
     operations = ServerOperations(session, trial.trial_id, outbox, length_number(configured))

@@ -6,13 +6,17 @@ import logging
 import pathlib
 from typing import Any, Callable, Dict, List, Optional, Set
 
-from determined.common.http import NotFoundError, Session
+from determined.common.http import APIError, MasterUnreachableError, NotFoundError, Session
 from determined.core._distributed import DistributedContext
 from determined.core._json import encode
 from determined.core._outbox import Outbox
+from determined.tensorboard._scalars import ReportedScalars
 from determined.tensorboard._sync import TensorboardSync
 
 logger = logging.getLogger("determined.core")
+
+
+_GIVEN_UP = ("STATE_STOPPING_COMPLETED", "STATE_COMPLETED")
 
 
 class EarlyExitReason(enum.Enum):
@@ -33,6 +37,7 @@ class TrainContext:
         outbox: Outbox,
         tensorboard: TensorboardSync,
         searcher_metric: Optional[str] = None,
+        scalars: Optional[ReportedScalars] = None,
     ) -> None:
         self._session = session
         self._trial_id = trial_id
@@ -43,6 +48,7 @@ class TrainContext:
         self._tensorboard = tensorboard
         self._searcher_metric = searcher_metric
         self._validated: Set[str] = set()
+        self._scalars = scalars
 
     def set_status(self, status: str) -> None:
         """Show in the trial what it is doing now, for instance "validating"."""
@@ -115,7 +121,9 @@ class TrainContext:
         return None if metric is None else float(metric)
 
     def close(self) -> None:
-        """Warn if no validation reported the searcher's metric, which is often misspelt."""
+        """Finish the files of TensorBoard, and warn of a searcher's metric that no validation reported."""
+        if self._scalars is not None:
+            self._scalars.close()
         metric = self._searcher_metric
         if metric is not None and self._validated and metric not in self._validated:
             logger.warning(
@@ -136,6 +144,21 @@ class TrainContext:
         if group == "validation":
             self._validated.update(metrics)
         self._send(group, steps_completed, metrics, batch_metrics)
+        if self._scalars is not None and steps_completed is not None:
+            if group == "training":
+                self._scalars.training(steps_completed, metrics, batch_metrics)
+            elif group == "validation":
+                self._scalars.validation(steps_completed, metrics)
+
+    def _is_given_up(self) -> bool:
+        """Ask whether the searcher stopped this trial, once it knows everything that was reported."""
+        self._outbox.flush()
+        try:
+            trial = (self._session.get(f"/api/v1/trials/{self._trial_id}") or {}).get("trial") or {}
+        except (APIError, MasterUnreachableError) as e:
+            logger.warning("cannot ask whether the searcher stopped this trial: %s", e)
+            return False
+        return trial.get("state") in _GIVEN_UP
 
     def _send(
         self,

@@ -24,6 +24,7 @@ class DummyTrainContext(TrainContext):
         self._tensorboard_path = tensorboard_path or _paths.offline_dir() / "tensorboard"
         self._searcher_metric = None
         self._validated = set()
+        self._scalars = None
         self._metadata: Optional[Dict[str, Any]] = None
 
     def set_status(self, status: str) -> None:
@@ -59,6 +60,9 @@ class DummyTrainContext(TrainContext):
 
     def get_experiment_best_validation(self) -> Optional[float]:
         return None
+
+    def _is_given_up(self) -> bool:
+        return False
 
     def _send(
         self,

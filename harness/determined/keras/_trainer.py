@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional
 import tensorflow as tf
 
 from determined import _trial_files
+from determined._stopping import Stopping
 from determined.keras import _weights
 from determined.keras._data import Batches
 from determined.keras._inputs import unwrapped
@@ -55,6 +56,7 @@ class KerasTrainer:
         self.callbacks = tf.keras.callbacks.CallbackList(own, model=self.model)
         self.hooked: List[Callback] = [c for c in own if isinstance(c, Callback)]
         self.progress = Progress()
+        self.stopping = Stopping(context)
         self.best: Optional[float] = None
         self.epoch = 0
         self.logs: Dict[str, float] = {}
@@ -88,7 +90,7 @@ class KerasTrainer:
         stops = self.distributed.gather(stop)
         decided: Optional[Workload] = None
         if stops is not None:
-            stopping = any(stops) or bool(self.core.preempt.should_preempt())
+            stopping = self.stopping.between_workloads(self.progress, any(stops))
             decided = source.next(dataclasses.replace(self.progress, stopping=stopping))
         workload: Workload = self.distributed.broadcast(decided)
         return workload

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 
 import torch
 
+from determined._stopping import Stopping
 from determined.pytorch import _metrics
 from determined.pytorch._callback import Hooks
 from determined.pytorch._reducer import Reducer, add_metric
@@ -43,6 +44,7 @@ class Loop:
         self.best_validation = steps.best_validation
         self.poll_batches = 1
         self.status = ""
+        self.stopping = Stopping(self.context)
 
     def run(self) -> None:
         self.hooks.call("on_training_start")
@@ -70,9 +72,9 @@ class Loop:
         stops = self.distributed.gather(self.context.get_stop_requested())
         decided: Optional[Workload] = None
         if stops is not None:
-            stopping = any(stops) or bool(self.core.preempt.should_preempt())
+            stopping = self.stopping.between_workloads(self.progress, any(stops))
             decided = self.source.next(dataclasses.replace(self.progress, stopping=stopping))
-            if any(stops) and decided.kind is Kind.TERMINATE:
+            if any(stops) and stopping and decided.kind is Kind.TERMINATE:
                 self.steps.report_stop_requested()
         workload: Workload = self.distributed.broadcast(decided)
         return workload
@@ -127,7 +129,7 @@ class Loop:
         if self.is_chief:
             poll = int(_POLL_SECONDS / max(batch_seconds, 1e-9))
             answer = (
-                bool(self.core.preempt.should_preempt()),
+                self.stopping.within_workload(),
                 max(1, min(poll, _MAX_POLL_BATCHES)),
             )
         interrupted, self.poll_batches = self.distributed.broadcast(answer)

@@ -19,6 +19,10 @@ class ScalarLog:
 
     def __init__(self, context: Any) -> None:
         self._context = context
+        reported = getattr(context._core.train, "_scalars", None)
+        if reported is not None:
+            # The same points would be drawn twice, and the context can switch these off.
+            reported.enabled = False
         wanted = context.get_enable_tensorboard_logging() and context.distributed.rank == 0
         self._available = wanted and importlib.util.find_spec("tensorboard") is not None
         if wanted and not self._available:

@@ -33,6 +33,21 @@ def test_reports_arrive_in_order_with_the_fields_of_the_trial(
     assert token == "Bearer token-1"
 
 
+@pytest.mark.parametrize(
+    ("state", "given_up"),
+    [("STATE_STOPPING_COMPLETED", True), ("STATE_RUNNING", False), ("STATE_PAUSED", False)],
+)
+def test_a_trial_learns_whether_its_searcher_stopped_it(
+    master: FakeMaster, on_cluster: Enter, state: str, given_up: bool
+) -> None:
+    on_cluster()
+    master.on("GET", "/api/v1/trials/7", (200, {"trial": {"state": state}}))
+    with core.init() as context:
+        context.train.report_validation_metrics(1, {"loss": 1.0})
+        assert context.train._is_given_up() is given_up
+        assert len(master.received("POST", METRICS)) == 1
+
+
 def test_reporting_does_not_wait_for_an_answer(master: FakeMaster, on_cluster: Enter) -> None:
     on_cluster()
     reported = threading.Event()

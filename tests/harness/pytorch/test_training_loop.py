@@ -142,6 +142,42 @@ def test_a_trial_that_asks_to_stop_saves_and_tells_the_searcher(core: FakeCore) 
     assert [reason.name for reason in core.train.early_exits] == ["USER_REQUESTED_STOP"]
 
 
+def test_a_trial_whose_constructor_asks_to_stop_trains_one_workload(core: FakeCore) -> None:
+    class Stopping(PlainTrial):
+        def __init__(self, context: Any) -> None:
+            super().__init__(context)
+            context.set_stop_requested(True)
+
+    fit(core, Stopping, max_length=Batch(100), reporting_period=Batch(4), step_zero_validation=True)
+    assert reports(core) == [4]
+    assert sorted(core.saved()) == [4]
+
+
+SEARCHED = {"managed": True, "exp_conf": {"searcher": {"name": "adaptive_asha"}}}
+
+
+def test_a_searchers_stop_waits_for_the_end_of_the_period(core: FakeCore) -> None:
+    core.preempt.after_calls = 2
+    core.train.given_up = True
+    fit(core, settings=SEARCHED, max_length=Batch(1000), reporting_period=Batch(500))
+    assert reports(core) == [500]
+    assert sorted(core.saved()) == [500]
+
+
+def test_a_searchers_stop_acts_where_the_validation_ends_that_decided_it(core: FakeCore) -> None:
+    core.train.given_up = True
+    fit(core, settings=SEARCHED, max_length=Batch(100), validation_period=Batch(4))
+    assert [steps for steps, _ in core.train.validations] == [4]
+    assert sorted(core.saved()) == [4]
+
+
+def test_a_preemption_of_a_searched_trial_does_not_wait(core: FakeCore) -> None:
+    core.preempt.after_calls = 2
+    fit(core, settings=SEARCHED, max_length=Epoch(100), reporting_period=Epoch(100))
+    (stopped_at,) = core.saved()
+    assert stopped_at < 100 * EPOCH
+
+
 def test_hooks_run_in_the_documented_order(core: FakeCore) -> None:
     trial = fit(core, RecordedTrial, max_length=Epoch(1))
     assert trial.recorder.calls == [

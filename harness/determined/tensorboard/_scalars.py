@@ -1,0 +1,90 @@
+"""Scalars of the metrics that the Core API reports, for TensorBoard."""
+
+import importlib.util
+import logging
+import os
+import socket
+import time
+from typing import Any, Dict, List, Optional
+
+from determined.tensorboard._sync import TensorboardSync
+from determined.tensorboard.metric_writers._batch import BatchMetricWriter, MetricWriter
+
+logger = logging.getLogger("determined.tensorboard")
+
+# Every flush lets the whole file be uploaded again.
+_FLUSH_PERIOD_S = 5.0
+_POSITION = ("batches", "epochs")
+
+
+class EventWriter(MetricWriter):
+    """Writes event files by the tensorboard package alone: a framework's writer would import it for seconds."""
+
+    def __init__(self, folder: "os.PathLike[str]") -> None:
+        from tensorboard.compat.proto import event_pb2, summary_pb2
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        self._event: Any = event_pb2.Event
+        self._summary: Any = summary_pb2.Summary
+        name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}.core"
+        self._records: Any = RecordWriter(open(os.path.join(folder, name), "wb"))  # noqa: SIM115
+        self._write(file_version="brain.Event:2")
+        self._flush_due = 0.0
+
+    def add_scalar(self, name: str, value: float, step: int) -> None:
+        point = self._summary.Value(tag=name, simple_value=value)
+        self._write(step=step, summary=self._summary(value=[point]))
+
+    def reset(self) -> None:
+        if time.monotonic() >= self._flush_due:
+            self._records.flush()
+            self._flush_due = time.monotonic() + _FLUSH_PERIOD_S
+
+    def close(self) -> None:
+        self._records.close()
+
+    def _write(self, **content: Any) -> None:
+        event = self._event(wall_time=time.time(), **content)
+        self._records.write(event.SerializeToString())
+
+
+class ReportedScalars:
+    """Draws what is reported, from the first report on, where the tensorboard package is installed."""
+
+    def __init__(self, tensorboard: TensorboardSync) -> None:
+        self._tensorboard = tensorboard
+        self._writer: Optional[EventWriter] = None
+        self.enabled = True
+
+    def training(
+        self,
+        steps_completed: int,
+        metrics: Dict[str, Any],
+        batch_metrics: Optional[List[Dict[str, Any]]],
+    ) -> None:
+        drawn = self._opened()
+        if drawn is not None:
+            drawn.on_train_step_end(steps_completed, _drawable(metrics), batch_metrics)
+
+    def validation(self, steps_completed: int, metrics: Dict[str, Any]) -> None:
+        drawn = self._opened()
+        if drawn is not None:
+            drawn.on_validation_step_end(steps_completed, _drawable(metrics))
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _opened(self) -> Optional[BatchMetricWriter]:
+        if self._writer is None and self.enabled:
+            if importlib.util.find_spec("tensorboard") is None:
+                logger.info("the package tensorboard is not installed: its files are not written")
+                self.enabled = False
+                return None
+            self._writer = EventWriter(self._tensorboard.path())
+        return BatchMetricWriter(self._writer) if self._writer and self.enabled else None
+
+
+def _drawable(metrics: Dict[str, Any]) -> Dict[str, Any]:
+    return {name: value for name, value in metrics.items() if name not in _POSITION}

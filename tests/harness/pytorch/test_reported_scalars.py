@@ -1,0 +1,79 @@
+"""What a Core API trial reports is drawn by TensorBoard."""
+
+import pathlib
+from typing import Any
+
+import pytest
+from determined.common.storage import DirectoryStorageManager
+from determined.core import TrainContext
+from determined.pytorch._scalars import ScalarLog
+from determined.tensorboard._scalars import ReportedScalars
+from determined.tensorboard._sync import TensorboardSync
+
+from tests.support.fake_core import FakeCore
+from tests.support.torch_trials import make_context
+
+
+class Nowhere:
+    def put(self, *_: Any) -> None: ...
+
+
+@pytest.fixture
+def sync(tmp_path: pathlib.Path) -> TensorboardSync:
+    storage = DirectoryStorageManager(str(tmp_path / "stored"))
+    return TensorboardSync(storage, tmp_path / "local", "c/tensorboard", 0, automatic=True)
+
+
+def train(sync: TensorboardSync) -> Any:
+    made: Any = TrainContext.__new__(TrainContext)
+    made._outbox = Nowhere()
+    made._trial_id = made._run_id = 1
+    made._validated = set()
+    made._searcher_metric = None
+    made._scalars = ReportedScalars(sync)
+    return made
+
+
+def points(folder: pathlib.Path) -> dict[str, list[tuple[int, float]]]:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    found = EventAccumulator(str(folder)).Reload()
+    return {
+        tag: [(event.step, round(event.value, 3)) for event in found.Scalars(tag)]
+        for tag in found.Tags()["scalars"]
+    }
+
+
+def test_reports_become_scalars_that_are_stored(
+    sync: TensorboardSync, tmp_path: pathlib.Path
+) -> None:
+    context = train(sync)
+    context.report_training_metrics(2, {"loss": 0.5, "batches": 2, "note": "text"})
+    context.report_training_metrics(4, {"loss": 0.25, "batches": 4})
+    context.report_validation_metrics(4, {"loss": 0.3, "epochs": 1})
+    context.report_metrics("inference", 4, {"speed": 1.0})
+    context.close()
+    sync.close()
+    assert points(tmp_path / "stored" / "c" / "tensorboard") == {
+        "Determined/loss": [(2, 0.5), (4, 0.25)],
+        "Determined/val_loss": [(4, 0.3)],
+    }
+
+
+def test_nothing_is_written_before_the_first_report(
+    sync: TensorboardSync, tmp_path: pathlib.Path
+) -> None:
+    context = train(sync)
+    context.close()
+    sync.close()
+    assert not (tmp_path / "local").exists()
+
+
+def test_what_a_trial_class_draws_itself_is_not_drawn_twice(
+    core: FakeCore, sync: TensorboardSync
+) -> None:
+    context = train(sync)
+    own: Any = core
+    own.train._scalars = context._scalars
+    ScalarLog(make_context(core))
+    assert not context._scalars.enabled
