@@ -56,7 +56,7 @@ def machines(draw: st.DrawFn, offers: list[Offer]) -> tuple[Machine, ...]:
             found.append(starting(f"m{n}", which))
             continue
         used = draw(st.integers(0, which.slots))
-        idle = NOW - draw(st.sampled_from((10.0, 5_000.0)))
+        idle = NOW - draw(st.sampled_from((10.0, 2_000.0)))
         leaving = draw(st.sampled_from((None, None, NOW - 5)))
         found.append(
             machine(

@@ -86,33 +86,36 @@ class Explainer:
         return self._known[key]
 
     def _unmet(self, demand: Demand, code: ProvisionCode | None) -> ProvisionReason:
-        match code:
-            case None:
-                sentence = (
-                    "a higher priority goes first, and waits for machines that cannot be rented now"
-                )
-                return ProvisionReason(ProvisionCode.BEHIND_HIGHER_PRIORITY, sentence)
-            case ProvisionCode.MAX_INSTANCES:
-                return self._too_many(demand)
-            case ProvisionCode.MAX_HOURLY_COST:
-                return self._too_dear(demand)
-        fitting = [o for o in self._market.offers if self._could_hold(o, demand)]
-        excluded = [e for e in self._market.excluded if e.offer in set(fitting)]
+        if code is None:
+            sentence = (
+                "a higher priority goes first, and waits for machines that cannot be rented now"
+            )
+            return ProvisionReason(ProvisionCode.BEHIND_HIGHER_PRIORITY, sentence)
+        fitting = [offer for offer in self._market.offers if self._could_hold(offer, demand)]
         if not fitting:
             return self._nothing_fits(demand)
-        own_cap = demand.max_price_usd_hour
-        if own_cap is not None:
-            excluded += [
-                Excluded(o, ProvisionCode.PRICE_CAP, _above(o, own_cap), None)
-                for o in fitting
-                if o.price_usd_hour > own_cap
-            ]
+        excluded = self._excluded(fitting, demand.max_price_usd_hour)
+        if len(excluded) < len(fitting):
+            too_dear = code is ProvisionCode.MAX_HOURLY_COST
+            return self._too_dear(demand) if too_dear else self._too_many(demand)
         cooling = [e for e in excluded if e.code is ProvisionCode.COOLING_DOWN]
         until = min((e.until for e in cooling if e.until is not None), default=None)
         kind = ProvisionCode.COOLING_DOWN if cooling else ProvisionCode.PRICE_CAP
         first = sorted(cooling, key=lambda e: (e.until is None, e.until or 0.0)) or excluded
         sentence = f"{_need(demand)}; no offer that fits can be rented now: {_told(first)}"
         return ProvisionReason(kind, sentence, until)
+
+    def _excluded(self, fitting: Sequence[Offer], own_cap: Decimal | None) -> list[Excluded]:
+        """Return which of these offers cannot be rented now, each with its cause."""
+        known = {excluded.offer: excluded for excluded in self._market.excluded}
+        found = []
+        for offer in fitting:
+            if offer in known:
+                found.append(known[offer])
+            elif own_cap is not None and offer.price_usd_hour > own_cap:
+                cause = _above(offer, own_cap)
+                found.append(Excluded(offer, ProvisionCode.PRICE_CAP, cause, None))
+        return found
 
     def _could_hold(self, offer: Offer, demand: Demand) -> bool:
         if not demand.slots:

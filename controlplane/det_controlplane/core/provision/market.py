@@ -55,6 +55,7 @@ class Market:
                 ranked.append(Ranked(reclaims.effective_price(offer), order, offer))
         self.ranked = sorted(ranked)
         self._sizes: dict[Decimal | None, dict[int, Ranked]] = {}
+        self._alternatives: dict[tuple[int, Decimal | None], tuple[Offer, ...]] = {}
 
     def sizes(self, max_price: Decimal | None) -> dict[int, Ranked]:
         """Return the best offer for each number of slots, among those that cost no more."""
@@ -78,6 +79,12 @@ class Market:
         They are of one provider, region, section and capacity, have as many slots, cost at most `limit`, and are hardly
         dearer than what a second call could get elsewhere.
         """
+        key = best.order, limit
+        if key not in self._alternatives:
+            self._alternatives[key] = self._like(best, limit)
+        return self._alternatives[key]
+
+    def _like(self, best: Ranked, limit: Decimal | None) -> tuple[Offer, ...]:
         same_size = [r for r in self.ranked if r.offer.slots == best.offer.slots and r >= best]
         elsewhere = [r.price for r in same_size if not _one_call(r.offer, best.offer)]
         dearest = min(elsewhere, default=math.inf) * _ALTERNATIVE_TOLERANCE

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import chain
 from typing import NamedTuple
 
@@ -122,7 +122,7 @@ class Room:
 
     def _open(self, size: int, blocked: frozenset[str]) -> int:
         stack = self._stacks[size, size]
-        return len(stack) - sum(self.hosts[index].id in blocked for index in stack if blocked)
+        return len(stack) - (sum(self.hosts[i].id in blocked for i in stack) if blocked else 0)
 
     def _take_whole(self, sizes: list[int], blocked: frozenset[str]) -> list[int]:
         taken = [self._pop((size, size), blocked) for size in sizes]
@@ -160,8 +160,14 @@ def seat(demand: Iterable[Demand], room: Room) -> Seating:
     hosts_of: dict[str, list[int]] = {}
     unmet = []
     full: set[tuple[int, bool]] = set()  # shapes that found no room: those after them find none
-    for one in _within_job_limits(demand):
-        shape = (one.slots, one.single_agent)
+    held: dict[str, int] = {}
+    for one in demand:
+        if one.job_max_slots is not None and one.slots:
+            slots = held.get(one.job_id, one.job_held_slots) + one.slots
+            if slots > one.job_max_slots:
+                continue
+            held[one.job_id] = slots
+        shape = one.slots, one.single_agent
         hosts = None if shape in full else room.place(one)
         if hosts is not None:
             hosts_of[one.allocation_id] = hosts
@@ -170,14 +176,3 @@ def seat(demand: Iterable[Demand], room: Room) -> Seating:
         if not one.blocked_machines:
             full.add(shape)
     return Seating(room, hosts_of, unmet)
-
-
-def _within_job_limits(demand: Iterable[Demand]) -> Iterator[Demand]:
-    held: dict[str, int] = {}
-    for one in demand:
-        if one.job_max_slots is not None and one.slots:
-            slots = held.get(one.job_id, one.job_held_slots) + one.slots
-            if slots > one.job_max_slots:
-                continue
-            held[one.job_id] = slots
-        yield one

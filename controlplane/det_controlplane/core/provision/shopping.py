@@ -95,28 +95,55 @@ class Shopper:
     def buy(self, unmet: Sequence[Demand], spare: int = 0) -> Basket:
         """Return what to rent. `spare` is room beyond the demand, where sizes do not divide each other."""
         refusals = _Refusals(self._limits.preemption)
-        wishes = self._within_reach([one for one in unmet if one.slots], refusals)
+        wishes = self._within_reach(unmet, refusals)
         purchases = self._affordable(wishes, refusals, spare)
         containers = sum(not one.slots for one in unmet)
         purchases += self._for_containers(containers, purchases, refusals)
         return Basket(tuple(purchases), refusals.codes, refusals.blocked_above)
 
     def _within_reach(self, unmet: Sequence[Demand], refusals: "_Refusals") -> list[Wish]:
-        """Return the demand that offers could hold, with the machines of what needs several."""
+        """Return the demand that offers could hold, with the machines of what needs several.
+
+        What is behind more demand than all machines that may be rented could hold is not looked at.
+        """
         gangs = GangBuyer(self._market, self._room, self._limits, self._allowance.machines)
+        most = 2 * self._most_slots()
+        alone: dict[Shape, bool] = {}
         wishes: list[Wish] = []
         for one in unmet:
-            if refusals.concern(one):
+            shape = shape_of(one)
+            if not one.slots or shape in refusals.codes:
                 continue
-            if any(size >= one.slots for size in self._market.sizes(one.max_price_usd_hour)):
-                wishes.append((one, None))
+            if one.priority > refusals.blocked_above:
+                break  # so are all behind it: only priorities part the queue
+            if most <= 0:
+                refusals.add(one, ProvisionCode.MAX_INSTANCES)
                 continue
-            gang = gangs.lacking(one)
-            if gang is None:
+            if shape not in alone:
+                sizes = self._market.sizes(one.max_price_usd_hour)
+                alone[shape] = any(size >= one.slots for size in sizes)
+            gang = None if alone[shape] else gangs.lacking(one)
+            if gang is None and not alone[shape]:
                 refusals.add(one, ProvisionCode.NO_OFFER_FITS)
+            elif gang is not None and gang.machines > self._allowance.machines:
+                refusals.add(one, ProvisionCode.MAX_INSTANCES)
             else:
                 wishes.append((one, gang))
-        return [wish for wish in wishes if not refusals.concern(wish[0])]
+                most -= one.slots
+        return wishes
+
+    def _most_slots(self) -> float:
+        """Return more slots than the limits ever allow to be rented."""
+        sizes = {size: ranked for size, ranked in self._market.sizes(None).items() if size}
+        most = float(self._allowance.machines * max(sizes, default=0))
+        if self._allowance.usd_hour is None or not sizes:
+            return most
+        cheapest = min(
+            float(r.offer.price_usd_hour) / r.offer.slots
+            for r in self._market.ranked
+            if r.offer.slots
+        )
+        return min(most, float(self._allowance.usd_hour) / cheapest) if cheapest else most
 
     def _affordable(self, wishes: list[Wish], refusals: "_Refusals", spare: int) -> list[Purchase]:
         """Return purchases for as much of the queue as the limits allow, passing over what they do not."""
@@ -143,8 +170,8 @@ class Shopper:
     ) -> list[Purchase] | ProvisionCode:
         """Return the cheapest purchases for the first wishes that the limits allow, or the limit that they exceed."""
         gangs = [
-            self._machines(gang.best, gang.machines, gang.limit, True)
-            for gang in queue.gangs(length)
+            self._machines(gang.best, machines, gang.limit, True)
+            for gang, machines in queue.gangs(length)
         ]
         exceeded = self._allowance.exceeded_by(gangs)
         if exceeded is not None:
@@ -228,16 +255,19 @@ class _Queue:
     """Wishes in order, so that the content of the first n of them is known quickly."""
 
     def __init__(self, wishes: Sequence[Wish]) -> None:
-        self._gangs: list[tuple[int, Gang]] = []
+        self._gangs: dict[tuple[int, Decimal | None], _Gangs] = {}
         self._places: defaultdict[tuple[Decimal | None, int], list[int]] = defaultdict(list)
         for place, (demand, gang) in enumerate(wishes):
             if gang is None:
                 self._places[demand.max_price_usd_hour, demand.slots].append(place)
             else:
-                self._gangs.append((place, gang))
+                kind = gang.best.order, gang.limit
+                self._gangs.setdefault(kind, _Gangs(gang, [], [0])).add(place, gang.machines)
 
-    def gangs(self, length: int) -> list[Gang]:
-        return [gang for place, gang in self._gangs if place < length]
+    def gangs(self, length: int) -> list[tuple[Gang, int]]:
+        """Return the kinds of gangs, each with the machines that all gangs of the kind lack."""
+        counted = ((gangs.first, gangs.machines_before(length)) for gangs in self._gangs.values())
+        return [(gang, machines) for gang, machines in counted if machines]
 
     def singles(self, length: int) -> dict[Decimal | None, Counter[int]]:
         """Return how many demands of each size wait, by their limit of the price."""
@@ -247,3 +277,18 @@ class _Queue:
             if count:
                 found.setdefault(max_price, Counter())[slots] = count
         return found
+
+
+class _Gangs(NamedTuple):
+    """Gangs that lack machines of one offer: their places in the queue, and the machines up to each."""
+
+    first: Gang
+    places: list[int]
+    machines: list[int]
+
+    def add(self, place: int, machines: int) -> None:
+        self.places.append(place)
+        self.machines.append(self.machines[-1] + machines)
+
+    def machines_before(self, length: int) -> int:
+        return self.machines[bisect_left(self.places, length)]
