@@ -16,7 +16,8 @@ class DistributedContext:
     """Rank and size of this worker, and gather/broadcast of Python values.
 
     `rank` counts over all workers, `local_rank` within the container, `cross_rank` over containers.
-    Creating it blocks until every worker has created theirs.
+    Creating it blocks until every worker has created theirs. Workers of one container meet at a local socket; with
+    `force_tcp` at a port that the system chooses, so `pull_port` is not used.
     """
 
     def __init__(
@@ -45,9 +46,7 @@ class DistributedContext:
         self._is_local_chief = local_rank == 0
         self._chief_ip = chief_ip or ("127.0.0.1" if cross_size == 1 else None)
         pub = _port("INTER_TRAIN_PROCESS_COMM_PORT_1", 12360) if pub_port is None else pub_port
-        pull = _port("INTER_TRAIN_PROCESS_COMM_PORT_2", 12365) if pull_port is None else pull_port
         self._pub_port = pub + port_offset
-        self._pull_port = pull + port_offset
         self._force_tcp = force_tcp
         self._closed = False
         self._global: Star = self._join_global()
@@ -186,17 +185,17 @@ class DistributedContext:
             return self._global
         centre = None
         if self._is_local_chief and self.local_size > 1:
-            tcp = ("127.0.0.1", self._pull_port)
-            centre = Centre(self.local_size, peer_key(), tcp if self._force_tcp else None)
-        mine = (self.cross_rank, centre.path) if centre and not self._force_tcp else None
-        paths = dict(pair for pair in self.allgather(mine) if pair)
+            # A port of the system's choice: other containers of the trial may be on this host.
+            tcp = ("127.0.0.1", 0) if self._force_tcp else None
+            centre = Centre(self.local_size, peer_key(), tcp)
+        mine = (self.cross_rank, centre.address) if centre else None
+        addresses = dict(pair for pair in self.allgather(mine) if pair)
         if self.local_size == 1:
             return Alone()
         if centre is not None:
             centre.accept_all()
             return centre
-        address = ("127.0.0.1", self._pull_port) if self._force_tcp else paths[self.cross_rank]
-        return Spoke(self.local_rank, peer_key(), address)
+        return Spoke(self.local_rank, peer_key(), addresses[self.cross_rank])
 
 
 class DummyDistributedContext(DistributedContext):

@@ -11,6 +11,7 @@ from determined.core._wire import Channel, PeerLost, encode_value
 CONNECT_TIMEOUT_S = 600.0
 _HELLO_TIMEOUT_S = 20.0
 _HELLO_BYTES = 256
+_WELCOME = "welcome"
 
 Address = Union[Tuple[str, int], str]
 
@@ -47,9 +48,10 @@ class Centre:
         self._listener = self._listen(address)
 
     @property
-    def path(self) -> str:
-        """The address of a centre that listens on a local socket."""
-        return str(self._listener.getsockname())
+    def address(self) -> Address:
+        """Where this centre listens: a host and a port, or the path of a local socket."""
+        found: Address = self._listener.getsockname()
+        return found
 
     def accept_all(self, timeout_s: float = CONNECT_TIMEOUT_S) -> None:
         deadline = time.monotonic() + timeout_s
@@ -110,6 +112,7 @@ class Centre:
             channel.close()
             return
         connection.settimeout(None)
+        channel.send(_WELCOME)
         self._channels[rank] = channel
 
 
@@ -119,8 +122,18 @@ class Spoke:
     def __init__(
         self, rank: int, key: bytes, address: Address, timeout_s: float = CONNECT_TIMEOUT_S
     ) -> None:
-        self._channel = Channel(_tuned(_dial(address, timeout_s)), key, is_server=False)
-        self._channel.send(rank)
+        deadline = time.monotonic() + timeout_s
+        sock = _tuned(_dial(address, timeout_s))
+        try:
+            self._channel = _introduced(sock, rank, key, deadline)
+        except PeerLost as e:
+            sock.close()
+            if time.monotonic() < deadline:
+                raise
+            raise TimeoutError(
+                f"worker {rank} was not admitted at {address} within {timeout_s:.0f} s: something else "
+                "listens there, or the chief of this trial waits for other workers"
+            ) from e
 
     def gather(self, value: Any) -> Optional[List[Any]]:
         self._channel.send(value)
@@ -131,6 +144,17 @@ class Spoke:
 
     def close(self) -> None:
         self._channel.close()
+
+
+def _introduced(sock: socket.socket, rank: int, key: bytes, deadline: float) -> Channel:
+    """Greet a centre and wait until it admits this worker; a program that is none may stay silent."""
+    sock.settimeout(max(deadline - time.monotonic(), 0.01))
+    channel = Channel(sock, key, is_server=False)
+    channel.send(rank)
+    if channel.receive(_HELLO_BYTES) != _WELCOME:
+        raise PeerLost("the chief of this trial answered in another version of this library")
+    sock.settimeout(None)
+    return channel
 
 
 def _dial(address: Address, timeout_s: float) -> socket.socket:

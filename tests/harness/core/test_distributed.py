@@ -20,7 +20,7 @@ TrialEnv = Callable[..., dict[str, str]]
 
 
 def run_workers(
-    env: dict[str, str], code: str, shape: list[tuple[int, int]], size: int
+    env: dict[str, str], code: str, shape: list[tuple[int, int]], size: int, options: str = ""
 ) -> list[subprocess.CompletedProcess[str]]:
     """One process per (cross_rank, local_rank), each with a context named `d`."""
     ports = f"pub_port={free_port()}, pull_port={free_port()}"
@@ -32,7 +32,7 @@ def run_workers(
             "import json\nfrom determined import core\n"
             f"d = core.DistributedContext(rank={rank}, size={size}, local_rank={local}, "
             f"local_size={local_size}, cross_rank={cross}, cross_size={crosses}, "
-            f"chief_ip='127.0.0.1', {ports})\n"
+            f"chief_ip='127.0.0.1', {ports}{options})\n"
         )
         processes.append(
             subprocess.Popen(
@@ -73,6 +73,13 @@ def test_values_are_gathered_and_broadcast_globally_and_per_container(
         [None, everyone, 0, [2, 3], [2, 3], 2],
         [None, everyone, 0, None, [2, 3], 2],
     ]
+
+
+def test_containers_on_one_host_may_all_be_forced_to_tcp(trial_env: TrialEnv) -> None:
+    code = "print(json.dumps([d.allgather(d.rank), d.allgather_local(d.rank)]))"
+    found = results(run_workers(trial_env(), code, TWO_NODES, 4, ", force_tcp=True"))
+    everyone = [0, 1, 2, 3]
+    assert found == [[everyone, here] for here in ([0, 1], [0, 1], [2, 3], [2, 3])]
 
 
 def test_types_survive(trial_env: TrialEnv) -> None:
@@ -293,6 +300,13 @@ def test_strangers_do_not_take_a_workers_place() -> None:
     assert centre.gather("centre") == ["centre", "mine"]
     centre.close()
     spokes[0].close()
+
+
+def test_a_worker_that_finds_a_stranger_at_the_chiefs_port_gives_up_with_a_reason() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = silent.getsockname()
+        with pytest.raises(TimeoutError, match="something else listens there"):
+            _star.Spoke(1, b"key", address, timeout_s=0.2)
 
 
 def test_missing_workers_are_named() -> None:
