@@ -55,6 +55,19 @@ class Operation:
     group: str = ""  # of a bulk insert, and of the inserts that it made
 
 
+@dataclass(frozen=True, slots=True)
+class FoundMachineType:
+    """A machine type in a zone that has it."""
+
+    name: str
+    zone: str
+    vcpus: int
+    memory_mib: int
+    accelerator: str
+    accelerators: int
+    local_disks: int
+
+
 class GceApi:
     """One method a call. Each raises Refused, or Unreachable when it is not known what happened."""
 
@@ -150,6 +163,34 @@ class GceApi:
             except self._not_found:
                 return ""
             return str(found.contents)
+
+    def machine_types(self, project: str, names: Sequence[str]) -> Sequence[FoundMachineType]:
+        """Return machine types by name, once for each zone that has them."""
+        with _translated("listing machine types"):
+            request = self._sdk.AggregatedListMachineTypesRequest(
+                project=project, max_results=_PAGE, filter=f'name eq "{"|".join(names)}"'
+            )
+            client = self._client("MachineTypesClient")
+            pages = client.aggregated_list(request, timeout=TIMEOUT_S, retry=None)
+            return [
+                _machine_type(place.rpartition("/")[2], found)
+                for place, listed in pages
+                for found in listed.machine_types
+            ]
+
+    def accelerator_types(self, project: str, names: Sequence[str]) -> Sequence[tuple[str, str]]:
+        """Return the names of accelerators, each with a zone that has it."""
+        with _translated("listing accelerator types"):
+            request = self._sdk.AggregatedListAcceleratorTypesRequest(
+                project=project, max_results=_PAGE, filter=f'name eq "{"|".join(names)}"'
+            )
+            client = self._client("AcceleratorTypesClient")
+            pages = client.aggregated_list(request, timeout=TIMEOUT_S, retry=None)
+            return [
+                (found.name, place.rpartition("/")[2])
+                for place, listed in pages
+                for found in listed.accelerator_types
+            ]
 
     @cached_property
     def _sdk(self) -> Any:
@@ -259,4 +300,17 @@ def _machine(project: str, found: Any) -> CloudMachine:
         capacity="spot" if is_spot else "on-demand",
         machine_id=naming.machine_id(labels.get(naming.MACHINE_LABEL, "")),
         pool=metadata.get(naming.POOL_METADATA) or labels.get(naming.POOL_LABEL, ""),
+    )
+
+
+def _machine_type(zone: str, found: Any) -> FoundMachineType:
+    own = found.accelerators[0] if found.accelerators else None
+    return FoundMachineType(
+        name=found.name,
+        zone=zone,
+        vcpus=found.guest_cpus,
+        memory_mib=found.memory_mb,
+        accelerator=own.guest_accelerator_type if own else "",
+        accelerators=own.guest_accelerator_count if own else 0,
+        local_disks=found.bundled_local_ssds.partition_count,
     )

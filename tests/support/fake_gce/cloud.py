@@ -21,6 +21,11 @@ MACHINE_TYPES: Mapping[str, Body] = {
         "guestCpus": 8, "memoryMb": 32768,
         "accelerators": [{"guestAcceleratorType": "nvidia-l4", "guestAcceleratorCount": 1}],
     },
+    "a2-ultragpu-1g": {
+        "guestCpus": 12, "memoryMb": 174080,
+        "accelerators": [{"guestAcceleratorType": "nvidia-a100-80gb", "guestAcceleratorCount": 1}],
+        "bundledLocalSsds": {"partitionCount": 1, "defaultInterface": "NVME"},
+    },
     "a2-highgpu-1g": {
         "guestCpus": 12, "memoryMb": 87040,
         "accelerators": [{"guestAcceleratorType": "nvidia-tesla-a100", "guestAcceleratorCount": 1}],
@@ -124,6 +129,7 @@ class FakeGce:
         self.accepts_flexibility = True
         self.answers_to_lose = 0  # of inserts, which happen all the same
         self.unreachable_zones: set[str] = set()
+        self.skus: list[Body] = []  # of the price list
         self.calls: list[str] = []  # METHOD path
         self.lock = threading.Lock()
         self._ids = itertools.count(7_000_000_001)

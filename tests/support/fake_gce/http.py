@@ -72,6 +72,13 @@ def _accelerator_types(fake: FakeGce, query: dict[str, str], body: Body, project
     return _page(fake, query, "acceleratorTypes", rows)
 
 
+def _skus(fake: FakeGce, query: dict[str, str], body: Body) -> Body:
+    start = int(query.get("pageToken") or 0)
+    end = start + fake.most_per_page
+    following = {"nextPageToken": str(end)} if end < len(fake.skus) else {}
+    return {"skus": fake.skus[start:end], **following}
+
+
 _P, _Z, _R, _N = r"projects/([^/]+)", r"zones/([^/]+)", r"regions/([^/]+)", r"([^/]+)"
 ROUTES: Sequence[tuple[str, str, Route]] = (
     ("POST", f"{_P}/{_Z}/instances", _insert),
@@ -161,6 +168,8 @@ class _Handler(BaseHTTPRequestHandler):
                 found = re.fullmatch(f"/compute/v1/{pattern}", path)
                 if found and wanted == method:
                     return 200, route(self._fake, query, body, *found.groups())
+            if path == "/v1/services/6F81-5844-456A/skus":
+                return 200, _skus(self._fake, query, body)
             raise GceError(404, "notFound", f"no route {method} {path}")
         except GceError as e:
             return e.status, e.shown()

@@ -1,0 +1,131 @@
+"""What Google Compute Engine tells of its machine types and prices."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from det_controlplane.core.provision.offers import Capacity, MachineType
+from det_controlplane.ports.compute import Unreachable
+from det_provisioner_gcp.api import GceApi
+from det_provisioner_gcp.prices import GceMarket, RegionPrice
+from det_provisioner_gcp.skus import fetch_skus, series_of
+from google.auth.credentials import AnonymousCredentials
+
+from tests.support.fake_gce import FakeGce, serving
+
+REGION = "us-central1"
+SPOT, ON_DEMAND = Capacity.SPOT, Capacity.ON_DEMAND
+
+
+@pytest.fixture
+def fake() -> FakeGce:
+    fake = FakeGce()
+    fake.most_per_page = 3
+    return fake
+
+
+@pytest.fixture
+def market(fake: FakeGce) -> Iterator[GceMarket]:
+    with serving(fake) as address:
+        credentials = AnonymousCredentials()
+        api = GceApi(address, credentials)
+        yield GceMarket(api, "acme", lambda: fetch_skus(address, credentials))
+
+
+def sku(
+    description: str, usd: str, *, unit: str = "h", region: str = REGION, usage: str = "OnDemand"
+) -> dict[str, Any]:
+    """Return a price as the list has it: whole dollars and billionths."""
+    units, nanos = divmod(int(Decimal(usd) * 10**9), 10**9)
+    price = {"currencyCode": "USD", "units": str(units), "nanos": nanos}
+    expression = {"usageUnit": unit, "tieredRates": [{"startUsageAmount": 0, "unitPrice": price}]}
+    return {
+        "description": description,
+        "category": {"resourceFamily": "Compute", "usageType": usage},
+        "serviceRegions": [region],
+        "pricingInfo": [{"pricingExpression": expression}],
+    }
+
+
+def test_machine_types_are_told_by_name(market: GceMarket) -> None:
+    found = market.machine_types(REGION, ["n1-standard-8", "g2-standard-8", "x9-huge"])
+    assert found == [
+        MachineType("gcp", "g2-standard-8", 1, "NVIDIA L4", 24, 8, 32.0),
+        MachineType("gcp", "n1-standard-8", 0, "", 0, 8, 30.0),
+    ]
+
+
+def test_zones_are_those_of_the_region_from_every_page(market: GceMarket) -> None:
+    assert market.zones(REGION, ["g2-standard-8"]) == {
+        "g2-standard-8": ("us-central1-a", "us-central1-b", "us-central1-c")
+    }
+    assert market.accelerator_zones(REGION, ["nvidia-tesla-t4"]) == {
+        "nvidia-tesla-t4": ("us-central1-a", "us-central1-b")
+    }
+
+
+def test_a_price_is_the_sum_of_what_a_machine_is_made_of(fake: FakeGce, market: GceMarket) -> None:
+    fake.skus = [
+        sku("G2 Instance Core running in Netherlands", "9", region="europe-west4"),
+        sku("Commitment v1: G2 Core in Americas for 1 Year", "1", usage="Commit1Yr"),
+        sku("G2 Custom Instance Core running in Americas", "7"),
+        sku("Nvidia L4 GPU attached to DWS Defined Duration VMs running in Americas", "0.1"),
+        sku("G2 Instance Core running in Americas", "0.02"),
+        sku("G2 Instance Ram running in Americas", "0.003", unit="GiBy.h"),
+        sku("Nvidia L4 GPU running in Americas", "0.5"),
+        sku("Spot Preemptible G2 Instance Core running in Americas", "0.01", usage="Preemptible"),
+        sku("Spot Preemptible G2 Instance Ram running in Americas", "0.001", usage="Preemptible"),
+        sku("Nvidia L4 GPU attached to Spot Preemptible VMs running in Americas", "0.2", usage="Preemptible"),
+    ]  # fmt: skip
+    assert market.prices(REGION, ["g2-standard-8"]) == [
+        RegionPrice("g2-standard-8", SPOT, 8 * Decimal("0.01") + 32 * Decimal("0.001") + Decimal("0.2")),
+        RegionPrice("g2-standard-8", ON_DEMAND, 8 * Decimal("0.02") + 32 * Decimal("0.003") + Decimal("0.5")),
+    ]  # fmt: skip
+
+
+def test_disks_that_come_with_a_type_are_part_of_its_price(
+    fake: FakeGce, market: GceMarket
+) -> None:
+    fake.skus = [
+        sku("A2 Instance Core running in Americas", "0.03"),
+        sku("A2 Instance Ram running in Americas", "0.004", unit="GiBy.h"),
+        sku("Nvidia Tesla A100 GPU running in Americas", "3"),
+        sku("Nvidia Tesla A100 80GB GPU running in Americas", "4"),
+        sku("SSD backed Local Storage", "0.073", unit="GiBy.mo"),
+    ]
+    (price,) = market.prices(REGION, ["a2-ultragpu-1g"])
+    disk = 375 * Decimal("0.0001")
+    assert price.price_usd_hour == 12 * Decimal("0.03") + 170 * Decimal("0.004") + 4 + disk
+
+
+def test_a_machine_with_a_part_of_unknown_price_has_none(fake: FakeGce, market: GceMarket) -> None:
+    fake.skus = [
+        sku("N1 Predefined Instance Core running in Americas", "0.03"),
+        sku("N1 Predefined Instance Ram running in Americas", "0.004", unit="GiBy.h"),
+        sku("G2 Instance Core running in Americas", "0.02"),
+    ]
+    assert [p.name for p in market.prices(REGION, ["n1-standard-8", "g2-standard-8"])] == [
+        "n1-standard-8"
+    ]
+
+
+def test_gpus_that_are_attached_have_a_price_of_their_own(fake: FakeGce, market: GceMarket) -> None:
+    fake.skus = [sku("Nvidia Tesla T4 GPU running in Americas", "0.35")]
+    found = market.accelerator_prices(REGION, ["nvidia-tesla-t4", "nvidia-unheard-of"])
+    assert found == [RegionPrice("nvidia-tesla-t4", ON_DEMAND, Decimal("0.35"))]
+
+
+def test_types_with_cores_of_their_own_are_priced_by_them() -> None:
+    names = ("a3-megagpu-8g", "a3-highgpu-8g", "n2d-standard-8", "a3-ultragpu-8g")
+    assert [series_of(n) for n in names] == ["a3plus", "a3", "n2d", "a3ultra"]
+
+
+def test_a_silent_cloud_is_unreachable(fake: FakeGce, market: GceMarket) -> None:
+    fake.silent = True
+    with pytest.raises(Unreachable):
+        market.prices(REGION, ["g2-standard-8"])
+    with pytest.raises(Unreachable):
+        market.zones(REGION, ["g2-standard-8"])
+    with pytest.raises(Unreachable):
+        market.accelerator_zones(REGION, ["nvidia-tesla-t4"])
