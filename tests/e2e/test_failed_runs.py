@@ -19,4 +19,7 @@ def test_the_log_of_a_failed_run_ends_with_its_exit_code(cluster: Cluster, tmp_p
     experiment_id = cluster.create(config, code)
     assert cluster.until_state(experiment_id, "ERROR") == "ERROR"
     log = cluster.logs(int(cluster.trials(experiment_id)[0]["id"]))
-    assert "This run has failed: container failed with non-zero exit code: 3" in log
+    assert (
+        "resources failed with non-zero exit code: container failed with non-zero exit code: 3"
+        in log
+    )

@@ -147,7 +147,7 @@ _KILL = text("""
 _END = text("""
     UPDATE allocations SET state = 'TERMINATED', ended_at = :now, exit_kind = cast(:kind AS exit_kind), exit_reason = :reason, exit_code = :exit_code,
         pull_failed = :pull_failed, setback = cast(:kind AS exit_kind) = 'infrastructure' AND NOT ready, not_before = NULL, kill_at = NULL, token_expires_at = :token_expires_at
-    WHERE id = :id AND state <> 'TERMINATED'
+    WHERE id = :id AND state <> 'TERMINATED' RETURNING coalesce(preempt_reason, '')
 """)
 
 
@@ -256,17 +256,18 @@ def end(
     exit: Exit,
     now: datetime,
     token_expires_at: datetime,
-) -> bool:
-    """End it, free its slots and let its tokens die. False: it had ended before."""
+) -> str | None:
+    """End it, free its slots and let its tokens die. Return why it was told to stop; None: it had ended before."""
     params = {
         "id": allocation_id, "reason": reason, "exit_code": exit.exit_code, "kind": exit.kind.value,
         "pull_failed": exit.pull_failed, "now": now, "token_expires_at": token_expires_at,
     }  # fmt: skip
-    if tx.execute(_END, params).rowcount != 1:
-        return False
+    told: str | None = tx.execute(_END, params).scalar()
+    if told is None:
+        return None
     slots.release(tx, allocation_id)
     tx.execute(_EXPIRE_TOKENS, {"id": allocation_id, "at": token_expires_at})
-    return True
+    return told
 
 
 def _newest_in_a_row(column: str) -> TextClause:

@@ -1,8 +1,8 @@
 """Task logs: stored in batches, read by cursor, deleted by age; the log policies of their trials."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 from uuid import NAMESPACE_OID, UUID, uuid5
@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Row, any_, func, literal, or_, select, tex
 
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.schema import experiments, task_logs, tasks, trials
+from det_controlplane.db.views import TASK_NAME
 
 _INSERT = text("""
     INSERT INTO task_logs (task_id, allocation_id, agent_id, container_id, rank_id, logged_at, level, source, stdtype, log)
@@ -25,6 +26,13 @@ _REMEMBER = text("""
 _FORGET = text("DELETE FROM log_batches WHERE stored_at < :before")
 _LINE = text("""
     INSERT INTO task_logs (task_id, logged_at, level, source, log) VALUES (:task_id, :now, :level, 'master', :log)
+""")
+# Between the words that stand before the task's name and those after it.
+_NAMED = text(f"""
+    INSERT INTO task_logs (task_id, logged_at, level, source, log)
+    SELECT k.id, :now, x.level, 'master', concat(x.before, {TASK_NAME}, x.after)
+    FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS x (task_id text, level text, before text, after text)
+    JOIN tasks k ON k.id = x.task_id JOIN jobs j ON j.id = k.job_id
 """)
 
 
@@ -63,13 +71,20 @@ def add_line(tx: Tx, task_id: str, line: str, now: datetime, level: str = "INFO"
     tx.execute(_LINE, told)
 
 
-def add_lines(tx: Tx, lines: Mapping[str, str], now: datetime) -> None:
-    """A line of the control plane's own for each of many tasks."""
-    rows = [
-        {"task_id": task_id, "level": "LOG_LEVEL_INFO", "source": "master", "log": line}
-        for task_id, line in lines.items()
-    ]
-    insert(tx, rows, now)
+@dataclass(frozen=True, slots=True)
+class NamedLine:
+    """A line about a task, which calls it by its name, between what stands before and after that."""
+
+    task_id: str
+    after: str
+    before: str = ""
+    level: str = "LOG_LEVEL_INFO"
+
+
+def add_named_lines(tx: Tx, lines: Sequence[NamedLine], now: datetime) -> None:
+    """Lines of the control plane's own."""
+    rows = json.dumps([asdict(line) for line in lines])
+    tx.execute(_NAMED, {"rows": rows, "now": now})
 
 
 _FIELDS = text("""
@@ -216,14 +231,16 @@ def policies(tx: Tx, task_id: str) -> LogPolicies | None:
     return None if row is None else LogPolicies(*row)
 
 
-def cancel_retries(tx: Tx, trial_id: int, policy: str) -> None:
+def cancel_retries(tx: Tx, trial_id: int, policy: str) -> bool:
+    """Return False where a policy had matched before."""
     unmatched = (trials.c.id == trial_id) & trials.c.log_policy_matched.is_(None)
-    tx.execute(update(trials).where(unmatched).values(log_policy_matched=policy))
+    matched = update(trials).where(unmatched).values(log_policy_matched=policy)
+    return tx.execute(matched).rowcount == 1
 
 
-def exclude_agent(tx: Tx, trial_id: int, agent_id: str) -> None:
+def exclude_agent(tx: Tx, trial_id: int, agent_id: str) -> bool:
+    """Return False where the agent was excluded before."""
     blocked = trials.c.blocked_agents
     new = (trials.c.id == trial_id) & ~(literal(agent_id) == any_(blocked))
-    tx.execute(
-        update(trials).where(new).values(blocked_agents=func.array_append(blocked, agent_id))
-    )
+    excluded = update(trials).where(new).values(blocked_agents=func.array_append(blocked, agent_id))
+    return tx.execute(excluded).rowcount == 1

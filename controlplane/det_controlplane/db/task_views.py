@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import text
 
 from det_controlplane.db.engine import Database
-from det_controlplane.db.views import time
+from det_controlplane.db.views import TASK_NAME, time
 
 _ALLOCATION = f"""json_build_object('allocationId', a.id, 'taskId', a.task_id, 'slots', a.slots,
     'state', 'STATE_' || CASE WHEN a.state = 'ASSIGNED' THEN 'QUEUED' ELSE a.state::text END, 'isReady', a.ready,
@@ -27,8 +27,7 @@ _STARTED = """CASE WHEN c.started_at IS NOT NULL THEN json_build_object('nativeR
 # Live allocations by id, as `det task list` and `det slot list` read them.
 _SUMMARIES = text(f"""
     SELECT coalesce(json_object_agg(a.id, json_build_object('allocationId', a.id, 'taskId', a.task_id,
-        'name', CASE WHEN k.trial_id IS NULL THEN j.name
-                ELSE 'Trial ' || k.trial_id || ' (Experiment ' || k.experiment_id || ')' END,
+        'name', {TASK_NAME},
         'priority', coalesce(j.priority, :default_priority), 'registeredTime', {time("a.requested_at")},
         'resourcePool', a.pool, 'slotsNeeded', a.slots, 'schedulerType', 'priority', 'proxyPorts', '[]'::json,
         'resources', coalesce((SELECT json_agg(json_build_object('resourcesId', c.id, 'resourcesType', 'docker-container',

@@ -157,6 +157,11 @@ _ALLOCATE = """INSERT INTO allocations (id, task_id, trial_id, job_id, run_id, p
     SELECT r.task_id || '.' || r.run_id, r.task_id, r.id, e.job_id, r.run_id, e.pool, e.slots_per_trial, 'QUEUED', true,
            e.single_agent, e.preempt_timeout_s, :now, :not_before, :wait_code, :wait_reason, :wait_since
     FROM ready r, experiment e WHERE r.run_id > 0 ORDER BY r.id"""
+_TELL_QUEUED = """told AS (
+        INSERT INTO task_logs (task_id, logged_at, level, source, log)
+        SELECT r.task_id, :now, 'LOG_LEVEL_INFO', 'master',
+               concat('Scheduling Trial ', r.id, ' (Experiment ', e.id, ') (id: ', r.task_id, '.', r.run_id, ')')
+        FROM ready r, experiment e WHERE r.run_id > 0)"""
 _INSERT_MANY = text(f"""
     WITH {_EXPERIMENT}, planned AS (
         SELECT x.* FROM ROWS FROM (jsonb_to_recordset(cast(:rows AS jsonb)) AS (request_id uuid, seed bigint, hparams jsonb,
@@ -174,12 +179,14 @@ _INSERT_MANY = text(f"""
         FROM planned p, experiment e ORDER BY p.n RETURNING id, task_id, run_id),
     tasked AS (
         INSERT INTO tasks (id, kind, job_id, trial_id, experiment_id, context_id, started_at)
-        SELECT r.task_id, 'TRIAL', e.job_id, r.id, e.id, e.context_id, :now FROM ready r, experiment e)
+        SELECT r.task_id, 'TRIAL', e.job_id, r.id, e.id, e.context_id, :now FROM ready r, experiment e),
+    {_TELL_QUEUED}
     {_ALLOCATE}
 """)
 _REQUEST = text(f"""
     WITH {_EXPERIMENT}, ready AS (
-        UPDATE trials SET run_id = run_id + 1, runner_state = '' WHERE id = :id RETURNING id, task_id, run_id)
+        UPDATE trials SET run_id = run_id + 1, runner_state = '' WHERE id = :id RETURNING id, task_id, run_id),
+    {_TELL_QUEUED}
     {_ALLOCATE} RETURNING run_id, pool
 """)
 

@@ -48,6 +48,11 @@ TRIAL_STATE = f"""'STATE_' || CASE WHEN t.state <> 'ACTIVE' THEN t.state::text
     WHEN t.heartbeat_at IS NOT NULL THEN 'RUNNING' ELSE {_FURTHEST.format(key="trial_id = t.id")} END"""
 
 
+# How a task is called in its log and in listings.
+TASK_NAME = """CASE WHEN k.trial_id IS NULL THEN j.name
+    ELSE concat('Trial ', k.trial_id, ' (Experiment ', k.experiment_id, ')') END"""
+
+
 def _fields(fields: Mapping[str, str]) -> str:
     """Text of a JSON object's fields, each after a comma; no value may be NULL. Half the cost of json_build_object."""
     return ", ".join(f"""',"{name}":', {value}""" for name, value in fields.items())

@@ -58,6 +58,8 @@ def run_task(
     workdir = prepare(env, logs.session)
     env = child_environment(env)
     hooks = find_hooks(env, workdir)
+    if env.get("DET_TASK_TYPE", "TRIAL") == "TRIAL":
+        logs.say(_welcome(env))
     if not hooks:
         meet_and_probe(env)
         command = task_command(args, env, total_slots(env))
@@ -72,6 +74,12 @@ def prepare(env: Mapping[str, str], session: Session) -> str:
     _prepare.extract_context(session, env["DET_TASK_ID"], [workdir, pristine])
     _prepare.report_accelerators(session, env)
     return workdir
+
+
+def _welcome(env: Mapping[str, str]) -> str:
+    """Name the container in the words that scripts look for at each start of a trial."""
+    container, agent = env.get("DET_CONTAINER_ID", ""), env.get("DET_AGENT_ID", "")
+    return f"New trial runner in (container {container}) on agent {agent}"
 
 
 def run_hooked(

@@ -62,7 +62,10 @@ def test_under_an_agent_lines_are_shipped_and_not_written_again(
     command = [sys.executable, "-m", "determined.exec.entry"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
     assert done.stdout == ""
-    assert master.log_lines() == ["once"]
+    assert master.log_lines() == [
+        "New trial runner in (container container-1) on agent agent-1",
+        "once",
+    ]
 
 
 def test_the_entrypoint_runs_in_the_context_and_its_lines_are_shipped(
@@ -195,6 +198,7 @@ def test_signals_are_passed_on(master: FakeMaster, trial_env: TrialEnv, name: st
         text=True,
     )
     assert process.stdout is not None
+    assert "New trial runner" in process.stdout.readline()
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.Signals[f"SIG{name}"])
     out, _ = process.communicate(timeout=120)

@@ -102,7 +102,7 @@ def test_a_trial_that_the_searcher_stopped_completes_however_it_ends_well() -> N
 def test_a_matched_log_policy_cancels_retries() -> None:
     after = after_exit(replace(TRIAL, retries_cancelled=True), Exit(ExitKind.FAILED, "CUDA OOM"))
     assert after.state is S.ERROR
-    assert "log policy" in after.reason
+    assert "trial failed and matched logs to a don't retry policy" in after.reason
 
 
 @given(st.sampled_from(list(S)), st.sampled_from(list(S)))

@@ -128,3 +128,18 @@ def _sentence(e: ContainerExit) -> str:
         return f"container failed with non-zero exit code: {e.exit_code}"
     failure: Failure = e.failure or Failure.ABORTED
     return str(failure.value).replace("_", " ")
+
+
+def end_sentence(exit: Exit, told: str) -> str:
+    """Say how an allocation ended, in the words that scripts look for in logs; `told` is why it was to stop."""
+    because = f": {told}" if told else ""
+    lost = f"image pull failed: {exit.message}" if exit.pull_failed else exit.message
+    return {
+        ExitKind.CLEAN: "allocation stopped after resources exited successfully with a zero exit code",
+        ExitKind.FAILED: f"allocation failed: resources failed with non-zero exit code: {exit.message}",
+        ExitKind.KILLED: f"allocation killed{because}",
+        ExitKind.PREEMPTED: f"allocation stopped early{because}",
+        ExitKind.NEVER_RAN: f"allocation ended before it started: {exit.message or told}",
+        ExitKind.INFRASTRUCTURE: f"allocation failed: {lost}",
+        ExitKind.UNRECOVERABLE: f"allocation failed: {exit.message}",
+    }[exit.kind]

@@ -34,6 +34,7 @@ class TrialState(str, Enum):
 
 S = TrialState
 
+_NOT_RETRIED = "trial failed and matched logs to a don't retry policy"
 _SEVERITY = {
     S.STOPPING_COMPLETED: 1,
     S.STOPPING_CANCELED: 2,
@@ -123,7 +124,7 @@ def after_exit(trial: TrialView, exit: Exit) -> AfterExit:
 
 def _after_failure(trial: TrialView, exit: Exit) -> AfterExit:
     if trial.retries_cancelled:
-        return AfterExit(S.ERROR, True, f"{exit.message}; a log policy cancels its retries")
+        return AfterExit(S.ERROR, True, f"{exit.message}; {_NOT_RETRIED}")
     if trial.restarts + 1 > trial.max_restarts:
         often = "once" if trial.restarts == 0 else f"{trial.restarts + 1} times"
         limit = f"it has failed {often} and max_restarts is {trial.max_restarts}"

@@ -14,6 +14,7 @@ from det_controlplane.core.search import ExitReason
 from det_controlplane.db import allocations, experiments, logs, trials
 from det_controlplane.db.allocations import Delay
 from det_controlplane.db.experiments import ExperimentRow
+from det_controlplane.db.logs import NamedLine
 from det_controlplane.db.trials import PlannedTrial, TrialRow
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
@@ -201,6 +202,8 @@ class LiveExperiment:
             if ended is not None:
                 self.allocation_ended(trial, ended)
         elif trial.state.stopping:
+            line = NamedLine(trial.task_id, f" was terminated: {reason}")
+            logs.add_named_lines(self.tx, [line], self.now)
             self._end_trial(trial, trial_states.end_of(trial.state))
 
     def give_up(self, trial: TrialRow, reason: str) -> None:

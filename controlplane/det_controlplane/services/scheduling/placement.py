@@ -2,10 +2,11 @@
 
 from datetime import timedelta
 
-from det_controlplane.core.lifecycle.allocation import AllocationState, Exit, ExitKind
+from det_controlplane.core.lifecycle.allocation import AllocationState, Exit, ExitKind, end_sentence
 from det_controlplane.core.lifecycle.trial import Signal
 from det_controlplane.db import allocations, logs, slots, trials
 from det_controlplane.db.allocations import AllocationRow, Delay
+from det_controlplane.db.logs import NamedLine
 from det_controlplane.db.trials import TrialRow
 from det_controlplane.services import use_case
 from det_controlplane.services.context import Context
@@ -83,15 +84,23 @@ def end(change: Change, allocation: AllocationRow, exit: Exit) -> None:
     if exit.pull_failed:
         reason = f"image pull failed: {reason}"
     tx, now = change.tx, change.now
-    if not allocations.end(
+    told = allocations.end(
         tx, allocation.id, reason=reason, exit=exit, now=now, token_expires_at=now + TOKEN_GRACE
-    ):
+    )
+    if told is None:
         return
-    if exit.kind in (ExitKind.FAILED, ExitKind.INFRASTRUCTURE):
-        logs.add_line(tx, allocation.task_id, f"This run has failed: {reason}", now, "ERROR")
+    line = NamedLine(
+        allocation.task_id, f" was terminated: {end_sentence(exit, told)}", level=_level(exit)
+    )
+    logs.add_named_lines(tx, [line], now)
     announce(change, allocation)
     change.queue_changed(allocation.pool)
     change.wake(f"logs:{allocation.task_id}")
+
+
+def _level(exit: Exit) -> str:
+    failed = exit.kind in (ExitKind.FAILED, ExitKind.INFRASTRUCTURE, ExitKind.UNRECOVERABLE)
+    return "LOG_LEVEL_ERROR" if failed else "LOG_LEVEL_INFO"
 
 
 def announce(change: Change, allocation: AllocationRow) -> None:

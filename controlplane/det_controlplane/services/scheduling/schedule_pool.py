@@ -7,6 +7,7 @@ from det_controlplane.core.lifecycle.trial import Signal
 from det_controlplane.db import allocations, logs, queue, slots
 from det_controlplane.db import schedule as rows_of
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.logs import NamedLine
 from det_controlplane.db.schedule import Assigned, NewContainer
 from det_controlplane.services.context import Context
 from det_controlplane.services.scheduling import placement
@@ -99,13 +100,13 @@ def _start(
 
 
 def _tell(change: Change, starts: Sequence[schedule.Start], assigned: dict[str, Assigned]) -> None:
-    lines = {}
+    lines = []
     for start in starts:
         where = ", ".join(p.agent_id for p in start.placements)
         task_id = assigned[start.allocation_id].task_id
-        lines[task_id] = f"Scheduled on {where}."
+        lines.append(NamedLine(task_id, f" was assigned to an agent: {where}"))
         change.wake(f"logs:{task_id}")
-    logs.add_lines(change.tx, lines, change.now)
+    logs.add_named_lines(change.tx, lines, change.now)
 
 
 def _preempt(change: Change, preempted: Iterable[schedule.Preempt]) -> None:

@@ -10,6 +10,7 @@ from det_controlplane.db import allocations, containers, gathers, logs
 from det_controlplane.db.allocations import AllocationRow
 from det_controlplane.db.containers import ContainerRow
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.logs import NamedLine
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Invalid, Missing, Unready, WrongState
 from det_controlplane.services.identity.principal import User
@@ -43,7 +44,8 @@ def rendezvous(ctx: Context, user: User, allocation_id: str, resources_id: str) 
         ]
         if not missing:
             if allocations.set_ready(tx, allocation_id):
-                logs.add_line(tx, allocation.task_id, "All containers are running.", now)
+                line = NamedLine(allocation.task_id, " have started", before="Resources for ")
+                logs.add_named_lines(tx, [line], now)
             changed.allocation_changed(allocation_id)
     if missing:
         raise Unready(f"{len(missing)} of {len(found)} containers have not arrived yet")

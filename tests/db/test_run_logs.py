@@ -1,0 +1,123 @@
+"""What a trial's log says of its runs, in the words that scripts look for."""
+
+import pytest
+from det_controlplane.core.lifecycle.allocation import ContainerState
+from det_controlplane.core.lifecycle.experiment import Command
+from det_controlplane.services.agents.containers import Report
+from det_controlplane.services.context import Context
+from det_controlplane.services.experiments import actions, creation
+from det_controlplane.services.logs import task_logs
+from det_controlplane.services.maintenance import tick
+from sqlalchemy import text
+
+from tests.support.searching import OWNER, SINGLE, Agent
+
+NAME = "Trial 1 (Experiment 1)"
+POLICIES = """
+log_policies:
+  - {name: bad node, pattern: "broken .* link", action: exclude_node}
+  - {name: hopeless, pattern: "out of luck", action: cancel_retries}
+"""
+_LOGS = text("SELECT level, log FROM task_logs WHERE source = 'master' ORDER BY id")
+_TASK = text("SELECT id FROM tasks")
+
+
+class Run:
+    """A run of the only trial, on the only agent."""
+
+    def __init__(self, ctx: Context, agent: Agent) -> None:
+        self._agent = agent
+        tick.run(ctx)
+        (self._order,) = agent.poll()
+        self._report(ContainerState.RUNNING)
+
+    def exit(self, code: int) -> None:
+        self._report(ContainerState.TERMINATED, code)
+
+    def _report(self, state: ContainerState, code: int | None = None) -> None:
+        failure = "container_failed" if code else None
+        order = self._order
+        self._agent.poll(Report(order["id"], order["epoch"], state, code, failure))
+
+
+@pytest.fixture
+def ctx(ctx: Context) -> Context:
+    config = SINGLE + POLICIES
+    creation.create(ctx, OWNER, creation.Submission(config=config))
+    return ctx
+
+
+@pytest.fixture
+def agent(ctx: Context) -> Agent:
+    return Agent.joined(ctx)
+
+
+def told(ctx: Context, level: str = "LOG_LEVEL_INFO") -> list[str]:
+    return [row.log for row in ctx.db.read(_LOGS) if row.level == level]
+
+
+def write(ctx: Context, line: str, agent_id: str) -> None:
+    task_id = ctx.db.read(_TASK)[0].id
+    task_logs.store(ctx, [{"task_id": task_id, "log": line, "agent_id": agent_id}])
+
+
+def test_a_run_is_told_from_its_queue_to_its_clean_end(ctx: Context, agent: Agent) -> None:
+    task_id = ctx.db.read(_TASK)[0].id
+    Run(ctx, agent).exit(0)
+    assert told(ctx) == [
+        f"Scheduling {NAME} (id: {task_id}.1)",
+        f"{NAME} was assigned to an agent: {agent.id}",
+        f"{NAME} was terminated: allocation stopped after resources exited successfully with a zero exit code",
+    ]
+
+
+def test_a_failed_run_tells_its_exit_code_and_the_next_is_queued(
+    ctx: Context, agent: Agent
+) -> None:
+    task_id = ctx.db.read(_TASK)[0].id
+    Run(ctx, agent).exit(3)
+    (line,) = told(ctx, "LOG_LEVEL_ERROR")
+    assert "resources failed with non-zero exit code" in line
+    assert line.endswith("container failed with non-zero exit code: 3")
+    assert f"Scheduling {NAME} (id: {task_id}.2)" in told(ctx)
+
+
+def test_a_killed_run_is_told_to_have_been_killed(ctx: Context, agent: Agent) -> None:
+    run = Run(ctx, agent)
+    actions.command(ctx, 1, Command.KILL)
+    run.exit(137)
+    assert told(ctx)[-1] == (
+        f"{NAME} was terminated: allocation killed: the experiment or trial was killed"
+    )
+
+
+def test_a_trial_that_is_killed_while_it_waits_says_so(ctx: Context) -> None:
+    actions.command(ctx, 1, Command.KILL)
+    assert told(ctx)[-1].startswith(f"{NAME} was terminated: ")
+    assert told(ctx)[-1].endswith("the experiment or trial was killed")
+
+
+def test_a_trial_that_is_killed_while_it_is_paused_says_so(ctx: Context) -> None:
+    actions.command(ctx, 1, Command.PAUSE)
+    actions.command(ctx, 1, Command.KILL)
+    assert told(ctx)[-1] == f"{NAME} was terminated: the experiment or trial was killed"
+
+
+def test_a_policy_that_excludes_an_agent_says_so_once(ctx: Context, agent: Agent) -> None:
+    for _ in range(2):
+        write(ctx, "broken PCIe link\n", agent.id)
+    expected = (
+        "(log 'broken PCIe link') matched the pattern 'broken .* link' "
+        f"therefore will not schedule on {agent.id}"
+    )
+    assert [line for line in told(ctx) if "matched" in line] == [expected]
+
+
+def test_a_policy_that_cancels_retries_says_so_when_it_matches_and_when_the_trial_fails(
+    ctx: Context, agent: Agent
+) -> None:
+    run = Run(ctx, agent)
+    write(ctx, "out of luck", agent.id)
+    assert told(ctx)[-1].endswith("therefore will not retry")
+    run.exit(3)
+    assert "trial failed and matched logs to a don't retry policy" in told(ctx)[-1]
