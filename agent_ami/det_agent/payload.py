@@ -1,4 +1,4 @@
-"""The harness and its few dependencies, lent read-only to containers: nothing is installed when a task starts."""
+"""The harness and what programs written for Determined import, lent read-only to containers: nothing is installed when a task starts."""
 
 import importlib.util
 from dataclasses import dataclass
@@ -6,7 +6,8 @@ from pathlib import Path
 
 HARNESS_DIR = "/opt/determined/harness"
 DEPS_DIR = "/opt/determined/deps"
-# What the harness imports lazily and a user's image may lack: pure Python, good for any interpreter of the image.
+# Pure Python, good for any interpreter of the image: what the harness imports lazily, then what Determined's own package
+# brings into tasks, with what that needs. Packages with compiled parts (numpy, psutil…) come from the image.
 _DEPENDENCIES = (
     "boto3",
     "botocore",
@@ -17,11 +18,31 @@ _DEPENDENCIES = (
     "six",
     "yaml",
     "pathspec",
+    "appdirs",
+    "argcomplete",
+    "certifi",
+    "charset_normalizer",
+    "docker",
+    "filelock",
+    "git",
+    "gitdb",
+    "idna",
+    "lomond",
+    "packaging",
+    "pytz",
+    "requests",
+    "ruamel.yaml",
+    "smmap",
+    "tabulate",
+    "termcolor",
+    "tqdm",
 )
 
 
 @dataclass(frozen=True)
 class Payload:
+    """The harness, and dependencies by their places below the directory of dependencies."""
+
     harness: Path
     dependencies: dict[str, Path]
 
@@ -32,20 +53,29 @@ def find_payload() -> Payload:
     if harness is None:
         raise RuntimeError("the agent's environment lacks the determined package: reinstall it")
     found = {name: _location(name) for name in _DEPENDENCIES}
-    return Payload(harness, {n: path for n, path in found.items() if path is not None})
+    return Payload(harness, {_place(n, p): p for n, p in found.items() if p is not None})
 
 
 def link_payload(payload: Payload, folder: Path) -> tuple[Path, Path]:
     """Make two folders of links to the payload, for processes, which see this machine's files."""
     harness, deps = folder / "harness", folder / "deps"
     _link(harness / "determined", payload.harness)
-    for path in payload.dependencies.values():
-        _link(deps / path.name, path)
+    for place, path in payload.dependencies.items():
+        _link(deps / place, path)
     return harness, deps
 
 
+def _place(name: str, path: Path) -> str:
+    """Return where a package or a module belongs: `ruamel/yaml`, `six.py`."""
+    return "/".join((*name.split(".")[:-1], path.name))
+
+
 def _location(name: str) -> Path | None:
-    found = importlib.util.find_spec(name)
+    try:
+        found = importlib.util.find_spec(name)
+    except ModuleNotFoundError:
+        # The package around it is missing.
+        return None
     if found is None or found.origin is None:
         return None
     origin = Path(found.origin)

@@ -223,6 +223,20 @@ def test_dependencies_can_be_imported_when_they_are_appended(bench: Bench) -> No
     assert bench.output(bench.start(["python3", "-c", code])) == ["ok"]
 
 
+def test_programs_find_what_determineds_package_brings(bench: Bench) -> None:
+    names = (
+        "appdirs argcomplete certifi dateutil docker filelock git lomond packaging pathspec pytz requests "
+        "ruamel.yaml tabulate termcolor tqdm yaml"
+    )
+    code = (
+        "import determined, importlib; import ruamel.yaml\n"
+        f"for name in {names.split()}: importlib.import_module(name)\n"
+        "print(ruamel.yaml.YAML(typ='safe', pure=True).load('a: 1')['a'])"
+    )
+    env = {"GIT_PYTHON_REFRESH": "quiet"}
+    assert bench.output(bench.start(["python3", "-c", code], env=env)) == ["1"]
+
+
 def test_the_environment_is_the_specifications(bench: Bench) -> None:
     code = "import json, os; print(json.dumps(dict(os.environ)))"
     started = bench.start(["python3", "-c", code], env={"A": "1"}, name="x")
