@@ -1,4 +1,4 @@
-"""The harness and what programs written for Determined import, lent read-only to containers: nothing is installed when a task starts."""
+"""The harness, and what programs for Determined import, lent read-only: nothing is installed when a task starts."""
 
 import importlib.util
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from pathlib import Path
 
 HARNESS_DIR = "/opt/determined/harness"
 DEPS_DIR = "/opt/determined/deps"
-# Pure Python, good for any interpreter of the image: what the harness imports lazily, then what Determined's own package
-# brings into tasks, with what that needs. Packages with compiled parts (numpy, psutil…) come from the image.
+# Pure Python, good for any interpreter of the image: what the harness imports lazily, then what Determined's own
+# package brings into tasks, with what that needs. Packages with compiled parts (numpy, psutil…) come from the image.
 _DEPENDENCIES = (
     "boto3",
     "botocore",
