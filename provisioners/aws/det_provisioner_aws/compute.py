@@ -104,7 +104,7 @@ class Ec2Compute:
         else:
             machine, refused = self._run_in_order(request, settings, common, targets)
         failures += [Failure(f.offer, f.zone, self._readable(f.error, region)) for f in refused]
-        return explain(request.offers, failures, machine)
+        return explain(request.offers, failures, machine, targets)
 
     def _run_in_order(
         self,

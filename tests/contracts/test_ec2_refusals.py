@@ -1,0 +1,106 @@
+"""What errors of EC2 become, one by one."""
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from det_controlplane.core.provision.model import RefusalKind
+from det_controlplane.core.provision.offers import Capacity, Offer, Scope
+from det_provisioner_aws.errors import AwsError, quota_name, refusal
+from det_provisioner_aws.outcome import Failure, explain
+from det_provisioner_aws.places import Subnet, Target
+
+A, B = "us-west-2a", "us-west-2b"
+OFFER = Offer("aws", "us-west-2", A, "g5.xlarge", Capacity.SPOT, 1, Decimal(1))
+ANYWHERE = replace(OFFER, zone="")
+TARGETS = [Target(ANYWHERE, Subnet("subnet-a", A)), Target(ANYWHERE, Subnet("subnet-b", B))]
+NO_CAPACITY = AwsError("InsufficientInstanceCapacity", "not enough", 500)
+UNSUPPORTED = AwsError(
+    "Unsupported",
+    "Your requested instance type (g5.xlarge) is not supported in your requested Availability Zone"
+    " (us-west-2a). Please retry your request by not specifying an Availability Zone or choosing us-west-2b.",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "kind", "scope"),
+    [
+        ("InsufficientInstanceCapacity", 500, RefusalKind.NO_CAPACITY, Scope.of(OFFER)),
+        ("UnfulfillableCapacity", 400, RefusalKind.NO_CAPACITY, Scope.of(OFFER)),
+        ("SpotMaxPriceTooLow", 400, RefusalKind.NO_CAPACITY, Scope.of(OFFER)),
+        ("InsufficientFreeAddressesInSubnet", 400, RefusalKind.NO_CAPACITY, Scope("aws", "us-west-2", A)),
+        ("VcpuLimitExceeded", 400, RefusalKind.QUOTA, Scope("aws", "us-west-2", "", "g5.xlarge", "spot")),
+        ("MaxSpotInstanceCountExceeded", 400, RefusalKind.QUOTA, Scope("aws", "us-west-2", "", "g5.xlarge", "spot")),
+        ("VolumeLimitExceeded", 400, RefusalKind.QUOTA, Scope("aws", "us-west-2", capacity="spot")),
+        ("UnauthorizedOperation", 403, RefusalKind.DENIED, Scope("aws", "us-west-2")),
+        ("ExpiredToken", 400, RefusalKind.DENIED, Scope("aws", "us-west-2")),
+        ("RequestLimitExceeded", 503, RefusalKind.RETRYABLE, Scope("aws", "us-west-2")),
+        ("IdempotentParameterMismatch", 400, RefusalKind.RETRYABLE, Scope("aws", "us-west-2")),
+        ("InvalidParameterValue", 400, RefusalKind.INVALID, Scope.of(OFFER)),
+        ("InvalidAMIID.NotFound", 400, RefusalKind.INVALID, Scope.of(OFFER)),
+        ("SomethingNew", 400, RefusalKind.INVALID, Scope.of(OFFER)),
+        ("SomethingNew", 503, RefusalKind.RETRYABLE, Scope("aws", "us-west-2")),
+    ],
+)  # fmt: skip
+def test_codes_have_kinds_and_scopes(
+    code: str, status: int, kind: RefusalKind, scope: Scope
+) -> None:
+    found = refusal(AwsError(code, "said", status), OFFER, A)
+    assert (found.kind, found.scope) == (kind, scope)
+    assert f"said ({code})" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "unknown"),
+    [
+        ("InternalError", 500, True),
+        ("Unavailable", 503, True),
+        ("SomethingNew", 502, True),
+        ("InsufficientInstanceCapacity", 500, False),
+        ("RequestLimitExceeded", 503, False),
+        ("SomethingNew", 400, False),
+    ],
+)
+def test_some_errors_leave_open_what_was_done(code: str, status: int, unknown: bool) -> None:
+    assert AwsError(code, "", status).leaves_unknown is unknown
+
+
+@pytest.mark.parametrize(
+    ("machine_type", "on_demand", "spot"),
+    [
+        ("p5.48xlarge", "L-417A185B", "All P5"),
+        ("p4d.24xlarge", "L-417A185B", "L-7212CCBC"),
+        ("g6e.xlarge", "L-DB2E81BA", "L-3819A6DF"),
+        ("m5.large", "L-1216C47A", "L-34B43A08"),
+        ("trn1.32xlarge", "Trn", "Trn"),
+        ("x2iedn.large", "x2iedn", "x2iedn"),
+    ],
+)
+def test_quotas_are_called_as_service_quotas_does(
+    machine_type: str, on_demand: str, spot: str
+) -> None:
+    offer = replace(OFFER, machine_type=machine_type)
+    assert spot in quota_name(offer)
+    assert on_demand in quota_name(replace(offer, capacity=Capacity.ON_DEMAND))
+
+
+def test_a_zone_that_lacks_a_type_hints_at_others() -> None:
+    found = refusal(UNSUPPORTED, OFFER, A)
+    assert (found.kind, found.hint) == (RefusalKind.INVALID, (B,))
+
+
+def test_an_offer_is_invalid_only_where_no_zone_takes_it() -> None:
+    in_a, in_b = Failure(ANYWHERE, A, UNSUPPORTED), Failure(ANYWHERE, B, UNSUPPORTED)
+    full = Failure(ANYWHERE, B, NO_CAPACITY)
+    kinds = [
+        [r.kind for r in explain([ANYWHERE], failures, targets=TARGETS).refusals]
+        for failures in ([in_a, full], [in_a], [in_a, in_b])
+    ]
+    assert kinds == [[RefusalKind.NO_CAPACITY], [RefusalKind.NO_CAPACITY], [RefusalKind.INVALID]]
+
+
+def test_an_offer_that_nothing_was_said_of_is_explained_as_well() -> None:
+    second = replace(OFFER, machine_type="g5.2xlarge")
+    told = explain([OFFER, second], [Failure(OFFER, A, NO_CAPACITY)]).refusals
+    assert [r.scope for r in told] == [Scope.of(OFFER), Scope.of(second)]
+    assert "no reason" in told[1].sentence
