@@ -356,6 +356,20 @@ def test_a_denial_in_code_is_decoded(ec2: OnEc2) -> None:
     assert "Check the rights" in refusal_of(ec2).sentence
 
 
+def test_a_machine_that_ended_says_why(ec2: OnEc2) -> None:
+    """An encryption key that may not be used ends machines in silence otherwise."""
+    machine = ec2.compute.launch(launch_request(ec2)).machine
+    assert machine is not None
+    assert ec2.compute.owned(CLUSTER, ec2.place)[0].ended_because == ""
+    instance = ec2_backends[ACCOUNT][REGION].get_instance(machine.cloud_id)
+    instance.terminate()
+    instance.state_reason.message = "Client.InvalidKMSKey.InvalidState: the key is disabled"
+    (ended,) = ec2.compute.owned(CLUSTER, ec2.place)
+    assert (ended.state, ended.ended_because) == (
+        "gone", "Client.InvalidKMSKey.InvalidState: the key is disabled",
+    )  # fmt: skip
+
+
 def test_a_machine_that_may_not_be_ended_is_told(ec2: OnEc2) -> None:
     machine = ec2.compute.launch(launch_request(ec2)).machine
     assert machine is not None

@@ -117,6 +117,16 @@ def test_a_reclaimed_machine_hears_of_it_before_it_ends() -> None:
     assert (machine.notice_at, machine.runs_agent(600), machine.runs_agent(620)) == (500, True, False)  # fmt: skip
 
 
+def test_machines_that_ended_say_why() -> None:
+    cloud = in_memory()
+    taken, given_back, _ = launch(cloud, Capacity.SPOT), launch(cloud), launch(cloud)
+    cloud.fake.reclaim(taken.cloud_id)
+    cloud.fake.terminate([given_back])
+    cloud.time = 60.0
+    told = [m.ended_because for m in cloud.fake.owned(CLUSTER, cloud.place)]
+    assert told == ["spot capacity was taken back", "terminated by the cluster", ""]
+
+
 def test_only_spot_machines_are_reclaimed_by_chance() -> None:
     cloud = in_memory(CloudFaults(reclaims_per_hour=2))
     for capacity in Capacity:

@@ -24,6 +24,7 @@ class CloudMachine:
     capacity: str = ""
     machine_id: UUID | None = None
     pool: str = ""
+    ended_because: str = ""  # as the cloud says it, of a machine that does not run any more
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,7 @@ class RentedMachine:
     ends_at: float = NEVER  # no longer runs, and costs no more
     shuts_down_at: float = NEVER
     stopped: bool = False
+    ended_because: str = ""
     console: str = ""
 
     def state(self, now: float) -> CloudState:
@@ -142,6 +143,7 @@ class FakeCloud:
         if notice_s:
             found.notice_at = min(found.notice_at, self.now())
         found.ends_at = min(found.ends_at, self.now() + notice_s)
+        found.ended_because = _RECLAIMED
 
     def stop(self, cloud_id: str) -> None:
         """Stop a machine without deleting it, as an operator might."""
@@ -225,6 +227,7 @@ class FakeCloud:
             machine.ends_at = now + 3600 * draw.expovariate(faults.reclaims_per_hour)
             announced = not self._happens(faults.reclaims_unannounced)
             machine.notice_at = max(now, machine.ends_at - 120) if announced else NEVER
+            machine.ended_because = _RECLAIMED
         self.rented.append(machine)
         self._by_token[request.token] = machine
         return machine
@@ -234,7 +237,9 @@ class FakeCloud:
         for machine in (m for m in self.rented if m.cloud_id in cloud_ids):
             if now < machine.shuts_down_at:
                 machine.shuts_down_at = now
-                machine.ends_at = min(machine.ends_at, now + SHUTDOWN_S)
+                if now + SHUTDOWN_S < machine.ends_at:
+                    machine.ends_at = now + SHUTDOWN_S
+                    machine.ended_because = "terminated by the cluster"
         return ()
 
     def _owned(self, cluster_id: str, region: str) -> Sequence[CloudMachine]:
@@ -258,6 +263,7 @@ class FakeCloud:
             capacity=machine.offer.capacity.value,
             machine_id=machine.request.machine_id,
             pool=machine.request.pool,
+            ended_because=machine.ended_because if self.now() >= machine.ends_at else "",
         )
 
     def _existing(self, cloud_id: str) -> RentedMachine:
@@ -267,6 +273,7 @@ class FakeCloud:
         return found
 
 
+_RECLAIMED = "spot capacity was taken back"
 _SENTENCES = {
     RefusalKind.RETRYABLE: "too many requests at once: ask again in a few seconds",
     RefusalKind.QUOTA: "the quota of machines in the region is used up: request a higher one",

@@ -33,6 +33,7 @@ def machine_of(instance: dict[str, Any], region: str) -> CloudMachine:
         capacity=(Capacity.SPOT if spot else Capacity.ON_DEMAND).value,
         machine_id=_uuid(tags.get(MACHINE_TAG, "")),
         pool=tags.get(POOL_TAG, ""),
+        ended_because=instance.get("StateReason", {}).get("Message", ""),
     )
 
 
