@@ -9,9 +9,7 @@ import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from det_controlplane.core.agent_protocol import ContainerSpec, JoinAnswer, JoinRequest
@@ -30,6 +28,7 @@ from det_agent.identity import StateDirectory, address_towards
 from det_agent.loop import Loop, LoopDependencies, Replaced, Silent
 from det_agent.payload import find_payload, link_payload
 from det_agent.process_runtime import ProcessRuntime
+from det_agent.proofs import proof_of
 from det_agent.runtime import GatewayAddress, Runtime
 from det_agent.settings import Settings
 from det_agent.shipper import LogShipper
@@ -234,14 +233,15 @@ class Agent:
         )
 
     def _loop_dependencies(self) -> LoopDependencies:
+        joining = self._join_request()
         return LoopDependencies(
             control_plane=self._control_plane,
             containers=self._containers,
             sessions=self._sessions,
             signals=self._signals,
             health=self._health,
-            join_request=self._join_request(),
-            proof=lambda: bootstrap_proof(self._settings.token_file),
+            join_request=joining,
+            proof=proof_of(self._settings, joining),
             on_joined=self._on_joined,
             silence_limit_s=self._settings.shutdown_after_silence,
         )
@@ -258,12 +258,6 @@ class Agent:
             runtime=self._runtime.kind,
             slots=self._slots,
         )
-
-
-def bootstrap_proof(token_file: str) -> Mapping[str, str]:
-    """Read the bootstrap token, at every join: tokens are replaced while agents run."""
-    token = Path(token_file).read_text().strip() if token_file else ""
-    return {"kind": "bootstrap_token", "token": token}
 
 
 def _listen(dependencies: GatewayDependencies, bind_ip: str, wanted: int, kept: int) -> Gateway:

@@ -23,7 +23,7 @@ def aws_proof(nonce: str) -> Mapping[str, str]:
 
     metadata = _Metadata()
     document = metadata.get("dynamic/instance-identity/document")
-    region = str(json.loads(document)["region"])
+    region = _json(document).get("region", "")
     keys = _role_credentials(metadata)
     request = AWSRequest(
         "POST", f"https://{sts_host(region)}/", data=STS_BODY, headers=sts_headers(region, nonce)
@@ -48,10 +48,19 @@ def _role_credentials(metadata: "_Metadata") -> Mapping[str, str]:
             "this machine has no role, so it cannot prove what it is: "
             "give the pool's `provider.iam_instance_profile_arn`"
         ) from None
-    keys: Mapping[str, str] = json.loads(metadata.get(_CREDENTIALS + role))
-    if "AccessKeyId" not in keys:
-        raise OSError(f"the metadata service has no credentials of the role {role}: {keys}")
+    keys = _json(metadata.get(_CREDENTIALS + role))
+    if not keys.keys() >= {"AccessKeyId", "SecretAccessKey", "Token"}:
+        said = keys.get("Message") or keys.get("Code") or "nothing"
+        raise OSError(f"the metadata service has no credentials of the role {role}: {said}")
     return keys
+
+
+def _json(text: str) -> Mapping[str, str]:
+    try:
+        read: Mapping[str, str] = json.loads(text)
+    except ValueError as e:
+        raise OSError(f"the metadata service is not EC2's: {e}") from e
+    return read
 
 
 class _Metadata:

@@ -50,6 +50,8 @@ OPTIONS = (
     Option("container_runtime", "auto", "auto, docker or process", ("runtime",)),
     Option("state_dir", "/var/lib/determined/agent", "where this agent keeps its state"),
     Option("token_file", "", "file with the bootstrap token this agent joins with"),
+    Option("prove_by", "token", "how to prove itself: token, or the machine on aws or gce"),
+    Option("cluster_id", "", "the cluster that the proof of a machine is for"),
     Option("bind_ip", "", "address the task gateway listens on (by runtime)"),
     Option("bind_port", 0, "port of the task gateway (a free one, then kept)", ("gateway_port",)),
     Option("container_master_host", "", "how containers reach this machine (found out)"),
@@ -85,6 +87,8 @@ class Settings:
     runtime: str
     state_dir: Path
     token_file: str
+    prove_by: str
+    cluster_id: str
     bind_ip: str
     bind_port: int
     container_master_host: str
@@ -174,6 +178,11 @@ def _flatten(body: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _settings(v: Mapping[str, Any]) -> Settings:
     _one_of("container_runtime", v["container_runtime"], ("auto", "docker", "process"))
+    _one_of("prove_by", v["prove_by"], ("token", "aws", "gce"))
+    if v["prove_by"] != "token" and not v["cluster_id"]:
+        raise BadSettings(
+            f"cluster_id is missing: prove_by {v['prove_by']} proves it to one cluster"
+        )
     _one_of("on_stop", v["on_stop"], ("leave", "kill"))
     proxies = {n: v[n] for n in ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy") if v[n]}
     return Settings(
@@ -185,6 +194,8 @@ def _settings(v: Mapping[str, Any]) -> Settings:
         runtime=v["container_runtime"],
         state_dir=Path(v["state_dir"]),
         token_file=v["token_file"],
+        prove_by=v["prove_by"],
+        cluster_id=v["cluster_id"],
         bind_ip=v["bind_ip"],
         bind_port=v["bind_port"],
         container_master_host=v["container_master_host"],

@@ -147,3 +147,15 @@ def test_a_machine_without_a_role_says_what_it_lacks(aws: FakeAws) -> None:
     aws.machine.has_role = False
     with pytest.raises(OSError, match="iam_instance_profile_arn"):
         aws_proof(NONCE)
+
+
+def test_a_role_without_credentials_says_so(aws: FakeAws) -> None:
+    aws.machine.has_keys = False
+    with pytest.raises(OSError, match="AssumeRoleUnauthorizedAccess"):
+        aws_proof(NONCE)
+
+
+def test_another_metadata_service_proves_nothing(aws: FakeAws) -> None:
+    aws.machine.document = "<html>"
+    with pytest.raises(OSError, match="not EC2's"):
+        aws_proof(NONCE)

@@ -25,6 +25,8 @@ class Machine:
     secret_key: str = "secret"
     session: str = "c2Vzc2lvbg=="
     has_role: bool = True
+    has_keys: bool = True  # the role's credentials
+    document: str = ""  # instead of the right one
     session_name: str = ""  # of the role; the machine's id where EC2 assumed it
 
     @property
@@ -82,7 +84,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer(401, "")
         machine = self.fake.machine
         found = {
-            "/latest/dynamic/instance-identity/document": json.dumps(
+            "/latest/dynamic/instance-identity/document": machine.document
+            or json.dumps(
                 {
                     "instanceId": machine.instance_id,
                     "accountId": machine.account,
@@ -93,13 +96,14 @@ class _Handler(BaseHTTPRequestHandler):
         if machine.has_role:
             roles = "/latest/meta-data/iam/security-credentials/"
             found[roles] = machine.role
-            found[roles + machine.role] = json.dumps(
-                {
+            keys = {"Code": "AssumeRoleUnauthorizedAccess"}
+            if machine.has_keys:
+                keys = {
                     "AccessKeyId": machine.access_key,
                     "SecretAccessKey": machine.secret_key,
                     "Token": machine.session,
                 }
-            )
+            found[roles + machine.role] = json.dumps(keys)
         return self._answer(200 if self.path in found else 404, found.get(self.path, ""))
 
     def do_POST(self) -> None:
