@@ -375,6 +375,15 @@ def test_types_that_may_not_be_asked_for_together_are_asked_for_alone(cloud: Gce
     assert machine.machine_type == "a2-highgpu-1g"
 
 
+def test_a_region_that_had_no_room_is_not_asked_again_by_a_token(cloud: Gce) -> None:
+    cloud.give(quota("NVIDIA_L4_GPUS", 2.0, REGION))
+    request = launch_request(cloud, [offer("g2-standard-8", zone="")])
+    first = cloud.compute.launch(request)
+    cloud.allow()
+    cloud.fake.forget_request_ids()
+    assert cloud.compute.launch(request) == first
+
+
 def test_a_machine_of_unknown_zone_is_found_to_end_it_and_to_read_its_console(cloud: Gce) -> None:
     machine = cloud.compute.launch(launch_request(cloud)).machine
     assert machine is not None

@@ -63,7 +63,7 @@ class GceCompute:
             return [r for r in pool.map(self._delete, machines) if r]
 
     def owned(self, cluster_id: str, place: Place) -> Sequence[CloudMachine]:
-        wanted = f"labels.{naming.CLUSTER_LABEL}={naming.label_value(cluster_id)}"
+        wanted = f'labels.{naming.CLUSTER_LABEL}="{naming.label_value(cluster_id)}"'
         try:
             project = project_of(place.settings, self._project)
             found = self._api.machines(project, wanted)
@@ -96,5 +96,5 @@ class GceCompute:
         if machine.zone:
             return machine.zone
         project, name = naming.split_cloud_id(machine.cloud_id)
-        found = self._api.machines(project, f"name={name}")
+        found = self._api.machines(project, f'name="{name}"')
         return found[0].zone if found else ""

@@ -1,7 +1,8 @@
 """One launch: what earlier calls with its token came to, then offer after offer until one is accepted."""
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Offer
@@ -62,7 +63,7 @@ class Launching:
             if all(any(r.scope.covers(o) for r in self._refusals) for o in offers):
                 continue
             try:
-                operation = self._settled(self._failed_in(offers[0].zone) or self._insert(offers))
+                operation = self._settled(self._failed_before(offers[0]) or self._insert(offers))
             except Refused as e:
                 if e.http_status == _CONFLICT and offers[0].zone:
                     return self._in_the_way(offers[0])
@@ -106,12 +107,18 @@ class Launching:
         body = instances.regional_instance(self.request, offers, self.settings)
         return self.api.bulk_insert(project, offer.region, body, request_id)
 
-    def _failed_in(self, zone: str) -> Operation | None:
-        """Take the next failed operation of a zone: offers of a zone are tried in their order."""
-        found = next((o for o in self._failed if o.zone == zone and not o.group), None)
-        if found:
-            self._failed.remove(found)
-        return found
+    def _failed_before(self, offer: Offer) -> Operation | None:
+        """Take what an earlier call for an offer failed with: offers of a place were tried in their order."""
+        if offer.zone:
+            ours = (o for o in self._failed if o.zone == offer.zone and not o.group)
+            parts = list(itertools.islice(ours, 1))
+        else:
+            bulk = [o for o in self._failed if o.group and naming.region_of(o.zone) == offer.region]
+            parts = [o for o in bulk if o.group == bulk[0].group]
+        if not parts:
+            return None
+        self._failed = [o for o in self._failed if o not in parts]
+        return replace(parts[0], faults=tuple(fault for part in parts for fault in part.faults))
 
     def _causes(self, operation: Operation) -> Sequence[refusals.GceFault]:
         """Return why an operation failed; a bulk insert may tell it by the inserts that it made."""
@@ -133,7 +140,7 @@ class Launching:
         if offers[0].zone:
             state: CloudState = "running" if operation.is_done else "pending"
             return self._machine(offers[0], offers[0].zone, state)
-        found = self.api.machines(self.settings.project, f"name={self.name}")
+        found = self.api.machines(self.settings.project, f'name="{self.name}"')
         return found[0] if found else self._machine(offers[0], "", "pending")
 
     def _started_earlier(self, operation: Operation) -> CloudMachine:

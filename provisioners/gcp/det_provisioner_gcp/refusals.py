@@ -50,6 +50,8 @@ _KINDS = {
     "OPERATION_CANCELED_BY_USER": K.RETRYABLE,
     "INTERNAL_ERROR": K.RETRYABLE,
     "RESOURCE_NOT_READY": K.RETRYABLE,
+    "resourceNotReady": K.RETRYABLE,
+    "resourceInUseByAnotherResource": K.RETRYABLE,
 }
 # A bulk insert says this beside the cause, or instead of it.
 _CONSEQUENCE = "VM_MIN_COUNT_NOT_REACHED"
