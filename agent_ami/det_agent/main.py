@@ -11,7 +11,9 @@ from typing import Any
 from det_agent.agent import Agent
 from det_agent.loop import Replaced, Silent
 from det_agent.runtime import StartFailed
-from det_agent.settings import BadSettings, add_flags, load
+from det_agent.settings import BadSettings, Settings, add_flags, load
+from det_agent.signals import SignalSource
+from det_agent.signals_aws import Ec2Notices
 from det_agent.slots import SlotsUnavailable
 
 DOCTOR_IMAGE = "busybox:latest"
@@ -36,13 +38,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         settings = load(arguments, os.environ)
         _set_up_log(settings.log_level)
-        agent = Agent(settings)
+        agent = Agent(settings, _notices(settings))
     except (BadSettings, SlotsUnavailable, StartFailed, OSError) as e:
         print(f"det-agent: {e}", file=sys.stderr)
         return EXIT_USAGE if isinstance(e, BadSettings | SlotsUnavailable) else EXIT_FAILED
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
     return _run(agent)
+
+
+def _notices(settings: Settings) -> tuple[SignalSource, ...]:
+    """Return where this machine hears that its cloud takes it back."""
+    return (Ec2Notices(),) if settings.prove_by == "aws" else ()
 
 
 def _add_doctor_flags(parser: argparse.ArgumentParser) -> None:
