@@ -8,6 +8,7 @@ import pytest
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Capacity, Offer, Scope
 from det_controlplane.ports.compute import CloudMachine, Compute, Place, Unreachable
+from det_controlplane.ports.identity import IdentityVerifier, MachineIdentity, NotProven, Proof
 from det_controlplane.testing.contracts.compute import (
     CLUSTER,
     CloudUnderTest,
@@ -15,6 +16,12 @@ from det_controlplane.testing.contracts.compute import (
     launch_request,
 )
 from det_controlplane.testing.fakecloud import REMEMBERED_S, CloudFaults, FakeCloud
+from det_controlplane.testing.fakeidentity import (
+    ACCOUNT,
+    KIND,
+    FakeIdentityVerifier,
+    fake_proof,
+)
 
 REGION = "us-west-2"
 PLACE = Place(REGION, {})
@@ -195,3 +202,19 @@ def test_a_seed_gives_the_same_cloud_again() -> None:
         return [(m.cloud_id, m.boots_at, m.ends_at, m.boots_dead) for m in cloud.fake.rented]
 
     assert history(1) == history(1) != history(2)
+
+
+def test_a_machine_of_the_fake_cloud_proves_itself_while_it_runs() -> None:
+    cloud = in_memory()
+    cloud_id = launch(cloud).cloud_id
+    verifier: IdentityVerifier = FakeIdentityVerifier(cloud.fake)
+    proof = Proof(KIND, "nonce", fake_proof(cloud_id, "nonce"))
+    with pytest.raises(NotProven, match="runs"):
+        verifier.verify(proof)
+    cloud.time = 100.0
+    assert verifier.verify(proof) == MachineIdentity("aws", ACCOUNT, REGION, cloud_id)
+    with pytest.raises(NotProven, match="another join"):
+        verifier.verify(Proof(KIND, "nonce", fake_proof(cloud_id, "older")))
+    cloud.fake.connected = False
+    with pytest.raises(Unreachable):
+        verifier.verify(proof)
