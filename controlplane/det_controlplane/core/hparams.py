@@ -61,7 +61,7 @@ _MAX_DEPTH = 32
 
 
 def parse(raw: Any, path: str = "hyperparameters") -> tuple[Space, list[Problem]]:
-    """Read the user's mapping; members come in alphabetical order, so that drawing is reproducible."""
+    """Read the user's mapping; members keep its order."""
     problems: list[Problem] = []
     if not isinstance(raw, Mapping):
         problem = Problem(path, f"must be an object of hyperparameters, not {shown(raw)}")
@@ -155,7 +155,7 @@ def _members(
         problems.append(Problem(path, f"is nested more than {_MAX_DEPTH} levels deep"))
         return {}
     members: dict[str, HParam] = {}
-    for key in sorted(raw, key=str):
+    for key in raw:
         if not key or not isinstance(key, str):
             problems.append(Problem(path, f"has the name {key!r}; names are non-empty strings"))
         else:

@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import bindparam, func, select, text, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import bindparam, cast, func, select, text, update
+from sqlalchemy.dialects.postgresql import JSONB, insert
 
 from det_controlplane.core.lifecycle.checkpoint import CheckpointState
 from det_controlplane.core.lifecycle.experiment import ExperimentState
@@ -188,7 +188,8 @@ def newest_of_trial(tx: Tx, trial_id: int) -> UUID | None:
 
 
 def location(tx: Tx, uuid: UUID) -> Location | None:
-    storage = func.coalesce(storages.c.config, experiments.c.config["checkpoint_storage"])
+    of_experiment = cast(experiments.c.config["checkpoint_storage"], JSONB)
+    storage = func.coalesce(storages.c.config, of_experiment)
     found = (
         select(_c.uuid, _c.state, storage)
         .select_from(checkpoints)

@@ -1,6 +1,7 @@
 """SQLAlchemy's engine over pg8000: pool, transactions, TLS, and the errors that the rest of the program knows."""
 
 import json
+import re
 import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +18,10 @@ Tx = Connection
 """A transaction, or a connection that needs none."""
 
 _JSON = json.JSONEncoder(separators=(",", ":"), default=str)
+
+# A NUL, or a surrogate that may be alone.
+_DOUBTFUL = re.compile(r"\\u(?:0000|d[89a-f])")
+_READ = sa.text("SELECT cast(:value AS jsonb) IS NOT NULL")
 
 _LIFE_S, _PATIENCE_S = 600.0, 30.0
 # In milliseconds. What waits longer, or works longer, is wrong: nothing of the API may hold a connection for ever.
@@ -259,3 +264,11 @@ def _detail(e: Exception) -> str:
 def as_json(value: Any) -> str:
     """A parameter for a `cast(:x as jsonb)`."""
     return _JSON.encode(value)
+
+
+def as_ordered_json(tx: Tx, value: Any) -> str:
+    """A parameter for a `cast(:x as json)`, which would take texts that PostgreSQL cannot read again."""
+    encoded = as_json(value)
+    if _DOUBTFUL.search(encoded):
+        tx.execute(_READ, {"value": encoded})
+    return encoded

@@ -52,9 +52,6 @@ _BY_EXTERNAL_ID = select(experiments.c.id).where(
 )
 _EXISTS = select(experiments.c.id).where(experiments.c.id == bindparam("id"))
 _TRIAL_EXISTS = select(trials.c.id).where(trials.c.id == bindparam("id"))
-_SET_CONFIG = text("""
-    UPDATE experiments SET config = jsonb_set(config, cast(:path AS text[]), cast(:value AS jsonb)) WHERE id = :id
-""")
 
 
 def lock(tx: Tx, experiment_id: int) -> ExperimentRow | None:
@@ -141,7 +138,7 @@ def _insert_with(context: str) -> TextClause:
         made AS (
             INSERT INTO experiments (job_id, state, config, original_config, name, description, labels, user_id, project_id,
                 context_id, parent_id, unmanaged, external_id, seed, log_retention_days, idempotency_key, created_at, started_at)
-            VALUES (:job_id, cast(:state AS experiment_state), cast(:config AS jsonb), :original_config, :name, :description,
+            VALUES (:job_id, cast(:state AS experiment_state), cast(:config AS json), :original_config, :name, :description,
                 cast(:labels AS text[]), :user_id, :project_id, :context_id, :parent_id, :unmanaged, :external_id, :seed,
                 :log_retention_days, :idempotency_key, :now, :now)
             RETURNING id, metric_name, smaller_is_better, max_restarts, slots_per_trial,
@@ -160,7 +157,7 @@ def insert(
 ) -> tuple[ExperimentRow, dict[str, Any]]:
     """With its job, its search and, where it comes along, its model definition: nobody else sees them yet.
 
-    What the search reads of the configuration comes back as it will be read again: in the order of the database."""
+    What the search reads of the configuration comes back as it will be read again."""
     params = {name: getattr(new, name) for name in NewExperiment.__slots__}
     params |= {
         "kind": "EXPERIMENT",
@@ -260,10 +257,10 @@ def change(tx: Tx, experiment_id: int, **values: Any) -> None:
     tx.execute(update(experiments).where(experiments.c.id == experiment_id).values(values))
 
 
-def set_config(tx: Tx, experiment_id: int, path: list[str], value: Any) -> None:
-    """Change one value of the stored configuration."""
-    params = {"id": experiment_id, "path": path, "value": as_json(value)}
-    tx.execute(_SET_CONFIG, params)
+def set_config(tx: Tx, experiment_id: int, section: str, name: str, value: Any) -> None:
+    """Change one value of the stored configuration of an experiment that this transaction has locked."""
+    stored = config(tx, experiment_id)
+    change(tx, experiment_id, config=stored | {section: stored[section] | {name: value}})
 
 
 def deletion_failed(tx: Tx, experiment_id: int, error: str) -> None:

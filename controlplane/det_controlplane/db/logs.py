@@ -225,7 +225,7 @@ def policies(tx: Tx, task_id: str) -> LogPolicies | None:
     )
     row = tx.execute(
         of_task.join(experiments, experiments.c.id == trials.c.experiment_id).where(
-            tasks.c.id == task_id, trials.c.ended_at.is_(None), func.jsonb_array_length(found) > 0
+            tasks.c.id == task_id, trials.c.ended_at.is_(None), func.json_array_length(found) > 0
         )
     ).first()
     return None if row is None else LogPolicies(*row)

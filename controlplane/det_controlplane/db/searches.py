@@ -21,7 +21,7 @@ _APPEND = text("""
     WHERE experiment_id = :id AND seq = :seq
 """)
 _SAVE = text(
-    "UPDATE searches SET snapshot = cast(:snapshot AS jsonb), snapshot_seq = :seq WHERE experiment_id = :id"
+    "UPDATE searches SET snapshot = cast(:snapshot AS json), snapshot_seq = :seq WHERE experiment_id = :id"
 )
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import text
 from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.db import schema
 from det_controlplane.db.allocations import NO_DELAY, Delay
-from det_controlplane.db.engine import Database, Tx, as_json
+from det_controlplane.db.engine import Database, Tx, as_json, as_ordered_json
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ class NewTrial:
 
 _INSERT = text("""
     INSERT INTO trials (experiment_id, request_id, state, hparams, seed, task_id, warm_start_uuid, started_at)
-    VALUES (:experiment_id, :request_id, cast(:state AS trial_state), cast(:hparams AS jsonb), :seed, :task_id,
+    VALUES (:experiment_id, :request_id, cast(:state AS trial_state), cast(:hparams AS json), :seed, :task_id,
             :warm_start_uuid, :now)
     RETURNING id
 """)
@@ -101,7 +101,7 @@ _INSERT_TASK = text("""
 
 def insert(tx: Tx, new: NewTrial, now: datetime) -> int:
     params = {name: getattr(new, name) for name in NewTrial.__slots__}
-    params |= {"hparams": as_json(new.hparams), "state": new.state.value, "now": now}
+    params |= {"hparams": as_ordered_json(tx, new.hparams), "state": new.state.value, "now": now}
     trial_id = int(tx.execute(_INSERT, params).scalar_one())
     insert_task(
         tx, id=new.task_id, kind="TRIAL", job_id=new.job_id, trial_id=trial_id,
@@ -164,7 +164,7 @@ _TELL_QUEUED = """told AS (
         FROM ready r, experiment e WHERE r.run_id > 0)"""
 _INSERT_MANY = text(f"""
     WITH {_EXPERIMENT}, planned AS (
-        SELECT x.* FROM ROWS FROM (jsonb_to_recordset(cast(:rows AS jsonb)) AS (request_id uuid, seed bigint, hparams jsonb,
+        SELECT x.* FROM ROWS FROM (json_to_recordset(cast(:rows AS json)) AS (request_id uuid, seed bigint, hparams json,
             warm_start_from uuid, checkpoint uuid, train_to double precision, parked boolean))
             WITH ORDINALITY AS x (request_id, seed, hparams, warm_start_from, checkpoint, train_to, parked, n)),
     ready AS (
@@ -195,7 +195,9 @@ def insert_many(
     tx: Tx, experiment_id: int, planned: Sequence[PlannedTrial], state: TrialState, now: datetime
 ) -> None:
     """Trials with their tasks; active ones wait for their first allocation at once."""
-    rows = as_json([{name: getattr(p, name) for name in PlannedTrial.__slots__} for p in planned])
+    rows = as_ordered_json(
+        tx, [{name: getattr(p, name) for name in PlannedTrial.__slots__} for p in planned]
+    )
     runs = state is TrialState.ACTIVE
     params = {"experiment_id": experiment_id, "rows": rows, "state": state.value, "runs": runs}
     tx.execute(_INSERT_MANY, {**params, "now": now, **NO_DELAY})

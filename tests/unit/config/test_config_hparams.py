@@ -40,12 +40,12 @@ def test_plain_values_are_constants_and_plain_objects_are_groups() -> None:
     assert space["g"] == Nested({"e": Nested({}), "x": Const("s")})
 
 
-def test_names_come_in_alphabetical_order_at_every_level() -> None:
+def test_names_keep_the_users_order_at_every_level() -> None:
     space, _ = hparams.parse({"b": 1, "a": {"z": 1, "y": 2}})
     group = space["a"]
-    assert list(space) == ["a", "b"]
+    assert list(space) == ["b", "a"]
     assert isinstance(group, Nested)
-    assert list(group.members) == ["y", "z"]
+    assert list(group.members) == ["z", "y"]
 
 
 def test_the_explicit_form_reads_back_to_the_same_space() -> None:

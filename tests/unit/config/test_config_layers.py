@@ -32,6 +32,15 @@ def test_objects_merge_key_by_key_and_the_high_side_wins() -> None:
     assert merged(high, low) == {"resources": {"slots_per_trial": 2, "priority": 3}, "debug": True}
 
 
+def test_keys_of_the_high_side_come_first_in_their_order() -> None:
+    merged_hparams = merged(
+        {"hyperparameters": {"z": 1, "b": {"y": 1, "x": 2}}},
+        {"hyperparameters": {"a": 0, "b": {"x": 0, "w": 0}, "z": 0}},
+    )["hyperparameters"]
+    assert list(merged_hparams) == ["z", "b", "a"]
+    assert list(merged_hparams["b"]) == ["y", "x", "w"]
+
+
 def test_null_counts_as_nothing() -> None:
     assert merged({"name": None}, {"name": "x"}) == {"name": "x"}
 

@@ -196,7 +196,7 @@ def test_the_space_comes_as_the_search_needs_it() -> None:
     space = config(
         {"name": "single"}, {"b": 1, "a": {"type": "categorical", "vals": [1]}}
     ).hparam_space()
-    assert list(space) == ["a", "b"]
+    assert list(space) == ["b", "a"]
 
 
 def test_a_source_checkpoint_is_named_by_its_uuid() -> None:

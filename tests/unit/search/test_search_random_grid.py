@@ -19,7 +19,9 @@ from det_controlplane.core.search import (
     Validated,
     new,
 )
+from det_controlplane.core.search.explore import Explorer
 from det_controlplane.core.search.grid import grid_of, grid_size
+from det_controlplane.core.search.rng import Rng
 
 SPACE: Space = {"lr": Log(-4.0, -1.0, 10.0)}
 
@@ -189,3 +191,37 @@ def test_a_grid_loses_an_invalid_point() -> None:
 def test_a_grid_without_counts_names_the_hyperparameter() -> None:
     with pytest.raises(SearchFailed, match=r"net\.width has no count"):
         new(searcher("grid"), {"net": Nested({"width": Int(1, 9)})}, 0)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"name": "random", "max_trials": 1},
+        {"name": "grid"},
+        {"name": "pbt", "population_size": 2, "num_rounds": 1, "length_per_round": 1},
+    ],
+    ids=["random", "grid", "pbt"],
+)
+def test_trials_have_their_hyperparameters_in_the_users_order(fields: dict[str, Any]) -> None:
+    space: Space = {
+        "z": Double(0, 1, 1),
+        "group": Nested({"y": Const(1), "bb": Categorical((1,)), "a": Int(0, 3, 1)}),
+        "b": Const({"k": 1, "a": 2}),
+    }
+    search = new({"metric": "loss", **fields}, space, 0)
+    made = creates(search.fold(Started()))[0].hparams
+    assert list(made) == ["z", "group", "b"]
+    assert list(made["group"]) == ["y", "bb", "a"]
+
+
+def test_a_changed_copy_keeps_the_users_order() -> None:
+    space: Space = {
+        "z": Double(0, 1),
+        "group": Nested({"y": Const(1), "a": Int(0, 3)}),
+        "b": Const(1),
+    }
+    explored = Explorer(space, Rng(1), 0.5, 0.2).explore(
+        {"b": 1, "group": {"a": 1, "y": 1}, "z": 1}
+    )
+    assert list(explored) == ["z", "group", "b"]
+    assert list(explored["group"]) == ["y", "a"]

@@ -30,13 +30,15 @@ def without_nulls(raw: Any, path: Path = ()) -> Any:
 
 
 def _object(high: Mapping[str, Any], low: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Merge two objects; the keys of the high one come first, in its order."""
     own = _is_own_data(path)
-    merged = {key: value for key, value in low.items() if own or value is not None}
-    for key, value in high.items():
-        if value is None and not own:
-            continue
-        merged[key] = _value(value, merged[key], (*path, key)) if key in merged else value
-    return merged
+    below = {key: value for key, value in low.items() if own or value is not None}
+    merged = {
+        key: _value(value, below[key], (*path, key)) if key in below else value
+        for key, value in high.items()
+        if own or value is not None
+    }
+    return merged | {key: value for key, value in below.items() if key not in merged}
 
 
 def _value(high: Any, low: Any, path: Path) -> Any:

@@ -32,7 +32,8 @@ class Explorer:
         return self._explore_all(self._space, hparams)
 
     def _explore_all(self, space: Space, hparams: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: self._explore(space[name], hparams[name]) for name in sorted(space)}
+        explored = {name: self._explore(space[name], hparams[name]) for name in sorted(space)}
+        return {name: explored[name] for name in space}
 
     def _explore(self, hparam: HParam, value: Any) -> Any:
         if isinstance(hparam, Nested):

@@ -1,4 +1,4 @@
-"""Draw hyperparameters from a space, names in sorted order at every level."""
+"""Draw hyperparameters from a space in the sorted order of names, and keep the user's order in the result."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,16 +23,15 @@ Draw = Callable[[Rng], Any]
 class Sampler:
     """Makes the trials of one search: hyperparameters first, then the request id, then the seed."""
 
-    __slots__ = ("_draws", "rng", "space")
+    __slots__ = ("_draw", "rng", "space")
 
     def __init__(self, space: Space, rng: Rng) -> None:
         self.space = space
         self.rng = rng
-        self._draws = _draws_of(space)
+        self._draw = _draw_all(space)
 
     def hparams(self) -> dict[str, Any]:
-        rng = self.rng
-        return {name: draw(rng) for name, draw in self._draws}
+        return self._draw(self.rng)
 
     def create(
         self, hparams: dict[str, Any] | None = None, warm_start_from: str | None = None
@@ -57,8 +56,7 @@ def draw_of(hparam: HParam) -> Draw:
         vals, count = hparam.vals, len(hparam.vals)
         return lambda rng: vals[rng.below(count)]
     if isinstance(hparam, Nested):
-        draws = _draws_of(hparam.members)
-        return lambda rng: {name: draw(rng) for name, draw in draws}
+        return _draw_all(hparam.members)
     return _constant(hparam)
 
 
@@ -67,5 +65,11 @@ def _constant(hparam: Const) -> Draw:
     return lambda rng: value
 
 
-def _draws_of(space: Space) -> list[tuple[str, Draw]]:
-    return [(name, draw_of(space[name])) for name in sorted(space)]
+def _draw_all(space: Space) -> Callable[[Rng], dict[str, Any]]:
+    draws = [(name, draw_of(space[name])) for name in sorted(space)]
+
+    def draw(rng: Rng) -> dict[str, Any]:
+        drawn = {name: draw(rng) for name, draw in draws}
+        return {name: drawn[name] for name in space}
+
+    return draw

@@ -18,6 +18,8 @@ metadata = sa.MetaData(
 
 Time = sa.DateTime(timezone=True)
 JSON = postgresql.JSONB(none_as_null=True)
+# What users write: their code sees the keys in the order that they chose, which JSONB forgets.
+ORDERED_JSON = postgresql.JSON(none_as_null=True)
 
 
 def enum(kind: type[Enum]) -> "sa.Enum":

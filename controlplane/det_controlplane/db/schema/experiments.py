@@ -26,7 +26,7 @@ from sqlalchemy import (
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.core.search.events import ExitReason
-from det_controlplane.db.schema.base import JSON, Time, enum, metadata
+from det_controlplane.db.schema.base import JSON, ORDERED_JSON, Time, enum, metadata
 from det_controlplane.db.schema.enums import JobKind
 
 # Model definitions: small ones inline, large ones in the object store.
@@ -76,7 +76,7 @@ experiments = Table(
     Column("id", Integer, Identity(), primary_key=True),
     Column("job_id", Uuid, ForeignKey("jobs.id"), nullable=False, unique=True),
     Column("state", enum(ExperimentState), nullable=False),
-    Column("config", JSON, nullable=False),
+    Column("config", ORDERED_JSON, nullable=False),
     Column("original_config", Text, nullable=False),
     Column("name", Text, nullable=False),
     Column("description", Text, nullable=False, server_default=text("''")),
@@ -162,7 +162,7 @@ searches = Table(
     ),
     Column("seq", BigInteger, nullable=False, server_default=text("0")),
     Column("snapshot_seq", BigInteger, nullable=False, server_default=text("0")),
-    Column("snapshot", JSON),
+    Column("snapshot", ORDERED_JSON),
     Column("closed", Boolean, nullable=False, server_default=text("false")),
     CheckConstraint("snapshot_seq <= seq", name="snapshot_seq"),
 )
@@ -187,7 +187,7 @@ trials = Table(
     Column("request_id", Uuid, nullable=False),
     Column("external_id", Text),
     Column("state", enum(TrialState), nullable=False),
-    Column("hparams", JSON, nullable=False),
+    Column("hparams", ORDERED_JSON, nullable=False),
     Column("seed", BigInteger, nullable=False),
     Column(
         "run_id", Integer, nullable=False, server_default=text("0")

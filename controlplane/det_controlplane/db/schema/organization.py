@@ -15,7 +15,7 @@ from sqlalchemy import (
     text,
 )
 
-from det_controlplane.db.schema.base import JSON, Time, enum, metadata
+from det_controlplane.db.schema.base import JSON, ORDERED_JSON, Time, enum, metadata
 from det_controlplane.db.schema.enums import DeletionState, SessionKind, WorkloadType
 
 users = Table(
@@ -140,7 +140,7 @@ templates = Table(
     "templates",
     metadata,
     Column("name", Text, primary_key=True),
-    Column("config", JSON, nullable=False),
+    Column("config", ORDERED_JSON, nullable=False),
     Column(
         "workspace_id", Integer, ForeignKey("workspaces.id", ondelete="CASCADE"), nullable=False
     ),
@@ -153,7 +153,7 @@ config_policies = Table(
     metadata,
     Column("workspace_id", Integer, primary_key=True),
     Column("workload_type", enum(WorkloadType), primary_key=True),
-    Column("policy", JSON, nullable=False),
+    Column("policy", ORDERED_JSON, nullable=False),
 )
 
 # Pools reserved for workspaces; a pool without a row is for everybody.

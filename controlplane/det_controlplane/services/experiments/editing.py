@@ -74,7 +74,7 @@ def change_resource(experiment: live.LiveExperiment, name: str, value: Any) -> N
     _check_resource(name, value)
     _check_policies(experiment, name, value)
     jobs.change(experiment.tx, experiment.row.job_id, **{name: value})
-    experiments.set_config(experiment.tx, experiment.row.id, ["resources", name], value)
+    experiments.set_config(experiment.tx, experiment.row.id, "resources", name, value)
     experiment.change.queue_changed(experiment.row.pool)
 
 
@@ -99,9 +99,7 @@ def _patch_policy(experiment: live.LiveExperiment, policy: Mapping[str, int]) ->
     for name, value in policy.items():
         if value < 0:
             raise Invalid(f"{name} must be at least 0, not {value}")
-        experiments.set_config(
-            experiment.tx, experiment.row.id, ["checkpoint_storage", name], value
-        )
+        experiments.set_config(experiment.tx, experiment.row.id, "checkpoint_storage", name, value)
     if policy and experiment.row.state.terminal:
         key = f"policy {experiment.now.isoformat()}"
         experiment.change.later("checkpoint_gc", experiment_id=experiment.row.id, key=key)

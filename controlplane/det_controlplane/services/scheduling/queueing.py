@@ -47,7 +47,7 @@ def _apply(ctx: Context, wanted: QueueChange) -> None:
         }
         for name, value in values.items():
             if value is not None:
-                experiments.set_config(experiment.tx, experiment.row.id, ["resources", name], value)
+                experiments.set_config(experiment.tx, experiment.row.id, "resources", name, value)
         if wanted.pool is not None and wanted.pool != old_pool:
             _move(experiment, wanted.pool)
         experiment.change.queue_changed(old_pool)
