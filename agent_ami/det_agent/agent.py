@@ -170,7 +170,9 @@ class Agent:
                 return docker
         links = link_payload(find_payload(), self._state.folder("payload", 0o755))
         containers = self._state.folder("containers", 0o711)
-        return ProcessRuntime(containers, lambda: self._cluster[0], self._slots, *links)
+        return ProcessRuntime(
+            containers, lambda: self._cluster[0], self._slots, *links, self._settings.task_python
+        )
 
     def _make_gateway(self) -> Gateway:
         dependencies = GatewayDependencies(

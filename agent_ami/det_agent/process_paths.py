@@ -39,7 +39,6 @@ def lay_out(spec: ContainerSpec, folder: Path) -> PathMap:
     work_dir = Path(paths.host(spec.work_dir))
     if folder in work_dir.parents:
         work_dir.mkdir(parents=True, exist_ok=True)
-    _hand_over(folder, spec.user)
     _link_mounts(spec, run_dir)
     return paths
 
@@ -65,10 +64,11 @@ def _write_file(path: Path, content: bytes, mode: int) -> None:
     path.chmod(mode)
 
 
-def _hand_over(folder: Path, user: TaskUser) -> None:
+def hand_over(folder: Path, user: TaskUser) -> None:
+    """Give the task's user what is in the folder; what links point at belongs to others."""
     if not may_switch_user(user):
         return
-    for name in ("run", "files"):
-        for root, _, files in os.walk(folder / name):
-            for path in (root, *(os.path.join(root, f) for f in files)):
-                os.chown(path, user.uid, user.gid)
+    for name in ("run", "files", "python"):
+        for root, folders, files in os.walk(folder / name):
+            for path in (root, *(os.path.join(root, f) for f in (*folders, *files))):
+                os.chown(path, user.uid, user.gid, follow_symlinks=False)

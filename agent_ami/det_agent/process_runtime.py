@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,9 +23,10 @@ from det_agent import shim
 from det_agent.container_key import ContainerKey
 from det_agent.environment import RUN_DIR, device_env, python_path
 from det_agent.identity import write_atomically
-from det_agent.process_paths import PathMap, lay_out, may_switch_user
+from det_agent.process_paths import PathMap, hand_over, lay_out, may_switch_user
 from det_agent.runtime import Exit, GatewayAddress, OutputLine, Say, Started, StartFailed, Stream
 from det_agent.task_logs import now_rfc3339
+from det_agent.task_python import MISLEADING, BasePython, NoPython, make_environment
 
 OUTPUT_LOOK_S = 0.25
 CHECK_TIMEOUT_S = 60
@@ -41,12 +43,14 @@ class ProcessRuntime:
         slots: Sequence[Slot],
         harness: Path,
         deps: Path,
+        python: str = "",
     ) -> None:
         self._root = root
         self._cluster_id = cluster_id
         self._slots = slots
         self._harness = harness
         self._deps = deps
+        self._python = python or sys.executable
         self._shims: dict[str, subprocess.Popen[bytes]] = {}
 
     def host_address(self, network: str, gateway: GatewayAddress) -> str:
@@ -56,8 +60,11 @@ class ProcessRuntime:
         """Start a process in a folder like those of tasks."""
         try:
             with tempfile.TemporaryDirectory(dir=self._root, prefix=".check-") as folder:
-                command = [sys.executable, "-I", "-S", "-c", ""]
+                environment = make_environment(self._base_python, Path(folder) / "python")
+                command = [str(environment / "python"), "-I", "-S", "-c", ""]
                 subprocess.run(command, cwd=folder, check=True, timeout=CHECK_TIMEOUT_S)
+        except NoPython as e:
+            raise StartFailed("agent_error", str(e)) from e
         except (OSError, subprocess.SubprocessError) as e:
             raise StartFailed("agent_error", f"cannot start a process on this machine: {e}") from e
 
@@ -69,13 +76,18 @@ class ProcessRuntime:
         folder = self._new_folder(key)
         try:
             paths = lay_out(spec, folder)
-            command = self._command(spec, env, paths)
+            programs = make_environment(self._base_python, folder / "python")
+            hand_over(folder, spec.user)
+            command = self._command(spec, env, paths, programs)
             started = Started(key, "", {port: port for port in spec.ports})
             self._write_down(folder, started, command)
             pid = self._spawn(key, folder)
         except StartFailed:
             self.remove(key)
             raise
+        except NoPython as e:
+            self.remove(key)
+            raise StartFailed("agent_error", str(e)) from e
         except (OSError, ValueError) as e:
             self.remove(key)
             raise StartFailed("agent_error", f"cannot start the container's process: {e}") from e
@@ -130,6 +142,10 @@ class ProcessRuntime:
     def remove(self, key: ContainerKey) -> None:
         shutil.rmtree(self._root / key.place, ignore_errors=True)
 
+    @cached_property
+    def _base_python(self) -> BasePython:
+        return BasePython.of(self._python)
+
     def _new_folder(self, key: ContainerKey) -> Path:
         if not _SAFE_NAME.fullmatch(key.place):
             raise StartFailed("agent_error", f"container id {key.id!r} is no file name")
@@ -141,7 +157,7 @@ class ProcessRuntime:
         return folder
 
     def _command(
-        self, spec: ContainerSpec, env: Mapping[str, str], paths: PathMap
+        self, spec: ContainerSpec, env: Mapping[str, str], paths: PathMap, programs: Path
     ) -> dict[str, Any]:
         work_dir = paths.host(spec.work_dir)
         if not os.path.isdir(work_dir):
@@ -152,13 +168,19 @@ class ProcessRuntime:
         credentials: dict[str, Any] = {}
         if may_switch_user(spec.user):
             credentials = {"user": spec.user.uid, "group": spec.user.gid, "extra_groups": []}
-        full_env = self._env(spec, env, paths) | {"DET_WORKDIR": work_dir}
+        full_env = self._env(spec, env, paths, programs) | {"DET_WORKDIR": work_dir}
         argv = [paths.host(part) for part in spec.command]
         return {"argv": argv, "env": full_env, "cwd": work_dir, "credentials": credentials}
 
-    def _env(self, spec: ContainerSpec, env: Mapping[str, str], paths: PathMap) -> dict[str, str]:
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith("DET_")}
-        inherited["PATH"] = f"{Path(sys.executable).parent}:{inherited.get('PATH', os.defpath)}"
+    def _env(
+        self, spec: ContainerSpec, env: Mapping[str, str], paths: PathMap, programs: Path
+    ) -> dict[str, str]:
+        inherited = {
+            k: v for k, v in os.environ.items() if not k.startswith("DET_") and k not in MISLEADING
+        }
+        below = (self._base_python.executable.parent, inherited.get("PATH", os.defpath))
+        inherited["PATH"] = os.pathsep.join(map(str, (programs, *below)))
+        inherited["VIRTUAL_ENV"] = str(programs.parent)
         mapped = {k: paths.host(v) if v.startswith(RUN_DIR) else v for k, v in env.items()}
         return {
             **inherited,

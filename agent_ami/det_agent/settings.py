@@ -48,6 +48,7 @@ OPTIONS = (
     Option("artificial_slots", 0, "pretend to have this many slots"),
     Option("visible_gpus", "", "comma-separated indexes or UUIDs of the GPUs to use"),
     Option("container_runtime", "auto", "auto, docker or process", ("runtime",)),
+    Option("task_python", "", "the Python of tasks without Docker (the agent's own)"),
     Option("state_dir", "/var/lib/determined/agent", "where this agent keeps its state"),
     Option("token_file", "", "file with the bootstrap token this agent joins with"),
     Option("prove_by", "token", "how to prove itself: token, or the machine on aws or gce"),
@@ -85,6 +86,7 @@ class Settings:
     slots: str
     visible_gpus: str
     runtime: str
+    task_python: str
     state_dir: Path
     token_file: str
     prove_by: str
@@ -192,6 +194,7 @@ def _settings(v: Mapping[str, Any]) -> Settings:
         slots=_slots(v),
         visible_gpus=v["visible_gpus"],
         runtime=v["container_runtime"],
+        task_python=v["task_python"],
         state_dir=Path(v["state_dir"]),
         token_file=v["token_file"],
         prove_by=v["prove_by"],
