@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,14 @@ import pytest
 from det_agent.payload import find_payload, link_payload
 from det_agent.process_paths import hand_over
 from det_agent.process_runtime import ProcessRuntime
-from det_agent.runtime import GatewayAddress, StartFailed
+from det_agent.runtime import GatewayAddress, StartFailed, Stream
 from det_agent.task_python import BasePython, NoPython, make_environment
 from det_controlplane.core.agent_protocol import ContainerSpec, TaskUser
 
 from tests.support import skips
 from tests.support.agents import make_spec
 
+STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 GREETING = "print('hello from', __name__)"
 LOOK = "import json, sys; print(json.dumps([sys.executable, sys.prefix, sys.path]))"
 INSTALL = "pip install --quiet --disable-pip-version-check --no-index --find-links {} greeting"
@@ -40,15 +40,14 @@ class Tasks:
         spec = ContainerSpec.from_json(make_spec(command, **changes))
         started = self.runtime.start(spec, spec.env)
         ended = self.runtime.wait(started)
-        streams = ("stdout", "stderr")
-        said = [line.text for s in streams for line in self.runtime.output(started, s, "")]
+        said = [line.text for s in STREAMS for line in self.runtime.output(started, s, "")]
         self.runtime.remove(started.key)
         assert ended.exit_code == 0, said
         return said
 
 
 @pytest.fixture
-def tasks(tmp_path: Path) -> Iterator[Tasks]:
+def tasks(tmp_path: Path) -> Tasks:
     return Tasks(tmp_path / "agent")
 
 
@@ -129,7 +128,7 @@ def test_tasks_may_use_another_python_than_the_agent(tmp_path: Path) -> None:
 def test_a_python_of_tasks_that_does_not_run_is_told(tmp_path: Path) -> None:
     tasks = Tasks(tmp_path / "agent", "/nowhere/python3")
     with pytest.raises(StartFailed, match="the Python of tasks, /nowhere/python3, does not run"):
-        tasks.runtime.check(GatewayAddress("127.0.0.1", 1))
+        tasks.runtime.check(GatewayAddress(1, "127.0.0.1"))
     with pytest.raises(NoPython):
         BasePython.of("/bin/false")
 
