@@ -2,6 +2,7 @@
 
 import base64
 import json
+import uuid
 from typing import Any
 
 import pytest
@@ -33,12 +34,12 @@ def report_left(caller: Caller, checkpoint: str, **files: str) -> None:
     caller.done("PATCH", "/api/v1/checkpoints", {"checkpoints": [left]})
 
 
-def collection_task(api: Api) -> Any:
-    """The configuration of the one collection that is queued."""
+def collections(api: Api) -> list[Any]:
+    """What the tasks that are queued to delete files are told."""
+    queued = select(tasks.c.config).where(tasks.c.kind == "CHECKPOINT_GC")
     with api.ctx.db.begin() as tx:
-        return tx.execute(
-            select(tasks.c.config).where(tasks.c.kind == "CHECKPOINT_GC")
-        ).scalar_one()
+        specs = [c["_files"][0]["content_b64"] for c in tx.execute(queued).scalars()]
+    return [json.loads(base64.b64decode(spec)) for spec in specs]
 
 
 @pytest.mark.parametrize("globs", [[], ["**/*.py"], ["**/*"]])
@@ -47,8 +48,7 @@ def test_a_removal_carries_the_globs_as_they_were_asked(
 ) -> None:
     asked = {"checkpointUuids": [checkpoint], "checkpointGlobs": globs}
     user.post("/api/v1/checkpoints/rm", asked)
-    (spec,) = collection_task(api)["_files"]
-    work = json.loads(base64.b64decode(spec["content_b64"]))
+    (work,) = collections(api)
     assert (work["checkpoints"], work["globs"]) == ([checkpoint], globs)
 
 
@@ -79,3 +79,19 @@ def test_a_deleted_checkpoint_keeps_its_resources_and_counts_no_bytes(
     report_left(user, checkpoint)
     assert shown(user, checkpoint) == ("STATE_DELETED", FILES)
     assert trial_of(user, experiment_id)["totalCheckpointSize"] == "0"
+
+
+def test_files_are_deleted_from_the_storage_that_the_training_code_chose(
+    api: Api, user: Caller, experiment_id: int, checkpoint: str
+) -> None:
+    chosen = {"type": "directory", "container_path": "/elsewhere"}
+    storage_id = user.post("/api/v1/runs/start", {"runId": 1, "checkpointStorage": chosen})
+    report = {
+        "uuid": str(uuid.uuid4()), "taskId": trial_of(user, experiment_id)["taskId"],
+        "resources": FILES, "metadata": {"steps_completed": 3}, **storage_id,
+    }  # fmt: skip
+    user.post("/api/v1/checkpoints", report)
+    both = [checkpoint, report["uuid"]]
+    user.post("/api/v1/checkpoints/rm", {"checkpointUuids": both, "checkpointGlobs": ["state"]})
+    places = {w["storage"]["container_path"]: w["checkpoints"] for w in collections(api)}
+    assert places == {str(api.checkpoints): [checkpoint], "/elsewhere": [report["uuid"]]}

@@ -44,8 +44,8 @@ _OF_EXPERIMENT = text("""
 """)
 _CHOSEN = text("""
     SELECT c.uuid, c.experiment_id,
-           EXISTS (SELECT 1 FROM model_versions v WHERE v.checkpoint_uuid = c.uuid) AS registered
-    FROM checkpoints c WHERE c.experiment_id IS NOT NULL AND c.uuid = ANY(cast(:uuids AS uuid[]))
+           EXISTS (SELECT 1 FROM model_versions v WHERE v.checkpoint_uuid = c.uuid) AS registered, s.config AS storage
+    FROM checkpoints c LEFT JOIN storages s ON s.id = c.storage_id WHERE c.experiment_id IS NOT NULL AND c.uuid = ANY(cast(:uuids AS uuid[]))
 """)
 _DOOMED = text(f"""
     SELECT c.uuid::text AS uuid, c.trial_id, c.steps_completed, c.state::text AS state, c.resources,
@@ -121,11 +121,12 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A checkpoint that a user deletes."""
+    """A checkpoint that a user deletes; without a storage it lies in that of its experiment."""
 
     uuid: UUID
     experiment_id: int
     registered: bool
+    storage: dict[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,9 @@ def _delete_batch(
 
 
 def _stored(manager: storage.StorageManager, storage_id: str) -> Dict[str, int]:
+    path = manager.direct_path(storage_id)
+    if path is not None and not os.path.isdir(os.path.dirname(path)):
+        raise FileNotFoundError(f"{os.path.dirname(path)} is not there: is the storage mounted?")
     try:
         return manager.list(storage_id)
     except FileNotFoundError:

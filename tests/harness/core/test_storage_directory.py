@@ -177,6 +177,14 @@ def test_collection_with_an_empty_list_of_globs_reports_what_is_stored_and_delet
     assert [p["resources"]["resources"] for p in patches] == [whole, {}]
 
 
+def test_a_storage_that_is_not_mounted_says_nothing_about_its_checkpoints(
+    monkeypatch: pytest.MonkeyPatch, master: FakeMaster, tmp_path: Path
+) -> None:
+    spec = {"checkpoints": ["one"], "globs": []}
+    assert run_gc(monkeypatch, master, tmp_path / "elsewhere", **spec) == 1
+    assert not master.received("PATCH", "/api/v1/checkpoints")
+
+
 def test_a_checkpoint_that_cannot_be_deleted_does_not_keep_the_others(
     monkeypatch: pytest.MonkeyPatch, master: FakeMaster, tmp_path: Path, source: Path
 ) -> None:

@@ -77,15 +77,21 @@ def delete(ctx: Context, uuids: Sequence[UUID], globs: Sequence[str] = EVERYTHIN
             raise WrongState(
                 f"checkpoint {row.uuid} is a registered model version: delete that first"
             )
-    by_experiment: dict[int, list[Chosen]] = {}
-    for row in rows:
-        by_experiment.setdefault(row.experiment_id, []).append(row)
-    for experiment_id, group in by_experiment.items():
+    for group in _by_storage(rows):
         key = f"delete {ctx.new_uuid()}"
         with ctx.db.begin() as tx:
-            experiment = checkpoints.owner(tx, experiment_id)
+            experiment = checkpoints.owner(tx, group[0].experiment_id)
         if experiment is not None:
-            _launch(ctx, experiment, [r.uuid for r in group], key=key, globs=globs)
+            doomed, storage = [r.uuid for r in group], group[0].storage
+            _launch(ctx, experiment, doomed, key=key, globs=globs, storage=storage)
+
+
+def _by_storage(rows: Sequence[Chosen]) -> list[list[Chosen]]:
+    """A task has the storage of one experiment mounted, or another that its training code chose."""
+    groups: dict[tuple[int, str], list[Chosen]] = {}
+    for row in rows:
+        groups.setdefault((row.experiment_id, as_json(row.storage)), []).append(row)
+    return list(groups.values())
 
 
 def delete_tensorboards(ctx: Context, experiment_id: int) -> None:
@@ -110,11 +116,13 @@ def _launch(
     key: str,
     globs: Sequence[str] = EVERYTHING,
     tensorboards: bool = False,
+    storage: dict[str, Any] | None = None,
 ) -> None:
     """One task a collection; the key makes a repeated effect harmless."""
     pool = ctx.config.default_aux_resource_pool
+    where = storage or experiment.config.get("checkpoint_storage")
     work = {
-        "storage": experiment.config.get("checkpoint_storage"),
+        "storage": where,
         "checkpoints": [str(u) for u in doomed], "globs": list(globs),
         "experiment_id": experiment.id, "delete_tensorboards": tensorboards,
     }  # fmt: skip
@@ -132,7 +140,7 @@ def _launch(
             _SPEC,
         ],
         "_files": [{"path": _SPEC, "mode": 0o600, "content_b64": content}],
-        "checkpoint_storage": experiment.config.get("checkpoint_storage"),
+        "checkpoint_storage": where,
         "environment": experiment.config.get("environment"),
     }
     with change(ctx) as changed:
