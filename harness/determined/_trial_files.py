@@ -6,14 +6,40 @@ import inspect
 import json
 import os
 import pathlib
+import re
 import shutil
 from typing import Any, Dict, Iterator, List, Optional, Type
 
 from determined import _paths
 
 LOAD_FILE = "load_data.json"
+METADATA_FILE = "metadata.json"
+_TRIAL_TYPES = {"torch": "PyTorchTrial", "tensorflow": "TFKerasTrial"}
 CODE_DIR = "code"
+_CLASS_SPEC = re.compile(r"[\w.]+:[\w.]+")
 _NOT_CODE = shutil.ignore_patterns("__pycache__", "*.pyc", ".git", "runs")
+
+
+def read_origin(path: pathlib.Path) -> Dict[str, Any]:
+    """Read which trial a checkpoint came from; before Determined 0.18 its metadata told it."""
+    if (path / LOAD_FILE).exists():
+        found: Dict[str, Any] = json.loads((path / LOAD_FILE).read_text())
+        return found
+    try:
+        metadata = json.loads((path / METADATA_FILE).read_text())
+        config = metadata["experiment_config"]
+    except (FileNotFoundError, KeyError):
+        raise FileNotFoundError(
+            f"{path} has neither {LOAD_FILE} nor a {METADATA_FILE} that tells its experiment: "
+            "it is not a downloaded checkpoint of a Trial class"
+        ) from None
+    framework = str(metadata.get("framework") or "").partition("-")[0]
+    return {
+        "trial_type": _TRIAL_TYPES.get(framework, "PyTorchTrial"),
+        "experiment_config": config,
+        "hparams": metadata.get("hparams") or {},
+        "trial_cls_spec": config.get("entrypoint"),
+    }
 
 
 def trial_class_spec(trial_class: Type[Any]) -> str:
@@ -63,16 +89,21 @@ def _source_file(trial_class: Type[Any]) -> Optional[pathlib.Path]:
 def steps_completed(path: pathlib.Path) -> int:
     """Read the steps from the metadata, for checkpoints whose state does not say them."""
     try:
-        return int(json.loads((path / "metadata.json").read_text())["steps_completed"])
+        return int(json.loads((path / METADATA_FILE).read_text())["steps_completed"])
     except (FileNotFoundError, KeyError):
         return 0
 
 
 @contextlib.contextmanager
-def imported(directory: pathlib.Path, spec: str) -> Iterator[Any]:
+def imported(directory: pathlib.Path, spec: Any) -> Iterator[Any]:
     """Import the class `module:Class` from the checkpoint's own copy of the code."""
     from determined._import import import_from_path
 
+    if not isinstance(spec, str) or not _CLASS_SPEC.fullmatch(spec):
+        raise ValueError(
+            f"the checkpoint does not name its trial class (its entrypoint is {spec!r}): "
+            "import the class yourself and give it as trial_class"
+        )
     module_name, _, class_name = spec.partition(":")
     code = directory / CODE_DIR
     if module_name == "__main__":

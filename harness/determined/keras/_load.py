@@ -1,6 +1,5 @@
 """Load a model, with its weights, from the checkpoint directory of a TFKerasTrial."""
 
-import json
 import pathlib
 from typing import Any, List, Optional
 
@@ -15,7 +14,7 @@ def load_model_from_checkpoint_path(path: str, tags: Optional[List[str]] = None)
     from determined import core
 
     directory = pathlib.Path(path)
-    load = json.loads((directory / _trial_files.LOAD_FILE).read_text())
+    load = _trial_files.read_origin(directory)
     if load.get("trial_type") != "TFKerasTrial":
         raise ValueError(f"{path} is a checkpoint of a {load.get('trial_type')}")
     with (

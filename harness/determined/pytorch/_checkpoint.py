@@ -142,4 +142,25 @@ def read_state(path: pathlib.Path, **torch_load_kwargs: Any) -> Dict[str, Any]:
     file = os.fspath(path / _files.STATE_FILE)
     trusted = _state.trusted_by_environment()
     state: Dict[str, Any] = _state.read(file, trusted, **torch_load_kwargs)
-    return state
+    return _in_lists(state)
+
+
+# A trial had one of each at first.
+_ONCE_ALONE = {
+    "model_state_dict": "models_state_dict",
+    "optimizer_state_dict": "optimizers_state_dict",
+    "lr_scheduler": "lr_schedulers_state_dict",
+    "lr_scheduler_state_dict": "lr_schedulers_state_dict",
+}
+
+
+def _in_lists(state: Dict[str, Any]) -> Dict[str, Any]:
+    """Bring the state of a checkpoint of Determined's first versions into today's form."""
+    if "models_state_dict" in state or "model_state_dict" not in state:
+        return state
+    found = {name: value for name, value in state.items() if name not in _ONCE_ALONE}
+    found.update({name: [] for name in _ONCE_ALONE.values()})
+    for name, today in _ONCE_ALONE.items():
+        if state.get(name) is not None:
+            found[today] = [state[name]]
+    return found

@@ -1,12 +1,11 @@
 """Load a trial, with its trained models, from a checkpoint directory."""
 
 import contextlib
-import json
 import pathlib
 from typing import Any, Dict, Optional, Type
 
 from determined import _trial_files
-from determined.pytorch import _checkpoint, _files
+from determined.pytorch import _checkpoint
 from determined.pytorch._callback import Hooks
 from determined.pytorch._init import init
 from determined.pytorch._trial import PyTorchTrial
@@ -35,12 +34,7 @@ def load_trial_from_checkpoint_path(
     `torch_load_kwargs` are torch.load's; `{"weights_only": False}` allows pickled objects.
     """
     directory = pathlib.Path(path)
-    try:
-        load = json.loads((directory / _files.LOAD_FILE).read_text())
-    except FileNotFoundError:
-        raise FileNotFoundError(
-            f"{path} has no {_files.LOAD_FILE}: it is not a downloaded checkpoint of a PyTorchTrial"
-        ) from None
+    load = _trial_files.read_origin(directory)
     if load.get("trial_type") != "PyTorchTrial":
         raise ValueError(f"{path} is a checkpoint of a {load.get('trial_type')}")
     state = _checkpoint.read_state(directory, **{**(torch_load_kwargs or {}), **kwargs})

@@ -10,8 +10,9 @@ import io
 import logging
 import os
 import pickle
+import tarfile
 import types
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import torch
 
@@ -211,6 +212,11 @@ _HARMLESS = {
 }
 
 
+_ARCHIVE = b"PK\x03\x04"
+_MAGIC = 0x1950A86A20F9469CFC6C
+_LEGACY_PICKLES = 5
+
+
 class _Stub:
     """Stands for the objects that harmless names make, while only the names are looked at."""
 
@@ -254,6 +260,22 @@ def read(path: str, trusted: bool, **torch_load_kwargs: Any) -> Any:
     return decode(loaded, trusted=False)
 
 
+def _pickles(path: str) -> Iterator[Any]:
+    """Yield the pickles that torch would read of a file: one in an archive; five in a row before torch 1.6."""
+    with open(path, "rb") as file:
+        is_archive = file.read(4) == _ARCHIVE
+    if is_archive:
+        yield io.BytesIO(torch._C.PyTorchFileReader(path).get_record("data.pkl"))
+        return
+    if tarfile.is_tarfile(path):
+        raise ValueError("it is a tar archive, which only torch 0.1 wrote")
+    with open(path, "rb") as file:
+        if _NamesOnly(file).load() != _MAGIC:
+            raise ValueError("torch did not write it")
+        for _ in range(_LEGACY_PICKLES - 1):
+            yield file
+
+
 def _load(path: str, weights_only: bool, options: Dict[str, Any]) -> Any:
     return torch.load(path, weights_only=weights_only, **options)
 
@@ -265,8 +287,8 @@ def _check_names(path: str) -> None:
     torch's own reader, since another one might see another record in a forged archive.
     """
     try:
-        record = torch._C.PyTorchFileReader(path).get_record("data.pkl")
-        _NamesOnly(io.BytesIO(record)).load()
+        for pickled in _pickles(path):
+            _NamesOnly(pickled).load()
     except UntrustedCheckpointError as e:
         cause = str(e)
     except Exception as e:
