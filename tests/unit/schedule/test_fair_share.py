@@ -67,7 +67,7 @@ def test_a_job_above_its_limit_gives_back_its_oldest_allocations() -> None:
     held = tuple(replace(running(f"t{n}", "g1", a1=1), requested_at=float(n)) for n in range(1, 5))
     snapshot = shared(agents(4), pending=[], running=held, jobs=[job("g1", max_slots=2)])
     assert preempted(snapshot) == ["t1", "t2"]
-    assert {p.reason for p in decide(snapshot, NOW).preempt} == {PreemptReason.FAIR_SHARE}
+    assert {p.reason for p in decide(snapshot, NOW).preempt} == {PreemptReason.MAX_SLOTS}
 
 
 def test_when_shares_are_too_small_for_anybody_the_youngest_steps_back() -> None:
@@ -131,7 +131,73 @@ def test_nobody_is_ahead_of_anybody() -> None:
     plan = decide(snapshot, NOW)
     assert jobs_ahead(snapshot) == {"g1": -1, "g2": -1}
     assert [reason.code for reason in plan.waiting.values()] == [WaitCode.FAIR_SHARE]
-    assert "0 slots" in next(iter(plan.waiting.values())).sentence
+    assert "is 0.5 slots and it holds 0" in next(iter(plan.waiting.values())).sentence
+
+
+def gang_and_newcomer(weight: float, *slots: int, gang_position: int = 1) -> PoolSnapshot:
+    """A job of this weight runs on all sixteen slots; a job of weight 1 wants these."""
+    jobs = [job("gang", position=gang_position, weight=weight), job("new", position=2)]
+    held = (running("g", "gang", a1=8, a2=8),)
+    return shared(agents(8, 8), pending=tasks("new", *slots), running=held, jobs=jobs)
+
+
+def test_a_gang_is_not_broken_for_a_share_that_it_cannot_use() -> None:
+    for weight in (100, 1):
+        snapshot = gang_and_newcomer(weight, 1)
+        assert preempted(snapshot) == []
+        assert decide(snapshot, NOW).waiting["new.1"].code is WaitCode.FAIR_SHARE
+
+
+def test_a_gang_keeps_its_slots_while_half_of_them_are_its_jobs_share() -> None:
+    assert preempted(gang_and_newcomer(1, *[1] * 8)) == []
+    assert preempted(gang_and_newcomer(1, *[1] * 16)) == []
+    assert preempted(gang_and_newcomer(1, *[1] * 16, gang_position=3)) == []
+
+
+def test_a_gang_leaves_when_more_than_half_of_its_slots_are_the_share_of_others() -> None:
+    snapshot = gang_and_newcomer(0.5, *[1] * 16)
+    plan = decide(snapshot, NOW)
+    assert [p.allocation_id for p in plan.preempt] == ["g"]
+    after = end(apply(snapshot, plan), "g")
+    assert len(decide(after, NOW).start) == 16
+
+
+def test_younger_jobs_take_from_a_heavier_one_only_what_is_beyond_its_share() -> None:
+    held = tuple(replace(running(f"t{n}", "heavy", a1=1), requested_at=float(n)) for n in range(4))
+    jobs = [job("heavy", position=1, weight=3), *(job(f"g{n}", position=n) for n in range(2, 6))]
+    pending = [request(f"g{n}", 1) for n in range(2, 6)]
+    snapshot = shared(agents(4), pending=pending, running=held, jobs=jobs)
+    assert preempted(snapshot) == ["t0", "t1"]
+
+
+def test_a_single_younger_job_takes_nothing_that_rounding_gives_the_heavier_one() -> None:
+    held = (running("t1", "heavy", a1=1), running("t2", "heavy", a1=1))
+    jobs = [job("heavy", position=1, weight=3), job("light", position=2)]
+    snapshot = shared(agents(2), pending=tasks("light", 1), running=held, jobs=jobs)
+    assert preempted(snapshot) == []
+
+
+def test_a_gang_of_a_large_share_does_not_starve_behind_small_requests() -> None:
+    jobs = [job("small", position=1), job("gang", position=2)]
+    snapshot = shared(agents(8, 8), pending=tasks("small", 1) + tasks("gang", 16), jobs=jobs)
+    assert started(snapshot) == {"gang.1"}
+
+
+def test_nothing_leaves_for_a_request_that_cannot_use_its_slots() -> None:
+    held = tuple(running(f"t{n}", "old", a1=1) for n in range(4))
+    pending = [request("new", 1, blocked_agents=frozenset({"a1"}))]
+    fixed = replace(running("nb", a2=1), preemptible=False, releasing=True)
+    snapshot = shared(agents(4, 1), pending=pending, running=(*held, fixed))
+    plan = decide(snapshot, NOW)
+    assert plan.preempt == ()
+    assert plan.waiting["new"].code is WaitCode.WAITING_FOR_PREEMPTION
+
+
+def test_what_the_share_of_a_gang_cannot_hold_goes_to_the_others_by_weight() -> None:
+    jobs = [job("gang", position=1), job("g1", position=2, weight=3), job("g2", position=3)]
+    pending = tasks("gang", 16) + tasks("g1", *[1] * 16) + tasks("g2", *[1] * 16)
+    snapshot = shared(agents(8, 8), pending=pending, jobs=jobs)
+    assert (count(snapshot, "g1"), count(snapshot, "g2")) == (12, 4)
 
 
 def test_many_jobs_with_too_small_shares_are_settled() -> None:

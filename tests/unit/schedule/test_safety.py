@@ -3,7 +3,14 @@
 from collections import Counter
 from dataclasses import replace
 
-from det_controlplane.core.schedule import Job, PoolSnapshot, PreemptReason, SchedulePlan, decide
+from det_controlplane.core.schedule import (
+    Job,
+    PoolSnapshot,
+    PreemptReason,
+    Request,
+    SchedulePlan,
+    decide,
+)
 from hypothesis import given, settings
 
 from tests.support.schedule_strategies import pools
@@ -133,6 +140,32 @@ def test_fair_share_settles_when_nothing_ends(pool: PoolSnapshot) -> None:
 
 
 @many
+@given(pools("fair_share"))
+def test_nothing_leaves_for_a_share_unless_something_starts_instead(pool: PoolSnapshot) -> None:
+    # Which of two requests gets an agent that is closed to the other is not foreseen.
+    anywhere = tuple(replace(request, blocked_agents=frozenset()) for request in pool.pending)
+    pool = replace(pool, pending=anywhere)
+    plan = decide(pool, NOW)
+    leaving = [p.allocation_id for p in plan.preempt if p.reason is PreemptReason.FAIR_SHARE]
+    if leaving:
+        gone = [r.allocation_id for r in pool.running if r.releasing]
+        others = [p.allocation_id for p in plan.preempt if p.allocation_id not in leaving]
+        before = end(apply(pool, plan), *others, *gone)
+        assert _slots_started(end(before, *leaving)) > _slots_started(before)
+
+
+@many
+@given(pools("fair_share"))
+def test_what_left_for_a_share_takes_nothing_back(pool: PoolSnapshot) -> None:
+    for _ in range(20):
+        plan = decide(pool, NOW)
+        if not plan.preempt and not plan.start:
+            return
+        pool = _come_back(apply(pool, plan))
+    assert not plan.preempt
+
+
+@many
 @given(pools("priority"))
 def test_who_waits_for_preempted_slots_starts_when_they_are_back(pool: PoolSnapshot) -> None:
     plan = decide(pool, NOW)
@@ -156,6 +189,21 @@ def test_the_order_of_rows_changes_nothing(pool: PoolSnapshot) -> None:
         running=pool.running[::-1],
     )
     assert _comparable(decide(pool, NOW)) == _comparable(decide(turned, NOW))
+
+
+def _slots_started(pool: PoolSnapshot) -> int:
+    asked = {r.allocation_id: r.slots for r in pool.pending}
+    return sum(asked[start.allocation_id] for start in decide(pool, NOW).start)
+
+
+def _come_back(pool: PoolSnapshot) -> PoolSnapshot:
+    """Return the pool after what was asked to leave has left, and waits again."""
+    left = [r for r in pool.running if r.releasing]
+    again = [
+        Request(r.allocation_id, r.job, r.slots, r.requested_at) for r in left if r.preemptible
+    ]
+    after = end(pool, *(r.allocation_id for r in left))
+    return replace(after, pending=(*after.pending, *again))
 
 
 def settled(pool: PoolSnapshot) -> bool:

@@ -1,9 +1,11 @@
 """The entry: a pool at one moment in, a plan out."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from .fair_share import schedule_by_share
-from .model import PoolSnapshot, PreemptReason, SchedulePlan
+from .job_limits import oldest_first
+from .model import PoolSnapshot, PreemptReason, Running, SchedulePlan
 from .pool_pass import PoolPass
 from .priority import schedule_by_priority
 from .round_robin import schedule_in_turns
@@ -17,19 +19,20 @@ def decide(snapshot: PoolSnapshot, now: float) -> SchedulePlan:
     pool = PoolPass(snapshot)
     match snapshot.settings.scheduler:
         case "priority":
-            _enforce_max_slots(pool)
+            _enforce_max_slots(pool, oldest_first(pool.running)[::-1])
             schedule_by_priority(pool)
         case "round_robin":
-            _enforce_max_slots(pool)
+            _enforce_max_slots(pool, oldest_first(pool.running)[::-1])
             schedule_in_turns(pool)
         case "fair_share":
+            _enforce_max_slots(pool, oldest_first(pool.running))
             schedule_by_share(pool)
     return pool.plan()
 
 
-def _enforce_max_slots(pool: PoolPass) -> None:
-    """Preempt what a job holds above its limit, and count on it for the rest of the pass."""
-    surplus = pool.limits.surplus(pool.running)
+def _enforce_max_slots(pool: PoolPass, in_order: Sequence[Running]) -> None:
+    """Preempt what a job holds above its limit, in an order, and count on it for the rest of the pass."""
+    surplus = pool.limits.surplus(in_order)
     if not surplus:
         return
     pool.preempt(surplus, PreemptReason.MAX_SLOTS)

@@ -5,49 +5,131 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .fleet import Roster, SlotFleet
+from .job_limits import oldest_first
 from .model import PreemptReason, Request, Running
 from .pool_pass import PoolPass
 from .reasons import NoRoom, OverLimit
-from .shares import Claim, offers
-from .wording import share_used
+from .reservations import Reservations
+from .shares import Claim, Piece, choose, fair_shares
+from .wording import next_on, share_used
 
 
 def schedule_by_share(pool: PoolPass) -> None:
-    """Offer slots by what is alive, not by what already runs, so a plan once applied stays the plan."""
-    running: defaultdict[str, list[Running]] = defaultdict(list)
-    for allocation in pool.running:
-        if allocation.slots:
-            running[allocation.job.id].append(allocation)
-    pending: defaultdict[str, list[Request]] = defaultdict(list)
+    """Start what the shares choose; only allocations beyond them leave, and only where something starts instead."""
+    pending: list[Request] = []
     feasible = _Feasible(pool)
     for request in pool.requests:
         if not request.slots:
-            _start(pool, request)
+            if pool.start(request) is None:
+                pool.waiting[request.allocation_id] = pool.no_room(request)
         elif (never := feasible.never(request)) is not None:
             pool.waiting[request.allocation_id] = never
         else:
-            pending[request.job.id].append(request)
-    claims = [
-        _claim(pending.get(job_id, []), running.get(job_id, []))
-        for job_id in dict.fromkeys([*pending, *running])
-    ]
-    offered = offers(claims, _capacity(pool))
-    for job_id, allocations in running.items():
-        _release(pool, allocations, offered[job_id])
-    for job_id, requests in pending.items():
-        holds = sum(allocation.slots for allocation in running.get(job_id, []))
-        _hand_out(pool, requests, offered[job_id], holds)
+            pending.append(request)
+    running = [allocation for allocation in pool.running if allocation.slots]
+    _ShareRound(pool, running, pending).hand_out()
 
 
-def _claim(pending: Sequence[Request], running: Sequence[Running]) -> Claim:
+class _ShareRound:
+    """Slots of one pass: the share of each job, and which of its allocations run."""
+
+    def __init__(self, pool: PoolPass, running: list[Running], pending: list[Request]) -> None:
+        self._pool = pool
+        self._pending = pending
+        claims, capacity = _claims(running, pending), _capacity(pool)
+        self._shares = fair_shares(claims, capacity)
+        self._chosen = choose(claims, self._shares, capacity)
+        self._holds = Counter[str]()
+        for allocation in running:
+            self._holds[allocation.job.id] += allocation.slots
+        self._beyond = [r for r in running if _stays(r) and r.allocation_id not in self._chosen]
+        self._jobs_beyond = {allocation.job.id for allocation in self._beyond}
+        self._reservations = Reservations(pool.slots, *self._leaving_and_victims(running))
+
+    def _leaving_and_victims(self, running: list[Running]) -> tuple[list[Running], list[Running]]:
+        """Return what goes whatever happens, and what may be asked to, the farthest beyond its share first.
+
+        What was asked in an earlier pass comes first, so that this pass makes the same choices.
+        """
+        leaving = [r for r in running if r.releasing and not r.preemptible]
+        asked = [r for r in running if r.releasing and r.preemptible]
+        excess = {
+            job_id: (self._holds[job_id] - self._shares[job_id]) for job_id in self._jobs_beyond
+        }
+        beyond = oldest_first(self._beyond)
+        beyond.sort(key=lambda r: -excess[r.job.id] / r.job.weight)
+        return leaving, [*oldest_first(asked), *beyond]
+
+    def hand_out(self) -> None:
+        """Start the chosen requests, or reserve what becomes free for them."""
+        pool = self._pool
+        for request in self._pending:
+            if not pool.limits.allow(request):
+                pool.waiting[request.allocation_id] = OverLimit(request)
+            elif request.allocation_id not in self._chosen or request.job.id in self._jobs_beyond:
+                job_id = request.job.id
+                pool.waiting[request.allocation_id] = share_used(
+                    self._shares[job_id], self._holds[job_id]
+                )
+            else:
+                self._start_or_reserve(request)
+
+    def _start_or_reserve(self, request: Request) -> None:
+        pool = self._pool
+        fit = pool.start(request)
+        if fit is not None:
+            self._holds[request.job.id] += request.slots
+            self._reservations.take(fit)
+            return
+        reservation = self._reservations.reserve(request)
+        if reservation is None:
+            pool.waiting[request.allocation_id] = pool.no_room(request)
+            return
+        fit, victims = reservation
+        pool.preempt(victims, PreemptReason.FAIR_SHARE)
+        pool.limits.reserved(request)
+        for agent, _ in fit:
+            pool.slots.hold(agent)  # nothing starts there before the request does
+        agent_ids = tuple([pool.slots.agents[agent].id for agent, _ in fit])
+        pool.waiting[request.allocation_id] = next_on(agent_ids)
+
+
+def _claims(running: list[Running], pending: list[Request]) -> list[Claim]:
+    """Return what each job wants, its newest running allocations first: the oldest leaves first."""
+    pieces: defaultdict[str, list[Piece]] = defaultdict(list)
+    fixed = Counter[str]()
     items: list[Request | Running] = [*pending, *running]
-    job, sizes = items[0].job, [item.slots for item in items]
-    demand = sum(sizes)
-    if job.max_slots is not None:
-        # The limit may leave no room for any of its allocations.
-        demand = min(demand, job.max_slots) if job.max_slots >= min(sizes) else 0
-    fixed = sum(allocation.slots for allocation in running if not allocation.preemptible)
-    return Claim(demand, job.submitted_at, job.id, job.weight, min(sizes), fixed)
+    jobs = {item.job.id: item.job for item in items}
+    for r in reversed(oldest_first(running)):
+        if not r.preemptible:
+            fixed[r.job.id] += r.slots
+        elif not r.releasing:
+            pieces[r.job.id].append(Piece(r.allocation_id, r.slots, stays=True))
+    for r in running:
+        if r.preemptible and r.releasing:
+            pieces[r.job.id].append(Piece(r.allocation_id, r.slots))
+    for request in pending:
+        pieces[request.job.id].append(Piece(request.allocation_id, request.slots, waits=True))
+    return [
+        Claim(job, fixed[id], _within(job.max_slots, fixed[id], pieces[id]))
+        for id, job in jobs.items()
+    ]
+
+
+def _within(limit: int | None, held: int, pieces: Sequence[Piece]) -> Sequence[Piece]:
+    """Return the pieces that a job may hold together."""
+    if limit is None:
+        return pieces
+    allowed = []
+    for piece in pieces:
+        if held + piece.slots <= limit:
+            held += piece.slots
+            allowed.append(piece)
+    return allowed
+
+
+def _stays(allocation: Running) -> bool:
+    return allocation.preemptible and not allocation.releasing
 
 
 def _capacity(pool: PoolPass) -> int:
@@ -55,37 +137,6 @@ def _capacity(pool: PoolPass) -> int:
     given = {agent.id: agent.slots for agent in pool.snapshot.agents if agent.is_open}
     held = (p for r in pool.running for p in r.placements)
     return sum(given.values()) + sum(p.slots for p in held if p.agent_id not in given)
-
-
-def _release(pool: PoolPass, allocations: list[Running], offered: int) -> None:
-    """Preempt what a job holds above its share, the oldest first."""
-    staying = [r for r in allocations if not r.releasing]
-    surplus = sum(r.slots for r in staying) - offered
-    for allocation in sorted(staying, key=lambda r: (r.requested_at, r.allocation_id)):
-        if surplus > 0 and allocation.preemptible:
-            pool.preempt([allocation], PreemptReason.FAIR_SHARE)
-            surplus -= allocation.slots
-
-
-def _hand_out(pool: PoolPass, requests: list[Request], offered: int, holds: int) -> None:
-    """Start what fits into what a job is offered."""
-    beyond = []
-    for request in requests:
-        if not pool.limits.allow(request):
-            pool.waiting[request.allocation_id] = OverLimit(request)
-        elif holds + request.slots > offered:
-            beyond.append(request)
-        elif _start(pool, request):
-            holds += request.slots
-    for request in beyond:
-        pool.waiting[request.allocation_id] = share_used(offered, holds)
-
-
-def _start(pool: PoolPass, request: Request) -> bool:
-    if pool.start(request) is not None:
-        return True
-    pool.waiting[request.allocation_id] = pool.no_room(request)
-    return False
 
 
 class _Feasible:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from operator import attrgetter
 
 from .model import PoolSnapshot, Request, Running
 
@@ -36,7 +37,7 @@ class JobLimits:
             self._reserved[request.job.id] += request.slots
 
     def surplus(self, running: Iterable[Running]) -> list[Running]:
-        """Return what has to leave after a limit was lowered, the newest first."""
+        """Return what has to leave after a limit was lowered, in the order given."""
         if not self.limit:
             return []
         staying = [r for r in running if not r.releasing and r.job.id in self.limit]
@@ -44,7 +45,7 @@ class JobLimits:
         for allocation in staying:
             holds[allocation.job.id] += allocation.slots
         leaving: list[Running] = []
-        for allocation in sorted(staying, key=_age, reverse=True):
+        for allocation in staying:
             job_id, may_leave = allocation.job.id, allocation.preemptible and allocation.slots > 0
             if may_leave and holds[job_id] > self.limit[job_id]:
                 holds[job_id] -= allocation.slots
@@ -52,5 +53,5 @@ class JobLimits:
         return leaving
 
 
-def _age(running: Running) -> tuple[float, str]:
-    return (running.requested_at, running.allocation_id)
+def oldest_first(running: Iterable[Running]) -> list[Running]:
+    return sorted(running, key=attrgetter("requested_at", "allocation_id"))

@@ -85,6 +85,7 @@ class _PriorityWalk:
         """Reserve what will be free, preempting less important allocations where needed."""
         if self._reservations is None:
             self._reservations = self._look_ahead()
+        self._reservations.protect(request.job)
         reservation = self._reservations.reserve(request)
         if reservation is None:
             return None

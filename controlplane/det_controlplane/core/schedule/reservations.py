@@ -38,14 +38,8 @@ class Reservations:
             self._room.free[agent] -= slots or 1
 
     def reserve(self, request: Request) -> tuple[Fit, list[Running]] | None:
-        """Return agents and victims for a request; None if less important allocations hold too little.
-
-        Requests come in queue order, so fewer and fewer allocations are less important.
-        """
-        room = self._room
-        if room.limit and self._victims[room.limit - 1].job <= request.job:
-            self._protect(request.job)
-        if room.gained:
+        """Return agents and victims for a request; None if the victims hold too little."""
+        if self._room.gained:
             self._reconsider()
         depth, fit = self._choose(request)
         if depth > self._room.limit:
@@ -54,8 +48,11 @@ class Reservations:
         self.take(fit)
         return fit, victims
 
-    def _protect(self, job: Job) -> None:
-        """Keep what is not less important than a job; those of it that leave anyhow are counted on."""
+    def protect(self, job: Job) -> None:
+        """Keep what is not less important than a job; those of it that leave anyhow are counted on.
+
+        Jobs come in queue order, so fewer and fewer allocations are less important.
+        """
         room = self._room
         while room.limit and self._victims[room.limit - 1].job <= job:
             if self._victims[room.limit - 1].releasing:

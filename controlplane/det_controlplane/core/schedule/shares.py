@@ -1,76 +1,142 @@
-"""Compute how many slots each job is offered under fair share (docs/concepts/scheduling.md#fair-share)."""
+"""Choose the allocations that run under fair share (docs/concepts/scheduling.md#fair-share)."""
 
-from math import floor
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
+from .model import Job
 
-class Claim(NamedTuple):
-    """Describe the slots that a job asks for. Claims compare in the order in which they are offered slots."""
+_EXACT_TO = 6  # decimals of a share: equal shares stay equal whatever was summed before them
 
-    demand: int
+
+class Piece(NamedTuple):
+    """An allocation that a job wants, and that can be refused or taken away."""
+
+    allocation_id: str
+    slots: int
+    waits: bool = False
+    stays: bool = False  # it runs, and was not asked to leave
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a job wants: slots that cannot be taken away, and pieces, those that it keeps longest first."""
+
+    job: Job
+    fixed: int
+    pieces: Sequence[Piece]
+
+    @property
+    def demand(self) -> int:
+        return self.fixed + sum(piece.slots for piece in self.pieces)
+
+
+def fair_shares(claims: Iterable[Claim], capacity: float) -> dict[str, float]:
+    """Return slots by job: in proportion to weight, at most what it wants, at least what it cannot give up."""
+    waiting = sorted(claims, key=lambda c: (c.demand / c.job.weight, c.job.submitted_at, c.job.id))
+    shares: dict[str, float] = {}
+    while True:
+        filled = _fill(waiting, max(0.0, capacity))
+        above = {c.job.id: c.fixed for c in waiting if c.fixed > filled[c.job.id]}
+        if not above:
+            return shares | filled
+        shares |= above
+        capacity -= sum(above.values())
+        waiting = [claim for claim in waiting if claim.job.id not in above]
+
+
+def _fill(claims: Sequence[Claim], capacity: float) -> dict[str, float]:
+    """Return shares for claims in the order in which a rising level of slots per weight meets their demands."""
+    weights = list(accumulate(claim.job.weight for claim in reversed(claims)))[::-1]
+    shares, level = {}, None
+    for claim, weight in zip(claims, weights, strict=True):
+        if level is None and claim.demand * weight > capacity * claim.job.weight:
+            level = capacity / weight
+        share = claim.demand if level is None else level * claim.job.weight
+        shares[claim.job.id] = round(share, _EXACT_TO)
+        capacity -= share
+    return shares
+
+
+def choose(claims: Iterable[Claim], shares: dict[str, float], capacity: int) -> set[str]:
+    """Return the ids of the pieces that run: those within shares first, then what else has room."""
+    claims = list(claims)
+    packing = _Packing(capacity - sum(claim.fixed for claim in claims))
+    ranked = sorted(_candidates(claims, shares))
+    left_out = [candidate for candidate in ranked if not packing.add(candidate)]
+    for candidate in left_out:
+        packing.replace(candidate)
+    for candidate in ranked:
+        packing.add(candidate)
+    return packing.chosen
+
+
+class _Candidate(NamedTuple):
+    """A piece with its rank. Candidates compare in the order in which they are chosen."""
+
+    uncovered: float  # the part of the piece that lies beyond its job's share
+    level: float  # of a piece wholly beyond: what its job holds with half of it, by weight
+    moves: bool  # of a piece wholly beyond: it does not run already
     submitted_at: float
     job_id: str
-    weight: float
-    smallest: int  # slots of its smallest allocation, running or pending
-    fixed: int  # slots held by allocations that cannot be preempted
+    place: int
+    piece: Piece
+    covered: float  # slots of the piece within its job's share
 
 
-def offers(claims: list[Claim], capacity: int) -> dict[str, int]:
-    """Return slots by job. What cannot be taken away counts towards the share of its job."""
-    offered: dict[str, int] = {}
-    while True:
-        shares = _share(claims, max(0, capacity - sum(offered.values())))
-        above = {c.job_id: c.fixed for c in claims if c.fixed > shares[c.job_id]}
-        if not above:
-            return offered | shares
-        offered |= above
-        claims = [c for c in claims if c.job_id not in above]
+def _candidates(claims: Iterable[Claim], shares: dict[str, float]) -> Iterator[_Candidate]:
+    for claim in claims:
+        job, before, share = claim.job, claim.fixed, shares[claim.job.id]
+        for place, piece in enumerate(claim.pieces):
+            slots = piece.slots
+            covered = float(slots)
+            if share < before + slots:
+                covered = round(max(share - before, 0.0), _EXACT_TO)
+            level = 0.0 if covered else (before + slots / 2) / job.weight
+            moves = not covered and not piece.stays
+            yield _Candidate(
+                1 - covered / slots, level, moves, job.submitted_at, job.id, place, piece, covered
+            )
+            before += slots
 
 
-def _share(claims: list[Claim], capacity: int) -> dict[str, int]:
-    """Return slots by job, as if nothing ran yet."""
-    sharing = _Sharing(claims)
-    left = sharing.hand_out(capacity)
-    for claim in sorted(claims, key=lambda c: (c.submitted_at, c.job_id), reverse=True):
-        if left:
-            break
-        if sharing.offered[claim.job_id] < claim.smallest:
-            # The youngest job gives up what is of no use to it, so that others can run.
-            left = sharing.hand_out(sharing.drop(claim))
-    return sharing.offered
+class _Packing:
+    """The pieces chosen so far, and the slots that are left."""
 
+    def __init__(self, room: int) -> None:
+        self.chosen: set[str] = set()
+        self._room = room
+        self._waiting: list[_Candidate] = []  # chosen ones that do not run yet, by rank
 
-class _Sharing:
-    def __init__(self, claims: list[Claim]) -> None:
-        self.offered = {claim.job_id: 0 for claim in claims}
-        self._unsatisfied = {claim.job_id: claim for claim in sorted(claims) if claim.demand}
-        self._weights = sum(claim.weight for claim in self._unsatisfied.values())
+    def add(self, candidate: _Candidate) -> bool:
+        """Choose a piece if there is room."""
+        piece = candidate.piece
+        if piece.slots <= self._room and piece.allocation_id not in self.chosen:
+            self._room -= piece.slots
+            self.chosen.add(piece.allocation_id)
+            if piece.waits:
+                self._waiting.append(candidate)
+        return piece.allocation_id in self.chosen
 
-    def hand_out(self, capacity: int) -> int:
-        """Offer rounds of weighted portions until all is given or all jobs are satisfied; return the rest."""
-        while capacity and self._unsatisfied:
-            portion = capacity / self._weights
-            satisfied: list[Claim] = []
-            for claim in self._unsatisfied.values():
-                missing = claim.demand - self.offered[claim.job_id]
-                given = min(max(1, floor(portion * claim.weight)), missing, capacity)
-                self.offered[claim.job_id] += given
-                capacity -= given
-                if given == missing:
-                    satisfied.append(claim)
-                if not capacity:
-                    break
-            for claim in satisfied:
-                self._remove(claim)
-        return capacity
+    def replace(self, candidate: _Candidate) -> None:
+        """Choose a piece instead of waiting ones of which less is within shares.
 
-    def drop(self, claim: Claim) -> int:
-        """Return the slots that the job had been offered."""
-        if claim.job_id in self._unsatisfied:
-            self._remove(claim)
-        given, self.offered[claim.job_id] = self.offered[claim.job_id], 0
-        return given
-
-    def _remove(self, claim: Claim) -> None:
-        del self._unsatisfied[claim.job_id]
-        self._weights -= claim.weight
+        If it runs, and they are smaller, it stays where as much of them is. Else a large allocation would never hold
+        against small ones, whatever its share.
+        """
+        wanted, room, lost, largest, count = candidate.piece, self._room, 0.0, 0, 0
+        while room < wanted.slots and count < len(self._waiting):
+            count += 1
+            other = self._waiting[-count]
+            room += other.piece.slots
+            lost += other.covered
+            largest = max(largest, other.piece.slots)
+        gain = round(candidate.covered - lost, _EXACT_TO)
+        keeps = gain == 0 and wanted.stays and largest < wanted.slots
+        if room >= wanted.slots and (gain > 0 or keeps):
+            while count:
+                piece, count = self._waiting.pop().piece, count - 1
+                self.chosen.remove(piece.allocation_id)
+                self._room += piece.slots
+            self.add(candidate)

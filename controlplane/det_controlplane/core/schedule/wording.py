@@ -23,9 +23,10 @@ def next_on(agent_ids: tuple[str, ...]) -> WaitReason:
     return WaitReason(WaitCode.WAITING_FOR_PREEMPTION, sentence)
 
 
-def share_used(offered: int, held: int) -> WaitReason:
-    """Return the reason of requests beyond their job's fair share."""
-    sentence = f"its job's fair share is {counted(offered, 'slot')} and it holds {held}"
+def share_used(share: float, held: int) -> WaitReason:
+    """Return the reason of requests that the shares did not choose."""
+    slots = "1 slot" if share == 1 else f"{round(share, 1):g} slots"
+    sentence = f"its job's fair share is {slots} and it holds {held}"
     return WaitReason(
         WaitCode.FAIR_SHARE, f"{sentence}; it starts when the share grows or a trial ends"
     )
