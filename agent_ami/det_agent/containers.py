@@ -116,6 +116,10 @@ class Containers:
             if report.state != "terminated":
                 self.kill(report.id, reason)
 
+    def live(self) -> bool:
+        """Return whether any container has not ended."""
+        return any(report.state != "terminated" for report in self.reports().values())
+
     def wait_until_ended(self, timeout_s: float) -> bool:
         """Return whether every container ended in time."""
         with self._ended:

@@ -238,7 +238,8 @@ class Loop:
         self._contact.silent_since = self._contact.silent_since or now
         silent_s = now - self._contact.silent_since
         limit_s = self._agent.silence_limit_s
-        if limit_s and silent_s >= limit_s:
+        # Work goes on without the cluster, and what it stores is worth more than the minutes.
+        if limit_s and silent_s >= limit_s and not self._agent.containers.live():
             raise Silent(f"no answer from the control plane for {silent_s:.0f} s: {reason}")
         _log.warning("the cluster refused or did not answer, trying again: %s", reason)
         self._stop.wait(next(next_pause))

@@ -1,4 +1,4 @@
-"""The command `det-agent`: `run`, which systemd and `det deploy local` start, and `doctor`."""
+"""The command `det-agent`: `run`, which systemd and `det deploy local` start, `doctor`, and `systemd-unit`."""
 
 import argparse
 import logging
@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from det_agent.agent import Agent
@@ -16,6 +17,7 @@ from det_agent.signals import SignalSource
 from det_agent.signals_aws import Ec2Notices
 from det_agent.slots import SlotsUnavailable
 
+UNIT = Path(__file__).parent / "det-agent.service"
 DOCTOR_IMAGE = "busybox:latest"
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_REPLACED = 0, 1, 2, 5
 
@@ -32,9 +34,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     doctor = commands.add_parser("doctor", help="check what an agent on this machine depends on")
     add_flags(doctor)
     _add_doctor_flags(doctor)
+    commands.add_parser("systemd-unit", help="print the unit by which systemd runs the agent")
     arguments = vars(parser.parse_args(argv))
     if arguments["command"] == "doctor":
         return _examine(arguments)
+    if arguments["command"] == "systemd-unit":
+        print(UNIT.read_text("utf-8"), end="")
+        return EXIT_OK
     try:
         settings = load(arguments, os.environ)
         _set_up_log(settings.log_level)

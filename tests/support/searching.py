@@ -90,7 +90,7 @@ class Agent:
         joining = polling.Joining(
             agent_id=id, agent_key=f"key of {id}", incarnation=incarnation, pool="default", version="0.38.1",
             hostname=id, runtime="process", addresses=[], slots=[{"id": n, "type": "cpu"} for n in range(slots)],
-            proof_kind="bootstrap_token", proof_token=ctx.bootstrap_token,
+            proof={"kind": "bootstrap_token", "token": ctx.bootstrap_token},
         )  # fmt: skip
         joined = polling.join(ctx, joining)
         return cls(ctx, id, joined.agent_token, str(incarnation))

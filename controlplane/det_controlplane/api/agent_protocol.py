@@ -49,7 +49,7 @@ def _joining(body: Body) -> Joining:
             raise BadRequest(
                 f"slots: type must be one of {', '.join(_DEVICES)}, not {slot['type']!r}"
             )
-    proof = body.body("proof")
+    proof = body.object("proof")
     return Joining(
         agent_id=body.required_text("agentId"),
         agent_key=body.required_text("agentKey"),
@@ -60,8 +60,7 @@ def _joining(body: Body) -> Joining:
         runtime=body.text("runtime"),
         addresses=[str(a) for a in body.items("addresses")],
         slots=slots,
-        proof_kind=proof.text("kind"),
-        proof_token=proof.text("token"),
+        proof={str(name): str(value) for name, value in proof.items()},
         out_of_service=body.text("outOfService")[:MAX_REASON_CHARACTERS],
     )
 

@@ -30,6 +30,7 @@ _PLACES: dict[str, tuple[str, ...]] = {
     "experiments": ("experiments", "lineage", "remote_search"),
     "generic-tasks": ("interactive",),
     "groups": ("groups",),
+    "instances": ("machines",),
     "job-queues": ("jobs",),
     "job-queues-v2": ("jobs",),
     "master": ("cluster", "master"),
@@ -40,6 +41,7 @@ _PLACES: dict[str, tuple[str, ...]] = {
     "permissions": ("groups",),
     "preview-hp-search": ("lineage",),
     "projects": ("projects",),
+    "rented-pools": ("machines",),
     "resource-pools": ("agents", "workspaces"),
     "resources": ("master",),
     "roles": ("groups",),
@@ -61,8 +63,8 @@ _PLACES: dict[str, tuple[str, ...]] = {
 # In the order of the reference.
 _MODULES = (
     "cluster", "auth", "users", "groups", "workspaces", "projects", "templates", "models", "master", "experiments",
-    "lineage", "remote_search", "trials", "allocations", "tasks", "logs", "agents", "jobs", "interactive", "why",
-    "agent_protocol",
+    "lineage", "remote_search", "trials", "allocations", "tasks", "logs", "agents", "machines", "jobs", "interactive",
+    "why", "agent_protocol",
 )  # fmt: skip
 
 

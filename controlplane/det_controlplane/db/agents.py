@@ -195,6 +195,12 @@ def expire_leases(tx: Tx, now: datetime) -> list[Overdue]:
     return [Overdue(**r._mapping) for r in tx.execute(_OVERDUE, {"now": now}).all()]
 
 
+def give_up(tx: Tx, agent_id: str, now: datetime) -> None:
+    """Declare an agent lost whose machine is gone; the tick ends its containers."""
+    row = update(schema.agents).where(_agents.id == agent_id, _agents.state != AgentState.LOST)
+    tx.execute(row.values(state=AgentState.LOST, lease_until=now, lost_after=now))
+
+
 def abandoned_containers(tx: Tx) -> dict[str, list[UUID]]:
     """Containers that went with their lost agents and have not been ended yet, by agent."""
     found: dict[str, list[UUID]] = {}

@@ -245,6 +245,12 @@ def lock_labels(tx: Tx, experiment_id: int) -> list[str] | None:
     return tx.execute(found.with_for_update()).scalar()
 
 
+def owner(tx: Tx, experiment_id: int) -> int | None:
+    return tx.execute(
+        select(experiments.c.user_id).where(experiments.c.id == experiment_id)
+    ).scalar()
+
+
 def is_archived(tx: Tx, experiment_id: int) -> bool:
     """Whether the experiment is archived, or its project or workspace."""
     archived = experiments.c.archived | projects.c.archived | workspaces.c.archived

@@ -8,23 +8,28 @@ from sqlalchemy import text
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.views import time
 
-_REASONS = """
+_REASONS = (
+    """
     SELECT coalesce(json_agg(json_build_object('allocationId', a.id, 'trialId', a.trial_id, 'state', a.state,
         'code', CASE WHEN a.state = 'QUEUED' THEN coalesce(a.wait_code::text, 'NOT_SCHEDULED_YET') WHEN a.killed THEN 'KILLED'
                 WHEN a.preempt_at IS NOT NULL THEN 'PREEMPTED' ELSE 'RUNS' END,
         'sentence', CASE WHEN a.state = 'QUEUED'
-                THEN coalesce(a.wait_reason, 'was queued just now and has not been looked at yet; ask again in a second')
+                THEN concat_ws('; ', coalesce(a.wait_reason, 'was queued just now and has not been looked at yet; ask again in a second'),
+                               a.machine_reason)
             WHEN a.killed THEN 'is being killed: ' || coalesce(a.preempt_reason, 'on request')
             WHEN a.preempt_at IS NOT NULL THEN 'was asked to checkpoint and stop: ' || a.preempt_reason
             WHEN a.state = 'PULLING' THEN 'pulls its image on ' || {agents}
             WHEN a.state = 'ASSIGNED' THEN 'was given to ' || {agents} || ', which has not started it yet'
             ELSE 'runs on ' || {agents} END,
-        'since', {since}) ORDER BY a.requested_at, a.id), '[]'::json)
+        'machines', a.machine_code, 'nextTry', {next_try}, 'since', {since}) ORDER BY a.requested_at, a.id), '[]'::json)
     FROM allocations a JOIN tasks k ON k.id = a.task_id WHERE a.state <> 'TERMINATED' AND {where}
 """.replace(
-    "{agents}",
-    "(SELECT string_agg(c.agent_id, ', ' ORDER BY c.rank) FROM containers c WHERE c.allocation_id = a.id AND c.epoch = a.epoch)",
-).replace("{since}", time("coalesce(a.wait_since, a.preempt_at, a.assigned_at, a.requested_at)"))
+        "{agents}",
+        "(SELECT string_agg(c.agent_id, ', ' ORDER BY c.rank) FROM containers c WHERE c.allocation_id = a.id AND c.epoch = a.epoch)",
+    )
+    .replace("{next_try}", time("a.machine_next_try"))
+    .replace("{since}", time("coalesce(a.wait_since, a.preempt_at, a.assigned_at, a.requested_at)"))
+)
 _BY = {
     "experiment": "k.experiment_id = cast(:id AS integer)",
     "trial": "k.trial_id = cast(:id AS integer)",

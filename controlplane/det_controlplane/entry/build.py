@@ -10,6 +10,7 @@ from det_controlplane.api.app import App
 from det_controlplane.api.router import GrowingRouter, Route, Router
 from det_controlplane.core.config.cluster import ClusterConfig, load_cluster
 from det_controlplane.db.engine import Database
+from det_controlplane.entry.clouds import identities_of
 from det_controlplane.entry.server.object_routes import object_routes
 from det_controlplane.entry.settings import BadSettings, Settings
 from det_controlplane.ports.objects import ObjectStore
@@ -39,6 +40,7 @@ def build_context(settings: Settings, waker: Waker) -> Context:
         public_url=settings.public_url,
         checkpoint_files=ReachableCheckpoints(),
         may_wait_s=settings.may_wait_s,
+        identities=identities_of(config),
     )
 
 

@@ -2,13 +2,14 @@
 
 import secrets
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
 from det_controlplane.core.config import ClusterConfig
 from det_controlplane.db.engine import Database
 from det_controlplane.ports.checkpoint_files import CheckpointFiles
+from det_controlplane.ports.identity import IdentityVerifier
 from det_controlplane.ports.objects import ObjectStore
 from det_controlplane.ports.waker import Waker
 from det_controlplane.services.search.cache import SearchCache
@@ -37,4 +38,5 @@ class Context:
     new_uuid: Callable[[], uuid.UUID] = uuid.uuid4
     new_token: Callable[[], str] = lambda: secrets.token_urlsafe(32)
     new_seed: Callable[[], int] = lambda: secrets.randbits(31)
+    identities: Mapping[str, IdentityVerifier] = field(default_factory=dict)  # by kind of proof
     searches: SearchCache = field(default_factory=SearchCache)

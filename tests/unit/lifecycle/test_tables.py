@@ -1,18 +1,9 @@
 """The small transition tables: agents, checkpoints, machines."""
 
-from datetime import datetime, timedelta, timezone
-
 from det_controlplane.core.lifecycle import agent, checkpoint, instance
 from det_controlplane.core.lifecycle.agent import AgentState
 from det_controlplane.core.lifecycle.checkpoint import CheckpointState, Remains, after_removal
-from det_controlplane.core.lifecycle.instance import (
-    REGISTRATION_TIMEOUT,
-    InstanceState,
-    after_waiting,
-)
-
-NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
-SECOND = timedelta(seconds=1)
+from det_controlplane.core.lifecycle.instance import InstanceState
 
 
 def test_a_lost_agent_comes_back_only_by_joining_anew() -> None:
@@ -42,13 +33,16 @@ def test_files_beside_the_record_and_directories_say_nothing_about_a_loss() -> N
     assert after_removal(complete, files, stored) == Remains(complete, files)
 
 
-def test_a_machine_whose_agent_never_joins_is_sent_back() -> None:
-    launched, joined = InstanceState.LAUNCHED, InstanceState.REGISTERED
-    just_before = NOW + REGISTRATION_TIMEOUT - SECOND
-    assert after_waiting(launched, launched_at=NOW, now=just_before) is launched
-    overdue = NOW + REGISTRATION_TIMEOUT
-    assert after_waiting(launched, launched_at=NOW, now=overdue) is InstanceState.TERMINATING
-    assert after_waiting(joined, launched_at=NOW, now=overdue) is joined
+def test_a_machine_comes_to_an_end_from_every_state() -> None:
+    for state in InstanceState:
+        reached = {state}
+        while following := {n for s in reached for n in instance.NEXT[s]} - reached:
+            reached |= following
+        assert reached & {InstanceState.GONE, InstanceState.FAILED}
+
+
+def test_a_machine_that_was_launched_never_counts_as_failed() -> None:
+    assert instance.before(InstanceState.FAILED) == (InstanceState.REQUESTED,)
 
 
 def test_every_machine_can_reach_its_end() -> None:

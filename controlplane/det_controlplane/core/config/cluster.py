@@ -87,6 +87,12 @@ class ClusterConfig:
             return Problem("resources.resource_pool", message)
         return pool
 
+    def section_settings(self, pool_name: str, section: int) -> Mapping[str, Any]:
+        """Return the settings by which a pool rents; none when the configuration changed meanwhile."""
+        pool = self.pool(pool_name)
+        sections = pool.sections if pool else ()
+        return sections[section].settings if section < len(sections) else {}
+
     def scheduler_of(self, pool_name: str) -> Scheduler:
         pool = self.pool(pool_name)
         return pool.scheduler if pool else Scheduler()

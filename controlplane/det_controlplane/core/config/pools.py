@@ -8,6 +8,8 @@ from typing import Any, Literal, cast
 
 from det_controlplane.core.config.reading import Reader
 from det_controlplane.core.config.task_defaults import TaskContainerDefaults, read_task_defaults
+from det_controlplane.core.provision.model import Limits
+from det_controlplane.core.provision.offers import Offer
 
 SchedulerType = Literal["priority", "fair_share", "round_robin"]
 FittingPolicy = Literal["best", "worst"]
@@ -15,6 +17,7 @@ FittingPolicy = Literal["best", "worst"]
 DEFAULT_POOL = "default"
 _SCHEDULERS = ("priority", "fair_share", "round_robin")
 _MOST = 2**31 - 1
+_LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,15 @@ class Provider:
 
 
 @dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a pool's configuration that rents from one provider, with one set of settings."""
+
+    provider: str
+    settings: Mapping[str, Any]
+    regions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Pool:
     pool_name: str = DEFAULT_POOL
     description: str = ""
@@ -50,6 +62,10 @@ class Pool:
     agent_reattach_enabled: bool = True
     agent_reconnect_wait: float = 25.0  # seconds
     provider: Provider | None = None
+    # What the pool rents: offers name their section by its index.
+    sections: tuple[Section, ...] = ()
+    offers: tuple[Offer, ...] = ()
+    limits: Limits = _LIMITS
 
 
 def read_pool(reader: Reader, scheduler: Scheduler) -> Pool:

@@ -1,6 +1,5 @@
 """A rented machine's states. Idle and busy are not among them: they follow from allocations."""
 
-from datetime import datetime, timedelta
 from enum import Enum
 
 
@@ -9,17 +8,15 @@ class InstanceState(str, Enum):
     LAUNCHED = "LAUNCHED"  # the cloud has it; its agent has not joined
     REGISTERED = "REGISTERED"  # its agent joined
     DRAINING = "DRAINING"  # nothing new is placed there
-    TERMINATING = "TERMINATING"
-    GONE = "GONE"
+    TERMINATING = "TERMINATING"  # its end was ordered, and is not seen yet
+    GONE = "GONE"  # it was, and its cloud no longer lists it
     FAILED = "FAILED"  # never launched: no capacity, quota, denied, invalid
 
 
 S = InstanceState
-# How long a machine may take from its launch until its agent joins.
-REGISTRATION_TIMEOUT = timedelta(minutes=20)
 
 NEXT = {
-    S.REQUESTED: frozenset({S.LAUNCHED, S.FAILED}),
+    S.REQUESTED: frozenset({S.LAUNCHED, S.TERMINATING, S.FAILED}),
     S.LAUNCHED: frozenset({S.REGISTERED, S.TERMINATING, S.GONE}),
     S.REGISTERED: frozenset({S.DRAINING, S.TERMINATING, S.GONE}),
     S.DRAINING: frozenset({S.TERMINATING, S.GONE}),
@@ -29,7 +26,6 @@ NEXT = {
 }
 
 
-def after_waiting(state: S, *, launched_at: datetime, now: datetime) -> S:
-    """A machine whose agent never joins is sent back."""
-    overdue = state is S.LAUNCHED and now - launched_at >= REGISTRATION_TIMEOUT
-    return S.TERMINATING if overdue else state
+def before(state: InstanceState) -> tuple[InstanceState, ...]:
+    """Return the states from which a machine may come to a state."""
+    return tuple(earlier for earlier, later in NEXT.items() if state in later)

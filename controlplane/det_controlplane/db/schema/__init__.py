@@ -22,6 +22,13 @@ from det_controlplane.db.schema.experiments import (
     trial_sources,
     trials,
 )
+from det_controlplane.db.schema.instances import (
+    cooldowns,
+    instances,
+    interruptions,
+    join_proofs,
+    pool_holds,
+)
 from det_controlplane.db.schema.organization import (
     config_policies,
     group_members,
@@ -52,11 +59,15 @@ __all__ = [
     "config_policies",
     "containers",
     "contexts",
+    "cooldowns",
     "experiments",
     "gathers",
     "group_members",
     "groups",
+    "instances",
+    "interruptions",
     "jobs",
+    "join_proofs",
     "log_batches",
     "master_logs",
     "metadata",
@@ -65,6 +76,7 @@ __all__ = [
     "models",
     "outbox",
     "pool_bindings",
+    "pool_holds",
     "pools",
     "project_views",
     "projects",

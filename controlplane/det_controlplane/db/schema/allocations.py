@@ -25,6 +25,7 @@ from det_controlplane.core.lifecycle.allocation import (
     ExitKind,
     Failure,
 )
+from det_controlplane.core.provision.model import ProvisionCode
 from det_controlplane.core.schedule.model import WaitCode
 from det_controlplane.db.schema.base import JSON, Time, enum, metadata
 from det_controlplane.db.schema.enums import DeviceType, TaskKind
@@ -80,6 +81,10 @@ allocations = Table(
     Column("wait_code", enum(WaitCode)),  # why it waits, written by the scheduler
     Column("wait_reason", Text),
     Column("wait_since", Time),
+    # Why there is no machine for it yet, and when the next attempt is, written by the provisioner.
+    Column("machine_code", enum(ProvisionCode)),
+    Column("machine_reason", Text),
+    Column("machine_next_try", Time),
     Column("ports", JSON, nullable=False, server_default=text("'{}'")),
     Column("token_expires_at", Time),
     Column("requested_at", Time, nullable=False),
@@ -188,6 +193,7 @@ containers = Table(
     CheckConstraint("(ended_at IS NOT NULL) = (state = 'TERMINATED')", name="ended"),
     Index("containers_live", "agent_id", postgresql_where=text("state <> 'TERMINATED'")),
     Index("containers_by_allocation", "allocation_id"),
+    Index("containers_by_agent_end", "agent_id", "ended_at"),
 )
 
 # A slot is held by one live container at most: the primary key and the reference say so together.

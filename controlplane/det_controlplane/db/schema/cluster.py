@@ -65,6 +65,7 @@ pools = Table(
     Column("answered", BigInteger, nullable=False, server_default=text("0")),
     Column("dirty", Boolean, Computed("(marked > answered)", persisted=True), nullable=False),
     Column("scheduled_at", Time),
+    Column("provision_at", Time),  # when to decide on its machines again though nothing happened
 )
 
 # Effects that must happen after commit, at least once.

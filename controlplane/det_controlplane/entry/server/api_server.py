@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import uvicorn
 
@@ -17,11 +17,13 @@ from det_controlplane.adapters.notifier import LocalNotifier
 from det_controlplane.db.engine import BadUrl, DatabaseDown
 from det_controlplane.db.migrate import MigrationError, migrate
 from det_controlplane.entry.build import build_app, build_context
+from det_controlplane.entry.clouds import clouds_of
 from det_controlplane.entry.local.client import SAYS
 from det_controlplane.entry.local.routes import local_routes
 from det_controlplane.entry.server.asgi import AsgiApp
 from det_controlplane.entry.server.tick_loop import TickLoop
 from det_controlplane.entry.settings import BadSettings, Settings, from_environment
+from det_controlplane.services.machines import calling
 from det_controlplane.services.maintenance import tick
 
 log = logging.getLogger("det.api")
@@ -53,9 +55,14 @@ def serve(settings: Settings, listening: socket.socket) -> None:
     loop = TickLoop(lambda: tick.run(ctx))
     notifier.on("schedule", loop.wake)
 
+    # Clouds are only asked where a pool rents machines; without, the loop sleeps.
+    clouds = clouds_of(ctx.config)
+    renting = TickLoop(lambda: calling.run(ctx, clouds))
+    notifier.on("provision", renting.wake)
+
     @contextmanager
     def background() -> Iterator[None]:
-        with loop.running():
+        with loop.running(), renting.running() if clouds else nullcontext():
             yield
         ctx.db.dispose()
 

@@ -3,7 +3,7 @@
 import hashlib
 import hmac
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -11,13 +11,16 @@ from uuid import UUID
 
 from det_controlplane.core import agent_protocol
 from det_controlplane.core.agent_protocol import Directive
+from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.lifecycle.agent import AgentState
-from det_controlplane.db import agents
+from det_controlplane.db import agents, instances
+from det_controlplane.ports.identity import MachineIdentity
 from det_controlplane.services.agents import container_spec, containers, leaving
 from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, NotSignedIn, Taken
 from det_controlplane.services.identity.authentication import AGENT_PREFIX, agent_of, token_hash
+from det_controlplane.services.machines import admission
 from det_controlplane.services.use_case import change
 
 LEASE = timedelta(seconds=30)
@@ -40,8 +43,7 @@ class Joining:
     runtime: str
     addresses: list[str]
     slots: list[dict[str, Any]]
-    proof_kind: str
-    proof_token: str
+    proof: Mapping[str, str]
     out_of_service: str = ""
 
 
@@ -54,11 +56,7 @@ class Joined:
 
 def join(ctx: Context, joining: Joining) -> Joined:
     """Admit an agent that proves itself. The holder of the same key takes its identity over at once."""
-    _check_proof(ctx, joining)
-    pool = ctx.config.pool(joining.pool)
-    if pool is None:
-        known = ", ".join(p.pool_name for p in ctx.config.resource_pools)
-        raise Invalid(f"resource pool {joining.pool!r} does not exist; this cluster has: {known}")
+    machine = _proven(ctx, joining)
     if not _AGENT_ID.fullmatch(joining.agent_id):
         raise Invalid(f"agent id {joining.agent_id!r} must be letters, digits, '.', '_' or '-'")
     now, token = ctx.now(), AGENT_PREFIX + ctx.new_token()
@@ -69,6 +67,10 @@ def join(ctx: Context, joining: Joining) -> Joined:
             raise Taken(
                 f"agent id {joining.agent_id!r} is held by a running agent; give this one another --agent-id"
             )
+        name = joining.pool
+        if machine is not None:
+            name = admission.admit(ctx, changed.tx, machine, joining.proof, joining.agent_id)
+        pool = _pool(ctx, name)
         lease_until = now + LEASE
         row = {
             "id": joining.agent_id, "pool": pool.pool_name, "key_hash": key_hash,
@@ -88,16 +90,28 @@ def _holds(holder: agents.Holder, key_hash: bytes, now: datetime) -> bool:
     return not same and holder.state is AgentState.JOINED and holder.lease_until > now
 
 
-def _check_proof(ctx: Context, joining: Joining) -> None:
-    if joining.proof_kind != "bootstrap_token":
-        raise Invalid(
-            f"proof kind {joining.proof_kind!r} is not supported here: use bootstrap_token"
+def _pool(ctx: Context, name: str) -> Pool:
+    pool = ctx.config.pool(name)
+    if pool is None:
+        known = ", ".join(p.pool_name for p in ctx.config.resource_pools)
+        raise Invalid(f"resource pool {name!r} does not exist; this cluster has: {known}")
+    return pool
+
+
+def _proven(ctx: Context, joining: Joining) -> MachineIdentity | None:
+    """Return the rented machine that the agent proves to be on, None for one with the operator's token."""
+    kind = joining.proof.get("kind", "")
+    if kind != "bootstrap_token":
+        nonce = agent_protocol.join_nonce(
+            ctx.cluster_id, joining.agent_id, joining.agent_key, str(joining.incarnation)
         )
-    sent, expected = joining.proof_token.encode(), ctx.bootstrap_token.encode()
+        return admission.identity(ctx, kind, joining.proof, nonce)
+    sent, expected = joining.proof.get("token", "").encode(), ctx.bootstrap_token.encode()
     if not expected or not hmac.compare_digest(sent, expected):
         raise NotSignedIn(
             "the bootstrap token is wrong; the cluster's operator has the current one"
         )
+    return None
 
 
 def _special_waits(ctx: Context) -> dict[str, float]:
@@ -193,6 +207,9 @@ def _extend_lease(ctx: Context, poll: Poll) -> agents.Touched:
     if touched is None:
         agent = agent_of(ctx, poll.token)
         raise Taken(f"agent {agent.id}: incarnation {poll.incarnation} was replaced; stop")
+    if touched.leaves_now:
+        with ctx.db.begin() as tx:
+            instances.interrupted(tx, touched.agent_id, now)
     if touched.returned or touched.leaves_now:
         ctx.waker.wake("schedule")
     return touched

@@ -3,10 +3,11 @@
 import logging
 from datetime import timedelta
 
-from det_controlplane.db import agents, allocations, logs, queue
+from det_controlplane.db import agents, allocations, instances, logs, queue
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.agents import containers
 from det_controlplane.services.context import Context
+from det_controlplane.services.machines import deciding
 from det_controlplane.services.maintenance import outbox
 from det_controlplane.services.scheduling import placement, schedule_pool
 from det_controlplane.services.trials import unmanaged
@@ -22,16 +23,18 @@ def run(ctx: Context) -> float | None:
     _expire_agents(ctx)
     unmanaged.end_silent_trials(ctx)
     outbox.run_due(ctx)
-    schedule_dirty_pools(ctx)
+    deciding.run_if_due(ctx, schedule_dirty_pools(ctx))
     return _next_due_s(ctx)
 
 
-def schedule_dirty_pools(ctx: Context) -> None:
+def schedule_dirty_pools(ctx: Context) -> list[str]:
+    """Schedule every pool that changed; returns their names."""
     with ctx.db.begin() as tx:
         _mark(tx, allocations.release_delayed(tx, ctx.now()))
         dirty = queue.dirty_pools(tx)
     for pool in dirty:
         schedule_pool.run(ctx, pool)
+    return dirty
 
 
 def _mark(tx: Tx, pools: set[str]) -> None:
@@ -71,6 +74,7 @@ def _next_due_s(ctx: Context) -> float | None:
             allocations.next_kill(tx),
             allocations.next_delayed(tx),
             unmanaged.next_due(tx),
+            instances.next_decision(tx) if deciding.rented_pools(ctx) else None,
         ]
     times = [d for d in due if d is not None]
     return None if not times else max(0.0, (min(times) - now).total_seconds())

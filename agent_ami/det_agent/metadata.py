@@ -1,0 +1,76 @@
+"""The metadata services of clouds, by which a machine learns about itself. They answer this machine alone."""
+
+import os
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+
+TIMEOUT_S = 2.0
+TOKEN_LIFE_S = 21600
+
+# No proxy between a machine and its metadata.
+_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class AwsMetadata:
+    """EC2's instance metadata service, version 2: each request carries a session token.
+
+    The SDKs of AWS find another address by the same variable."""
+
+    def __init__(self, url: str = "") -> None:
+        named = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", "")
+        self._url = (url or named or "http://169.254.169.254").rstrip("/")
+        self._lock = threading.Lock()
+        self._token, self._token_until = "", 0.0
+
+    def get(self, path: str) -> str | None:
+        """Return what a path below /latest/ holds, None when there is no such thing. Raises OSError."""
+        try:
+            return self._get(path)
+        except urllib.error.HTTPError as e:
+            if e.code != 401:
+                raise
+        with self._lock:
+            self._token_until = 0.0  # the service forgot the token
+        return self._get(path)
+
+    def _get(self, path: str) -> str | None:
+        header = {"X-aws-ec2-metadata-token": self._session()}
+        return _read(f"{self._url}/latest/{path}", header)
+
+    def _session(self) -> str:
+        with self._lock:
+            if time.monotonic() >= self._token_until:
+                life = {"X-aws-ec2-metadata-token-ttl-seconds": str(TOKEN_LIFE_S)}
+                request = urllib.request.Request(
+                    f"{self._url}/latest/api/token", headers=life, method="PUT"
+                )
+                with _opener.open(request, timeout=TIMEOUT_S) as answer:
+                    self._token = answer.read().decode()
+                self._token_until = time.monotonic() + TOKEN_LIFE_S / 2
+            return self._token
+
+
+class GcpMetadata:
+    """Google Compute Engine's metadata server. The libraries of Google find another address by the same variable."""
+
+    def __init__(self, host: str = "") -> None:
+        named = os.environ.get("GCE_METADATA_HOST", "")
+        self._url = f"http://{host or named or 'metadata.google.internal'}"
+
+    def get(self, path: str) -> str | None:
+        """Return what a path below /computeMetadata/v1/ holds, None when there is no such thing. Raises OSError."""
+        return _read(f"{self._url}/computeMetadata/v1/{path}", {"Metadata-Flavor": "Google"})
+
+
+def _read(url: str, headers: Mapping[str, str]) -> str | None:
+    request = urllib.request.Request(url, headers=dict(headers))
+    try:
+        with _opener.open(request, timeout=TIMEOUT_S) as answer:
+            return str(answer.read().decode())
+    except urllib.error.HTTPError as e:
+        if e.code == 404:
+            return None
+        raise

@@ -1,0 +1,55 @@
+"""Rented machines, and the pools that rent them: ours, not Determined's."""
+
+from det_controlplane.api.auth import user_of
+from det_controlplane.api.body import Body
+from det_controlplane.api.http import Answer, Request, json_response, json_text
+from det_controlplane.api.listing import filters_of, page_of, sort_of
+from det_controlplane.api.router import get, post
+from det_controlplane.services.context import Context
+from det_controlplane.services.machines import administration
+
+
+def list_instances(ctx: Context, request: Request) -> Answer:
+    live = None if request.flag("all") else True
+    filters = filters_of(pool=request.text("pool"), live=live)
+    return json_text(administration.listed(ctx, page_of(request), sort_of(request), filters))
+
+
+def get_instance(ctx: Context, request: Request) -> Answer:
+    return json_response({"instance": administration.instance(ctx, request.param("instanceId"))})
+
+
+def terminate(ctx: Context, request: Request) -> Answer:
+    found = administration.terminate(ctx, user_of(request), request.param("instanceId"))
+    return json_response({"instance": found})
+
+
+def list_pools(ctx: Context, request: Request) -> Answer:
+    return json_response({"pools": administration.pools(ctx)})
+
+
+def get_pool(ctx: Context, request: Request) -> Answer:
+    return json_response({"pool": administration.pool(ctx, request.param("poolName"))})
+
+
+def hold(ctx: Context, request: Request) -> Answer:
+    reason = Body(request.json()).text("reason") or ""
+    found = administration.hold(ctx, user_of(request), request.param("poolName"), reason)
+    return json_response({"pool": found})
+
+
+def resume(ctx: Context, request: Request) -> Answer:
+    found = administration.resume(ctx, user_of(request), request.param("poolName"))
+    return json_response({"pool": found})
+
+
+_I, _P = "/api/v1/instances", "/api/v1/rented-pools"
+ROUTES = (
+    get(_I, list_instances, summary="List rented machines"),
+    get(f"{_I}/{{instanceId}}", get_instance, summary="One rented machine"),
+    post(f"{_I}/{{instanceId}}/terminate", terminate, summary="Give a rented machine back"),
+    get(_P, list_pools, summary="Pools that rent machines, with their offers"),
+    get(f"{_P}/{{poolName}}", get_pool, summary="One pool that rents machines"),
+    post(f"{_P}/{{poolName}}/hold", hold, summary="Have a pool launch nothing"),
+    post(f"{_P}/{{poolName}}/resume", resume, summary="Let a pool launch again"),
+)

@@ -1,0 +1,111 @@
+"""The script that makes a rented machine an agent. It holds no secret: the machine proves itself to the cluster."""
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+# What the agent is installed from, on images that do not have it.
+DEFAULT_PACKAGE = "determined-serverless"
+VENV = "/opt/determined/venv"
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """What a machine has to know to join its cluster."""
+
+    cluster_id: str
+    master_url: str
+    pool: str
+    provider: str
+    package: str = DEFAULT_PACKAGE
+    silence_limit_s: float = (
+        1800.0  # without the cluster and without work, the machine switches itself off
+    )
+    startup_script: str = ""  # the operator's, before everything else
+    agent_config: Mapping[str, Any] = field(default_factory=dict)  # further options of the agent
+
+
+def user_data(boot: Boot) -> str:
+    """Return the shell script that a cloud runs at the machine's first start."""
+    options = {
+        **boot.agent_config,
+        "master_url": boot.master_url,
+        "resource_pool": boot.pool,
+        "identity": boot.provider,
+        "shutdown_after_silence": boot.silence_limit_s,
+        "hooks": {"on_connection_lost": ["systemctl", "poweroff"]},
+    }
+    return _SCRIPT.format(
+        cluster=_comment(boot.cluster_id),
+        startup=boot.startup_script.rstrip() or ":",
+        options=shlex.quote(json.dumps(options, indent=1, sort_keys=True)),
+        package=shlex.quote(boot.package),
+        venv=VENV,
+    )
+
+
+def _comment(text: str) -> str:
+    return text.replace("\n", " ")
+
+
+# Each step prints its name: the console of a machine that never joins shows where it stopped.
+_SCRIPT = """#!/bin/bash
+# Makes this machine an agent of the Determined cluster {cluster}.
+set -eu
+exec > >(tee -a /var/log/determined-boot.log) 2>&1
+step() {{ echo "determined-boot: $*"; }}
+trap 'step "failed at line $LINENO with status $?"' ERR
+
+step "startup script of the pool"
+(
+{startup}
+)
+
+step "configuration"
+mkdir -p /etc/determined
+printf '%s\\n' {options} > /etc/determined/agent.yaml
+
+if ! command -v docker > /dev/null; then
+    step "installing docker"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -q
+    apt-get install -qy --no-install-recommends docker.io iptables
+fi
+if command -v nvidia-smi > /dev/null && ! command -v nvidia-ctk > /dev/null; then
+    step "installing the NVIDIA container toolkit"
+    curl -fsSL https://nvidia.github.io/libnvidia-container/gpgkey |
+        gpg --dearmor --yes -o /usr/share/keyrings/nvidia-container-toolkit.gpg
+    echo "deb [signed-by=/usr/share/keyrings/nvidia-container-toolkit.gpg]" \\
+        "https://nvidia.github.io/libnvidia-container/stable/deb/\\$(ARCH) /" \\
+        > /etc/apt/sources.list.d/nvidia-container-toolkit.list
+    apt-get update -q
+    apt-get install -qy nvidia-container-toolkit
+    nvidia-ctk runtime configure --runtime=docker
+    systemctl restart docker
+fi
+if ! [ -x {venv}/bin/det-agent ]; then
+    step "installing the agent"
+    command -v python3 > /dev/null && python3 -m venv --help > /dev/null 2>&1 ||
+        apt-get install -qy --no-install-recommends python3 python3-venv
+    python3 -m venv {venv}
+    {venv}/bin/pip install -q {package}
+fi
+
+step "blocking the metadata address for containers"
+iptables -C DOCKER-USER -d 169.254.169.254 -j DROP 2> /dev/null ||
+    iptables -I DOCKER-USER -d 169.254.169.254 -j DROP ||
+    step "no chain DOCKER-USER: containers may reach the metadata service"
+
+step "starting the agent"
+if [ -d /run/systemd/system ]; then
+    [ -f /etc/systemd/system/det-agent.service ] ||
+        {venv}/bin/det-agent systemd-unit > /etc/systemd/system/det-agent.service
+    systemctl daemon-reload
+    systemctl enable --now det-agent
+else
+    DET_CONFIG_FILE=/etc/determined/agent.yaml setsid {venv}/bin/det-agent run &
+fi
+step "done"
+"""

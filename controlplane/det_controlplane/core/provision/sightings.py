@@ -1,0 +1,69 @@
+"""What a cloud's list of machines says about the rows of the cluster, and the other way round."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from det_controlplane.core.lifecycle.instance import InstanceState
+
+# A machine may be missing in one list though it is there: clouds are eventually consistent.
+ABSENCES_BELIEVED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A live instance as stored."""
+
+    id: UUID
+    state: InstanceState
+    cloud_id: str | None
+    unseen: int
+    under_way: bool = False  # its launch may be answered at any moment
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A machine with the cluster's tag, as its cloud lists it."""
+
+    cloud_id: str
+    instance_id: UUID | None
+    is_gone: bool
+    is_stopped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciliation:
+    """What follows from one list of everything that the cluster owns."""
+
+    adopted: Mapping[UUID, Sighting]  # their launch was never answered, but happened
+    seen: tuple[UUID, ...]
+    stopped: tuple[UUID, ...]
+    absent: tuple[UUID, ...]  # missing, and not long enough to be believed
+    gone: tuple[UUID, ...]
+    orphans: tuple[Sighting, ...]  # machines without a live row: they are to be ended
+
+
+def reconcile(rows: Collection[Row], sightings: Iterable[Sighting]) -> Reconciliation:
+    """Compare live rows with what their cloud listed before the rows were read."""
+    alive = {s.cloud_id: s for s in sightings if not s.is_gone}
+    by_id = {s.instance_id: s for s in alive.values() if s.instance_id is not None}
+    adopted: dict[UUID, Sighting] = {}
+    seen, stopped, absent, gone = [], [], [], []
+    claimed: set[str] = set()
+    for row in rows:
+        sighting = alive.get(row.cloud_id) if row.cloud_id else by_id.get(row.id)
+        if sighting is not None:
+            claimed.add(sighting.cloud_id)
+            seen.append(row.id)
+            if row.cloud_id is None:
+                adopted[row.id] = sighting
+            if sighting.is_stopped:
+                stopped.append(row.id)
+        elif row.under_way or row.state is InstanceState.REQUESTED:
+            continue  # its launch is repeated until it is answered
+        elif row.unseen + 1 >= ABSENCES_BELIEVED:
+            gone.append(row.id)
+        else:
+            absent.append(row.id)
+    orphans = tuple(s for s in alive.values() if s.cloud_id not in claimed)
+    return Reconciliation(adopted, tuple(seen), tuple(stopped), tuple(absent), tuple(gone), orphans)

@@ -1,0 +1,66 @@
+"""Rented machines, and pools with their offers and holds, as JSON."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Float, bindparam, case, cast, func, select
+
+from det_controlplane.core.lifecycle.instance import InstanceState
+from det_controlplane.core.paging import Page, Sort
+from det_controlplane.db import pages
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.pages import Collection
+from det_controlplane.db.schema import cooldowns, instances, pool_holds
+from det_controlplane.db.views import moment, shown
+
+_i, _c, _h = instances.c, cooldowns.c, pool_holds.c
+_HOURS = func.extract("epoch", func.coalesce(_i.ended_at, func.now()) - _i.launched_at) / 3600
+_COST = case((_i.launched_at.is_(None), 0), else_=_i.price_usd_hour * _HOURS)
+_LISTED = Collection(
+    "instances",
+    select(
+        shown(
+            _i.id, _i.pool, _i.state, _i.provider, _i.region, _i.zone, _i.machine_type, _i.capacity, _i.slots,
+            _i.purpose, _i.cloud_id, _i.agent_id, _i.reason, _i.console,
+            priceUsdHour=cast(_i.price_usd_hour, Float),
+            costUsd=cast(func.round(_COST, 6), Float),
+            requestedAt=moment(_i.requested_at), launchedAt=moment(_i.launched_at),
+            registeredAt=moment(_i.registered_at), drainingSince=moment(_i.draining_since),
+            terminatingSince=moment(_i.terminating_since), endedAt=moment(_i.ended_at),
+        )
+    ),
+    orders={"SORT_BY_START_TIME": _i.requested_at, "SORT_BY_ID": _i.id},
+    filters={
+        "pool": _i.pool == bindparam("pool"),
+        "live": _i.state.not_in([InstanceState.GONE, InstanceState.FAILED]),
+    },
+)  # fmt: skip
+
+
+def listed(tx: Tx, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
+    return pages.find(tx, _LISTED, page, sort, filters)
+
+
+def one(tx: Tx, id: UUID) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = tx.execute(_LISTED.rows.where(_i.id == id)).scalar()
+    return found
+
+
+def cooldowns_now(tx: Tx, now: datetime) -> list[dict[str, Any]]:
+    """Return the refusals of clouds that are in force, the last to end first."""
+    row = shown(
+        _c.provider, _c.region, _c.zone, _c.machine_type, _c.capacity, _c.kind, _c.sentence, _c.failures,
+        until=moment(_c.until), refusedAt=moment(_c.refused_at),
+    )  # fmt: skip
+    found = select(row).where(_c.until > now).order_by(_c.until.desc())
+    return list(tx.execute(found).scalars())
+
+
+def holds(tx: Tx, now: datetime) -> dict[str, dict[str, Any]]:
+    """Return why pools launch nothing now, by their names."""
+    row = shown(_h.sentence, _h.by_operator, until=moment(_h.until), heldAt=moment(_h.held_at))
+    live = _h.until.is_(None) | (_h.until > now)
+    return {
+        r.pool: r.hold for r in tx.execute(select(_h.pool, row.label("hold")).where(live)).all()
+    }

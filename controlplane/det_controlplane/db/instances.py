@@ -1,0 +1,449 @@
+"""Rows of rented machines, of refusals, and of pools that launch nothing."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import bindparam, delete, func, literal, or_, select, text, update
+from sqlalchemy.dialects.postgresql import insert
+
+from det_controlplane.core.lifecycle.instance import InstanceState, before
+from det_controlplane.core.provision.model import (
+    Cooldown,
+    Demand,
+    Hold,
+    Machine,
+    ProvisionReason,
+)
+from det_controlplane.core.provision.offers import Capacity, Offer, Scope
+from det_controlplane.core.provision.sightings import Row
+from det_controlplane.db import schema
+from det_controlplane.db.engine import Tx, as_json
+
+_i, _c, _h = schema.instances.c, schema.cooldowns.c, schema.pool_holds.c
+# An offer that is invalid stays so until the configuration changes, or an operator resumes its pool.
+_LONGEST = timedelta(days=365)
+_OF_OFFER = (
+    "provider", "region", "zone", "machine_type", "capacity", "slots", "price_usd_hour", "section",
+)  # fmt: skip
+_LIVE = _i.state.not_in([InstanceState.GONE, InstanceState.FAILED])
+_TRY_LOCK = text("SELECT pg_try_advisory_xact_lock(hashtextextended('provision', 0))")
+_DEMAND = text("""
+    SELECT a.id, a.job_id::text AS job_id, a.slots, date_part('epoch', a.requested_at) AS requested_at, a.single_agent,
+           j.max_slots, coalesce(j.priority, :default_priority) AS priority,
+           (SELECT coalesce(sum(h.slots), 0) FROM allocations h WHERE h.job_id = a.job_id
+            AND h.state NOT IN ('QUEUED', 'TERMINATED')) AS held,
+           (SELECT array_agg(i.id::text) FROM instances i WHERE i.agent_id = ANY(t.blocked_agents)) AS blocked
+    FROM allocations a JOIN jobs j ON j.id = a.job_id LEFT JOIN trials t ON t.id = a.trial_id
+    WHERE a.pool = :pool AND a.state = 'QUEUED' AND a.not_before IS NULL
+          AND a.wait_code IS DISTINCT FROM 'WAITING_FOR_PREEMPTION'
+    ORDER BY coalesce(j.priority, :default_priority), j.position, j.id, a.requested_at, a.id
+""")
+_MACHINES = text("""
+    SELECT i.*, g.leaving, g.state::text AS agent_state, g.last_seen_at,
+           g.enabled AND NOT g.draining AND g.out_of_service = '' AS is_open,
+           (SELECT count(*) FROM slots s WHERE s.agent_id = i.agent_id AND s.container_id IS NOT NULL) AS used_slots,
+           (SELECT count(*) FROM containers c WHERE c.agent_id = i.agent_id AND c.state <> 'TERMINATED'
+            AND cardinality(c.slot_ids) = 0) AS aux_used,
+           (SELECT max(c.ended_at) FROM containers c WHERE c.agent_id = i.agent_id) AS last_end
+    FROM instances i LEFT JOIN agents g ON g.id = i.agent_id
+    WHERE i.pool = :pool AND i.state NOT IN ('GONE', 'FAILED') ORDER BY i.requested_at, i.id
+""")
+_TELL = text("""
+    UPDATE allocations a SET machine_code = x.code, machine_reason = x.reason, machine_next_try = to_timestamp(x.next_try)
+    FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS x (id text, code provision_code, reason text, next_try double precision)
+    WHERE a.id = x.id AND a.state = 'QUEUED'
+          AND (a.machine_code IS DISTINCT FROM x.code OR a.machine_reason IS DISTINCT FROM x.reason)
+""")
+# One process calls the cloud for a row; if it dies, another one repeats the call with the same token.
+_CLAIM = text("""
+    UPDATE instances SET claimed_until = cast(:now AS timestamptz) + make_interval(secs => :claim_s)
+    WHERE id = (SELECT id FROM instances WHERE state = 'REQUESTED' AND coalesce(claimed_until, :now) <= :now
+                AND coalesce(not_before, :now) <= :now ORDER BY requested_at, id LIMIT 1 FOR UPDATE SKIP LOCKED)
+    RETURNING id, pool, provider, section, attempt, offers
+""")
+_REQUESTS = select(_i.id, _i.pool, _i.provider, _i.section, _i.attempt, _i.offers)
+_ORDERED_ENDS = (
+    select(_i.id, _i.provider, _i.region, _i.zone, _i.cloud_id, _i.section, _i.pool)
+    .where(_i.state == InstanceState.TERMINATING, _i.cloud_id.is_not(None))
+    .order_by(_i.id)
+)
+_REFUSE = insert(schema.cooldowns)
+_SET_COOLDOWN = _REFUSE.on_conflict_do_update(
+    index_elements=[_c.provider, _c.region, _c.zone, _c.machine_type, _c.capacity],
+    set_={
+        name: _REFUSE.excluded[name]
+        for name in ("kind", "until", "sentence", "failures", "refused_at")
+    },
+)
+_HOLD = insert(schema.pool_holds)
+_SET_HOLD = _HOLD.on_conflict_do_update(
+    index_elements=[_h.pool],
+    set_={name: _HOLD.excluded[name] for name in ("sentence", "until", "held_at", "by_operator")},
+)
+_NEXT_CALL = select(
+    func.min(func.coalesce(func.greatest(_i.claimed_until, _i.not_before), _i.requested_at))
+).where(_i.state == InstanceState.REQUESTED)
+
+
+def try_lock(tx: Tx) -> bool:
+    """Take the lock that one decision about machines holds at a time."""
+    return bool(tx.execute(_TRY_LOCK).scalar())
+
+
+def demand(tx: Tx, pool: str, default_priority: int) -> tuple[Demand, ...]:
+    """Return what waits for slots in a pool, in the order of its queue."""
+    found = tx.execute(_DEMAND, {"pool": pool, "default_priority": default_priority}).all()
+    return tuple(
+        Demand(
+            r.id, r.job_id, r.slots, r.requested_at, r.single_agent, r.max_slots, r.held, r.priority,
+            frozenset(r.blocked or ()),
+        )
+        for r in found
+    )  # fmt: skip
+
+
+def machines(tx: Tx, pool: str) -> tuple[Machine, ...]:
+    return tuple(_machine(row) for row in tx.execute(_MACHINES, {"pool": pool}).all())
+
+
+def _machine(r: Any) -> Machine:
+    joined = r.agent_state == "JOINED"
+    free = not r.used_slots and not r.aux_used
+    idle_since = max(filter(None, (r.registered_at, r.last_end)), default=None) if free else None
+    silent_since = None if joined or r.last_seen_at is None else r.last_seen_at
+    return Machine(
+        id=str(r.id),
+        pool=r.pool,
+        offer=Offer(
+            r.provider, r.region, r.zone, r.machine_type, Capacity(r.capacity), r.slots,
+            r.price_usd_hour, r.section,
+        ),
+        state=InstanceState(r.state),
+        requested_at=r.requested_at.timestamp(),
+        launched_at=_seconds(r.launched_at),
+        registered_at=_seconds(r.registered_at),
+        used_slots=r.used_slots,
+        aux_used=r.aux_used,
+        takes_work=bool(joined and r.is_open and not r.leaving),
+        disconnected_since=_seconds(silent_since),
+        idle_since=_seconds(idle_since),
+        leaving_since=_seconds(r.last_seen_at) if r.leaving else None,
+        stopped=r.stopped,
+        purpose=r.purpose or "",
+    )  # fmt: skip
+
+
+def _seconds(time: datetime | None) -> float | None:
+    return None if time is None else time.timestamp()
+
+
+def request(
+    tx: Tx, id: UUID, pool: str, offers: Sequence[Offer], purpose: str, now: datetime
+) -> None:
+    """Store the intent to rent one of some offers, under the name of the first."""
+    best = offers[0]
+    tx.execute(
+        insert(schema.instances).inline(),
+        {
+            "id": id, "pool": pool, "state": InstanceState.REQUESTED,
+            "offers": [_as_row(offer) for offer in offers], "purpose": purpose or None,
+            "requested_at": now, **_columns(best),
+        },
+    )  # fmt: skip
+
+
+def _as_row(offer: Offer) -> dict[str, Any]:
+    """As stored: `as_json` writes what JSON has no type for as text."""
+    return asdict(offer)
+
+
+def _columns(offer: Offer) -> dict[str, Any]:
+    return {name: getattr(offer, name) for name in _OF_OFFER}
+
+
+def _offer(row: dict[str, Any]) -> Offer:
+    cap = row["max_price_usd_hour"]
+    typed = {
+        "price_usd_hour": Decimal(row["price_usd_hour"]),
+        "max_price_usd_hour": None if cap is None else Decimal(cap),
+        "capacity": Capacity(row["capacity"]),
+    }
+    return Offer(**{**row, **typed})
+
+
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """A row whose launch this process has to call for."""
+
+    id: UUID
+    pool: str
+    provider: str
+    section: int
+    attempt: int
+    offers: tuple[Offer, ...]
+
+
+def claim_request(tx: Tx, now: datetime, claim: timedelta) -> Requested | None:
+    row = tx.execute(_CLAIM, {"now": now, "claim_s": claim.total_seconds()}).first()
+    return None if row is None else _requested(row)
+
+
+def never_seen(tx: Tx, ids: Collection[UUID]) -> list[Requested]:
+    """Return those of some machines that no list of their cloud ever had."""
+    rows = _REQUESTS.where(_i.id.in_(ids), _i.seen_at.is_(None), _i.cloud_id.is_not(None))
+    return [_requested(row) for row in tx.execute(rows).all()] if ids else []
+
+
+def _requested(row: Any) -> Requested:
+    offers = tuple(_offer(o) for o in row.offers)
+    return Requested(row.id, row.pool, row.provider, row.section, row.attempt, offers)
+
+
+def launched(tx: Tx, id: UUID, offer: Offer, cloud_id: str, now: datetime) -> bool:
+    """Record that a cloud gave the machine. It may be on its way out already: then only its name there is kept."""
+    values = {"cloud_id": cloud_id, "claimed_until": None, "launched_at": now, **_columns(offer)}
+    becomes = _move(tx, [id], InstanceState.LAUNCHED, values)
+    if not becomes:
+        tx.execute(update(schema.instances).where(_i.id == id, _LIVE).values(values))
+    return bool(becomes)
+
+
+def refused(tx: Tx, id: UUID, sentence: str, now: datetime) -> None:
+    """Record that no offer of the row gave a machine."""
+    values = {"reason": sentence, "ended_at": now, "claimed_until": None}
+    if not _move(tx, [id], InstanceState.FAILED, values):
+        _move(tx, [id], InstanceState.GONE, values)
+
+
+def ask_again(tx: Tx, id: UUID, at: datetime) -> None:
+    """Have the same attempt repeated: nobody knows what the cloud did."""
+    row = update(schema.instances).where(_i.id == id)
+    tx.execute(row.values(claimed_until=None, not_before=at))
+
+
+def drain(tx: Tx, id: UUID, reason: str, now: datetime) -> str | None:
+    """Place nothing on the machine any more; returns its agent if the state changed."""
+    values = {"draining_since": now, "reason": reason}
+    return _agent_of(tx, _move(tx, [id], InstanceState.DRAINING, values))
+
+
+def terminate(tx: Tx, id: UUID, reason: str, now: datetime) -> str | None:
+    """Order the end of a machine; returns its agent if that is new."""
+    values = {"terminating_since": now, "reason": reason}
+    return _agent_of(tx, _move(tx, [id], InstanceState.TERMINATING, values))
+
+
+def _agent_of(tx: Tx, moved: Collection[UUID]) -> str | None:
+    return next((found.agent_id for found in pools_of(tx, moved)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolAgent:
+    pool: str
+    agent_id: str | None
+
+
+def end(tx: Tx, ids: Collection[UUID], now: datetime) -> list[PoolAgent]:
+    """Record that clouds no longer have machines; returns where they were and their agents."""
+    return pools_of(tx, _move(tx, ids, InstanceState.GONE, {"ended_at": now}))
+
+
+def pools_of(tx: Tx, ids: Collection[UUID]) -> list[PoolAgent]:
+    found = tx.execute(select(_i.pool, _i.agent_id).where(_i.id.in_(ids))).all() if ids else ()
+    return [PoolAgent(*r) for r in found]
+
+
+def _move(
+    tx: Tx, ids: Collection[UUID], state: InstanceState, values: dict[str, Any]
+) -> list[UUID]:
+    """Bring rows to a state, where their table of transitions allows it."""
+    moved = (
+        update(schema.instances)
+        .where(_i.id.in_(ids), _i.state.in_(before(state)))
+        .values(state=state, **values)
+        .returning(_i.id)
+    )
+    return list(tx.execute(moved).scalars())
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedEnd:
+    """A machine whose end was ordered."""
+
+    id: UUID
+    provider: str
+    region: str
+    zone: str
+    cloud_id: str
+    section: int
+    pool: str
+
+
+def ordered_ends(tx: Tx) -> list[OrderedEnd]:
+    return [OrderedEnd(**r._mapping) for r in tx.execute(_ORDERED_ENDS).all()]
+
+
+def live_rows(tx: Tx, provider: str, region: str, now: datetime) -> list[Row]:
+    """Return what a list of the machines of one region is compared with."""
+    under_way = func.coalesce(_i.claimed_until > now, False)
+    columns = (_i.id, _i.state, _i.cloud_id, _i.unseen, under_way)
+    found = select(*columns).where(_LIVE, _i.provider == provider, _i.region == region)
+    return [Row(*r) for r in tx.execute(found).all()]
+
+
+def seen(tx: Tx, ids: Collection[UUID], stopped: Collection[UUID], now: datetime) -> None:
+    if not ids:
+        return
+    row = update(schema.instances).where(_i.id.in_(ids))
+    tx.execute(row.values(seen_at=now, unseen=0, stopped=_i.id.in_(stopped)))
+
+
+def unseen(tx: Tx, ids: Collection[UUID]) -> None:
+    if ids:
+        tx.execute(update(schema.instances).where(_i.id.in_(ids)).values(unseen=_i.unseen + 1))
+
+
+def adopt(tx: Tx, id: UUID, cloud_id: str, now: datetime) -> None:
+    """Record a machine whose launch happened though its answer was lost."""
+    found = update(schema.instances).where(_i.id == id, _i.cloud_id.is_(None))
+    tx.execute(found.values(cloud_id=cloud_id, launched_at=func.coalesce(_i.launched_at, now)))
+    _move(tx, [id], InstanceState.LAUNCHED, {"claimed_until": None})
+
+
+def places(tx: Tx) -> set[tuple[str, str]]:
+    """Return provider and region of all live machines."""
+    found = tx.execute(select(_i.provider, _i.region).where(_LIVE).distinct()).all()
+    return {(r.provider, r.region) for r in found}
+
+
+def accept_proof(tx: Tx, proof_hash: bytes, now: datetime, keep: timedelta) -> bool:
+    """Remember a proof of identity; returns False for one that was used before."""
+    tx.execute(delete(schema.join_proofs).where(schema.join_proofs.c.expires_at < now))
+    row = {"proof_hash": proof_hash, "expires_at": now + keep}
+    new = insert(schema.join_proofs).on_conflict_do_nothing().inline()
+    return tx.execute(new, row).rowcount > 0
+
+
+def register(tx: Tx, provider: str, cloud_id: str, agent_id: str, now: datetime) -> str | None:
+    """Give a machine its agent: only one that was launched and not ended; returns its pool.
+
+    The same agent may come back after a restart; another one may not take its place."""
+    mine = or_(_i.agent_id.is_(None), _i.agent_id == agent_id)
+    states = [InstanceState.LAUNCHED, InstanceState.REGISTERED]
+    found = (
+        update(schema.instances)
+        .where(_i.provider == provider, _i.cloud_id == cloud_id, _i.state.in_(states), mine)
+        .values(
+            state=InstanceState.REGISTERED,
+            agent_id=agent_id,
+            registered_at=func.coalesce(_i.registered_at, now),
+        )
+        .returning(_i.pool)
+    )
+    row = tx.execute(found).first()
+    return None if row is None else str(row.pool)
+
+
+def tell(tx: Tx, waiting: dict[str, ProvisionReason]) -> None:
+    """Store why allocations have no machine yet."""
+    rows = [
+        {"id": id, "code": r.code.value, "reason": r.sentence, "next_try": r.next_try}
+        for id, r in waiting.items()
+    ]
+    if rows:
+        tx.execute(_TELL, {"rows": as_json(rows)})
+
+
+def cooldowns(tx: Tx) -> tuple[Cooldown, ...]:
+    """Return every refusal that is remembered, also those that are over: failures are counted on."""
+    found = tx.execute(select(schema.cooldowns)).all()
+    return tuple(
+        Cooldown(
+            Scope(r.provider, r.region, r.zone, r.machine_type, r.capacity),
+            r.kind, r.until.timestamp(), r.sentence, r.failures,
+        )
+        for r in found
+    )  # fmt: skip
+
+
+def set_cooldowns(tx: Tx, cooldowns: Sequence[Cooldown], now: datetime) -> None:
+    for cooldown in sorted(cooldowns, key=lambda c: c.scope):
+        until = now + timedelta(
+            seconds=min(cooldown.until - now.timestamp(), _LONGEST.total_seconds())
+        )
+        row = {
+            **cooldown.scope._asdict(), "kind": cooldown.kind, "until": until,
+            "sentence": cooldown.sentence, "failures": cooldown.failures, "refused_at": now,
+        }  # fmt: skip
+        tx.execute(_SET_COOLDOWN, row)
+
+
+def forget_cooldowns(tx: Tx, scopes: Collection[Scope]) -> None:
+    """A machine came: what was refused before counts no longer."""
+    for scope in sorted(scopes):
+        row = delete(schema.cooldowns).where(*(_c[k] == v for k, v in scope._asdict().items()))
+        tx.execute(row)
+
+
+def holds(tx: Tx, now: datetime) -> dict[str, Hold]:
+    """Return the pools that launch nothing now, with the reason."""
+    live = or_(_h.until.is_(None), _h.until > now)
+    found = tx.execute(select(_h.pool, _h.sentence, _h.until).where(live)).all()
+    return {r.pool: Hold(r.sentence, _seconds(r.until)) for r in found}
+
+
+def hold(tx: Tx, pool: str, sentence: str, now: datetime, *, by_operator: bool = True) -> None:
+    """Have a pool launch nothing until it is released."""
+    row = {"pool": pool, "sentence": sentence, "until": None, "held_at": now}
+    tx.execute(_SET_HOLD, {**row, "by_operator": by_operator})
+
+
+def release(tx: Tx, pool: str, *, by_operator: bool = True) -> bool:
+    """Let a pool launch again. An operator releases every hold, a budget its own."""
+    held = delete(schema.pool_holds).where(
+        _h.pool == pool, or_(literal(by_operator), ~_h.by_operator)
+    )
+    return tx.execute(held).rowcount > 0
+
+
+def interrupted(tx: Tx, agent_id: str, now: datetime) -> None:
+    """Remember that the cloud takes the machine of an agent back."""
+    columns = (_i.id, _i.provider, _i.region, _i.zone, _i.machine_type)
+    found = select(*columns, bindparam("now", now)).where(_i.agent_id == agent_id, _LIVE)
+    names = ["instance_id", "provider", "region", "zone", "machine_type", "noticed_at"]
+    tx.execute(insert(schema.interruptions).from_select(names, found).on_conflict_do_nothing())
+
+
+def interruptions(tx: Tx, since: datetime) -> tuple[tuple[Scope, float], ...]:
+    n = schema.interruptions.c
+    found = tx.execute(
+        select(n.provider, n.region, n.zone, n.machine_type, n.noticed_at).where(
+            n.noticed_at > since
+        )
+    ).all()
+    return tuple(
+        (Scope(r.provider, r.region, r.zone, r.machine_type), r.noticed_at.timestamp())
+        for r in found
+    )
+
+
+def next_call(tx: Tx) -> datetime | None:
+    """Return when a cloud has to be called for the next requested machine."""
+    return tx.execute(_NEXT_CALL).scalar()
+
+
+def any_live(tx: Tx) -> bool:
+    return bool(tx.execute(select(select(_i.id).where(_LIVE).exists())).scalar())
+
+
+def set_next_decision(tx: Tx, pool: str, at: datetime | None) -> None:
+    row = update(schema.pools).where(schema.pools.c.name == pool)
+    tx.execute(row.values(provision_at=at))
+
+
+def next_decision(tx: Tx) -> datetime | None:
+    return tx.execute(select(func.min(schema.pools.c.provision_at))).scalar()

@@ -1,0 +1,122 @@
+"""Machines that the cluster rents, and what is known of the clouds that rent them out."""
+
+from sqlalchemy import (
+    Boolean,
+    CheckConstraint,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    Numeric,
+    Table,
+    Text,
+    Uuid,
+    text,
+)
+
+from det_controlplane.core.lifecycle.instance import InstanceState
+from det_controlplane.core.provision.model import RefusalKind
+from det_controlplane.core.provision.offers import Capacity
+from det_controlplane.db.schema.base import JSON, Time, enum, metadata
+
+_LIVE = "state NOT IN ('GONE', 'FAILED')"
+
+# A row is committed before the cloud is called, and its id and attempt are the idempotency token of the call.
+instances = Table(
+    "instances",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("pool", Text, nullable=False),
+    Column("state", enum(InstanceState), nullable=False),
+    # What to rent: alternatives of one provider, region and capacity, the best first; then the one that was rented.
+    Column("offers", JSON, nullable=False),
+    Column("provider", Text, nullable=False),
+    Column("region", Text, nullable=False),
+    Column("zone", Text, nullable=False),
+    Column("machine_type", Text, nullable=False),
+    Column("capacity", enum(Capacity), nullable=False),
+    Column("slots", Integer, nullable=False),
+    Column("price_usd_hour", Numeric(14, 6), nullable=False),
+    Column("section", Integer, nullable=False, server_default=text("0")),
+    Column("purpose", Text),  # the allocation that it was rented for
+    Column("cloud_id", Text),
+    Column("attempt", Integer, nullable=False, server_default=text("1")),
+    # Until then a call for this row is under way; later it is repeated, with the same token.
+    Column("claimed_until", Time),
+    Column("not_before", Time),  # the next attempt, after a refusal that passes by itself
+    Column("agent_id", Text),
+    Column("requested_at", Time, nullable=False),
+    Column("launched_at", Time),
+    Column("registered_at", Time),
+    Column("draining_since", Time),
+    Column("terminating_since", Time),
+    Column("ended_at", Time),
+    Column("seen_at", Time),  # when its cloud last listed it
+    Column("unseen", Integer, nullable=False, server_default=text("0")),  # listings without it
+    Column("stopped", Boolean, nullable=False, server_default=text("false")),
+    Column("reason", Text),  # of the drain or the end, or the refusal of the launch
+    Column("console", Text),  # last lines of a machine that never joined
+    CheckConstraint(f"(ended_at IS NOT NULL) = NOT ({_LIVE})", name="ended"),
+    CheckConstraint("state <> 'LAUNCHED' OR cloud_id IS NOT NULL", name="launched"),
+    CheckConstraint("price_usd_hour >= 0 AND slots >= 0", name="positive"),
+    Index(
+        "instances_cloud_id",
+        "provider",
+        "cloud_id",
+        unique=True,
+        postgresql_where=text("cloud_id IS NOT NULL"),
+    ),
+    Index("instances_live", "pool", postgresql_where=text(_LIVE)),
+    Index("instances_agent", "agent_id", postgresql_where=text("agent_id IS NOT NULL")),
+    # Reports of usage and money read machines by time.
+    Index("instances_by_end", "ended_at", postgresql_where=text("launched_at IS NOT NULL")),
+)
+
+# Offers that a cloud refused. An empty text stands for every value.
+cooldowns = Table(
+    "cooldowns",
+    metadata,
+    Column("provider", Text, primary_key=True),
+    Column("region", Text, primary_key=True),
+    Column("zone", Text, primary_key=True),
+    Column("machine_type", Text, primary_key=True),
+    Column("capacity", Text, primary_key=True),
+    Column("kind", enum(RefusalKind), nullable=False),
+    Column("until", Time, nullable=False),
+    Column("sentence", Text, nullable=False),
+    Column("failures", Integer, nullable=False),
+    Column("refused_at", Time, nullable=False),
+)
+
+# Pools that launch nothing.
+pool_holds = Table(
+    "pool_holds",
+    metadata,
+    Column("pool", Text, primary_key=True),
+    Column("sentence", Text, nullable=False),
+    Column("until", Time),
+    Column("by_operator", Boolean, nullable=False),
+    Column("held_at", Time, nullable=False),
+)
+
+# Machines that were taken back: offers that are reclaimed often are worth less.
+interruptions = Table(
+    "interruptions",
+    metadata,
+    Column("instance_id", Uuid, primary_key=True),
+    Column("provider", Text, nullable=False),
+    Column("region", Text, nullable=False),
+    Column("zone", Text, nullable=False),
+    Column("machine_type", Text, nullable=False),
+    Column("noticed_at", Time, nullable=False),
+    Index("interruptions_by_time", "noticed_at"),
+)
+
+# Proofs of identity that agents joined with: each is accepted once.
+join_proofs = Table(
+    "join_proofs",
+    metadata,
+    Column("proof_hash", LargeBinary, primary_key=True),
+    Column("expires_at", Time, nullable=False),
+    Index("join_proofs_by_end", "expires_at"),
+)

@@ -1,0 +1,46 @@
+"""The provisioners of the clouds that pools rent from: packages `det_provisioner_PROVIDER`, found by name.
+
+A package has `compute(sections) -> Compute` and `identity_verifiers(sections) -> Sequence[IdentityVerifier]`, both
+given the pools' sections for it. Nothing of it is imported where no pool names it, nor the SDK of its cloud before
+it is used.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from det_controlplane.core.config.cluster import ClusterConfig
+from det_controlplane.entry.settings import BadSettings
+from det_controlplane.ports.compute import Compute
+from det_controlplane.ports.identity import IdentityVerifier
+
+
+def clouds_of(config: ClusterConfig) -> dict[str, Compute]:
+    """Return how to rent machines, by provider."""
+    return {name: package.compute(sections) for name, package, sections in _used(config)}
+
+
+def identities_of(config: ClusterConfig) -> dict[str, IdentityVerifier]:
+    """Return how agents of rented machines prove themselves, by kind of proof."""
+    found = [
+        v for _, package, sections in _used(config) for v in package.identity_verifiers(sections)
+    ]
+    return {verifier.kind: verifier for verifier in found}
+
+
+def _used(config: ClusterConfig) -> Iterator[tuple[str, ModuleType, Sequence[Mapping[str, Any]]]]:
+    sections = [section for pool in config.resource_pools for section in pool.sections]
+    for provider in sorted({section.provider for section in sections}):
+        own = [section.settings for section in sections if section.provider == provider]
+        yield provider, _package(provider), own
+
+
+def _package(provider: str) -> ModuleType:
+    try:
+        return import_module(f"det_provisioner_{provider}")
+    except ModuleNotFoundError as e:
+        raise BadSettings(
+            f"a resource pool rents from {provider!r}, and there is no provisioner for it: install a package"
+            f" that has the module det_provisioner_{provider}"
+        ) from e

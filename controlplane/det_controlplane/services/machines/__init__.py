@@ -1,0 +1,1 @@
+"""Rent machines for what waits, and give them back."""

@@ -1,0 +1,120 @@
+"""Looking at rented machines and at the pools that rent them, and steering both by hand."""
+
+from typing import Any
+from uuid import UUID
+
+from det_controlplane.core.config.pools import Pool
+from det_controlplane.core.paging import Page, Sort
+from det_controlplane.db import agents, instance_views, instances
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Missing, WrongState
+from det_controlplane.services.identity.principal import User
+from det_controlplane.services.identity.rights import require_admin
+from det_controlplane.services.use_case import change
+
+
+def listed(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
+    with ctx.db.autocommit() as tx:
+        return instance_views.listed(tx, page, sort, filters)
+
+
+def instance(ctx: Context, id: str) -> dict[str, Any]:
+    with ctx.db.autocommit() as tx:
+        found = instance_views.one(tx, _id(id))
+    if found is None:
+        raise Missing(f"instance '{id}' not found; `det instance list --all` shows every one")
+    return found
+
+
+def _id(id: str) -> UUID:
+    try:
+        return UUID(id)
+    except ValueError:
+        raise Missing(f"instance '{id}' not found: ids of instances are UUIDs") from None
+
+
+def terminate(ctx: Context, caller: User, id: str) -> dict[str, Any]:
+    """Order the end of a machine; what runs there is placed again elsewhere."""
+    require_admin(caller, "terminate instances")
+    found = instance(ctx, id)
+    with change(ctx) as changed:
+        reason = f"terminated by {caller.username}"
+        agent = instances.terminate(changed.tx, _id(id), reason, changed.now)
+        if agent is None and found["endedAt"] is not None:
+            raise WrongState(f"instance '{id}' has ended already")
+        if agent is not None:
+            agents.put_in_service(changed.tx, agent, None, enabled=False, draining=False)
+        changed.queue_changed(found["pool"])
+        changed.wake("provision")
+    return instance(ctx, id)
+
+
+def pools(ctx: Context) -> list[dict[str, Any]]:
+    """Return the pools that rent machines, with what they may rent and what keeps them from it."""
+    return [_shown(ctx, pool) for pool in ctx.config.resource_pools if pool.offers]
+
+
+def pool(ctx: Context, name: str) -> dict[str, Any]:
+    return _shown(ctx, _rented(ctx, name))
+
+
+def _rented(ctx: Context, name: str) -> Pool:
+    found = ctx.config.pool(name)
+    if found is None or not found.offers:
+        known = ", ".join(p.pool_name for p in ctx.config.resource_pools if p.offers) or "none"
+        raise Missing(f"pool '{name}' rents no machines; the pools that do: {known}")
+    return found
+
+
+def _shown(ctx: Context, pool: Pool) -> dict[str, Any]:
+    now, name = ctx.now(), pool.pool_name
+    with ctx.db.autocommit() as tx:
+        held = instance_views.holds(tx, now).get(name)
+        cooldowns = instance_views.cooldowns_now(tx, now)
+        live = instances.machines(tx, name)
+        demand = instances.demand(tx, name, pool.scheduler.default_priority)
+    limits = pool.limits
+    return {
+        "name": name,
+        "hold": held,
+        "minInstances": limits.min_instances,
+        "maxInstances": limits.max_instances,
+        "warmInstances": limits.warm_instances,
+        "maxHourlyCost": None if limits.max_hourly_cost is None else float(limits.max_hourly_cost),
+        "instances": len(live),
+        "priceUsdHour": float(sum(m.offer.price_usd_hour for m in live)),
+        "queued": len(demand),
+        "queuedSlots": sum(d.slots for d in demand),
+        "offers": [
+            {
+                "provider": o.provider, "region": o.region, "zone": o.zone, "machineType": o.machine_type,
+                "capacity": o.capacity.value, "slots": o.slots, "priceUsdHour": float(o.price_usd_hour),
+            }
+            for o in pool.offers
+        ],
+        "cooldowns": cooldowns,
+    }  # fmt: skip
+
+
+def hold(ctx: Context, caller: User, name: str, reason: str) -> dict[str, Any]:
+    """Have a pool launch nothing until it is resumed; what runs goes on."""
+    require_admin(caller, "hold pools")
+    _rented(ctx, name)
+    sentence = f"held by {caller.username}" + (f": {reason}" if reason else "")
+    with change(ctx) as changed:
+        instances.hold(changed.tx, name, sentence, changed.now)
+        changed.queue_changed(name)
+    return pool(ctx, name)
+
+
+def resume(ctx: Context, caller: User, name: str) -> dict[str, Any]:
+    """Let a pool launch again, and forget what clouds refused for its offers."""
+    require_admin(caller, "resume pools")
+    rented = _rented(ctx, name)
+    with change(ctx) as changed:
+        instances.release(changed.tx, name)
+        known = instances.cooldowns(changed.tx)
+        own = {c.scope for c in known if any(c.scope.covers(o) for o in rented.offers)}
+        instances.forget_cooldowns(changed.tx, own)
+        changed.queue_changed(name)
+    return pool(ctx, name)

@@ -1,0 +1,47 @@
+"""Admit the agent of a rented machine: by proof of which machine it runs on, and by nothing else."""
+
+import hashlib
+from collections.abc import Mapping
+from datetime import timedelta
+
+from det_controlplane.db import instances
+from det_controlplane.db.engine import Tx
+from det_controlplane.ports.compute import Unreachable
+from det_controlplane.ports.identity import MachineIdentity, NotProven, Proof
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Invalid, NotSignedIn, Unready
+
+# For longer than any proof is valid by itself.
+PROOFS_REMEMBERED = timedelta(days=1)
+
+
+def identity(ctx: Context, kind: str, fields: Mapping[str, str], nonce: str) -> MachineIdentity:
+    """Ask the proof's cloud which machine it speaks for."""
+    verifier = ctx.identities.get(kind)
+    if verifier is None:
+        known = ", ".join(["bootstrap_token", *sorted(ctx.identities)])
+        raise Invalid(f"proof kind {kind!r} is not supported here; this cluster takes: {known}")
+    try:
+        return verifier.verify(Proof(kind, nonce, fields))
+    except NotProven as e:
+        raise NotSignedIn(f"the proof of identity does not hold: {e}") from e
+    except Unreachable as e:
+        raise Unready(f"the proof of identity cannot be checked now: {e}") from e
+
+
+def admit(
+    ctx: Context, tx: Tx, machine: MachineIdentity, fields: Mapping[str, str], agent_id: str
+) -> str:
+    """Bind an agent to the machine that the cluster launched; returns the pool of the machine."""
+    proof = "\n".join(f"{name}={fields[name]}" for name in sorted(fields))
+    if not instances.accept_proof(
+        tx, hashlib.sha256(proof.encode()).digest(), ctx.now(), PROOFS_REMEMBERED
+    ):
+        raise NotSignedIn("the proof of identity was used before; make a new one")
+    pool = instances.register(tx, machine.provider, machine.cloud_id, agent_id, ctx.now())
+    if pool is None:
+        raise NotSignedIn(
+            f"{machine.provider} machine {machine.cloud_id} is not one that this cluster launched"
+            " and waits for, or another agent joined from it"
+        )
+    return pool

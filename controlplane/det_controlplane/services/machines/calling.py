@@ -1,0 +1,245 @@
+"""Call the clouds: rent what was requested, end what was ordered to end, compare rows with what clouds list.
+
+No call is made inside a transaction. A row is claimed, the cloud is called, the answer is stored; a process that dies
+between two of these leaves a row that another one asks for again with the same token.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from det_controlplane.core.provision.cooldown import after_refusal, after_success
+from det_controlplane.core.provision.model import RefusalKind
+from det_controlplane.core.provision.offers import Offer, Scope
+from det_controlplane.core.provision.sightings import Sighting, reconcile
+from det_controlplane.db import agents, instances
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.instances import OrderedEnd, Requested
+from det_controlplane.ports.compute import (
+    CloudMachine,
+    Compute,
+    LaunchOutcome,
+    LaunchRequest,
+    Place,
+    Refusal,
+    Unreachable,
+)
+from det_controlplane.services.context import Context
+from det_controlplane.services.machines import boot
+from det_controlplane.services.machines.deciding import rented_pools
+from det_controlplane.services.use_case import change
+
+log = logging.getLogger("det.machines")
+
+CLAIM = timedelta(minutes=2)  # longer than any call takes
+PAUSE_AFTER_SILENCE = timedelta(seconds=15)
+LISTING_INTERVAL_S = 30.0  # while machines exist
+AT_ONCE = 8  # calls to clouds
+
+Clouds = Mapping[str, Compute]
+
+
+def run(ctx: Context, clouds: Clouds) -> float | None:
+    """One pass of everything that needs a cloud; returns the seconds until the next one, None when nothing is left."""
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="cloud") as pool:
+        while requested := _claim(ctx):
+            list(pool.map(lambda r: _rent(ctx, clouds, r), requested))
+    _end_ordered(ctx, clouds)
+    for provider, region in sorted(_regions(ctx)):
+        _compare(ctx, clouds, provider, region)
+    return _next_s(ctx)
+
+
+def _claim(ctx: Context) -> list[Requested]:
+    """Take the next requested machines for this process, no more than it asks for at once."""
+    claimed: list[Requested] = []
+    with ctx.db.begin() as tx:
+        while len(claimed) < AT_ONCE:
+            found = instances.claim_request(tx, ctx.now(), CLAIM)
+            if found is None:
+                break
+            claimed.append(found)
+    return claimed
+
+
+def _rent(ctx: Context, clouds: Clouds, requested: Requested) -> None:
+    cloud = clouds.get(requested.provider)
+    if cloud is None:
+        known = ", ".join(sorted(clouds)) or "none"
+        sentence = f"this process has no provisioner for {requested.provider}; it has: {known}"
+        return _store(
+            ctx,
+            requested,
+            LaunchOutcome(
+                None, (Refusal(RefusalKind.INVALID, Scope(requested.provider), sentence),)
+            ),
+        )
+    try:
+        outcome = cloud.launch(_request(ctx, requested))
+    except Unreachable as e:
+        log.warning("%s does not answer about %s: %s", requested.provider, requested.id, e)
+        with ctx.db.begin() as tx:
+            instances.ask_again(tx, requested.id, ctx.now() + PAUSE_AFTER_SILENCE)
+    else:
+        _store(ctx, requested, outcome)
+
+
+def _store(ctx: Context, requested: Requested, outcome: LaunchOutcome) -> None:
+    """Record the answer, remember refusals, and have the pool decided on again where no machine came."""
+    with change(ctx) as changed:
+        tx, now = changed.tx, changed.now
+        _remember(tx, outcome.refusals, now)
+        changed.queue_changed(requested.pool)
+        changed.wake("provision")
+        if outcome.machine is not None:
+            machine = outcome.machine
+            offer = _rented(requested.offers, machine)
+            known = instances.cooldowns(tx)
+            over = set(known) - set(after_success(known, offer))
+            instances.forget_cooldowns(tx, {c.scope for c in over})
+            instances.launched(tx, requested.id, offer, machine.cloud_id, now)
+            log.info("%s is %s %s", requested.id, machine.cloud_id, offer)
+            return
+        sentence = "; ".join(dict.fromkeys(r.sentence for r in outcome.refusals)) or "refused"
+        instances.refused(tx, requested.id, sentence, now)
+        log.warning("%s was refused: %s", requested.id, sentence)
+
+
+def _request(ctx: Context, requested: Requested) -> LaunchRequest:
+    return LaunchRequest(
+        cluster_id=ctx.cluster_id,
+        pool=requested.pool,
+        machine_id=requested.id,
+        attempt=requested.attempt,
+        offers=requested.offers,
+        settings=ctx.config.section_settings(requested.pool, requested.section),
+        user_data=boot.user_data(ctx, requested),
+    )
+
+
+def _learn_why(ctx: Context, cloud: Compute, requested: Requested) -> None:
+    """Ask again about a launch that was accepted and never came to be: the same token is answered by the reason."""
+    try:
+        outcome = cloud.launch(_request(ctx, requested))
+    except Unreachable as e:
+        log.warning("%s does not say what became of %s: %s", cloud.provider, requested.id, e)
+        return
+    if outcome.machine is None:
+        with change(ctx) as changed:
+            _remember(changed.tx, outcome.refusals, changed.now)
+            changed.queue_changed(requested.pool)
+
+
+def _remember(tx: Tx, refusals: Sequence[Refusal], now: datetime) -> None:
+    known = {c.scope: c for c in instances.cooldowns(tx)}
+    for r in refusals:
+        known[r.scope] = after_refusal(
+            known.get(r.scope), r.kind, r.scope, r.sentence, now.timestamp()
+        )
+    instances.set_cooldowns(tx, [known[scope] for scope in {r.scope for r in refusals}], now)
+
+
+def _rented(offers: Sequence[Offer], machine: CloudMachine) -> Offer:
+    """Return the offer that a machine is of, in the zone that it came to."""
+    of_type = [o for o in offers if o.machine_type == machine.machine_type] or list(offers)
+    offer = next((o for o in of_type if o.zone in ("", machine.zone)), of_type[0])
+    return replace(offer, zone=machine.zone)
+
+
+def _end_ordered(ctx: Context, clouds: Clouds) -> None:
+    with ctx.db.autocommit() as tx:
+        ordered = instances.ordered_ends(tx)
+    for provider in sorted({end.provider for end in ordered}):
+        cloud = clouds.get(provider)
+        mine = [end for end in ordered if end.provider == provider]
+        if cloud is not None:
+            _terminate(cloud, [_machine(end) for end in mine])
+
+
+def _terminate(cloud: Compute, machines: Sequence[CloudMachine]) -> None:
+    try:
+        for refusal in cloud.terminate(machines):
+            log.error("%s does not end a machine: %s", cloud.provider, refusal.sentence)
+    except Unreachable as e:
+        log.warning("%s does not answer: %s", cloud.provider, e)
+
+
+def _machine(end: OrderedEnd) -> CloudMachine:
+    return CloudMachine(
+        end.provider,
+        end.region,
+        end.zone,
+        end.cloud_id,
+        "running",
+        machine_id=end.id,
+        pool=end.pool,
+    )
+
+
+def _regions(ctx: Context) -> set[tuple[str, str]]:
+    """Return where machines of the cluster may be: where rows say so, and wherever pools rent."""
+    with ctx.db.autocommit() as tx:
+        found = instances.places(tx)
+    return found | {(o.provider, o.region) for pool in rented_pools(ctx) for o in pool.offers}
+
+
+def _compare(ctx: Context, clouds: Clouds, provider: str, region: str) -> None:
+    """Ask a cloud first and the database second: a row exists before its machine, so a machine without one is nobody's."""
+    cloud = clouds.get(provider)
+    if cloud is None:
+        return
+    listed_at = ctx.now()
+    try:
+        machines = cloud.owned(ctx.cluster_id, _place(ctx, provider, region))
+    except Unreachable as e:
+        log.warning("%s does not list its machines in %s: %s", provider, region, e)
+        return
+    with change(ctx) as changed:
+        tx, now = changed.tx, changed.now
+        rows = instances.live_rows(tx, provider, region, listed_at)
+        found = reconcile(rows, [_sighting(m) for m in machines])
+        for id, sighting in found.adopted.items():
+            instances.adopt(tx, id, sighting.cloud_id, now)
+        instances.seen(tx, found.seen, found.stopped, now)
+        instances.unseen(tx, found.absent)
+        never_came = instances.never_seen(tx, found.gone)
+        for gone in instances.end(tx, found.gone, now):
+            changed.queue_changed(gone.pool)
+            if gone.agent_id is not None:
+                agents.give_up(tx, gone.agent_id, now)
+        for moved in instances.pools_of(tx, [*found.stopped, *found.adopted]):
+            changed.queue_changed(moved.pool)
+    for requested in never_came:
+        _learn_why(ctx, cloud, requested)
+    orphans = {o.cloud_id for o in found.orphans}
+    if orphans:
+        log.warning(
+            "%s in %s: ending machines that nobody asked for: %s", provider, region, sorted(orphans)
+        )
+        _terminate(cloud, [m for m in machines if m.cloud_id in orphans])
+
+
+def _place(ctx: Context, provider: str, region: str) -> Place:
+    sections = [s for pool in rented_pools(ctx) for s in pool.sections if s.provider == provider]
+    own = next((s for s in sections if region in s.regions), sections[0] if sections else None)
+    return Place(region, own.settings if own is not None else {})
+
+
+def _sighting(machine: CloudMachine) -> Sighting:
+    return Sighting(
+        machine.cloud_id,
+        machine.machine_id,
+        is_gone=machine.state == "gone",
+        is_stopped=machine.state in ("stopped", "stopping"),
+    )
+
+
+def _next_s(ctx: Context) -> float | None:
+    with ctx.db.autocommit() as tx:
+        call, live = instances.next_call(tx), instances.any_live(tx)
+    if not live:
+        return None
+    until_call = LISTING_INTERVAL_S if call is None else (call - ctx.now()).total_seconds()
+    return min(max(until_call, 0.0), LISTING_INTERVAL_S)

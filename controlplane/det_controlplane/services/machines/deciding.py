@@ -1,0 +1,133 @@
+"""Decide which machines to rent, to empty and to end: load a snapshot, decide (pure), store the intents."""
+
+import logging
+from collections.abc import Collection, Iterable
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from det_controlplane.core.config.pools import Pool
+from det_controlplane.core.provision.decide import decide
+from det_controlplane.core.provision.model import (
+    DrainReason,
+    PoolSnapshot,
+    ProvisionPlan,
+    ProvisionSnapshot,
+    Terminate,
+    TerminateReason,
+)
+from det_controlplane.db import agents, instances
+from det_controlplane.db import schedule as pool_rows
+from det_controlplane.db.engine import Tx
+from det_controlplane.services.agents import leaving
+from det_controlplane.services.context import Context
+from det_controlplane.services.use_case import Change, change
+
+log = logging.getLogger("det.machines")
+
+# Reclaims that count against an offer.
+MEMORY_OF_RECLAIMS = timedelta(days=3)
+# A pool that is being scheduled is looked at a moment later.
+_BUSY_POOL_WAIT = timedelta(seconds=1)
+
+_DRAINS = {
+    DrainReason.RECLAIMED: "the cloud takes the machine back",
+    DrainReason.OVER_MAXIMUM: "the pool has more machines than max_instances",
+    DrainReason.BUDGET: "the budget is spent",
+}
+_ENDS = {
+    TerminateReason.IDLE: "idle for longer than max_idle_agent_period",
+    TerminateReason.OVER_MAXIMUM: "the pool has more machines than max_instances",
+    TerminateReason.NEVER_REGISTERED: "its agent did not join within max_agent_starting_period",
+    TerminateReason.DISCONNECTED: "its agent is silent",
+    TerminateReason.STOPPED: "its cloud stopped it",
+    TerminateReason.DRAINED: "it is drained",
+    TerminateReason.NOT_NEEDED: "what it was for no longer waits",
+}
+
+
+def rented_pools(ctx: Context) -> list[Pool]:
+    """Return the pools whose machines the cluster rents."""
+    return [pool for pool in ctx.config.resource_pools if pool.offers]
+
+
+def run_if_due(ctx: Context, changed: Collection[str]) -> None:
+    """Decide when the queue or the machines of a pool changed, or when time has come."""
+    own = {pool.pool_name for pool in rented_pools(ctx)}
+    if not own:
+        return
+    if own.isdisjoint(changed):
+        with ctx.db.autocommit() as tx:
+            due = instances.next_decision(tx)
+        if due is None or due > ctx.now():
+            return
+    run(ctx)
+
+
+def run(ctx: Context) -> ProvisionPlan | None:
+    """Decide for every pool that has offers; None while another process decides."""
+    to_empty: list[str] = []
+    with change(ctx) as changed:
+        if not instances.try_lock(changed.tx):
+            return None
+        snapshot = _load(ctx, changed.tx, changed.now)
+        plan = decide(snapshot, changed.now.timestamp())
+        _request(ctx, changed, plan)
+        for machine_id, reason in plan.drain:
+            agent = instances.drain(changed.tx, UUID(machine_id), _DRAINS[reason], changed.now)
+            if agent is not None:
+                agents.put_in_service(changed.tx, agent, None, enabled=True, draining=True)
+                to_empty.append(agent)
+        _terminate(changed, plan.terminate)
+        instances.tell(changed.tx, plan.waiting)
+        next_at = (
+            None
+            if plan.next_at is None
+            else datetime.fromtimestamp(plan.next_at, changed.now.tzinfo)
+        )
+        for pool in snapshot.pools:
+            instances.set_next_decision(changed.tx, pool.name, next_at)
+    for agent in to_empty:
+        leaving.stop_all(ctx, agent)
+    return plan
+
+
+def _load(ctx: Context, tx: Tx, now: datetime) -> ProvisionSnapshot:
+    """Read the pools that are not being scheduled: nothing is placed there until this transaction ends."""
+    holds = instances.holds(tx, now)
+    pools = []
+    for pool in rented_pools(ctx):
+        name = pool.pool_name
+        if not pool_rows.try_lock(tx, name):
+            instances.set_next_decision(tx, name, now + _BUSY_POOL_WAIT)
+            continue
+        found = PoolSnapshot(
+            name=name,
+            limits=pool.limits,
+            offers=pool.offers,
+            demand=instances.demand(tx, name, pool.scheduler.default_priority),
+            machines=instances.machines(tx, name),
+            hold=holds.get(name),
+        )
+        pools.append(found)
+    return ProvisionSnapshot(
+        pools=tuple(pools),
+        cooldowns=instances.cooldowns(tx),
+        interruptions=instances.interruptions(tx, now - MEMORY_OF_RECLAIMS),
+    )
+
+
+def _request(ctx: Context, change: Change, plan: ProvisionPlan) -> None:
+    for launch in plan.launch:
+        id = ctx.new_uuid()
+        instances.request(change.tx, id, launch.pool, launch.offers, launch.purpose, change.now)
+        log.info("pool %s: renting %s as %s", launch.pool, launch.offers[0], id)
+    if plan.launch or plan.terminate:
+        change.wake("provision")
+
+
+def _terminate(change: Change, ends: Iterable[Terminate]) -> None:
+    for machine_id, reason in ends:
+        agent = instances.terminate(change.tx, UUID(machine_id), _ENDS[reason], change.now)
+        log.info("giving %s back: %s", machine_id, _ENDS[reason])
+        if agent is not None:
+            agents.put_in_service(change.tx, agent, None, enabled=False, draining=False)

@@ -1,0 +1,104 @@
+"""Notices of clouds reach the agent by the machine's metadata service."""
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from det_agent.metadata import AwsMetadata, GcpMetadata
+from det_agent.notices import AwsNotices, GcpNotices
+from det_controlplane.core.agent_protocol import Signal
+
+
+class Service:
+    """A metadata service that speaks IMDSv2 and Google's dialect."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+        self.tokens: list[str] = []
+        service = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_PUT(self) -> None:
+                assert self.path == "/latest/api/token"
+                assert self.headers["X-aws-ec2-metadata-token-ttl-seconds"]
+                service.tokens.append(f"token {len(service.tokens)}")
+                self._answer(200, service.tokens[-1])
+
+            def do_GET(self) -> None:
+                google = self.headers["Metadata-Flavor"] == "Google"
+                if not google and self.headers["X-aws-ec2-metadata-token"] != service.tokens[-1]:
+                    return self._answer(401, "")
+                path = self.path.removeprefix("/latest/").removeprefix("/computeMetadata/v1/")
+                found = service.values.get(path)
+                return self._answer(404 if found is None else 200, found or "")
+
+            def _answer(self, status: int, text: str) -> None:
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(text.encode())))
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, format: str, *args: object) -> None:
+                return
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.host = f"127.0.0.1:{self.server.server_port}"
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    made = Service()
+    threading.Thread(target=made.server.serve_forever, daemon=True).start()
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+def test_a_machine_without_notices_hears_none(service: Service) -> None:
+    assert AwsNotices(AwsMetadata(f"http://{service.host}")).look() == ()
+    service.values |= {"instance/preempted": "FALSE", "instance/maintenance-event": "NONE"}
+    assert GcpNotices(GcpMetadata(service.host)).look() == ()
+
+
+def test_a_spot_interruption_of_aws_has_its_deadline(service: Service) -> None:
+    service.values["meta-data/spot/instance-action"] = (
+        '{"action": "terminate", "time": "2026-01-01T00:02:00Z"}'
+    )
+    found = AwsNotices(AwsMetadata(f"http://{service.host}")).look()
+    assert found == (Signal("spot_interruption", "2026-01-01T00:02:00Z"),)
+
+
+def test_rebalance_and_maintenance_of_aws(service: Service) -> None:
+    service.values["meta-data/events/recommendations/rebalance"] = (
+        '{"noticeTime": "2026-01-01T00:00:00Z"}'
+    )
+    service.values["meta-data/events/maintenance/scheduled"] = (
+        '[{"State": "active", "NotBefore": "2 Jan 2026 00:00:00 GMT"}, {"State": "completed"}]'
+    )
+    found = AwsNotices(AwsMetadata(f"http://{service.host}")).look()
+    assert [s.kind for s in found] == ["rebalance", "maintenance"]
+
+
+def test_preemption_and_maintenance_of_google(service: Service) -> None:
+    service.values |= {
+        "instance/preempted": "TRUE",
+        "instance/maintenance-event": "TERMINATE_ON_HOST_MAINTENANCE",
+    }
+    found = GcpNotices(GcpMetadata(service.host)).look()
+    assert [s.kind for s in found] == ["spot_interruption", "maintenance"]
+
+
+def test_a_forgotten_session_token_is_replaced(service: Service) -> None:
+    metadata = AwsMetadata(f"http://{service.host}")
+    service.values["meta-data/instance-id"] = "i-1"
+    assert metadata.get("meta-data/instance-id") == "i-1"
+    service.tokens.append("another, after a restart of the service")
+    assert metadata.get("meta-data/instance-id") == "i-1"
+    assert len(service.tokens) == 3
+
+
+def test_what_is_no_json_is_told_as_a_failure_of_the_service(service: Service) -> None:
+    service.values["meta-data/spot/instance-action"] = "<html>"
+    with pytest.raises(OSError, match="instance-action"):
+        AwsNotices(AwsMetadata(f"http://{service.host}")).look()

@@ -1,0 +1,258 @@
+"""Machines come when work waits, join by proof, are replaced when they are taken back, and go when they are idle."""
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from det_controlplane.core.provision.model import Limits, RefusalKind
+from det_controlplane.core.provision.offers import Scope
+from det_controlplane.db.engine import Database
+
+from tests.support.api import Caller, create
+from tests.support.rented import Rented, rented_cluster
+
+
+@pytest.fixture
+def cluster(database: Database, tmp_path: Path) -> Iterator[Rented]:
+    with rented_cluster(database, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def user(cluster: Rented) -> Caller:
+    return cluster.api.signed_in("determined")
+
+
+@pytest.fixture
+def admin(cluster: Rented) -> Caller:
+    return cluster.api.signed_in("admin")
+
+
+def reason(user: Caller, experiment_id: int) -> str:
+    (found,) = user.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
+    return str(found["sentence"])
+
+
+def test_submitting_work_is_enough(cluster: Rented, user: Caller) -> None:
+    create(user, activate=True)
+    cluster.settle()
+    (machine,) = cluster.cloud.alive()
+    assert machine.offer.price_usd_hour == min(
+        o.price_usd_hour for o in cluster.api.ctx.config.resource_pools[0].offers
+    )
+    agent = cluster.boot(machine)
+    cluster.settle()
+    agent.work()
+    assert len(agent.running) == 1
+    (shown,) = cluster.instances()
+    assert (shown["state"], shown["agentId"]) == ("REGISTERED", machine.cloud_id)
+
+
+def test_a_machine_goes_minutes_after_its_last_work(cluster: Rented, user: Caller) -> None:
+    create(user, activate=True)
+    cluster.settle()
+    (machine,) = cluster.cloud.alive()
+    agent = cluster.boot(machine)
+    cluster.settle()
+    agent.work()
+    agent.finish()
+    cluster.settle()
+    assert cluster.cloud.alive(), "a machine that was just used is kept for the next work"
+    for _ in range(12):
+        cluster.pass_time(minutes=1)
+        agent.poll()
+        cluster.settle(1)
+    cluster.pass_time(minutes=2)
+    cluster.settle()
+    cluster.pass_time(minutes=2)
+    cluster.settle()
+    assert not cluster.cloud.alive()
+    assert cluster.instances() == []
+    (ended,) = cluster.instances(all="true")
+    assert (ended["state"], ended["costUsd"] > 0) == ("GONE", True)
+
+
+def test_the_row_is_there_before_the_cloud_is_asked(cluster: Rented, user: Caller) -> None:
+    create(user, activate=True)
+    cluster.decide()
+    assert not cluster.cloud.rented
+    (shown,) = cluster.instances()
+    assert shown["state"] == "REQUESTED"
+
+
+def test_a_lost_answer_rents_no_second_machine(cluster: Rented, user: Caller) -> None:
+    create(user, activate=True)
+    cluster.cloud.lose_next_answer()
+    cluster.settle()
+    cluster.pass_time(minutes=3)
+    cluster.settle()
+    assert len(cluster.cloud.rented) == 1
+    (shown,) = cluster.instances()
+    assert (shown["state"], shown["cloudId"]) == ("LAUNCHED", cluster.cloud.rented[0].cloud_id)
+
+
+def test_where_one_zone_has_nothing_another_is_asked_and_the_refusal_is_told(
+    cluster: Rented, user: Caller
+) -> None:
+    cluster.cloud.refuse(Scope("aws", zone="us-east-1a"), RefusalKind.NO_CAPACITY, "no g5 in 1a")
+    create(user, activate=True)
+    cluster.settle(6)
+    (machine,) = cluster.cloud.alive()
+    assert machine.zone == "us-east-1b"
+
+
+def test_who_waits_learns_what_was_tried_and_when_the_next_try_is(
+    cluster: Rented, user: Caller, admin: Caller
+) -> None:
+    cluster.cloud.refuse(Scope("aws"), RefusalKind.QUOTA, "quota L-DB2E81BA of G instances is 0")
+    experiment_id = create(user, activate=True)
+    cluster.settle(6)
+    assert not cluster.cloud.alive()
+    assert "L-DB2E81BA" in reason(user, experiment_id)
+    pool = admin.get("/api/v1/rented-pools/default")["pool"]
+    assert pool["cooldowns"]
+    cluster.cloud.allow()
+    admin.post("/api/v1/rented-pools/default/resume", {})
+    cluster.settle(6)
+    assert len(cluster.cloud.alive()) == 1
+
+
+def test_a_refused_cloud_is_not_asked_in_a_loop(cluster: Rented, user: Caller) -> None:
+    cluster.cloud.refuse(Scope("aws"), RefusalKind.NO_CAPACITY)
+    create(user, activate=True)
+    cluster.settle(10)
+    asked = len(cluster.instances(all="true"))
+    cluster.settle(10)
+    assert len(cluster.instances(all="true")) == asked
+
+
+def test_an_announced_reclaim_is_replaced_at_once(cluster: Rented, user: Caller) -> None:
+    create(user, activate=True)
+    cluster.settle()
+    (first,) = cluster.cloud.alive()
+    agent = cluster.boot(first)
+    cluster.settle()
+    agent.work()
+    cluster.cloud.reclaim(first.cloud_id, notice_s=120)
+    agent.poll(leaving=True)
+    cluster.settle()
+    assert len(cluster.cloud.alive()) == 2, "the replacement is launched when the notice arrives"
+    assert {i["state"] for i in cluster.instances()} == {"DRAINING", "LAUNCHED"}
+
+
+def test_a_machine_that_vanishes_is_noticed_and_its_work_goes_elsewhere(
+    cluster: Rented, user: Caller
+) -> None:
+    experiment_id = create(user, activate=True)
+    cluster.settle()
+    (first,) = cluster.cloud.alive()
+    agent = cluster.boot(first)
+    cluster.settle()
+    agent.work()
+    cluster.cloud.reclaim(first.cloud_id)
+    for _ in range(4):
+        cluster.pass_time(minutes=1)
+        cluster.settle()
+    (second,) = cluster.cloud.alive()
+    other = cluster.boot(second)
+    for _ in range(6):
+        cluster.pass_time(seconds=10)
+        cluster.settle(1)
+        other.work()
+    assert len(other.running) == 1
+    trial = user.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"][0]
+    assert trial["restarts"] == 0, "infrastructure never spends the user's retries"
+
+
+def test_a_machine_that_never_joins_is_given_back(cluster: Rented, user: Caller) -> None:
+    create(user, activate=True)
+    cluster.settle()
+    (dead,) = cluster.cloud.alive()
+    cluster.pass_time(minutes=21)
+    cluster.settle()
+    cluster.pass_time(minutes=2)
+    cluster.settle()
+    assert dead not in cluster.cloud.alive()
+    ended = next(i for i in cluster.instances(all="true") if i["cloudId"] == dead.cloud_id)
+    assert "did not join" in ended["reason"]
+
+
+def test_a_machine_that_nobody_asked_for_is_ended(cluster: Rented, user: Caller) -> None:
+    create(user, activate=True)
+    cluster.settle()
+    (machine,) = cluster.cloud.alive()
+    cluster.cloud.launch(replace(machine.request, machine_id=uuid.uuid4()))
+    cluster.settle()
+    cluster.pass_time(minutes=1)
+    assert [m.cloud_id for m in cluster.cloud.alive()] == [machine.cloud_id]
+
+
+def test_a_proof_of_another_machine_or_of_none_is_refused(cluster: Rented, user: Caller) -> None:
+    create(user, activate=True)
+    cluster.settle()
+    (machine,) = cluster.cloud.alive()
+    body = cluster.joining("thief", str(uuid.uuid4()), machine)
+    foreign = {**body, "proof": {**body["proof"], "nonce": "made for somebody else"}}
+    told = cluster.api.anonymous().ask("POST", "/agents/v1/join", foreign)
+    assert (told.status, "made for another agent" in told.error) == (401, True)
+    stranger = {**body, "proof": {**body["proof"], "cloud_id": "i-stranger"}}
+    told = cluster.api.anonymous().ask("POST", "/agents/v1/join", stranger)
+    assert (told.status, "is not one that this cluster launched" in told.error) == (401, True)
+
+
+def test_a_proof_is_accepted_once_and_a_second_agent_gets_no_place(
+    cluster: Rented, user: Caller
+) -> None:
+    create(user, activate=True)
+    cluster.settle()
+    (machine,) = cluster.cloud.alive()
+    body = cluster.joining(machine.cloud_id, str(uuid.uuid4()), machine)
+    anonymous = cluster.api.anonymous()
+    assert anonymous.ask("POST", "/agents/v1/join", body).status == 200
+    replayed = anonymous.ask("POST", "/agents/v1/join", body)
+    assert (replayed.status, "used before" in replayed.error) == (401, True)
+    other = cluster.joining("second", str(uuid.uuid4()), machine)
+    assert anonymous.ask("POST", "/agents/v1/join", other).status == 401
+
+
+def test_operators_hold_pools_and_end_machines(
+    cluster: Rented, user: Caller, admin: Caller
+) -> None:
+    assert user.ask("POST", "/api/v1/rented-pools/default/hold", {}).status == 403
+    admin.post("/api/v1/rented-pools/default/hold", {"reason": "the bill"})
+    experiment_id = create(user, activate=True)
+    cluster.settle()
+    assert not cluster.cloud.rented
+    assert "the bill" in reason(user, experiment_id)
+    admin.post("/api/v1/rented-pools/default/resume", {})
+    cluster.settle()
+    (shown,) = cluster.instances()
+    assert user.ask("POST", f"/api/v1/instances/{shown['id']}/terminate").status == 403
+    admin.post(f"/api/v1/instances/{shown['id']}/terminate")
+    cluster.settle()
+    cluster.pass_time(minutes=1)
+    cluster.settle()
+    assert not [m for m in cluster.cloud.alive() if m.cloud_id == shown["cloudId"]]
+
+
+def test_never_more_machines_than_allowed(database: Database, tmp_path: Path) -> None:
+    with rented_cluster(database, tmp_path, limits=Limits(max_instances=2)) as cluster:
+        user = cluster.api.signed_in("determined")
+        for _ in range(5):
+            create(user, activate=True)
+        cluster.settle(6)
+        assert len(cluster.cloud.rented) == 2
+
+
+def test_a_cloud_that_does_not_answer_delays_and_loses_nothing(
+    cluster: Rented, user: Caller
+) -> None:
+    cluster.cloud.connected = False
+    create(user, activate=True)
+    cluster.settle()
+    cluster.cloud.connected = True
+    cluster.pass_time(minutes=1)
+    cluster.settle()
+    assert len(cluster.cloud.alive()) == 1

@@ -1,0 +1,166 @@
+"""A cluster whose pools rent machines of fake clouds, with a clock that the test moves."""
+
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from det_controlplane.core.agent_protocol import join_nonce
+from det_controlplane.core.config.pools import Pool, Section
+from det_controlplane.core.provision.model import Limits
+from det_controlplane.core.provision.offers import Capacity, Offer
+from det_controlplane.db.engine import Database
+from det_controlplane.ports.identity import MachineIdentity, NotProven, Proof
+from det_controlplane.services.machines import calling
+from det_controlplane.testing.fakecloud import FakeCloud, RentedMachine
+
+from tests.support.api import Api, Caller, api_over
+
+START = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+
+def offer(price: str, capacity: Capacity = Capacity.SPOT, slots: int = 1, **other: Any) -> Offer:
+    values = {"provider": "aws", "region": "us-east-1", "zone": "us-east-1a", **other}
+    machine_type = values.pop("machine_type", f"g5.{slots}")
+    return Offer(
+        machine_type=machine_type, capacity=capacity, slots=slots, price_usd_hour=Decimal(price), **values
+    )  # fmt: skip
+
+
+OFFERS = (
+    offer("0.40"),
+    offer("0.50", zone="us-east-1b"),
+    offer("1.00", Capacity.ON_DEMAND),
+    offer("2.50", slots=4),
+)
+
+
+@dataclass
+class BelievingVerifier:
+    """Believes machines whose proof names the nonce that it was made for."""
+
+    kind: str = "fake_cloud"
+
+    def verify(self, proof: Proof) -> MachineIdentity:
+        if proof.fields.get("nonce") != proof.nonce:
+            raise NotProven("the proof was made for another agent")
+        return MachineIdentity("aws", "account", "us-east-1", proof.fields["cloud_id"])
+
+
+@dataclass
+class MachineAgent:
+    """The agent of a rented machine, as far as the protocol goes."""
+
+    caller: Caller
+    agent_id: str
+    incarnation: str
+    seq: int = 0
+    running: dict[str, Any] = field(default_factory=dict)
+
+    def poll(self, leaving: bool = False, exits: Mapping[str, int] | None = None) -> list[Any]:
+        """Start what is ordered, report what runs; `exits` end."""
+        self.seq += 1
+        reports = []
+        for id, order in self.running.items():
+            report = {"id": id, "epoch": order["epoch"], "state": "running"}
+            if exits and id in exits:
+                report |= {"state": "terminated", "exit_code": exits[id]}
+            reports.append(report)
+        signals = [{"kind": "spot_interruption"}] if leaving else []
+        body = {
+            "incarnation": self.incarnation, "seq": self.seq, "containers": reports, "signals": signals,
+        }  # fmt: skip
+        answer = self.caller.post("/agents/v1/poll", body)
+        for id in answer["forget"]:
+            self.running.pop(id, None)
+        for order in answer["containers"]:
+            self.running.setdefault(order["id"], order)
+        found: list[Any] = answer["containers"]
+        return found
+
+    def work(self) -> None:
+        """Take orders and report that they run."""
+        self.poll()
+        self.poll()
+
+    def finish(self) -> None:
+        """End everything with exit code 0."""
+        self.poll(exits=dict.fromkeys(self.running, 0))
+
+
+@dataclass
+class Rented:
+    api: Api
+    cloud: FakeCloud
+    time: datetime = START
+
+    def pass_time(self, **delta: float) -> None:
+        self.time += timedelta(**delta)
+
+    def decide(self) -> None:
+        self.api.tick()
+
+    def settle(self, times: int = 3) -> None:
+        """Decide and call the cloud until both have done what they can."""
+        for _ in range(times):
+            self.api.tick()
+            calling.run(self.api.ctx, {"aws": self.cloud})
+
+    def boot(self, machine: RentedMachine) -> MachineAgent:
+        """Let a machine's agent join with a proof of what it runs on."""
+        agent_id, incarnation = machine.cloud_id, str(uuid.uuid4())
+        body = self.joining(agent_id, incarnation, machine)
+        token = self.api.anonymous().post("/agents/v1/join", body)["agent_token"]
+        return MachineAgent(self.api.with_token(token), agent_id, incarnation)
+
+    def joining(self, agent_id: str, incarnation: str, machine: RentedMachine) -> dict[str, Any]:
+        key = f"key of {agent_id}"
+        nonce = join_nonce(self.api.ctx.cluster_id, agent_id, key, incarnation)
+        slots = [
+            {"id": i, "type": "cuda", "brand": "A10G", "uuid": f"GPU-{i}"}
+            for i in range(machine.offer.slots)
+        ]
+        proof = {
+            "kind": "fake_cloud",
+            "cloud_id": machine.cloud_id,
+            "nonce": nonce,
+            "at": str(self.time),
+        }
+        return {
+            "agent_id": agent_id, "agent_key": key, "incarnation": incarnation, "runtime": "docker",
+            "slots": slots, "pool": "ignored", "proof": proof,
+        }  # fmt: skip
+
+    def instances(self, **query: Any) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.api.signed_in("admin").get("/api/v1/instances", **query)[
+            "instances"
+        ]
+        return found
+
+
+@contextmanager
+def rented_cluster(
+    database: Database,
+    folder: Path,
+    offers: tuple[Offer, ...] = OFFERS,
+    limits: Limits | None = None,
+    **faults: Any,
+) -> Iterator[Rented]:
+    """A cluster whose default pool rents; nothing else has slots."""
+    with api_over(database, folder) as api:
+        pool = Pool(
+            sections=(Section("aws", {}, ("us-east-1",)),),
+            offers=offers,
+            limits=limits or Limits(max_idle_s=600),
+        )
+        api.ctx.config = replace(api.ctx.config, resource_pools=(pool,))
+        api.ctx.identities = {"fake_cloud": BelievingVerifier()}
+        api.ctx.public_url = "https://cluster.example"
+        cluster = Rented(api, FakeCloud(**faults))
+        cluster.cloud.now = lambda: cluster.time.timestamp()
+        api.ctx.now = lambda: cluster.time
+        yield cluster
