@@ -296,6 +296,7 @@ def test_a_machine_that_was_taken_back_is_not_started_again_by_its_token(cloud: 
     again = cloud.compute.launch(request).machine
     assert again is not None
     assert (again.state, again.cloud_id) == ("gone", machine.cloud_id)
+    assert again.ended_because == "spot capacity was taken back"
     assert cloud.fake.instances == []
 
 
@@ -469,6 +470,14 @@ def test_a_machine_whose_label_was_edited_is_still_listed(cloud: Gce) -> None:
     cloud.fake.add(PROJECT, ZONE, "edited", labels={"det-cluster": "c", "det-machine": "mine"})
     (machine,) = cloud.compute.owned("c", cloud.place)
     assert (machine.machine_id, machine.cloud_id) == (None, "acme/edited")
+
+
+def test_a_stopped_machine_is_listed_with_the_reason(cloud: Gce) -> None:
+    request = launch_request(cloud)
+    cloud.compute.launch(request)
+    cloud.fake.instances[0].stopped_because = "Stopped by the guest."
+    (machine,) = cloud.compute.owned(request.cluster_id, cloud.place)
+    assert (machine.state, machine.ended_because) == ("stopped", "Stopped by the guest.")
 
 
 def test_names_and_request_ids_follow_from_the_token() -> None:

@@ -110,8 +110,8 @@ class GceApi:
             request = {"project": project, "operation": operation.name, **place}
             return _operation(client.get(request, timeout=TIMEOUT_S, retry=None))
 
-    def inserts(self, project: str, name: str) -> Sequence[Operation]:
-        """Return the operations that were to make the machine of a name, the oldest first."""
+    def operations(self, project: str, name: str) -> Sequence[Operation]:
+        """Return what was done to the machine of a name, the oldest first."""
         with _translated(f"listing operations on {name}"):
             request = self._sdk.AggregatedListGlobalOperationsRequest(
                 project=project, max_results=_PAGE, filter=f'targetLink eq ".*/instances/{name}"',
@@ -119,7 +119,7 @@ class GceApi:
             client = self._client("GlobalOperationsClient")
             pages = client.aggregated_list(request, timeout=TIMEOUT_S, retry=None)
             found = [_operation(o) for _, listed in pages for o in listed.operations]
-        return sorted((o for o in found if o.kind == "insert"), key=lambda o: o.started)
+        return sorted(found, key=lambda o: o.started)
 
     def machine(self, project: str, zone: str, name: str) -> CloudMachine | None:
         with _translated(f"asking for the machine {name}"):
@@ -289,17 +289,19 @@ def _machine(project: str, found: Any) -> CloudMachine:
     zone = str(found.zone).rpartition("/")[2]
     metadata = {item.key: item.value for item in found.metadata.items}
     labels = dict(found.labels)
+    state = _STATES.get(found.status, "pending")
     is_spot = found.scheduling.provisioning_model == "SPOT" or found.scheduling.preemptible
     return CloudMachine(
         provider="gcp",
         region=naming.region_of(zone),
         zone=zone,
         cloud_id=naming.cloud_id(project, found.name),
-        state=_STATES.get(found.status, "pending"),
+        state=state,
         machine_type=str(found.machine_type).rpartition("/")[2],
         capacity="spot" if is_spot else "on-demand",
         machine_id=naming.machine_id(labels.get(naming.MACHINE_LABEL, "")),
         pool=metadata.get(naming.POOL_METADATA) or labels.get(naming.POOL_LABEL, ""),
+        ended_because=found.status_message if state == "stopped" else "",
     )
 
 

@@ -20,6 +20,15 @@ from det_provisioner_gcp.settings import GcpSettings
 
 _POLL_S = 0.5
 _CONFLICT = 409
+_INSERT = "insert"
+# What ends a machine, as Google Cloud names the operation.
+_ENDS = {
+    "compute.instances.preempted": "spot capacity was taken back",
+    "compute.instances.hostError": "its host failed",
+    "compute.instances.guestTerminate": "it shut itself down",
+    "stop": "it was stopped",
+    "delete": "it was deleted",
+}
 
 
 @dataclass(slots=True)
@@ -49,10 +58,13 @@ class Launching:
 
     def _earlier(self) -> CloudMachine | None:
         """Return the machine that an earlier call started, though it may be gone by now."""
-        for operation in self.api.inserts(self.settings.project, self.name):
+        done = self.api.operations(self.settings.project, self.name)
+        for operation in done:
+            if operation.kind != _INSERT:
+                continue
             settled = self._settled(operation)
             if not settled.faults:
-                return self._started_earlier(settled)
+                return self._started_earlier(settled, done)
             self._failed.append(settled)
         return None
 
@@ -124,7 +136,7 @@ class Launching:
         """Return why an operation failed; a bulk insert may tell it by the inserts that it made."""
         if not refusals.names_no_cause(operation.faults):
             return operation.faults
-        parts = self.api.inserts(self.settings.project, self.name)
+        parts = self.api.operations(self.settings.project, self.name)
         told = [f for o in parts if o.group and o.group == operation.group for f in o.faults]
         return told or operation.faults
 
@@ -143,13 +155,17 @@ class Launching:
         found = self.api.machines(self.settings.project, f'name="{self.name}"')
         return found[0] if found else self._machine(offers[0], "", "pending")
 
-    def _started_earlier(self, operation: Operation) -> CloudMachine:
+    def _started_earlier(self, operation: Operation, done: Sequence[Operation]) -> CloudMachine:
         found = self.api.machine(self.settings.project, operation.zone, self.name)
         if found:
             return found
         offers = self.request.offers
         offer = next((o for o in offers if o.zone == operation.zone), offers[0])
-        return self._machine(offer, operation.zone, "gone" if operation.is_done else "pending")
+        if not operation.is_done:
+            return self._machine(offer, operation.zone, "pending")
+        ends = [_ENDS[o.kind] for o in done if o.kind in _ENDS]
+        gone = self._machine(offer, operation.zone, "gone")
+        return replace(gone, ended_because=ends[-1] if ends else "")
 
     def _machine(self, offer: Offer, zone: str, state: CloudState) -> CloudMachine:
         return CloudMachine(

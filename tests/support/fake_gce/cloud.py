@@ -47,6 +47,7 @@ class Instance:
     runs_at: float
     delete_at: float = float("inf")
     is_stopping: bool = False
+    stopped_because: str = ""
     console: str = ""
 
     @property
@@ -60,6 +61,8 @@ class Instance:
     def status(self, now: float) -> str:
         if self.is_stopping:
             return "STOPPING"
+        if self.stopped_because:
+            return "TERMINATED"
         return "RUNNING" if now >= self.runs_at else "PROVISIONING"
 
     def shown(self, now: float) -> Body:
@@ -69,6 +72,7 @@ class Instance:
             "selfLink": self.link,
             "zone": f"{API}/projects/{self.project}/zones/{self.zone}",
             "status": self.status(now),
+            "statusMessage": self.stopped_because,
             "creationTimestamp": _timestamp(self.created_at),
         }
 
