@@ -20,8 +20,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--in-cluster", action="store_true")
     parser.add_argument("--searcher-dir", type=pathlib.Path, default=HERE / "search_state")
+    parser.add_argument("--trials", type=int, default=9)
+    parser.add_argument("--lengths", type=int, nargs="+", default=[60, 180, 480])
     arguments = parser.parse_args()
-    method = SuccessiveHalving(trials=9, lengths=[60, 180, 480], seed=7)
+    method = SuccessiveHalving(arguments.trials, arguments.lengths, seed=7)
     if arguments.in_cluster:
         # `--include` has put the code of the trials beside this file.
         with det.core.init() as core:

@@ -56,12 +56,12 @@ class DigitsTrial(pytorch.PyTorchTrial):
         self.optimizer = context.wrap_optimizer(adam)
 
     def build_training_data_loader(self) -> pytorch.DataLoader:
-        size = self.context.get_per_slot_batch_size()
-        return pytorch.DataLoader(Digits(2_000), batch_size=size, shuffle=True)
+        size, records = self.context.get_per_slot_batch_size(), self.context.get_hparam("records")
+        return pytorch.DataLoader(Digits(records), batch_size=size, shuffle=True)
 
     def build_validation_data_loader(self) -> pytorch.DataLoader:
-        size = self.context.get_per_slot_batch_size()
-        return pytorch.DataLoader(Digits(500, offset=1_000_000), batch_size=size)
+        size, records = self.context.get_per_slot_batch_size(), self.context.get_hparam("records")
+        return pytorch.DataLoader(Digits(records // 4, offset=1_000_000), batch_size=size)
 
     def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
         pictures, labels = batch

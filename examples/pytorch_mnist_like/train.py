@@ -6,7 +6,13 @@ import determined as det
 from determined import pytorch
 from model_def import DigitsTrial
 
-HPARAMS = {"global_batch_size": 50, "learning_rate": 0.003, "filters": 8, "dropout": 0.25}
+HPARAMS = {
+    "records": 2000,
+    "global_batch_size": 50,
+    "learning_rate": 0.003,
+    "filters": 8,
+    "dropout": 0.25,
+}
 
 
 def main() -> None:

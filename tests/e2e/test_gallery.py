@@ -1,0 +1,240 @@
+"""Every example of the gallery, at its smallest size, submitted by our command line and by the stock one."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support import ml
+from tests.support.cluster import ROOT, Cluster, local_cluster
+from tests.support.stock import StockClient, stock_client
+
+pytestmark = pytest.mark.slow
+EXAMPLES = ROOT / "examples"
+Submit = Callable[..., int]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A configuration in the gallery; `small` are overrides, `metrics` what its best trial must have validated."""
+
+    config: str
+    environment: str = ""
+    small: tuple[str, ...] = ()
+    include: str = ""
+    metrics: tuple[str, ...] = ()
+    trials: int = 1
+
+    @property
+    def path(self) -> Path:
+        return EXAMPLES / self.config
+
+    def options(self) -> list[str]:
+        options = [part for change in self.small for part in ("--config", change)]
+        options += ["--include", str(self.path.parent / self.include)] if self.include else []
+        return [*options, *(["--template", self.environment] if self.environment else [])]
+
+
+CORE = "core_api_steps/step"
+SEARCH = "entrypoint=python3 search.py --in-cluster --trials 3 --lengths 30 60"
+TRANSFORMERS = (
+    "entrypoint=python3 train.py --output_dir out --max_steps 4 --per_device_train_batch_size 2"
+    " --eval_strategy steps --eval_steps 4 --save_strategy steps --save_steps 4 --report_to none"
+)
+GALLERY = [
+    Example(f"{CORE}_1_run.yaml"),
+    Example(f"{CORE}_2_metrics.yaml", metrics=("error",)),
+    Example(f"{CORE}_3_checkpoints.yaml", metrics=("error",)),
+    Example(
+        f"{CORE}_4_search.yaml", small=("searcher.max_trials=2",), metrics=("error",), trials=2
+    ),
+    Example(
+        "numpy_digits/adaptive.yaml",
+        small=("searcher.max_trials=2", "searcher.max_time=60"),
+        metrics=("validation_error", "validation_loss"),
+        trials=2,
+    ),
+    Example("custom_search/in_cluster.yaml", small=(SEARCH,), include="../numpy_digits"),
+    Example(
+        "pytorch_mnist_like/const.yaml",
+        "ml",
+        small=("searcher.max_length.epochs=1", "hyperparameters.records=200"),
+        metrics=("validation_loss", "accuracy"),
+    ),
+    Example(
+        "pytorch_mnist_like/distributed.yaml",
+        "ml",
+        small=("searcher.max_length.epochs=1", "hyperparameters.records=200"),
+        metrics=("validation_loss", "accuracy"),
+    ),
+    Example(
+        "distributed_core_api/distributed.yaml",
+        "ml",
+        small=("hyperparameters.batches=5",),
+        metrics=("validation_error",),
+    ),
+    Example(
+        "keras_adaptive/adaptive.yaml",
+        "tensorflow",
+        small=("searcher.max_trials=2", "searcher.max_time=2", "hyperparameters.epochs=2"),
+        metrics=("loss", "accuracy"),
+        trials=2,
+    ),
+    Example(
+        "transformers_text/const.yaml",
+        "ml",
+        small=(TRANSFORMERS, "searcher.max_length.batches=4"),
+        metrics=("eval_loss",),
+    ),
+    Example(
+        "lightning_spirals/const.yaml",
+        "ml",
+        small=("hyperparameters.epochs=1",),
+        metrics=("val_loss",),
+    ),
+    Example(
+        "deepspeed_sine/zero.yaml",
+        "deepspeed",
+        small=("searcher.max_length.batches=4",),
+        metrics=("validation_loss",),
+    ),
+]
+INFERENCE = Example(
+    "batch_inference/inference.yaml",
+    "ml",
+    small=("hyperparameters.records=200",),
+    include="../pytorch_mnist_like",
+)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster whose templates put the environments of frameworks onto PATH."""
+    folder = tmp_path_factory.mktemp("gallery")
+    with local_cluster(folder, runtime="process") as started:
+        for name in sorted({example.environment for example in GALLERY} - {""}):
+            template = folder / f"{name}.yaml"
+            variables = ml.task_defaults(name)["environment_variables"]
+            template.write_text(
+                yaml.safe_dump({"environment": {"environment_variables": variables}})
+            )
+            started.det("template", "create", name, template)
+        yield started
+
+
+@pytest.fixture(scope="module")
+def stock(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockClient]:
+    with stock_client(cluster.env["DET_MASTER"], tmp_path_factory.mktemp("client")) as client:
+        client.det("user", "login", "determined", typed="\n")
+        yield client
+
+
+@pytest.fixture(scope="module", params=["ours", "stock"])
+def submit(request: pytest.FixtureRequest, cluster: Cluster) -> Submit:
+    """Create the experiment of an example with one of the clients; return its id."""
+    stock: StockClient = request.getfixturevalue("stock")
+
+    def by_ours(example: Example, *more: str) -> int:
+        return cluster.create(example.path, example.path.parent, *example.options(), *more)
+
+    def by_stock(example: Example, *more: str) -> int:
+        where = (example.path, example.path.parent)
+        shown = stock.det("e", "create", *where, *example.options(), *more)
+        return int(shown.split("Created experiment")[1].split()[0])
+
+    return by_ours if request.param == "ours" else by_stock
+
+
+@pytest.fixture(scope="module")
+def submitted(submit: Submit) -> dict[str, int]:
+    """All examples at once: much of the time of each is waiting."""
+    return {example.config: submit(example) for example in GALLERY}
+
+
+def completed(cluster: Cluster, experiment_id: int) -> list[dict[str, Any]]:
+    """Wait for the end of an experiment; return its trials, all of which must have trained."""
+    state = cluster.until_state(experiment_id, "COMPLETED", "ERROR", timeout_s=480)
+    trials = cluster.trials(experiment_id)
+    assert state == "COMPLETED", "".join(cluster.logs(trial["id"]) for trial in trials)
+    return trials
+
+
+@pytest.mark.parametrize("example", GALLERY, ids=lambda example: example.config)
+def test_an_example_trains_to_its_end(
+    cluster: Cluster, submitted: dict[str, int], example: Example
+) -> None:
+    trials = completed(cluster, submitted[example.config])
+    assert len(trials) == example.trials
+    for trial in trials:
+        validated = (trial["bestValidation"] or {"metrics": {"avgMetrics": {}}})["metrics"]
+        assert set(example.metrics) <= set(validated["avgMetrics"])
+        assert bool(trial["latestValidation"]) == bool(example.metrics)
+        assert trial["restarts"] == 0
+
+
+def test_the_search_method_of_ones_own_has_made_its_trials(
+    cluster: Cluster, submitted: dict[str, int]
+) -> None:
+    runner = submitted["custom_search/in_cluster.yaml"]
+    completed(cluster, runner)
+    listed = cluster.get("/api/v1/experiments?limit=-1")["experiments"]
+    searched = max(e["id"] for e in listed if e["name"] == "numpy-digits-halving")
+    assert searched > runner
+    assert len(completed(cluster, searched)) == 3
+
+
+def test_batches_are_inferred_with_a_trained_checkpoint(
+    cluster: Cluster, submit: Submit, submitted: dict[str, int]
+) -> None:
+    (trained,) = completed(cluster, submitted["pytorch_mnist_like/const.yaml"])
+    used = trained["bestCheckpoint"]["uuid"]
+    (trial,) = completed(
+        cluster, submit(INFERENCE, "--config", f"hyperparameters.checkpoint={used}")
+    )
+    accuracy = trial["summaryMetrics"]["inference"]["accuracy"]["last"]
+    assert 0 <= accuracy <= 1
+    (shown,) = cluster.get(f"/api/v1/checkpoints/{used}/metrics")["metrics"]
+    assert (shown["trialId"], shown["group"]) == (trial["id"], "inference")
+    (saved, *_) = cluster.get(f"/api/v1/trials/{trial['id']}/checkpoints")["checkpoints"]
+    assert saved["state"] == "STATE_COMPLETED"
+
+
+def run_unmanaged(cluster: Cluster, stock: StockClient, client: str, name: str) -> str:
+    script = EXAMPLES / "unmanaged/train.py"
+    if client == "stock":
+        answer = stock.script(script, name)
+        assert answer.code == 0, answer.out + answer.err
+        return answer.out
+    ran = subprocess.run(
+        [sys.executable, script, name],
+        env=cluster.env,
+        cwd=cluster.folder,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+@pytest.mark.parametrize("client", ["ours", "stock"])
+def test_a_script_that_no_cluster_started_reports_and_goes_on(
+    cluster: Cluster, stock: StockClient, client: str
+) -> None:
+    assert "reported 20 steps" in run_unmanaged(cluster, stock, client, client)
+    found = cluster.get(f"/api/v1/trials/by-external-id/{client}/{client}")["trial"]
+    assert found["state"] == "STATE_COMPLETED"
+    assert found["latestValidation"]["totalBatches"] == 20
+    assert "reported 0 steps" in run_unmanaged(cluster, stock, client, client)
+
+
+def test_every_configuration_of_the_gallery_is_trained_here() -> None:
+    trained = {example.path for example in [*GALLERY, INFERENCE]}
+    # The runner of this search submits its configuration.
+    trained.add(EXAMPLES / "custom_search/searched.yaml")
+    assert set(EXAMPLES.glob("*/*.yaml")) == trained
