@@ -103,8 +103,13 @@ def _get(node: yaml.MappingNode, key: str) -> "yaml.Node | None":
 
 
 def _put(node: yaml.MappingNode, key: str, value: yaml.Node) -> None:
-    for i, (name, _) in enumerate(node.value):
+    """Set a field; a mapping is merged into the mapping that is there, as by Determined's client."""
+    for i, (name, present) in enumerate(node.value):
         if name.value == key:
-            node.value[i] = (name, value)
+            if isinstance(present, yaml.MappingNode) and isinstance(value, yaml.MappingNode):
+                for inner, given in value.value:
+                    _put(present, inner.value, given)
+            else:
+                node.value[i] = (name, value)
             return
     node.value.append((yaml.ScalarNode("tag:yaml.org,2002:str", key), value))

@@ -44,6 +44,15 @@ def test_values_are_yaml_and_commas_make_lists(value: str, read: object) -> None
     assert changed("", f"k={value}") == {"k": read}
 
 
+def test_a_mapping_is_merged_into_the_mapping_that_is_there() -> None:
+    assert changed("a: {b: 1, c: {x: 1, y: 2}}\n", "a={c: {y: 3}}") == {
+        "a": {"b": 1, "c": {"x": 1, "y": 3}}
+    }
+    assert changed("a: {b: 1, l: [1, 2]}\n", "a={b: {z: 1}, l: [3]}") == {
+        "a": {"b": {"z": 1}, "l": [3]}
+    }
+
+
 def test_a_value_may_contain_an_equals_sign() -> None:
     assert changed("", "env=A=1") == {"env": "A=1"}
 
