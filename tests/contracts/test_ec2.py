@@ -34,7 +34,7 @@ from det_provisioner_aws.clients import Clients
 from det_provisioner_aws.compute import Ec2Compute
 from moto.ec2 import ec2_backends
 
-from tests.support.fake_ec2 import ACCOUNT, FAILURES, Failure, Wire
+from tests.support.fake_ec2 import ACCOUNT, DENIAL, FAILURES, Failure, Wire
 
 ROOT = Path(__file__).resolve().parents[2]
 REGION = "us-west-2"
@@ -140,6 +140,7 @@ def test_machines_are_launched_safely(ec2: OnEc2) -> None:
     assert sent["BlockDeviceMapping.1.Ebs.Encrypted"] == "true"
     assert sent["BlockDeviceMapping.1.Ebs.VolumeSize"] == "300"
     assert sent["KeyName"] == "ops"
+    assert b64decode(sent["UserData"]).startswith(b"#!/bin/sh")
 
 
 def test_machines_carry_the_tags_by_which_they_are_found(ec2: OnEc2) -> None:
@@ -184,6 +185,8 @@ def test_a_zone_without_a_subnet_is_refused_with_the_remedy(ec2: OnEc2) -> None:
         ({"image_id": "ssm:/no/such/parameter"}, "/no/such/parameter"),
         ({"image_id": "ami-00000000000000000"}, "ami-00000000000000000"),
         ({"efa_interfaces": 4}, "public_ip"),
+        ({"custom_tags": [{"team": "vision"}]}, "custom_tags"),
+        ({"network_interface": "subnet-1"}, "network_interface"),
         ({"network_interface": {"subnet_id": "subnet-00000000"}}, "subnet-00000000"),
     ],
 )
@@ -391,6 +394,17 @@ def test_machines_without_credentials_are_denied(
 ) -> None:
     monkeypatch.setattr("botocore.credentials.CredentialResolver.load_credentials", lambda _: None)
     ec2.compute = Ec2Compute(ec2.client.meta.endpoint_url)
+    assert refusal_of(ec2).kind is RefusalKind.DENIED
+    with pytest.raises(Unreachable, match="credentials"):
+        ec2.compute.owned(CLUSTER, ec2.place)
+
+
+def test_a_listing_that_is_denied_says_what_is_missing(ec2: OnEc2) -> None:
+    """An empty list would look as if every machine were gone."""
+    denied = Failure("UnauthorizedOperation", DENIAL.replace("RunInstances", "DescribeInstances"), 403)  # fmt: skip
+    ec2.wire.failing_actions["DescribeInstances"] = denied
+    with pytest.raises(Unreachable, match="Grant ec2:DescribeInstances"):
+        ec2.compute.owned(CLUSTER, ec2.place)
     assert refusal_of(ec2).kind is RefusalKind.DENIED
 
 

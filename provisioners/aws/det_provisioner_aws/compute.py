@@ -6,7 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    NoCredentialsError,
+    ParamValidationError,
+)
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Offer
 from det_controlplane.ports.compute import (
@@ -53,16 +58,15 @@ class Ec2Compute:
 
     def launch(self, request: LaunchRequest) -> LaunchOutcome:
         region = request.offers[0].region
-        try:
-            with _reaching("launch"):
+        with _reaching("launch"):
+            try:
                 return self._find(request, region) or self._launch(request, region)
-        except BadSettings as e:
-            return explain(request.offers, _each(request.offers, AwsError("", str(e))))
-        except ClientError as e:
-            error = self._readable(_known(e), region)
-            return explain(request.offers, _each(request.offers, error))
-        except NoCredentialsError as e:
-            error = AwsError("NoCredentials", str(e))
+            except (BadSettings, ParamValidationError) as e:
+                error = AwsError("", str(e))
+            except NoCredentialsError as e:
+                error = AwsError("NoCredentials", str(e))
+            except ClientError as e:
+                error = self._readable(_known(e), region)
             return explain(request.offers, _each(request.offers, error))
 
     def terminate(self, machines: Sequence[CloudMachine]) -> Sequence[Refusal]:
@@ -75,7 +79,11 @@ class Ec2Compute:
 
     def owned(self, cluster_id: str, place: Place) -> Sequence[CloudMachine]:
         with _reaching("list machines"):
-            return self._tagged(CLUSTER_TAG, cluster_id, place.region)
+            try:
+                return self._tagged(CLUSTER_TAG, cluster_id, place.region)
+            except ClientError as e:
+                error = self._readable(AwsError.of(e.response), place.region)
+                raise Unreachable(place_refusal(error, place.region).sentence) from e
 
     def console(self, machine: CloudMachine, place: Place) -> str:
         ec2 = self._clients.reading("ec2", machine.region)
@@ -192,7 +200,5 @@ def _reaching(purpose: str) -> Iterator[None]:
     """Translate what shows that AWS was not reached, or did not answer."""
     try:
         yield
-    except NoCredentialsError:
-        raise
     except BotoCoreError as e:
         raise Unreachable(f"EC2 did not answer when asked to {purpose}: {e}") from e

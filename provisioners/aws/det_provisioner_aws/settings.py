@@ -41,6 +41,8 @@ class AwsSettings:
 def read_settings(section: Mapping[str, Any]) -> AwsSettings:
     """Read what launches need of a pool's provider section. Raises BadSettings."""
     network = section.get("network_interface") or {}
+    if not isinstance(network, Mapping):
+        raise BadSettings(f"network_interface is {network!r}: give an object with subnet_id")
     read = AwsSettings(
         image=_text(section, "image_id") or DEFAULT_IMAGE,
         root_gib=_whole(section, "root_volume_size", 200),
@@ -95,5 +97,7 @@ def _tags(section: Mapping[str, Any]) -> dict[str, str]:
         _text(section, "tag_key") or "managed_by": _text(section, "tag_value") or "determined",
     }
     for tag in section.get("custom_tags") or ():
+        if not isinstance(tag, Mapping) or not {"key", "value"} <= tag.keys():
+            raise BadSettings(f"custom_tags has {tag!r}: give each tag a key and a value")
         tags[str(tag["key"])] = str(tag["value"])
     return tags
