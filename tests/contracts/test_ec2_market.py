@@ -1,5 +1,6 @@
 """What EC2 offers, as moto tells it."""
 
+import json
 from decimal import Decimal
 
 import pytest
@@ -54,6 +55,28 @@ def test_the_newest_price_counts(market: Ec2Market, monkeypatch: pytest.MonkeyPa
     ).encode()
     (price,) = market.spot_prices(REGION, ["g5.xlarge"])
     assert (price.zone, price.price_usd_hour) == ("us-west-2a", Decimal("0.55"))
+
+
+def product(price: str, unit: str = "Hrs") -> str:
+    dimension = {"unit": unit, "pricePerUnit": {"USD": price}}
+    term = {"priceDimensions": {"SKU.TERM.RATE": dimension}}
+    return json.dumps({"product": {}, "terms": {"OnDemand": {"SKU.TERM": term}}})
+
+
+def test_the_price_list_tells_what_an_hour_costs(
+    market: Ec2Market, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire = Wire()
+    wire.install(monkeypatch)
+    listed = [product("5.6720000000"), product("0.0000000000"), product("9", "Quantity")]
+    wire.answers["GetProducts"] = json.dumps({"PriceList": listed}).encode()
+    assert market.on_demand_prices(REGION, ["g5.12xlarge"]) == {"g5.12xlarge": Decimal("5.672")}
+    asked = json.loads(wire.sent("GetProducts")[0]["body"])
+    filters = {f["Field"]: f["Value"] for f in asked["Filters"]}
+    assert (filters["regionCode"], filters["instanceType"]) == (REGION, "g5.12xlarge")
+    assert filters["operatingSystem"] == "Linux"
+    wire.answers["GetProducts"] = b'{"PriceList": []}'
+    assert market.on_demand_prices(REGION, ["x9.unheard-of"]) == {}
 
 
 def test_many_names_are_asked_for_in_parts(

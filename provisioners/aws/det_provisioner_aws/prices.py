@@ -1,6 +1,8 @@
-"""What EC2 offers now: machine types, the zones that have them, and spot prices."""
+"""What EC2 offers now: machine types, the zones that have them, and their prices."""
 
+import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from decimal import Decimal
@@ -15,6 +17,14 @@ from det_provisioner_aws.machines import PROVIDER
 
 _FILTER_VALUES = 200  # that a filter may have
 _LINUX = "Linux/UNIX"
+_PRICE_LIST_REGION = "us-east-1"  # one of the few that answer for all
+# The entry of a type, of many, that machines without licences and reservations cost.
+_PLAIN_LINUX = {
+    "operatingSystem": "Linux",
+    "preInstalledSw": "NA",
+    "tenancy": "Shared",
+    "capacitystatus": "Used",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +85,57 @@ class Ec2Market:
                 current[price.zone, price.machine_type] = price
         return [current[key] for key in sorted(current)]
 
+    def on_demand_prices(self, region: str, names: Sequence[str]) -> dict[str, Decimal]:
+        """Return by type what an hour costs by the price list, for the types that it has. Raises Unreachable."""
+        paginator = self._clients.reading("pricing", _PRICE_LIST_REGION).get_paginator(
+            "get_products"
+        )
+        prices: dict[str, Decimal] = {}
+        with _reaching("the price list"):
+            for name in names:
+                wanted = {**_PLAIN_LINUX, "instanceType": name, "regionCode": region}
+                filters = [
+                    {"Type": "TERM_MATCH", "Field": f, "Value": v} for f, v in wanted.items()
+                ]
+                pages = paginator.paginate(ServiceCode="AmazonEC2", Filters=filters)
+                listed = [_hourly(product) for page in pages for product in page["PriceList"]]
+                price = max((p for p in listed if p), default=None)
+                if price is not None:
+                    prices[name] = price
+        return prices
+
     def _described(
         self, region: str, operation: str, listed: str, names: Sequence[str], **parameters: Any
     ) -> Iterator[dict[str, Any]]:
         """Read all pages about some types. A filter passes over unknown names, a list of them fails."""
         paginator = self._clients.reading("ec2", region).get_paginator(operation)
-        try:
+        with _reaching(f"EC2 in {region}"):
             for start in range(0, len(names), _FILTER_VALUES):
                 wanted = list(names[start : start + _FILTER_VALUES])
                 only = [{"Name": "instance-type", "Values": wanted}]
                 for page in paginator.paginate(Filters=only, **parameters):
                     yield from page[listed]
-        except (ClientError, BotoCoreError) as e:
-            raise Unreachable(f"EC2 in {region} does not tell its types and prices: {e}") from e
+
+
+@contextmanager
+def _reaching(source: str) -> Iterator[None]:
+    """Translate a denial like silence: prices are not known either way."""
+    try:
+        yield
+    except (ClientError, BotoCoreError) as e:
+        raise Unreachable(f"{source} does not tell types and prices: {e}") from e
+
+
+def _hourly(product: str) -> Decimal | None:
+    """Read the price of an hour from an entry of the price list, which is JSON within JSON."""
+    terms = json.loads(product).get("terms", {}).get("OnDemand", {})
+    prices = [
+        Decimal(dimension["pricePerUnit"]["USD"])
+        for term in terms.values()
+        for dimension in term["priceDimensions"].values()
+        if dimension["unit"] == "Hrs" and "USD" in dimension["pricePerUnit"]
+    ]
+    return max(prices, default=None)
 
 
 def _machine_type(told: dict[str, Any]) -> MachineType:
