@@ -56,8 +56,10 @@ def test_the_task_that_deletes_has_the_name_that_scripts_wait_for(
     user: Caller, experiment_id: int, checkpoint: str
 ) -> None:
     user.done("DELETE", "/api/v1/checkpoints", {"checkpointUuids": [checkpoint]})
-    names = [s["name"] for s in user.get("/api/v1/tasks")["allocationIdToSummary"].values()]
-    assert names == [f"Checkpoint GC (Experiment {experiment_id})"]
+    (queued,) = user.get("/api/v1/tasks")["allocationIdToSummary"].values()
+    assert queued["name"] == f"Checkpoint GC (Experiment {experiment_id})"
+    (line,) = user.lines(f"/api/v1/tasks/{queued['taskId']}/logs")
+    assert line["log"] == f"Scheduling {queued['name']} (id: {queued['allocationId']})"
 
 
 def test_a_checkpoint_that_is_all_there_is_unchanged(user: Caller, checkpoint: str) -> None:

@@ -4,8 +4,9 @@ from typing import Any
 from uuid import UUID
 
 from det_controlplane.core.lifecycle.allocation import Exit, ExitKind
-from det_controlplane.db import allocations, experiments, queue, trials
+from det_controlplane.db import allocations, experiments, logs, queue, trials
 from det_controlplane.db.allocations import AllocationRow
+from det_controlplane.db.logs import NamedLine
 from det_controlplane.services.context import Context
 from det_controlplane.services.use_case import Change
 
@@ -15,11 +16,8 @@ MAX_ATTEMPTS = 5
 def allocation_ended(change: Change, allocation: AllocationRow, exit: Exit) -> None:
     """Infrastructure failures are tried again; anything else ends the task."""
     if exit.kind is ExitKind.INFRASTRUCTURE and allocation.run_id < MAX_ATTEMPTS:
-        allocations.request_for_task(
-            change.tx, task_id=allocation.task_id, job_id=allocation.job_id, run_id=allocation.run_id + 1,
-            pool=allocation.pool, slots=allocation.slots, now=change.now,
-        )  # fmt: skip
-        change.queue_changed(allocation.pool)
+        run_id, slots = allocation.run_id + 1, allocation.slots
+        _request(change, allocation.task_id, allocation.job_id, run_id, allocation.pool, slots)
         return
     trials.end_task(change.tx, allocation.task_id, change.now)
     change.trial_ended(allocation.task_id)
@@ -52,8 +50,18 @@ def launch(
         tx, id=task_id, kind=kind, job_id=job_id, trial_id=None, experiment_id=experiment_id,
         context_id=context_id, config=config, now=now,
     )  # fmt: skip
-    allocations.request_for_task(
-        tx, task_id=task_id, job_id=job_id, run_id=1, pool=pool, slots=slots, now=now
-    )
-    change.queue_changed(pool)
+    _request(change, task_id, job_id, 1, pool, slots)
     return task_id
+
+
+def _request(
+    change: Change, task_id: str, job_id: UUID, run_id: int, pool: str, slots: int
+) -> None:
+    """Queue an allocation, and say so in the task's log as trials do."""
+    tx, now = change.tx, change.now
+    allocations.request_for_task(
+        tx, task_id=task_id, job_id=job_id, run_id=run_id, pool=pool, slots=slots, now=now
+    )
+    line = NamedLine(task_id, f" (id: {task_id}.{run_id})", before="Scheduling ")
+    logs.add_named_lines(tx, [line], now)
+    change.queue_changed(pool)
