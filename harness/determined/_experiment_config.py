@@ -25,6 +25,9 @@ class ExperimentConfig(Dict[str, Any]):
     def averaging_training_metrics_enabled(self) -> bool:
         return bool(self.get_optimizations_config().get("average_training_metrics", True))
 
+    def average_training_metrics_enabled(self) -> bool:
+        return self.averaging_training_metrics_enabled()
+
     def profiling_enabled(self) -> bool:
         return bool((self.get("profiling") or {}).get("enabled", False))
 

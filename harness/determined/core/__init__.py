@@ -13,6 +13,7 @@ from determined.core._preempt import DummyPreemptContext, PreemptContext, Preemp
 from determined.core._profiler import DummyProfilerContext, ProfilerContext
 from determined.core._searcher import (
     DummySearcherContext,
+    DummySearcherOperation,
     SearcherContext,
     SearcherMode,
     SearcherOperation,
@@ -20,6 +21,7 @@ from determined.core._searcher import (
 )
 from determined.core._train import EarlyExitReason, TrainContext
 from determined.core._train_offline import DummyTrainContext
+from determined.errors import SearcherContextMissing
 
 __all__ = [
     "CheckpointContext",
@@ -31,6 +33,7 @@ __all__ = [
     "DummyPreemptContext",
     "DummyProfilerContext",
     "DummySearcherContext",
+    "DummySearcherOperation",
     "DummyTrainContext",
     "EarlyExitReason",
     "PendingCheckpoint",
@@ -39,6 +42,7 @@ __all__ = [
     "ProfilerContext",
     "ReportRefused",
     "SearcherContext",
+    "SearcherContextMissing",
     "SearcherMode",
     "SearcherOperation",
     "TensorboardMode",

@@ -177,6 +177,13 @@ class SearcherContext:
         return Unit[next(iter(self._configured)).upper()]
 
 
+class DummySearcherOperation(SearcherOperation):
+    """An operation off-cluster: what is reported is logged."""
+
+    def __init__(self, length: int, is_chief: bool) -> None:
+        super().__init__(LocalOperations(length), length, is_chief)
+
+
 class DummySearcherContext(SearcherContext):
     """The searcher off-cluster: one operation, of the length that the program names."""
 

@@ -63,6 +63,7 @@ class PyTorchTrialContext(BaseTrialContext):
         )
         self._auto_to_device = True
         self._apex: Optional[Any] = None
+        self._torch_profiler: Optional[Any] = None
         self._averages: Dict[int, bool] = {}
         self._optimizer_steps: Dict[int, int] = {}
         self._last_loss: Optional[torch.Tensor] = None
@@ -143,6 +144,12 @@ class PyTorchTrialContext(BaseTrialContext):
             self.models = [new if model is old else model for model in self.models]
         self._apex = amp
         return initialised
+
+    def set_profiler(self, *args: Any, **kwargs: Any) -> None:
+        """Profile training by torch.profiler.profile; its traces go to the trial's TensorBoard files."""
+        folder = str(self.get_tensorboard_path())
+        kwargs["on_trace_ready"] = torch.profiler.tensorboard_trace_handler(folder)
+        self._torch_profiler = torch.profiler.profile(*args, **kwargs)
 
     def autocast_forward_pass(self, to_wrap: nn.Module) -> nn.Module:
         """Run a model's forward pass under autocast."""

@@ -33,6 +33,7 @@ class PyTorchSteps(Steps):
         self._test_mode = test_mode
         self._saver = _checkpoint.CheckpointSaver(context._core.checkpoint, hooks)
         self._restored: Dict[str, Any] = {}
+        self._is_profiling = False
         self._validation_loader = self._build_validation_loader()
         self._training = trial.build_training_data_loader()
         self._check_loader(self._training)
@@ -83,8 +84,13 @@ class PyTorchSteps(Steps):
         if self._restored:
             _checkpoint.restore_rng(self._restored, self.context.distributed.rank)
             self._restored = {}
+        if self.context._torch_profiler is not None:
+            self.context._torch_profiler.start()
+            self._is_profiling = True
 
     def close(self) -> None:
+        if self._is_profiling:
+            self.context._torch_profiler.stop()
         self._saver.close()
 
     def collect(self) -> None:
@@ -181,7 +187,8 @@ class PyTorchSteps(Steps):
             s for s in context.lr_schedulers if s._step_mode is _StepMode.STEP_EVERY_BATCH
         ]
         frequency = context._settings.aggregation_frequency
-        if not schedulers and frequency == 1:
+        profiler = context._torch_profiler
+        if not schedulers and frequency == 1 and profiler is None:
             return train_batch
 
         def train(batch: Any, epoch: int, index: int) -> Any:
@@ -190,6 +197,8 @@ class PyTorchSteps(Steps):
             metrics = train_batch(batch, epoch, index)
             for scheduler in schedulers:
                 scheduler.step_if_due(index + 1)
+            if profiler is not None:
+                profiler.step()
             return metrics
 
         return train

@@ -48,6 +48,7 @@ def test_programs_make_the_parts_of_a_context_by_themselves(tmp_path: Path) -> N
     assert (tmp_path / storage_id / "w").exists()
     searcher = core.DummySearcherContext(alone, length=5)
     assert [operation.length for operation in _completed(searcher.operations())] == [5]
+    core.DummySearcherOperation(5, is_chief=True).report_completed(1.0)
     train = core.DummyTrainContext()
     train.report_training_metrics(1, {"loss": 1.0})
     context = core.Context(checkpoints, searcher=searcher, train=train)

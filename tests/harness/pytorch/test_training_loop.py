@@ -297,3 +297,13 @@ def test_a_callback_of_old_may_take_no_epoch(
     fit(core, Called, max_length=Epoch(2))
     assert started == ["epoch", "epoch"]
     assert "on_training_epoch_start(self, epoch_idx)" in caplog.text
+
+
+def test_torchs_profiler_writes_its_traces_beside_the_event_files(core: FakeCore) -> None:
+    class Profiled(PlainTrial):
+        def __init__(self, context: Any) -> None:
+            super().__init__(context)
+            context.set_profiler(schedule=torch.profiler.schedule(wait=1, warmup=1, active=2))
+
+    fit(core, Profiled, max_length=Batch(4))
+    assert list(core.train.get_tensorboard_path().glob("*.pt.trace.json"))
