@@ -9,10 +9,10 @@ import subprocess
 import threading
 import time
 import uuid
-from importlib.metadata import PackageNotFoundError, version
 from urllib.parse import urlsplit
 
 from det_controlplane.core.agent_protocol import ContainerSpec, JoinAnswer, JoinRequest
+from determined import __version__
 from determined.common.blocking import hearing_signals
 from determined.common.connections import Connections
 from determined.common.http import Session
@@ -254,7 +254,7 @@ class Agent:
             agent_key=self._state.agent_key(),
             incarnation=str(uuid.uuid4()),
             pool=self._settings.resource_pool,
-            version=_agent_version(),
+            version=__version__,  # of the interface, which clients compare
             hostname=socket.gethostname(),
             addresses=(self._address,),
             runtime=self._runtime.kind,
@@ -273,10 +273,3 @@ def _listen(dependencies: GatewayDependencies, bind_ip: str, wanted: int, kept: 
             time.sleep(0.1)
     _log.warning("port %d is taken: containers that know it lose their way to the cluster", kept)
     return Gateway(dependencies, bind_ip, 0)
-
-
-def _agent_version() -> str:
-    try:
-        return version("determined-serverless")
-    except PackageNotFoundError:
-        return "unknown"

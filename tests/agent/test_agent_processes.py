@@ -44,6 +44,14 @@ def test_states_go_forward_and_a_clean_exit_has_no_failure(
     assert plane.history[f"{spec['container_id']}@1"][-1] == "terminated"
 
 
+def test_an_agent_tells_the_version_of_the_interface(
+    plane: FakeControlPlane, start_agent: StartAgent
+) -> None:
+    start_agent()
+    plane.until(lambda: bool(plane.joins))
+    assert plane.joins[0]["version"] == "0.38.1"
+
+
 def test_the_containers_own_output_reaches_the_task_log(
     plane: FakeControlPlane, start_agent: StartAgent
 ) -> None:

@@ -1,19 +1,25 @@
 """Agents that cannot start containers say so: they get no work, and those who wait learn why."""
 
 import uuid
+from dataclasses import replace
 from typing import Any
 
-from tests.support.api import Api, Caller, create
+import pytest
+
+from tests.support.api import Api, Caller, Told, config_of, create
 
 REASON = "3 containers in a row could not be started: no space left on device"
 
 
 class Agent:
-    def __init__(self, api: Api, out_of_service: str = "") -> None:
+    def __init__(
+        self, api: Api, out_of_service: str = "", slots: int = 1, name: str = "gpu-1"
+    ) -> None:
         self._incarnation = str(uuid.uuid4())
         body = {
-            "agent_id": "gpu-1", "agent_key": "key", "incarnation": self._incarnation, "runtime": "docker",
-            "slots": [{"id": 0, "type": "cpu", "brand": "Artificial"}], "out_of_service": out_of_service,
+            "agent_id": name, "agent_key": "key", "incarnation": self._incarnation, "runtime": "docker",
+            "slots": [{"id": n, "type": "cpu", "brand": "Artificial"} for n in range(slots)],
+            "out_of_service": out_of_service,
             "proof": {"kind": "bootstrap_token", "token": api.ctx.bootstrap_token},
         }  # fmt: skip
         token = api.anonymous().post("/agents/v1/join", body)["agent_token"]
@@ -67,3 +73,53 @@ def test_a_pool_is_looked_at_again_when_its_agent_leaves_service(api: Api, user:
     api.tick()
     assert agent.poll(REASON) == []
     assert reasons(user, experiment_id)[0][0] == "AGENT_OUT_OF_SERVICE"
+
+
+@pytest.mark.parametrize(
+    ("drain", "counts"),
+    [
+        (False, {"disabled": 2, "draining": 0}),
+        (True, {"disabled": 0, "draining": 2}),
+    ],
+)
+def test_slots_of_an_agent_that_is_out_of_service_say_so(
+    api: Api, admin: Caller, drain: bool, counts: dict[str, int]
+) -> None:
+    Agent(api, slots=2)
+    admin.post("/api/v1/agents/gpu-1/disable", {"drain": drain})
+    seen = admin.get("/api/v1/agents/gpu-1")["agent"]
+    shown = [(slot["enabled"], slot["draining"]) for slot in seen["slots"].values()]
+    assert shown == [(False, drain), (False, drain)]
+    stats = seen["slotStats"]["typeStats"]["TYPE_CPU"]
+    assert {key: stats[key] for key in counts} == counts
+    admin.post("/api/v1/agents/gpu-1/enable", {})
+    seen = admin.get("/api/v1/agents/gpu-1")["agent"]
+    assert [slot["enabled"] for slot in seen["slots"].values()] == [True, True]
+
+
+def test_slots_of_an_agent_that_took_itself_out_of_service_are_not_enabled(
+    api: Api, user: Caller
+) -> None:
+    Agent(api).poll(REASON)
+    (slot,) = user.get("/api/v1/agents/gpu-1")["agent"]["slots"].values()
+    assert (slot["enabled"], slot["draining"]) == (False, False)
+
+
+@pytest.mark.parametrize("launch_error", [True, False])
+def test_what_no_agent_alone_can_hold_is_refused_whatever_launch_error_says(
+    api: Api, user: Caller, launch_error: bool
+) -> None:
+    api.ctx.config = replace(api.ctx.config, launch_error=launch_error)
+    Agent(api, slots=2, name="one")
+    Agent(api, slots=3, name="two")
+
+    def submit(**resources: object) -> Told:
+        config = config_of(resources=resources)
+        return user.ask("POST", "/api/v1/experiments", {"config": config, "activate": False})
+
+    assert submit(slots_per_trial=3, is_single_node=True).status == 200
+    assert submit(slots_per_trial=4).status == 200
+    refused = submit(slots_per_trial=4, is_single_node=True)
+    assert refused.status == 400
+    assert "resources.is_single_node: asks for 4 slots of one agent" in refused.error
+    assert "has 3" in refused.error

@@ -22,13 +22,17 @@ def test_a_message_is_shown_from_its_start_to_its_end(admin: Caller, user: Calle
     assert user.ask("PUT", MESSAGE, later).status == 403
     admin.done("PUT", MESSAGE, later)
     assert user.get("/api/v1/master")["clusterMessage"] is None
-    assert user.get(MESSAGE)["clusterMessage"]["message"] == "closed"
+    assert user.ask("GET", MESSAGE).status == 403
+    planned = admin.get(MESSAGE)["clusterMessage"]
+    assert planned["message"] == "closed"
+    assert all(planned[key].endswith("Z") for key in ("startTime", "endTime", "createdTime"))
     admin.done(
         "PUT", MESSAGE, {"message": "open", "startTime": (NOW - timedelta(hours=1)).isoformat()}
     )
     assert user.get("/api/v1/master")["clusterMessage"]["message"] == "open"
     admin.done("DELETE", MESSAGE)
-    assert user.get(MESSAGE)["clusterMessage"] is None
+    assert admin.get(MESSAGE)["clusterMessage"] is None
+    assert user.ask("DELETE", MESSAGE).status == 403
 
 
 @pytest.mark.parametrize(
@@ -74,8 +78,7 @@ def test_warnings_of_the_control_plane_are_read_back(api: Api, admin: Caller, us
         log.info("nothing worth keeping")
     finally:
         log.removeHandler(handler)
-    assert user.ask("GET", "/api/v1/master/logs").status == 403
-    (entry,) = admin.lines("/api/v1/master/logs")
+    (entry,) = user.lines("/api/v1/master/logs")
     assert entry["logEntry"]["message"] == "agent a1 was lost"
     assert entry["logEntry"]["level"] == "LOG_LEVEL_WARNING"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.api import Caller, config_of
+from tests.support.api import Caller, config_of, create, trial_of
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,12 @@ def test_numbers_that_no_column_can_hold_are_refused(user: Caller) -> None:
     told = user.ask("POST", "/api/v1/trials", {"experimentId": 2**70, "unmanaged": True})
     assert told.status == 400
     assert "out of range" in told.error
+
+
+def test_nul_bytes_in_log_lines_survive(user: Caller) -> None:
+    task_id = trial_of(user, create(user))["taskId"]
+    written = ["a\0b\0", "half \ud800 pair", "plain"]
+    user.post("/api/v1/task/logs", {"logs": [{"taskId": task_id, "log": x} for x in written]})
+    read = user.lines(f"/api/v1/tasks/{task_id}/logs")
+    assert [line["log"] for line in read] == ["a\0b\0", "half \ufffd pair", "plain"]
+    assert read[0]["message"].endswith("|| a\0b\0\n")

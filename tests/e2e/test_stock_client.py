@@ -283,7 +283,7 @@ def test_the_cluster_tells_about_itself(admin: StockClient) -> None:
     assert "resource_pools" in admin.det("-u", "admin", "master", "config")
     admin.det("-u", "admin", "master", "logs")
     admin.det("-u", "admin", "master", "cluster-message", "set", "-m", "closed on Sunday")
-    assert "closed on Sunday" in admin.det("master", "cluster-message", "get")
+    assert "closed on Sunday" in admin.det("-u", "admin", "master", "cluster-message", "get")
     admin.det("-u", "admin", "master", "cluster-message", "clear")
     span = ("2026-01-01T00:00:00Z", "2099-01-01T00:00:00Z")
     assert "slot_hours" in admin.det("resources", "allocations", *span)

@@ -109,12 +109,14 @@ def support_bundle(args: argparse.Namespace) -> None:
     trial = session.get(f"{V1}/trials/{id}")
     experiment = session.get(f"{V1}/experiments/{trial['trial']['experimentId']}")
     logs = session.stream_lines("GET", f"{V1}/trials/{id}/logs")
+    master_logs = session.stream_lines("GET", f"{V1}/master/logs")
     parts = {
         "trial.json": json.dumps(trial, indent=2),
         "experiment.json": json.dumps(experiment, indent=2),
         "workloads.json": json.dumps(list(pages(session, f"/trials/{id}/workloads", "workloads"))),
         "master.json": json.dumps(session.get(V1 + "/master"), indent=2),
         "trial_logs.txt": "".join(line["message"] for line in logs),
+        "master_logs.txt": "".join(_master_line(line["logEntry"]) for line in master_logs),
     }
     os.makedirs(args.output_dir, exist_ok=True)
     path = os.path.join(args.output_dir, f"support-bundle-trial-{id}.tar.gz")
@@ -125,3 +127,8 @@ def support_bundle(args: argparse.Namespace) -> None:
             info.size = len(content)
             tar.addfile(info, io.BytesIO(content))
     print(path)
+
+
+def _master_line(entry: dict[str, Any]) -> str:
+    level = entry["level"].removeprefix("LOG_LEVEL_")
+    return f"{entry['timestamp']} [{level}]: {entry['message']}\n"

@@ -22,7 +22,7 @@ from det_controlplane.services.logs import master_log, retention
 
 
 def get_message(ctx: Context, request: Request) -> Answer:
-    return json_response({"clusterMessage": status.planned_message(ctx)})
+    return json_response({"clusterMessage": status.planned_message(ctx, user_of(request))})
 
 
 def set_message(ctx: Context, request: Request) -> Answer:

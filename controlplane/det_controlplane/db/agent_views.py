@@ -13,13 +13,14 @@ _CONTAINER = """json_build_object('id', c.id, 'parent', c.agent_id, 'permissionD
         'brand', d.device_brand, 'uuid', d.device_uuid, 'type', 'TYPE_' || upper(d.device_type::text))
         ORDER BY d.slot_id), '[]'::json)
         FROM slots d WHERE d.container_id = c.id))"""
-_SLOT = f"""json_build_object('id', s.slot_id::text, 'enabled', s.enabled AND NOT s.draining, 'draining', s.draining,
+_IN_SERVICE = "(a.enabled AND NOT a.draining AND a.state = 'JOINED' AND a.out_of_service = '')"
+_SLOT = f"""json_build_object('id', s.slot_id::text, 'enabled', {_IN_SERVICE} AND s.enabled AND NOT s.draining, 'draining', a.draining OR s.draining,
     'device', json_build_object('id', s.slot_id, 'brand', s.device_brand, 'uuid', s.device_uuid,
                                 'type', 'TYPE_' || upper(s.device_type::text)),
     'container', (SELECT {_CONTAINER} FROM containers c WHERE c.id = s.container_id))"""
 _AGENT = f"""json_build_object('id', a.id, 'version', a.version, 'registeredTime', {time("a.joined_at")},
     'addresses', to_json(a.addresses), 'resourcePools', json_build_array(a.pool),
-    'enabled', a.enabled AND NOT a.draining AND a.state = 'JOINED' AND a.out_of_service = '', 'draining', a.draining,
+    'enabled', {_IN_SERVICE}, 'draining', a.draining,
     'outOfService', a.out_of_service,
     'slots', (SELECT coalesce(json_object_agg(s.slot_id::text, {_SLOT} ORDER BY s.slot_id), '{{}}'::json) FROM slots s WHERE s.agent_id = a.id),
     'containers', (SELECT coalesce(json_object_agg(c.id, {_CONTAINER} ORDER BY c.assigned_at, c.id), '{{}}'::json) FROM containers c

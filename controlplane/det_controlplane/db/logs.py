@@ -35,6 +35,9 @@ _NAMED = text(f"""
     JOIN tasks k ON k.id = x.task_id JOIN jobs j ON j.id = k.job_id
 """)
 
+# Stands for NUL in stored lines: a code point that Unicode keeps free for such uses inside of programs.
+_NUL = "\ufdd0"
+
 
 def insert(tx: Tx, rows: Sequence[dict[str, Any]], now: datetime) -> None:
     dumped = json.dumps(rows)
@@ -44,11 +47,16 @@ def insert(tx: Tx, rows: Sequence[dict[str, Any]], now: datetime) -> None:
 
 
 def _storable(value: Any) -> Any:
-    """PostgreSQL stores neither NUL nor half of a surrogate pair; programs print both."""
+    """Return what PostgreSQL can store: neither NUL nor half of a surrogate pair, and programs print both."""
     if not isinstance(value, str):
         return value
     whole = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return whole.replace("\0", "\ufffd")
+    return whole.replace("\0", _NUL)
+
+
+def as_written(stored: str) -> str:
+    """Return the text of a line as its program wrote it."""
+    return stored.replace(_NUL, "\0")
 
 
 def remember_batch(tx: Tx, batch_id: UUID, now: datetime) -> bool:

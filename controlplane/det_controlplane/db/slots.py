@@ -29,6 +29,16 @@ _COUNT = (
         schema.agents.c.pool == bindparam("pool"), schema.agents.c.state != literal_column("'LOST'")
     )
 )
+_LARGEST = (
+    select(func.count().label("slots"))
+    .select_from(schema.slots.join(schema.agents))
+    .where(
+        schema.agents.c.pool == bindparam("pool"), schema.agents.c.state != literal_column("'LOST'")
+    )
+    .group_by(schema.agents.c.id)
+    .order_by(func.count().desc())
+    .limit(1)
+)
 _HOLD = text("""
     UPDATE slots s SET container_id = x.container_id
     FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS x (agent_id text, slot_id integer, container_id uuid)
@@ -51,6 +61,12 @@ def agents_of(tx: Tx, allocation_id: str) -> list[str]:
 def count(db: Database, pool: str) -> int:
     """How many slots the pool's agents have."""
     return int(db.read(_COUNT, {"pool": pool})[0][0])
+
+
+def of_largest_agent(db: Database, pool: str) -> int:
+    """How many slots the pool's largest agent has."""
+    rows = db.read(_LARGEST, {"pool": pool})
+    return int(rows[0][0]) if rows else 0
 
 
 def hold(tx: Tx, containers: Sequence[tuple[UUID, str, list[int]]]) -> bool:

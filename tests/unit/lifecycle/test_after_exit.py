@@ -70,6 +70,21 @@ def test_failures_of_user_code_are_retried_up_to_max_restarts() -> None:
     last = after_exit(replace(TRIAL, restarts=2), failed)
     assert last.state is S.ERROR
     assert "max_restarts is 2" in last.reason
+    assert not last.counts_as_restart
+
+
+@pytest.mark.parametrize(
+    "trial",
+    [
+        replace(TRIAL, restarts=TRIAL.max_restarts),
+        replace(TRIAL, retries_cancelled=True),
+        replace(TRIAL, stopped_by_searcher=True),
+        replace(TRIAL, state=S.STOPPING_CANCELED),
+    ],
+)
+def test_a_failure_that_is_not_followed_by_a_restart_is_not_counted(trial: TrialView) -> None:
+    after = after_exit(trial, Exit(ExitKind.FAILED, "exit code 1"))
+    assert (after.state, after.counts_as_restart) == (S.ERROR, False)
 
 
 def test_infrastructure_never_spends_the_users_retries() -> None:

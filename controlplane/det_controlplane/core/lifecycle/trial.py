@@ -92,7 +92,7 @@ class TrialView:
 
 @dataclass(frozen=True, slots=True)
 class AfterExit:
-    """The trial's next state (ACTIVE: try again) and whether the user's retries are spent by one."""
+    """The trial's next state (ACTIVE: try again) and whether that spends one of the user's restarts."""
 
     state: S
     counts_as_restart: bool = False
@@ -103,9 +103,9 @@ def after_exit(trial: TrialView, exit: Exit) -> AfterExit:
     """First match wins."""
     failed = exit.kind is ExitKind.FAILED
     if trial.state.stopping:
-        return AfterExit(S.ERROR if failed else end_of(trial.state), failed, exit.message)
+        return AfterExit(S.ERROR if failed else end_of(trial.state), False, exit.message)
     if trial.stopped_by_searcher:
-        return AfterExit(S.ERROR if failed else S.COMPLETED, failed, exit.message)
+        return AfterExit(S.ERROR if failed else S.COMPLETED, False, exit.message)
     if exit.kind is ExitKind.UNRECOVERABLE:
         return AfterExit(S.ERROR, False, exit.message)
     if exit.pull_failed and trial.pull_failures >= MAX_PULL_FAILURES:
@@ -124,11 +124,11 @@ def after_exit(trial: TrialView, exit: Exit) -> AfterExit:
 
 def _after_failure(trial: TrialView, exit: Exit) -> AfterExit:
     if trial.retries_cancelled:
-        return AfterExit(S.ERROR, True, f"{exit.message}; {_NOT_RETRIED}")
+        return AfterExit(S.ERROR, False, f"{exit.message}; {_NOT_RETRIED}")
     if trial.restarts + 1 > trial.max_restarts:
         often = "once" if trial.restarts == 0 else f"{trial.restarts + 1} times"
         limit = f"it has failed {often} and max_restarts is {trial.max_restarts}"
-        return AfterExit(S.ERROR, True, f"{exit.message}; {limit}")
+        return AfterExit(S.ERROR, False, f"{exit.message}; {limit}")
     return AfterExit(trial.state, True, exit.message)
 
 

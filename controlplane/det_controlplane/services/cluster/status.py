@@ -33,8 +33,9 @@ def message(ctx: Context) -> Any:
         return cluster.message(tx, ctx.now(), planned=False)
 
 
-def planned_message(ctx: Context) -> Any:
-    """Return the message, also one whose time is still to come."""
+def planned_message(ctx: Context, caller: User) -> Any:
+    """Return the message, also one whose time is still to come: everybody else sees it when it begins."""
+    require_admin(caller, "see the planned cluster message")
     with ctx.db.begin() as tx:
         return cluster.message(tx, ctx.now(), planned=True)
 

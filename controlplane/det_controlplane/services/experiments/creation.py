@@ -154,6 +154,11 @@ def _resolve(
     if submission.unmanaged:
         return resolved, pool.pool_name, False
     resources = resolved.config.resources
+    # Nothing changes that while agents are as they are, so this is no matter of launch_error.
+    if resources.is_single_node:
+        lone = capacity.too_large_for_one_agent(ctx, pool, resources.slots_per_trial)
+        if lone is not None:
+            raise InvalidConfig([lone])
     exceeds = capacity.exceeds(ctx, pool.pool_name, resources.slots_per_trial)
     if exceeds and ctx.config.launch_error:
         most = capacity.of_pool(ctx, pool.pool_name)

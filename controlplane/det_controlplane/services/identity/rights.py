@@ -10,6 +10,12 @@ def require_admin(user: User, what: str) -> None:
         raise Forbidden(f"only an administrator may {what}; you are signed in as {user.username}")
 
 
+def refuse_tasks(user: User, what: str) -> None:
+    """What every person may do, who is signed in, and no program of a task."""
+    if user.allocation_id is not None:
+        raise Forbidden(f"a task's token may not {what}: sign in")
+
+
 def require_owner(user: User, owner_id: int, what: str) -> None:
     if user.id != owner_id:
         require_admin(user, f"{what} of another user")

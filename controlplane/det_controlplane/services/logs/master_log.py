@@ -10,7 +10,7 @@ from det_controlplane.db.engine import Database, DatabaseDown
 from det_controlplane.db.master_log import Entry
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity.principal import User
-from det_controlplane.services.identity.rights import require_admin
+from det_controlplane.services.identity.rights import refuse_tasks
 
 BATCH = 500
 KEPT = timedelta(days=30)
@@ -73,7 +73,7 @@ def keep(db: Database) -> None:
 
 def first(ctx: Context, caller: User, offset: int, limit: int) -> int:
     """The id after which to read: the last `limit` lines, or all from `offset` on. A negative offset counts from the end."""
-    require_admin(caller, "read the control plane's log")
+    refuse_tasks(caller, "read the control plane's log")
     with ctx.db.begin() as tx:
         if offset > 0:
             return master_log.before_line(tx, offset)

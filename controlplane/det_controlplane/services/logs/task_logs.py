@@ -123,17 +123,18 @@ def _check_regex(pattern: str) -> None:
 def _shown(r: Any) -> dict[str, Any]:
     timestamp = r.logged_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     level = r.level or "LOG_LEVEL_UNSPECIFIED"
+    log = logs.as_written(r.log)
     return {
         "id": str(r.id), "taskId": r.task_id, "allocationId": r.allocation_id, "agentId": r.agent_id,
         "containerId": r.container_id, "rankId": r.rank_id, "timestamp": timestamp, "level": level,
-        "source": r.source, "stdtype": r.stdtype, "log": r.log, "message": _message(r, timestamp, level),
+        "source": r.source, "stdtype": r.stdtype, "log": log, "message": _message(r, log, timestamp, level),
     }  # fmt: skip
 
 
-def _message(r: Any, timestamp: str, level: str) -> str:
+def _message(r: Any, log: str, timestamp: str, level: str) -> str:
     """The line as people read it; absent pieces leave no trace but the container's blanks."""
     container = (r.container_id or "")[:8].ljust(8)
     rank = "" if r.rank_id is None else f"[rank={r.rank_id}] "
     shown = "" if level.endswith("UNSPECIFIED") else f"{level.removeprefix('LOG_LEVEL_')}: "
-    end = "" if r.log.endswith("\n") else "\n"
-    return f"[{timestamp}] {container} {rank}|| {shown}{r.log}{end}"
+    end = "" if log.endswith("\n") else "\n"
+    return f"[{timestamp}] {container} {rank}|| {shown}{log}{end}"

@@ -47,6 +47,18 @@ def of_pool(ctx: Context, pool_name: str) -> int | None:
     return slot_rows.count(ctx.db, pool_name) or None
 
 
+def too_large_for_one_agent(ctx: Context, pool: Pool, slots: int) -> Problem | None:
+    """Say why a task that must run on one agent never will; None where it may, or where machines are to come."""
+    most = slot_rows.of_largest_agent(ctx.db, pool.pool_name) if pool.provider is None else 0
+    if not most or slots <= most:
+        return None
+    message = (
+        f"asks for {slots} slots of one agent, but the largest of resource pool {pool.pool_name!r} has {most};"
+        " ask for fewer, leave is_single_node out, or choose another pool"
+    )
+    return Problem("resources.is_single_node", message)
+
+
 def exceeds(ctx: Context, pool_name: str, slots: int) -> bool:
     if slots <= 1:
         return False

@@ -103,7 +103,7 @@ class Invariants:
                 self._check_completed(row)
             elif row.state == "ERROR" and row.experiment_state != "ERROR":
                 pulls = self._ledger.pull_failures.get(row.id, 0)
-                if not row.restarts and pulls < 3:
+                if not crashes.get(row.id) and pulls < 3:
                     raise Violation(f"trial {row.id} failed, and its code never did")
 
     def _check_completed(self, row: Any) -> None:
