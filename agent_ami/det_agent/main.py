@@ -11,10 +11,11 @@ from typing import Any
 
 from det_agent.agent import Agent
 from det_agent.loop import Replaced, Silent
+from det_agent.metadata import AwsMetadata, GcpMetadata
+from det_agent.notices import AwsNotices, GcpNotices
 from det_agent.runtime import StartFailed
 from det_agent.settings import BadSettings, Settings, add_flags, load
 from det_agent.signals import SignalSource
-from det_agent.signals_aws import Ec2Notices
 from det_agent.slots import SlotsUnavailable
 
 UNIT = Path(__file__).parent / "det-agent.service"
@@ -55,7 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _notices(settings: Settings) -> tuple[SignalSource, ...]:
     """Return where this machine hears that its cloud takes it back."""
-    return (Ec2Notices(),) if settings.prove_by == "aws" else ()
+    if settings.identity == "aws":
+        return (AwsNotices(AwsMetadata()),)
+    return (GcpNotices(GcpMetadata()),) if settings.identity == "gcp" else ()
 
 
 def _add_doctor_flags(parser: argparse.ArgumentParser) -> None:

@@ -1,10 +1,11 @@
 """The proof of a machine on EC2: a request to STS, signed by the machine's role, that only the control plane sends."""
 
+import json
 from collections.abc import Mapping
 
 from det_controlplane.core.agent_protocol import STS_BODY, sts_headers, sts_host
 
-from det_agent.metadata_aws import Ec2Metadata, read_object
+from det_agent.metadata import AwsMetadata
 
 KIND = "aws_sts"
 _CREDENTIALS = "meta-data/iam/security-credentials/"
@@ -16,9 +17,9 @@ def aws_proof(nonce: str) -> Mapping[str, str]:
     from botocore.awsrequest import AWSRequest
     from botocore.credentials import Credentials
 
-    metadata = Ec2Metadata()
-    document = metadata.get("dynamic/instance-identity/document")
-    region = read_object(document).get("region", "")
+    metadata = AwsMetadata()
+    document = metadata.get("dynamic/instance-identity/document") or ""
+    region = _object(document).get("region", "")
     keys = _role_credentials(metadata)
     request = AWSRequest(
         "POST", f"https://{sts_host(region)}/", data=STS_BODY, headers=sts_headers(region, nonce)
@@ -35,16 +36,25 @@ def aws_proof(nonce: str) -> Mapping[str, str]:
     }
 
 
-def _role_credentials(metadata: Ec2Metadata) -> Mapping[str, str]:
-    try:
-        role = metadata.get(_CREDENTIALS).splitlines()[0]
-    except (FileNotFoundError, IndexError):
+def _role_credentials(metadata: AwsMetadata) -> Mapping[str, str]:
+    roles = (metadata.get(_CREDENTIALS) or "").splitlines()
+    if not roles:
         raise OSError(
             "this machine has no role, so it cannot prove what it is: "
             "give the pool's `provider.iam_instance_profile_arn`"
-        ) from None
-    keys = read_object(metadata.get(_CREDENTIALS + role))
+        )
+    keys = _object(metadata.get(_CREDENTIALS + roles[0]) or "")
     if not keys.keys() >= {"AccessKeyId", "SecretAccessKey", "Token"}:
         said = keys.get("Message") or keys.get("Code") or "nothing"
-        raise OSError(f"the metadata service has no credentials of the role {role}: {said}")
+        raise OSError(f"the metadata service has no credentials of the role {roles[0]}: {said}")
     return keys
+
+
+def _object(text: str) -> Mapping[str, str]:
+    try:
+        read = json.loads(text)
+    except ValueError as e:
+        raise OSError(f"the metadata service is not EC2's: {e}") from e
+    if not isinstance(read, dict):
+        raise OSError(f"the metadata service is not EC2's: it says {text[:80]!r}")
+    return read

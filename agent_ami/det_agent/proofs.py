@@ -10,14 +10,14 @@ from det_agent.proof_gce import gce_proof
 from det_agent.settings import Settings
 
 Proof = Mapping[str, str]
-_OF_MACHINES: Mapping[str, Callable[[str], Proof]] = {"aws": aws_proof, "gce": gce_proof}
+_OF_MACHINES: Mapping[str, Callable[[str], Proof]] = {"aws": aws_proof, "gcp": gce_proof}
 
 
 def proof_of(settings: Settings, joining: JoinRequest) -> Callable[[], Proof]:
     """Return what makes a fresh proof for each join. Calling it raises OSError where there is none."""
-    if settings.prove_by not in _OF_MACHINES:
+    if settings.identity not in _OF_MACHINES:
         return lambda: bootstrap_proof(settings.token_file)
-    of_machine = _OF_MACHINES[settings.prove_by]
+    of_machine = _OF_MACHINES[settings.identity]
     nonce = join_nonce(
         settings.cluster_id, joining.agent_id, joining.agent_key, joining.incarnation
     )

@@ -51,7 +51,7 @@ OPTIONS = (
     Option("task_python", "", "the Python of tasks without Docker (the agent's own)"),
     Option("state_dir", "/var/lib/determined/agent", "where this agent keeps its state"),
     Option("token_file", "", "file with the bootstrap token this agent joins with"),
-    Option("prove_by", "token", "how to prove itself: token, or the machine on aws or gce"),
+    Option("identity", "token", "what it proves itself by: token, or its machine on aws or gcp"),
     Option("cluster_id", "", "the cluster that the proof of a machine is for"),
     Option("bind_ip", "", "address the task gateway listens on (by runtime)"),
     Option("bind_port", 0, "port of the task gateway (a free one, then kept)", ("gateway_port",)),
@@ -89,7 +89,7 @@ class Settings:
     task_python: str
     state_dir: Path
     token_file: str
-    prove_by: str
+    identity: str
     cluster_id: str
     bind_ip: str
     bind_port: int
@@ -180,10 +180,10 @@ def _flatten(body: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _settings(v: Mapping[str, Any]) -> Settings:
     _one_of("container_runtime", v["container_runtime"], ("auto", "docker", "process"))
-    _one_of("prove_by", v["prove_by"], ("token", "aws", "gce"))
-    if v["prove_by"] != "token" and not v["cluster_id"]:
+    _one_of("identity", v["identity"], ("token", "aws", "gcp"))
+    if v["identity"] != "token" and not v["cluster_id"]:
         raise BadSettings(
-            f"cluster_id is missing: prove_by {v['prove_by']} proves it to one cluster"
+            f"cluster_id is missing: a machine on {v['identity']} proves itself to one cluster"
         )
     _one_of("on_stop", v["on_stop"], ("leave", "kill"))
     proxies = {n: v[n] for n in ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy") if v[n]}
@@ -197,7 +197,7 @@ def _settings(v: Mapping[str, Any]) -> Settings:
         task_python=v["task_python"],
         state_dir=Path(v["state_dir"]),
         token_file=v["token_file"],
-        prove_by=v["prove_by"],
+        identity=v["identity"],
         cluster_id=v["cluster_id"],
         bind_ip=v["bind_ip"],
         bind_port=v["bind_port"],

@@ -1,11 +1,15 @@
 """What an agent proves itself with, by its settings."""
 
+import re
+import shlex
 from pathlib import Path
 
 import pytest
+from det_agent.main import _notices
 from det_agent.proofs import proof_of
 from det_agent.settings import BadSettings, Settings, load
 from det_controlplane.core.agent_protocol import JoinRequest, join_nonce
+from det_controlplane.core.provision.boot import Boot, user_data
 from det_controlplane.ports.identity import NotProven, Proof
 from det_provisioner_aws.identity import AwsIdentityVerifier, Trusted
 
@@ -31,7 +35,7 @@ def test_a_machine_proves_itself_to_one_cluster_and_for_one_join(
 ) -> None:
     with fake_aws() as aws:
         monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", aws.url)
-        proof = proof_of(settings(prove_by="aws", cluster_id="ours"), JOINING)()
+        proof = proof_of(settings(identity="aws", cluster_id="ours"), JOINING)()
         trusted = Trusted(["123456789012"], ["us-west-2"])
         verifier = AwsIdentityVerifier(trusted, lambda _: aws.url + "/")
         right = join_nonce("ours", "gpu-1", "key", "process-1")
@@ -43,6 +47,18 @@ def test_a_machine_proves_itself_to_one_cluster_and_for_one_join(
 
 def test_a_machine_needs_a_cluster_to_prove_itself_to() -> None:
     with pytest.raises(BadSettings, match="cluster_id"):
-        settings(prove_by="gce")
-    with pytest.raises(BadSettings, match="prove_by"):
-        settings(prove_by="azure", cluster_id="ours")
+        settings(identity="gcp")
+    with pytest.raises(BadSettings, match="identity"):
+        settings(identity="azure", cluster_id="ours")
+
+
+@pytest.mark.parametrize("provider", ["aws", "gcp"])
+def test_the_agent_understands_what_rented_machines_are_told(tmp_path: Path, provider: str) -> None:
+    script = user_data(Boot("ours", "https://cluster.example", "gpus", provider))
+    (quoted,) = re.findall(r"^printf '%s\\n' ('.*?') > /etc/determined/agent.yaml$", script, re.M | re.S)  # fmt: skip
+    file = tmp_path / "agent.yaml"
+    file.write_text(shlex.split(quoted)[0])
+    told = load({"config_file": str(file)}, {})
+    assert (told.identity, told.cluster_id, told.resource_pool) == (provider, "ours", "gpus")
+    assert len(_notices(told)) == 1
+    assert _notices(settings()) == ()

@@ -44,8 +44,6 @@ class FakeAws:
     machine: Machine = field(default_factory=Machine)
     status: int = 200  # what STS answers instead, when it is another
     throttles: bool = False
-    notices: dict[str, str] = field(default_factory=dict)  # by path below meta-data
-    metadata_token: str = "metadata-token"
     seen: list[dict[str, str]] = field(default_factory=list)
     url: str = ""
 
@@ -79,10 +77,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         asked = self.headers.get("X-aws-ec2-metadata-token-ttl-seconds")
         right = self.path == "/latest/api/token" and asked
-        self._answer(200 if right else 400, self.fake.metadata_token)
+        self._answer(200 if right else 400, "metadata-token")
 
     def do_GET(self) -> None:
-        if self.headers.get("X-aws-ec2-metadata-token") != self.fake.metadata_token:
+        if self.headers.get("X-aws-ec2-metadata-token") != "metadata-token":
             return self._answer(401, "")
         machine = self.fake.machine
         found = {
@@ -95,7 +93,6 @@ class _Handler(BaseHTTPRequestHandler):
                 }
             )
         }
-        found.update({f"/latest/meta-data/{p}": text for p, text in self.fake.notices.items()})
         if machine.has_role:
             roles = "/latest/meta-data/iam/security-credentials/"
             found[roles] = machine.role

@@ -34,6 +34,7 @@ def user_data(boot: Boot) -> str:
         "master_url": boot.master_url,
         "resource_pool": boot.pool,
         "identity": boot.provider,
+        "cluster_id": boot.cluster_id,
         "shutdown_after_silence": boot.silence_limit_s,
         "hooks": {"on_connection_lost": ["systemctl", "poweroff"]},
     }
