@@ -1,5 +1,7 @@
 """Step 2: report metrics and progress. `core.init()` works off a cluster, too, and then only logs."""
 
+import logging
+
 import determined as det
 from line import Line, points
 
@@ -20,5 +22,7 @@ def main(core: det.core.Context) -> None:
 
 
 if __name__ == "__main__":
+    # Off a cluster, reports are log lines.
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
     with det.core.init() as core:
         main(core)

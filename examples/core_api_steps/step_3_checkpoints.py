@@ -1,6 +1,7 @@
 """Step 3: save checkpoints, leave when the cluster asks for it, and go on from where the last run stopped."""
 
 import json
+import logging
 
 import determined as det
 from line import Line, points
@@ -34,6 +35,8 @@ def main(core: det.core.Context, checkpoint: "str | None") -> None:
 
 
 if __name__ == "__main__":
+    # Off a cluster, reports are log lines.
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
     info = det.get_cluster_info()
     with det.core.init() as core:
         main(core, info.latest_checkpoint if info else None)

@@ -1,5 +1,7 @@
 """Step 4: let the cluster choose hyperparameters, and stop the trials that look worse than others."""
 
+import logging
+
 import determined as det
 from line import Line, points
 
@@ -20,6 +22,8 @@ def main(core: det.core.Context, learning_rate: float) -> None:
 
 
 if __name__ == "__main__":
+    # Off a cluster, reports are log lines.
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
     info = det.get_cluster_info()
     with det.core.init() as core:
         main(core, info.trial.hparams["learning_rate"] if info else 0.1)

@@ -4,6 +4,8 @@ On a cluster:             det experiment create distributed.yaml .
 Here, with two workers:   torchrun --nproc-per-node 2 train.py
 """
 
+import logging
+
 import determined as det
 import torch
 from torch import distributed, nn
@@ -77,6 +79,8 @@ def main(core: det.core.Context) -> None:
 
 
 if __name__ == "__main__":
+    # Off a cluster, reports are log lines.
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
     distributed.init_process_group("gloo")
     try:
         with det.core.init(

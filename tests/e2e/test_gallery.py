@@ -204,33 +204,49 @@ def test_batches_are_inferred_with_a_trained_checkpoint(
     assert saved["state"] == "STATE_COMPLETED"
 
 
-def run_unmanaged(cluster: Cluster, stock: StockClient, client: str, name: str) -> str:
-    script = EXAMPLES / "unmanaged/train.py"
-    if client == "stock":
-        answer = stock.script(script, name)
-        assert answer.code == 0, answer.out + answer.err
-        return answer.out
-    ran = subprocess.run(
-        [sys.executable, script, name],
-        env=cluster.env,
-        cwd=cluster.folder,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    return ran.stdout
+Run = Callable[..., str]
 
 
-@pytest.mark.parametrize("client", ["ours", "stock"])
+@pytest.fixture(params=["ours", "stock"])
+def run_here(request: pytest.FixtureRequest, cluster: Cluster, stock: StockClient) -> Run:
+    """Run a script of the gallery in no task, with our harness or the stock one; return its output."""
+
+    def by_ours(script: str, *arguments: str) -> str:
+        ran = subprocess.run(
+            [sys.executable, EXAMPLES / script, *arguments],
+            env=cluster.env,
+            cwd=cluster.folder,
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return ran.stdout + ran.stderr
+
+    def by_stock(script: str, *arguments: str) -> str:
+        ran = stock.script(EXAMPLES / script, *arguments)
+        assert ran.code == 0, ran.out + ran.err
+        return ran.out + ran.err
+
+    return by_ours if request.param == "ours" else by_stock
+
+
 def test_a_script_that_no_cluster_started_reports_and_goes_on(
-    cluster: Cluster, stock: StockClient, client: str
+    request: pytest.FixtureRequest, cluster: Cluster, run_here: Run
 ) -> None:
-    assert "reported 20 steps" in run_unmanaged(cluster, stock, client, client)
-    found = cluster.get(f"/api/v1/trials/by-external-id/{client}/{client}")["trial"]
+    name = request.node.callspec.id
+    assert "reported 20 steps" in run_here("unmanaged/train.py", name)
+    found = cluster.get(f"/api/v1/trials/by-external-id/{name}/{name}")["trial"]
     assert found["state"] == "STATE_COMPLETED"
     assert found["latestValidation"]["totalBatches"] == 20
-    assert "reported 0 steps" in run_unmanaged(cluster, stock, client, client)
+    assert "reported 0 steps" in run_here("unmanaged/train.py", name)
+
+
+@pytest.mark.parametrize("step", ["1_run", "2_metrics", "3_checkpoints", "4_search"])
+def test_the_steps_of_the_core_api_run_without_a_cluster(run_here: Run, step: str) -> None:
+    """Both harnesses compute the same."""
+    said = run_here(f"core_api_steps/step_{step}.py")
+    assert ("0.0105" if step == "1_run" else "0.01045382327675707") in said
 
 
 def test_every_configuration_of_the_gallery_is_trained_here() -> None:
