@@ -11,8 +11,12 @@ import time
 import uuid
 from urllib.parse import urlsplit
 
-from det_controlplane.core.agent_protocol import ContainerSpec, JoinAnswer, JoinRequest
-from determined import __version__
+from det_controlplane.core.agent_protocol import (
+    INTERFACE_VERSION,
+    ContainerSpec,
+    JoinAnswer,
+    JoinRequest,
+)
 from determined.common.blocking import hearing_signals
 from determined.common.connections import Connections
 from determined.common.http import Session
@@ -254,7 +258,7 @@ class Agent:
             agent_key=self._state.agent_key(),
             incarnation=str(uuid.uuid4()),
             pool=self._settings.resource_pool,
-            version=__version__,  # of the interface, which clients compare
+            version=INTERFACE_VERSION,
             hostname=socket.gethostname(),
             addresses=(self._address,),
             runtime=self._runtime.kind,

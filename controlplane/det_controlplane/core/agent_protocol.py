@@ -14,6 +14,8 @@ Failure = Literal["container_failed", "image_pull", "agent_error", "aborted"]
 SlotType = Literal["cuda", "rocm", "cpu"]
 SignalKind = Literal["spot_interruption", "rebalance", "maintenance", "shutdown"]
 
+INTERFACE_VERSION = "0.38.1"  # of Determined: what is served, and what agents tell of themselves
+
 M = TypeVar("M", bound="Message")
 
 

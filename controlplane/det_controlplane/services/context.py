@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
+from det_controlplane.core.agent_protocol import INTERFACE_VERSION
 from det_controlplane.core.config import ClusterConfig
 from det_controlplane.db.engine import Database
 from det_controlplane.ports.checkpoint_files import CheckpointFiles
@@ -14,7 +15,7 @@ from det_controlplane.ports.objects import ObjectStore
 from det_controlplane.ports.waker import Waker
 from det_controlplane.services.search.cache import SearchCache
 
-VERSION = "0.38.1"  # of Determined: the interface that is served
+VERSION = INTERFACE_VERSION
 
 
 def _utc_now() -> datetime:
