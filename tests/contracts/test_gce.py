@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+import det_provisioner_gcp
 import pytest
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Capacity, Offer
@@ -15,7 +16,7 @@ from det_controlplane.ports.compute import CloudMachine, LaunchRequest, Place, U
 from det_controlplane.testing.contracts.compute import ComputeContract, launch_request
 from det_provisioner_gcp import naming
 from det_provisioner_gcp.api import GceApi
-from det_provisioner_gcp.compute import GceCompute
+from det_provisioner_gcp.compute_engine import GceCompute
 from google.auth.credentials import AnonymousCredentials
 
 from tests.support.fake_gce import FakeGce, GceError, denied, quota, serving, stockout, throttled
@@ -275,16 +276,26 @@ def test_an_accepted_machine_that_fails_later_tells_why_when_asked_again(cloud: 
     ]
 
 
-def test_what_failed_later_goes_on_with_the_next_offer(cloud: Gce) -> None:
+def test_asking_what_failed_later_starts_nothing(cloud: Gce) -> None:
     cloud.fake.operation_s = 60.0
     cloud.give(stockout(ZONE, "g2-standard-8"), "g2-standard-8")
     request = launch_request(cloud, cloud.offers(Capacity.SPOT))
     assert cloud.compute.launch(request).machine is not None
     cloud.sleep(120)
     again = cloud.compute.launch(request)
-    assert again.machine is not None
-    assert again.machine.machine_type == "e2-standard-4"
+    assert again.machine is None
     assert [r.scope.machine_type for r in again.refusals] == ["g2-standard-8"]
+    assert cloud.fake.listed(PROJECT) == []
+
+
+def test_refusals_before_a_lost_answer_are_told_with_the_machine(cloud: Gce) -> None:
+    first, second = cloud.offers(Capacity.SPOT)
+    cloud.give(stockout(ZONE, first.machine_type), first.machine_type)
+    request = launch_request(cloud, [first, second])
+    outcome = cloud.compute.launch(request)
+    assert cloud.compute.launch(request) == outcome
+    assert outcome.machine is not None
+    assert [r.scope.machine_type for r in outcome.refusals] == [first.machine_type]
 
 
 def test_a_machine_that_was_taken_back_is_not_started_again_by_its_token(cloud: Gce) -> None:
@@ -316,6 +327,33 @@ def test_a_launch_waits_a_few_seconds_at_most(cloud: Gce) -> None:
     assert machine is not None
     assert machine.state == "pending"
     assert 0 < cloud.clock[0] - before <= 6
+
+
+def test_a_machine_of_any_zone_that_failed_in_one_tells_why_for_that_zone(cloud: Gce) -> None:
+    cloud.fake.operation_s = 60.0
+    cloud.give(stockout(ZONE, "g2-standard-8"))
+    request = launch_request(cloud, [offer("g2-standard-8", zone="")])
+    assert cloud.compute.launch(request).machine is not None
+    cloud.sleep(120)
+    cloud.allow()
+    there = replace(request, offers=(offer("g2-standard-8", zone=ZONE),))
+    again = cloud.compute.launch(there)
+    assert again.machine is None
+    assert {r.kind for r in again.refusals} == {RefusalKind.NO_CAPACITY}
+    assert ZONE in {r.scope.zone for r in again.refusals}
+
+
+def test_a_launch_over_many_offers_ends_before_its_caller_gives_up(cloud: Gce) -> None:
+    cloud.fake.operation_s = 4.0
+    cloud.give(stockout(ZONE, "e2-standard-4"))
+    types = [f"e2-standard-{n}" for n in range(100)]
+    offers = [replace(offer(), machine_type=t, zone=z) for t in types for z in (ZONE,)]
+    cloud.fake.machine_types |= {t: {"guestCpus": 4, "memoryMb": 1024} for t in types}
+    before = cloud.clock[0]
+    outcome = cloud.compute.launch(launch_request(cloud, offers))
+    assert outcome.machine is None
+    assert 0 < len(outcome.refusals) < 100
+    assert cloud.clock[0] - before <= 66
 
 
 def test_any_zone_means_the_first_with_room(cloud: Gce) -> None:
@@ -359,11 +397,7 @@ def test_a_quota_behind_a_failed_bulk_insert_is_named(cloud: Gce) -> None:
 def test_a_zone_is_tried_though_a_bulk_insert_failed_there(cloud: Gce) -> None:
     cloud.give(stockout(ZONE, "g2-standard-8"), "g2-standard-8")
     offers = [offer("g2-standard-8", zone=""), offer("e2-standard-4")]
-    request = launch_request(cloud, offers)
-    cloud.fake.operation_s = 60.0
-    assert cloud.compute.launch(request).machine is not None
-    cloud.sleep(120)
-    machine = cloud.compute.launch(request).machine
+    machine = cloud.compute.launch(launch_request(cloud, offers)).machine
     assert machine is not None
     assert (machine.machine_type, machine.zone) == ("e2-standard-4", ZONE)
 
@@ -500,9 +534,18 @@ def test_label_values_stay_different_and_valid() -> None:
     assert naming.label_value("gpus") == "gpus"
 
 
+def test_the_package_gives_the_control_plane_what_it_asks_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "acme")
+    assert det_provisioner_gcp.compute([{}]).provider == "gcp"
+    (verifier,) = det_provisioner_gcp.identity_verifiers([{}, {"project": "other"}])
+    assert verifier.kind == "gce_identity_token"
+
+
 def test_nothing_of_google_is_imported_before_a_call() -> None:
     code = (
-        "import sys, det_provisioner_gcp.compute as c; c.GceCompute(c.GceApi());"
+        "import sys, det_provisioner_gcp.compute_engine as c; c.GceCompute(c.GceApi());"
         "print([m for m in sys.modules if m.startswith('google')])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,0 +1,28 @@
+"""Machines of Google Compute Engine. Importing the package loads no library of Google: calls do."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from det_controlplane.ports.compute import Compute
+from det_controlplane.ports.identity import IdentityVerifier
+
+# Google's own libraries read the project by the same name.
+PROJECT_VARIABLE = "GOOGLE_CLOUD_PROJECT"
+
+
+def compute(sections: Sequence[Mapping[str, Any]]) -> Compute:
+    """Return how to rent machines, for pools with these provider sections."""
+    from det_provisioner_gcp.api import GceApi
+    from det_provisioner_gcp.compute_engine import GceCompute
+
+    return GceCompute(GceApi(), os.environ.get(PROJECT_VARIABLE, ""))
+
+
+def identity_verifiers(sections: Sequence[Mapping[str, Any]]) -> Sequence[IdentityVerifier]:
+    """Return how machines of these sections' projects prove themselves."""
+    from det_provisioner_gcp.identity import GceIdentityVerifier, GoogleCertificates
+
+    default = os.environ.get(PROJECT_VARIABLE, "")
+    projects = {str(section.get("project") or default) for section in sections} - {""}
+    return (GceIdentityVerifier(projects, GoogleCertificates()),)

@@ -1,6 +1,6 @@
-"""One launch: what earlier calls with its token came to, then offer after offer until one is accepted."""
+"""One launch: what earlier calls with its token came to or, at the first, offer after offer until one is accepted."""
 
-import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -18,6 +18,7 @@ from det_provisioner_gcp import instances, naming, refusals
 from det_provisioner_gcp.api import GceApi, Operation, Refused
 from det_provisioner_gcp.settings import GcpSettings
 
+LONGEST_S = 60.0  # offers that are not asked for by then are left for another launch
 _POLL_S = 0.5
 _CONFLICT = 409
 _INSERT = "insert"
@@ -42,7 +43,6 @@ class Launching:
     now: Callable[[], float]
     sleep: Callable[[float], None]
     _refusals: list[Refusal] = field(default_factory=list)
-    _failed: list[Operation] = field(default_factory=list)  # of earlier calls, the oldest first
 
     @property
     def name(self) -> str:
@@ -50,32 +50,41 @@ class Launching:
 
     def outcome(self) -> LaunchOutcome:
         try:
-            machine = self._earlier() or self._new()
+            done = self.api.operations(self.settings.project, self.name)
+            inserts = [self._settled(o) for o in done if o.kind == _INSERT]
+            machine = self._of_earlier(inserts, done) if inserts else self._new()
         except Refused as e:
             self._refuse(e.faults, self.request.offers[0])
             machine = None
         return LaunchOutcome(machine, tuple(self._refusals))
 
-    def _earlier(self) -> CloudMachine | None:
-        """Return the machine that an earlier call started, though it may be gone by now."""
-        done = self.api.operations(self.settings.project, self.name)
-        for operation in done:
-            if operation.kind != _INSERT:
-                continue
-            settled = self._settled(operation)
-            if not settled.faults:
-                return self._started_earlier(settled, done)
-            self._failed.append(settled)
-        return None
+    def _of_earlier(
+        self, inserts: Sequence[Operation], done: Sequence[Operation]
+    ) -> CloudMachine | None:
+        """Return the machine that an earlier call started, though it may be gone, or tell why there is none."""
+        anywhere = [o for o in self.request.offers if not o.zone]
+        failed = [o for o in inserts if o.faults]
+        tried: Counter[str] = Counter()
+        for operation in failed:
+            if operation.group and anywhere:
+                parts = [o for o in failed if o.group == operation.group]
+                self._refuse_all(tuple(f for part in parts for f in part.faults), anywhere)
+            else:
+                offers = self._offers_in(operation.zone)
+                self._refuse(operation.faults, offers[min(tried[operation.zone], len(offers) - 1)])
+                tried[operation.zone] += 1
+        started = next((o for o in inserts if not o.faults), None)
+        return self._started_earlier(started, done) if started else None
 
     def _new(self) -> CloudMachine | None:
         calls = list(self._calls())
-        while calls:
+        deadline = self.now() + LONGEST_S
+        while calls and (self.now() < deadline or not self._refusals):
             offers = calls.pop(0)
             if all(any(r.scope.covers(o) for r in self._refusals) for o in offers):
                 continue
             try:
-                operation = self._settled(self._failed_before(offers[0]) or self._insert(offers))
+                operation = self._settled(self._insert(offers))
             except Refused as e:
                 if e.http_status == _CONFLICT and offers[0].zone:
                     return self._in_the_way(offers[0])
@@ -119,18 +128,10 @@ class Launching:
         body = instances.regional_instance(self.request, offers, self.settings)
         return self.api.bulk_insert(project, offer.region, body, request_id)
 
-    def _failed_before(self, offer: Offer) -> Operation | None:
-        """Take what an earlier call for an offer failed with: offers of a place were tried in their order."""
-        if offer.zone:
-            ours = (o for o in self._failed if o.zone == offer.zone and not o.group)
-            parts = list(itertools.islice(ours, 1))
-        else:
-            bulk = [o for o in self._failed if o.group and naming.region_of(o.zone) == offer.region]
-            parts = [o for o in bulk if o.group == bulk[0].group]
-        if not parts:
-            return None
-        self._failed = [o for o in self._failed if o not in parts]
-        return replace(parts[0], faults=tuple(fault for part in parts for fault in part.faults))
+    def _offers_in(self, zone: str) -> Sequence[Offer]:
+        """Return the offers that inserts into a zone were for, in their order."""
+        offers = self.request.offers
+        return [o for o in offers if o.zone == zone] or [replace(offers[0], zone=zone)]
 
     def _causes(self, operation: Operation) -> Sequence[refusals.GceFault]:
         """Return why an operation failed; a bulk insert may tell it by the inserts that it made."""

@@ -126,6 +126,7 @@ class FakeGce:
         self.now = now
         self.operation_s = 1.0  # from a call until its operation is done
         self.most_per_page = 500
+        self.machine_types = dict(MACHINE_TYPES)
         self.instances: list[Instance] = []
         self.operations: list[Operation] = []
         self.trouble: Trouble = lambda zone, body: None
@@ -145,7 +146,7 @@ class FakeGce:
         earlier = self._by_request_id.get(request_id)
         if earlier:
             return earlier
-        check_instance(body, project, zone, MACHINE_TYPES)
+        check_instance(body, project, zone, self.machine_types)
         if self._find(project, zone, body["name"]):
             raise GceError(409, "alreadyExists", f"The resource '{body['name']}' already exists")
         trouble = self.trouble(zone, body)
@@ -167,7 +168,7 @@ class FakeGce:
         parent.group = f"group-{parent.name}"
         parent.error = MIN_COUNT_NOT_REACHED
         for zone, machine in _candidates(region, name, body):
-            check_instance(machine, project, zone, MACHINE_TYPES)
+            check_instance(machine, project, zone, self.machine_types)
             trouble = self.trouble(zone, machine)
             if isinstance(trouble, GceError):
                 self.operations.remove(parent)

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from tests.support.fake_gce.cloud import API, MACHINE_TYPES, ZONES, Body, FakeGce
+from tests.support.fake_gce.cloud import API, ZONES, Body, FakeGce
 from tests.support.fake_gce.errors import GceError
 
 Route = Callable[..., Body]
@@ -57,7 +57,7 @@ def _machine_types(fake: FakeGce, query: dict[str, str], body: Body, project: st
     rows = [
         (f"zones/{zone}", {"name": name, "zone": zone, **about})
         for zone in ZONES
-        for name, about in MACHINE_TYPES.items()
+        for name, about in fake.machine_types.items()
     ]
     return _page(fake, query, "machineTypes", rows)
 

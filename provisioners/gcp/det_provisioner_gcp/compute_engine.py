@@ -44,11 +44,10 @@ class GceCompute:
         self._sleep = sleep
 
     def launch(self, request: LaunchRequest) -> LaunchOutcome:
-        """Start the machine, or find what earlier calls with this token came to.
+        """Start the machine, or tell what earlier calls with this token came to.
 
         An accepted start may still fail for lack of capacity. `owned` then lists no machine, and the same request
-        again is answered by why there is none; it starts nothing where a machine was, and goes on with offers
-        that were not tried."""
+        again is answered by why there is none. A token that started anything starts nothing more."""
         try:
             settings = read_settings(request.settings, self._project)
         except (BadSettings, TypeError, ValueError) as e:
