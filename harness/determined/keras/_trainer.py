@@ -202,6 +202,9 @@ class KerasTrainer:
 
     def _restore(self, path: pathlib.Path) -> None:
         _weights.load(self.model, str(path))
+        if not (path / STATE_FILE).exists():
+            logger.info("starting from the weights of a checkpoint that Determined itself wrote")
+            return
         state = json.loads((path / STATE_FILE).read_text())
         self.best = state.pop("best")
         seeds, callbacks = state.pop("seeds", []), state.pop("callbacks", [])

@@ -7,6 +7,9 @@ from typing import Any, List, Optional
 WEIGHTS = "model_checkpoint"
 # Keras 3 takes no other ending, and keeps the optimizer in the same file.
 WEIGHTS_KERAS_3 = f"{WEIGHTS}.weights.h5"
+# Determined's own checkpoints of a TFKerasTrial, in their formats "saved_weights" and, before 0.13, "h5".
+TENSORS = "determined-keras-model-weights"
+WHOLE_MODEL = "determined-keras-model.h5"
 
 
 def is_keras_3(model: Any) -> bool:
@@ -23,7 +26,15 @@ def save(model: Any, path: str, distributed: Any) -> None:
 
 
 def load(model: Any, path: str) -> None:
+    """Load the weights of a checkpoint, ours or Determined's own."""
     keras_3 = os.path.join(path, WEIGHTS_KERAS_3)
+    if os.path.exists(os.path.join(path, WHOLE_MODEL)):
+        # The model is built by its code: the file's own description of it could hold code of others.
+        model.load_weights(os.path.join(path, WHOLE_MODEL))
+        return
+    if os.path.exists(os.path.join(path, f"{TENSORS}.index")):
+        _load_tensors(model, os.path.join(path, TENSORS))
+        return
     if not os.path.exists(keras_3):
         model.load_weights(os.path.join(path, WEIGHTS))
         return
@@ -32,6 +43,26 @@ def load(model: Any, path: str) -> None:
         # Variables that do not exist yet would not be loaded.
         optimizer.build(model.trainable_variables)
     model.load_weights(keras_3)
+
+
+def _load_tensors(model: Any, prefix: str) -> None:
+    """Load a checkpoint of TensorFlow, as Keras 2 wrote it; Keras 3 has no reader of its own for these."""
+    if not is_keras_3(model):
+        model.load_weights(prefix).expect_partial()
+        return
+    import tensorflow as tf
+
+    stored = tf.train.load_checkpoint(prefix)
+    layers = [layer for layer in model.layers if layer.weights]
+    for number, layer in enumerate(layers):
+        for variable in layer.weights:
+            key = f"layer_with_weights-{number}/{variable.name}/.ATTRIBUTES/VARIABLE_VALUE"
+            if not stored.has_tensor(key):
+                raise RuntimeError(
+                    f"{prefix} has no {variable.name} of layer {layer.name}: Keras 3 reads models of plain layers; "
+                    "load this checkpoint with TensorFlow 2.15 or older"
+                )
+            variable.assign(stored.get_tensor(key))
 
 
 def seeds(model: Any) -> List[List[int]]:
