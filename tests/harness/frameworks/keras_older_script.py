@@ -37,7 +37,7 @@ def layer(kernel: Any, bias: Any) -> Any:
     return tf.train.Checkpoint(kernel=tf.Variable(kernel), bias=tf.Variable(bias))
 
 
-weights = [numpy.full(shape, n, "float32") for n, shape in enumerate(SHAPES)]
+weights: list[Any] = [numpy.full(shape, n, "float32") for n, shape in enumerate(SHAPES)]
 home = pathlib.Path(sys.argv[1])
 tensors = folder(home, "saved_weights")
 layers = {
