@@ -11,7 +11,8 @@ from det_agent.settings import BadSettings, Settings, load
 from det_controlplane.core.agent_protocol import JoinRequest, join_nonce
 from det_controlplane.core.provision.boot import Boot, user_data
 from det_controlplane.ports.identity import NotProven, Proof
-from det_provisioner_aws.identity import AwsIdentityVerifier, Trusted
+from det_provisioner_aws.identity import AwsIdentityVerifier
+from det_provisioner_aws.trust import Trusted
 
 from tests.support.fake_sts import fake_aws
 
@@ -36,7 +37,7 @@ def test_a_machine_proves_itself_to_one_cluster_and_for_one_join(
     with fake_aws() as aws:
         monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", aws.url)
         proof = proof_of(settings(identity="aws", cluster_id="ours"), JOINING)()
-        trusted = Trusted(["123456789012"], ["us-west-2"])
+        trusted = Trusted(lambda: ["123456789012"], ["us-west-2"])
         verifier = AwsIdentityVerifier(trusted, lambda _: aws.url + "/")
         right = join_nonce("ours", "gpu-1", "key", "process-1")
         assert verifier.verify(Proof("aws_sts", right, proof)).cloud_id == aws.machine.instance_id

@@ -4,17 +4,19 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import det_provisioner_aws
 import pytest
 from det_agent.proof_aws import aws_proof
 from det_controlplane.core.agent_protocol import sts_host
 from det_controlplane.ports.compute import Unreachable
 from det_controlplane.ports.identity import IdentityVerifier, MachineIdentity, NotProven, Proof
-from det_provisioner_aws.identity import KIND, AwsIdentityVerifier, Trusted, sts_url
+from det_provisioner_aws.identity import KIND, AwsIdentityVerifier, sts_url
+from det_provisioner_aws.trust import Trusted, trusted_by
 
 from tests.support.fake_sts import FakeAws, fake_aws
 
 ACCOUNT, REGION, NONCE = "123456789012", "us-west-2", "0f" * 32
-TRUSTED = Trusted([ACCOUNT], [REGION])
+TRUSTED = Trusted(lambda: [ACCOUNT], [REGION])
 
 
 @pytest.fixture
@@ -98,7 +100,7 @@ def test_another_account_is_not_trusted(aws: FakeAws) -> None:
 
 
 def test_only_named_roles_are_trusted(aws: FakeAws) -> None:
-    named = Trusted([ACCOUNT], [REGION], ["agent"])
+    named = Trusted(lambda: [ACCOUNT], [REGION], ["agent"])
     assert verify(aws, aws_proof(NONCE), trusted=named).account == ACCOUNT
     aws.machine.role = "administrator"
     with pytest.raises(NotProven, match="administrator"):
@@ -159,3 +161,47 @@ def test_another_metadata_service_proves_nothing(aws: FakeAws) -> None:
     aws.machine.document = "<html>"
     with pytest.raises(OSError, match="not EC2's"):
         aws_proof(NONCE)
+
+
+PROFILE = "arn:aws:iam::{}:instance-profile/agent"
+
+
+def test_accounts_and_regions_are_those_of_the_pools() -> None:
+    sections: list[Mapping[str, Any]] = [
+        {"region": "us-west-2", "iam_instance_profile_arn": PROFILE.format("1" * 12)},
+        {"regions": ["eu-west-1"], "iam_instance_profile_arn": PROFILE.format("2" * 12)},
+        {"zones": ["us-east-1f"], "iam_instance_profile_arn": PROFILE.format("1" * 12)},
+    ]
+    trusted = trusted_by(sections)
+    assert trusted.regions == {"us-west-2", "eu-west-1", "us-east-1"}
+    assert trusted.accounts() == {"1" * 12, "2" * 12}
+
+
+def test_a_profile_that_is_only_named_is_of_our_own_account(
+    moto_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", moto_url)
+    trusted = trusted_by(
+        [
+            {"region": "us-west-2", "iam_instance_profile_arn": "agent"},
+            {"region": "us-west-2", "iam_instance_profile_arn": PROFILE.format("2" * 12)},
+        ]
+    )
+    assert trusted.accounts() == {ACCOUNT, "2" * 12}
+
+
+def test_without_an_account_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    trusted = trusted_by([{"region": "us-west-2"}])
+    with pytest.raises(Unreachable, match="account"):
+        trusted.accounts()
+
+
+def test_the_package_makes_what_pools_need(
+    aws: FakeAws, moto_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sections = [{"type": "aws", "region": REGION}]
+    for _ in range(2):  # a module of that name would take the function's place
+        assert det_provisioner_aws.compute(sections).provider == "aws"
+    (verifier,) = det_provisioner_aws.identity_verifiers(sections)
+    assert verifier.kind == aws_proof(NONCE)["kind"]

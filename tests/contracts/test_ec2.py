@@ -31,7 +31,7 @@ from det_controlplane.testing.contracts.compute import (
 )
 from det_provisioner_aws import fleets
 from det_provisioner_aws.clients import Clients
-from det_provisioner_aws.compute import Ec2Compute
+from det_provisioner_aws.ec2 import Ec2Compute
 from moto.ec2 import ec2_backends
 
 from tests.support.fake_ec2 import ACCOUNT, DENIAL, FAILURES, Failure, Wire

@@ -1,1 +1,22 @@
-"""Machines of Amazon EC2. Importing the package loads no SDK: its modules do, in the processes that call AWS."""
+"""Machines of Amazon EC2. Importing the package loads no SDK: calls do."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from det_controlplane.ports.compute import Compute
+from det_controlplane.ports.identity import IdentityVerifier
+
+
+def compute(sections: Sequence[Mapping[str, Any]]) -> Compute:
+    """Return how to rent machines, for pools with these provider sections."""
+    from det_provisioner_aws.ec2 import Ec2Compute
+
+    return Ec2Compute()
+
+
+def identity_verifiers(sections: Sequence[Mapping[str, Any]]) -> Sequence[IdentityVerifier]:
+    """Return how machines of these sections' accounts and regions prove themselves."""
+    from det_provisioner_aws.identity import AwsIdentityVerifier
+    from det_provisioner_aws.trust import trusted_by
+
+    return (AwsIdentityVerifier(trusted_by(sections)),)

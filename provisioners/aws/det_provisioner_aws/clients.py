@@ -7,8 +7,8 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-# Overrides what the clients would choose, in networks without IPv6 or in regions that lack such endpoints.
-DUAL_STACK_VARIABLE = "AWS_USE_DUALSTACK_ENDPOINT"
+# Variables by which an operator chooses endpoints: in networks without IPv6, in regions that lack some, in tests.
+_CHOOSING = ("AWS_USE_DUALSTACK_ENDPOINT", "AWS_ENDPOINT_URL")
 
 
 class Clients:
@@ -41,7 +41,7 @@ class Clients:
             return self._made[key]
 
     def _config(self, repeats: bool) -> Config:
-        chosen = self._endpoint_url or DUAL_STACK_VARIABLE in os.environ
+        chosen = self._endpoint_url or any(name.startswith(_CHOOSING) for name in os.environ)
         return Config(
             connect_timeout=5,
             read_timeout=30,

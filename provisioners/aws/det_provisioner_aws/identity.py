@@ -9,8 +9,7 @@ import json
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from det_controlplane.core.agent_protocol import (
@@ -23,6 +22,7 @@ from det_controlplane.ports.compute import Unreachable
 from det_controlplane.ports.identity import MachineIdentity, NotProven, Proof
 
 from det_provisioner_aws.machines import PROVIDER
+from det_provisioner_aws.trust import Trusted
 
 KIND = "aws_sts"
 _TIMEOUT_S = 10.0
@@ -39,15 +39,6 @@ _AUTHORIZATION = re.compile(
 _MACHINE = re.compile(
     r"arn:aws[a-z-]*:sts::(?P<account>\d{12}):assumed-role/(?P<role>[\w+=,.@-]+)/(?P<id>i-[0-9a-f]{8,17})"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Trusted:
-    """The machines that a cluster launches: of these accounts and regions, and of these roles, if any are named."""
-
-    accounts: Collection[str]
-    regions: Collection[str]
-    roles: Collection[str] = ()
 
 
 def sts_url(region: str) -> str:
@@ -80,7 +71,7 @@ class AwsIdentityVerifier:
         return MachineIdentity(PROVIDER, machine["account"], region, machine["id"])
 
     def _check_trusted(self, account: str, role: str) -> None:
-        if account not in self._trusted.accounts:
+        if account not in self._trusted.accounts():
             raise NotProven(f"the machine is of account {account}, which has no pool here")
         if self._trusted.roles and role not in self._trusted.roles:
             raise NotProven(

@@ -1,0 +1,53 @@
+"""The machines that a cluster may believe to be its own: of which accounts and regions."""
+
+import functools
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from det_controlplane.ports.compute import Unreachable
+
+_PROFILE = re.compile(r"arn:aws[a-z-]*:iam::(\d{12}):instance-profile/.+")
+
+
+@dataclass(frozen=True, slots=True)
+class Trusted:
+    """Accounts and regions, and roles, if any are named."""
+
+    accounts: Callable[[], Collection[str]]
+    regions: Collection[str]
+    roles: Collection[str] = ()
+
+
+def trusted_by(sections: Sequence[Mapping[str, Any]]) -> Trusted:
+    """Read the pools' sections. An instance profile names its account by its ARN, and is of our own without one."""
+    profiles = [str(s.get("iam_instance_profile_arn") or "") for s in sections]
+    named = {found[1] for found in map(_PROFILE.fullmatch, profiles) if found}
+    regions = frozenset(region for section in sections for region in _regions(section))
+    if all(_PROFILE.fullmatch(profile) for profile in profiles):
+        return Trusted(lambda: named, regions)
+    own = functools.cache(lambda: _own_account(min(regions, default="us-east-1")))
+    return Trusted(lambda: {*named, own()}, regions)
+
+
+def _regions(section: Mapping[str, Any]) -> set[str]:
+    regions = [*_texts(section, "regions"), *_texts(section, "region")]
+    zones = [*_texts(section, "zones"), *_texts(section, "zone")]
+    return {*regions, *(zone.rstrip("abcdefghijklmnopqrstuvwxyz") for zone in zones)}
+
+
+def _texts(section: Mapping[str, Any], key: str) -> list[str]:
+    value = section.get(key) or ()
+    return [value] if isinstance(value, str) else [str(item) for item in value]
+
+
+def _own_account(region: str) -> str:
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    from det_provisioner_aws.clients import Clients
+
+    try:
+        return str(Clients().reading("sts", region).get_caller_identity()["Account"])
+    except (BotoCoreError, ClientError) as e:
+        raise Unreachable(f"STS does not say which account this cluster runs in: {e}") from e
