@@ -28,11 +28,17 @@ _UNREMARKABLE = (2**31 - 1, 2**53)
 _WHOLE_CLUSTER: dict[str, Any] = {
     "resource_manager": {"scheduler": {}},
     "resource_pools": [
-        {"pool_name": "default", "provider": {"type": "aws"}, "task_container_defaults": {}}
+        {
+            "pool_name": "default",
+            "provider": {"type": "aws", "region": "us-east-1"},
+            "task_container_defaults": {},
+        }
     ],
 }
 # Their fields are told elsewhere: by another section, or by the page of experiments.
 _TOLD_ELSEWHERE = ("resource_pools[].task_container_defaults", "checkpoint_storage")
+# Pages of their own tell the fields of these and of what is in them.
+_PAGES_OF_THEIR_OWN = ("resource_pools[].provider", "resource_pools[].offers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +86,7 @@ def fields_of_cluster() -> list[Field]:
 
     def record(reader: Reader, key: str, type: str, default: Any) -> None:
         place = reader.path.replace("[0]", "[]")
-        if place not in _TOLD_ELSEWHERE:
+        if place not in _TOLD_ELSEWHERE and not place.startswith(_PAGES_OF_THEIR_OWN):
             found.setdefault((place, key), Field(place, key, type, _shown(default)))
 
     with mock.patch.multiple(Reader, **_spies(record)):

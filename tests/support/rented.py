@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from det_controlplane.core.agent_protocol import join_nonce
-from det_controlplane.core.config.pools import Pool, Section
+from det_controlplane.core.config.pools import Pool
+from det_controlplane.core.config.providers import Section
 from det_controlplane.core.provision.model import Limits
 from det_controlplane.core.provision.offers import Capacity, Offer
 from det_controlplane.db.engine import Database

@@ -351,3 +351,10 @@ def test_above_a_lowered_max_hourly_cost_machines_leave() -> None:
     ]
     limits = Limits(max_hourly_cost=Decimal("4.00"))
     assert drained(plan(pool([FOUR], machines=machines, limits=limits))) == {"m2": "BUDGET"}
+
+
+def test_a_set_that_the_scheduler_would_not_use_gives_way_to_one_that_it_does() -> None:
+    # The single slot takes one of the three small machines, and would leave the larger one idle.
+    offers = [offer(1, "0.10"), offer(2, "0.10")]
+    decided = plan(pool(offers, wants(1, 3), limits=Limits(max_instances=4)))
+    assert rented(decided) == ["gpu.1x"] * 4

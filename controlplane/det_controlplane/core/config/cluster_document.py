@@ -1,10 +1,11 @@
 """The cluster's configuration as a document: what `master.yaml` would say with every default written out."""
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from det_controlplane.core.config.cluster import ClusterConfig
-from det_controlplane.core.config.pools import Pool, Provider
+from det_controlplane.core.config.pools import Pool
+from det_controlplane.core.config.providers import Provider
 from det_controlplane.core.config.task_defaults import TaskContainerDefaults
 
 
@@ -36,18 +37,29 @@ def document(config: ClusterConfig) -> dict[str, Any]:
 
 
 def _pool(pool: Pool) -> dict[str, Any]:
-    defaults, provider = pool.task_container_defaults, pool.provider
+    defaults = pool.task_container_defaults
+    rented = {"provider", "sections", "offers", "limits"}
+    own = {f.name: getattr(pool, f.name) for f in fields(pool) if f.name not in rented}
     return {
-        **asdict(pool),
+        **own,
+        "scheduler": asdict(pool.scheduler),
         "task_container_defaults": None if defaults is None else _task_defaults(defaults),
-        "provider": None if provider is None else _provider(provider),
+        **(_machines(pool.provider) if pool.provider else {}),
     }
 
 
-def _provider(provider: Provider) -> dict[str, Any]:
-    resolved = asdict(provider)
-    settings: dict[str, Any] = resolved.pop("settings")
-    return {**settings, **resolved}
+def _machines(provider: Provider) -> dict[str, Any]:
+    """Return a pool's keys about machines: its provider with how many there may be, or its offers beside that."""
+    kept = ("type", "settings", "sections", "warm_instances", "max_hourly_cost")
+    sizes = {f.name: getattr(provider, f.name) for f in fields(provider) if f.name not in kept}
+    most = provider.max_hourly_cost
+    warm = {
+        "warm_instances": provider.warm_instances,
+        "max_hourly_cost": None if most is None else float(most),
+    }
+    if not provider.settings:
+        return {"offers": [dict(s.settings) for s in provider.sections], **sizes, **warm}
+    return {"provider": {**provider.settings, "type": provider.type, **sizes}, **warm}
 
 
 def _task_defaults(defaults: TaskContainerDefaults) -> dict[str, Any]:

@@ -2,10 +2,10 @@
 
 See docs/reference/cluster-config.md#resource_pools."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
+from det_controlplane.core.config.providers import Provider, Section, expand, read_provider
 from det_controlplane.core.config.reading import Reader
 from det_controlplane.core.config.task_defaults import TaskContainerDefaults, read_task_defaults
 from det_controlplane.core.provision.model import Limits
@@ -27,29 +27,6 @@ class Scheduler:
     default_priority: int = 42
     fitting_policy: FittingPolicy = "best"
     allow_heterogeneous_fits: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Provider:
-    """Where the pool's machines come from. `settings` is the whole section, for the provisioner."""
-
-    type: str
-    settings: Mapping[str, Any]
-    min_instances: int = 0
-    max_instances: int = 5
-    max_idle_agent_period: float = 1200.0  # durations are seconds
-    max_agent_starting_period: float = 1200.0
-    launch_error_timeout: float | None = None
-    launch_error_retries: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A part of a pool's configuration that rents from one provider, with one set of settings."""
-
-    provider: str
-    settings: Mapping[str, Any]
-    regions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +59,39 @@ def read_pool(reader: Reader, scheduler: Scheduler) -> Pool:
         else None,
         agent_reattach_enabled=reader.flag("agent_reattach_enabled", True),
         agent_reconnect_wait=reader.seconds("agent_reconnect_wait", 25.0) or 0.0,
-        provider=_provider(reader, reader.object("provider")) if reader.gives("provider") else None,
+        provider=read_provider(reader),
     )
     reader.ignore("kubernetes_namespace")
     reader.close()
     if not pool.pool_name:
         reader.refuse("pool_name", "is required")
-    return pool
+    return pool if pool.provider is None else _rented(pool, pool.provider)
+
+
+def _rented(pool: Pool, provider: Provider) -> Pool:
+    """The pool with what it may rent."""
+    return replace(
+        pool,
+        sections=provider.sections,
+        offers=expand(provider),
+        limits=_limits(provider, pool.scheduler, pool.max_aux_containers_per_agent),
+    )
+
+
+def _limits(provider: Provider, scheduler: Scheduler, max_aux_containers: int) -> Limits:
+    return Limits(
+        min_instances=provider.min_instances,
+        max_instances=provider.max_instances,
+        warm_instances=provider.warm_instances,
+        max_idle_s=provider.max_idle_agent_period,
+        max_starting_s=provider.max_agent_starting_period,
+        max_hourly_cost=provider.max_hourly_cost,
+        max_aux_containers=max_aux_containers,
+        allow_heterogeneous_fits=scheduler.allow_heterogeneous_fits,
+        fitting_policy=scheduler.fitting_policy,
+        # Only priorities keep what is behind them from starting.
+        preemption=scheduler.preemption or scheduler.type != "priority",
+    )
 
 
 def read_scheduler(reader: Reader, inherited: Scheduler, given: bool) -> Scheduler:
@@ -111,23 +114,3 @@ def read_scheduler(reader: Reader, inherited: Scheduler, given: bool) -> Schedul
 def with_fallback(pool: Pool, defaults: TaskContainerDefaults) -> Pool:
     """The pool with task defaults of its own: the cluster's, where it has none."""
     return pool if pool.task_container_defaults else replace(pool, task_container_defaults=defaults)
-
-
-def _provider(parent: Reader, settings: Mapping[str, Any]) -> Provider:
-    reader = parent.section("provider")
-    provider = Provider(
-        type=reader.text("type", ""),
-        settings=settings,
-        min_instances=reader.whole("min_instances", 0, 0, _MOST),
-        max_instances=reader.whole("max_instances", 5, 0, _MOST),
-        max_idle_agent_period=reader.seconds("max_idle_agent_period", 1200.0) or 0.0,
-        max_agent_starting_period=reader.seconds("max_agent_starting_period", 1200.0) or 0.0,
-        launch_error_timeout=reader.seconds("launch_error_timeout", None),
-        launch_error_retries=reader.whole("launch_error_retries", 0, 0, _MOST),
-    )
-    if not provider.type:
-        reader.refuse("type", "is required: the cloud of the machines, aws or gcp")
-    if provider.min_instances > provider.max_instances:
-        least, most = provider.min_instances, provider.max_instances
-        reader.refuse("min_instances", f"({least}) is more than max_instances ({most})")
-    return provider

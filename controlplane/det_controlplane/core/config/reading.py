@@ -5,6 +5,7 @@ would cost more than the rest of the request.
 """
 
 from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from det_controlplane.core.config.sizes import parse_bytes, parse_duration_s
@@ -112,6 +113,39 @@ class Reader:
             key, f"must be a duration like 25s or 10m of up to ten years, not {shown(value)}"
         )
         return default
+
+    def texts(self, key: str, *aliases: str) -> tuple[str, ...]:
+        """A list of text, or one text for a list of one; empty where there is none."""
+        value = self.raw(key, *aliases)
+        items = [value] if isinstance(value, str) else value or []
+        if isinstance(items, list | tuple) and all(isinstance(item, str) for item in items):
+            return tuple(items)
+        self.refuse(
+            self.name_of(key, *aliases), f"must be text or a list of it, not {shown(value)}"
+        )
+        return ()
+
+    def dollars(self, key: str) -> Decimal | None:
+        """An amount of money: a number, or text that is one."""
+        value = self.raw(key)
+        if value is None:
+            return None
+        try:
+            amount = Decimal(str(value))
+        except InvalidOperation:
+            amount = Decimal("NaN")
+        if amount.is_finite() and 0 <= amount <= 10**9 and not isinstance(value, bool):
+            return amount
+        self.refuse(key, f"must be an amount of dollars, not {shown(value)}")
+        return None
+
+    def name_of(self, key: str, *aliases: str) -> str:
+        """The name under which a value was given."""
+        return next((k for k in (key, *aliases) if self._raw.get(k) is not None), key)
+
+    def content(self) -> dict[str, Any]:
+        """The object as it was given."""
+        return {str(key): value for key, value in self._raw.items()}
 
     def section(self, key: str) -> "Reader":
         return Reader(self.raw(key), f"{self.path}.{key}" if self.path else key, self.problems)

@@ -6,11 +6,12 @@ Times are seconds since the epoch, money is US dollars.
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from det_controlplane.core.lifecycle.instance import InstanceState
 from det_controlplane.core.provision.offers import Offer, Scope
-from det_controlplane.core.schedule.model import FittingPolicy
+
+FittingPolicy = Literal["best", "worst"]
 
 
 @dataclass(frozen=True, slots=True)

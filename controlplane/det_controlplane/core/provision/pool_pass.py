@@ -21,8 +21,8 @@ from .upkeep import (
     since,
 )
 
-# Each round rents something; the last one only sees that all that was rented for finds room.
-_MOST_ROUNDS = 8
+# Each round rents something or drops what nothing uses; the last one only sees that all finds room.
+_MOST_ROUNDS = 12
 # In a short queue, sets with more room are looked at where the cheapest one does not hold the demand.
 _SHORT_QUEUE = 100
 _MOST_SPARE = 16
@@ -63,9 +63,10 @@ class PoolPass:
         seating, basket = self._evaluate()
         for _ in range(_MOST_ROUNDS):
             purchases = self._roomy_enough(seating, basket).purchases or self._reserve(seating)
-            if not purchases:
+            if purchases:
+                self._rent(purchases)
+            elif not self._drop_unused(seating):
                 break
-            self._rent(purchases)
             seating, basket = self._evaluate()
         needed = _needed(seating)
         waiting = frozenset(demand.allocation_id for demand in self._pool.demand)
@@ -164,21 +165,32 @@ class PoolPass:
         """Return the places in the room of the machines to rent."""
         return range(len(self._hosts), len(self._hosts) + len(self._rented))
 
+    def _drop_unused(self, seating: Seating) -> bool:
+        """Rent nothing that nothing uses, apart from the reserve; return whether that makes room under the limits."""
+        used = [
+            o for i, o in zip(self._places(), self._rented, strict=True) if i in seating.room.busy
+        ]
+        unused = [
+            o
+            for i, o in zip(self._places(), self._rented, strict=True)
+            if i not in seating.room.busy
+        ]
+        reserve = unused[: self._reserve_beyond(seating, len(used))]
+        self._rented = [*used, *reserve]
+        return len(reserve) < len(unused)
+
     def _launch(self, seating: Seating) -> None:
-        """Launch each rented machine for the first demand that is placed there, and the reserve."""
+        """Launch each rented machine for the first demand that is placed there, and the reserve for none."""
         known = {demand.allocation_id for demand in self._pool.demand}
         first: dict[int, str] = {}
         for allocation_id, hosts in seating.hosts_of.items():
             for index in hosts:
                 first.setdefault(index, allocation_id if allocation_id in known else "")
-        rented = dict(zip(self._places(), self._rented, strict=True))
-        used = {index: offers for index, offers in rented.items() if index in first}
-        unused = [offers for index, offers in rented.items() if index not in first]
-        reserve = unused[: self._reserve_beyond(seating, len(used))]
-        self._rented_at, self._rented = used, [*used.values(), *reserve]
-        launches = [(offers, first[index]) for index, offers in used.items()]
-        launches += [(offers, "") for offers in reserve]
-        self.launches = [Launch(self._pool.name, *launch) for launch in launches]
+        self._rented_at = dict(zip(self._places(), self._rented, strict=True))
+        self.launches = [
+            Launch(self._pool.name, offers, first.get(index, ""))
+            for index, offers in self._rented_at.items()
+        ]
 
     def _explain(self, seating: Seating, basket: Basket) -> None:
         usd_hour = self.fleet.usd_hour + sum(o[0].price_usd_hour for o in self._rented)

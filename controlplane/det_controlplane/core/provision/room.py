@@ -7,9 +7,8 @@ from itertools import chain
 from typing import NamedTuple
 
 from det_controlplane.core.schedule.fleet import greedy_mix
-from det_controlplane.core.schedule.model import FittingPolicy
 
-from .model import Demand
+from .model import Demand, FittingPolicy
 from .offers import Offer
 
 Key = tuple[int, int]  # the free slots of a machine, and all its slots

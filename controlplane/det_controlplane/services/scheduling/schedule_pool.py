@@ -67,7 +67,14 @@ def snapshot_of(ctx: Context, pool: str, found: rows_of.PoolRows) -> schedule.Po
         agents=found.agents,
         pending=found.pending,
         running=found.running,
+        max_slots_per_launch=_most_slots_to_come(ctx, pool),
     )
+
+
+def _most_slots_to_come(ctx: Context, pool: str) -> int | None:
+    """Return the slots of the largest machine that a pool may rent."""
+    known = ctx.config.pool(pool)
+    return max((offer.slots for offer in known.offers), default=None) if known else None
 
 
 def _start(

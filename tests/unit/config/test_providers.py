@@ -1,0 +1,226 @@
+"""Where the machines of a pool come from, as the configuration says it."""
+
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from det_controlplane.core.config.cluster import load_cluster
+from det_controlplane.core.config.cluster_document import document
+from det_controlplane.core.config.providers import Provider, expand
+from det_controlplane.core.problems import InvalidConfig
+from det_controlplane.core.provision.offers import Capacity, Offer, Scope
+from det_controlplane.db.schedule import PoolRows
+from det_controlplane.services.scheduling import schedule_pool
+
+AWS = {"type": "aws", "region": "us-east-1", "instance_type": "g5.xlarge"}
+GCP = {"type": "gcp", "zone": "us-central1-a", "instance_types": ["g2-standard-8"]}
+
+
+def provider(section: dict[str, Any] | None = None, **pool: Any) -> Provider:
+    keys = {**pool, **({"provider": section} if section else {})}
+    config = load_cluster({"resource_pools": [{"pool_name": "default", **keys}]})
+    found = config.resource_pools[0].provider
+    assert found is not None
+    return found
+
+
+def offers(section: dict[str, Any] | None = None, **pool: Any) -> list[str]:
+    return [str(offer) for offer in expand(provider(section, **pool))]
+
+
+def only(section: dict[str, Any]) -> Offer:
+    (offer,) = expand(provider(section))
+    return offer
+
+
+def problems(section: dict[str, Any] | None = None, **pool: Any) -> dict[str, str]:
+    with pytest.raises(InvalidConfig) as caught:
+        provider(section, **pool)
+    prefix = "resource_pools[0]."
+    return {p.path.removeprefix(prefix): p.message for p in caught.value.problems}
+
+
+def test_a_provider_is_a_list_of_one_section() -> None:
+    assert offers(AWS) == ["aws us-east-1 g5.xlarge on-demand"]
+
+
+def test_a_pool_mixes_clouds_regions_and_kinds_of_capacity_in_the_order_of_preference() -> None:
+    spot_first = {
+        "type": "aws", "zones": ["us-east-1a", "us-east-1b"], "instance_types": ["g5.xlarge"],
+        "capacity": ["spot", "on-demand"],
+    }  # fmt: skip
+    assert offers(offers=[spot_first, GCP]) == [
+        "aws us-east-1a g5.xlarge spot",
+        "aws us-east-1b g5.xlarge spot",
+        "aws us-east-1a g5.xlarge on-demand",
+        "aws us-east-1b g5.xlarge on-demand",
+        "gcp us-central1-a g2-standard-8 on-demand",
+    ]
+
+
+def test_each_offer_knows_its_section() -> None:
+    found = expand(provider(offers=[AWS, GCP]))
+    assert [offer.section for offer in found] == [0, 1]
+
+
+def test_a_section_of_several_regions_has_the_zones_that_are_named_and_any_elsewhere() -> None:
+    section = {**AWS, "regions": ["us-east-1", "us-west-2"], "zones": ["us-west-2b"]}
+    del section["region"]
+    assert offers(section) == [
+        "aws us-east-1 g5.xlarge on-demand",
+        "aws us-west-2b g5.xlarge on-demand",
+    ]
+
+
+def test_the_types_of_determined_are_the_defaults() -> None:
+    aws = only({"type": "aws", "region": "us-east-1"})
+    assert (aws.machine_type, aws.slots) == ("g4dn.metal", 8)
+    gcp = only({"type": "gcp", "zone": "us-central1-a"})
+    assert (gcp.machine_type, gcp.slots) == ("n1-standard-32", 4)
+
+
+def test_gpus_are_attached_to_n1_types_and_told_to_the_provisioner() -> None:
+    attached = {"machine_type": "n1-standard-8", "gpu_type": "nvidia-tesla-v100", "gpu_num": 2}
+    read = provider({"type": "gcp", "zone": "us-central1-a", "instance_type": attached})
+    (offer,) = expand(read)
+    assert (offer.slots, offer.price_usd_hour) == (2, Decimal("5.3400"))
+    by_default = provider({"type": "gcp", "zone": "us-central1-a"}).sections[0].settings
+    assert by_default["instance_type"]["gpu_type"] == "nvidia-tesla-t4"
+    assert by_default["instance_type"]["gpu_num"] == 4
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        {**AWS, "spot": True},
+        {**AWS, "capacity": "spot"},
+        {"type": "gcp", "region": "us-west1", "instance_type": {"preemptible": True}},
+    ],
+)
+def test_spot_machines_are_asked_for_by_new_and_old_keys(section: dict[str, Any]) -> None:
+    assert only(section).capacity is Capacity.SPOT
+
+
+def test_machines_without_gpus_have_a_slot_only_where_that_is_allowed() -> None:
+    cpu = {**AWS, "instance_type": "m5.large"}
+    assert only(cpu).slots == 0
+    assert only({**cpu, "cpu_slots_allowed": True}).slots == 1
+
+
+def test_an_unknown_type_is_described_by_the_operator() -> None:
+    new = {**AWS, "instance_type": "p9.huge", "instance_slots": 16, "instance_price": "70.50"}
+    assert (only(new).slots, only(new).price_usd_hour) == (16, Decimal("70.5000"))
+    assert only({**AWS, "instance_slots": 2}).slots == 2
+
+
+def test_prices_are_those_of_the_list_until_newer_ones_are_known() -> None:
+    read = provider({**AWS, "zone": "us-east-1a", "capacity": ["spot", "on-demand"]})
+    assert [o.price_usd_hour for o in expand(read)] == [Decimal("0.4527"), Decimal("1.0060")]
+    in_zone = Scope("aws", "us-east-1", "us-east-1a", "g5.xlarge", "spot")
+    in_region = Scope("aws", "us-east-1", "", "g5.xlarge", "on-demand")
+    newer = {in_zone: Decimal("0.31"), in_region: Decimal("1.10")}
+    assert [o.price_usd_hour for o in expand(read, newer)] == [Decimal("0.31"), Decimal("1.10")]
+
+
+def test_a_machine_costs_more_in_a_dear_region() -> None:
+    assert only({**AWS, "region": "eu-central-1"}).price_usd_hour == Decimal("1.2575")
+
+
+def test_the_lower_price_cap_holds_for_spot_machines() -> None:
+    read = provider(
+        {**AWS, "capacity": ["spot", "on-demand"], "max_price": 2, "spot_max_price": "0.5"}
+    )
+    caps = [offer.max_price_usd_hour for offer in expand(read)]
+    assert caps == [Decimal("0.5"), Decimal(2)]
+
+
+def test_sizes_stand_in_the_provider_or_beside_the_offers() -> None:
+    single = provider({**AWS, "max_instances": 3}, warm_instances=1, max_hourly_cost="12.50")
+    listed = provider(offers=[AWS], max_instances=3, warm_instances=1, max_hourly_cost=12.5)
+    for read in (single, listed):
+        assert (read.max_instances, read.warm_instances) == (3, 1)
+        assert read.max_hourly_cost == Decimal("12.5")
+
+
+def test_the_document_of_listed_offers_reads_back() -> None:
+    pools = [
+        {"pool_name": "default", "offers": [AWS, GCP], "max_hourly_cost": 9, "max_instances": 2}
+    ]
+    config = load_cluster({"resource_pools": pools})
+    again = load_cluster(document(config))
+    assert again.resource_pools == config.resource_pools
+
+
+def test_all_problems_of_a_section_are_told_at_once() -> None:
+    section = {
+        "type": "aws", "region": "us-eest-1", "instance_types": ["g5.xlarg", "g5.2xlarge"],
+        "capacity": ["spott"], "max_price": "cheap", "root_volume_size": 20, "instance_tpye": "x",
+    }  # fmt: skip
+    told = problems(section)
+    assert "did you mean" in told["provider.region"]
+    assert "did you mean g5.xlarge" in told["provider.instance_types"]
+    assert "lists 'spott'; it may list spot and on-demand" in told["provider.capacity"]
+    assert "must be an amount of dollars" in told["provider.max_price"]
+    assert "from 100" in told["provider.root_volume_size"]
+    assert "did you mean 'instance_type'" in told["provider.instance_tpye"]
+
+
+@pytest.mark.parametrize(
+    ("section", "path", "said"),
+    [
+        ({"type": "azure"}, "provider.type", "aws or gcp, not 'azure'"),
+        ({"type": "aws"}, "provider.region", "is required"),
+        ({**AWS, "zone": "us-west-2a"}, "provider.zone", "in us-west-2, which is not among"),
+        ({**AWS, "zone": "us-east-1"}, "provider.zone", "zones are written like us-east-1a"),
+        ({**GCP, "zone": "us-central1-aa"}, "provider.zone", "written like us-central1-a"),
+        ({**AWS, "instance_type": "q1.huge"}, "provider.instance_type", "give instance_slots"),
+        (
+            {**GCP, "instance_types": ["n1-standard-8"], "instance_type": {"gpu_type": "t4"}},
+            "provider.instance_types",
+            "GPUs that N1 types take: nvidia-tesla-t4",
+        ),
+        ({**AWS, "instance_types": ["g5.xlarge"]}, "provider.instance_types", "cannot both"),
+    ],
+)
+def test_what_a_cloud_does_not_have_is_refused_with_the_remedy(
+    section: dict[str, Any], path: str, said: str
+) -> None:
+    assert said in problems(section)[path]
+
+
+def test_a_problem_in_a_list_names_its_section() -> None:
+    told = problems(offers=[AWS, {**GCP, "instance_types": ["g2-standard-9"]}])
+    assert list(told) == ["offers[1].instance_types"]
+
+
+def test_provider_and_offers_exclude_each_other() -> None:
+    assert "cannot both be given" in problems(AWS, offers=[GCP])["offers"]
+    assert "at least one" in problems(offers=[])["offers"]
+
+
+def test_a_pool_without_machines_of_its_own_keeps_none_warm() -> None:
+    assert "rents no machines" in problems(warm_instances=1)["warm_instances"]
+
+
+def test_a_pool_has_its_offers_and_limits_as_decisions_need_them() -> None:
+    scheduler = {"type": "fair_share", "fitting_policy": "worst", "allow_heterogeneous_fits": True}
+    keys = {"offers": [AWS, GCP], "max_instances": 3, "max_aux_containers_per_agent": 7}
+    config = load_cluster(
+        {"resource_pools": [{"pool_name": "default", **keys, "scheduler": scheduler}]}
+    )
+    (pool,) = config.resource_pools
+    assert [offer.machine_type for offer in pool.offers] == ["g5.xlarge", "g2-standard-8"]
+    assert [section.regions for section in pool.sections] == [("us-east-1",), ("us-central1",)]
+    assert (pool.limits.max_instances, pool.limits.max_aux_containers) == (3, 7)
+    assert (pool.limits.fitting_policy, pool.limits.allow_heterogeneous_fits) == ("worst", True)
+    assert pool.limits.preemption  # where there are no priorities, nothing waits behind them
+
+
+def test_the_scheduler_knows_the_largest_machine_that_may_come() -> None:
+    large = {**AWS, "instance_types": ["g5.xlarge", "g5.48xlarge"]}
+    del large["instance_type"]
+    config = load_cluster({"resource_pools": [{"pool_name": "default", "offers": [large]}]})
+    rows = PoolRows(agents=(), pending=(), running=())
+    snapshot = schedule_pool.snapshot_of(SimpleNamespace(config=config), "default", rows)  # type: ignore[arg-type]
+    assert snapshot.max_slots_per_launch == 8
