@@ -3,6 +3,7 @@
 # (name, aliases, module of det_cli.commands, help)
 ENTRIES: "tuple[tuple[str, tuple[str, ...], str, str], ...]" = (
     ("agent", ("a",), "agent", "list, enable and disable agents"),
+    ("budget", ("b",), "budget", "bound what is spent on machines"),
     ("checkpoint", ("c",), "checkpoint", "describe, download and delete checkpoints"),
     ("completion", (), "single", "print a script that completes commands in your shell"),
     ("deploy", ("d",), "deploy", "start and stop clusters"),

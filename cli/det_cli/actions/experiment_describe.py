@@ -8,6 +8,7 @@ from typing import Any
 
 from determined.common.http import Session
 
+from det_cli.actions import costs
 from det_cli.connection import V1, connect, pages
 from det_cli.errors import UsageError
 from det_cli.render import Column, cell, percent, print_json, print_rows, print_yaml, state_text
@@ -46,8 +47,10 @@ def describe(args: argparse.Namespace) -> None:
     rows = [row for t in trials for row in workload_rows(session, t["id"], args.metrics)]
     columns = _workload_columns(rows) if args.metrics else _WORKLOAD
     experiments = [a["experiment"] for a in answers]
-    _table(args, "Experiment", "experiments", _EXPERIMENT, experiments)
-    _table(args, "\nTrials", "trials", _TRIAL, trials)
+    of_experiments = costs.add(session, "experiments", experiments)
+    of_trials = costs.add(session, "trials", trials)
+    _table(args, "Experiment", "experiments", _EXPERIMENT + of_experiments, experiments)
+    _table(args, "\nTrials", "trials", _TRIAL + of_trials, trials)
     _table(args, "\nWorkloads", "workloads", columns, rows)
 
 

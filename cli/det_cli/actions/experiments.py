@@ -11,6 +11,7 @@ from determined.common.http import Session
 from determined.common.log_stream import TERMINAL
 
 from det_cli import prompts
+from det_cli.actions import costs
 from det_cli.connection import V1, connect, paged, pages
 from det_cli.errors import FAILED, OK
 from det_cli.render import percent, print_object, say, show, size_text, state_text
@@ -57,8 +58,9 @@ def list_(args: argparse.Namespace) -> None:
     if not args.all:
         user = session.username or session.get(V1 + "/me")["user"]["username"]
         filters.update(users=user, archived=False)
-    rows = paged(session, args, "/experiments", "experiments", **filters)
-    columns = LIST + (_PROJECT if args.show_project else ()) + (_ARCHIVED if args.all else ())
+    rows = list(paged(session, args, "/experiments", "experiments", **filters))
+    columns = LIST + costs.add(session, "experiments", rows)
+    columns += (_PROJECT if args.show_project else ()) + (_ARCHIVED if args.all else ())
     show(args, columns, rows)
 
 

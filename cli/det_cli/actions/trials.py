@@ -9,6 +9,7 @@ from typing import Any
 
 from determined.common.http import Session
 
+from det_cli.actions import costs
 from det_cli.actions.experiment_describe import metrics_of
 from det_cli.connection import V1, connect, pages
 from det_cli.render import Column, cell, print_json, print_rows, print_yaml, show, state_text
@@ -51,7 +52,7 @@ def describe(args: argparse.Namespace) -> None:
     if args.workloads:
         show(args, _WORKLOADS, _one_by_one(workloads))
         return
-    _print(args, _TRIAL, [trial])
+    _print(args, _TRIAL + costs.add(session, "trials", [trial]), [trial])
     if args.metrics_summary:
         print("\nMetrics summary:")
         print_json(trial.get("summaryMetrics"))

@@ -21,11 +21,13 @@ _PLACES: dict[str, tuple[str, ...]] = {
     "agents": ("agents",),
     "allocations": ("allocations",),
     "auth": ("auth",),
+    "budgets": ("money",),
     "checkpoints": ("lineage", "tasks"),
     "cleanup_logs": ("master",),
     "commands": ("interactive",),
     "config-policies": ("templates",),
     "contexts": ("experiments",),
+    "costs": ("money",),
     "experiment": ("lineage",),
     "experiments": ("experiments", "lineage", "remote_search"),
     "generic-tasks": ("interactive",),
@@ -63,8 +65,8 @@ _PLACES: dict[str, tuple[str, ...]] = {
 # In the order of the reference.
 _MODULES = (
     "cluster", "auth", "users", "groups", "workspaces", "projects", "templates", "models", "master", "experiments",
-    "lineage", "remote_search", "trials", "allocations", "tasks", "logs", "agents", "machines", "jobs", "interactive",
-    "why", "agent_protocol",
+    "lineage", "remote_search", "trials", "allocations", "tasks", "logs", "agents", "machines", "money", "jobs",
+    "interactive", "why", "agent_protocol",
 )  # fmt: skip
 
 

@@ -87,6 +87,11 @@ class ClusterConfig:
             return Problem("resources.resource_pool", message)
         return pool
 
+    @property
+    def rents(self) -> bool:
+        """Return whether any pool has machines that cost money."""
+        return any(pool.offers for pool in self.resource_pools)
+
     def section_settings(self, pool_name: str, section: int) -> Mapping[str, Any]:
         """Return the settings by which a pool rents; none when the configuration changed meanwhile."""
         pool = self.pool(pool_name)

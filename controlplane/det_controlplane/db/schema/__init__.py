@@ -29,6 +29,7 @@ from det_controlplane.db.schema.instances import (
     join_proofs,
     pool_holds,
 )
+from det_controlplane.db.schema.money import budgets
 from det_controlplane.db.schema.organization import (
     config_policies,
     group_members,
@@ -53,6 +54,7 @@ from det_controlplane.db.schema.results import (
 __all__ = [
     "agents",
     "allocations",
+    "budgets",
     "checkpoints",
     "cluster",
     "cluster_message",

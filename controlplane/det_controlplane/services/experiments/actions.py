@@ -14,6 +14,7 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState
 from det_controlplane.services.experiments import live
 from det_controlplane.services.experiments.live import LiveExperiment
+from det_controlplane.services.money import limits as money
 from det_controlplane.services.search.cache import CachedSearch
 from det_controlplane.services.search.journal import parse_space
 
@@ -27,6 +28,8 @@ def command(ctx: Context, experiment_id: int, command: Command) -> None:
             target = states.after_command(experiment.row.state, command)
         except states.NotAllowed as e:
             raise WrongState(f"experiment {experiment_id}: {e}") from e
+        if command is Command.ACTIVATE:
+            money.require(experiment.tx, experiment.row.id)
         experiment.set_state(target)
 
 

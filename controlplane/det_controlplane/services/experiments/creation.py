@@ -22,6 +22,7 @@ from det_controlplane.services.experiments.actions import start_search
 from det_controlplane.services.experiments.contexts import File
 from det_controlplane.services.experiments.live import LiveExperiment
 from det_controlplane.services.identity.principal import User
+from det_controlplane.services.money import limits as money
 from det_controlplane.services.organization import config_policies
 from det_controlplane.services.scheduling import capacity
 from det_controlplane.services.use_case import change
@@ -220,6 +221,8 @@ def _insert(
             max_slots=resources.get("max_slots"),
         )  # fmt: skip
         row, searched = experiments.insert(tx, new, context, state, changed.now)
+        if submission.activate and not submission.unmanaged:
+            money.require(tx, row.id)
         experiment = LiveExperiment(ctx, changed, row)
         if not submission.unmanaged:
             start_search(experiment, searched)

@@ -9,6 +9,7 @@ from det_controlplane.services.agents import containers
 from det_controlplane.services.context import Context
 from det_controlplane.services.machines import deciding
 from det_controlplane.services.maintenance import outbox
+from det_controlplane.services.money import budgets
 from det_controlplane.services.scheduling import placement, schedule_pool
 from det_controlplane.services.trials import unmanaged
 
@@ -22,6 +23,7 @@ def run(ctx: Context) -> float | None:
     _kill_what_is_due(ctx)
     _expire_agents(ctx)
     unmanaged.end_silent_trials(ctx)
+    budgets.keep_if_due(ctx)
     outbox.run_due(ctx)
     deciding.run_if_due(ctx, schedule_dirty_pools(ctx))
     return _next_due_s(ctx)
@@ -75,6 +77,7 @@ def _next_due_s(ctx: Context) -> float | None:
             allocations.next_delayed(tx),
             unmanaged.next_due(tx),
             instances.next_decision(tx) if deciding.rented_pools(ctx) else None,
+            budgets.next_due(ctx, tx),
         ]
     times = [d for d in due if d is not None]
     return None if not times else max(0.0, (min(times) - now).total_seconds())

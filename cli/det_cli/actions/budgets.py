@@ -1,0 +1,42 @@
+"""Budgets in money."""
+
+import argparse
+
+from det_cli.connection import V1, connect
+from det_cli.errors import UsageError
+from det_cli.render import Column, say, show
+
+SCOPES = ("experiment", "user", "workspace", "pool")
+_COLUMNS: tuple[Column, ...] = (
+    ("ID", lambda b: b["id"]),
+    ("For", lambda b: f"{b['scope']} {b['scopeName']}"),
+    ("Limit $", lambda b: f"{b['limitUsd']:.2f}"),
+    ("Period", lambda b: b["period"]),
+    ("Spent $", lambda b: f"{b['spentUsd']:.2f}"),
+    ("State", lambda b: b["state"]),
+)
+
+
+def list_(args: argparse.Namespace) -> None:
+    show(args, _COLUMNS, connect(args).get(V1 + "/budgets")["budgets"])
+
+
+def set_(args: argparse.Namespace) -> None:
+    scope = next((s for s in SCOPES if getattr(args, s)), None)
+    if scope is None:
+        raise UsageError(
+            "what is the budget for?", "give --experiment, --user, --workspace or --pool"
+        )
+    period = "month" if args.monthly else "total"
+    of = getattr(args, scope)
+    body = {"scope": scope, "of": of, "limitUsd": args.limit, "period": period}
+    budget = connect(args).request("PUT", V1 + "/budgets", body=body)["budget"]
+    say(
+        f"Budget {budget['id']}: ${budget['limitUsd']:.2f} for {scope} {of},"
+        f" of which ${budget['spentUsd']:.2f} are spent."
+    )
+
+
+def delete(args: argparse.Namespace) -> None:
+    connect(args).request("DELETE", f"{V1}/budgets/{args.budget_id}")
+    say(f"Deleted budget {args.budget_id}.")

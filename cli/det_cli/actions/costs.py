@@ -1,0 +1,29 @@
+"""What experiments and trials cost, beside what else is shown of them."""
+
+from typing import Any
+
+from determined.common.http import NotFoundError, Session
+
+from det_cli.connection import V1
+from det_cli.render import Column
+
+_COSTS: tuple[Column, ...] = (
+    ("Cost $", lambda item: f"{item['costUsd']:.2f}"),
+    ("Slot Hours", lambda item: f"{item['slotHours']:.2f}"),
+)
+
+
+def add(session: Session, kind: str, items: list[dict[str, Any]]) -> tuple[Column, ...]:
+    """Add costs to items of a kind; return their columns, none where nothing ran on a rented machine."""
+    if not items:
+        return ()
+    params = {"ids": [item["id"] for item in items]}
+    try:
+        found = session.get(f"{V1}/costs/{kind}", params)["costs"]
+    except NotFoundError:
+        return ()  # a cluster that does not know costs
+    by_id = {cost["id"]: cost for cost in found}
+    for item in items:
+        cost = by_id[item["id"]]
+        item.update(costUsd=cost["costUsd"], slotHours=cost["slotHours"])
+    return _COSTS if any(item["costUsd"] for item in items) else ()

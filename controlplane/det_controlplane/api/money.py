@@ -1,0 +1,74 @@
+"""Costs and budgets: ours, not Determined's."""
+
+from datetime import datetime
+
+from det_controlplane.api.auth import user_of
+from det_controlplane.api.body import Body
+from det_controlplane.api.errors import BadRequest
+from det_controlplane.api.http import EMPTY, Answer, Request, json_response
+from det_controlplane.api.router import delete, get, put
+from det_controlplane.services.context import Context
+from det_controlplane.services.money import budgets, costs
+
+
+def of_experiments(ctx: Context, request: Request) -> Answer:
+    return json_response({"costs": costs.of_experiments(ctx, request.integers("ids"))})
+
+
+def of_trials(ctx: Context, request: Request) -> Answer:
+    return json_response({"costs": costs.of_trials(ctx, request.integers("ids"))})
+
+
+def by_user(ctx: Context, request: Request) -> Answer:
+    period = _time(request, "after"), _time(request, "before")
+    return json_response({"costs": costs.by_user(ctx, *period)})
+
+
+def by_pool(ctx: Context, request: Request) -> Answer:
+    period = _time(request, "after"), _time(request, "before")
+    return json_response({"costs": costs.by_pool(ctx, *period)})
+
+
+def _time(request: Request, name: str) -> datetime | None:
+    text = request.text(name)
+    try:
+        found = datetime.fromisoformat(text.replace("Z", "+00:00")) if text else None
+    except ValueError:
+        found = None
+    if text and (found is None or found.tzinfo is None):
+        raise BadRequest(f"{name} must be a time like 2026-01-31T00:00:00Z, not {text!r}")
+    return found
+
+
+def list_budgets(ctx: Context, request: Request) -> Answer:
+    return json_response({"budgets": budgets.listed(ctx)})
+
+
+def put_budget(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    made = budgets.put(
+        ctx,
+        user_of(request),
+        body.required_text("scope"),
+        body.required_text("of"),
+        body.required_text("limitUsd"),
+        body.text("period"),
+    )
+    return json_response({"budget": made})
+
+
+def delete_budget(ctx: Context, request: Request) -> Answer:
+    budgets.remove(ctx, user_of(request), request.id("budgetId"))
+    return EMPTY
+
+
+_C, _B = "/api/v1/costs", "/api/v1/budgets"
+ROUTES = (
+    get(f"{_C}/experiments", of_experiments, summary="What experiments cost"),
+    get(f"{_C}/trials", of_trials, summary="What trials cost"),
+    get(f"{_C}/users", by_user, summary="What the work of each user cost"),
+    get(f"{_C}/pools", by_pool, summary="What the machines of each pool cost, at work and idle"),
+    get(_B, list_budgets, summary="Budgets and what is spent of them"),
+    put(_B, put_budget, summary="Set a budget"),
+    delete(f"{_B}/{{budgetId}}", delete_budget, summary="Delete a budget"),
+)

@@ -1,0 +1,106 @@
+"""Rows of budgets, and the experiments that they are about."""
+
+from datetime import datetime
+from decimal import Decimal
+
+from sqlalchemy import delete, func, select, text, update
+from sqlalchemy.dialects.postgresql import insert
+
+from det_controlplane.core.budget import Budget, BudgetPeriod, BudgetScope, BudgetState
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.schema import budgets
+
+_b = budgets.c
+_NAME = text("""(CASE budgets.scope WHEN 'user' THEN (SELECT u.username FROM users u WHERE u.id::text = budgets.scope_id)
+    WHEN 'workspace' THEN (SELECT w.name FROM workspaces w WHERE w.id::text = budgets.scope_id)
+    ELSE budgets.scope_id END) AS scope_name""")
+_COLUMNS = (_b.id, _b.scope, _b.scope_id, _NAME, _b.limit_usd, _b.period, _b.state)
+_PUT = insert(budgets)
+_SET = _PUT.on_conflict_do_update(
+    index_elements=[_b.scope, _b.scope_id],
+    set_={name: _PUT.excluded[name] for name in ("limit_usd", "period", "set_at")},
+).returning(_b.id)
+# Experiments e of job j in project p that a budget is about.
+_IN_SCOPE = """CASE cast(:scope AS text) WHEN 'experiment' THEN e.id::text = :scope_id
+    WHEN 'user' THEN e.user_id::text = :scope_id WHEN 'workspace' THEN p.workspace_id::text = :scope_id
+    ELSE j.pool = :scope_id END"""
+_ACTIVE = text(f"""
+    SELECT e.id FROM experiments e JOIN jobs j ON j.id = e.job_id JOIN projects p ON p.id = e.project_id
+    WHERE e.state = 'ACTIVE' AND NOT e.unmanaged AND {_IN_SCOPE} ORDER BY e.id
+""")
+_RUNNING = text(f"""
+    SELECT a.id FROM allocations a JOIN jobs j ON j.id = a.job_id JOIN experiments e ON e.job_id = j.id
+    JOIN projects p ON p.id = e.project_id
+    WHERE a.state NOT IN ('QUEUED', 'TERMINATED') AND NOT a.killed AND {_IN_SCOPE} ORDER BY a.id
+""")
+_COVERING = text("""
+    SELECT b.id FROM budgets b JOIN experiments e ON e.id = :experiment JOIN jobs j ON j.id = e.job_id
+    JOIN projects p ON p.id = e.project_id
+    WHERE b.state IN ('DRAINING', 'STOPPED') AND b.scope_id = CASE b.scope WHEN 'experiment' THEN e.id::text
+        WHEN 'user' THEN e.user_id::text WHEN 'workspace' THEN p.workspace_id::text ELSE j.pool END
+    ORDER BY b.id LIMIT 1
+""")
+
+
+def every(tx: Tx) -> list[Budget]:
+    return [Budget(*r) for r in tx.execute(select(*_COLUMNS).order_by(_b.id)).all()]
+
+
+def one(tx: Tx, id: int) -> Budget | None:
+    row = tx.execute(select(*_COLUMNS).where(_b.id == id)).first()
+    return None if row is None else Budget(*row)
+
+
+def put(
+    tx: Tx,
+    scope: BudgetScope,
+    scope_id: str,
+    limit_usd: Decimal,
+    period: BudgetPeriod,
+    now: datetime,
+) -> Budget:
+    """Set the budget of a scope; it keeps its state until it is looked at next."""
+    row = {
+        "scope": scope, "scope_id": scope_id, "limit_usd": limit_usd, "period": period, "set_at": now, "checked_at": now,
+    }  # fmt: skip
+    made = one(tx, tx.execute(_SET, row).scalar_one())
+    assert made is not None
+    return made
+
+
+def checked_at(tx: Tx) -> datetime | None:
+    """Return when the budget that was looked at longest ago was; None without budgets."""
+    return tx.execute(select(func.min(_b.checked_at))).scalar()
+
+
+def set_checked(tx: Tx, now: datetime) -> None:
+    tx.execute(update(budgets).values(checked_at=now))
+
+
+def remove(tx: Tx, id: int) -> bool:
+    return tx.execute(delete(budgets).where(_b.id == id)).rowcount > 0
+
+
+def set_state(tx: Tx, budget: Budget, state: BudgetState) -> bool:
+    """Change a budget's state, if nobody else did."""
+    row = update(budgets).where(_b.id == budget.id, _b.state == budget.state).values(state=state)
+    return tx.execute(row).rowcount > 0
+
+
+def active_experiments(tx: Tx, budget: Budget) -> list[int]:
+    return list(tx.execute(_ACTIVE, _scope(budget)).scalars())
+
+
+def running(tx: Tx, budget: Budget) -> list[str]:
+    """Return allocations of a budget's scope that hold slots and were not killed."""
+    return list(tx.execute(_RUNNING, _scope(budget)).scalars())
+
+
+def _scope(budget: Budget) -> dict[str, str]:
+    return {"scope": budget.scope.value, "scope_id": budget.scope_id}
+
+
+def spent_for(tx: Tx, experiment_id: int) -> Budget | None:
+    """Return a spent budget that covers an experiment, if there is one."""
+    found = tx.execute(_COVERING, {"experiment": experiment_id}).scalar()
+    return None if found is None else one(tx, found)

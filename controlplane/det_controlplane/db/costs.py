@@ -1,0 +1,125 @@
+"""What rented machines cost, and whose work that was.
+
+A container costs its share of its machine's slots for as long as it holds them; what no container held is idle. So the
+costs of all containers and of idleness add up to the costs of the machines, whatever period is asked for.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from sqlalchemy import text
+
+from det_controlplane.core.budget import BudgetScope
+from det_controlplane.db.engine import Tx
+
+# Slot-seconds and dollars of each container on a rented machine, within the period and the life of the machine.
+_SHARES = """
+    SELECT a.id AS allocation_id, a.trial_id, k.experiment_id, j.user_id, e.project_id, i.pool, i.id AS instance_id,
+           x.seconds * cardinality(c.slot_ids) AS slot_seconds,
+           x.seconds * cardinality(c.slot_ids) / i.slots * i.price_usd_hour / 3600 AS usd
+    FROM instances i JOIN containers c ON c.agent_id = i.agent_id JOIN allocations a ON a.id = c.allocation_id
+    JOIN tasks k ON k.id = a.task_id JOIN jobs j ON j.id = a.job_id LEFT JOIN experiments e ON e.id = k.experiment_id
+    CROSS JOIN LATERAL (SELECT greatest(0, extract(epoch FROM
+        least(coalesce(c.ended_at, :now), coalesce(i.ended_at, :now), :before)
+        - greatest(c.assigned_at, i.launched_at, :after)))::numeric AS seconds) x
+    WHERE i.launched_at IS NOT NULL AND i.slots > 0 AND cardinality(c.slot_ids) > 0 AND x.seconds > 0
+"""
+_MACHINES = """
+    SELECT i.id, i.pool, x.seconds * i.slots AS slot_seconds, x.seconds * i.price_usd_hour / 3600 AS usd
+    FROM instances i CROSS JOIN LATERAL (SELECT greatest(0, extract(epoch FROM
+        least(coalesce(i.ended_at, :now), :before) - greatest(i.launched_at, :after)))::numeric AS seconds) x
+    WHERE i.launched_at IS NOT NULL AND coalesce(i.ended_at, :now) > :after AND i.launched_at < :before
+"""
+_BY_EXPERIMENT = text(f"""
+    SELECT experiment_id, sum(usd) AS usd, sum(slot_seconds) / 3600 AS slot_hours FROM ({_SHARES}
+        AND k.experiment_id = ANY(cast(:ids AS integer[]))) s GROUP BY experiment_id
+""")
+_BY_TRIAL = text(f"""
+    SELECT trial_id, sum(usd) AS usd, sum(slot_seconds) / 3600 AS slot_hours FROM ({_SHARES}
+        AND a.trial_id = ANY(cast(:ids AS integer[]))) s GROUP BY trial_id
+""")
+_BY_USER = text(f"""
+    SELECT u.username AS name, sum(s.usd) AS usd, sum(s.slot_seconds) / 3600 AS slot_hours
+    FROM ({_SHARES}) s JOIN users u ON u.id = s.user_id GROUP BY u.username ORDER BY 2 DESC
+""")
+_BY_POOL = text(f"""
+    SELECT m.pool AS name, sum(m.usd) AS usd, coalesce(max(w.usd), 0) AS working_usd,
+           coalesce(max(w.slot_seconds), 0) / 3600 AS slot_hours
+    FROM ({_MACHINES}) m LEFT JOIN (SELECT pool, sum(usd) AS usd, sum(slot_seconds) AS slot_seconds
+                                    FROM ({_SHARES}) s GROUP BY pool) w ON w.pool = m.pool
+    GROUP BY m.pool ORDER BY m.pool
+""")
+_SPENT = {
+    BudgetScope.EXPERIMENT: f"SELECT sum(usd) FROM ({_SHARES} AND k.experiment_id = cast(:scope_id AS integer)) s",
+    BudgetScope.USER: f"SELECT sum(usd) FROM ({_SHARES} AND j.user_id = cast(:scope_id AS integer)) s",
+    BudgetScope.WORKSPACE: f"""SELECT sum(s.usd) FROM ({_SHARES}) s JOIN projects p ON p.id = s.project_id
+                               WHERE p.workspace_id = cast(:scope_id AS integer)""",
+    BudgetScope.POOL: f"SELECT sum(usd) FROM ({_MACHINES} AND i.pool = :scope_id) m",
+}
+_SPENT_IN = {scope: text(sql) for scope, sql in _SPENT.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What the work of something cost."""
+
+    id: int
+    usd: Decimal
+    slot_hours: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class NamedCost:
+    name: str
+    usd: Decimal
+    slot_hours: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class PoolCost:
+    """What a pool's machines cost, and which part of it worked."""
+
+    name: str
+    usd: Decimal
+    working_usd: Decimal
+    slot_hours: Decimal
+
+    @property
+    def idle_usd(self) -> Decimal:
+        return self.usd - self.working_usd
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A period, and the time until which running machines are counted."""
+
+    after: datetime
+    before: datetime
+    now: datetime
+
+    def params(self) -> dict[str, datetime]:
+        return {"after": self.after, "before": self.before, "now": self.now}
+
+
+def of_experiments(tx: Tx, ids: Sequence[int], span: Span) -> list[Cost]:
+    return [Cost(*r) for r in tx.execute(_BY_EXPERIMENT, {"ids": list(ids), **span.params()}).all()]
+
+
+def of_trials(tx: Tx, ids: Sequence[int], span: Span) -> list[Cost]:
+    return [Cost(*r) for r in tx.execute(_BY_TRIAL, {"ids": list(ids), **span.params()}).all()]
+
+
+def by_user(tx: Tx, span: Span) -> list[NamedCost]:
+    return [NamedCost(*r) for r in tx.execute(_BY_USER, span.params()).all()]
+
+
+def by_pool(tx: Tx, span: Span) -> list[PoolCost]:
+    return [PoolCost(*r) for r in tx.execute(_BY_POOL, span.params()).all()]
+
+
+def spent(tx: Tx, scope: BudgetScope, scope_id: str, span: Span) -> Decimal:
+    """Return what the work in a budget's scope cost in a period; of a pool, what its machines cost, idle or not."""
+    found = tx.execute(_SPENT_IN[scope], {"scope_id": scope_id, **span.params()}).scalar()
+    return Decimal(found or 0)

@@ -1,0 +1,1 @@
+"""What rented machines cost, and budgets that bound it."""

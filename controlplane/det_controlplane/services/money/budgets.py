@@ -1,0 +1,190 @@
+"""Budgets: set by people, looked at while machines are rented, and kept."""
+
+import contextlib
+import logging
+from datetime import datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from enum import Enum
+from typing import Any, TypeVar
+
+from det_controlplane.core.budget import (
+    Budget,
+    BudgetPeriod,
+    BudgetScope,
+    BudgetState,
+    is_spent,
+    starts_at,
+    state_of,
+)
+from det_controlplane.core.lifecycle.experiment import Command
+from det_controlplane.db import budgets, costs, experiments, instances, users, workspaces
+from det_controlplane.db.engine import Tx
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Invalid, Missing, WrongState
+from det_controlplane.services.experiments import actions
+from det_controlplane.services.identity.principal import User
+from det_controlplane.services.identity.rights import require_admin, require_owner
+from det_controlplane.services.money.costs import span
+from det_controlplane.services.scheduling import placement
+from det_controlplane.services.use_case import Change, change
+
+log = logging.getLogger("det.budgets")
+
+INTERVAL = timedelta(minutes=1)
+E = TypeVar("E", bound=Enum)
+
+
+def listed(ctx: Context) -> list[dict[str, Any]]:
+    with ctx.db.autocommit() as tx:
+        return [_shown(ctx, tx, budget) for budget in budgets.every(tx)]
+
+
+def _shown(ctx: Context, tx: Tx, budget: Budget) -> dict[str, Any]:
+    spent = _spent(ctx, tx, budget)
+    return {
+        "id": budget.id, "scope": budget.scope.value, "scopeId": budget.scope_id, "scopeName": budget.scope_name,
+        "limitUsd": float(budget.limit_usd), "period": budget.period.value, "spentUsd": float(round(spent, 6)),
+        "state": budget.state.value,
+    }  # fmt: skip
+
+
+def _spent(ctx: Context, tx: Tx, budget: Budget) -> Decimal:
+    period = span(ctx, starts_at(budget.period, ctx.now()))
+    return costs.spent(tx, budget.scope, budget.scope_id, period)
+
+
+def put(ctx: Context, caller: User, scope: str, of: str, limit: str, period: str) -> dict[str, Any]:
+    """Set the budget of an experiment, user, workspace or pool."""
+    amount = _amount(limit)
+    kind = _member(BudgetScope, scope, "scope")
+    each = _member(BudgetPeriod, period or BudgetPeriod.TOTAL.value, "period")
+    with change(ctx) as changed:
+        scope_id = _scope_id(ctx, changed.tx, caller, kind, of)
+        made = budgets.put(changed.tx, kind, scope_id, amount, each, changed.now)
+        changed.wake("schedule")
+    with ctx.db.autocommit() as tx:
+        return _shown(ctx, tx, made)
+
+
+def _amount(limit: str) -> Decimal:
+    try:
+        amount = Decimal(limit)
+    except InvalidOperation:
+        amount = Decimal(0)
+    if not amount.is_finite() or not 0 < amount < 10**12:
+        raise Invalid(f"a budget must be an amount in US dollars above 0, not {limit!r}")
+    return amount
+
+
+def _member(kind: type[E], value: str, name: str) -> E:
+    try:
+        return kind(value)
+    except ValueError:
+        known = ", ".join(str(m.value) for m in kind)
+        raise Invalid(f"{name} must be one of {known}, not {value!r}") from None
+
+
+def _scope_id(ctx: Context, tx: Tx, caller: User, scope: BudgetScope, of: str) -> str:
+    """Return the id of what a budget is for, after checking who may set it."""
+    if scope is BudgetScope.EXPERIMENT:
+        owner = experiments.owner(tx, int(of)) if of.isdigit() else None
+        if owner is None:
+            raise Missing(f"experiment {of} not found")
+        require_owner(caller, owner, f"set the budget of experiment {of}")
+        return of
+    require_admin(caller, f"set the budget of a {scope.value}")
+    if scope is BudgetScope.POOL:
+        if ctx.config.pool(of) is None:
+            known = ", ".join(p.pool_name for p in ctx.config.resource_pools)
+            raise Missing(f"resource pool '{of}' not found; this cluster has: {known}")
+        return of
+    if scope is BudgetScope.USER:
+        user = users.by_name(tx, of)
+        found = None if user is None else user["id"]
+    else:
+        found = next(iter(workspaces.named(tx, [], [of])), None)
+    if found is None:
+        raise Missing(f"{scope.value} '{of}' not found")
+    return str(found)
+
+
+def remove(ctx: Context, caller: User, id: int) -> None:
+    """Forget a budget; a pool that it held launches again, experiments that it paused stay paused."""
+    with change(ctx) as changed:
+        budget = budgets.one(changed.tx, id)
+        if budget is None:
+            raise Missing(f"budget {id} not found; `det budget list` shows them")
+        if budget.scope is BudgetScope.EXPERIMENT:
+            owner = experiments.owner(changed.tx, int(budget.scope_id))
+            require_owner(caller, owner or 0, "delete the budget of an experiment")
+        else:
+            require_admin(caller, "delete budgets")
+        budgets.remove(changed.tx, id)
+        _release(changed, budget)
+
+
+def _release(change: Change, budget: Budget) -> None:
+    if budget.scope is BudgetScope.POOL:
+        instances.release(change.tx, budget.scope_id, by_operator=False)
+        change.queue_changed(budget.scope_id)
+
+
+def next_due(ctx: Context, tx: Tx) -> datetime | None:
+    """Return when budgets are to be looked at again: never while no machine costs anything."""
+    if not ctx.config.rents or not instances.any_live(tx):
+        return None
+    checked = budgets.checked_at(tx)
+    return None if checked is None else checked + INTERVAL
+
+
+def keep_if_due(ctx: Context) -> None:
+    with ctx.db.autocommit() as tx:
+        due = next_due(ctx, tx)
+    if due is not None and due <= ctx.now():
+        keep(ctx)
+
+
+def keep(ctx: Context) -> None:
+    """Compare every budget with what was spent; warn, drain and stop."""
+    with ctx.db.begin() as tx:
+        due = [(b, _spent(ctx, tx, b)) for b in budgets.every(tx)]
+        budgets.set_checked(tx, ctx.now())
+    for budget, spent in due:
+        state = state_of(budget, spent)
+        if state is not budget.state:
+            _change_state(ctx, budget, state, spent)
+        if is_spent(state):
+            _stop_work(ctx, budget, state)
+
+
+def _change_state(ctx: Context, budget: Budget, state: BudgetState, spent: Decimal) -> None:
+    with change(ctx) as changed:
+        if not budgets.set_state(changed.tx, budget, state):
+            return
+        if budget.scope is BudgetScope.POOL and is_spent(state):
+            sentence = f"{budget.name} is spent"
+            instances.hold(changed.tx, budget.scope_id, sentence, changed.now, by_operator=False)
+            changed.queue_changed(budget.scope_id)
+        elif is_spent(budget.state) and not is_spent(state):
+            _release(changed, budget)
+    told = {
+        BudgetState.WITHIN: "has room again",
+        BudgetState.WARNED: "is nearly spent",
+        BudgetState.DRAINING: "is spent: its experiments checkpoint and pause",
+        BudgetState.STOPPED: "is exceeded by a tenth: what still runs is killed",
+    }
+    level = logging.INFO if state is BudgetState.WITHIN else logging.WARNING
+    log.log(level, "%s %s: $%.2f", budget.name, told[state], spent)
+
+
+def _stop_work(ctx: Context, budget: Budget, state: BudgetState) -> None:
+    """Pause what spends, so that it keeps its checkpoints; kill what goes on regardless."""
+    with ctx.db.autocommit() as tx:
+        active = budgets.active_experiments(tx, budget)
+        lingering = budgets.running(tx, budget) if state is BudgetState.STOPPED else []
+    for experiment_id in active:
+        with contextlib.suppress(WrongState, Missing):
+            actions.command(ctx, experiment_id, Command.PAUSE)
+            log.warning("experiment %d was paused: %s is spent", experiment_id, budget.name)
+    for allocation_id in lingering:
+        placement.kill(ctx, allocation_id, f"{budget.name} is exceeded")

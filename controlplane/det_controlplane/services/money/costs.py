@@ -1,0 +1,67 @@
+"""Report what work and machines cost."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
+from decimal import Decimal
+from typing import Any
+
+from det_controlplane.db import costs
+from det_controlplane.db.costs import Cost, Span
+from det_controlplane.db.engine import Tx
+from det_controlplane.services.context import Context
+
+_EVER = datetime(2000, 1, 1, tzinfo=timezone.utc)
+
+
+def span(ctx: Context, after: datetime | None = None, before: datetime | None = None) -> Span:
+    """Return a period, which ends now where it is open."""
+    now = ctx.now()
+    return Span(after or _EVER, before or now, now)
+
+
+def of_experiments(ctx: Context, ids: Sequence[int]) -> list[dict[str, Any]]:
+    return _of(ctx, costs.of_experiments, ids)
+
+
+def of_trials(ctx: Context, ids: Sequence[int]) -> list[dict[str, Any]]:
+    return _of(ctx, costs.of_trials, ids)
+
+
+def _of(
+    ctx: Context, find: Callable[[Tx, Sequence[int], Span], list[Cost]], ids: Sequence[int]
+) -> list[dict[str, Any]]:
+    """Return an entry for each id; what ran on no rented machine cost nothing."""
+    with ctx.db.autocommit() as tx:
+        found = {c.id: c for c in find(tx, ids, span(ctx))}
+    nothing = Decimal(0)
+    return [_entry(found.get(id, Cost(id, nothing, nothing))) for id in ids]
+
+
+def _entry(cost: Cost) -> dict[str, Any]:
+    return {"id": cost.id, "costUsd": _usd(cost.usd), "slotHours": float(round(cost.slot_hours, 6))}
+
+
+def _usd(amount: Decimal) -> float:
+    return float(round(amount, 6))
+
+
+def by_user(ctx: Context, after: datetime | None, before: datetime | None) -> list[dict[str, Any]]:
+    with ctx.db.autocommit() as tx:
+        found = costs.by_user(tx, span(ctx, after, before))
+    return [
+        {"username": c.name, "costUsd": _usd(c.usd), "slotHours": float(round(c.slot_hours, 6))}
+        for c in found
+    ]
+
+
+def by_pool(ctx: Context, after: datetime | None, before: datetime | None) -> list[dict[str, Any]]:
+    """Return what the machines of each pool cost: at work, and idle."""
+    with ctx.db.autocommit() as tx:
+        found = costs.by_pool(tx, span(ctx, after, before))
+    return [
+        {
+            "pool": c.name, "costUsd": _usd(c.usd), "workingUsd": _usd(c.working_usd), "idleUsd": _usd(c.idle_usd),
+            "slotHours": float(round(c.slot_hours, 6)),
+        }
+        for c in found
+    ]  # fmt: skip

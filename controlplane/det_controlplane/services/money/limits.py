@@ -1,0 +1,14 @@
+"""What budgets keep from starting."""
+
+from det_controlplane.db import budgets
+from det_controlplane.db.engine import Tx
+from det_controlplane.services.errors import WrongState
+
+
+def require(tx: Tx, experiment_id: int) -> None:
+    """Refuse to start an experiment that a spent budget covers."""
+    budget = budgets.spent_for(tx, experiment_id)
+    if budget is not None:
+        raise WrongState(
+            f"{budget.name} is spent: raise it with `det budget set`, or wait for its next period"
+        )

@@ -1,0 +1,175 @@
+"""Machines have a price: every second of it is somebody's work or idle, and budgets bound it."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from det_controlplane.db.engine import Database
+from det_controlplane.services.money import budgets
+
+from tests.support.api import Caller, create
+from tests.support.rented import MachineAgent, Rented, rented_cluster
+
+
+@pytest.fixture
+def cluster(database: Database, tmp_path: Path) -> Iterator[Rented]:
+    with rented_cluster(database, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def user(cluster: Rented) -> Caller:
+    return cluster.api.signed_in("determined")
+
+
+@pytest.fixture
+def admin(cluster: Rented) -> Caller:
+    return cluster.api.signed_in("admin")
+
+
+def at_work(cluster: Rented, user: Caller) -> tuple[int, MachineAgent]:
+    experiment_id = create(user, activate=True)
+    cluster.settle()
+    agent = cluster.boot(cluster.cloud.alive()[-1])
+    cluster.settle()
+    agent.work()
+    (order,) = agent.running.values()
+    user.post(f"/api/v1/allocations/{order['allocation_id']}/ready")
+    return experiment_id, agent
+
+
+def pass_hours(cluster: Rented, agent: MachineAgent, minutes: int) -> None:
+    for _ in range(minutes * 3):
+        cluster.pass_time(seconds=20)
+        agent.poll()
+    cluster.settle(2)
+
+
+def cost(caller: Caller, experiment_id: int) -> float:
+    (found,) = caller.get("/api/v1/costs/experiments", ids=[experiment_id])["costs"]
+    return float(found["costUsd"])
+
+
+def test_an_experiment_costs_its_share_of_the_machine(cluster: Rented, user: Caller) -> None:
+    experiment_id, agent = at_work(cluster, user)
+    pass_hours(cluster, agent, 30)
+    assert cost(user, experiment_id) == pytest.approx(0.20, abs=0.001)
+    trial = user.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"][0]["id"]
+    (of_trial,) = user.get("/api/v1/costs/trials", ids=[trial])["costs"]
+    assert of_trial["costUsd"] == cost(user, experiment_id)
+    assert of_trial["slotHours"] == pytest.approx(0.5, abs=0.001)
+
+
+def test_work_and_idleness_add_up_to_what_the_machines_cost(cluster: Rented, user: Caller) -> None:
+    first, agent = at_work(cluster, user)
+    pass_hours(cluster, agent, 10)
+    agent.finish()
+    for _ in range(70):
+        cluster.pass_time(seconds=20)
+        if cluster.cloud.find(agent.agent_id) in cluster.cloud.alive():
+            agent.poll()
+        cluster.settle(1)
+    assert not cluster.cloud.alive()
+    (pool,) = user.get("/api/v1/costs/pools")["costs"]
+    machines = sum(i["costUsd"] for i in cluster.instances(all="true"))
+    assert pool["costUsd"] == pytest.approx(machines, abs=0.00001)
+    assert pool["workingUsd"] == pytest.approx(cost(user, first), abs=0.00001)
+    assert pool["idleUsd"] > 0
+    # The row ends when the machine is seen gone: never before the cloud's own bill.
+    assert Decimal(str(machines)) >= cluster.cloud.cost_usd() - Decimal("0.01")
+
+
+def test_what_ran_on_no_rented_machine_costs_nothing(cluster: Rented, user: Caller) -> None:
+    assert cost(user, create(user)) == 0
+
+
+def budget(admin: Caller, scope: str, of: object, limit: str, period: str = "total") -> dict[str, Any]:
+    body = {"scope": scope, "of": str(of), "limitUsd": limit, "period": period}
+    return dict(admin.done("PUT", "/api/v1/budgets", body)["budget"])
+
+
+def state(caller: Caller) -> str:
+    (found,) = caller.get("/api/v1/budgets")["budgets"]
+    return str(found["state"])
+
+
+def test_a_budget_warns_then_pauses_with_a_checkpoint_and_lets_nothing_start(
+    cluster: Rented, user: Caller, admin: Caller
+) -> None:
+    experiment_id, agent = at_work(cluster, user)
+    budget(admin, "experiment", experiment_id, "0.10")
+    pass_hours(cluster, agent, 13)
+    assert state(admin) == "WARNED"
+    assert (
+        user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]["state"] == "STATE_RUNNING"
+    )
+    pass_hours(cluster, agent, 3)
+    assert state(admin) == "DRAINING"
+    reasons = user.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
+    assert reasons[0]["code"] == "PREEMPTED", "its container is asked to checkpoint"
+    path = f"/api/v1/allocations/{reasons[0]['allocationId']}/signals/ack_preemption"
+    user.post(path, {})
+    agent.finish()
+    cluster.settle()
+    shown = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]
+    assert shown["state"] == "STATE_PAUSED"
+    told = user.ask("POST", f"/api/v1/experiments/{experiment_id}/activate")
+    assert (told.status, "is spent" in told.error) == (400, True)
+    budget(admin, "experiment", experiment_id, "5")
+    cluster.pass_time(minutes=2)
+    cluster.settle()
+    user.post(f"/api/v1/experiments/{experiment_id}/activate")
+
+
+def test_work_that_does_not_leave_is_killed(cluster: Rented, user: Caller, admin: Caller) -> None:
+    _, agent = at_work(cluster, user)
+    budget(admin, "user", "determined", "0.10")
+    pass_hours(cluster, agent, 20)
+    assert state(admin) == "STOPPED"
+    (order,) = agent.poll()
+    assert order["desired"] == "killed"
+    told = user.ask("POST", "/api/v1/experiments", {"config": "name: x\n", "activate": True})
+    assert told.status >= 400
+    with pytest.raises(AssertionError, match="is spent"):
+        create(user, activate=True)
+
+
+def test_a_pool_whose_budget_is_spent_rents_nothing_more(
+    cluster: Rented, user: Caller, admin: Caller
+) -> None:
+    _, agent = at_work(cluster, user)
+    made = budget(admin, "pool", "default", "0.05")
+    pass_hours(cluster, agent, 9)
+    pool = admin.get("/api/v1/rented-pools/default")["pool"]
+    assert "is spent" in pool["hold"]["sentence"]
+    admin.done("DELETE", f"/api/v1/budgets/{made['id']}")
+    assert admin.get("/api/v1/rented-pools/default")["pool"]["hold"] is None
+
+
+def test_a_budget_of_a_month_starts_anew_with_the_next(
+    cluster: Rented, user: Caller, admin: Caller
+) -> None:
+    experiment_id, agent = at_work(cluster, user)
+    budget(admin, "experiment", experiment_id, "0.10", "month")
+    pass_hours(cluster, agent, 16)
+    agent.finish()
+    cluster.settle()
+    assert state(admin) in ("DRAINING", "STOPPED")
+    cluster.pass_time(days=31)
+    budgets.keep(cluster.api.ctx)
+    assert state(cluster.api.signed_in("admin")) == "WITHIN"
+
+
+def test_bad_budgets_are_refused_with_the_cause(user: Caller, admin: Caller) -> None:
+    def refused(caller: Caller, **body: str) -> str:
+        told = caller.ask("PUT", "/api/v1/budgets", {"scope": "pool", "of": "default", **body})
+        assert told.status >= 400
+        return told.error
+
+    assert "above 0" in refused(admin, limitUsd="-3")
+    assert "above 0" in refused(admin, limitUsd="much")
+    assert "experiment, user, workspace, pool" in refused(admin, limitUsd="3", scope="team")
+    assert "'nobody' not found" in refused(admin, limitUsd="3", scope="user", of="nobody")
+    assert "administrator" in refused(user, limitUsd="3")
