@@ -167,7 +167,7 @@ def join_nonce(cluster_id: str, agent_id: str, agent_key: str, incarnation: str)
 
 
 def gce_audience(nonce: str) -> str:
-    """Return for whom a Google machine lets its identity token be made: for one join only."""
+    """Return for whom a Google machine has its identity token made: for one join, with a part of its own behind."""
     return f"determined-join/{nonce}"
 
 

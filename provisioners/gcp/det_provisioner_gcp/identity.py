@@ -82,15 +82,17 @@ class GceIdentityVerifier:
 
     def verify(self, proof: Proof) -> MachineIdentity:
         """Return whose machine it is: Google signed its project, zone and name for this join."""
-        claims = self._claims(proof.fields.get("token", ""), gce_audience(proof.nonce))
+        claims = self._claims(proof.fields.get("token", ""))
+        if str(claims.get("aud")).rpartition("/")[0] != gce_audience(proof.nonce):
+            raise NotProven("the identity token has another audience: it is not for this join")
         if claims.get("iss") not in ISSUERS:
             raise NotProven(
                 f"the identity token was issued by {claims.get('iss')!r}, not by Google"
             )
         return self._identity(_machine_claims(claims))
 
-    def _claims(self, token: str, audience: str) -> Mapping[str, Any]:
-        """Return what a token says, once its signature, its audience and its times are right."""
+    def _claims(self, token: str) -> Mapping[str, Any]:
+        """Return what a token says, once its signature and its times are right."""
         from google.auth import exceptions, jwt
 
         try:
@@ -101,7 +103,7 @@ class GceIdentityVerifier:
             if not certificate:
                 raise NotProven("the identity token is signed by a key that is not Google's")
             claims: Mapping[str, Any] = jwt.decode(
-                token, certificate, audience=audience, clock_skew_in_seconds=CLOCK_SKEW_S
+                token, certificate, clock_skew_in_seconds=CLOCK_SKEW_S
             )
         except (exceptions.GoogleAuthError, ValueError, TypeError) as e:
             raise NotProven(f"the identity token does not hold: {e}") from e
