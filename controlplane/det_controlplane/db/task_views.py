@@ -1,9 +1,12 @@
 """Tasks and allocations as the API shows them."""
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import text
 
+from det_controlplane.core.config.pools import Scheduler
 from det_controlplane.db.engine import Database
 from det_controlplane.db.views import TASK_NAME, time
 
@@ -28,8 +31,8 @@ _STARTED = """CASE WHEN c.started_at IS NOT NULL THEN json_build_object('nativeR
 _SUMMARIES = text(f"""
     SELECT coalesce(json_object_agg(a.id, json_build_object('allocationId', a.id, 'taskId', a.task_id,
         'name', {TASK_NAME},
-        'priority', coalesce(j.priority, :default_priority), 'registeredTime', {time("a.requested_at")},
-        'resourcePool', a.pool, 'slotsNeeded', a.slots, 'schedulerType', 'priority', 'proxyPorts', '[]'::json,
+        'priority', coalesce(j.priority, p.default_priority, 42), 'registeredTime', {time("a.requested_at")},
+        'resourcePool', a.pool, 'slotsNeeded', a.slots, 'schedulerType', coalesce(p.type, 'priority'), 'proxyPorts', '[]'::json,
         'resources', coalesce((SELECT json_agg(json_build_object('resourcesId', c.id, 'resourcesType', 'docker-container',
                 'allocationId', a.id, 'containerId', c.id, 'agentDevices', json_build_object(c.agent_id,
                     json_build_object('devices', (SELECT coalesce(json_agg(json_build_object('id', s.slot_id,
@@ -38,7 +41,9 @@ _SUMMARIES = text(f"""
                         FROM slots s WHERE s.container_id = c.id))), 'started', {_STARTED}, 'exited', NULL) ORDER BY c.rank)
             FROM containers c WHERE c.allocation_id = a.id AND c.epoch = a.epoch AND c.state <> 'TERMINATED'), '[]'::json)
         ) ORDER BY a.requested_at, a.id), '{{}}'::json)::text
-    FROM allocations a JOIN tasks k ON k.id = a.task_id JOIN jobs j ON j.id = a.job_id WHERE a.state <> 'TERMINATED'
+    FROM allocations a JOIN tasks k ON k.id = a.task_id JOIN jobs j ON j.id = a.job_id
+    LEFT JOIN json_to_recordset(cast(:pools AS json)) AS p(name text, type text, default_priority integer) ON p.name = a.pool
+    WHERE a.state <> 'TERMINATED'
 """)
 
 
@@ -52,5 +57,9 @@ def task(db: Database, task_id: str) -> dict[str, Any] | None:
     return rows[0][0] if rows else None
 
 
-def live_allocations(db: Database, default_priority: int) -> str:
-    return str(db.read(_SUMMARIES, {"default_priority": default_priority})[0][0])
+def live_allocations(db: Database, schedulers: Mapping[str, Scheduler]) -> str:
+    pools = [
+        {"name": name, "type": s.type, "default_priority": s.default_priority}
+        for name, s in schedulers.items()
+    ]
+    return str(db.read(_SUMMARIES, {"pools": json.dumps(pools)})[0][0])

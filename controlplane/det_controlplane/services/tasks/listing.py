@@ -22,4 +22,5 @@ def task(ctx: Context, task_id: str) -> dict[str, Any]:
 
 
 def live_allocations(ctx: Context) -> str:
-    return task_views.live_allocations(ctx.db, 42)
+    schedulers = {p.pool_name: p.scheduler for p in ctx.config.resource_pools}
+    return task_views.live_allocations(ctx.db, schedulers)
