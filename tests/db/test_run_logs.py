@@ -113,6 +113,20 @@ def test_a_policy_that_excludes_an_agent_says_so_once(ctx: Context, agent: Agent
     assert [line for line in told(ctx) if "matched" in line] == [expected]
 
 
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_trial_fails_when_policies_leave_it_too_few_slots(
+    ctx: Context, agent: Agent, others: int
+) -> None:
+    run = Run(ctx, agent)
+    for number in range(others):
+        Agent.joined(ctx, f"other-{number}")
+    write(ctx, "broken PCIe link", agent.id)
+    run.exit(3)
+    state = ctx.db.read(text("SELECT state::text AS state FROM trials"))[0].state
+    assert state == ("ACTIVE" if others else "ERROR")
+    assert ("those left have too few slots" in told(ctx)[-1]) is (others == 0)
+
+
 def test_a_policy_that_cancels_retries_says_so_when_it_matches_and_when_the_trial_fails(
     ctx: Context, agent: Agent
 ) -> None:

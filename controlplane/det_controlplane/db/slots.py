@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-from sqlalchemy import bindparam, func, literal_column, select, text, update
+from sqlalchemy import ARRAY, all_, bindparam, func, literal_column, select, text, update
 
 from det_controlplane.db import schema
 from det_controlplane.db.engine import Database, Tx, as_json
@@ -39,6 +39,9 @@ _LARGEST = (
     .order_by(func.count().desc())
     .limit(1)
 )
+_LEFT = _COUNT.where(
+    schema.agents.c.id != all_(bindparam("blocked", type_=ARRAY(schema.agents.c.id.type)))
+)
 _HOLD = text("""
     UPDATE slots s SET container_id = x.container_id
     FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS x (agent_id text, slot_id integer, container_id uuid)
@@ -67,6 +70,11 @@ def of_largest_agent(db: Database, pool: str) -> int:
     """How many slots the pool's largest agent has."""
     rows = db.read(_LARGEST, {"pool": pool})
     return int(rows[0][0]) if rows else 0
+
+
+def left(tx: Tx, pool: str, blocked: Sequence[str]) -> int:
+    """Return how many slots the pool's agents have without the blocked ones."""
+    return int(tx.execute(_LEFT, {"pool": pool, "blocked": list(blocked)}).scalar_one())
 
 
 def hold(tx: Tx, containers: Sequence[tuple[UUID, str, list[int]]]) -> bool:

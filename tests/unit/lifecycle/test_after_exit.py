@@ -29,7 +29,7 @@ FAILED = ContainerExit(1, Failure.CONTAINER_FAILED)
 LOST = ContainerExit(None, Failure.AGENT_LOST)
 TRIAL = TrialView(
     state=S.ACTIVE, restarts=0, max_restarts=2, stopped_by_searcher=False, invalid_hparams=False,
-    parked=False, retries_cancelled=False, pull_failures=0,
+    parked=False, retries_cancelled=False, out_of_agents=False, pull_failures=0,
 )  # fmt: skip
 
 
@@ -118,6 +118,12 @@ def test_a_matched_log_policy_cancels_retries() -> None:
     after = after_exit(replace(TRIAL, retries_cancelled=True), Exit(ExitKind.FAILED, "CUDA OOM"))
     assert after.state is S.ERROR
     assert "trial failed and matched logs to a don't retry policy" in after.reason
+
+
+def test_a_failure_on_the_last_agent_that_a_trial_may_use_is_final() -> None:
+    after = after_exit(replace(TRIAL, out_of_agents=True), Exit(ExitKind.FAILED, "exit 3"))
+    assert (after.state, after.counts_as_restart) == (S.ERROR, False)
+    assert "too few slots" in after.reason
 
 
 @given(st.sampled_from(list(S)), st.sampled_from(list(S)))

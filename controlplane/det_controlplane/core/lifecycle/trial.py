@@ -35,6 +35,7 @@ class TrialState(str, Enum):
 S = TrialState
 
 _NOT_RETRIED = "trial failed and matched logs to a don't retry policy"
+_OUT_OF_AGENTS = "log policies exclude so many agents that those left have too few slots for it"
 _SEVERITY = {
     S.STOPPING_COMPLETED: 1,
     S.STOPPING_CANCELED: 2,
@@ -87,6 +88,7 @@ class TrialView:
     invalid_hparams: bool
     parked: bool  # promotion form: waits at a rung
     retries_cancelled: bool  # a log policy matched
+    out_of_agents: bool  # log policies leave it fewer slots than it needs
     pull_failures: int  # in a row, this one included
 
 
@@ -129,6 +131,8 @@ def _after_failure(trial: TrialView, exit: Exit) -> AfterExit:
         often = "once" if trial.restarts == 0 else f"{trial.restarts + 1} times"
         limit = f"it has failed {often} and max_restarts is {trial.max_restarts}"
         return AfterExit(S.ERROR, False, f"{exit.message}; {limit}")
+    if trial.out_of_agents:
+        return AfterExit(S.ERROR, False, f"{exit.message}; {_OUT_OF_AGENTS}")
     return AfterExit(trial.state, True, exit.message)
 
 

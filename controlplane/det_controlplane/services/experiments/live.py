@@ -18,7 +18,7 @@ from det_controlplane.db.logs import NamedLine
 from det_controlplane.db.trials import PlannedTrial, TrialRow
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
-from det_controlplane.services.scheduling import placement
+from det_controlplane.services.scheduling import capacity, placement
 from det_controlplane.services.search.journal import Journal
 from det_controlplane.services.use_case import Change, change
 
@@ -236,6 +236,7 @@ class LiveExperiment:
             parked=trial.parked
             or (exit.kind is ExitKind.CLEAN and trials.told_to_rest(self.tx, trial.id)),
             retries_cancelled=trial.log_policy_matched is not None,
+            out_of_agents=exit.kind is ExitKind.FAILED and self._is_out_of_agents(trial),
             pull_failures=allocations.pull_failures(self.tx, trial.task_id)
             if exit.pull_failed
             else 0,
@@ -252,6 +253,13 @@ class LiveExperiment:
             self._end_trial(trial, after.state)
         elif after.state is TrialState.ACTIVE:
             self._allocate(trial, delay)
+
+    def _is_out_of_agents(self, trial: TrialRow) -> bool:
+        """Whether waiting is vain: no machines come by themselves, and the cluster refuses what it cannot hold."""
+        if not trial.blocked_agents or not self.ctx.config.launch_error:
+            return False
+        row, blocked = self.row, trial.blocked_agents
+        return capacity.is_exhausted(self.ctx, self.tx, row.pool, blocked, row.slots_per_trial)
 
     def _delay(self, trial: TrialRow, exit: Exit) -> Delay | None:
         """What fails again and again before it even starts is not tried in a tight circle."""

@@ -1,11 +1,12 @@
 """Which pool a configuration asks for, and whether that pool could ever hold it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.db import slots as slot_rows
+from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
 from det_controlplane.services.organization import pools
 
@@ -57,6 +58,14 @@ def too_large_for_one_agent(ctx: Context, pool: Pool, slots: int) -> Problem | N
         " ask for fewer, leave is_single_node out, or choose another pool"
     )
     return Problem("resources.is_single_node", message)
+
+
+def is_exhausted(ctx: Context, tx: Tx, pool_name: str, blocked: Sequence[str], slots: int) -> bool:
+    """Return whether a pool without the blocked agents has too few slots, and no machines to come."""
+    pool = ctx.config.pool(pool_name)
+    if pool is not None and pool.provider is not None:
+        return False
+    return slot_rows.left(tx, pool_name, blocked) < slots
 
 
 def exceeds(ctx: Context, pool_name: str, slots: int) -> bool:
