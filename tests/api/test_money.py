@@ -85,7 +85,9 @@ def test_what_ran_on_no_rented_machine_costs_nothing(cluster: Rented, user: Call
     assert cost(user, create(user)) == 0
 
 
-def budget(admin: Caller, scope: str, of: object, limit: str, period: str = "total") -> dict[str, Any]:
+def budget(
+    admin: Caller, scope: str, of: object, limit: str, period: str = "total"
+) -> dict[str, Any]:
     body = {"scope": scope, "of": str(of), "limitUsd": limit, "period": period}
     return dict(admin.done("PUT", "/api/v1/budgets", body)["budget"])
 
