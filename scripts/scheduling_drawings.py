@@ -31,8 +31,8 @@ def pool(
     )
 
 
-def draw(snapshot: PoolSnapshot) -> str:
-    plan = decide(snapshot, 0.0)
+def draw(snapshot: PoolSnapshot, waited_s: float = 0.0) -> str:
+    plan = decide(snapshot, waited_s)
     lines = [_agent(agent, snapshot, plan) for agent in snapshot.agents]
     lines.append("")
     backfilled = {s.allocation_id: s.backfilled for s in plan.start}
@@ -75,6 +75,12 @@ def draw_blocking() -> str:
     return draw(pool({"gpu-1": 4, "gpu-2": 4}, [], queue))
 
 
+def draw_kept() -> str:
+    running = [("X", 42, {"gpu-1": 1}), ("Y", 42, {"gpu-2": 1})]
+    queue = [("A", 42, 2), ("B", 42, 1), ("C", 42, 1)]
+    return draw(pool({"gpu-1": 2, "gpu-2": 2}, running, queue), waited_s=360.0)
+
+
 def draw_preemption() -> str:
     running = [("X", 55, {"gpu-1": 1}), ("Y", 40, {"gpu-2": 4})]
     queue = [("A", 50, 1), ("B", 45, 1), ("C", 40, 2), ("D", 40, 8)]
@@ -90,6 +96,7 @@ def draw_shares() -> str:
 DRAWINGS: dict[str, Callable[[], str]] = {
     "fitting": draw_fitting,
     "blocking": draw_blocking,
+    "kept": draw_kept,
     "preemption": draw_preemption,
     "shares": draw_shares,
 }

@@ -67,7 +67,7 @@ def _request(draw: Draw, n: int, jobs: tuple[Job, ...], agents: list[Agent]) -> 
         f"p{n}",
         draw(st.sampled_from(jobs)),
         draw(_SLOTS),
-        float(draw(st.integers(0, 5))),
+        float(draw(st.sampled_from([0, 1, 2, 3, 4, 5, -1_000, -2_000]))),
         single_agent=draw(st.booleans()),
         preemptible=draw(st.sampled_from([True, True, False])),
         blocked_agents=frozenset(blocked if draw(st.integers(0, 3)) == 0 else ()),

@@ -18,7 +18,7 @@ from det_controlplane.core.schedule import (
     decide,
 )
 
-NOW = 1_000.0
+NOW = 100.0
 
 
 def agent(id: str, slots: int, used: int = 0, **more: Any) -> Agent:

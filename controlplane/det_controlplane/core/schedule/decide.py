@@ -14,13 +14,13 @@ from .round_robin import schedule_in_turns
 def decide(snapshot: PoolSnapshot, now: float) -> SchedulePlan:
     """Return what starts where, what has to leave, and why the rest waits.
 
-    The same snapshot always gets the same plan; `now` is part of every decision's form, and time decides nothing here.
+    The same snapshot at the same time always gets the same plan; time only tells which requests wait for too long.
     """
     pool = PoolPass(snapshot)
     match snapshot.settings.scheduler:
         case "priority":
             _enforce_max_slots(pool, oldest_first(pool.running)[::-1])
-            schedule_by_priority(pool)
+            schedule_by_priority(pool, now)
         case "round_robin":
             _enforce_max_slots(pool, oldest_first(pool.running)[::-1])
             schedule_in_turns(pool)

@@ -5,6 +5,7 @@ from typing import cast
 
 from .fleet import AuxFleet, Fit, Roster, SlotFleet
 from .job_limits import JobLimits
+from .kept_room import agents_to_keep
 from .model import (
     Placement,
     PoolSnapshot,
@@ -17,7 +18,7 @@ from .model import (
     WaitReason,
 )
 from .queue_order import in_queue_order
-from .reasons import Cause, Explainer, NoRoom
+from .reasons import Cause, Explainer, Kept, NoRoom
 
 
 class PoolPass:
@@ -30,6 +31,7 @@ class PoolPass:
         self.aux = AuxFleet(roster)
         self.limits = JobLimits(snapshot)
         self.waiting: dict[str, Cause] = {}  # by allocation
+        self.kept: Kept | None = None
         self._started: list[Start] = []
         self._preempted: list[Preempt] = []
         self._no_room: dict[object, NoRoom] = {}  # by shape
@@ -51,6 +53,18 @@ class PoolPass:
         self._started.append(Start(request.allocation_id, placements, backfilled))
         return fit
 
+    def keep(self, request: Request, now: float) -> list[int]:
+        """Let nothing behind a request start where it needs the fewest others to end; return these agents."""
+        held = [p for started in self._started for p in started.placements]
+        held += [p for running in self.running for p in running.placements]
+        kept = agents_to_keep(self.slots, request, held, now - request.requested_at)
+        for agent in kept:
+            self.slots.hold(agent)
+        if kept:
+            self.kept = Kept(request, tuple([self.slots.agents[agent].id for agent in kept]))
+            self.waiting[request.allocation_id] = self.kept
+        return kept
+
     def no_room(self, request: Request) -> NoRoom:
         """Return why a request that did not fit waits; requests of one shape share the reason."""
         return self._no_room[request.shape]
@@ -59,7 +73,7 @@ class PoolPass:
         self._preempted += [Preempt(running.allocation_id, reason) for running in leaving]
 
     def plan(self) -> SchedulePlan:
-        explain = Explainer(self.snapshot, self.slots, self.limits).explain
+        explain = Explainer(self.snapshot, self.slots, self.limits, self.kept).explain
         for allocation_id, cause in self.waiting.items():
             if not isinstance(cause, WaitReason):
                 self.waiting[allocation_id] = explain(cause)

@@ -3,27 +3,33 @@
 See docs/concepts/scheduling.md#priority."""
 
 from collections.abc import Sequence
+from math import inf
 
 from .fleet import Fleet
+from .kept_room import MOST_PASSED_S
 from .model import PreemptReason, Request, WaitReason
 from .pool_pass import PoolPass
 from .queue_order import in_queue_order
-from .reasons import Cause, OverLimit
+from .reasons import Cause, NoRoom, OverLimit
 from .reservations import Reservations
 from .wording import behind, next_on
 
 
-def schedule_by_priority(pool: PoolPass) -> None:
+def schedule_by_priority(pool: PoolPass, now: float) -> None:
     """Requests without slots and requests with slots do not compete: two independent walks."""
-    _PriorityWalk(pool, pool.aux).visit([r for r in pool.requests if not r.slots])
-    _PriorityWalk(pool, pool.slots).visit([r for r in pool.requests if r.slots])
+    _PriorityWalk(pool, pool.aux, now).visit([r for r in pool.requests if not r.slots])
+    _PriorityWalk(pool, pool.slots, now).visit([r for r in pool.requests if r.slots])
 
 
 class _PriorityWalk:
     """Visits requests from the most important downwards."""
 
-    def __init__(self, pool: PoolPass, fleet: Fleet) -> None:
+    def __init__(self, pool: PoolPass, fleet: Fleet, now: float) -> None:
         self._pool = pool
+        self._now = now
+        self._passed_before = now - MOST_PASSED_S  # nothing is kept for requests made later
+        self._tried: set[object] = set()  # shapes for which no agent can be kept
+        self._kept: list[int] = []  # agents where nothing behind a request starts
         self._fleet = fleet
         self._limits = pool.limits
         self._preemption = pool.snapshot.settings.preemption
@@ -53,6 +59,8 @@ class _PriorityWalk:
                 cause = self._start(request)
             if cause is not None:
                 waiting[request.allocation_id] = cause
+                if request.requested_at < self._passed_before:
+                    self._keep_room(request, cause)
                 if self._behind is None:
                     self._level.append(request)
 
@@ -104,13 +112,25 @@ class _PriorityWalk:
             return next_on((agents[fit[0][0]].id,))
         return next_on(tuple([agents[agent].id for agent, _ in fit]))
 
+    def _keep_room(self, request: Request, cause: Cause) -> None:
+        """Keep agents for the first request that fits nowhere for too long; one at a time."""
+        if request.slots > 1 and isinstance(cause, NoRoom) and request.shape not in self._tried:
+            self._tried.add(request.shape)
+            self._kept = self._pool.keep(request, self._now)
+            if self._kept:
+                self._passed_before = -inf
+                if self._reservations is not None:
+                    self._reservations.withhold(self._kept)
+
     def _look_ahead(self) -> Reservations:
         has_slots = self._fleet is self._pool.slots
         rivals = [r for r in self._pool.running if (r.slots > 0) == has_slots]
         leaving = [r for r in rivals if r.releasing and not r.preemptible]
         candidates = [r for r in rivals if r.preemptible]
         candidates = in_queue_order(candidates, self._pool.snapshot.settings)
-        return Reservations(self._fleet, leaving, candidates[::-1])
+        reservations = Reservations(self._fleet, leaving, candidates[::-1])
+        reservations.withhold(self._kept)
+        return reservations
 
     def _finish_level(self, priority: int) -> None:
         """Let the first request of a priority that had to wait hold up all lower priorities."""

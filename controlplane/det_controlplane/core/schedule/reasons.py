@@ -7,9 +7,11 @@ from functools import cached_property
 
 from .fleet import Fleet
 from .job_limits import JobLimits
+from .kept_room import MOST_PASSED_S
 from .model import Agent, PoolSnapshot, Request, WaitCode, WaitReason
 from .wording import counted, named
 
+_LIMIT = f"{MOST_PASSED_S / 60:g} min"
 _RAISE_LIMIT = "`det experiment set max-slots ID SLOTS` lets it start"
 
 
@@ -27,16 +29,27 @@ class OverLimit:
     request: Request
 
 
-Cause = WaitReason | NoRoom | OverLimit
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The request waits for too long, and nothing behind it starts on some agents."""
+
+    request: Request
+    agent_ids: tuple[str, ...]
+
+
+Cause = WaitReason | NoRoom | OverLimit | Kept
 
 
 class Explainer:
     """Puts causes into words."""
 
-    def __init__(self, snapshot: PoolSnapshot, slots: Fleet, limits: JobLimits) -> None:
+    def __init__(
+        self, snapshot: PoolSnapshot, slots: Fleet, limits: JobLimits, kept: Kept | None
+    ) -> None:
         self._snapshot = snapshot
         self._slots = slots
         self._limits = limits
+        self._kept = kept
         self._no_rooms: dict[int, WaitReason] = {}
 
     def explain(self, cause: Cause) -> WaitReason:
@@ -45,6 +58,10 @@ class Explainer:
                 return cause
             case OverLimit(request):
                 return self._over_limit(request)
+            case Kept(request, agent_ids):
+                code, sentence = self._no_room(request)
+                kept = f"it has waited for more than {_LIMIT}, so what is freed on {named(agent_ids)} is kept for it"
+                return WaitReason(code, f"{sentence}; {kept}")
             case NoRoom(request):
                 if id(cause) not in self._no_rooms:
                     explain = self._no_room if request.slots else self._no_container
@@ -101,6 +118,10 @@ class Explainer:
         usable = [a for a in self._slots.index if a not in request.blocked_agents]
         free = {a: self._slots.free[self._slots.index[a]] for a in usable}
         name = max(sorted(free), key=free.__getitem__)
+        if free[name] >= request.slots and self._kept and name in self._kept.agent_ids:
+            first = self._kept.request.allocation_id
+            sentence = f"{need}; those free on {name} are kept for {first}, which has waited for more than {_LIMIT}"
+            return WaitReason(WaitCode.NO_FREE_SLOTS, f"{sentence}; it starts after it")
         if free[name] >= request.slots:
             sentence = (
                 f"{need}; those free on {name} are kept for a request ahead, until others leave"

@@ -37,6 +37,11 @@ class Reservations:
         for agent, slots in fit:
             self._room.free[agent] -= slots or 1
 
+    def withhold(self, agents: Iterable[int]) -> None:
+        """Reserve nothing on these agents."""
+        for agent in agents:
+            self._room.free[agent] -= self._room.total[agent]
+
     def reserve(self, request: Request) -> tuple[Fit, list[Running]] | None:
         """Return agents and victims for a request; None if the victims hold too little."""
         if self._room.gained:

@@ -1,0 +1,127 @@
+"""Large requests that small ones of their priority would pass for ever."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from det_controlplane.core.schedule import PoolSnapshot, Request, WaitCode, decide
+from det_controlplane.core.schedule.kept_room import MOST_PASSED_S
+
+from tests.support.schedules import agents, apply, end, job, pool, request, running, starts
+
+LATE = MOST_PASSED_S + 1
+
+
+def passed_over(**settings: bool) -> PoolSnapshot:
+    """Two agents hold one slot each; a request for two slots and a younger one for one wait since 0."""
+    return pool(
+        agents(2, 2),
+        pending=[request("large", 2), request("small", 1)],
+        running=[running("r1", a1=1), running("r2", a2=1)],
+        jobs=[job(id, position=n) for n, id in enumerate(["r1", "r2", "large", "small"])],
+        **settings,
+    )
+
+
+@pytest.mark.parametrize("preemption", [False, True])
+def test_until_the_limit_small_requests_pass_a_large_one(preemption: bool) -> None:
+    plan = decide(passed_over(preemption=preemption), MOST_PASSED_S)
+    assert set(starts(plan)) == {"small"}
+
+
+@pytest.mark.parametrize("preemption", [False, True])
+def test_after_the_limit_small_requests_start_only_beside_the_kept_agent(preemption: bool) -> None:
+    plan = decide(passed_over(preemption=preemption), LATE)
+    assert starts(plan) == {"small": {"a2": 1}}
+    assert plan.waiting["large"].code is WaitCode.NO_FREE_SLOTS
+    kept = "it has waited for more than 5 min, so what is freed on a1 is kept for it"
+    assert plan.waiting["large"].sentence.endswith(kept)
+
+
+@pytest.mark.parametrize("preemption", [False, True])
+def test_a_small_request_that_is_held_back_is_told_for_whom(preemption: bool) -> None:
+    snapshot = passed_over(preemption=preemption)
+    snapshot = apply(snapshot, decide(snapshot, LATE))
+    late = replace(request("late", 1), job=job("late", position=9))
+    plan = decide(replace(snapshot, pending=(*snapshot.pending, late)), LATE)
+    assert plan.start == ()
+    assert plan.preempt == ()
+    assert "those free on a1 are kept for large, which has waited" in plan.waiting["late"].sentence
+
+
+def test_a_kept_request_starts_as_soon_as_it_has_its_room() -> None:
+    snapshot = passed_over()
+    snapshot = apply(snapshot, decide(snapshot, LATE))
+    assert starts(decide(end(snapshot, "r1"), LATE)) == {"large": {"a1": 2}}
+
+
+def test_what_is_ahead_in_the_queue_starts_on_kept_agents() -> None:
+    snapshot = passed_over()
+    urgent = [
+        replace(request(f"u{n}", 1), job=job(f"u{n}", 1, position=9), requested_at=LATE)
+        for n in range(2)
+    ]
+    plan = decide(replace(snapshot, pending=(*snapshot.pending, *urgent)), LATE)
+    assert set(starts(plan)) == {"u0", "u1"}
+
+
+def test_the_agents_of_a_gang_are_those_where_the_fewest_have_to_end() -> None:
+    busy = [running("r1", a1=1), running("r2", a1=1), running("r3", a2=2), running("r4", a3=3)]
+    small = [request(f"s{n}", 1) for n in range(8)]
+    ids = ["r1", "r2", "r3", "r4", "gang", *(f"s{n}" for n in range(8))]
+    jobs = [job(id, position=n) for n, id in enumerate(ids)]
+    snapshot = pool(agents(4, 4, 4), pending=[request("gang", 8), *small], running=busy, jobs=jobs)
+    assert {on for seats in starts(decide(snapshot, LATE)).values() for on in seats} == {"a1"}
+
+
+def test_nothing_is_kept_for_a_request_that_fits_nowhere_however_many_end() -> None:
+    snapshot = pool(
+        agents(2, 2),
+        pending=[request("huge", 3), request("single", 4, single_agent=True), request("small", 1)],
+        running=[running("r1", a1=2)],
+    )
+    assert starts(decide(snapshot, LATE)) == {"small": {"a2": 1}}
+
+
+def test_nothing_is_kept_for_a_job_at_its_limit() -> None:
+    limited = [job("r1", position=1, max_slots=1), job("r2", position=2)]
+    snapshot = pool(
+        agents(2, 1),
+        pending=[request("large", 2, "r1"), request("small", 1)],
+        running=[running("r1", a1=1), running("r2", a2=1)],
+        jobs=limited,
+    )
+    assert set(starts(decide(snapshot, LATE))) == {"small"}
+
+
+def test_a_large_request_starts_though_one_agent_never_empties_and_small_ones_keep_coming() -> None:
+    snapshot = pool(
+        agents(2, 2, 2),
+        pending=[request("large", 2)],
+        running=[running("long1", a1=1), running("long2", a2=1), running("short", a3=1)],
+        jobs=[job(id, position=n) for n, id in enumerate(["long1", "long2", "short", "large"])],
+    )
+    for now, snapshot_now in _with_short_trials(snapshot):
+        if "large" in starts(decide(snapshot_now, now)):
+            assert now < 5 * MOST_PASSED_S
+            return
+    raise AssertionError("the large request never starts")
+
+
+def _with_short_trials(snapshot: PoolSnapshot) -> Iterator[tuple[float, PoolSnapshot]]:
+    """Yield the pool every ten seconds: two one-slot trials come each time, and each runs for a minute."""
+    ends = {"short": 30.0}
+    for tick in range(1_000):
+        now = 10.0 * tick
+        snapshot = end(snapshot, *(id for id, at in ends.items() if at == now))
+        new = tuple(_short_trial(tick, n, now) for n in range(2))
+        snapshot = replace(snapshot, pending=(*snapshot.pending, *new))
+        yield now, snapshot
+        plan = decide(snapshot, now)
+        ends |= {s.allocation_id: now + 60 for s in plan.start if s.allocation_id != "large"}
+        snapshot = apply(snapshot, plan)
+
+
+def _short_trial(tick: int, n: int, now: float) -> Request:
+    id = f"short-{tick:04}-{n}"
+    return replace(request(id, 1), job=job(id, position=10 + tick), requested_at=now)
