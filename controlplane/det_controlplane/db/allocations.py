@@ -159,7 +159,10 @@ _PROGRESS = text("""
         pull_started_at = CASE WHEN :state = 'PULLING' THEN coalesce(pull_started_at, :now) ELSE pull_started_at END,
         pull_ended_at = CASE WHEN :state IN ('STARTING', 'RUNNING') AND pull_started_at IS NOT NULL
                         THEN coalesce(pull_ended_at, :now) ELSE pull_ended_at END,
-        started_at = CASE WHEN :state = 'RUNNING' THEN coalesce(started_at, :now) ELSE started_at END
+        started_at = CASE WHEN :state = 'RUNNING' THEN coalesce(started_at, :now) ELSE started_at END,
+        workspace_name = CASE WHEN :state = 'RUNNING' AND started_at IS NULL
+            THEN (SELECT w.name FROM jobs j JOIN workspaces w ON w.id = j.workspace_id WHERE j.id = job_id)
+            ELSE workspace_name END
     WHERE id = :id AND state <> 'TERMINATED' AND state <> 'WAITING'
 """)
 _UPDATE_LIVE = update(schema.allocations).where(_a.id == bindparam("allocation_id"), _LIVE)

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, delete, func, select, text, update
 
+from det_controlplane.db import usage
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.schema import (
     config_policies,
@@ -45,6 +46,7 @@ def delete_experiment(tx: Tx, experiment_id: int) -> str | None:
     own = tx.execute(_OWN, {"id": experiment_id}).first()
     if own is None:
         return None
+    usage.keep_of_experiment(tx, experiment_id)
     for statement in (_LOGS, _SESSIONS, _EXPERIMENT):
         tx.execute(statement, {"id": experiment_id})
     tx.execute(_JOBS, {"jobs": own.jobs})
@@ -150,6 +152,7 @@ def experiments_left(tx: Tx, project_id: int) -> list[int]:
 
 def finish(tx: Tx, kind: Kind, id: int) -> None:
     if kind == "workspace":
+        usage.keep_of_workspace(tx, id)
         own = select(jobs.c.id).where(jobs.c.workspace_id == id)
         tx.execute(delete(tasks).where(tasks.c.job_id.in_(own)))
         tx.execute(delete(config_policies).where(config_policies.c.workspace_id == id))

@@ -9,37 +9,60 @@ from sqlalchemy import Row, text
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.views import time
 
+# The allocations that started, also those whose experiments or workspaces are gone.
+_RUNS = """
+    SELECT a.id, k.kind::text AS kind, j.user_id, coalesce(a.workspace_name, w.name) AS workspace_name, k.experiment_id,
+           coalesce(e.labels, ARRAY[]::text[]) AS labels, a.slots, a.pool, a.started_at, a.ended_at,
+           coalesce(extract(epoch FROM a.pull_ended_at - a.pull_started_at), 0)::double precision AS pull_s
+    FROM allocations a JOIN tasks k ON k.id = a.task_id JOIN jobs j ON j.id = a.job_id
+    JOIN workspaces w ON w.id = j.workspace_id LEFT JOIN experiments e ON e.id = k.experiment_id
+    WHERE a.started_at IS NOT NULL"""
+_COLUMNS = "id, {kind}, user_id, workspace_name, experiment_id, labels, slots, pool, started_at, ended_at, pull_s"
+_EVERY = f"""({_RUNS} UNION ALL SELECT {_COLUMNS.format(kind="task_kind::text AS kind")} FROM deleted_allocations) a
+    JOIN users u ON u.id = a.user_id"""
 # What of an allocation's run lies between the two times.
 _SECONDS = """extract(epoch FROM least(coalesce(a.ended_at, :now), cast(:before AS timestamptz))
     - greatest(a.started_at, cast(:after AS timestamptz)))"""
-_USED = """allocations a JOIN tasks k ON k.id = a.task_id JOIN jobs j ON j.id = a.job_id
-    JOIN users u ON u.id = j.user_id JOIN workspaces w ON w.id = j.workspace_id
-    LEFT JOIN experiments e ON e.id = k.experiment_id"""
-_OVERLAPS = """a.started_at IS NOT NULL AND a.started_at < cast(:before AS timestamptz)
+_OVERLAPS = """a.started_at < cast(:before AS timestamptz)
     AND coalesce(a.ended_at, :now) > cast(:after AS timestamptz)"""
 _ALLOCATIONS = text(f"""
-    SELECT a.id AS allocation_id, k.kind::text AS task_type, u.username, w.name AS workspace_name, k.experiment_id, a.slots,
-           {time("a.started_at")} AS start_time, {time("a.ended_at")} AS end_time,
-           coalesce(extract(epoch FROM a.pull_ended_at - a.pull_started_at), 0)::double precision AS imagepulling_time,
+    SELECT a.id AS allocation_id, a.kind AS task_type, u.username, a.workspace_name, a.experiment_id, a.slots,
+           {time("a.started_at")} AS start_time, {time("a.ended_at")} AS end_time, a.pull_s AS imagepulling_time,
            (a.slots * {_SECONDS} / 3600)::double precision AS slot_hours, a.pool AS resource_pool
-    FROM {_USED} WHERE {_OVERLAPS} ORDER BY a.started_at, a.id
+    FROM {_EVERY} WHERE {_OVERLAPS} ORDER BY a.started_at, a.id
 """)
 _RAW = text(f"""
-    SELECT CASE k.kind WHEN 'TRIAL' THEN 'training' ELSE lower(k.kind::text) END AS kind, u.username, u.id AS user_id,
-           coalesce(e.labels, '{{}}') AS labels, k.experiment_id, a.slots, {time("a.started_at")} AS start_time,
+    SELECT CASE a.kind WHEN 'TRIAL' THEN 'training' ELSE lower(a.kind) END AS kind, u.username, u.id AS user_id,
+           a.labels, a.experiment_id, a.slots, {time("a.started_at")} AS start_time,
            {time("coalesce(a.ended_at, :now)")} AS end_time, {_SECONDS}::double precision AS seconds
-    FROM {_USED} WHERE {_OVERLAPS} ORDER BY a.started_at, a.id
+    FROM {_EVERY} WHERE {_OVERLAPS} ORDER BY a.started_at, a.id
 """)
-_BY_DAY = text("""
+_BY_DAY = text(f"""
     WITH days AS (SELECT d AS after, d + interval '1 day' AS before
-                  FROM generate_series(cast(:first AS timestamptz), cast(:last AS timestamptz), interval '1 day') AS d)
-    SELECT d.after, u.username, a.pool, coalesce(e.labels, '{}') AS labels,
+                  FROM generate_series(cast(:first AS timestamptz), cast(:last AS timestamptz), interval '1 day') AS d),
+    used AS (SELECT a.*, u.username FROM {_EVERY}
+             WHERE a.slots > 0 AND a.started_at < cast(:last AS timestamptz) + interval '1 day'
+               AND coalesce(a.ended_at, :now) > cast(:first AS timestamptz))
+    SELECT d.after, a.username, a.pool, a.labels,
            (a.slots * extract(epoch FROM least(coalesce(a.ended_at, :now), d.before) - greatest(a.started_at, d.after)))::double precision AS seconds
-    FROM days d JOIN allocations a ON a.started_at < d.before AND coalesce(a.ended_at, :now) > d.after
-    JOIN tasks k ON k.id = a.task_id JOIN jobs j ON j.id = a.job_id JOIN users u ON u.id = j.user_id
-    LEFT JOIN experiments e ON e.id = k.experiment_id
-    WHERE a.started_at IS NOT NULL AND a.slots > 0 ORDER BY d.after
+    FROM days d JOIN used a ON a.started_at < d.before AND coalesce(a.ended_at, :now) > d.after ORDER BY d.after
 """)
+_KEEP = f"""
+    INSERT INTO deleted_allocations ({_COLUMNS.format(kind="task_kind")})
+    SELECT {_COLUMNS.format(kind="cast(kind AS task_kind)")} FROM ({_RUNS} AND a.ended_at IS NOT NULL AND {{which}}) a
+    ON CONFLICT DO NOTHING"""
+_KEEP_OF_EXPERIMENT = text(_KEEP.format(which="k.experiment_id = :id"))
+_KEEP_OF_WORKSPACE = text(_KEEP.format(which="j.workspace_id = :id"))
+
+
+def keep_of_experiment(tx: Tx, experiment_id: int) -> None:
+    """Remember what the allocations of an experiment used, which are about to be deleted."""
+    tx.execute(_KEEP_OF_EXPERIMENT, {"id": experiment_id})
+
+
+def keep_of_workspace(tx: Tx, workspace_id: int) -> None:
+    """Remember what the allocations of a workspace used, which are about to be deleted."""
+    tx.execute(_KEEP_OF_WORKSPACE, {"id": workspace_id})
 
 
 def allocations(tx: Tx, after: datetime, before: datetime, now: datetime) -> Sequence[Row[Any]]:

@@ -6,6 +6,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    Double,
     ForeignKey,
     Identity,
     Index,
@@ -92,6 +93,7 @@ allocations = Table(
     Column("pull_started_at", Time),
     Column("pull_ended_at", Time),
     Column("started_at", Time),
+    Column("workspace_name", Text),  # as it was when this started: what reports of usage tell
     Column("ended_at", Time),
     Column("exit_kind", enum(ExitKind)),
     Column("exit_reason", Text),  # a sentence
@@ -249,4 +251,22 @@ log_batches = Table(
     Column("batch_id", Uuid, primary_key=True),
     Column("stored_at", Time, nullable=False),
     Index("log_batches_by_time", "stored_at"),
+)
+
+# What reports of usage need of allocations whose experiments or workspaces were deleted.
+deleted_allocations = Table(
+    "deleted_allocations",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("task_kind", enum(TaskKind), nullable=False),
+    Column("user_id", Integer, ForeignKey("users.id"), nullable=False),
+    Column("workspace_name", Text, nullable=False),
+    Column("experiment_id", Integer),  # no foreign key: it is gone
+    Column("labels", ARRAY(Text), nullable=False),
+    Column("slots", Integer, nullable=False),
+    Column("pool", Text, nullable=False),
+    Column("started_at", Time, nullable=False),
+    Column("ended_at", Time, nullable=False),
+    Column("pull_s", Double, nullable=False),
+    Index("deleted_allocations_by_end", "ended_at"),
 )

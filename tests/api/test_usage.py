@@ -1,0 +1,121 @@
+"""Reports of usage tell what was, whatever was moved, renamed or deleted since."""
+
+import csv
+import io
+import uuid
+from typing import Any
+
+import pytest
+
+from tests.support.api import Api, Caller, create
+
+SPAN = {"timestampAfter": ["2026-01-01T00:00:00Z"], "timestampBefore": ["2099-01-01T00:00:00Z"]}
+
+
+class Agent:
+    """Runs what it is told to, until it is told otherwise."""
+
+    def __init__(self, api: Api) -> None:
+        self.incarnation, self.seq = str(uuid.uuid4()), 0
+        body = {
+            "agent_id": "gpu-1", "agent_key": "key", "incarnation": self.incarnation, "runtime": "process",
+            "slots": [{"id": 0, "type": "cpu", "brand": "Artificial"}],
+            "proof": {"kind": "bootstrap_token", "token": api.ctx.bootstrap_token},
+        }  # fmt: skip
+        self.api = api
+        self.caller = api.with_token(api.anonymous().post("/agents/v1/join", body)["agent_token"])
+
+    def poll(self, *reports: dict[str, Any]) -> list[dict[str, Any]]:
+        self.seq += 1
+        body = {
+            "incarnation": self.incarnation,
+            "seq": self.seq,
+            "containers": reports,
+            "signals": [],
+        }
+        found: list[dict[str, Any]] = self.caller.post("/agents/v1/poll", body)["containers"]
+        return found
+
+    def work(self) -> None:
+        """Run one task after another until nothing is left to do: files of deleted experiments are deleted by one."""
+        for _ in range(5):
+            self.api.tick()
+            for order in self.poll():
+                report = {"id": order["id"], "epoch": order["epoch"], "state": "running"}
+                self.poll(report)
+                self.poll(report | {"state": "terminated", "exit_code": 0})
+
+
+@pytest.fixture
+def agent(api: Api) -> Agent:
+    return Agent(api)
+
+
+@pytest.fixture
+def workspaces(admin: Caller) -> dict[str, int]:
+    """The projects of two workspaces."""
+    projects = {}
+    for name in ("before", "after"):
+        made = admin.post("/api/v1/workspaces", {"name": name})["workspace"]["id"]
+        project = admin.post(f"/api/v1/workspaces/{made}/projects", {"name": f"p-{name}"})
+        projects[name] = int(project["project"]["id"])
+    return projects
+
+
+def report_of(caller: Caller) -> list[dict[str, str]]:
+    body = caller.ask("GET", "/resources/allocation/allocations-csv", query=SPAN).body
+    return list(csv.DictReader(io.StringIO(body.decode())))
+
+
+def run_and_end(agent: Agent, admin: Caller, project_id: int) -> int:
+    experiment_id = create(admin, activate=True, labels=["night"])
+    admin.post(
+        f"/api/v1/experiments/{experiment_id}/move",
+        {"destinationProjectId": project_id},
+    )
+    agent.work()
+    state = admin.get(f"/api/v1/experiments/{experiment_id}")["experiment"]["state"]
+    assert state == "STATE_COMPLETED"
+    return experiment_id
+
+
+def test_an_allocation_keeps_the_workspace_that_it_ran_in(
+    agent: Agent, admin: Caller, workspaces: dict[str, int]
+) -> None:
+    experiment_id = run_and_end(agent, admin, workspaces["before"])
+    to = {"destinationProjectId": workspaces["after"]}
+    admin.post(f"/api/v1/experiments/{experiment_id}/move", to)
+    (row,) = report_of(admin)
+    assert (row["workspace_name"], row["experiment_id"]) == ("before", str(experiment_id))
+
+
+def test_usage_of_a_deleted_experiment_is_still_told(
+    agent: Agent, admin: Caller, workspaces: dict[str, int]
+) -> None:
+    experiment_id = run_and_end(agent, admin, workspaces["before"])
+    (before,) = report_of(admin)
+    admin.done("DELETE", f"/api/v1/experiments/{experiment_id}")
+    agent.work()
+    assert admin.ask("GET", f"/api/v1/experiments/{experiment_id}").status == 404
+    (row,) = (r for r in report_of(admin) if r["task_type"] == "TRIAL")
+    assert row == before
+    today = before["start_time"][:10]
+    days = {"startDate": [today], "endDate": [today], "period": ["DAILY"]}
+    told = admin.done("GET", "/api/v1/resources/allocation/aggregated", query=days)
+    (day,) = told["resourceEntries"]
+    assert set(day["byExperimentLabel"]) == {"night"}
+    raw = admin.ask("GET", "/resources/allocation/raw", query=SPAN).body.decode()
+    assert "night" in raw
+
+
+def test_usage_in_a_deleted_workspace_is_still_told(
+    agent: Agent, admin: Caller, workspaces: dict[str, int]
+) -> None:
+    run_and_end(agent, admin, workspaces["before"])
+    (project,) = (w for w in admin.get("/api/v1/workspaces")["workspaces"] if w["name"] == "before")
+    admin.done("DELETE", f"/api/v1/workspaces/{project['id']}")
+    agent.work()
+    left = [w["name"] for w in admin.get("/api/v1/workspaces")["workspaces"]]
+    assert "before" not in left
+    (row,) = (r for r in report_of(admin) if r["task_type"] == "TRIAL")
+    assert row["workspace_name"] == "before"
