@@ -3,17 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
-from moto.server import ThreadedMotoServer
+
+from tests.support.moto import moto_server
 
 
 @pytest.fixture(scope="module")
 def moto_url() -> Iterator[str]:
-    server = ThreadedMotoServer(port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            patch.setenv(name, "testing")
-        patch.setenv("AWS_DEFAULT_REGION", "us-west-2")
-        yield f"http://{host}:{port}"
-    server.stop()
+    with moto_server() as url:
+        yield url
