@@ -10,8 +10,8 @@ from det_controlplane.core.provision.model import Limits, RefusalKind
 from det_controlplane.core.provision.offers import Scope
 from det_controlplane.db.engine import Database
 
-from tests.support.api import Caller, create
-from tests.support.rented import Rented, rented_cluster
+from tests.support.api import Caller, Told, config_of, create
+from tests.support.rented import Rented, offer, rented_cluster
 
 
 @pytest.fixture
@@ -256,3 +256,20 @@ def test_a_cloud_that_does_not_answer_delays_and_loses_nothing(
     cluster.pass_time(minutes=1)
     cluster.settle()
     assert len(cluster.cloud.alive()) == 1
+
+
+def test_more_than_a_pool_can_rent_is_refused_at_once(database: Database, tmp_path: Path) -> None:
+    limits = Limits(max_instances=2)
+    with rented_cluster(database, tmp_path, (offer("1.00"),), limits) as cluster:
+        user = cluster.api.signed_in("determined")
+
+        def submit(**resources: object) -> Told:
+            config = config_of(resources=resources)
+            return user.ask("POST", "/api/v1/experiments", {"config": config, "activate": False})
+
+        assert submit(slots_per_trial=2).status == 200
+        refused = submit(slots_per_trial=3)
+        assert "can have 2 with 2 machines of its largest type" in refused.error
+        assert (
+            "asks for 2 slots of one agent" in submit(slots_per_trial=2, is_single_node=True).error
+        )

@@ -1,6 +1,8 @@
 """Where the machines of a pool come from, as the configuration says it."""
 
+import re
 from decimal import Decimal
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +15,7 @@ from det_controlplane.core.provision.offers import Capacity, Offer, Scope
 from det_controlplane.db.schedule import PoolRows
 from det_controlplane.services.scheduling import schedule_pool
 
+ROOT = Path(__file__).resolve().parents[3]
 AWS = {"type": "aws", "region": "us-east-1", "instance_type": "g5.xlarge"}
 GCP = {"type": "gcp", "zone": "us-central1-a", "instance_types": ["g2-standard-8"]}
 
@@ -224,3 +227,13 @@ def test_the_scheduler_knows_the_largest_machine_that_may_come() -> None:
     rows = PoolRows(agents=(), pending=(), running=())
     snapshot = schedule_pool.snapshot_of(SimpleNamespace(config=config), "default", rows)  # type: ignore[arg-type]
     assert snapshot.max_slots_per_launch == 8
+
+
+@pytest.mark.parametrize("section", [AWS, GCP], ids=["aws", "gcp"])
+def test_the_fields_that_the_page_of_a_cloud_names_are_known(section: dict[str, Any]) -> None:
+    page = (ROOT / f"docs/reference/{section['type']}.md").read_text("utf-8")
+    table = page.partition("## The section")[2].partition("##")[0]
+    cells = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+    fields = {name for cell in cells for name in re.findall(r"`([a-z_]+)(?:\.[a-z_]+)*`", cell)}
+    assert len(fields) > 8
+    provider({**dict.fromkeys(fields), **section})

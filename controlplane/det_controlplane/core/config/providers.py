@@ -19,7 +19,7 @@ _DEFAULT_GPUS = ("nvidia-tesla-t4", 4)
 _COMMON_SETTINGS = (
     "master_url", "master_cert_name", "startup_script", "container_startup_script",
     "agent_docker_network", "agent_docker_runtime", "agent_docker_image", "agent_fluent_image",
-    "agent_config_file_contents", "agent_reconnect_attempts", "agent_reconnect_backoff",
+    "agent_config_file_contents", "agent_package", "agent_reconnect_attempts", "agent_reconnect_backoff",
 )  # fmt: skip
 _SETTINGS = {
     "aws": (

@@ -41,16 +41,19 @@ def _resources(config: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def of_pool(ctx: Context, pool_name: str) -> int | None:
-    """The most slots one allocation could get; None while that is unknown (no agent yet, or machines to come)."""
+    """The most slots one allocation could get, also of machines to come; None while there is no agent at all."""
     pool = ctx.config.pool(pool_name)
-    if pool is not None and pool.provider is not None:
-        return None
-    return slot_rows.count(ctx.db, pool_name) or None
+    to_come = pool.limits.max_instances * _largest_to_come(pool) if pool else 0
+    return max(slot_rows.count(ctx.db, pool_name), to_come) or None
+
+
+def _largest_to_come(pool: Pool) -> int:
+    return max((offer.slots for offer in pool.offers), default=0)
 
 
 def too_large_for_one_agent(ctx: Context, pool: Pool, slots: int) -> Problem | None:
-    """Say why a task that must run on one agent never will; None where it may, or where machines are to come."""
-    most = slot_rows.of_largest_agent(ctx.db, pool.pool_name) if pool.provider is None else 0
+    """Say why a task that must run on one agent never will; None where it may."""
+    most = max(slot_rows.of_largest_agent(ctx.db, pool.pool_name), _largest_to_come(pool))
     if not most or slots <= most:
         return None
     message = (
@@ -76,6 +79,10 @@ def exceeds(ctx: Context, pool_name: str, slots: int) -> bool:
 
 
 def sentence(slots: int, pool: Pool, most: int | None) -> str:
+    if pool.offers:
+        most_machines = pool.limits.max_instances
+        has = f"can have {most} with {most_machines} machines of its largest type"
+        return f"asks for {slots} slots, but resource pool {pool.pool_name!r} {has}; ask for fewer, or raise max_instances"
     return (
         f"asks for {slots} slots, but resource pool {pool.pool_name!r} has {most} in all;"
         " ask for fewer, choose another pool, or add agents"
