@@ -58,14 +58,11 @@ class TrainContext:
     def set_metadata(self, metadata: Dict[str, Any]) -> None:
         """Replace the metadata of the run; nested dictionaries of JSON values are fine."""
         self._chief_only("set_metadata")
-        path = f"/api/v1/runs/{self._trial_id}/metadata"
-        self._session.post(path, encode({"runId": self._trial_id, "metadata": metadata}))
+        self._put_metadata(metadata)
 
     def get_metadata(self) -> Optional[Dict[str, Any]]:
         self._chief_only("get_metadata")
-        answer = self._session.get(f"/api/v1/runs/{self._trial_id}/metadata")
-        metadata: Optional[Dict[str, Any]] = (answer or {}).get("metadata")
-        return metadata
+        return self._stored_metadata()
 
     def report_training_metrics(
         self,
@@ -97,18 +94,14 @@ class TrainContext:
     def report_early_exit(self, reason: EarlyExitReason) -> None:
         """Tell the searcher that this trial ends before its time."""
         self._chief_only("report_early_exit")
-        self._outbox.flush()
-        path = f"/api/v1/trials/{self._trial_id}/early_exit"
-        self._session.post(path, {"reason": reason.value})
+        self._send_early_exit(reason)
 
     def report_progress(self, progress: float) -> None:
         """Report the completed fraction, between 0 and 1."""
         self._chief_only("report_progress")
         if not 0 <= progress <= 1:
             raise ValueError(f"progress must lie between 0 and 1, got {progress}")
-        path = f"/api/v1/trials/{self._trial_id}/progress"
-        body = {"trialId": self._trial_id, "progress": float(progress), "isRaw": True}
-        self._outbox.put_latest(path, encode(body))
+        self._send_progress(float(progress))
 
     def get_experiment_best_validation(self) -> Optional[float]:
         """Return the best searcher metric of the experiment so far; None before the first validation."""
@@ -159,6 +152,25 @@ class TrainContext:
             logger.warning("cannot ask whether the searcher stopped this trial: %s", e)
             return False
         return trial.get("state") in _GIVEN_UP
+
+    def _put_metadata(self, metadata: Dict[str, Any]) -> None:
+        path = f"/api/v1/runs/{self._trial_id}/metadata"
+        self._session.post(path, encode({"runId": self._trial_id, "metadata": metadata}))
+
+    def _stored_metadata(self) -> Optional[Dict[str, Any]]:
+        answer = self._session.get(f"/api/v1/runs/{self._trial_id}/metadata")
+        metadata: Optional[Dict[str, Any]] = (answer or {}).get("metadata")
+        return metadata
+
+    def _send_early_exit(self, reason: EarlyExitReason) -> None:
+        self._outbox.flush()
+        path = f"/api/v1/trials/{self._trial_id}/early_exit"
+        self._session.post(path, {"reason": reason.value})
+
+    def _send_progress(self, progress: float) -> None:
+        path = f"/api/v1/trials/{self._trial_id}/progress"
+        body = {"trialId": self._trial_id, "progress": progress, "isRaw": True}
+        self._outbox.put_latest(path, encode(body))
 
     def _send(
         self,

@@ -30,13 +30,11 @@ class DummyTrainContext(TrainContext):
     def set_status(self, status: str) -> None:
         logger.info("status: %s", status)
 
-    def set_metadata(self, metadata: Dict[str, Any]) -> None:
-        self._chief_only("set_metadata")
+    def _put_metadata(self, metadata: Dict[str, Any]) -> None:
         logger.info("metadata: %s", encode(metadata).decode())
         self._metadata = metadata
 
-    def get_metadata(self) -> Optional[Dict[str, Any]]:
-        self._chief_only("get_metadata")
+    def _stored_metadata(self) -> Optional[Dict[str, Any]]:
         return self._metadata
 
     def get_tensorboard_path(self) -> pathlib.Path:
@@ -50,12 +48,10 @@ class DummyTrainContext(TrainContext):
     ) -> None:
         logger.info("TensorBoard files stay in %s", self._tensorboard_path)
 
-    def report_early_exit(self, reason: EarlyExitReason) -> None:
-        self._chief_only("report_early_exit")
+    def _send_early_exit(self, reason: EarlyExitReason) -> None:
         logger.info("early exit: %s", reason.name)
 
-    def report_progress(self, progress: float) -> None:
-        self._chief_only("report_progress")
+    def _send_progress(self, progress: float) -> None:
         logger.info("progress: %.1f %%", 100 * progress)
 
     def get_experiment_best_validation(self) -> Optional[float]:

@@ -6,7 +6,7 @@ import os
 import socket
 import struct
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from determined.tensorboard._sync import TensorboardSync
 from determined.tensorboard.metric_writers._batch import BatchMetricWriter, MetricWriter
@@ -85,19 +85,32 @@ class ReportedScalars:
         metrics: Dict[str, Any],
         batch_metrics: Optional[List[Dict[str, Any]]],
     ) -> None:
-        drawn = self._opened()
-        if drawn is not None:
-            drawn.on_train_step_end(steps_completed, _drawable(metrics), batch_metrics)
+        self._draw(
+            lambda drawn: drawn.on_train_step_end(
+                steps_completed, _drawable(metrics), batch_metrics
+            )
+        )
 
     def validation(self, steps_completed: int, metrics: Dict[str, Any]) -> None:
-        drawn = self._opened()
-        if drawn is not None:
-            drawn.on_validation_step_end(steps_completed, _drawable(metrics))
+        self._draw(lambda drawn: drawn.on_validation_step_end(steps_completed, _drawable(metrics)))
 
     def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        writer, self._writer = self._writer, None
+        try:
+            if writer is not None:
+                writer.close()
+        except OSError as e:
+            logger.warning("the last points of TensorBoard are lost: %s", e)
+
+    def _draw(self, work: Callable[[BatchMetricWriter], None]) -> None:
+        """Write to the file; a full disk costs its drawings, not the training."""
+        try:
+            drawn = self._opened()
+            if drawn is not None:
+                work(drawn)
+        except OSError as e:
+            self.enabled = False
+            logger.warning("TensorBoard files are written no more: %s", e)
 
     def _opened(self) -> Optional[BatchMetricWriter]:
         if self._writer is None and self.enabled:

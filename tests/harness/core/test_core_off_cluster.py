@@ -106,6 +106,11 @@ def test_a_trial_context_is_made_of_a_configuration() -> None:
     assert context.get_initial_batch() == 0
 
 
+def test_reports_are_checked_as_on_a_cluster() -> None:
+    with core.init() as context, pytest.raises(ValueError, match="between 0 and 1"):
+        context.train.report_progress(1.5)
+
+
 def test_checkpoints_go_to_the_users_data_directory(tmp_path: Path) -> None:
     with core.init() as context:
         with context.checkpoint.store_path({"note": "x"}) as (path, storage_id):

@@ -69,6 +69,17 @@ def test_nothing_is_written_before_the_first_report(
     assert not (tmp_path / "local").exists()
 
 
+def test_a_disk_that_takes_no_file_does_not_end_the_training(
+    sync: TensorboardSync, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    context = train(sync)
+    (tmp_path / "local").write_text("no directory")
+    for step in (1, 2):
+        context.report_training_metrics(step, {"loss": 0.5})
+    context.close()
+    assert len([r for r in caplog.records if "written no more" in r.message]) == 1
+
+
 def test_what_a_trial_class_draws_itself_is_not_drawn_twice(
     core: FakeCore, sync: TensorboardSync
 ) -> None:
