@@ -26,7 +26,7 @@ from det_controlplane.ports.compute import (
 from det_provisioner_aws.clients import Clients
 from det_provisioner_aws.errors import AwsError, place_refusal
 from det_provisioner_aws.fleets import Fleets
-from det_provisioner_aws.machines import PROVIDER, machine_of
+from det_provisioner_aws.machines import machine_of
 from det_provisioner_aws.outcome import Failure, explain
 from det_provisioner_aws.parameters import (
     CLUSTER_TAG,
@@ -35,7 +35,7 @@ from det_provisioner_aws.parameters import (
     run_parameters,
 )
 from det_provisioner_aws.places import Places, Target
-from det_provisioner_aws.settings import AwsSettings, BadSettings, read_settings
+from det_provisioner_aws.settings import PROVIDER, AwsSettings, BadSettings, read_settings
 
 CONSOLE_CHARACTERS = 20_000
 _BATCH = 100

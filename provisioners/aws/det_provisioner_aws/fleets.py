@@ -9,7 +9,6 @@ from det_controlplane.ports.compute import CloudMachine, LaunchRequest, Unreacha
 
 from det_provisioner_aws.clients import Clients
 from det_provisioner_aws.errors import AwsError
-from det_provisioner_aws.machines import PROVIDER
 from det_provisioner_aws.outcome import Failure
 from det_provisioner_aws.parameters import (
     CLUSTER_TAG,
@@ -19,7 +18,7 @@ from det_provisioner_aws.parameters import (
     template_name,
 )
 from det_provisioner_aws.places import Target
-from det_provisioner_aws.settings import AwsSettings
+from det_provisioner_aws.settings import PROVIDER, AwsSettings
 
 # A fleet needs its template only while it is created, so old ones may go.
 TEMPLATE_LIFE = timedelta(days=1)

@@ -21,7 +21,7 @@ from det_controlplane.core.agent_protocol import (
 from det_controlplane.ports.compute import Unreachable
 from det_controlplane.ports.identity import MachineIdentity, NotProven, Proof
 
-from det_provisioner_aws.machines import PROVIDER
+from det_provisioner_aws.settings import PROVIDER
 from det_provisioner_aws.trust import Trusted
 
 KIND = "aws_sts"

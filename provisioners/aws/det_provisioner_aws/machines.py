@@ -7,8 +7,8 @@ from det_controlplane.core.provision.offers import Capacity
 from det_controlplane.ports.compute import CloudMachine, CloudState
 
 from det_provisioner_aws.parameters import MACHINE_TAG, POOL_TAG
+from det_provisioner_aws.settings import PROVIDER
 
-PROVIDER = "aws"
 _STATES: dict[str, CloudState] = {
     "pending": "pending",
     "running": "running",

@@ -13,7 +13,7 @@ from det_controlplane.core.provision.offers import MachineType
 from det_controlplane.ports.compute import Unreachable
 
 from det_provisioner_aws.clients import Clients
-from det_provisioner_aws.machines import PROVIDER
+from det_provisioner_aws.settings import PROVIDER
 
 _FILTER_VALUES = 200  # that a filter may have
 _LINUX = "Linux/UNIX"

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+PROVIDER = "aws"
 # Ubuntu 22.04 with NVIDIA's driver, Docker and the container toolkit; AWS keeps one in each region.
 DEFAULT_IMAGE = (
     "ssm:/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
