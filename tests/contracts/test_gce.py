@@ -190,16 +190,17 @@ def test_spot_machines_are_deleted_when_they_are_taken_back(cloud: Gce) -> None:
 
 def test_gpus_are_attached_only_where_a_type_has_none_of_its_own(cloud: Gce) -> None:
     settings = {"instance_type": {"gpu_type": "nvidia-tesla-t4", "gpu_num": 2}}
-    attached, built_in = (
+    attached, built_in, without = (
         body_of(cloud, cloud.compute.launch(launch_request(cloud, [o], settings=settings)).machine)
-        for o in (offer("n1-standard-8"), offer("g2-standard-8"))
+        for o in (offer("n1-standard-8"), offer("g2-standard-8"), offer("e2-standard-4"))
     )
     (accelerator,) = attached["guestAccelerators"]
     assert accelerator == {
         "acceleratorType": f"projects/acme/zones/{ZONE}/acceleratorTypes/nvidia-tesla-t4",
         "acceleratorCount": 2,
     }
-    assert "guestAccelerators" not in built_in
+    assert "guestAccelerators" not in {*built_in, *without}
+    assert "onHostMaintenance" not in without["scheduling"]
     for body in (attached, built_in):
         assert body["scheduling"]["onHostMaintenance"] == "TERMINATE"
 

@@ -4,94 +4,32 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.x509.oid import NameOID
 from det_agent.proof_gce import gce_proof
 from det_controlplane.core.agent_protocol import gce_audience
 from det_controlplane.ports.compute import Unreachable
 from det_controlplane.ports.identity import IdentityVerifier, MachineIdentity, NotProven, Proof
 from det_provisioner_gcp.identity import (
-    CertificateSet,
     GceIdentityVerifier,
     GoogleCertificates,
     fetch_certificates,
 )
-from google.auth import crypt, jwt
+from google.auth import jwt
+
+from tests.support.google_machines import Google, machine_claims
 
 NONCE = "a" * 64
-MACHINE = {
-    "instance_id": "7000000001",
-    "instance_name": "det-00000000000000000000000000000007-1",
-    "instance_creation_timestamp": 1_700_000_000,
-    "project_id": "acme",
-    "project_number": 42,
-    "zone": "us-central1-a",
-}
+NAME = "det-00000000000000000000000000000007-1"
 
 
-class Google:
-    """Keys that sign tokens, and the certificates that are published."""
-
-    def __init__(self) -> None:
-        self.keys = {key_id: _key() for key_id in ("old", "new", "stranger")}
-        self.published = ["old"]
-        self.fetches = 0
-        self.is_silent = False
-
-    def certificates(self) -> CertificateSet:
-        self.fetches += 1
-        if self.is_silent:
-            raise Unreachable("Google is silent")
-        return CertificateSet({k: _certificate(self.keys[k]) for k in self.published}, 3600.0)
-
-    def token(self, key_id: str = "old", **claims: Any) -> str:
-        """Sign a token as the metadata server gives it, with some claims replaced."""
-        pem = self.keys[key_id].private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-        now = int(time.time())
-        payload = {
-            "iss": "https://accounts.google.com",
-            "aud": f"{gce_audience(NONCE)}/1",
-            "azp": "100000000000000000001",
-            "sub": "100000000000000000001",
-            "iat": now,
-            "exp": now + 3600,
-            "google": {"compute_engine": MACHINE},
-            **claims,
-        }
-        signed: bytes = jwt.encode(crypt.RSASigner.from_string(pem, key_id), payload)
-        return signed.decode()
-
-
-def _key() -> rsa.RSAPrivateKey:
-    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
-
-
-def _certificate(key: rsa.RSAPrivateKey) -> str:
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "federated-signon")])
-    now = datetime.now(timezone.utc)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(7)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .sign(key, hashes.SHA256())
-    )
-    return certificate.public_bytes(serialization.Encoding.PEM).decode()
+def token(signer: Google, key_id: str = "old", **claims: Any) -> str:
+    """Return a token for this join, with some claims replaced."""
+    usual = {"aud": f"{gce_audience(NONCE)}/1", "google": machine_claims(instance_name=NAME)}
+    return signer.token(key_id, **{**usual, **claims})
 
 
 @pytest.fixture(scope="module")
@@ -114,8 +52,8 @@ def verify(google: Google, token: str) -> MachineIdentity:
 
 
 def test_a_token_that_google_signed_names_the_machine(google: Google) -> None:
-    assert verify(google, google.token()) == MachineIdentity(
-        "gcp", "acme", "us-central1", "acme/det-00000000000000000000000000000007-1"
+    assert verify(google, token(google)) == MachineIdentity(
+        "gcp", "acme", "us-central1", f"acme/{NAME}"
     )
 
 
@@ -131,16 +69,16 @@ def test_a_token_that_google_signed_names_the_machine(google: Google) -> None:
         ({"iat": int(time.time()) + 3600, "exp": int(time.time()) + 7200}, "too early"),
         ({"google": {}}, "format=full"),
         ({"google": "compute_engine"}, "format=full"),
-        ({"google": {"compute_engine": {**MACHINE, "instance_id": ""}}}, "format=full"),
-        ({"google": {"compute_engine": {**MACHINE, "project_id": "theirs"}}}, "theirs"),
-        ({"google": {"compute_engine": {**MACHINE, "zone": "../../x"}}}, "no zone"),
+        ({"google": machine_claims(instance_name=NAME, instance_id="")}, "format=full"),
+        ({"google": machine_claims(instance_name=NAME, project_id="theirs")}, "theirs"),
+        ({"google": machine_claims(instance_name=NAME, zone="../../x")}, "no zone"),
     ],
 )
 def test_a_token_that_says_anything_else_proves_nothing(
     google: Google, claims: Mapping[str, Any], told: str
 ) -> None:
     with pytest.raises(NotProven, match=f"(?i){told}"):
-        verify(google, google.token(**claims))
+        verify(google, token(google, **claims))
 
 
 @pytest.mark.parametrize(
@@ -159,12 +97,12 @@ def test_a_token_that_was_changed_proves_nothing(
     google: Google, broken: Callable[[str], str]
 ) -> None:
     with pytest.raises(NotProven):
-        verify(google, broken(google.token()))
+        verify(google, broken(token(google)))
 
 
 def test_a_key_that_is_not_googles_proves_nothing(google: Google) -> None:
     with pytest.raises(NotProven, match="not Google's"):
-        verify(google, google.token("stranger"))
+        verify(google, token(google, "stranger"))
 
 
 def test_certificates_are_kept_and_fetched_for_a_new_key(google: Google) -> None:
@@ -184,7 +122,7 @@ def test_certificates_are_kept_and_fetched_for_a_new_key(google: Google) -> None
 def test_without_certificates_nothing_is_known(google: Google) -> None:
     google.is_silent = True
     with pytest.raises(Unreachable):
-        verify(google, google.token())
+        verify(google, token(google))
 
 
 def test_a_fetch_that_fails_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +140,7 @@ def metadata_server(google: Google, status: int = 200) -> Iterator[str]:
             asked = parts.path.endswith("/service-accounts/default/identity")
             rightly = asked and self.headers["Metadata-Flavor"] == "Google"
             claims: dict[str, Any] = {} if query.get("format") == "full" else {"google": {}}
-            body = google.token(aud=query.get("audience", ""), **claims).encode()
+            body = token(google, aud=query.get("audience", ""), **claims).encode()
             self.send_response(status if rightly else 403)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

@@ -192,9 +192,9 @@ def claim_request(tx: Tx, now: datetime, claim: timedelta) -> Requested | None:
     return None if row is None else _requested(row)
 
 
-def never_seen(tx: Tx, ids: Collection[UUID]) -> list[Requested]:
-    """Return those of some machines that no list of their cloud ever had."""
-    rows = _REQUESTS.where(_i.id.in_(ids), _i.seen_at.is_(None), _i.cloud_id.is_not(None))
+def never_joined(tx: Tx, ids: Collection[UUID]) -> list[Requested]:
+    """Return those of some machines whose agent never joined. A cloud may list a machine before it finds room for it."""
+    rows = _REQUESTS.where(_i.id.in_(ids), _i.registered_at.is_(None), _i.cloud_id.is_not(None))
     return [_requested(row) for row in tx.execute(rows).all()] if ids else []
 
 

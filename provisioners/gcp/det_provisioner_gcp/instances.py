@@ -7,12 +7,13 @@ from det_controlplane.core.provision.offers import Capacity, Offer
 from det_controlplane.ports.compute import LaunchRequest
 
 from det_provisioner_gcp import naming
-from det_provisioner_gcp.settings import GcpSettings
+from det_provisioner_gcp.settings import Accelerators, GcpSettings
 
 Json = dict[str, Any]
 
-# Machine types whose GPUs are part of them; they take no others.
+# Machine types whose GPUs are part of them.
 _BUILT_IN = ("a2-", "a3-", "a4-", "a4x-", "g2-", "g4-")
+_TAKES_GPUS = "n1-"
 # Machine types that take no persistent disks.
 _HYPERDISK_ONLY = ("a3-ultragpu-", "a4-", "a4x-", "c4-", "c4a-", "c4d-", "g4-", "n4-")
 _CLOUD_INIT = ("#cloud-config", "## template:", "Content-Type: multipart", "MIME-Version:")
@@ -97,8 +98,8 @@ def _machine(request: LaunchRequest, offer: Offer, settings: GcpSettings) -> Jso
     }
     if settings.network_tags:
         machine["tags"] = {"items": list(settings.network_tags)}
-    attached = settings.attached
-    if attached and not offer.machine_type.startswith(_BUILT_IN):
+    attached = _attached(offer, settings)
+    if attached:
         machine["guestAccelerators"] = [
             {"acceleratorType": attached.type, "acceleratorCount": attached.count}
         ]
@@ -154,7 +155,11 @@ def _scheduling(offer: Offer, settings: GcpSettings) -> Json:
 
 
 def _has_gpu(offer: Offer, settings: GcpSettings) -> bool:
-    return settings.attached is not None or offer.machine_type.startswith(_BUILT_IN)
+    return _attached(offer, settings) is not None or offer.machine_type.startswith(_BUILT_IN)
+
+
+def _attached(offer: Offer, settings: GcpSettings) -> Accelerators | None:
+    return settings.attached if offer.machine_type.startswith(_TAKES_GPUS) else None
 
 
 def _labels(request: LaunchRequest, settings: GcpSettings) -> Mapping[str, str]:

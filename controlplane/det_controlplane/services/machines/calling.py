@@ -204,7 +204,7 @@ def _compare(ctx: Context, clouds: Clouds, provider: str, region: str) -> None:
             instances.adopt(tx, id, sighting.cloud_id, now)
         instances.seen(tx, found.seen, found.stopped, now)
         instances.unseen(tx, found.absent)
-        never_came = instances.never_seen(tx, found.gone)
+        never_came = instances.never_joined(tx, found.gone)
         for gone in instances.end(tx, found.gone, now):
             changed.queue_changed(gone.pool)
             if gone.agent_id is not None:

@@ -1,0 +1,138 @@
+"""From a configuration to a working machine of Google Compute Engine, and back to none."""
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from det_controlplane.core.agent_protocol import gce_audience, join_nonce
+from det_controlplane.core.config.cluster import load_cluster
+from det_controlplane.db.engine import Database
+from det_controlplane.services.machines import calling
+from det_provisioner_gcp.api import GceApi
+from det_provisioner_gcp.compute_engine import GceCompute
+from det_provisioner_gcp.identity import GceIdentityVerifier, GoogleCertificates
+from google.auth.credentials import AnonymousCredentials
+
+from tests.support.api import Api, api_over, create
+from tests.support.fake_gce import FakeGce, serving, stockout
+from tests.support.fake_gce.cloud import Instance
+from tests.support.google_machines import Google, machine_claims
+from tests.support.rented import MachineAgent
+
+POOL = {
+    "pool_name": "default",
+    "provider": {
+        "type": "gcp",
+        "project": "acme",
+        "zones": ["us-central1-a", "us-central1-b"],
+        "instance_type": {"machine_type": "n1-standard-8", "gpu_type": "nvidia-tesla-t4", "gpu_num": 1},
+        "capacity": ["spot"],
+        "max_idle_agent_period": "5m",
+    },
+}  # fmt: skip
+
+
+@dataclass
+class Cluster:
+    api: Api
+    fake: FakeGce
+    compute: GceCompute
+    google: Google
+    now: datetime
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    def settle(self) -> None:
+        """Decide and call the cloud until both have done what they can."""
+        for _ in range(3):
+            self.api.tick()
+            calling.run(self.api.ctx, {"gcp": self.compute})
+
+    def machines(self) -> list[Instance]:
+        return [i for i in self.fake.listed("acme") if not i.is_stopping]
+
+    def join(self, machine: Instance, **told: Any) -> MachineAgent:
+        """Let the machine's agent prove itself by a token of Google's."""
+        key, incarnation = "key", str(uuid.uuid4())
+        nonce = join_nonce(self.api.ctx.cluster_id, machine.name, key, incarnation)
+        claims = machine_claims(**{"instance_name": machine.name, "zone": machine.zone, **told})
+        token = self.google.token(aud=f"{gce_audience(nonce)}/1", google=claims)
+        body = {
+            "agent_id": machine.name, "agent_key": key, "incarnation": incarnation, "pool": "",
+            "runtime": "docker", "slots": [{"id": 0, "type": "cuda", "brand": "T4", "uuid": "GPU-0"}],
+            "proof": {"kind": "gce_identity_token", "token": token},
+        }  # fmt: skip
+        answer = self.api.anonymous().post("/agents/v1/join", body)
+        return MachineAgent(
+            self.api.with_token(answer["agent_token"]), machine.name, incarnation
+        )  # fmt: skip
+
+
+@pytest.fixture
+def cluster(database: Database, tmp_path: Path) -> Iterator[Cluster]:
+    fake, google = FakeGce(), Google()
+    with api_over(database, tmp_path) as api, serving(fake) as address:
+        compute = GceCompute(GceApi(address, AnonymousCredentials()), sleep=lambda s: None)
+        made = Cluster(api, fake, compute, google, datetime.now(timezone.utc))
+        fake.now = lambda: made.now.timestamp()
+        compute._now, compute._sleep = fake.now, made.pass_time
+        pools = load_cluster({"resource_pools": [POOL]}).resource_pools
+        api.ctx.config = replace(api.ctx.config, resource_pools=pools)
+        verifier = GceIdentityVerifier(["acme"], GoogleCertificates(google.certificates))
+        api.ctx.identities = {verifier.kind: verifier}
+        api.ctx.public_url = "https://cluster.example"
+        api.ctx.now = lambda: made.now
+        yield made
+
+
+def test_work_rents_a_machine_whose_agent_proves_itself_and_ends_it(cluster: Cluster) -> None:
+    user = cluster.api.signed_in("determined")
+    create(user, activate=True)
+    cluster.settle()
+    (machine,) = cluster.machines()
+    assert machine.body["scheduling"]["provisioningModel"] == "SPOT"
+    assert [a["acceleratorCount"] for a in machine.body["guestAccelerators"]] == [1]
+    script = {i["key"]: i["value"] for i in machine.body["metadata"]["items"]}["startup-script"]
+    assert "https://cluster.example" in script
+    agent = cluster.join(machine)
+    cluster.settle()
+    agent.work()
+    assert len(agent.running) == 1
+    agent.finish()
+    for _ in range(9):
+        cluster.pass_time(60)
+        agent.poll()
+        cluster.settle()
+        if not cluster.machines():
+            break
+    assert cluster.machines() == []
+
+
+def test_a_stockout_after_the_launch_was_accepted_leads_to_the_other_zone(
+    cluster: Cluster,
+) -> None:
+    cluster.fake.operation_s = 20.0
+    cluster.fake.trouble = lambda zone, body: (
+        stockout(zone, "n1-standard-8") if zone == "us-central1-a" else None
+    )
+    create(cluster.api.signed_in("determined"), activate=True)
+    for _ in range(6):
+        cluster.settle()
+        cluster.pass_time(30)
+    (machine,) = cluster.machines()
+    assert machine.zone == "us-central1-b"
+    (pool,) = cluster.api.signed_in("admin").get("/api/v1/rented-pools")["pools"]
+    assert "us-central1-a" in str(pool["cooldowns"])
+
+
+def test_another_machine_of_the_project_is_not_let_in(cluster: Cluster) -> None:
+    create(cluster.api.signed_in("determined"), activate=True)
+    cluster.settle()
+    (machine,) = cluster.machines()
+    with pytest.raises(AssertionError, match="not one that this cluster launched"):
+        cluster.join(machine, instance_name="det-7-1")
