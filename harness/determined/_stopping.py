@@ -1,11 +1,16 @@
 """Whether a trial ends before its length: by its own wish, its searcher's, or because its slots are wanted."""
 
-from typing import Any, Optional
+from typing import Any, Mapping, Optional
 
 from determined.workloads import Progress
 
 # These train every trial to its end: after a validation of theirs there is nothing to ask.
 _NEVER_STOP = (None, "single", "random", "grid")
+
+
+def is_searched(config: Mapping[str, Any]) -> bool:
+    """Return whether the searcher of a configuration may stop trials before their end."""
+    return (config.get("searcher") or {}).get("name") not in _NEVER_STOP
 
 
 class Stopping:
@@ -17,8 +22,8 @@ class Stopping:
 
     def __init__(self, context: Any) -> None:
         self._core = context._core
-        searcher = context._settings.exp_conf.get("searcher") or {}
-        self._is_searched = context._settings.managed and searcher.get("name") not in _NEVER_STOP
+        settings = context._settings
+        self._is_searched = settings.managed and is_searched(settings.exp_conf)
         self._first_batch: Optional[int] = None
         self._asked_at: Optional[int] = None
         self._given_up = False

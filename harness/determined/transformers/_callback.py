@@ -9,6 +9,8 @@ from typing import Any, Dict, List, Mapping, Optional, Set
 
 import transformers
 
+from determined._stopping import is_searched
+
 logger = logging.getLogger("determined.transformers")
 
 USER_DATA_FILE = "my_data.json"
@@ -19,7 +21,8 @@ _POLL_SECONDS = 5.0
 class DetCallback(transformers.TrainerCallback):  # type: ignore[misc]
     """Add it to a Trainer, and train with `resume_from_checkpoint=args.resume_from_checkpoint`.
 
-    What the Trainer logs is reported, what it saves is stored as a checkpoint, and a preemption saves and stops.
+    What the Trainer logs is reported, what it saves is stored as a checkpoint, and a preemption saves and stops; a
+    searcher's stop does so where the Trainer logs or evaluates.
     `filter_metrics` names the metrics to report (all of them by default).
     """
 
@@ -41,12 +44,16 @@ class DetCallback(transformers.TrainerCallback):  # type: ignore[misc]
         self._poll_step = 0
         self._poll_time = time.monotonic()
         self._trial_id = _trial_id(core_context)
+        self._is_searched = is_searched(_config(core_context))
+        self._given_up = False
         check_length(args, _config(core_context))
         self.load_last_checkpoint(args)
 
     def on_log(
         self, args: Any, state: Any, control: Any, logs: Optional[Dict[str, Any]] = None, **_: Any
     ) -> None:
+        if self._given_up:
+            _save_and_stop(control)
         if not logs or not self._is_chief:
             return
         group = group_of(logs)
@@ -77,10 +84,26 @@ class DetCallback(transformers.TrainerCallback):  # type: ignore[misc]
                 json.dump(self.user_data, f)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if state.global_step >= self._poll_at and self._is_preempted(state.global_step):
+        if state.global_step < self._poll_at or not self._is_preempted(state.global_step):
+            return
+        self._ask_searcher()
+        if not self._given_up:
             logger.info("preempted: saving a checkpoint at step %d", state.global_step)
-            control.should_save = True
-            control.should_training_stop = True
+            _save_and_stop(control)
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._ask_searcher()
+        if self._given_up:
+            logger.info(
+                "stopped by the searcher: saving a checkpoint at step %d", state.global_step
+            )
+            _save_and_stop(control)
+
+    def _ask_searcher(self) -> None:
+        """Find out on all workers whether the searcher gave the trial up."""
+        if self._is_searched and not self._given_up:
+            answer = self.core_context.train._is_given_up() if self._is_chief else None
+            self._given_up = bool(self.core_context.distributed.broadcast(answer))
 
     def _is_preempted(self, step: int) -> bool:
         """Ask, and agree with all workers on the step in which to ask again."""
@@ -123,6 +146,11 @@ class DetCallback(transformers.TrainerCallback):  # type: ignore[misc]
         directory = os.path.join(args.output_dir, f"checkpoint-{steps}")
         self.core_context.checkpoint.download(latest, directory)
         args.resume_from_checkpoint = directory
+
+
+def _save_and_stop(control: Any) -> None:
+    control.should_save = True
+    control.should_training_stop = True
 
 
 def group_of(logs: Mapping[str, Any]) -> str:

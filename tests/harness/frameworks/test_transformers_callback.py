@@ -10,9 +10,9 @@ pytestmark = pytest.mark.slow
 SCRIPT = str(pathlib.Path(__file__).parent / "transformers_script.py")
 
 
-def train(home: pathlib.Path, preempt_after: int = -1, *latest: str) -> Any:
+def train(home: pathlib.Path, preempt_after: int = -1, *latest: str, **env: str) -> Any:
     arguments = [SCRIPT, str(home), str(preempt_after), *latest]
-    output = ml.run("ml", arguments, home, PYTHONPATH=str(ml.ROOT))
+    output = ml.run("ml", arguments, home, PYTHONPATH=str(ml.ROOT), **env)
     return json.loads(output.strip().splitlines()[-1])
 
 
@@ -48,3 +48,11 @@ def test_a_preempted_trainer_saves_and_goes_on_from_there(
     resumed = train(tmp_path, -1, uuid)
     assert (trained["found"], resumed["found"]) == (None, f"{tmp_path}/out/checkpoint-{steps}")
     assert losses(stopped) + losses(resumed) == losses(trained)
+
+
+def test_a_trainer_that_its_searcher_gave_up_saves_where_the_evaluation_ends(
+    tmp_path: pathlib.Path,
+) -> None:
+    stopped = train(tmp_path, GIVEN_UP="1")
+    assert [steps for steps, _ in stopped["validations"]] == [3]
+    assert list(stopped["saved"]) == ["3"]
