@@ -12,7 +12,7 @@ SCRIPT = str(pathlib.Path(__file__).parent / "transformers_script.py")
 
 def train(home: pathlib.Path, preempt_after: int = -1, *latest: str, **env: str) -> Any:
     arguments = [SCRIPT, str(home), str(preempt_after), *latest]
-    output = ml.run("ml", arguments, home, PYTHONPATH=str(ml.ROOT), **env)
+    output = ml.run("ml", arguments, home, 900, PYTHONPATH=str(ml.ROOT), **env)
     return json.loads(output.strip().splitlines()[-1])
 
 
