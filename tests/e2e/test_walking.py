@@ -144,6 +144,6 @@ def test_code_that_always_fails_ends_in_error_after_its_restarts(
     assert answer.code == 1
     experiment_id = int(re.findall(r"xperiment (\d+)", answer.out + answer.err)[0])
     trial = cluster.trials(experiment_id)[0]
-    assert (trial["state"], trial["restarts"]) == ("STATE_ERROR", 2)
+    assert (trial["state"], trial["restarts"]) == ("STATE_ERROR", 1)
     assert cluster.logs(trial["id"]).count("trying") == 2
     assert "exit code: 7" in cluster.det("why", str(experiment_id)).out
