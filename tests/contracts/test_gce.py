@@ -10,8 +10,11 @@ from uuid import UUID
 
 import det_provisioner_gcp
 import pytest
+from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Capacity, Offer
+from det_controlplane.entry.clouds import clouds_of, identities_of
+from det_controlplane.entry.settings import BadSettings
 from det_controlplane.ports.compute import CloudMachine, LaunchRequest, Place, Unreachable
 from det_controlplane.testing.contracts.compute import ComputeContract, launch_request
 from det_provisioner_gcp import naming
@@ -542,6 +545,20 @@ def test_the_package_gives_the_control_plane_what_it_asks_for(
     assert det_provisioner_gcp.compute([{}]).provider == "gcp"
     (verifier,) = det_provisioner_gcp.identity_verifiers([{}, {"project": "other"}])
     assert verifier.kind == "gce_identity_token"
+
+
+def test_a_host_without_googles_libraries_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    provider = {"type": "gcp", "zone": ZONE, "instance_type": "g2-standard-8"}
+    config = load_cluster({"resource_pools": [{"pool_name": "default", "provider": provider}]})
+    assert clouds_of(config).keys() == {"gcp"}
+    assert identities_of(config).keys() == {"gce_identity_token"}
+    monkeypatch.setitem(sys.modules, "google.cloud.compute_v1", None)
+    monkeypatch.setitem(sys.modules, "google.auth", None)
+    for of_config in (clouds_of, identities_of):
+        with pytest.raises(BadSettings, match=r"install determined-serverless\[gcp\]"):
+            of_config(config)
 
 
 def test_nothing_of_google_is_imported_before_a_call() -> None:

@@ -5,26 +5,30 @@ given the pools' sections for it. Nothing of it is imported where no pool names 
 it is used.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from det_controlplane.core.config.cluster import ClusterConfig
 from det_controlplane.entry.settings import BadSettings
 from det_controlplane.ports.compute import Compute
 from det_controlplane.ports.identity import IdentityVerifier
 
+Made = TypeVar("Made")
+
 
 def clouds_of(config: ClusterConfig) -> dict[str, Compute]:
     """Return how to rent machines, by provider."""
-    return {name: package.compute(sections) for name, package, sections in _used(config)}
+    return {name: _made(package.compute, sections) for name, package, sections in _used(config)}
 
 
 def identities_of(config: ClusterConfig) -> dict[str, IdentityVerifier]:
     """Return how agents of rented machines prove themselves, by kind of proof."""
     found = [
-        v for _, package, sections in _used(config) for v in package.identity_verifiers(sections)
+        verifier
+        for _, package, sections in _used(config)
+        for verifier in _made(package.identity_verifiers, sections)
     ]
     return {verifier.kind: verifier for verifier in found}
 
@@ -34,6 +38,15 @@ def _used(config: ClusterConfig) -> Iterator[tuple[str, ModuleType, Sequence[Map
     for provider in sorted({section.provider for section in sections}):
         own = [section.settings for section in sections if section.provider == provider]
         yield provider, _package(provider), own
+
+
+def _made(
+    make: Callable[[Sequence[Mapping[str, Any]]], Made], own: Sequence[Mapping[str, Any]]
+) -> Made:
+    try:
+        return make(own)
+    except ModuleNotFoundError as e:
+        raise BadSettings(str(e)) from e
 
 
 def _package(provider: str) -> ModuleType:

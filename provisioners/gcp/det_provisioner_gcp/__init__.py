@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 from det_controlplane.ports.compute import Compute
@@ -12,7 +13,8 @@ PROJECT_VARIABLE = "GOOGLE_CLOUD_PROJECT"
 
 
 def compute(sections: Sequence[Mapping[str, Any]]) -> Compute:
-    """Return how to rent machines, for pools with these provider sections."""
+    """Return how to rent machines, for pools with these provider sections. Raises ModuleNotFoundError."""
+    _require("google.cloud", "google.cloud.compute_v1")
     from det_provisioner_gcp.api import GceApi
     from det_provisioner_gcp.compute_engine import GceCompute
 
@@ -20,9 +22,22 @@ def compute(sections: Sequence[Mapping[str, Any]]) -> Compute:
 
 
 def identity_verifiers(sections: Sequence[Mapping[str, Any]]) -> Sequence[IdentityVerifier]:
-    """Return how machines of these sections' projects prove themselves."""
+    """Return how machines of these sections' projects prove themselves. Raises ModuleNotFoundError."""
+    _require("google.auth")
     from det_provisioner_gcp.identity import GceIdentityVerifier, GoogleCertificates
 
     default = os.environ.get(PROJECT_VARIABLE, "")
     projects = {str(section.get("project") or default) for section in sections} - {""}
     return (GceIdentityVerifier(projects, GoogleCertificates()),)
+
+
+def _require(*modules: str) -> None:
+    """Look whether libraries are there, without loading them."""
+    try:
+        missing = [name for name in modules if find_spec(name) is None]
+    except ModuleNotFoundError as e:
+        missing = [str(e.name)]
+    if missing:
+        raise ModuleNotFoundError(
+            f"pools rent machines from gcp, and {missing[0]} is not installed: install determined-serverless[gcp]"
+        )
