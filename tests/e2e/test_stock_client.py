@@ -1,6 +1,7 @@
 """The stock command line and SDK of Determined 0.38.1, unchanged, on a whole cluster."""
 
 import re
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -104,6 +105,17 @@ def test_logs_are_shown_whole_and_by_their_ends(stock: StockClient, trained: str
     assert "exited successfully with a zero exit code" in tail
     assert "step 4" not in tail
     assert "step 4" in stock.det("e", "logs", "-f", trained)
+
+
+def test_a_support_bundle_is_made_by_an_ordinary_user(
+    stock: StockClient, trained: str, tmp_path: Path
+) -> None:
+    stock.det("t", "support-bundle", only_trial(stock, trained), "-o", tmp_path)
+    (bundle,) = tmp_path.iterdir()
+    with tarfile.open(bundle) as tar:
+        names = " ".join(tar.getnames())
+    assert "trial" in names
+    assert "master" in names
 
 
 def test_checkpoints_are_listed_described_and_downloaded_through_the_api(
