@@ -77,6 +77,7 @@ def test_free_machines_are_completed_to_a_gang_by_their_own_type() -> None:
     mine, cheaper = offer(8, "6.50", machine_type="a"), offer(8, "6.00", machine_type="b")
     decided = plan(pool([cheaper, mine], wants(16), [machine("m1", mine)]))
     assert rented(decided) == ["a"]
+    assert "b on-demand: of another type or region than" in decided.waiting["d1"].sentence
 
 
 def test_a_job_gets_machines_for_no_more_slots_than_it_may_hold() -> None:
@@ -125,6 +126,8 @@ def test_spot_machines_that_were_reclaimed_lately_count_as_dearer() -> None:
     reclaims = [(Scope.of(cheap), NOW - 600)] * 2
     launch = plan(pool([cheap, steady], wants(1)), interruptions=reclaims).launch[0]
     assert launch.offers == (steady,)
+    reason = plan(pool([cheap, steady], wants(1)), interruptions=reclaims).waiting["d1"]
+    assert "gpu.1x spot: reclaimed so often of late" in reason.sentence
     old = [(Scope.of(cheap), NOW - 3 * 86400)] * 2
     assert plan(pool([cheap, steady], wants(1)), interruptions=old).launch[0].offers[0] == cheap
 
@@ -351,6 +354,8 @@ def test_above_a_lowered_max_hourly_cost_machines_leave() -> None:
     ]
     limits = Limits(max_hourly_cost=Decimal("4.00"))
     assert drained(plan(pool([FOUR], machines=machines, limits=limits))) == {"m2": "BUDGET"}
+    idle = [machine("m1", FOUR), machines[1]]
+    assert ended(plan(pool([FOUR], machines=idle, limits=limits))) == {"m1": "BUDGET"}
 
 
 def test_a_set_that_the_scheduler_would_not_use_gives_way_to_one_that_it_does() -> None:

@@ -1,7 +1,7 @@
 """Say why an allocation has no machine yet: which offers were looked at, what keeps them, when they are tried again."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 
 from det_controlplane.core.schedule.wording import counted
@@ -44,13 +44,24 @@ class Explainer:
 
     def _passed_over(self, chosen: Iterable[Offer]) -> str:
         dearest = max(chosen, key=lambda offer: offer.price_usd_hour)
-        cheaper = [
-            excluded
-            for excluded in self._market.excluded
-            if excluded.offer.slots == dearest.slots
-            and excluded.offer.price_usd_hour < dearest.price_usd_hour
+        cheaper = [*self._market.excluded, *self._ranked_behind(dearest)]
+        told = [
+            one
+            for one in cheaper
+            if one.offer.slots == dearest.slots
+            and one.offer.price_usd_hour < dearest.price_usd_hour
         ]
-        return f"; cheaper: {_told(cheaper)}" if cheaper else ""
+        return f"; cheaper: {_told(told)}" if told else ""
+
+    def _ranked_behind(self, chosen: Offer) -> Iterator[Excluded]:
+        """Yield offers that could be rented for less, and why they are not."""
+        price = next((r.price for r in self._market.ranked if r.offer == chosen), 0.0)
+        for ranked in self._market.ranked:
+            if ranked.price > price:
+                cause = "reclaimed so often of late that it counts as dearer"
+            else:
+                cause = "of another type or region than the machines that it would join"
+            yield Excluded(ranked.offer, ProvisionCode.LAUNCHING, cause, None)
 
     def starting(self, machines: Sequence[Machine]) -> ProvisionReason:
         """Explain which machines have been rented and have not joined."""

@@ -144,6 +144,7 @@ class DrainReason(str, Enum):
 class TerminateReason(str, Enum):
     IDLE = "IDLE"
     OVER_MAXIMUM = "OVER_MAXIMUM"
+    BUDGET = "BUDGET"
     NEVER_REGISTERED = "NEVER_REGISTERED"
     DISCONNECTED = "DISCONNECTED"
     STOPPED = "STOPPED"

@@ -106,10 +106,11 @@ def _shrink(fleet: Fleet, limits: Limits) -> None:
         if machine.state is InstanceState.DRAINING:
             continue
         if works(machine):
-            reason = DrainReason.OVER_MAXIMUM if over_count else DrainReason.BUDGET
-            fleet.drain.append(Drain(machine.id, reason))
+            drained = DrainReason.OVER_MAXIMUM if over_count else DrainReason.BUDGET
+            fleet.drain.append(Drain(machine.id, drained))
         else:
-            fleet.end(machine, TerminateReason.OVER_MAXIMUM)
+            ended = TerminateReason.OVER_MAXIMUM if over_count else TerminateReason.BUDGET
+            fleet.end(machine, ended)
 
 
 def _first_to_go(machine: Machine) -> tuple[int, float, str]:

@@ -32,11 +32,12 @@ _BUSY_POOL_WAIT = timedelta(seconds=1)
 _DRAINS = {
     DrainReason.RECLAIMED: "the cloud takes the machine back",
     DrainReason.OVER_MAXIMUM: "the pool has more machines than max_instances",
-    DrainReason.BUDGET: "the budget is spent",
+    DrainReason.BUDGET: "the pool's machines cost more than max_hourly_cost",
 }
 _ENDS = {
     TerminateReason.IDLE: "idle for longer than max_idle_agent_period",
     TerminateReason.OVER_MAXIMUM: "the pool has more machines than max_instances",
+    TerminateReason.BUDGET: "the pool's machines cost more than max_hourly_cost",
     TerminateReason.NEVER_REGISTERED: "its agent did not join within max_agent_starting_period",
     TerminateReason.DISCONNECTED: "its agent is silent",
     TerminateReason.STOPPED: "its cloud stopped it",
