@@ -173,7 +173,7 @@ def test_a_zone_without_a_subnet_is_refused_with_the_remedy(ec2: OnEc2) -> None:
     other = next(s["SubnetId"] for s in subnets if s["AvailabilityZone"] == f"{REGION}b")
     refusal = refusal_of(ec2, network_interface={"subnet_id": other})
     assert refusal.kind is RefusalKind.INVALID
-    assert "network_interface.subnet_ids" in refusal.sentence
+    assert f"no subnet in {REGION}a, add one to network_interface.subnet_ids" in refusal.sentence
     assert ec2.wire.sent("RunInstances") == []
 
 

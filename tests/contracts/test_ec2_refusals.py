@@ -104,3 +104,20 @@ def test_an_offer_that_nothing_was_said_of_is_explained_as_well() -> None:
     told = explain([OFFER, second], [Failure(OFFER, A, NO_CAPACITY)]).refusals
     assert [r.scope for r in told] == [Scope.of(OFFER), Scope.of(second)]
     assert "no reason" in told[1].sentence
+
+
+def test_what_concerns_a_region_is_told_once() -> None:
+    offers = [OFFER, replace(OFFER, machine_type="g5.2xlarge"), replace(OFFER, zone=B)]
+    denied = AwsError("UnauthorizedOperation", "no", 403)
+    (told,) = explain(offers, [Failure(o, o.zone, denied) for o in offers]).refusals
+    assert told.sentence.startswith("EC2 gave no machine in us-west-2: no (UnauthorizedOperation)")
+
+
+def test_bad_settings_are_told_once_whatever_they_keep_from_launching() -> None:
+    offers = [OFFER, replace(OFFER, machine_type="g5.2xlarge")]
+    bad = AwsError("", "root_volume_size is 20 GiB: give 100 or more")
+    told = explain(offers, [Failure(o, o.zone, bad) for o in offers]).refusals
+    assert [r.scope for r in told] == [Scope.of(o) for o in offers]
+    assert {r.sentence for r in told} == {
+        "No machine was asked for: root_volume_size is 20 GiB: give 100 or more"
+    }

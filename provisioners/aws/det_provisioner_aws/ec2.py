@@ -106,7 +106,7 @@ class Ec2Compute:
         settings = read_settings(request.settings)
         common = launch_parameters(settings, self._places.image(region, settings))
         targets, without_subnet = self._places.targets(region, settings, request.offers)
-        failures = _each(without_subnet, _NO_SUBNET)
+        failures = [Failure(o, o.zone, _no_subnet(o.zone or region)) for o in without_subnet]
         if len(targets) > 1 and not settings.is_exact:
             machine, refused = self._fleets.launch(request, settings, common, targets)
         else:
@@ -180,7 +180,9 @@ class Ec2Compute:
         return AwsError(error.code, said, error.status)
 
 
-_NO_SUBNET = AwsError("", "the pool has no subnet there. Add one to network_interface.subnet_ids")
+def _no_subnet(place: str) -> AwsError:
+    remedy = "add one to network_interface.subnet_ids"
+    return AwsError("", f"the pool has no subnet in {place}, {remedy}")
 
 
 def _each(offers: Sequence[Offer], error: AwsError) -> list[Failure]:

@@ -62,7 +62,9 @@ _ZONE = re.compile(r"\b[a-z]{2}(?:-[a-z]+)+-\d[a-z]\b")
 
 @dataclass(frozen=True, slots=True)
 class AwsError:
-    """An error as AWS answers it, in an answer of its own or within one for several machines."""
+    """An error as AWS answers it, in an answer of its own or within one for several machines.
+
+    Without a code it is ours, of settings with which AWS need not be asked."""
 
     code: str
     message: str
@@ -94,9 +96,8 @@ class AwsError:
 
 def refusal(error: AwsError, offer: Offer, zone: str) -> Refusal:
     """Say why an offer gave no machine. `zone` is empty when no zone of the region did."""
-    return Refusal(
-        error.kind, _scope(error, offer, zone), _sentence(error, offer, zone), _hint(error, zone)
-    )
+    scope = _scope(error, offer, zone)
+    return Refusal(error.kind, scope, _sentence(error, offer, scope), _hint(error, zone))
 
 
 def place_refusal(error: AwsError, region: str) -> Refusal:
@@ -117,14 +118,18 @@ def _scope(error: AwsError, offer: Offer, zone: str) -> Scope:
     return Scope.of(offer)._replace(zone=zone)
 
 
-def _sentence(error: AwsError, offer: Offer, zone: str) -> str:
-    what = f"{offer.machine_type} {offer.capacity.value} in {zone or offer.region}"
-    return f"EC2 gave no {what}: {_said(error)}{_advice(error, offer)}"
+def _sentence(error: AwsError, offer: Offer, scope: Scope) -> str:
+    """Name what the scope covers, so that offers refused for one reason are told once."""
+    if not error.code:  # ours: AWS was not asked
+        return f"No machine was asked for: {error.message}"
+    what = f"{scope.machine_type} {scope.capacity}" if scope.machine_type else "machine"
+    where = scope.zone or scope.region
+    return f"EC2 gave no {what} in {where}: {_said(error)}{_advice(error, offer)}"
 
 
 def _said(error: AwsError) -> str:
     said = _ENCODED.sub("", error.message).strip().rstrip(".") or "no reason given"
-    return f"{said} ({error.code})" if error.code else said
+    return f"{said} ({error.code})"
 
 
 def _advice(error: AwsError, offer: Offer | None) -> str:
