@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -322,6 +323,16 @@ def test_a_machine_that_has_the_name_is_the_one(cloud: Gce) -> None:
     cloud.fake.operations.clear()
     assert cloud.compute.launch(request).machine == first
     assert len(cloud.fake.instances) == 1
+
+
+def test_many_launches_and_ends_at_once_share_a_provider(cloud: Gce) -> None:
+    requests = [launch_request(cloud) for _ in range(24)]
+    with ThreadPoolExecutor(8) as pool:
+        launched = [o.machine for o in pool.map(cloud.compute.launch, requests)]
+    ids = [m.cloud_id for m in launched if m]
+    assert len(set(ids)) == 24
+    assert [m.machine_id for m in launched if m] == [r.machine_id for r in requests]
+    assert list(cloud.compute.terminate([m for m in launched if m])) == []
 
 
 def test_a_launch_waits_a_few_seconds_at_most(cloud: Gce) -> None:
