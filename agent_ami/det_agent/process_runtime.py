@@ -76,9 +76,10 @@ class ProcessRuntime:
         folder = self._new_folder(key)
         try:
             paths = lay_out(spec, folder)
-            programs = make_environment(self._base_python, folder / "python")
+            base = self._base_of(env)
+            programs = make_environment(base, folder / "python")
             hand_over(folder, spec.user)
-            command = self._command(spec, env, paths, programs)
+            command = self._command(spec, env, paths, (programs, base.executable.parent))
             started = Started(key, "", {port: port for port in spec.ports})
             self._write_down(folder, started, command)
             pid = self._spawn(key, folder)
@@ -146,6 +147,16 @@ class ProcessRuntime:
     def _base_python(self) -> BasePython:
         return BasePython.of(self._python)
 
+    def _base_of(self, env: Mapping[str, str]) -> BasePython:
+        """Return the Python that the task names, or that of all tasks."""
+        chosen = env.get("DET_PYTHON_EXECUTABLE")
+        if not chosen:
+            return self._base_python
+        try:
+            return BasePython.of(chosen)
+        except NoPython as e:
+            raise StartFailed("container_failed", str(e)) from e
+
     def _new_folder(self, key: ContainerKey) -> Path:
         if not _SAFE_NAME.fullmatch(key.place):
             raise StartFailed("agent_error", f"container id {key.id!r} is no file name")
@@ -157,7 +168,7 @@ class ProcessRuntime:
         return folder
 
     def _command(
-        self, spec: ContainerSpec, env: Mapping[str, str], paths: PathMap, programs: Path
+        self, spec: ContainerSpec, env: Mapping[str, str], paths: PathMap, programs: Sequence[Path]
     ) -> dict[str, Any]:
         work_dir = paths.host(spec.work_dir)
         if not os.path.isdir(work_dir):
@@ -173,14 +184,14 @@ class ProcessRuntime:
         return {"argv": argv, "env": full_env, "cwd": work_dir, "credentials": credentials}
 
     def _env(
-        self, spec: ContainerSpec, env: Mapping[str, str], paths: PathMap, programs: Path
+        self, spec: ContainerSpec, env: Mapping[str, str], paths: PathMap, programs: Sequence[Path]
     ) -> dict[str, str]:
         inherited = {
             k: v for k, v in os.environ.items() if not k.startswith("DET_") and k not in MISLEADING
         }
-        below = (self._base_python.executable.parent, inherited.get("PATH", os.defpath))
-        inherited["PATH"] = os.pathsep.join(map(str, (programs, *below)))
-        inherited["VIRTUAL_ENV"] = str(programs.parent)
+        machine = inherited.get("PATH", os.defpath)
+        inherited["PATH"] = os.pathsep.join(map(str, (*programs, machine)))
+        inherited["VIRTUAL_ENV"] = str(programs[0].parent)
         mapped = {k: paths.host(v) if v.startswith(RUN_DIR) else v for k, v in env.items()}
         return {
             **inherited,

@@ -112,14 +112,18 @@ def test_settings_of_pip_on_the_machine_do_not_lead_elsewhere(
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_tasks_may_use_another_python_than_the_agent(tmp_path: Path) -> None:
+@pytest.mark.parametrize("named_by", ["the agent", "the task"])
+def test_tasks_may_use_another_python_than_the_agent(tmp_path: Path, named_by: str) -> None:
     other = tmp_path / "other"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", other], check=True)
     (site,) = other.glob("lib/python*/site-packages")
     (site / "only_there.py").write_text("")
-    tasks = Tasks(tmp_path / "agent", str(other / "bin" / "python"))
+    python = str(other / "bin" / "python")
+    by_agent = named_by == "the agent"
+    tasks = Tasks(tmp_path / "agent", python if by_agent else "")
     look = f"python3 -c 'import only_there; {LOOK}'"
-    executable, prefix, path = json.loads(tasks.run(look)[0])
+    env = {} if by_agent else {"DET_PYTHON_EXECUTABLE": python}
+    executable, prefix, path = json.loads(tasks.run(look, env=env)[0])
     assert prefix.startswith(str(tasks.containers))
     assert executable.startswith(prefix)
     assert str(site) in path
@@ -129,6 +133,10 @@ def test_a_python_of_tasks_that_does_not_run_is_told(tmp_path: Path) -> None:
     tasks = Tasks(tmp_path / "agent", "/nowhere/python3")
     with pytest.raises(StartFailed, match="the Python of tasks, /nowhere/python3, does not run"):
         tasks.runtime.check(GatewayAddress(1, "127.0.0.1"))
+    task = ContainerSpec.from_json(make_spec("true", env={"DET_PYTHON_EXECUTABLE": "/bin/false"}))
+    with pytest.raises(StartFailed, match="/bin/false, does not run") as caught:
+        tasks.runtime.start(task, task.env)
+    assert caught.value.failure == "container_failed"
     with pytest.raises(NoPython):
         BasePython.of("/bin/false")
 
