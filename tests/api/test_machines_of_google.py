@@ -23,16 +23,12 @@ from tests.support.fake_gce.cloud import Instance
 from tests.support.google_machines import Google, machine_claims
 from tests.support.rented import MachineAgent
 
-POOL = {
-    "pool_name": "default",
-    "provider": {
-        "type": "gcp",
-        "project": "acme",
-        "zones": ["us-central1-a", "us-central1-b"],
-        "instance_type": {"machine_type": "n1-standard-8", "gpu_type": "nvidia-tesla-t4", "gpu_num": 1},
-        "capacity": ["spot"],
-        "max_idle_agent_period": "5m",
-    },
+PROVIDER = {
+    "type": "gcp",
+    "project": "acme",
+    "instance_type": {"machine_type": "n1-standard-8", "gpu_type": "nvidia-tesla-t4", "gpu_num": 1},
+    "capacity": ["spot"],
+    "max_idle_agent_period": "5m",
 }  # fmt: skip
 
 
@@ -74,14 +70,19 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(database: Database, tmp_path: Path) -> Iterator[Cluster]:
+def cluster(
+    request: pytest.FixtureRequest, database: Database, tmp_path: Path
+) -> Iterator[Cluster]:
+    """A cluster whose pool rents in two zones, or wherever the test says."""
     fake, google = FakeGce(), Google()
     with api_over(database, tmp_path) as api, serving(fake) as address:
         compute = GceCompute(GceApi(address, AnonymousCredentials()), sleep=lambda s: None)
         made = Cluster(api, fake, compute, google, datetime.now(timezone.utc))
         fake.now = lambda: made.now.timestamp()
         compute._now, compute._sleep = fake.now, made.pass_time
-        pools = load_cluster({"resource_pools": [POOL]}).resource_pools
+        places = getattr(request, "param", {"zones": ["us-central1-a", "us-central1-b"]})
+        pool = {"pool_name": "default", "provider": {**PROVIDER, **places}}
+        pools = load_cluster({"resource_pools": [pool]}).resource_pools
         api.ctx.config = replace(api.ctx.config, resource_pools=pools)
         verifier = GceIdentityVerifier(["acme"], GoogleCertificates(google.certificates))
         api.ctx.identities = {verifier.kind: verifier}
@@ -90,6 +91,9 @@ def cluster(database: Database, tmp_path: Path) -> Iterator[Cluster]:
         yield made
 
 
+@pytest.mark.parametrize(
+    "cluster", [{"zones": ["us-central1-a"]}, {"region": "us-central1"}], indirect=True
+)
 def test_work_rents_a_machine_whose_agent_proves_itself_and_ends_it(cluster: Cluster) -> None:
     user = cluster.api.signed_in("determined")
     create(user, activate=True)
@@ -102,6 +106,8 @@ def test_work_rents_a_machine_whose_agent_proves_itself_and_ends_it(cluster: Clu
     agent = cluster.join(machine)
     cluster.settle()
     agent.work()
+    (shown,) = cluster.api.signed_in("admin").get("/api/v1/instances")["instances"]
+    assert (shown["zone"], shown["cloudId"]) == (machine.zone, f"acme/{machine.name}")
     assert len(agent.running) == 1
     agent.finish()
     for _ in range(9):
