@@ -36,7 +36,7 @@ fresh: $(VENV)/.installed-dev
 check: $(VENV)/.installed-dev
 	$(RUN)/ruff format --check .
 	$(RUN)/ruff check .
-	$(RUN)/mypy $(PACKAGES) controlplane/packaging scripts/best_trial.py scripts/new_migration.py scripts/fresh_machine bench tests
+	$(RUN)/mypy $(PACKAGES) scripts/best_trial.py scripts/new_migration.py scripts/fresh_machine bench tests
 	$(RUN)/python -m pytest tests/test_architecture.py
 	$(RUN)/shellcheck $(SHELL_SCRIPTS)
 

@@ -1,32 +1,19 @@
 """From process start to the first HTTP answer of the packaged zip: `python -m bench.coldstart`."""
 
-import importlib.util
 import json
 import os
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Any
 
 from det_controlplane.db.migrate import migrate
+from det_controlplane.entry.aws import packaging
 
 from tests.support.lambda_events import Http, answered, http_api_event
 from tests.support.lambda_runtime import LambdaRuntime
 from tests.support.postgres import throwaway_server
 
-ROOT = Path(__file__).resolve().parents[1]
-
 STARTS = 9
-
-
-def packaging() -> Any:
-    path = ROOT / "controlplane/packaging/build_zip.py"
-    spec = importlib.util.spec_from_file_location("build_zip", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def start_cpu_ms(task: Path, environment: dict[str, str]) -> float:
@@ -43,7 +30,7 @@ def start_cpu_ms(task: Path, environment: dict[str, str]) -> float:
 def main() -> None:
     with tempfile.TemporaryDirectory() as name, throwaway_server() as server:
         folder = Path(name)
-        made = packaging().build(folder / "out")
+        made = packaging.build(folder / "out")
         with zipfile.ZipFile(made) as archive:
             archive.extractall(folder / "task")
         with server.database() as url:

@@ -27,7 +27,12 @@ PORTS_AND_CORE = frozenset({"det_controlplane.ports", "det_controlplane.core"})
 PACKAGES: dict[str, frozenset[str]] = {
     "determined": frozenset(),
     "det_cli": frozenset(
-        {"determined", "det_controlplane.entry.local.commands", "det_controlplane.core.config"}
+        {
+            "determined",
+            "det_controlplane.entry.local.commands",
+            "det_controlplane.entry.aws.packaging",
+            "det_controlplane.core.config",
+        }
     ),
     "det_controlplane": frozenset(),
     "det_provisioner_aws": PORTS_AND_CORE,

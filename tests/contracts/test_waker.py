@@ -3,7 +3,8 @@
 import asyncio
 import threading
 
-from det_controlplane.adapters.inline_waker import InlineWaker
+import pytest
+from det_controlplane.adapters.lambda_functions import LambdaWaker
 from det_controlplane.adapters.notifier import LocalNotifier
 from det_controlplane.ports.waker import Waker
 
@@ -59,10 +60,24 @@ def test_nobody_waiting_is_no_problem() -> None:
     LocalNotifier().wake("silence")
 
 
-def test_an_inline_waker_hands_over_each_topic_once() -> None:
-    inline = InlineWaker()
-    waker: Waker = inline
-    for topic in ("schedule", "agent:1", "schedule"):
+def test_a_waker_of_functions_starts_each_once_and_only_those_that_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[str] = []
+
+    class Client:
+        def invoke(self, FunctionName: str, InvocationType: str, Payload: bytes) -> None:
+            assert InvocationType == "Event"
+            started.append(FunctionName)
+            if FunctionName == "broken":
+                raise OSError("no route to AWS")
+
+    monkeypatch.setattr("det_controlplane.adapters.lambda_functions._client", lambda _: Client())
+    functions = LambdaWaker({"schedule": "tick", "provision": "broken"})
+    waker: Waker = functions
+    for topic in ("schedule", "agent:1", "schedule", "provision"):
         waker.wake(topic)
-    assert inline.take() == {"schedule", "agent:1"}
-    assert inline.take() == set()
+    functions.flush()
+    assert started == ["broken", "tick"], "one that cannot be started keeps no other from it"
+    functions.flush()
+    assert len(started) == 2

@@ -1,6 +1,5 @@
 """The packaged zip under Lambda's own runtime client: HTTP events, and the schedule."""
 
-import importlib.util
 import json
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -8,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from det_controlplane.entry.aws import packaging
 
-from tests.support.lambda_events import Http, answered, http_api_event, rest_event, scheduled_event
+from tests.support.lambda_events import Http, answered, http_api_event, rest_event
 from tests.support.lambda_runtime import LambdaRuntime
+from tests.support.lambda_service import lambda_service
 
-PACKAGING = Path(__file__).parents[2] / "controlplane/packaging/build_zip.py"
 CONFIG = """
 name: on-lambda
 entrypoint: python3 train.py
@@ -25,11 +25,6 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="session")
 def task_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The zip as a deployment would upload it, unpacked as Lambda does."""
-    spec = importlib.util.spec_from_file_location("build_zip", PACKAGING)
-    assert spec is not None
-    assert spec.loader is not None
-    packaging = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(packaging)
     folder = tmp_path_factory.mktemp("lambda")
     made = packaging.build(folder / "out")
     with zipfile.ZipFile(made) as archive:
@@ -109,17 +104,27 @@ def test_both_gateways_reach_the_app(api: LambdaRuntime) -> None:
         assert (status, json.loads(raw)["version"]) == (200, "0.38.1")
 
 
-def test_an_http_event_creates_an_experiment_and_an_agent_gets_its_trial(
-    api: LambdaRuntime,
+def test_a_request_starts_the_function_that_decides_and_an_agent_gets_the_trial(
+    task_root: Path, environment: Mapping[str, str]
 ) -> None:
-    token = sign_in(api)
-    agent = join_agent(api)
-    assert poll(api, agent)["containers"] == []
-    experiment_id = create_experiment(api, token)
-    shown = call(api, "GET", f"/api/v1/experiments/{experiment_id}", token)["experiment"]
-    assert shown["name"] == "on-lambda"
-    (container,) = poll(api, agent)["containers"]
-    assert container["spec"]["env"]["DET_EXPERIMENT_ID"] == str(experiment_id)
+    named = {
+        **environment,
+        "DET_TICK_FUNCTION": "det-tick",
+        "DET_PROVISION_FUNCTION": "det-provision",
+    }
+    functions = {"det-api": "app.app", "det-tick": "app.tick"}
+    with lambda_service(task_root, named, functions) as service:
+        api = service.runtime("det-api")
+        token = sign_in(api)
+        agent = join_agent(api)
+        assert poll(api, agent)["containers"] == []
+        experiment_id = create_experiment(api, token)
+        service.settle()
+        assert "det-tick" in service.started
+        shown = call(api, "GET", f"/api/v1/experiments/{experiment_id}", token)["experiment"]
+        assert shown["name"] == "on-lambda"
+        (container,) = poll(api, agent)["containers"]
+        assert container["spec"]["env"]["DET_EXPERIMENT_ID"] == str(experiment_id)
 
 
 def test_a_scheduled_event_runs_the_tick(
@@ -127,6 +132,6 @@ def test_a_scheduled_event_runs_the_tick(
 ) -> None:
     agent = join_agent(api)
     with LambdaRuntime(task_root, "app.tick", environment) as tick:
-        due_s = tick.invoke(scheduled_event())["next_due_s"]
+        due_s = tick.invoke({})["next_due_s"]
     assert 0 < due_s <= 60, "the agent's lease is what comes due next"
     assert poll(api, agent)["containers"] == []

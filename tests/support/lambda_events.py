@@ -96,21 +96,6 @@ def function_url_event(http: Http) -> dict[str, Any]:
     return event
 
 
-def scheduled_event() -> dict[str, Any]:
-    """A rule of EventBridge that comes due."""
-    return {
-        "version": "0",
-        "id": "53dc4d37-cffa-4f76-80c9-8b7d4a4d2eaa",
-        "detail-type": "Scheduled Event",
-        "source": "aws.events",
-        "account": "123456789012",
-        "time": "2026-01-01T00:00:00Z",
-        "region": "us-west-2",
-        "resources": ["arn:aws:events:us-west-2:123456789012:rule/tick"],
-        "detail": {},
-    }
-
-
 def answered(result: Mapping[str, Any]) -> tuple[int, dict[str, str], bytes]:
     """What a client sees of a function's result, after the trip through JSON that Lambda makes."""
     result = json.loads(json.dumps(result))

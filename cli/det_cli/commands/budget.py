@@ -23,6 +23,7 @@ MEMBERS = {
             SCOPE,
             Arg("--monthly", action="store_true", help="for each calendar month (UTC)"),
         ),
+        aliases=["b"],
         default="list",
     )
 }

@@ -81,6 +81,15 @@ def clear_message(tx: Tx) -> None:
     tx.execute(delete(cluster_message))
 
 
+def is_ticking(tx: Tx) -> bool:
+    """Return whether the schedules of a cloud call the control plane, as far as it knows."""
+    return bool(tx.execute(select(cluster.c.ticking)).scalar_one())
+
+
+def set_ticking(tx: Tx, on: bool) -> None:
+    tx.execute(update(cluster).values(ticking=on))
+
+
 def claim_clean_up(tx: Tx, now: datetime, before: datetime) -> bool:
     """Take the turn to delete what is past its retention, unless it was taken since."""
     due = or_(cluster.c.cleaned_at.is_(None), cluster.c.cleaned_at <= before)

@@ -30,6 +30,8 @@ cluster = Table(
     Column("log_color", Boolean),
     # When old logs were last deleted: work that follows other work, so that an idle cluster does none.
     Column("cleaned_at", Time),
+    # Whether schedules call the control plane, where a cloud has them.
+    Column("ticking", Boolean, nullable=False, server_default=text("true")),
     CheckConstraint("only_row", name="only_row"),
 )
 

@@ -1,14 +1,15 @@
 """Builds the zip for AWS Lambda: packaged by Chalice, trimmed, with byte-code.
 
-    python controlplane/packaging/build_zip.py OUT_DIR
+    python -m det_controlplane.entry.aws.packaging OUT_DIR
 
-leaves `deployment.zip` and Chalice's own `chalice.tf.json` in OUT_DIR. Lambda's task directory is
+leaves `deployment.zip` in OUT_DIR. Lambda's task directory is
 read-only, so code without byte-code would be compiled at every cold start: half of its CPU time.
 """
 
 import argparse
 import compileall
 import importlib.metadata
+import importlib.util
 import json
 import os
 import py_compile
@@ -18,16 +19,17 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parents[1] / "det_controlplane"
+PACKAGE = Path(__file__).resolve().parents[2]
 # What the API needs at run time; boto3 comes with Lambda, Chalice adds its own run time.
 ROOTS = ("pydantic", "sqlalchemy", "alembic", "pg8000", "pyyaml")
 APP = '''"""The functions of the zip, where Chalice looks for them."""
 
-from det_controlplane.entry.aws.chalice_app import app, migrate, tick
+from det_controlplane.entry.aws.chalice_app import app, migrate, provision, tick
 
-__all__ = ["app", "migrate", "tick"]
+__all__ = ["app", "migrate", "provision", "tick"]
 '''
 UNUSED = (
     # Packages ask for their own version: METADATA stays.
@@ -46,7 +48,8 @@ class PackagingFailed(Exception):
     """Chalice refused; the message is what it said."""
 
 
-def build(out: Path) -> Path:
+def build(out: Path, files: Mapping[str, bytes] | None = None) -> Path:
+    """Build the zip, with more files of a deployment beside the code: its cluster configuration, certificates."""
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         project, packaged, task = (Path(folder) / n for n in ("project", "packaged", "task"))
@@ -56,8 +59,9 @@ def build(out: Path) -> Path:
             made.extractall(task)
         trim(task)
         add_bytecode(task)
+        for name, content in (files or {}).items():
+            (task / name).write_bytes(content)
         write_zip(task, out / "deployment.zip")
-        shutil.copy(packaged / "chalice.tf.json", out)
     return out / "deployment.zip"
 
 
@@ -68,7 +72,14 @@ def write_project(project: Path) -> None:
     (project / "app.py").write_text(APP)
     (project / "requirements.txt").write_text("\n".join(pinned(ROOTS)) + "\n")
     ignored = shutil.ignore_patterns("__pycache__", "testing")
-    shutil.copytree(PACKAGE, project / "vendor/det_controlplane", ignore=ignored)
+    for package in (PACKAGE, *provisioners()):
+        shutil.copytree(package, project / "vendor" / package.name, ignore=ignored)
+
+
+def provisioners() -> list[Path]:
+    """Return the packages of provisioners that need nothing but what Lambda has: that of EC2."""
+    found = importlib.util.find_spec("det_provisioner_aws")
+    return [Path(place) for place in (found.submodule_search_locations or ())] if found else []
 
 
 def pinned(roots: tuple[str, ...]) -> list[str]:
@@ -146,7 +157,7 @@ def write_zip(task: Path, target: Path) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Build the zip for AWS Lambda.")
-    parser.add_argument("out", type=Path, help="folder for deployment.zip and chalice.tf.json")
+    parser.add_argument("out", type=Path, help="folder for deployment.zip")
     out = parser.parse_args().out
     try:
         made = build(out)
