@@ -1,0 +1,101 @@
+# A cluster on AWS: functions over a serverless database. Nothing here costs money by the hour while the cluster is idle,
+# except what the database keeps on disk.
+
+data "aws_availability_zones" "available" {
+  state = "available"
+
+  filter {
+    name   = "opt-in-status"
+    values = ["opt-in-not-required"]
+  }
+}
+
+data "aws_caller_identity" "current" {}
+
+locals {
+  name   = "det-${var.cluster_id}"
+  zones  = length(var.zones) > 0 ? var.zones : slice(data.aws_availability_zones.available.names, 0, min(3, length(data.aws_availability_zones.available.names)))
+  bucket = var.bucket != "" ? var.bucket : lower("det-${var.cluster_id}-${var.region}-${data.aws_caller_identity.current.account_id}")
+  ca     = var.database_ca == "" ? "" : "?sslrootcert=${var.database_ca}"
+}
+
+module "network" {
+  source = "../modules/aws/network"
+  name   = local.name
+  cidr   = var.cidr
+  zones  = local.zones
+}
+
+module "storage" {
+  source          = "../modules/aws/storage"
+  bucket          = local.bucket
+  keep            = var.keep_data
+  lifecycle_rules = var.bucket_lifecycle
+}
+
+module "machines" {
+  source               = "../modules/aws/machines"
+  name                 = local.name
+  vpc_id               = module.network.vpc_id
+  bucket_arn           = module.storage.arn
+  permissions_boundary = var.permissions_boundary
+}
+
+module "database" {
+  source                   = "../modules/aws/database"
+  name                     = lower(local.name)
+  kind                     = var.database
+  max_capacity             = var.database_max_capacity
+  instance_class           = var.database_instance_class
+  pause_after_s            = var.database_pause_after_s
+  vpc_id                   = module.network.vpc_id
+  subnet_ids               = module.network.private_subnet_ids
+  client_security_group_id = module.controlplane.security_group_id
+  keep                     = var.keep_data
+}
+
+module "controlplane" {
+  source               = "../modules/aws/controlplane"
+  name                 = local.name
+  cluster_id           = var.cluster_id
+  zip                  = var.zip
+  runtime              = var.runtime
+  architecture         = var.architecture
+  snap_start           = var.snap_start
+  api_concurrency      = var.api_concurrency
+  log_retention_days   = var.log_retention_days
+  vpc_id               = module.network.vpc_id
+  subnet_ids           = module.network.private_subnet_ids
+  bucket_arn           = module.storage.arn
+  machine_role_arn     = module.machines.role_arn
+  permissions_boundary = var.permissions_boundary
+  alarm_topic_arn      = var.alarm_topic_arn
+
+  environment = {
+    DET_DB_URL                 = "postgresql://${module.database.user}:${module.database.password}@${module.database.host}:${module.database.port}/${module.database.name}${local.ca}"
+    DET_CLUSTER_NAME           = var.cluster_id
+    DET_CLUSTER_CONFIG         = "/var/task/cluster.yaml"
+    DET_OBJECTS                = "s3://${module.storage.bucket}/contexts"
+    DET_INITIAL_USER_PASSWORD  = var.initial_user_password
+    AWS_USE_DUALSTACK_ENDPOINT = "true"
+    # What pools of the cluster configuration leave out.
+    DET_AWS_DEFAULTS = jsonencode({
+      region                   = var.region
+      iam_instance_profile_arn = module.machines.instance_profile_arn
+      network_interface = {
+        subnet_ids        = module.network.public_subnet_ids
+        security_group_id = module.machines.security_group_id
+        public_ip         = true
+      }
+    })
+  }
+}
+
+module "budget" {
+  source     = "../modules/aws/budget"
+  count      = var.monthly_budget_usd > 0 ? 1 : 0
+  name       = local.name
+  cluster_id = var.cluster_id
+  limit_usd  = var.monthly_budget_usd
+  emails     = var.budget_emails
+}

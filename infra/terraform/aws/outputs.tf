@@ -1,0 +1,34 @@
+output "url" {
+  description = "Address of the cluster: DET_MASTER."
+  value       = module.controlplane.url
+}
+
+output "bucket" {
+  description = "Bucket of contexts and checkpoints."
+  value       = module.storage.bucket
+}
+
+output "functions" {
+  description = "Names of the functions."
+  value       = module.controlplane.functions
+}
+
+output "schedules" {
+  description = "Names of the schedules that the control plane switches."
+  value       = module.controlplane.schedules
+}
+
+output "instance_profile_arn" {
+  description = "Instance profile of rented machines."
+  value       = module.machines.instance_profile_arn
+}
+
+output "machine_subnet_ids" {
+  description = "Subnets of rented machines."
+  value       = module.network.public_subnet_ids
+}
+
+output "machine_security_group_id" {
+  description = "Security group of rented machines."
+  value       = module.machines.security_group_id
+}

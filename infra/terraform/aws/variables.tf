@@ -1,0 +1,139 @@
+variable "cluster_id" {
+  description = "Name of the cluster; part of the names of everything here."
+  type        = string
+
+  validation {
+    condition     = can(regex("^[a-zA-Z][-a-zA-Z0-9]{0,30}$", var.cluster_id))
+    error_message = "Give a letter, then at most 30 letters, digits and hyphens."
+  }
+}
+
+variable "region" {
+  description = "AWS region."
+  type        = string
+}
+
+variable "zones" {
+  description = "Availability zones; empty for three of the region."
+  type        = list(string)
+  default     = []
+}
+
+variable "cidr" {
+  description = "IPv4 range of the network."
+  type        = string
+  default     = "10.60.0.0/16"
+}
+
+variable "zip" {
+  description = "Path of the zip of the functions."
+  type        = string
+}
+
+variable "runtime" {
+  description = "Lambda runtime that the zip was made for."
+  type        = string
+  default     = "python3.11"
+}
+
+variable "architecture" {
+  description = "Processor that the zip was made for: x86_64 or arm64."
+  type        = string
+  default     = "x86_64"
+}
+
+variable "snap_start" {
+  description = "Start the API from a snapshot (python3.12 and later)."
+  type        = bool
+  default     = false
+}
+
+variable "database" {
+  description = "aurora (Serverless v2, pauses when idle) or rds (one instance that always runs)."
+  type        = string
+  default     = "aurora"
+}
+
+variable "database_max_capacity" {
+  description = "Most Aurora capacity units; one is about 2 GiB of memory."
+  type        = number
+  default     = 4
+}
+
+variable "database_instance_class" {
+  description = "Instance class of the database, for rds."
+  type        = string
+  default     = "db.t4g.micro"
+}
+
+variable "database_pause_after_s" {
+  description = "Seconds without connections after which Aurora pauses (300 to 86400)."
+  type        = number
+  default     = 300
+}
+
+variable "database_ca" {
+  description = "Path of the certificate bundle of RDS inside the zip; empty for what the runtime trusts."
+  type        = string
+  default     = "/var/task/rds-ca.pem"
+}
+
+variable "bucket" {
+  description = "Name of the bucket of contexts and checkpoints; empty for det-CLUSTER-REGION-ACCOUNT."
+  type        = string
+  default     = ""
+}
+
+variable "keep_data" {
+  description = "Keep the bucket's content and a snapshot of the database when the cluster is removed."
+  type        = bool
+  default     = true
+}
+
+variable "bucket_lifecycle" {
+  description = "Delete replaced versions of objects after a month."
+  type        = bool
+  default     = true
+}
+
+variable "api_concurrency" {
+  description = "Most API requests at once: each holds one connection of the database; -1 for no bound."
+  type        = number
+  default     = 50
+}
+
+variable "log_retention_days" {
+  description = "Days that logs of functions are kept."
+  type        = number
+  default     = 30
+}
+
+variable "initial_user_password" {
+  description = "Password of the built-in users admin and determined at the first start."
+  type        = string
+  sensitive   = true
+}
+
+variable "permissions_boundary" {
+  description = "ARN of a permission boundary for all roles."
+  type        = string
+  default     = null
+}
+
+variable "alarm_topic_arn" {
+  description = "SNS topic that is told when a function fails."
+  type        = string
+  default     = null
+}
+
+variable "monthly_budget_usd" {
+  description = "An AWS budget beside those of the cluster; 0 for none."
+  type        = number
+  default     = 0
+}
+
+variable "budget_emails" {
+  description = "Who is told when the AWS budget is nearly spent."
+  type        = list(string)
+  default     = []
+}

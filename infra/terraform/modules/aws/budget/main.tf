@@ -1,0 +1,46 @@
+# An alarm of AWS itself beside the budgets of the cluster: it also sees what the cluster does not know of.
+
+variable "name" {
+  description = "Name of the budget."
+  type        = string
+}
+
+variable "limit_usd" {
+  description = "Dollars a month."
+  type        = number
+}
+
+variable "emails" {
+  description = "Who is told at 80 % and at 100 %."
+  type        = list(string)
+}
+
+variable "cluster_id" {
+  description = "Value of the cost allocation tag determined-cluster."
+  type        = string
+}
+
+resource "aws_budgets_budget" "this" {
+  name         = var.name
+  budget_type  = "COST"
+  time_unit    = "MONTHLY"
+  limit_amount = tostring(var.limit_usd)
+  limit_unit   = "USD"
+
+  cost_filter {
+    name   = "TagKeyValue"
+    values = ["user:determined-cluster$${var.cluster_id}"]
+  }
+
+  dynamic "notification" {
+    for_each = [80, 100]
+
+    content {
+      comparison_operator        = "GREATER_THAN"
+      notification_type          = "ACTUAL"
+      threshold                  = notification.value
+      threshold_type             = "PERCENTAGE"
+      subscriber_email_addresses = var.emails
+    }
+  }
+}

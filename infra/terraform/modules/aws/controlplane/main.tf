@@ -1,0 +1,182 @@
+# Three functions of one zip, each with a role of its own: only `provision` may start and end machines. `migrate` brings
+# the database up to date before requests reach new code. Schedules are the safety net; the functions start each other.
+
+data "aws_region" "current" {}
+data "aws_caller_identity" "current" {}
+data "aws_partition" "current" {}
+
+locals {
+  workers = {
+    tick      = { timeout_s = 120, concurrency = 2 }
+    provision = { timeout_s = 300, concurrency = 1 }
+    migrate   = { timeout_s = 900, concurrency = 1 }
+  }
+  functions  = toset(["api", "tick", "provision", "migrate"])
+  arn_prefix = "arn:${data.aws_partition.current.partition}"
+  account    = data.aws_caller_identity.current.account_id
+  region     = data.aws_region.current.name
+  arns       = { for name in local.functions : name => "${local.arn_prefix}:lambda:${local.region}:${local.account}:function:${var.name}-${name}" }
+  schedules  = toset(["tick", "provision"])
+  # The functions start each other by name; a name is known before its function exists.
+  environment = merge(var.environment, {
+    DET_TICK_FUNCTION      = "${var.name}-tick"
+    DET_PROVISION_FUNCTION = "${var.name}-provision"
+    DET_DB_POOL_SIZE       = "1"
+  })
+}
+
+resource "aws_security_group" "functions" {
+  name        = "${var.name}-functions"
+  description = "Functions of the control plane: they reach out, nothing reaches in"
+  vpc_id      = var.vpc_id
+}
+
+resource "aws_vpc_security_group_egress_rule" "ipv4" {
+  security_group_id = aws_security_group.functions.id
+  ip_protocol       = "-1"
+  cidr_ipv4         = "0.0.0.0/0"
+  description       = "The database, and S3 by its gateway endpoint"
+}
+
+resource "aws_vpc_security_group_egress_rule" "ipv6" {
+  security_group_id = aws_security_group.functions.id
+  ip_protocol       = "-1"
+  cidr_ipv6         = "::/0"
+  description       = "Dual-stack endpoints of AWS"
+}
+
+resource "aws_cloudwatch_log_group" "this" {
+  for_each          = local.functions
+  name              = "/aws/lambda/${var.name}-${each.key}"
+  retention_in_days = var.log_retention_days
+}
+
+resource "aws_lambda_function" "api" {
+  function_name                  = "${var.name}-api"
+  role                           = aws_iam_role.function["api"].arn
+  filename                       = var.zip
+  source_code_hash               = filebase64sha256(var.zip)
+  handler                        = "app.app"
+  runtime                        = var.runtime
+  architectures                  = [var.architecture]
+  memory_size                    = 1024
+  timeout                        = 30
+  reserved_concurrent_executions = var.api_concurrency
+  publish                        = var.snap_start
+
+  environment {
+    variables = local.environment
+  }
+
+  vpc_config {
+    subnet_ids                  = var.subnet_ids
+    security_group_ids          = [aws_security_group.functions.id]
+    ipv6_allowed_for_dual_stack = true
+  }
+
+  dynamic "snap_start" {
+    for_each = var.snap_start ? [1] : []
+
+    content {
+      apply_on = "PublishedVersions"
+    }
+  }
+
+  depends_on = [aws_cloudwatch_log_group.this, aws_iam_role_policy.function]
+}
+
+resource "aws_lambda_alias" "api" {
+  name             = "live"
+  function_name    = aws_lambda_function.api.function_name
+  function_version = var.snap_start ? aws_lambda_function.api.version : "$LATEST"
+}
+
+# Agents, people and CI call this URL. Every request is authenticated by the application.
+resource "aws_lambda_function_url" "api" {
+  function_name      = aws_lambda_function.api.function_name
+  qualifier          = aws_lambda_alias.api.name
+  authorization_type = "NONE"
+}
+
+resource "aws_lambda_permission" "url" {
+  statement_id           = "url"
+  action                 = "lambda:InvokeFunctionUrl"
+  function_name          = aws_lambda_function.api.function_name
+  qualifier              = aws_lambda_alias.api.name
+  principal              = "*"
+  function_url_auth_type = "NONE"
+}
+
+resource "aws_lambda_function" "worker" {
+  for_each                       = local.workers
+  function_name                  = "${var.name}-${each.key}"
+  role                           = aws_iam_role.function[each.key].arn
+  filename                       = var.zip
+  source_code_hash               = filebase64sha256(var.zip)
+  handler                        = "app.${each.key}"
+  runtime                        = var.runtime
+  architectures                  = [var.architecture]
+  memory_size                    = 1024
+  timeout                        = each.value.timeout_s
+  reserved_concurrent_executions = each.value.concurrency
+
+  environment {
+    variables = merge(local.environment, {
+      DET_PUBLIC_URL = trimsuffix(aws_lambda_function_url.api.function_url, "/")
+      DET_SCHEDULES  = join(",", [for name in local.schedules : "${var.name}-${name}"])
+    })
+  }
+
+  vpc_config {
+    subnet_ids                  = var.subnet_ids
+    security_group_ids          = [aws_security_group.functions.id]
+    ipv6_allowed_for_dual_stack = true
+  }
+
+  depends_on = [aws_cloudwatch_log_group.this, aws_iam_role_policy.function]
+}
+
+# What fails asynchronously is tried again by the schedule: retries here would only pile up.
+resource "aws_lambda_function_event_invoke_config" "worker" {
+  for_each                     = local.schedules
+  function_name                = aws_lambda_function.worker[each.key].function_name
+  maximum_retry_attempts       = 0
+  maximum_event_age_in_seconds = 60
+}
+
+resource "aws_scheduler_schedule" "this" {
+  for_each            = local.schedules
+  name                = "${var.name}-${each.key}"
+  schedule_expression = "rate(1 minute)"
+
+  flexible_time_window {
+    mode = "OFF"
+  }
+
+  target {
+    arn      = aws_lambda_function.worker[each.key].arn
+    role_arn = aws_iam_role.scheduler.arn
+    input    = jsonencode({ source = "schedule" })
+  }
+
+  # The control plane switches its schedules off when nothing is active, and on again.
+  lifecycle {
+    ignore_changes = [state]
+  }
+}
+
+resource "aws_cloudwatch_metric_alarm" "errors" {
+  for_each            = var.alarm_topic_arn == null ? toset([]) : local.functions
+  alarm_name          = "${var.name}-${each.key}-errors"
+  alarm_description   = "The function ${each.key} of the cluster ${var.cluster_id} fails"
+  namespace           = "AWS/Lambda"
+  metric_name         = "Errors"
+  dimensions          = { FunctionName = "${var.name}-${each.key}" }
+  statistic           = "Sum"
+  comparison_operator = "GreaterThanThreshold"
+  threshold           = 5
+  period              = 300
+  evaluation_periods  = 1
+  treat_missing_data  = "notBreaching"
+  alarm_actions       = [var.alarm_topic_arn]
+}

@@ -1,0 +1,233 @@
+# One role a function, with what that function calls and nothing else. Actions that AWS gives no resource for stand alone.
+
+data "aws_iam_policy_document" "assume_lambda" {
+  statement {
+    actions = ["sts:AssumeRole"]
+
+    principals {
+      type        = "Service"
+      identifiers = ["lambda.amazonaws.com"]
+    }
+  }
+}
+
+data "aws_iam_policy_document" "assume_scheduler" {
+  statement {
+    actions = ["sts:AssumeRole"]
+
+    principals {
+      type        = "Service"
+      identifiers = ["scheduler.amazonaws.com"]
+    }
+
+    condition {
+      test     = "StringEquals"
+      variable = "aws:SourceAccount"
+      values   = [local.account]
+    }
+  }
+}
+
+resource "aws_iam_role" "function" {
+  for_each             = local.functions
+  name                 = "${var.name}-${each.key}"
+  assume_role_policy   = data.aws_iam_policy_document.assume_lambda.json
+  permissions_boundary = var.permissions_boundary
+}
+
+resource "aws_iam_role_policy" "function" {
+  for_each = local.functions
+  name     = "function"
+  role     = aws_iam_role.function[each.key].id
+  policy   = data.aws_iam_policy_document.function[each.key].json
+}
+
+data "aws_iam_policy_document" "function" {
+  for_each = local.functions
+
+  statement {
+    sid       = "Logs"
+    actions   = ["logs:CreateLogStream", "logs:PutLogEvents"]
+    resources = ["${aws_cloudwatch_log_group.this[each.key].arn}:*"]
+  }
+
+  # Lambda attaches functions to the network; AWS gives these actions no resource.
+  statement {
+    sid = "Network"
+    actions = [
+      "ec2:CreateNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets",
+      "ec2:DeleteNetworkInterface", "ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses",
+    ]
+    resources = ["*"]
+  }
+
+  dynamic "statement" {
+    for_each = contains(["api", "tick"], each.key) ? [1] : []
+
+    content {
+      sid       = "Objects"
+      actions   = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"]
+      resources = ["${var.bucket_arn}/*"]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = contains(["api", "tick"], each.key) ? [1] : []
+
+    content {
+      sid       = "ListObjects"
+      actions   = ["s3:ListBucket"]
+      resources = [var.bucket_arn]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = contains(["api", "tick", "provision"], each.key) ? [1] : []
+
+    content {
+      sid       = "StartEachOther"
+      actions   = ["lambda:InvokeFunction"]
+      resources = [local.arns.tick, local.arns.provision]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = each.key == "tick" ? [1] : []
+
+    content {
+      sid       = "SwitchSchedules"
+      actions   = ["scheduler:GetSchedule", "scheduler:UpdateSchedule"]
+      resources = ["${local.arn_prefix}:scheduler:${local.region}:${local.account}:schedule/default/${var.name}-*"]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = each.key == "tick" ? [1] : []
+
+    content {
+      sid       = "PassSchedulerRole"
+      actions   = ["iam:PassRole"]
+      resources = [aws_iam_role.scheduler.arn]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = each.key == "provision" ? [1] : []
+
+    content {
+      sid = "LookAtMachines"
+      actions = [
+        "ec2:DescribeInstances", "ec2:DescribeImages", "ec2:DescribeLaunchTemplates", "ec2:DescribeInstanceTypes",
+        "ec2:DescribeInstanceTypeOfferings", "ec2:DescribeSpotPriceHistory", "pricing:GetProducts",
+      ]
+      resources = ["*"]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = each.key == "provision" ? [1] : []
+
+    content {
+      sid       = "Images"
+      actions   = ["ssm:GetParameters"]
+      resources = ["${local.arn_prefix}:ssm:*::parameter/aws/service/*"]
+    }
+  }
+
+  # Machines and their volumes carry the cluster's tag from their first moment.
+  dynamic "statement" {
+    for_each = each.key == "provision" ? [1] : []
+
+    content {
+      sid       = "StartTaggedMachines"
+      actions   = ["ec2:RunInstances", "ec2:CreateFleet", "ec2:CreateLaunchTemplate", "ec2:CreateTags"]
+      resources = [for kind in ["instance", "volume", "fleet", "launch-template", "spot-instances-request"] : "${local.arn_prefix}:ec2:*:${local.account}:${kind}/*"]
+
+      condition {
+        test     = "StringEquals"
+        variable = "aws:RequestTag/determined-cluster"
+        values   = [var.cluster_id]
+      }
+    }
+  }
+
+  dynamic "statement" {
+    for_each = each.key == "provision" ? [1] : []
+
+    content {
+      sid     = "StartMachinesWith"
+      actions = ["ec2:RunInstances", "ec2:CreateFleet"]
+      resources = concat(
+        [for kind in ["network-interface", "subnet", "security-group", "key-pair", "placement-group", "capacity-reservation", "launch-template"] : "${local.arn_prefix}:ec2:*:${local.account}:${kind}/*"],
+        ["${local.arn_prefix}:ec2:*::image/*", "${local.arn_prefix}:ec2:*::snapshot/*"],
+      )
+    }
+  }
+
+  dynamic "statement" {
+    for_each = each.key == "provision" ? [1] : []
+
+    content {
+      sid       = "EndOwnMachines"
+      actions   = ["ec2:TerminateInstances", "ec2:GetConsoleOutput", "ec2:DeleteLaunchTemplate"]
+      resources = [for kind in ["instance", "launch-template"] : "${local.arn_prefix}:ec2:*:${local.account}:${kind}/*"]
+
+      condition {
+        test     = "StringEquals"
+        variable = "aws:ResourceTag/determined-cluster"
+        values   = [var.cluster_id]
+      }
+    }
+  }
+
+  dynamic "statement" {
+    for_each = each.key == "provision" ? [1] : []
+
+    content {
+      sid       = "PassMachineRole"
+      actions   = ["iam:PassRole"]
+      resources = [var.machine_role_arn]
+
+      condition {
+        test     = "StringEquals"
+        variable = "iam:PassedToService"
+        values   = ["ec2.amazonaws.com"]
+      }
+    }
+  }
+
+  dynamic "statement" {
+    for_each = each.key == "provision" ? [1] : []
+
+    content {
+      sid       = "SpotForTheFirstTime"
+      actions   = ["iam:CreateServiceLinkedRole"]
+      resources = ["${local.arn_prefix}:iam::${local.account}:role/aws-service-role/*"]
+
+      condition {
+        test     = "StringEquals"
+        variable = "iam:AWSServiceName"
+        values   = ["spot.amazonaws.com", "ec2fleet.amazonaws.com"]
+      }
+    }
+  }
+}
+
+resource "aws_iam_role" "scheduler" {
+  name                 = "${var.name}-scheduler"
+  assume_role_policy   = data.aws_iam_policy_document.assume_scheduler.json
+  permissions_boundary = var.permissions_boundary
+}
+
+data "aws_iam_policy_document" "scheduler" {
+  statement {
+    actions   = ["lambda:InvokeFunction"]
+    resources = [local.arns.tick, local.arns.provision]
+  }
+}
+
+resource "aws_iam_role_policy" "scheduler" {
+  name   = "invoke"
+  role   = aws_iam_role.scheduler.id
+  policy = data.aws_iam_policy_document.scheduler.json
+}

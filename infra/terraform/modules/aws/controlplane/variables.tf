@@ -1,0 +1,75 @@
+variable "name" {
+  description = "Prefix of the names of everything here."
+  type        = string
+}
+
+variable "cluster_id" {
+  description = "Name of the cluster."
+  type        = string
+}
+
+variable "zip" {
+  description = "Path of deployment.zip, as `det deploy aws` makes it."
+  type        = string
+}
+
+variable "runtime" {
+  description = "Lambda runtime whose Python the zip was compiled for, like python3.11."
+  type        = string
+}
+
+variable "architecture" {
+  description = "x86_64 or arm64, as the zip was made for."
+  type        = string
+}
+
+variable "snap_start" {
+  description = "Start the API's function from a snapshot (Python 3.12 and later)."
+  type        = bool
+}
+
+variable "environment" {
+  description = "Environment of all functions: DET_DB_URL, DET_OBJECTS, DET_CLUSTER_CONFIG and others."
+  type        = map(string)
+  sensitive   = true
+}
+
+variable "api_concurrency" {
+  description = "Most requests at once, bounded by the connections of the database; -1 for no bound."
+  type        = number
+}
+
+variable "log_retention_days" {
+  description = "Days that logs of functions are kept."
+  type        = number
+}
+
+variable "vpc_id" {
+  description = "Network of the functions."
+  type        = string
+}
+
+variable "subnet_ids" {
+  description = "Private dual-stack subnets of the functions."
+  type        = list(string)
+}
+
+variable "bucket_arn" {
+  description = "Bucket of contexts and checkpoints."
+  type        = string
+}
+
+variable "machine_role_arn" {
+  description = "Role of rented machines: the only one that may be passed to them."
+  type        = string
+}
+
+variable "permissions_boundary" {
+  description = "ARN of a permission boundary for the roles, or null."
+  type        = string
+}
+
+variable "alarm_topic_arn" {
+  description = "SNS topic that is told when a function fails, or null."
+  type        = string
+}

@@ -1,0 +1,190 @@
+# PostgreSQL: Aurora Serverless v2, which pauses when nobody is connected, or one RDS instance.
+
+variable "name" {
+  description = "Prefix of the names of everything here."
+  type        = string
+}
+
+variable "kind" {
+  description = "aurora (Serverless v2, pauses when idle) or rds (one instance that always runs)."
+  type        = string
+
+  validation {
+    condition     = contains(["aurora", "rds"], var.kind)
+    error_message = "Give aurora or rds."
+  }
+}
+
+variable "max_capacity" {
+  description = "Most Aurora capacity units."
+  type        = number
+}
+
+variable "instance_class" {
+  description = "Class of the instance, for rds."
+  type        = string
+}
+
+variable "pause_after_s" {
+  description = "Seconds without connections after which Aurora pauses."
+  type        = number
+}
+
+variable "vpc_id" {
+  description = "Network of the database."
+  type        = string
+}
+
+variable "subnet_ids" {
+  description = "Private subnets, in two zones or more."
+  type        = list(string)
+}
+
+variable "client_security_group_id" {
+  description = "The security group of the functions: nothing else reaches the database."
+  type        = string
+}
+
+variable "keep" {
+  description = "Keep a final snapshot, and refuse to be deleted by accident."
+  type        = bool
+}
+
+locals {
+  database = "determined"
+  user     = "determined"
+}
+
+# Made once, by AWS, and kept as a secret; whoever may read the secret, or the state, can read the database.
+data "aws_secretsmanager_random_password" "this" {
+  password_length     = 40
+  exclude_punctuation = true
+}
+
+resource "aws_secretsmanager_secret" "this" {
+  name                    = "${var.name}/database"
+  recovery_window_in_days = var.keep ? 7 : 0
+}
+
+resource "aws_secretsmanager_secret_version" "this" {
+  secret_id     = aws_secretsmanager_secret.this.id
+  secret_string = data.aws_secretsmanager_random_password.this.random_password
+
+  lifecycle {
+    ignore_changes = [secret_string]
+  }
+}
+
+resource "aws_db_subnet_group" "this" {
+  name       = var.name
+  subnet_ids = var.subnet_ids
+}
+
+resource "aws_security_group" "this" {
+  name        = "${var.name}-database"
+  description = "PostgreSQL, for the functions of the control plane"
+  vpc_id      = var.vpc_id
+}
+
+resource "aws_vpc_security_group_ingress_rule" "functions" {
+  security_group_id            = aws_security_group.this.id
+  referenced_security_group_id = var.client_security_group_id
+  ip_protocol                  = "tcp"
+  from_port                    = 5432
+  to_port                      = 5432
+  description                  = "PostgreSQL from the functions"
+}
+
+resource "aws_rds_cluster_parameter_group" "this" {
+  count  = var.kind == "aurora" ? 1 : 0
+  name   = var.name
+  family = "aurora-postgresql16"
+
+  # A frozen function keeps its socket open: without this Aurora would never pause.
+  parameter {
+    name  = "idle_session_timeout"
+    value = "60000"
+  }
+
+  parameter {
+    name  = "rds.force_ssl"
+    value = "1"
+  }
+}
+
+resource "aws_rds_cluster" "this" {
+  count                           = var.kind == "aurora" ? 1 : 0
+  cluster_identifier              = var.name
+  engine                          = "aurora-postgresql"
+  engine_mode                     = "provisioned"
+  engine_version                  = "16.6"
+  database_name                   = local.database
+  master_username                 = local.user
+  master_password                 = aws_secretsmanager_secret_version.this.secret_string
+  db_subnet_group_name            = aws_db_subnet_group.this.name
+  vpc_security_group_ids          = [aws_security_group.this.id]
+  db_cluster_parameter_group_name = aws_rds_cluster_parameter_group.this[0].name
+  storage_encrypted               = true
+  backup_retention_period         = 7
+  deletion_protection             = var.keep
+  skip_final_snapshot             = !var.keep
+  final_snapshot_identifier       = var.keep ? "${var.name}-final" : null
+
+  serverlessv2_scaling_configuration {
+    min_capacity             = 0
+    max_capacity             = var.max_capacity
+    seconds_until_auto_pause = var.pause_after_s
+  }
+}
+
+resource "aws_rds_cluster_instance" "this" {
+  count              = var.kind == "aurora" ? 1 : 0
+  identifier         = var.name
+  cluster_identifier = aws_rds_cluster.this[0].id
+  instance_class     = "db.serverless"
+  engine             = aws_rds_cluster.this[0].engine
+  engine_version     = aws_rds_cluster.this[0].engine_version
+}
+
+resource "aws_db_instance" "this" {
+  count                     = var.kind == "rds" ? 1 : 0
+  identifier                = var.name
+  engine                    = "postgres"
+  engine_version            = "16"
+  instance_class            = var.instance_class
+  allocated_storage         = 20
+  max_allocated_storage     = 200
+  storage_type              = "gp3"
+  storage_encrypted         = true
+  db_name                   = local.database
+  username                  = local.user
+  password                  = aws_secretsmanager_secret_version.this.secret_string
+  db_subnet_group_name      = aws_db_subnet_group.this.name
+  vpc_security_group_ids    = [aws_security_group.this.id]
+  publicly_accessible       = false
+  backup_retention_period   = 7
+  deletion_protection       = var.keep
+  skip_final_snapshot       = !var.keep
+  final_snapshot_identifier = var.keep ? "${var.name}-final" : null
+}
+
+output "host" {
+  value = var.kind == "aurora" ? aws_rds_cluster.this[0].endpoint : aws_db_instance.this[0].address
+}
+
+output "port" {
+  value = var.kind == "aurora" ? aws_rds_cluster.this[0].port : aws_db_instance.this[0].port
+}
+
+output "name" {
+  value = local.database
+}
+
+output "user" {
+  value = local.user
+}
+
+output "password" {
+  value     = aws_secretsmanager_secret_version.this.secret_string
+  sensitive = true
+}

@@ -1,0 +1,117 @@
+# Dual-stack subnets in every chosen zone. Functions live in private ones, from which only IPv6 leaves, through an
+# egress-only gateway that costs nothing; rented machines live in public ones. S3 has a gateway endpoint.
+
+variable "name" {
+  description = "Prefix of the names of everything here."
+  type        = string
+}
+
+variable "cidr" {
+  description = "IPv4 range of the network, a /16."
+  type        = string
+}
+
+variable "zones" {
+  description = "Availability zones with a private and a public subnet each."
+  type        = list(string)
+}
+
+resource "aws_vpc" "this" {
+  cidr_block                       = var.cidr
+  assign_generated_ipv6_cidr_block = true
+  enable_dns_support               = true
+  enable_dns_hostnames             = true
+  tags                             = { Name = var.name }
+}
+
+resource "aws_internet_gateway" "this" {
+  vpc_id = aws_vpc.this.id
+  tags   = { Name = var.name }
+}
+
+resource "aws_egress_only_internet_gateway" "this" {
+  vpc_id = aws_vpc.this.id
+  tags   = { Name = var.name }
+}
+
+resource "aws_subnet" "private" {
+  for_each                        = { for index, zone in var.zones : zone => index }
+  vpc_id                          = aws_vpc.this.id
+  availability_zone               = each.key
+  cidr_block                      = cidrsubnet(var.cidr, 4, each.value)
+  ipv6_cidr_block                 = cidrsubnet(aws_vpc.this.ipv6_cidr_block, 8, each.value)
+  assign_ipv6_address_on_creation = true
+  tags                            = { Name = "${var.name}-private-${each.key}" }
+}
+
+resource "aws_subnet" "public" {
+  for_each                        = { for index, zone in var.zones : zone => index }
+  vpc_id                          = aws_vpc.this.id
+  availability_zone               = each.key
+  cidr_block                      = cidrsubnet(var.cidr, 4, 8 + each.value)
+  ipv6_cidr_block                 = cidrsubnet(aws_vpc.this.ipv6_cidr_block, 8, 128 + each.value)
+  assign_ipv6_address_on_creation = true
+  tags                            = { Name = "${var.name}-public-${each.key}" }
+}
+
+resource "aws_route_table" "private" {
+  vpc_id = aws_vpc.this.id
+  tags   = { Name = "${var.name}-private" }
+}
+
+resource "aws_route" "private_ipv6" {
+  route_table_id              = aws_route_table.private.id
+  destination_ipv6_cidr_block = "::/0"
+  egress_only_gateway_id      = aws_egress_only_internet_gateway.this.id
+}
+
+resource "aws_route_table" "public" {
+  vpc_id = aws_vpc.this.id
+  tags   = { Name = "${var.name}-public" }
+}
+
+resource "aws_route" "public_ipv4" {
+  route_table_id         = aws_route_table.public.id
+  destination_cidr_block = "0.0.0.0/0"
+  gateway_id             = aws_internet_gateway.this.id
+}
+
+resource "aws_route" "public_ipv6" {
+  route_table_id              = aws_route_table.public.id
+  destination_ipv6_cidr_block = "::/0"
+  gateway_id                  = aws_internet_gateway.this.id
+}
+
+resource "aws_route_table_association" "private" {
+  for_each       = aws_subnet.private
+  subnet_id      = each.value.id
+  route_table_id = aws_route_table.private.id
+}
+
+resource "aws_route_table_association" "public" {
+  for_each       = aws_subnet.public
+  subnet_id      = each.value.id
+  route_table_id = aws_route_table.public.id
+}
+
+data "aws_region" "current" {}
+
+resource "aws_vpc_endpoint" "s3" {
+  vpc_id            = aws_vpc.this.id
+  service_name      = "com.amazonaws.${data.aws_region.current.name}.s3"
+  vpc_endpoint_type = "Gateway"
+  route_table_ids   = [aws_route_table.private.id, aws_route_table.public.id]
+  tags              = { Name = "${var.name}-s3" }
+}
+
+output "vpc_id" {
+  value = aws_vpc.this.id
+}
+
+output "private_subnet_ids" {
+  value = [for subnet in aws_subnet.private : subnet.id]
+}
+
+output "public_subnet_ids" {
+  value = [for subnet in aws_subnet.public : subnet.id]
+}
