@@ -77,11 +77,13 @@ def test_a_pool_is_held_only_when_all_offers_keep_failing_for_what_an_operator_c
     assert hold_for((), Cooldowns([thrice], NOW)) is None
 
 
-def test_a_pool_of_invalid_offers_is_held_until_the_configuration_changes() -> None:
-    invalid = cooldown(SCOPE, kind=RefusalKind.INVALID, until=math.inf)
+@pytest.mark.parametrize("until", [math.inf, NOW + 3e8], ids=["as decided", "as stored"])
+def test_a_pool_of_invalid_offers_is_held_until_it_is_resumed(until: float) -> None:
+    invalid = cooldown(SCOPE, kind=RefusalKind.INVALID, until=until)
     hold = hold_for((offer(1, 1),), Cooldowns([invalid], NOW))
     assert hold is not None
     assert hold.until is None
+    assert "det pool resume" in hold.sentence
 
 
 def cooldown(

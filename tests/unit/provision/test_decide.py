@@ -219,6 +219,18 @@ def test_a_refusal_of_a_region_covers_all_its_offers() -> None:
     assert "and 1 more: no capacity" in decided.waiting["d1"].sentence
 
 
+def test_an_invalid_offer_is_left_out_until_it_is_corrected() -> None:
+    invalid = refused(ONE, "no image ami-1", kind=RefusalKind.INVALID, until=NOW + 3e8)
+    reason = plan(pool([ONE, FOUR], wants(1)), [invalid]).waiting["d1"]
+    assert "gpu.1x" not in reason.sentence.partition(";")[0]
+    alone = plan(
+        pool([ONE, spot(1, 1, region="eu-west-1", max_price_usd_hour=Decimal(0))], wants(1)),
+        [invalid],
+    )
+    assert "no image ami-1; correct it, then `det pool resume POOL`" in alone.waiting["d1"].sentence
+    assert alone.waiting["d1"].next_try is None
+
+
 def test_a_refusal_that_is_over_holds_nothing() -> None:
     assert plan(pool([ONE], wants(1)), [refused(ONE, until=NOW - 1)]).launch
 
@@ -363,3 +375,11 @@ def test_a_set_that_the_scheduler_would_not_use_gives_way_to_one_that_it_does() 
     offers = [offer(1, "0.10"), offer(2, "0.10")]
     decided = plan(pool(offers, wants(1, 3), limits=Limits(max_instances=4)))
     assert rented(decided) == ["gpu.1x"] * 4
+
+
+def test_a_container_without_slots_learns_what_keeps_it_from_a_machine() -> None:
+    lone = demand("d", 0, single_agent=True)
+    reason = plan(pool([ONE], [lone], limits=Limits(max_instances=0))).waiting["d"]
+    assert reason.code is ProvisionCode.MAX_INSTANCES
+    none = plan(pool([ONE], [lone], limits=Limits(max_aux_containers=0))).waiting["d"]
+    assert "max_aux_containers_per_agent of the pool is 0" in none.sentence

@@ -18,7 +18,7 @@ _BACKOFFS = {
     RefusalKind.NO_CAPACITY: _Backoff(180.0, 600.0),
     RefusalKind.QUOTA: _Backoff(30.0, 900.0),
     RefusalKind.DENIED: _Backoff(30.0, 900.0),
-    RefusalKind.INVALID: _Backoff(math.inf, math.inf),  # until the configuration changes
+    RefusalKind.INVALID: _Backoff(math.inf, math.inf),  # until an operator resumes the pool
     RefusalKind.RETRYABLE: _Backoff(2.0, 30.0),
 }
 # What only an operator can change.
@@ -90,8 +90,11 @@ def hold_for(offers: Sequence[Offer], cooldowns: Cooldowns) -> Hold | None:
         causes.setdefault(cooldown.sentence, cooldown)
     if not causes:
         return None
-    until = min(cooldown.until for cooldown in causes.values())
-    return Hold("; ".join(causes), None if math.isinf(until) else until)
+    ends = [c.until for c in causes.values() if c.kind is not RefusalKind.INVALID]
+    sentence = "; ".join(causes)
+    if not ends:
+        return Hold(f"{sentence}; correct it, then `det pool resume POOL`")
+    return Hold(sentence, min(ends))
 
 
 def _is_for_operators(cooldown: Cooldown) -> bool:

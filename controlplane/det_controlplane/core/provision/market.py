@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from .cooldown import Cooldowns, clock, masked, masks_of
-from .model import ProvisionCode
+from .model import ProvisionCode, RefusalKind
 from .offers import Capacity, Offer, Scope
 
 # Work that a reclaim throws back costs machine time again: each recent one counts as a fifth of the price.
@@ -114,8 +114,8 @@ def _excluded(offer: Offer, cooldowns: Cooldowns) -> Excluded | None:
     cooldown = cooldowns.of(offer)
     if cooldown is None:
         return None
-    if math.isinf(cooldown.until):
-        sentence = f"{cooldown.sentence}; not tried again until the configuration changes"
+    if cooldown.kind is RefusalKind.INVALID:
+        sentence = f"{cooldown.sentence}; correct it, then `det pool resume POOL`"
         return Excluded(offer, ProvisionCode.COOLING_DOWN, sentence, None)
     sentence = f"{cooldown.sentence}; tried again at {clock(cooldown.until)}"
     return Excluded(offer, ProvisionCode.COOLING_DOWN, sentence, cooldown.until)

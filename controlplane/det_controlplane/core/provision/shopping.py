@@ -60,10 +60,14 @@ class Allowance:
 
 
 Shape = tuple[int, bool, Decimal | None]
+# Of every container without slots: any machine will do.
+CONTAINER: Shape = (0, False, None)
 
 
 def shape_of(demand: Demand) -> Shape:
     """Return what decides which machines a demand needs."""
+    if not demand.slots:
+        return CONTAINER
     return demand.slots, demand.single_agent, demand.max_price_usd_hour
 
 
@@ -221,14 +225,14 @@ class Shopper:
             return []
         best = min(self._market.ranked, default=None)
         if best is None or not each:
-            refusals.codes[0, False, None] = ProvisionCode.NO_OFFER_FITS
+            refusals.codes[CONTAINER] = ProvisionCode.NO_OFFER_FITS
             return []
         left = self._allowance.less(bought)
         for machines in range(min(math.ceil(count / each), left.machines), 0, -1):
             purchase = self._machines(best, machines, None, False)
             if not left.exceeded_by([purchase]):
                 return [purchase]
-        refusals.codes[0, False, None] = (
+        refusals.codes[CONTAINER] = (
             left.exceeded_by([self._machines(best, 1, None, False)]) or ProvisionCode.MAX_INSTANCES
         )
         return []
