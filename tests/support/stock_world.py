@@ -403,6 +403,12 @@ def look(world: World, experiment_id: int) -> None:
     ask("get_GetTrainingMetrics", query=one)
     ask("get_GetValidationMetrics", query=one)
     ask("get_GetMetrics", query={**one, "group": "inference"})
+    ask("get_ExpMetricNames", query={"ids": [str(experiment_id)]})
+    loss = {"metricName": "loss", "group": "validation"}
+    ask("get_MetricBatches", query=loss, **here)
+    ask("get_TrialsSnapshot", query={**loss, "batchesProcessed": 2}, **here)
+    ask("get_GetExperimentValidationHistory", **here)
+    ask("get_GetActiveTasksCount")
     for checkpoint in world.checkpoints:
         ask("get_GetCheckpoint", checkpointUuid=checkpoint)
     task = ask("get_GetTask", taskId=trial["taskId"])["task"]

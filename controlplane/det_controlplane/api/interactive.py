@@ -53,10 +53,15 @@ def _routes(plural: str, kind: str) -> tuple[Route, ...]:
     )
 
 
+def count(ctx: Context, request: Request) -> Answer:
+    return json_response(dict.fromkeys(_KINDS, 0))
+
+
 _GENERIC = "generic task"
 ROUTES = (
     *(route for plural, kind in _KINDS.items() for route in _routes(plural, kind)),
     put("/api/v1/notebooks/{taskId}/report_idle", _missing("notebook"), summary="Report idleness"),
+    get("/api/v1/tasks/count", count, summary="How many notebooks and the like run: none"),
     post("/api/v1/generic-tasks", _unavailable(_GENERIC), summary="Launch a task: 501"),
     get("/api/v1/tasks/{taskId}/config", _missing(_GENERIC), summary="Config of a generic task"),
     post("/api/v1/tasks/{taskId}/kill", _missing(_GENERIC), summary="Kill a generic task"),

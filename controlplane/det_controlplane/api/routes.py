@@ -29,7 +29,7 @@ _PLACES: dict[str, tuple[str, ...]] = {
     "contexts": ("experiments",),
     "costs": ("money",),
     "experiment": ("lineage",),
-    "experiments": ("experiments", "lineage", "remote_search"),
+    "experiments": ("experiments", "lineage", "metric_curves", "remote_search"),
     "generic-tasks": ("interactive",),
     "groups": ("groups",),
     "instances": ("machines",),
@@ -65,8 +65,8 @@ _PLACES: dict[str, tuple[str, ...]] = {
 # In the order of the reference.
 _MODULES = (
     "cluster", "auth", "users", "groups", "workspaces", "projects", "templates", "models", "master", "experiments",
-    "lineage", "remote_search", "trials", "allocations", "tasks", "logs", "agents", "machines", "money", "jobs",
-    "interactive", "why", "agent_protocol",
+    "lineage", "metric_curves", "remote_search", "trials", "allocations", "tasks", "logs", "agents", "machines",
+    "money", "jobs", "interactive", "why", "agent_protocol",
 )  # fmt: skip
 
 
