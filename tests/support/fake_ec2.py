@@ -2,6 +2,7 @@
 
 import base64
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -75,6 +76,7 @@ class Wire:
     consoles: dict[str, str] = field(default_factory=dict)
     requests: list[tuple[str, Parameters]] = field(default_factory=list)
     _ended: set[str] = field(default_factory=set)
+    _launching: threading.Lock = field(default_factory=threading.Lock)
     _by_token: dict[str, tuple[Parameters, bytes]] = field(default_factory=dict)
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,16 +145,16 @@ class Wire:
     ) -> AWSResponse:
         """Answer a repeated token as the first time: also a fleet that launched nothing is remembered."""
         token = parameters["ClientToken"]
-        if token in self._by_token:
-            before, content = self._by_token[token]
-            same = before == parameters
-            return (
-                _answer(200, content) if same else _failed(Failure("IdempotentParameterMismatch"))
-            )
-        answer = launch(parameters, on)
-        if answer.status_code == 200:
-            self._by_token[token] = (parameters, answer.content)
-        return answer
+        with self._launching:
+            if token in self._by_token:
+                before, content = self._by_token[token]
+                if before != parameters:
+                    return _failed(Failure("IdempotentParameterMismatch"))
+                return _answer(200, content)
+            answer = launch(parameters, on)
+            if answer.status_code == 200:
+                self._by_token[token] = (parameters, answer.content)
+            return answer
 
     def _run(self, parameters: Parameters, on: Callable[[Parameters], AWSResponse]) -> AWSResponse:
         spot = parameters.get("InstanceMarketOptions.MarketType") == "spot"

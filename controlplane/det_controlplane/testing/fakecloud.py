@@ -9,6 +9,7 @@ Machines boot, stop and vanish as `now` passes: nothing runs in the background.
 """
 
 import random
+import threading
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -104,6 +105,7 @@ class FakeCloud:
     _refused: list[Refusal] = field(default_factory=list)
     _answers_to_lose: int = 0
     _random: random.Random = field(init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self._random = random.Random(f"{self.seed}/{self.provider}")
@@ -161,6 +163,10 @@ class FakeCloud:
         return sum((m.cost_usd(self.now()) for m in self.rented), Decimal(0))
 
     def _call(self, act: Callable[[], Answer], may_lose: bool = False) -> Answer:
+        with self._lock:
+            return self._called(act, may_lose)
+
+    def _called(self, act: Callable[[], Answer], may_lose: bool) -> Answer:
         if not self.connected or self._happens(self.faults.lost_request):
             raise Unreachable(f"{self.provider} did not answer")
         if self._happens(self.faults.delivered_twice):

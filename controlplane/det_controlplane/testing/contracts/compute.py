@@ -8,6 +8,7 @@ No test framework is needed: every rule is a method that asserts.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Protocol
 from uuid import UUID, uuid4
@@ -181,6 +182,20 @@ class ComputeContract:
             found = _launched(cloud, request)
             assert found.machine_id == request.machine_id
             assert set(_listed(cloud)) - before == {found.cloud_id}
+
+    def test_two_processes_with_one_token_rent_one_machine(self, cloud: CloudUnderTest) -> None:
+        request = launch_request(cloud, cloud.offers(Capacity.SPOT))
+        with ThreadPoolExecutor(2) as both:
+            launched = list(both.map(cloud.compute.launch, [request, request]))
+        found = {outcome.machine.cloud_id for outcome in launched if outcome.machine}
+        assert found, "one of the two has to tell the machine"
+        assert found == set(_listed(cloud))
+
+    def test_a_token_whose_machine_ended_rents_no_other(self, cloud: CloudUnderTest) -> None:
+        request = launch_request(cloud, cloud.offers(Capacity.SPOT))
+        cloud.reclaim(_launched(cloud, request))
+        cloud.compute.launch(request)
+        assert _listed(cloud) == {}
 
     def test_each_kind_of_refusal_comes_back_as_a_value(self, cloud: CloudUnderTest) -> None:
         for capacity in Capacity:
