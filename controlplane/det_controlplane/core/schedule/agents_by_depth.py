@@ -29,6 +29,16 @@ class AgentsByDepth:
         self._first_agent = min(self._first_agent, agent)
         self._first_depth = min(self._first_depth, self._room.first_depth_on(agent))
 
+    def with_room(self) -> int | None:
+        """Return the first agent that has the room at once; it may be shared with others."""
+        free, units = self._room.free, self._units
+        for agent in range(self._first_agent, len(free)):
+            if free[agent] >= units:
+                self._first_agent = agent
+                return agent
+        self._first_agent = len(free)
+        return None
+
     def first_of(self, count: int, blocked: Collection[int]) -> list[Entry]:
         """Return up to `count` agents that are not blocked, with the smallest depths within the limit."""
         return list(islice((entry for entry in self if entry[1] not in blocked), count))
