@@ -158,6 +158,23 @@ def test_machines_carry_the_tags_by_which_they_are_found(ec2: OnEc2) -> None:
     assert len(volumes["Volumes"]) == 1
 
 
+def test_requests_for_spot_capacity_carry_the_clusters_tag(ec2: OnEc2) -> None:
+    """Policies that let only tagged things be made ask for it on these as well."""
+    launch(ec2, {}, Capacity.SPOT)
+    assert launch_fleet(ec2, 220).machine is not None
+    (run,) = ec2.wire.sent("RunInstances")
+    (template,) = ec2.wire.sent("CreateLaunchTemplate")
+    for sent, prefix in ((run, ""), (template, "LaunchTemplateData.")):
+        kind = f"{prefix}TagSpecification"
+        (number,) = [
+            name.split(".")[-2]
+            for name, value in sent.items()
+            if name.startswith(kind) and value == "spot-instances-request"
+        ]
+        tags = {v for n, v in sent.items() if n.startswith(kind) and f".{number}.Tag" in n}
+        assert {"determined-cluster", CLUSTER} <= tags
+
+
 def test_the_subnet_of_the_offers_zone_is_taken(ec2: OnEc2) -> None:
     subnets = ec2.client.describe_subnets()["Subnets"]
     ids = [s["SubnetId"] for s in subnets]

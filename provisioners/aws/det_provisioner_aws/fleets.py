@@ -39,7 +39,8 @@ class Fleets:
         common: dict[str, Any],
         targets: Sequence[Target],
     ) -> tuple[CloudMachine | None, list[Failure]]:
-        answer = self._create(request, settings, template_data(common, request.user_data), targets)
+        data = template_data(common, request, settings, targets[0].offer.capacity)
+        answer = self._create(request, settings, data, targets)
         failures = [
             Failure(t.offer, t.subnet.zone, _error(e))
             for e in answer.get("Errors", ())

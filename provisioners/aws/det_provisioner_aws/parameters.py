@@ -16,6 +16,7 @@ CLUSTER_TAG = "determined-cluster"
 MACHINE_TAG = "determined-machine"
 LAUNCH_TAG = "determined-launch"
 POOL_TAG = "determined-resource-pool"
+_SPOT_REQUEST = "spot-instances-request"
 
 Parameters = dict[str, Any]
 
@@ -61,9 +62,10 @@ def run_parameters(
         "InstanceType": target.offer.machine_type,
         "UserData": request.user_data,
         "ClientToken": token,
-        "TagSpecifications": tag_specifications(request, settings, "instance", "volume"),
+        "TagSpecifications": _tagged(_own_tags(request, settings), "instance", "volume"),
     }
     if target.offer.capacity is Capacity.SPOT:
+        parameters["TagSpecifications"] += _tagged(_shared_tags(request, settings), _SPOT_REQUEST)
         spot = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
         if settings.spot_max_price:
             spot["MaxPrice"] = settings.spot_max_price
@@ -71,10 +73,16 @@ def run_parameters(
     return parameters
 
 
-def template_data(common: Parameters, user_data: str) -> Parameters:
+def template_data(
+    common: Parameters, request: LaunchRequest, settings: AwsSettings, capacity: Capacity
+) -> Parameters:
     """Return the content of a launch template."""
-    encoded = base64.b64encode(user_data.encode()).decode()
-    return {**common, "UserData": encoded} if encoded else common
+    data = dict(common)
+    if request.user_data:
+        data["UserData"] = base64.b64encode(request.user_data.encode()).decode()
+    if capacity is Capacity.SPOT:  # a fleet has no tags of its own for these
+        data["TagSpecifications"] = _tagged(_shared_tags(request, settings), _SPOT_REQUEST)
+    return data
 
 
 def template_name(cluster_id: str, data: Parameters) -> str:
@@ -104,7 +112,7 @@ def fleet_parameters(
             "TotalTargetCapacity": 1,
             "DefaultTargetCapacityType": "spot" if spot else "on-demand",
         },
-        "TagSpecifications": tag_specifications(request, settings, "fleet", "instance", "volume"),
+        "TagSpecifications": _tagged(_own_tags(request, settings), "fleet", "instance", "volume"),
     }
     if spot:
         parameters["SpotOptions"] = {"AllocationStrategy": "price-capacity-optimized"}
@@ -113,16 +121,17 @@ def fleet_parameters(
     return parameters
 
 
-def tag_specifications(
-    request: LaunchRequest, settings: AwsSettings, *kinds: str
-) -> list[Parameters]:
-    tags = {
-        **settings.tags,
-        CLUSTER_TAG: request.cluster_id,
-        MACHINE_TAG: str(request.machine_id),
-        LAUNCH_TAG: request.token,
-        POOL_TAG: request.pool,
-    }
+def _shared_tags(request: LaunchRequest, settings: AwsSettings) -> dict[str, str]:
+    """Return the tags of all machines of the pool; policies ask for the cluster's on everything that is made."""
+    return {**settings.tags, CLUSTER_TAG: request.cluster_id, POOL_TAG: request.pool}
+
+
+def _own_tags(request: LaunchRequest, settings: AwsSettings) -> dict[str, str]:
+    own = {MACHINE_TAG: str(request.machine_id), LAUNCH_TAG: request.token}
+    return {**_shared_tags(request, settings), **own}
+
+
+def _tagged(tags: dict[str, str], *kinds: str) -> list[Parameters]:
     listed = [{"Key": key, "Value": value} for key, value in tags.items()]
     return [{"ResourceType": kind, "Tags": listed} for kind in kinds]
 
