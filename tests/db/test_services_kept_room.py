@@ -1,0 +1,33 @@
+"""A pass reads since when requests wait, and stores what it keeps for them."""
+
+from det_controlplane.db.engine import Database
+from det_controlplane.services.context import Context
+from det_controlplane.services.experiments import creation
+from det_controlplane.services.maintenance import tick
+from sqlalchemy import text
+
+from tests.support.searching import OWNER, SINGLE, Agent, context
+
+_AGE = text("UPDATE allocations SET requested_at = requested_at - interval '6 minutes'")
+_TOLD = text("SELECT state, wait_reason FROM allocations ORDER BY requested_at, id")
+
+
+def submit(ctx: Context, slots: int) -> None:
+    config = f"{SINGLE}resources: {{slots_per_trial: {slots}}}"
+    creation.create(ctx, OWNER, creation.Submission(config=config))
+    tick.run(ctx)
+
+
+def test_after_five_minutes_a_small_trial_no_longer_passes_a_large_one(database: Database) -> None:
+    ctx = context(database)
+    Agent.joined(ctx, slots=3)
+    submit(ctx, 2)
+    submit(ctx, 2)
+    with database.begin() as tx:
+        tx.execute(_AGE)
+    submit(ctx, 1)
+    with database.begin() as tx:
+        (ran, _), (large, why), (small, why_small) = tx.execute(_TOLD).all()
+    assert (ran, large, small) == ("ASSIGNED", "QUEUED", "QUEUED")
+    assert why.endswith("waited for more than 5 min, so what is freed on agent is kept for it")
+    assert "those free on agent are kept for 2." in why_small
