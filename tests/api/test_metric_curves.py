@@ -75,3 +75,42 @@ def test_unknown_experiments_and_unnamed_metrics_are_refused(user: Caller) -> No
     assert user.ask("GET", f"{path}/metrics-stream/metric-names").status == 400
     unnamed = user.ask("GET", f"{path}/{experiment_id}/metrics-stream/batches")
     assert "metricName and group" in unnamed.error
+    assert user.ask("GET", "/api/v1/trials/time-series").status == 400
+
+
+def test_odd_bounds_do_no_harm(user: Caller) -> None:
+    experiment_id, trials = measured(user)
+    odd = {"maxTrials": -1, "maxDatapoints": 10**12, "endBatches": 10**12, "startBatches": -5}
+    stream = f"{experiment_id}/metrics-stream/trials-sample"
+    found = only(user, stream, metricName="loss", group="validation", **odd)
+    assert len(found["trials"]) == len(trials)
+
+
+def test_curves_of_trials_are_compared_in_few_points(user: Caller) -> None:
+    _, (first, second) = measured(user)
+    for step in range(5, 25):
+        report_metrics(user, second, "validation", step, {"loss": step / 10, "epochs": step})
+    path = "/api/v1/trials/time-series"
+    asked = {"trialIds": [first, second], "metricIds": "validation.loss"}
+    few, many = user.get(path, **asked, maxDatapoints=4, startBatches=3)["trials"]
+    assert (few["trial"]["id"], few["metrics"]) == (first, [])
+    (curve,) = many["metrics"]
+    assert (curve["group"], curve["type"]) == ("validation", "METRIC_TYPE_VALIDATION")
+    assert len(curve["data"]) == 4
+    assert curve["data"][-1]["batches"] == 24
+    assert curve["data"][-1]["values"] == {"loss": 2.4}
+    assert curve["data"][-1]["epoch"] == 24
+    everything = user.get(path, trialIds=[first], endBatches=2)["trials"][0]["metrics"]
+    assert [m["group"] for m in everything] == ["training", "validation"]
+
+
+@pytest.mark.parametrize("smaller", [True, False])
+def test_curves_of_the_best_trials_come_first(user: Caller, smaller: bool) -> None:
+    experiment_id, (first, second) = measured(user, smaller)
+    stream = f"{experiment_id}/metrics-stream/trials-sample"
+    found = only(user, stream, metricName="loss", group="validation", maxTrials=1)
+    assert (found["promotedTrials"], found["demotedTrials"]) == ([second], [])
+    (trial,) = found["trials"]
+    assert [p["values"] for p in trial["data"]] == [{"loss": 0.7}, {"loss": 0.2}]
+    both = only(user, stream, metricName="loss", group="validation")["trials"]
+    assert [t["trialId"] for t in both] == [second, first]

@@ -407,6 +407,8 @@ def look(world: World, experiment_id: int) -> None:
     loss = {"metricName": "loss", "group": "validation"}
     ask("get_MetricBatches", query=loss, **here)
     ask("get_TrialsSnapshot", query={**loss, "batchesProcessed": 2}, **here)
+    ask("get_TrialsSample", query=loss, **here)
+    ask("get_CompareTrials", query={**one, "metricNames": "loss", "group": "validation"})
     ask("get_GetExperimentValidationHistory", **here)
     ask("get_GetActiveTasksCount")
     for checkpoint in world.checkpoints:

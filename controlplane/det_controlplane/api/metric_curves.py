@@ -8,6 +8,8 @@ from det_controlplane.api.router import get
 from det_controlplane.services.context import Context
 from det_controlplane.services.trials import metric_curves
 
+_TRIALS, _POINTS, _MOST = 25, 1_000, 100_000
+
 
 def names(ctx: Context, request: Request) -> Answer:
     ids = request.integers("ids")
@@ -30,19 +32,58 @@ def snapshot(ctx: Context, request: Request) -> Answer:
     return _once({"trials": found})
 
 
+def compare(ctx: Context, request: Request) -> Answer:
+    """Metrics are named by `metricIds` as group and name, by `metricNames` in one group, or not at all."""
+    trial_ids = request.integers("trialIds", "trial_ids")
+    if not trial_ids:
+        raise BadRequest("trialIds is required")
+    metric_ids = request.texts("metricIds", "metric_ids")
+    groups = {metric_id.partition(".")[0] for metric_id in metric_ids}
+    names = [metric_id.partition(".")[2] for metric_id in metric_ids]
+    group = groups.pop() if len(groups) == 1 else _group(request)
+    window = _window(request, [*names, *request.texts("metricNames", "metric_names")], group)
+    return json_response({"trials": metric_curves.compared(ctx, trial_ids, window)})
+
+
+def sample(ctx: Context, request: Request) -> Answer:
+    group, name = _metric(request)
+    most = _bounded(request.integer("maxTrials", "max_trials"), _TRIALS)
+    window = _window(request, [name], group)
+    trials = metric_curves.sample(ctx, request.id("experimentId"), most, window)
+    promoted = [trial["trialId"] for trial in trials]
+    return _once({"trials": trials, "promotedTrials": promoted, "demotedTrials": []})
+
+
 def history(ctx: Context, request: Request) -> Answer:
     found = metric_curves.history(ctx, request.id("experimentId"))
     return json_response({"validationHistory": found})
 
 
 def _metric(request: Request) -> tuple[str, str]:
-    """Return group and name; older clients name the group by a type."""
-    name = request.text("metricName", "metric_name")
-    kind = request.text("metricType", "metric_type").removeprefix("METRIC_TYPE_").lower()
-    group = request.text("group") or kind.replace("unspecified", "")
+    name, group = request.text("metricName", "metric_name"), _group(request)
     if not name or not group:
         raise BadRequest("metricName and group are required")
     return group, name
+
+
+def _group(request: Request) -> str:
+    """Older clients name it by a type."""
+    kind = request.text("metricType", "metric_type").removeprefix("METRIC_TYPE_").lower()
+    return request.text("group") or kind.replace("unspecified", "")
+
+
+def _window(request: Request, names: list[str], group: str) -> metric_curves.Window:
+    return metric_curves.Window(
+        names=names,
+        group=group,
+        first=request.integer("startBatches", "start_batches"),
+        last=request.integer("endBatches", "end_batches"),
+        most=_bounded(request.integer("maxDatapoints", "max_datapoints"), _POINTS),
+    )
+
+
+def _bounded(asked: int, default: int) -> int:
+    return min(asked, _MOST) if asked > 0 else default
 
 
 def _once(message: dict[str, Any]) -> Stream:
@@ -57,6 +98,8 @@ ROUTES = (
     get(
         f"{_STREAMS}/trials-snapshot", snapshot, summary="A metric of all trials at a step (stream)"
     ),
+    get(f"{_STREAMS}/trials-sample", sample, summary="Curves of the best trials (stream)"),
+    get("/api/v1/trials/time-series", compare, summary="Curves of trials"),
     get(
         f"{_E}/{{experimentId}}/validation-history",
         history,

@@ -56,7 +56,7 @@ _PLACES: dict[str, tuple[str, ...]] = {
     "tensorboards": ("interactive",),
     "tokens": ("groups",),
     "trial-source-info": ("trials",),
-    "trials": ("lineage", "logs", "trials"),
+    "trials": ("lineage", "logs", "metric_curves", "trials"),
     "user": ("users",),
     "users": ("groups", "users"),
     "why": ("why",),

@@ -1,6 +1,7 @@
 """What experiments measured, over their trials: names, steps, values at a step, and how the best one improved."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import text
@@ -26,6 +27,27 @@ _SNAPSHOT = text(f"""
     SELECT json_build_object('trialId', s.id, 'hparams', s.hparams, 'metric', s.value, 'batchesProcessed', s.total_batches)
     FROM (SELECT DISTINCT ON (t.id) t.id, t.hparams, m.total_batches, (m.metrics->>:name)::float8 AS value {_MEASURED}
           AND abs(m.total_batches - :batches) <= :margin ORDER BY t.id, abs(m.total_batches - :batches), m.id) s ORDER BY s.id
+""")
+# Of more reports than `most`, as many that lie evenly among all, the last of them too.
+_CURVES = text(f"""
+    SELECT p.trial_id, p.metric_group, json_agg(json_build_object('batches', p.total_batches, 'time', {time("p.reported_at")},
+        'epoch', p.epoch, 'values', p.shown) ORDER BY p.total_batches) AS points
+    FROM (SELECT m.trial_id, m.metric_group, m.total_batches, m.reported_at, v.shown,
+            CASE WHEN jsonb_typeof(m.metrics->'epochs') = 'number' THEN m.metrics->'epochs' END AS epoch,
+            row_number() OVER (PARTITION BY m.trial_id, m.metric_group ORDER BY m.total_batches) AS number,
+            count(*) OVER (PARTITION BY m.trial_id, m.metric_group) AS reports
+        FROM metrics m CROSS JOIN LATERAL (SELECT jsonb_object_agg(x.key, x.value) AS shown FROM jsonb_each(m.metrics) x
+            WHERE cast(:names AS text[]) = '{{}}' OR x.key = ANY(cast(:names AS text[]))) v
+        WHERE m.trial_id = ANY(cast(:ids AS integer[])) AND NOT m.archived AND v.shown IS NOT NULL
+          AND (cast(:group AS text) = '' OR m.metric_group = :group) AND m.total_batches >= :first
+          AND (cast(:last AS bigint) = 0 OR m.total_batches <= :last)) p
+    WHERE p.number * :most / p.reports <> (p.number - 1) * :most / p.reports
+    GROUP BY p.trial_id, p.metric_group ORDER BY p.trial_id, p.metric_group
+""")
+_BEST = text("""
+    SELECT t.id, t.hparams FROM trials t JOIN experiments e ON e.id = t.experiment_id WHERE e.id = :id
+    ORDER BY t.searcher_metric * CASE WHEN coalesce((e.config#>>'{searcher,smaller_is_better}')::boolean, true) THEN 1 ELSE -1 END
+        NULLS LAST, t.id LIMIT :most
 """)
 _HISTORY = text(f"""
     WITH searched AS (SELECT e.id, e.config#>>'{{searcher,metric}}' AS metric,
@@ -63,6 +85,39 @@ def snapshot(
     """Return each trial's value at the step nearest to `at`, in the API's JSON."""
     params = {"id": experiment_id, "group": group, "name": name, "batches": at, "margin": margin}
     return [row[0] for row in db.read(_SNAPSHOT, params)]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The part of curves to read: names and group or all of them, steps, and how many points each may have."""
+
+    names: Sequence[str]
+    group: str
+    first: int
+    last: int  # 0 stands for the end
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    trial_id: int
+    group: str
+    points: list[dict[str, Any]]  # in the API's JSON
+
+
+def curves(db: Database, trial_ids: Sequence[int], window: Window) -> list[Curve]:
+    """Return what the trials reported, a curve for each group."""
+    params = {
+        "ids": list(trial_ids), "names": list(window.names), "group": window.group, "first": window.first,
+        "last": window.last, "most": window.most,
+    }  # fmt: skip
+    return [Curve(*row) for row in db.read(_CURVES, params)]
+
+
+def best_trials(db: Database, experiment_id: int, most: int) -> list[tuple[int, dict[str, Any]]]:
+    """Return ids and hyperparameters of the best trials by the searcher's metric."""
+    rows = db.read(_BEST, {"id": experiment_id, "most": most})
+    return [(row.id, row.hparams) for row in rows]
 
 
 def history(db: Database, experiment_id: int) -> list[dict[str, Any]]:

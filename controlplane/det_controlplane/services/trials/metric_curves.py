@@ -1,11 +1,16 @@
 """Looking at what experiments measured: names of metrics, steps, values at a step, how the best one improved."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from det_controlplane.db import experiments, metric_curves
+from det_controlplane.db.metric_curves import Window
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
+from det_controlplane.services.experiments import listing
+
+__all__ = ["Window", "batches", "compared", "history", "names", "sample", "snapshot"]
 
 
 def names(ctx: Context, experiment_ids: Sequence[int]) -> dict[str, Any]:
@@ -30,6 +35,42 @@ def snapshot(
 ) -> list[dict[str, Any]]:
     _check(ctx, experiment_id)
     return metric_curves.snapshot(ctx.db, experiment_id, group, name, at, margin)
+
+
+def compared(ctx: Context, trial_ids: Sequence[int], window: Window) -> list[dict[str, Any]]:
+    """Return each trial with its curves."""
+    found = metric_curves.curves(ctx.db, trial_ids, window)
+    return [
+        {
+            "trial": json.loads(listing.trial(ctx, trial_id)),
+            "metrics": [
+                {"group": c.group, "type": type_of(c.group), "data": c.points}
+                for c in found
+                if c.trial_id == trial_id
+            ],
+        }
+        for trial_id in trial_ids
+    ]
+
+
+def sample(ctx: Context, experiment_id: int, trials: int, window: Window) -> list[dict[str, Any]]:
+    """Return the curves of the best trials."""
+    _check(ctx, experiment_id)
+    best = metric_curves.best_trials(ctx.db, experiment_id, trials)
+    points = {
+        curve.trial_id: curve.points
+        for curve in metric_curves.curves(ctx.db, [trial_id for trial_id, _ in best], window)
+    }
+    return [
+        {"trialId": trial_id, "hparams": hparams, "data": points.get(trial_id, [])}
+        for trial_id, hparams in best
+    ]
+
+
+def type_of(group: str) -> str:
+    """Return the name that older clients have for a group."""
+    known = ("training", "validation")
+    return f"METRIC_TYPE_{group.upper() if group in known else 'UNSPECIFIED'}"
 
 
 def history(ctx: Context, experiment_id: int) -> list[dict[str, Any]]:
