@@ -1,7 +1,7 @@
 """Machines of a cloud. No call blocks until a machine runs, and none raises for what a cloud answers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 from uuid import UUID
 
@@ -61,6 +61,20 @@ class LaunchOutcome:
 
     machine: CloudMachine | None
     refusals: tuple[Refusal, ...] = ()
+
+    def refusals_of(self, offers: Sequence[Offer]) -> tuple[Refusal, ...]:
+        """Return the refusals; where no machine came, also of the offers of any zone that zones refused one by one."""
+        if self.machine is not None:
+            return self.refusals
+        anywhere = [offer for offer in offers if not offer.zone]
+        left = [o for o in anywhere if not any(r.scope.covers(o) for r in self.refusals)]
+        pairs = ((offer, _in_a_zone(offer, self.refusals)) for offer in left)
+        whole = [replace(r, scope=Scope.of(offer)) for offer, r in pairs if r is not None]
+        return (*self.refusals, *whole)
+
+
+def _in_a_zone(offer: Offer, refusals: Sequence[Refusal]) -> Refusal | None:
+    return next((r for r in refusals if r.scope._replace(zone="").covers(offer)), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,6 +132,13 @@ def test_spot_machines_that_were_reclaimed_lately_count_as_dearer() -> None:
     assert plan(pool([cheap, steady], wants(1)), interruptions=old).launch[0].offers[0] == cheap
 
 
+def test_a_reclaim_in_a_zone_counts_for_offers_of_any_zone_and_not_for_other_zones() -> None:
+    anywhere, elsewhere = spot(1, "0.90", zone=""), spot(1, "0.95", zone="us-east-1b")
+    reclaims = [(Scope("aws", "us-east-1", "us-east-1a", "gpu.1x"), NOW - 60)] * 2
+    decided = plan(pool([anywhere, elsewhere], wants(1)), interruptions=reclaims)
+    assert decided.launch[0].offers[0] == elsewhere
+
+
 def test_alternatives_of_one_call_are_of_one_capacity_and_hardly_dearer_than_elsewhere() -> None:
     here = spot(1, "0.40")
     near = spot(1, "0.45", zone="us-east-1b")

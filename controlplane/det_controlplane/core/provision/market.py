@@ -1,6 +1,7 @@
 """The offers of a pool at one moment: which may be rented, in which order, and why the others may not."""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable
 from decimal import Decimal
 from functools import cached_property
@@ -122,21 +123,24 @@ def _excluded(offer: Offer, cooldowns: Cooldowns) -> Excluded | None:
 
 
 class _Reclaims:
-    """How often clouds took spot machines back lately."""
+    """How often clouds took spot machines back lately. An offer of any zone is one of each zone."""
 
     def __init__(self, interruptions: Iterable[tuple[Scope, float]], now: float) -> None:
-        self._weights: dict[Scope, float] = {}
+        self._in_zones: defaultdict[Scope, float] = defaultdict(float)
+        self._in_regions: defaultdict[Scope, float] = defaultdict(float)
         for scope, time in interruptions:
             weight = 0.5 ** (max(0.0, now - time) / _RECLAIM_HALF_LIFE_S)
-            self._weights[scope] = self._weights.get(scope, 0.0) + weight
-        self._masks = masks_of(self._weights)
+            self._in_zones[scope] += weight
+            self._in_regions[scope._replace(zone="")] += weight
+        self._masks = masks_of([*self._in_zones, *self._in_regions])
 
     def effective_price(self, offer: Offer) -> float:
         price = float(offer.price_usd_hour)
-        if offer.capacity is not Capacity.SPOT or not self._weights:
+        if offer.capacity is not Capacity.SPOT or not self._masks:
             return price
-        own = Scope.of(offer)
-        reclaims = sum(self._weights.get(masked(own, mask), 0.0) for mask in self._masks)
+        weights = self._in_zones if offer.zone else self._in_regions
+        scopes = {masked(Scope.of(offer), mask) for mask in self._masks}
+        reclaims = sum(weights[scope] for scope in scopes if scope in weights)
         return price * (1 + _RECLAIM_WEIGHT * min(reclaims, _MOST_RECLAIMS))
 
 

@@ -90,7 +90,7 @@ def _store(ctx: Context, requested: Requested, outcome: LaunchOutcome) -> None:
     """Record the answer, remember refusals, and have the pool decided on again where no machine came."""
     with change(ctx) as changed:
         tx, now = changed.tx, changed.now
-        _remember(tx, outcome.refusals, now)
+        _remember(tx, outcome.refusals_of(requested.offers), now)
         changed.queue_changed(requested.pool)
         changed.wake("provision")
         if outcome.machine is not None:
@@ -128,7 +128,7 @@ def _learn_why(ctx: Context, cloud: Compute, requested: Requested) -> None:
         return
     if outcome.machine is None:
         with change(ctx) as changed:
-            _remember(changed.tx, outcome.refusals, changed.now)
+            _remember(changed.tx, outcome.refusals_of(requested.offers), changed.now)
             changed.queue_changed(requested.pool)
 
 
