@@ -111,7 +111,8 @@ def curves(db: Database, trial_ids: Sequence[int], window: Window) -> list[Curve
         "ids": list(trial_ids), "names": list(window.names), "group": window.group, "first": window.first,
         "last": window.last, "most": window.most,
     }  # fmt: skip
-    return [Curve(*row) for row in db.read(_CURVES, params)]
+    rows = db.read(_CURVES, params)
+    return [Curve(row.trial_id, row.metric_group, row.points) for row in rows]
 
 
 def best_trials(db: Database, experiment_id: int, most: int) -> list[tuple[int, dict[str, Any]]]:
