@@ -179,6 +179,21 @@ def test_a_machine_that_never_joins_is_given_back(cluster: Rented, user: Caller)
     assert "did not join" in ended["reason"]
 
 
+def test_a_pool_whose_machines_never_join_stops_to_rent_and_says_so(
+    cluster: Rented, user: Caller
+) -> None:
+    id = create(user, activate=True)
+    for _ in range(3):
+        cluster.settle()
+        cluster.pass_time(minutes=21)
+    cluster.settle()
+    assert len(cluster.cloud.rented) == 3
+    assert "the last 3 machines did not join" in reason(user, id)
+    cluster.pass_time(minutes=16)
+    cluster.settle()
+    assert len(cluster.cloud.rented) == 4
+
+
 def test_a_machine_that_nobody_asked_for_is_ended(cluster: Rented, user: Caller) -> None:
     create(user, activate=True)
     cluster.settle()

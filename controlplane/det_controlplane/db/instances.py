@@ -58,6 +58,13 @@ _TELL = text("""
     WHERE a.id = x.id AND a.state = 'QUEUED'
           AND (a.machine_code IS DISTINCT FROM x.code OR a.machine_reason IS DISTINCT FROM x.reason)
 """)
+# The newest machines of a pool of which it is known whether their agents joined.
+_NO_SHOWS = text("""
+    SELECT count(*) FROM (
+        SELECT registered_at FROM instances WHERE pool = :pool AND (registered_at IS NOT NULL OR reason = :reason)
+        ORDER BY requested_at DESC, id LIMIT :newest
+    ) AS known WHERE registered_at IS NULL
+""")
 # One process calls the cloud for a row; if it dies, another one repeats the call with the same token.
 _CLAIM = text("""
     UPDATE instances SET claimed_until = cast(:now AS timestamptz) + make_interval(secs => :claim_s)
@@ -396,9 +403,23 @@ def holds(tx: Tx, now: datetime) -> dict[str, Hold]:
     return {r.pool: Hold(r.sentence, _seconds(r.until)) for r in found}
 
 
-def hold(tx: Tx, pool: str, sentence: str, now: datetime, *, by_operator: bool = True) -> None:
-    """Have a pool launch nothing until it is released."""
-    row = {"pool": pool, "sentence": sentence, "until": None, "held_at": now}
+def no_shows(tx: Tx, pool: str, reason: str, newest: int) -> int:
+    """Return how many of the newest machines were given back for this reason and never joined."""
+    values = {"pool": pool, "reason": reason, "newest": newest}
+    return int(tx.execute(_NO_SHOWS, values).scalar() or 0)
+
+
+def hold(
+    tx: Tx,
+    pool: str,
+    sentence: str,
+    now: datetime,
+    *,
+    until: datetime | None = None,
+    by_operator: bool = True,
+) -> None:
+    """Have a pool launch nothing until it is released, or until a time."""
+    row = {"pool": pool, "sentence": sentence, "until": until, "held_at": now}
     tx.execute(_SET_HOLD, {**row, "by_operator": by_operator})
 
 

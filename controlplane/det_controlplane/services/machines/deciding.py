@@ -26,6 +26,9 @@ log = logging.getLogger("det.machines")
 
 # Reclaims that count against an offer.
 MEMORY_OF_RECLAIMS = timedelta(days=3)
+# Machines that do not join one after the other are a fault of the image or the network: renting more is in vain.
+NO_SHOWS_TO_HOLD = 3
+HOLD_AFTER_NO_SHOWS = timedelta(minutes=15)
 # A pool that is being scheduled is looked at a moment later.
 _BUSY_POOL_WAIT = timedelta(seconds=1)
 
@@ -72,13 +75,13 @@ def run(ctx: Context) -> ProvisionPlan | None:
             return None
         snapshot = _load(ctx, changed.tx, changed.now)
         plan = decide(snapshot, changed.now.timestamp())
-        _request(ctx, changed, plan)
+        _terminate(changed, plan.terminate)
+        _request(ctx, changed, plan, _hold_after_no_shows(changed, snapshot, plan))
         for machine_id, reason in plan.drain:
             agent = instances.drain(changed.tx, UUID(machine_id), _DRAINS[reason], changed.now)
             if agent is not None:
                 agents.put_in_service(changed.tx, agent, None, enabled=True, draining=True)
                 to_empty.append(agent)
-        _terminate(changed, plan.terminate)
         instances.tell(changed.tx, plan.waiting)
         next_at = (
             None
@@ -117,8 +120,33 @@ def _load(ctx: Context, tx: Tx, now: datetime) -> ProvisionSnapshot:
     )
 
 
-def _request(ctx: Context, change: Change, plan: ProvisionPlan) -> None:
+def _hold_after_no_shows(
+    change: Change, snapshot: ProvisionSnapshot, plan: ProvisionPlan
+) -> set[str]:
+    """Hold pools whose last machines did not join, one after the other, for a while; return them."""
+    lost = {id for id, reason in plan.terminate if reason is TerminateReason.NEVER_REGISTERED}
+    held = set()
+    for pool in snapshot.pools:
+        if pool.hold is not None or lost.isdisjoint(machine.id for machine in pool.machines):
+            continue
+        reason = _ENDS[TerminateReason.NEVER_REGISTERED]
+        if instances.no_shows(change.tx, pool.name, reason, NO_SHOWS_TO_HOLD) < NO_SHOWS_TO_HOLD:
+            continue
+        sentence = (
+            f"the last {NO_SHOWS_TO_HOLD} machines did not join; `det instance list --all` names them,"
+            " and `det instance describe ID` shows the end of their console"
+        )
+        until = change.now + HOLD_AFTER_NO_SHOWS
+        instances.hold(change.tx, pool.name, sentence, change.now, until=until, by_operator=False)
+        change.queue_changed(pool.name)  # what waits learns of it
+        held.add(pool.name)
+    return held
+
+
+def _request(ctx: Context, change: Change, plan: ProvisionPlan, held: Collection[str]) -> None:
     for launch in plan.launch:
+        if launch.pool in held:
+            continue
         id = ctx.new_uuid()
         instances.request(change.tx, id, launch.pool, launch.offers, launch.purpose, change.now)
         log.info("pool %s: renting %s as %s", launch.pool, launch.offers[0], id)
