@@ -183,6 +183,16 @@ def test_a_gang_of_a_large_share_does_not_starve_behind_small_requests() -> None
     assert started(snapshot) == {"gang.1"}
 
 
+def test_small_requests_and_a_gang_that_waits_do_not_break_a_gang_together() -> None:
+    jobs = [job(id, position=n) for n, id in enumerate(["older", "small1", "small2", "gang"])]
+    pending = tasks("older", 16) + tasks("small1", 1) + tasks("small2", 1)
+    held = (running("g", "gang", a1=8, a2=8),)
+    snapshot = shared(agents(8, 8, 8, 8), pending=pending, running=held, jobs=jobs)
+    plan = decide(snapshot, NOW)
+    assert plan.preempt == ()
+    assert set(starts(plan)) == {"older.1"}
+
+
 def test_nothing_leaves_for_a_request_that_cannot_use_its_slots() -> None:
     held = tuple(running(f"t{n}", "old", a1=1) for n in range(4))
     pending = [request("new", 1, blocked_agents=frozenset({"a1"}))]

@@ -1,7 +1,9 @@
 """Choose the allocations that run under fair share (docs/concepts/scheduling.md#fair-share)."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import merge
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -107,7 +109,8 @@ class _Packing:
     def __init__(self, room: int) -> None:
         self.chosen: set[str] = set()
         self._room = room
-        self._waiting: list[_Candidate] = []  # chosen ones that do not run yet, by rank
+        # Chosen ones that do not run yet, by size and in the order of their ranks.
+        self._waiting: defaultdict[int, list[_Candidate]] = defaultdict(list)
 
     def add(self, candidate: _Candidate) -> bool:
         """Choose a piece if there is room."""
@@ -116,27 +119,36 @@ class _Packing:
             self._room -= piece.slots
             self.chosen.add(piece.allocation_id)
             if piece.waits:
-                self._waiting.append(candidate)
+                self._waiting[piece.slots].append(candidate)
         return piece.allocation_id in self.chosen
 
     def replace(self, candidate: _Candidate) -> None:
-        """Choose a piece instead of waiting ones of which less is within shares.
+        """Choose a piece instead of smaller waiting ones of which less is within shares; if it runs, no more.
 
-        If it runs, and they are smaller, it stays where as much of them is. Else a large allocation would never hold
-        against small ones, whatever its share.
+        Else a large allocation would never hold against small ones, whatever its share.
         """
-        wanted, room, lost, largest, count = candidate.piece, self._room, 0.0, 0, 0
-        while room < wanted.slots and count < len(self._waiting):
-            count += 1
-            other = self._waiting[-count]
+        wanted, room, left = candidate.piece, self._room, candidate.covered
+        if not (left or wanted.stays):
+            return
+        replaced = []
+        for other in self._smaller_than(wanted.slots):
+            if room >= wanted.slots or left < 0:
+                break
+            replaced.append(other)
             room += other.piece.slots
-            lost += other.covered
-            largest = max(largest, other.piece.slots)
-        gain = round(candidate.covered - lost, _EXACT_TO)
-        keeps = gain == 0 and wanted.stays and largest < wanted.slots
-        if room >= wanted.slots and (gain > 0 or keeps):
-            while count:
-                piece, count = self._waiting.pop().piece, count - 1
-                self.chosen.remove(piece.allocation_id)
-                self._room += piece.slots
+            left = round(left - other.covered, _EXACT_TO)
+        if room >= wanted.slots and (left > 0 or (left == 0 and wanted.stays)):
+            for other in replaced:
+                self._remove(other)
             self.add(candidate)
+
+    def _smaller_than(self, slots: int) -> Iterator[_Candidate]:
+        """Yield chosen pieces that wait, the last of the ranks first."""
+        smaller = [reversed(same) for size, same in self._waiting.items() if size < slots]
+        return merge(*smaller, reverse=True)
+
+    def _remove(self, candidate: _Candidate) -> None:
+        piece = candidate.piece
+        self._waiting[piece.slots].pop()
+        self.chosen.remove(piece.allocation_id)
+        self._room += piece.slots
