@@ -170,6 +170,7 @@ def test_a_machine_that_never_joins_is_given_back(cluster: Rented, user: Caller)
     create(user, activate=True)
     cluster.settle()
     (dead,) = cluster.cloud.alive()
+    dead.console = "determined-boot:\0 failed at line 12 with status 7"
     cluster.pass_time(minutes=21)
     cluster.settle()
     cluster.pass_time(minutes=2)
@@ -177,6 +178,7 @@ def test_a_machine_that_never_joins_is_given_back(cluster: Rented, user: Caller)
     assert dead not in cluster.cloud.alive()
     ended = next(i for i in cluster.instances(all="true") if i["cloudId"] == dead.cloud_id)
     assert "did not join" in ended["reason"]
+    assert ended["console"].endswith("failed at line 12 with status 7")
 
 
 def test_a_pool_whose_machines_never_join_stops_to_rent_and_says_so(

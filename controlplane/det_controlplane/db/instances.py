@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import bindparam, delete, func, literal, or_, select, text, update
+from sqlalchemy import and_, bindparam, delete, func, literal, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
 from det_controlplane.core.lifecycle.instance import InstanceState, before
@@ -74,7 +74,16 @@ _CLAIM = text("""
 """)
 _REQUESTS = select(_i.id, _i.pool, _i.provider, _i.section, _i.attempt, _i.offers)
 _ORDERED_ENDS = (
-    select(_i.id, _i.provider, _i.region, _i.zone, _i.cloud_id, _i.section, _i.pool)
+    select(
+        _i.id,
+        _i.provider,
+        _i.region,
+        _i.zone,
+        _i.cloud_id,
+        _i.section,
+        _i.pool,
+        and_(_i.registered_at.is_(None), _i.console.is_(None)).label("lacks_console"),
+    )
     .where(_i.state == InstanceState.TERMINATING, _i.cloud_id.is_not(None))
     .order_by(_i.id)
 )
@@ -288,10 +297,15 @@ class OrderedEnd:
     cloud_id: str
     section: int
     pool: str
+    lacks_console: bool  # it never joined, and what it printed is not stored
 
 
 def ordered_ends(tx: Tx) -> list[OrderedEnd]:
     return [OrderedEnd(**r._mapping) for r in tx.execute(_ORDERED_ENDS).all()]
+
+
+def set_console(tx: Tx, id: UUID, lines: str) -> None:
+    tx.execute(update(schema.instances).where(_i.id == id).values(console=lines))
 
 
 def live_rows(tx: Tx, provider: str, region: str, now: datetime) -> list[Row]:

@@ -37,6 +37,7 @@ CLAIM = timedelta(minutes=2)  # longer than any call takes
 PAUSE_AFTER_SILENCE = timedelta(seconds=15)
 LISTING_INTERVAL_S = 30.0  # while machines exist
 AT_ONCE = 8  # calls to clouds
+CONSOLE_KEPT = 8000  # characters, the last ones
 
 Clouds = Mapping[str, Compute]
 
@@ -155,7 +156,21 @@ def _end_ordered(ctx: Context, clouds: Clouds) -> None:
         cloud = clouds.get(provider)
         mine = [end for end in ordered if end.provider == provider]
         if cloud is not None:
+            for end in mine:
+                if end.lacks_console:
+                    _store_console(ctx, cloud, end)
             _terminate(cloud, [_machine(end) for end in mine])
+
+
+def _store_console(ctx: Context, cloud: Compute, end: OrderedEnd) -> None:
+    """Keep what a machine that never joined printed last: its cloud forgets it with the machine."""
+    try:
+        printed = cloud.console(_machine(end), _place(ctx, end.provider, end.region))
+    except Unreachable as e:
+        printed = f"{cloud.provider} did not tell what the machine printed: {e}"
+    with ctx.db.begin() as tx:
+        # A serial line carries anything; PostgreSQL's text does not take zeros.
+        instances.set_console(tx, end.id, printed.replace("\0", "")[-CONSOLE_KEPT:])
 
 
 def _terminate(cloud: Compute, machines: Sequence[CloudMachine]) -> None:
