@@ -1,5 +1,6 @@
 """det deploy"""
 
+from det_cli.commands.deploy_aws import AWS
 from det_cli.commands.deploy_local import LOCAL
 from det_cli.declare import Arg, Group
 
@@ -8,6 +9,7 @@ MEMBERS = {
         "deploy",
         "start and stop clusters",
         LOCAL,
+        AWS,
         aliases=["d"],
         args=[
             Arg("--no-preflight-checks", action="store_true"),

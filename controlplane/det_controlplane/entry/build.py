@@ -1,6 +1,8 @@
 """Puts the control plane together from its settings."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from det_controlplane.adapters.checkpoint_files import ReachableCheckpoints
 from det_controlplane.adapters.directory_objects import DirectoryObjects
@@ -9,8 +11,9 @@ from det_controlplane.api import routes
 from det_controlplane.api.app import App
 from det_controlplane.api.router import GrowingRouter, Route, Router
 from det_controlplane.core.config.cluster import ClusterConfig, load_cluster
+from det_controlplane.core.config.text import load_yaml
 from det_controlplane.db.engine import Database
-from det_controlplane.entry.clouds import identities_of
+from det_controlplane.entry.clouds import identities_of, with_defaults
 from det_controlplane.entry.server.object_routes import object_routes
 from det_controlplane.entry.settings import BadSettings, Settings
 from det_controlplane.ports.objects import ObjectStore
@@ -22,7 +25,7 @@ from det_controlplane.services.logs import master_log
 
 def build_context(settings: Settings, waker: Waker) -> Context:
     """The database must be migrated. A first password is given where one is set."""
-    config = _cluster_config(settings.cluster_config)
+    config = _cluster_config(settings.cluster_config, settings.provider_defaults)
     db = Database(settings.database_url, pool_size=settings.pool_size)
     master_log.keep(db)
     password = settings.initial_user_password
@@ -60,14 +63,14 @@ def _object_routes(ctx: Context) -> tuple[Route, ...]:
     return object_routes(ctx.objects) if isinstance(ctx.objects, DirectoryObjects) else ()
 
 
-def _cluster_config(given: str) -> ClusterConfig:
-    inline = "\n" in given or given.lstrip().startswith("{")
-    if not given or inline:
-        return load_cluster(given)
+def _cluster_config(given: str, defaults: Mapping[str, Mapping[str, Any]]) -> ClusterConfig:
+    inline = not given or "\n" in given or given.lstrip().startswith("{")
     try:
-        return load_cluster(Path(given).read_text("utf-8"))
+        text = given if inline else Path(given).read_text("utf-8")
     except OSError as e:
         raise BadSettings(f"DET_CLUSTER_CONFIG: cannot read {given}: {e.strerror}") from e
+    raw = load_yaml(text, what="cluster configuration") if text.strip() else {}
+    return load_cluster(with_defaults(raw, defaults) if any(defaults.values()) else raw)
 
 
 def _objects(settings: Settings) -> ObjectStore:

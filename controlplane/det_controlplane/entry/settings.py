@@ -1,7 +1,9 @@
 """What a process of the control plane takes from its environment."""
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 _PREFIX = "DET_"
 
@@ -21,6 +23,8 @@ class Settings:
     initial_user_password: str | None = None
     may_wait_s: float = 0.0
     pool_size: int = 8
+    # What provider sections of pools leave out, by provider.
+    provider_defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
@@ -37,7 +41,21 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         initial_user_password=environment.get(_PREFIX + "INITIAL_USER_PASSWORD"),
         may_wait_s=_number(environment, "MAY_WAIT_S", 0.0),
         pool_size=int(_number(environment, "DB_POOL_SIZE", 8)),
+        provider_defaults={
+            name: _object(environment, f"{name.upper()}_DEFAULTS") for name in ("aws", "gcp")
+        },
     )
+
+
+def _object(environment: Mapping[str, str], name: str) -> dict[str, Any]:
+    value = environment.get(_PREFIX + name, "")
+    try:
+        found = json.loads(value) if value else {}
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise BadSettings(f"{_PREFIX}{name} must be a JSON object, not {value!r}")
+    return found
 
 
 def _required(environment: Mapping[str, str], name: str) -> str:

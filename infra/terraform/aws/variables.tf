@@ -137,3 +137,9 @@ variable "budget_emails" {
   type        = list(string)
   default     = []
 }
+
+variable "endpoint_url" {
+  description = "Address of an AWS that is not Amazon's, for trials."
+  type        = string
+  default     = ""
+}

@@ -12,6 +12,29 @@ terraform {
 provider "aws" {
   region = var.region
 
+  # An AWS that is not Amazon's, for trials: it knows no credentials and one address for every service.
+  skip_credentials_validation = var.endpoint_url != ""
+  skip_metadata_api_check     = var.endpoint_url != ""
+  s3_use_path_style           = var.endpoint_url != ""
+
+  dynamic "endpoints" {
+    for_each = var.endpoint_url == "" ? [] : [var.endpoint_url]
+
+    content {
+      budgets        = endpoints.value
+      cloudwatch     = endpoints.value
+      ec2            = endpoints.value
+      iam            = endpoints.value
+      lambda         = endpoints.value
+      logs           = endpoints.value
+      rds            = endpoints.value
+      s3             = endpoints.value
+      scheduler      = endpoints.value
+      secretsmanager = endpoints.value
+      sts            = endpoints.value
+    }
+  }
+
   default_tags {
     tags = {
       managed-by         = "determined"

@@ -1,0 +1,1 @@
+"""Clusters in clouds, made and removed by Terraform."""

@@ -1,0 +1,151 @@
+"""Run Terraform: found on this machine, told what it needs, and heard line by line."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from det_cli.errors import CommandError
+
+OLDEST = (1, 9)
+_HERE = Path(__file__).resolve()
+# In a checkout the stacks stand beside the packages, in an installed distribution within this one.
+_PLACES = (_HERE.parent / "terraform", _HERE.parents[3] / "infra/terraform")
+
+Heard = Callable[[str], None]
+
+
+def stacks() -> Path:
+    """Return the folder of Terraform's root stacks."""
+    found = next((place for place in _PLACES if place.is_dir()), None)
+    if found is None:
+        raise CommandError(
+            "the Terraform stacks are missing in this installation", "install it again"
+        )
+    return found
+
+
+class Terraform:
+    """A root stack with its own working folder, which keeps plugins and the lock file out of the stack."""
+
+    def __init__(
+        self, stack: str, folder: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._binary = _find()
+        self._folder = folder
+        self._environment = {
+            **os.environ,
+            "TF_IN_AUTOMATION": "1",
+            "TF_INPUT": "0",
+            **(environment or {}),
+        }
+        # A copy: Terraform writes beside the configuration, and the installation may be read-only.
+        shutil.copytree(stacks(), folder / "stacks", dirs_exist_ok=True)
+        self._stack = folder / "stacks" / stack
+
+    def init(self, backend: Mapping[str, str]) -> None:
+        """Fetch providers and read the state, which is kept in a bucket, or in the working folder without one."""
+        kind = "s3" if backend else "local"
+        settings = dict(backend) or {"path": str(self._folder / "terraform.tfstate")}
+        (self._stack / "backend.tf").write_text(f'terraform {{\n  backend "{kind}" {{}}\n}}\n')
+        flags = [f"-backend-config={name}={value}" for name, value in settings.items()]
+        self._run("init", "-reconfigure", "-no-color", *flags)
+
+    def apply(self, variables: Mapping[str, Any], heard: Heard) -> None:
+        self._streamed(heard, "apply", "-auto-approve", self._variables(variables))
+
+    def destroy(self, variables: Mapping[str, Any], heard: Heard) -> None:
+        self._streamed(heard, "destroy", "-auto-approve", self._variables(variables))
+
+    def plan(self, variables: Mapping[str, Any], heard: Heard) -> None:
+        self._streamed(heard, "plan", self._variables(variables))
+
+    def outputs(self) -> dict[str, Any]:
+        """Return what the stack says of itself; nothing when it was never applied."""
+        found = json.loads(self._run("output", "-json"))
+        return {name: output["value"] for name, output in found.items()}
+
+    def _variables(self, variables: Mapping[str, Any]) -> str:
+        """Write variables to a file only this user can read: some are secret."""
+        path = self._folder / "variables.tfvars.json"
+        path.touch(mode=0o600)
+        path.write_text(json.dumps(variables))
+        return f"-var-file={path}"
+
+    def _run(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [self._binary, *arguments], cwd=self._stack, env=self._environment, capture_output=True,
+            text=True, check=False,
+        )  # fmt: skip
+        if done.returncode != 0:
+            raise CommandError(f"terraform {arguments[0]} failed: {_first_error(done.stderr)}")
+        return done.stdout
+
+    def _streamed(self, heard: Heard, *arguments: str) -> None:
+        process = subprocess.Popen(
+            [self._binary, arguments[0], "-json", *arguments[1:]], cwd=self._stack, env=self._environment,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        errors: list[str] = []
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                errors += _said(line, heard)
+        except KeyboardInterrupt:
+            process.wait()  # Terraform hears the same Ctrl-C, ends what it has begun and stores the state
+            raise CommandError(
+                f"stopped in the middle of terraform {arguments[0]}",
+                "run the same command again: it goes on",
+            ) from None
+        if process.wait() != 0:
+            cause = "; ".join(dict.fromkeys(errors)) or "it gave no reason"
+            raise CommandError(
+                f"terraform {arguments[0]} failed: {cause}",
+                "mend the cause and run the same command again: it goes on",
+            )
+
+
+def _said(line: str, heard: Heard) -> Iterator[str]:
+    """Pass on what was done, and return what went wrong."""
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return
+    kind, message = event.get("type"), str(event.get("@message", ""))
+    if kind in ("apply_start", "apply_complete", "planned_change", "change_summary"):
+        heard(message)
+    elif kind == "diagnostic" and event["diagnostic"]["severity"] == "error":
+        diagnostic = event["diagnostic"]
+        yield " ".join(f"{diagnostic['summary']}: {diagnostic.get('detail', '')}".split())
+
+
+def _first_error(text: str) -> str:
+    lines = [line.strip(" │╷╵") for line in text.splitlines()]
+    start = next((i for i, line in enumerate(lines) if line.startswith("Error:")), 0)
+    return " ".join(line for line in lines[start : start + 6] if line)
+
+
+def _find() -> str:
+    wanted = ".".join(map(str, OLDEST))
+    binary = os.environ.get("DET_TERRAFORM") or shutil.which("terraform")
+    if not binary:
+        raise CommandError(
+            "Terraform is not installed",
+            f"install {wanted} or newer from developer.hashicorp.com/terraform/install,"
+            " or name its program by DET_TERRAFORM",
+        )
+    done = subprocess.run([binary, "version", "-json"], capture_output=True, text=True, check=False)
+    try:
+        version = json.loads(done.stdout)["terraform_version"]
+    except (ValueError, KeyError):
+        raise CommandError(f"{binary} does not tell its version", "is it Terraform?") from None
+    if tuple(int(part) for part in _digits(version)[:2]) < OLDEST:
+        raise CommandError(f"Terraform {version} is too old", f"install {wanted} or newer")
+    return binary
+
+
+def _digits(version: str) -> Sequence[str]:
+    return [part for part in version.replace("-", ".").split(".") if part.isdigit()]
