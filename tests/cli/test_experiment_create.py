@@ -311,3 +311,58 @@ def test_continue_sends_the_changes(cluster: FakeCluster, det: Det) -> None:
     assert yaml.safe_load(asked.body["overrideConfig"]) == {
         "searcher": {"max_length": {"batches": 30}}
     }
+
+
+POOL = {
+    "name": "gpu",
+    "offers": [
+        {"provider": "aws", "region": "r", "zone": "r-a", "machineType": "g5.12xlarge",
+         "capacity": "spot", "slots": 4, "priceUsdHour": 2.0},
+        {"provider": "gcp", "region": "s", "zone": "", "machineType": "g2-standard-4",
+         "capacity": "on-demand", "slots": 1, "priceUsdHour": 0.8},
+    ],
+}  # fmt: skip
+
+
+def test_a_dry_run_tells_what_an_hour_of_the_search_costs(
+    cluster: FakeCluster, det: Det, config: Path
+) -> None:
+    resolved = {"resources": {"slots_per_trial": 2, "resource_pool": "gpu"}, "searcher": {}}
+    cluster.on("POST", "/api/v1/experiments", {"config": resolved, "experiment": {"id": 0}})
+    cluster.on("GET", "/api/v1/rented-pools", {"pools": [POOL]})
+    cluster.on(
+        "POST", "/api/v1/preview-hp-search", {"summary": {"trials": [{"count": 3}, {"count": 5}]}}
+    )
+    ran = det("e", "create", config, "--dry-run")
+    assert ran.code == 0
+    assert "8 trials with 2 slots each" in ran.err
+    assert ran.err.index("$1.00  aws r-a g5.12xlarge spot") < ran.err.index(
+        "$1.60  gcp s g2-standard-4"
+    )
+    assert "costs $8.00 to $12.80" in ran.err
+
+
+def test_a_bound_on_the_cost_is_set_before_anything_runs(
+    cluster: FakeCluster, det: Det, config: Path
+) -> None:
+    budget = {"id": 1, "limitUsd": 12.5, "spentUsd": 0}
+    cluster.on("PUT", "/api/v1/budgets", {"budget": budget})
+    assert det("e", "create", config, "--max-cost", "12.50").code == 0
+    assert created(cluster)["activate"] is False
+    (asked,) = cluster.sent("PUT", "/api/v1/budgets")
+    assert (asked.body["limitUsd"], asked.body["of"]) == ("12.50", "1")
+    paths = [a.path for a in cluster.asked]
+    assert paths.index("/api/v1/budgets") < paths.index("/api/v1/experiments/1/activate")
+
+
+def test_waiting_for_the_end_tells_by_its_status_whether_it_completed(
+    cluster: FakeCluster, det: Det, config: Path
+) -> None:
+    ended = {"id": 1, "state": "STATE_ERROR", "config": {}}
+    cluster.on("GET", "/api/v1/experiments/1", {"experiment": ended, "config": {}})
+    cluster.on("GET", "/api/v1/why/experiment/1", {"reasons": []})
+    assert det("e", "create", config, "--wait").code == 1
+    cluster.on(
+        "GET", "/api/v1/experiments/1", {"experiment": {**ended, "state": "STATE_COMPLETED"}}
+    )
+    assert det("e", "create", config, "--wait").code == 0

@@ -14,6 +14,7 @@ from determined.common.http import Session
 from determined.common.log_stream import TERMINAL, trial_ended
 
 from det_cli import config_file
+from det_cli.actions import prices
 from det_cli.actions.experiments import wait_for
 from det_cli.actions.logs import print_line
 from det_cli.connection import V1, connect
@@ -30,7 +31,9 @@ def create(args: argparse.Namespace) -> int:
         return _run_here(args, text)
     context = collect(args.model_def, args.include)
     session = connect(args)
-    body: dict[str, Any] = {"config": text, "activate": not args.paused}
+    # A budget is set before anything runs.
+    starts_later = args.paused or args.max_cost is not None
+    body: dict[str, Any] = {"config": text, "activate": not starts_later}
     if args.template:
         body["template"] = args.template
     if args.project_id is not None:
@@ -40,6 +43,8 @@ def create(args: argparse.Namespace) -> int:
         answer = session.post(V1 + "/experiments", {**checked, "modelDefinition": []})
         print_yaml(answer["config"])
         _pass_on_warnings(answer)
+        for line in prices.estimate(session, answer["config"]):
+            say(line)
         say("The configuration is valid. Nothing was created.")
         return OK
     if args.test_mode:
@@ -48,7 +53,17 @@ def create(args: argparse.Namespace) -> int:
     # A repeated request, after an answer was lost, finds the experiment that the first one made.
     once = {"Idempotency-Key": str(uuid.uuid4())}
     answer = session.post(V1 + "/experiments", body, headers=once)
+    if args.max_cost is not None:
+        _bound(session, int(answer["experiment"]["id"]), args.max_cost, activate=not args.paused)
     return _created(session, args, answer)
+
+
+def _bound(session: Session, id: int, limit: str, *, activate: bool) -> None:
+    """Set the budget of a new experiment, and start it; an impossible budget leaves it paused."""
+    budget = {"scope": "experiment", "of": str(id), "limitUsd": limit, "period": "total"}
+    session.request("PUT", V1 + "/budgets", body=budget)
+    if activate:
+        session.post(f"{V1}/experiments/{id}/activate")
 
 
 @contextlib.contextmanager
@@ -70,6 +85,8 @@ def _created(session: Session, args: argparse.Namespace, answer: dict[str, Any])
             say("It asks for more slots than the pool has now, and waits until they exist.")
     if args.follow_first_trial:
         return _follow(session, id)
+    if args.wait:
+        return wait_for(session, id, 1.0)
     return _watch_test(session, id) if args.test_mode else OK
 
 

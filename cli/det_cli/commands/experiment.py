@@ -52,6 +52,10 @@ CREATE = Command(
     Arg("--template", metavar="NAME", help="lay the configuration over this template"),
     Arg("--project_id", "--project-id", type=int, dest="project_id", help="put it in this project"),
     JSON,
+    Arg("--max-cost", metavar="DOLLARS", help="pause it before it has cost more than this"),
+    Arg(
+        "--wait", action="store_true", help="wait for its end, and exit with 1 unless it completed"
+    ),
     Arg("--local", action="store_true", help="with --test-mode: run here, without a cluster"),
     OneOf(
         FOLLOW,
@@ -61,7 +65,7 @@ CREATE = Command(
             "--dry-run",
             "--validate-only",
             action="store_true",
-            help="check it and print the resolved configuration; create nothing",
+            help="check it, print the resolved configuration and what it would cost; create nothing",
         ),
     ),
 )

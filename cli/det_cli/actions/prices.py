@@ -1,0 +1,53 @@
+"""What an experiment would cost on the machines that its pool rents."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from determined.common.http import NotFoundError, Session
+
+from det_cli.connection import V1
+
+SHOWN_OFFERS = 3
+
+
+def estimate(session: Session, config: dict[str, Any]) -> Iterator[str]:
+    """Tell trials, slots and the range of prices of a resolved configuration; nothing where no machine is rented."""
+    resources = config.get("resources") or {}
+    pool = _pool(session, str(resources.get("resource_pool") or ""))
+    slots = int(resources.get("slots_per_trial") or 0)
+    if pool is None or not slots:
+        return
+    prices = sorted(
+        (_of_trial(offer, slots), _name(offer)) for offer in pool["offers"] if offer["slots"]
+    )
+    if not prices:
+        return
+    answer = session.post(V1 + "/preview-hp-search", {"config": config})
+    trials = sum(int(trial["count"]) for trial in answer["summary"]["trials"])
+    yield f"{trials} trials with {slots} slots each. An hour of one trial in pool {pool['name']}, cheapest first:"
+    for price, name in prices[:SHOWN_OFFERS]:
+        yield f"  ${price:.2f}  {name}"
+    least, most = prices[0][0] * trials, prices[-1][0] * trials
+    yield f"An hour of training in every trial costs ${least:.2f} to ${most:.2f}; --max-cost bounds it."
+
+
+def _pool(session: Session, name: str) -> "dict[str, Any] | None":
+    try:
+        pools = session.get(V1 + "/rented-pools")["pools"]
+    except NotFoundError:
+        return None
+    return next((pool for pool in pools if pool["name"] == name), None)
+
+
+def _of_trial(offer: dict[str, Any], slots: int) -> float:
+    """Return the price of a trial's share: of one machine, or of as many whole ones as it needs."""
+    machines = (
+        slots / offer["slots"] if slots <= offer["slots"] else math.ceil(slots / offer["slots"])
+    )
+    return float(offer["priceUsdHour"] * machines)
+
+
+def _name(offer: dict[str, Any]) -> str:
+    place = offer["zone"] or offer["region"]
+    return f"{offer['provider']} {place} {offer['machineType']} {offer['capacity']}"
