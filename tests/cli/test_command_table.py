@@ -41,6 +41,14 @@ def test_every_command_has_its_action_and_help(path: list[str], command: Command
     assert "usage: det " + " ".join(path) in parser_for(path, command).format_help()
 
 
+@pytest.mark.parametrize(("path", "command"), COMMANDS, ids=[" ".join(p) for p, _ in COMMANDS])
+def test_no_argument_is_lost_to_an_option_before_the_command(
+    path: list[str], command: Command
+) -> None:
+    stored = {action.dest for action in parser_for(path, command)._actions}
+    assert stored.isdisjoint({"user", "master", "command_path", "group_options"})
+
+
 def test_the_catalogue_says_what_the_tables_say() -> None:
     for name, aliases, module, help in ENTRIES:
         node = import_module(f"det_cli.commands.{module}").MEMBERS[name]

@@ -6,7 +6,6 @@ from det_cli.connection import V1, connect
 from det_cli.errors import UsageError
 from det_cli.render import Column, say, show
 
-SCOPES = ("experiment", "user", "workspace", "pool")
 _COLUMNS: tuple[Column, ...] = (
     ("ID", lambda b: b["id"]),
     ("For", lambda b: f"{b['scope']} {b['scopeName']}"),
@@ -22,13 +21,19 @@ def list_(args: argparse.Namespace) -> None:
 
 
 def set_(args: argparse.Namespace) -> None:
-    scope = next((s for s in SCOPES if getattr(args, s)), None)
+    given = {
+        "experiment": args.experiment,
+        "user": args.of_user,
+        "workspace": args.workspace,
+        "pool": args.pool,
+    }
+    scope = next((s for s in given if given[s]), None)
     if scope is None:
         raise UsageError(
             "what is the budget for?", "give --experiment, --user, --workspace or --pool"
         )
     period = "month" if args.monthly else "total"
-    of = getattr(args, scope)
+    of = given[scope]
     body = {"scope": scope, "of": of, "limitUsd": args.limit, "period": period}
     budget = connect(args).request("PUT", V1 + "/budgets", body=body)["budget"]
     say(

@@ -4,7 +4,8 @@ from det_cli.declare import OUTPUT, Arg, Command, Group, OneOf
 
 SCOPE = OneOf(
     Arg("--experiment", metavar="ID", help="for one experiment"),
-    Arg("--user", metavar="NAME", help="for everything of a user"),
+    # `user` is the name of the one who calls.
+    Arg("--user", metavar="NAME", dest="of_user", help="for everything of a user"),
     Arg("--workspace", metavar="NAME", help="for everything in a workspace"),
     Arg("--pool", metavar="NAME", help="for all machines of a resource pool"),
 )
