@@ -6,8 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from det_controlplane.core.provision.cooldown import after_refusal
 from det_controlplane.core.provision.model import Limits, RefusalKind
 from det_controlplane.core.provision.offers import Scope
+from det_controlplane.db import instances
 from det_controlplane.db.engine import Database
 
 from tests.support.api import Caller, Told, config_of, create
@@ -290,3 +292,37 @@ def test_more_than_a_pool_can_rent_is_refused_at_once(database: Database, tmp_pa
         assert (
             "asks for 2 slots of one agent" in submit(slots_per_trial=2, is_single_node=True).error
         )
+
+
+def test_a_machine_costs_what_it_has_cost_until_now(cluster: Rented, user: Caller) -> None:
+    create(user, activate=True)
+    cluster.settle()
+    cluster.pass_time(minutes=15)
+    (shown,) = cluster.instances()
+    assert shown["costUsd"] == 0.10
+    described = user.get(f"/api/v1/instances/{shown['id']}")["instance"]
+    assert described["costUsd"] == 0.10
+
+
+def test_a_pool_tells_the_refusals_of_its_own_offers_only(cluster: Rented, user: Caller) -> None:
+    zones = {"us-east-1a": RefusalKind.INVALID, "eu-west-1a": RefusalKind.NO_CAPACITY}
+    with cluster.api.ctx.db.begin() as tx:
+        for zone, kind in zones.items():
+            cooldown = after_refusal(
+                None, kind, Scope("aws", zone=zone), f"no {zone}", cluster.time.timestamp()
+            )
+            instances.set_cooldowns(tx, [cooldown], cluster.time)
+    (told,) = user.get("/api/v1/rented-pools/default")["pool"]["cooldowns"]
+    assert (told["zone"], told["until"]) == ("us-east-1a", None), "invalid offers have no next try"
+
+
+def test_a_pool_tells_once_what_many_allocations_wait_for(cluster: Rented, user: Caller) -> None:
+    cluster.cloud.refuse(Scope("aws"), RefusalKind.NO_CAPACITY, "no g5 anywhere")
+    assert user.get("/api/v1/rented-pools/default")["pool"]["waiting"] == []
+    for _ in range(3):
+        create(user, activate=True)
+    cluster.settle(6)
+    (reason,) = user.get("/api/v1/rented-pools/default")["pool"]["waiting"]
+    assert (reason["allocations"], reason["slots"], reason["code"]) == (3, 3, "COOLING_DOWN")
+    assert "no g5 anywhere" in reason["sentence"]
+    assert reason["nextTry"] > "2026-01-01"

@@ -1,6 +1,7 @@
 """Rented machines, and the pools that rent them."""
 
 import argparse
+from collections.abc import Iterator
 from typing import Any
 
 from det_cli.connection import V1, connect, pages
@@ -75,17 +76,40 @@ def resume(args: argparse.Namespace) -> None:
 
 def why(args: argparse.Namespace) -> None:
     pool = _pool(args)
-    name = pool["name"]
+    if args.format:
+        print_object(args, pool)
+        return
+    lines = [*_limits(pool), *_refusals(pool)]
+    for line in lines or [f"Nothing keeps pool {pool['name']} from launching."]:
+        print(line)
+    if not pool["queued"]:
+        print("Nothing waits for machines.")
+    for reason in pool["waiting"]:
+        subject = (
+            "1 allocation" if reason["allocations"] == 1 else f"{reason['allocations']} allocations"
+        )
+        print(f"{subject} (slots: {reason['slots']}): {reason['sentence']}")
+
+
+def _limits(pool: dict[str, Any]) -> Iterator[str]:
+    name, cost, most = pool["name"], pool["priceUsdHour"], pool["maxHourlyCost"]
     if pool["hold"]:
-        print(f"Pool {name} launches nothing: {pool['hold']['sentence']}")
-        print(f"`det pool resume {name}` lets it launch again.")
+        yield f"Pool {name} launches nothing: {pool['hold']['sentence']}"
+        yield f"`det pool resume {name}` lets it launch again."
     if pool["instances"] >= pool["maxInstances"]:
-        print(f"Pool {name} has all {pool['maxInstances']} machines that max_instances allows.")
+        yield f"Pool {name} has all {pool['maxInstances']} machines that max_instances allows."
+    cheapest = min((offer["priceUsdHour"] for offer in pool["offers"]), default=0)
+    if most is not None and cost + cheapest > most:
+        yield f"Pool {name} costs ${cost:.2f} of the ${most:.2f} an hour that max_hourly_cost allows."
+
+
+def _refusals(pool: dict[str, Any]) -> Iterator[str]:
     for cooldown in pool["cooldowns"]:
-        print(f"{_scope(cooldown)}: {cooldown['sentence']} (next try {local(cooldown['until'])})")
-    if not (pool["hold"] or pool["cooldowns"] or pool["instances"] >= pool["maxInstances"]):
-        waiting = f"{pool['queued']} allocations wait" if pool["queued"] else "nothing waits"
-        print(f"Nothing keeps pool {name} from launching; {waiting}.")
+        if cooldown["until"] is None:
+            then = f"correct it, then `det pool resume {pool['name']}`"
+        else:
+            then = f"next try {local(cooldown['until'])}"
+        yield f"{_scope(cooldown)}: {cooldown['sentence']} ({then})"
 
 
 def _scope(cooldown: dict[str, Any]) -> str:

@@ -22,7 +22,7 @@ MEMBERS = {
             "list", "list pools that rent machines", "machines:list_pools", OUTPUT, aliases=["ls"]
         ),
         Command("resume", "let a pool launch again", "machines:resume", POOL),
-        Command("why", "tell what keeps a pool from launching", "machines:why", POOL),
+        Command("why", "tell what keeps a pool from launching", "machines:why", POOL, OUTPUT),
         default="list",
     )
 }

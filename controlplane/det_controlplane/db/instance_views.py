@@ -4,18 +4,22 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Float, bindparam, case, cast, func, select
+from sqlalchemy import Float, bindparam, case, cast, func, null, select
 
+from det_controlplane.core.lifecycle.allocation import AllocationState
 from det_controlplane.core.lifecycle.instance import InstanceState
 from det_controlplane.core.paging import Page, Sort
+from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.db import pages
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.pages import Collection
-from det_controlplane.db.schema import cooldowns, instances, pool_holds
+from det_controlplane.db.schema import allocations, cooldowns, instances, pool_holds
+from det_controlplane.db.schema.base import Time
 from det_controlplane.db.views import moment, shown
 
-_i, _c, _h = instances.c, cooldowns.c, pool_holds.c
-_HOURS = func.extract("epoch", func.coalesce(_i.ended_at, func.now()) - _i.launched_at) / 3600
+_i, _c, _h, _a = instances.c, cooldowns.c, pool_holds.c, allocations.c
+_NOW = bindparam("now", type_=Time)
+_HOURS = func.extract("epoch", func.coalesce(_i.ended_at, _NOW) - _i.launched_at) / 3600
 _COST = case((_i.launched_at.is_(None), 0), else_=_i.price_usd_hour * _HOURS)
 _LISTED = Collection(
     "instances",
@@ -38,20 +42,22 @@ _LISTED = Collection(
 )  # fmt: skip
 
 
-def listed(tx: Tx, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
-    return pages.find(tx, _LISTED, page, sort, filters)
+def listed(tx: Tx, page: Page, sort: Sort, filters: dict[str, Any], now: datetime) -> str:
+    return pages.find(tx, _LISTED, page, sort, filters, now=now)
 
 
-def one(tx: Tx, id: UUID) -> dict[str, Any] | None:
-    found: dict[str, Any] | None = tx.execute(_LISTED.rows.where(_i.id == id)).scalar()
+def one(tx: Tx, id: UUID, now: datetime) -> dict[str, Any] | None:
+    row = _LISTED.rows.where(_i.id == id)
+    found: dict[str, Any] | None = tx.execute(row, {"now": now}).scalar()
     return found
 
 
 def cooldowns_now(tx: Tx, now: datetime) -> list[dict[str, Any]]:
-    """Return the refusals of clouds that are in force, the last to end first."""
+    """Return the refusals of clouds that are in force, the last to end first; invalid offers have no end."""
+    until = case((_c.kind == RefusalKind.INVALID, null()), else_=moment(_c.until))
     row = shown(
         _c.provider, _c.region, _c.zone, _c.machine_type, _c.capacity, _c.kind, _c.sentence, _c.failures,
-        until=moment(_c.until), refusedAt=moment(_c.refused_at),
+        until=until, refusedAt=moment(_c.refused_at),
     )  # fmt: skip
     found = select(row).where(_c.until > now).order_by(_c.until.desc())
     return list(tx.execute(found).scalars())
@@ -64,3 +70,16 @@ def holds(tx: Tx, now: datetime) -> dict[str, dict[str, Any]]:
     return {
         r.pool: r.hold for r in tx.execute(select(_h.pool, row.label("hold")).where(live)).all()
     }
+
+
+def waiting(tx: Tx, pool: str) -> list[dict[str, Any]]:
+    """Return why allocations of a pool have no machine, each reason once, the most frequent first."""
+    reason = (_a.machine_code, _a.machine_reason)
+    count, next_try = func.count(), func.min(_a.machine_next_try)
+    row = shown(
+        code=_a.machine_code, sentence=_a.machine_reason, nextTry=moment(next_try), allocations=count,
+        slots=func.sum(_a.slots),
+    )  # fmt: skip
+    queued = (_a.pool == pool, _a.state == AllocationState.QUEUED, _a.machine_reason.is_not(None))
+    found = select(row).where(*queued).group_by(*reason).order_by(count.desc(), _a.machine_reason)
+    return list(tx.execute(found).scalars())

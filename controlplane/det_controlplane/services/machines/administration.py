@@ -5,6 +5,7 @@ from uuid import UUID
 
 from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.paging import Page, Sort
+from det_controlplane.core.provision.offers import Scope
 from det_controlplane.db import agents, instance_views, instances
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState
@@ -15,12 +16,12 @@ from det_controlplane.services.use_case import change
 
 def listed(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
     with ctx.db.autocommit() as tx:
-        return instance_views.listed(tx, page, sort, filters)
+        return instance_views.listed(tx, page, sort, filters, ctx.now())
 
 
 def instance(ctx: Context, id: str) -> dict[str, Any]:
     with ctx.db.autocommit() as tx:
-        found = instance_views.one(tx, _id(id))
+        found = instance_views.one(tx, _id(id), ctx.now())
     if found is None:
         raise Missing(f"instance '{id}' not found; `det instance list --all` shows every one")
     return found
@@ -73,6 +74,7 @@ def _shown(ctx: Context, pool: Pool) -> dict[str, Any]:
         cooldowns = instance_views.cooldowns_now(tx, now)
         live = instances.machines(tx, name)
         demand = instances.demand(tx, name, pool.scheduler.default_priority)
+        waiting = instance_views.waiting(tx, name)
     limits = pool.limits
     return {
         "name": name,
@@ -92,8 +94,15 @@ def _shown(ctx: Context, pool: Pool) -> dict[str, Any]:
             }
             for o in pool.offers
         ],
-        "cooldowns": cooldowns,
+        "cooldowns": [c for c in cooldowns if _concerns(c, pool)],
+        "waiting": waiting,
     }  # fmt: skip
+
+
+def _concerns(cooldown: dict[str, Any], pool: Pool) -> bool:
+    names = ("provider", "region", "zone", "machineType", "capacity")
+    scope = Scope(*(cooldown[name] for name in names))
+    return any(scope.covers(offer) for offer in pool.offers)
 
 
 def hold(ctx: Context, caller: User, name: str, reason: str) -> dict[str, Any]:
