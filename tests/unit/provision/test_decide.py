@@ -164,6 +164,7 @@ def test_a_gang_beyond_the_maximum_gets_no_machine_at_all() -> None:
     decided = plan(pool([FOUR], wants(12), limits=Limits(max_instances=2)))
     assert not decided.launch
     assert decided.waiting["d1"].code is ProvisionCode.MAX_INSTANCES
+    assert "needs 12 slots: 3 machines, and the pool may have 2" in decided.waiting["d1"].sentence
 
 
 def test_what_waits_for_machines_keeps_lower_priorities_from_renting_any() -> None:

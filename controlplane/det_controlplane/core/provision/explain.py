@@ -1,5 +1,6 @@
 """Say why an allocation has no machine yet: which offers were looked at, what keeps them, when they are tried again."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
@@ -149,6 +150,14 @@ class Explainer:
 
     def _too_many(self, demand: Demand) -> ProvisionReason:
         limit = self._limits.max_instances
+        sizes = [
+            o.slots for o in self._market.offers if demand.slots and self._could_hold(o, demand)
+        ]
+        least = min((math.ceil(demand.slots / size) for size in sizes), default=1)
+        if least > limit:
+            sentence = f"{_need(demand)}: {counted(least, 'machine')}, and the pool may have {limit} (max_instances)"
+            way_out = "ask for fewer slots, or raise max_instances"
+            return ProvisionReason(ProvisionCode.MAX_INSTANCES, f"{sentence}; {way_out}")
         sentence = f"{_need(demand)}; the pool has {self._machines} of at most {limit} machines (max_instances)"
         way_out = "it starts when enough is free, or with a larger max_instances"
         return ProvisionReason(ProvisionCode.MAX_INSTANCES, f"{sentence}; {way_out}")
