@@ -186,6 +186,14 @@ def test_the_cost_of_all_machines_stays_below_max_hourly_cost() -> None:
     assert "cost $7.00 of at most $8.00 an hour" in reason.sentence
 
 
+def test_the_price_of_a_whole_gang_is_told() -> None:
+    limits = Limits(max_hourly_cost=Decimal("8.00"))
+    reason = plan(pool([FOUR], wants(12), limits=limits)).waiting["d1"]
+    assert (
+        "the cheapest that fits is 3 × aws us-east-1a gpu.4x on-demand at $3.50" in reason.sentence
+    )
+
+
 def test_an_offer_above_its_price_cap_is_not_rented() -> None:
     capped = replace(ONE, max_price_usd_hour=Decimal("0.80"))
     reason = plan(pool([capped], wants(1))).waiting["d1"]

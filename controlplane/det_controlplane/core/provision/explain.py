@@ -150,10 +150,8 @@ class Explainer:
 
     def _too_many(self, demand: Demand) -> ProvisionReason:
         limit = self._limits.max_instances
-        sizes = [
-            o.slots for o in self._market.offers if demand.slots and self._could_hold(o, demand)
-        ]
-        least = min((math.ceil(demand.slots / size) for size in sizes), default=1)
+        fitting = [offer for offer in self._market.offers if self._could_hold(offer, demand)]
+        least = min(_machines_for(demand, offer) for offer in fitting)
         if least > limit:
             sentence = f"{_need(demand)}: {counted(least, 'machine')}, and the pool may have {limit} (max_instances)"
             way_out = "ask for fewer slots, or raise max_instances"
@@ -164,8 +162,13 @@ class Explainer:
 
     def _too_dear(self, demand: Demand) -> ProvisionReason:
         limit = self._limits.max_hourly_cost or Decimal(0)
-        fitting = [r for r in self._market.ranked if self._could_hold(r.offer, demand)]
-        cheapest = f"; the cheapest that fits is {_priced(fitting[0].offer, 1)}" if fitting else ""
+        fitting = [
+            (_machines_for(demand, ranked.offer), ranked.offer)
+            for ranked in self._market.ranked
+            if self._could_hold(ranked.offer, demand)
+        ]
+        count, offer = min(fitting, key=lambda found: found[0] * found[1].price_usd_hour)
+        cheapest = f"; the cheapest that fits is {_priced(offer, count)}"
         sentence = (
             f"{_need(demand)}; the pool's machines cost {money(self._usd_hour)} of at most "
             f"{money(limit)} an hour (max_hourly_cost){cheapest}"
@@ -179,6 +182,10 @@ def _need(demand: Demand) -> str:
         return "needs a machine, but no slot"
     where = " on one machine" if demand.single_agent else ""
     return f"needs {counted(demand.slots, 'slot')}{where}"
+
+
+def _machines_for(demand: Demand, offer: Offer) -> int:
+    return math.ceil(demand.slots / offer.slots) if demand.slots else 1
 
 
 def _priced(offer: Offer, count: int) -> str:
