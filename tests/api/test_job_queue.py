@@ -1,9 +1,6 @@
 """The job queue through the API: its order, and changing it."""
 
-from dataclasses import replace
 from typing import Any
-
-from det_controlplane.core.config.pools import Scheduler
 
 from tests.support.api import Api, Caller, create
 from tests.support.stock_world import PlayedAgent
@@ -52,20 +49,6 @@ def test_statistics_of_a_pool_tell_how_long_jobs_waited_for_slots_each_day(
     assert day["periodStart"] == f"{api.ctx.now():%Y-%m-%d}"
     assert 0 < day["seconds"] < 60
     assert reserved["aggregates"] == []
-
-
-def test_live_tasks_tell_the_scheduler_of_their_pool(api: Api, user: Caller) -> None:
-    def shown() -> list[tuple[str, int]]:
-        tasks = user.get("/api/v1/tasks")["allocationIdToSummary"].values()
-        return [(task["schedulerType"], task["priority"]) for task in tasks]
-
-    default, *others = api.ctx.config.resource_pools
-    fair = replace(default, scheduler=Scheduler("fair_share", default_priority=7))
-    api.ctx.config = replace(api.ctx.config, resource_pools=(fair, *others))
-    activated(user)
-    assert shown() == [("fair_share", 7)]
-    api.ctx.config = replace(api.ctx.config, resource_pools=(default, *others))
-    assert shown() == [("priority", 42)]
 
 
 def test_priority_puts_a_job_first_and_is_kept_in_its_configuration(user: Caller) -> None:

@@ -72,7 +72,7 @@ class PlayedAgent:
 
     def join(self) -> None:
         name = self._name
-        slots = [{"id": i, "type": "cpu", "brand": "CPU", "uuid": f"{name}-{i}"} for i in (0, 1)]
+        slots = [{"id": i, "type": "cuda", "brand": "A100", "uuid": f"{name}-{i}"} for i in (0, 1)]
         body = {
             "agent_id": name, "agent_key": "key", "incarnation": self._incarnation, "pool": "default",
             "runtime": "process", "hostname": name, "addresses": ["127.0.0.1"], "slots": slots,
@@ -173,6 +173,8 @@ def organization(world: World) -> None:
     ask("post_UnpinWorkspace", id=vision)
     ask("get_ListRPsBoundToWorkspace", workspaceId=vision)
     ask("get_ListWorkspaceNamespaceBindings", id=vision)
+    ask("get_GetWorkspacesWithDefaultNamespaceBindings")
+    ask("get_GetKubernetesResourceManagers")
     projects(world, vision)
     pools(world, vision)
     ask("delete_DeleteWorkspace", id=vision)
@@ -328,6 +330,7 @@ def running_task(world: World, experiment_id: int) -> None:
     ask("get_AllocationPreemptionSignal", query={"timeoutSeconds": 0}, **allocation)
     ask("post_AllocationPendingPreemptionSignal", allocation, **allocation)
     ask("post_MarkAllocationResourcesDaemon", resources, **resources)
+    ask("get_GetTaskAcceleratorData", taskId=trial["taskId"])
     ask("get_GetTaskContextDirectory", taskId=trial["taskId"])
     reports(world, trial, allocation["allocationId"])
     logs(world, trial, container)

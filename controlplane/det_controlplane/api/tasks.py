@@ -23,6 +23,12 @@ def get_task(ctx: Context, request: Request) -> Answer:
     return json_response({"task": task_listing.task(ctx, request.param("taskId"))})
 
 
+def accelerators(ctx: Context, request: Request) -> Answer:
+    """As agents reported their slots: nothing of what containers report is needed."""
+    found = task_listing.accelerators(ctx, request.param("taskId"))
+    return json_response({"acceleratorData": found})
+
+
 def context_directory(ctx: Context, request: Request) -> Answer:
     content = contexts.of_task(ctx, request.param("taskId"))
     return json_response({"b64Tgz": listing.base64_text(content)})
@@ -86,6 +92,7 @@ ROUTES = (
     get("/api/v1/tasks", list_tasks, summary="Live allocations"),
     get("/tasks", legacy_tasks, summary="Live allocations (older clients)"),
     get("/api/v1/tasks/{taskId}", get_task, summary="One task with its allocations"),
+    get("/api/v1/tasks/{taskId}/acceleratorData", accelerators, summary="Devices of a task"),
     get(
         "/api/v1/tasks/{taskId}/context_directory",
         context_directory,

@@ -98,6 +98,14 @@ def namespaces(ctx: Context, request: Request) -> Answer:
     return json_response({"namespaceBindings": {}})
 
 
+def with_default_namespaces(ctx: Context, request: Request) -> Answer:
+    return json_response({"workspaceIds": []})
+
+
+def kubernetes_managers(ctx: Context, request: Request) -> Answer:
+    return json_response({"resourceManagers": []})
+
+
 def no_kubernetes(ctx: Context, request: Request) -> Answer:
     raise Unimplemented(
         "namespaces and their quotas belong to Kubernetes; this cluster runs agents"
@@ -106,6 +114,7 @@ def no_kubernetes(ctx: Context, request: Request) -> Answer:
 
 _W, _P = "/api/v1/workspaces", "/api/v1/resource-pools/{resourcePoolName}/workspace-bindings"
 _NO_K8S = "Kubernetes only: 501"
+_N = "/api/v1/namespace-bindings"
 ROUTES = (
     get(_W, list_workspaces, summary="List workspaces"),
     post(_W, create, summary="Create a workspace"),
@@ -130,6 +139,13 @@ ROUTES = (
     delete(f"{_W}/{{workspaceId}}/namespace-bindings", no_kubernetes, summary=_NO_K8S),
     post(f"{_W}/{{id}}/set-resource-quota", no_kubernetes, summary=_NO_K8S),
     get(f"{_W}/{{id}}/get-k8s-resource-quotas", no_kubernetes, summary=_NO_K8S),
+    get("/api/v1/k8s-resource-managers", kubernetes_managers, summary="Kubernetes clusters: none"),
+    get(
+        f"{_N}/workspace-ids-with-default-bindings",
+        with_default_namespaces,
+        summary="Workspaces with a namespace: none",
+    ),
+    post(f"{_N}/bulk-auto-create", no_kubernetes, summary=_NO_K8S),
     get(_P, workspaces_of, summary="Workspaces that a pool is reserved for"),
     post(_P, bind, summary="Reserve a pool for workspaces too"),
     put(_P, rebind, summary="Reserve a pool for exactly these workspaces"),

@@ -23,6 +23,13 @@ _TASK = text(f"""
                      ELSE 'GENERIC_TASK_STATE_COMPLETED' END, 'noPause', false, 'forkedFrom', NULL)
     FROM tasks k WHERE k.id = :id
 """)
+_ACCELERATORS = text("""
+    SELECT json_build_object('containerId', c.id, 'allocationId', a.id, 'taskId', a.task_id, 'nodeName', c.agent_id,
+        'resourcePool', a.pool, 'acceleratorType', min(s.device_brand), 'acceleratorUuids', json_agg(s.device_uuid ORDER BY s.slot_id))
+    FROM allocations a JOIN containers c ON c.allocation_id = a.id
+    JOIN slots s ON s.agent_id = c.agent_id AND s.slot_id = ANY(c.slot_ids) AND s.device_type <> 'cpu'
+    WHERE a.task_id = :id GROUP BY c.id, a.id ORDER BY c.assigned_at, c.rank
+""")
 _STARTED = """CASE WHEN c.started_at IS NOT NULL THEN json_build_object('nativeResourcesId', coalesce(c.runtime_id, ''),
     'addresses', coalesce((SELECT json_agg(json_build_object('containerIp', coalesce(c.address, ''), 'containerPort', p.key::int,
         'hostIp', coalesce(c.address, ''), 'hostPort', p.value::int) ORDER BY p.key::int)
@@ -55,6 +62,11 @@ def allocation(db: Database, allocation_id: str) -> dict[str, Any] | None:
 def task(db: Database, task_id: str) -> dict[str, Any] | None:
     rows = db.read(_TASK, {"id": task_id})
     return rows[0][0] if rows else None
+
+
+def accelerators(db: Database, task_id: str) -> list[dict[str, Any]]:
+    """Return the devices of each container of the task whose agent is still there."""
+    return [row[0] for row in db.read(_ACCELERATORS, {"id": task_id})]
 
 
 def live_allocations(db: Database, schedulers: Mapping[str, Scheduler]) -> str:

@@ -21,6 +21,11 @@ def task(ctx: Context, task_id: str) -> dict[str, Any]:
     return found
 
 
+def accelerators(ctx: Context, task_id: str) -> list[dict[str, Any]]:
+    task(ctx, task_id)
+    return task_views.accelerators(ctx.db, task_id)
+
+
 def live_allocations(ctx: Context) -> str:
     schedulers = {p.pool_name: p.scheduler for p in ctx.config.resource_pools}
     return task_views.live_allocations(ctx.db, schedulers)
