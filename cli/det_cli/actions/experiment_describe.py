@@ -40,14 +40,14 @@ def describe(args: argparse.Namespace) -> None:
     session = connect(args)
     ids = _ids(args.experiment_ids)
     answers = [session.get(f"{V1}/experiments/{id}") for id in ids]
+    experiments = [a["experiment"] for a in answers]
+    of_experiments = costs.add(session, "experiments", experiments)
     if args.format in ("json", "yaml"):
         (print_json if args.format == "json" else print_yaml)(answers)
         return
     trials = [t for id in ids for t in pages(session, f"/experiments/{id}/trials", "trials")]
     rows = [row for t in trials for row in workload_rows(session, t["id"], args.metrics)]
     columns = _workload_columns(rows) if args.metrics else _WORKLOAD
-    experiments = [a["experiment"] for a in answers]
-    of_experiments = costs.add(session, "experiments", experiments)
     of_trials = costs.add(session, "trials", trials)
     _table(args, "Experiment", "experiments", _EXPERIMENT + of_experiments, experiments)
     _table(args, "\nTrials", "trials", _TRIAL + of_trials, trials)

@@ -1,0 +1,109 @@
+"""`ci/train`, as GitHub's action and GitLab's template run it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.fake_cluster import FakeCluster
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "ci/train"
+
+
+@pytest.fixture
+def environment(cluster: FakeCluster, tmp_path: Path) -> dict[str, str]:
+    cluster.tokens["token"] = "ada"
+    (tmp_path / "config.yaml").write_text("name: digits\nsearcher: {name: single, metric: loss}\n")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/train.py").write_text("print(1)\n")
+    return {
+        **{k: v for k, v in os.environ.items() if not k.startswith("DET_")},
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "DET_MASTER": cluster.url,
+        "DET_USER_TOKEN": "token",
+        "DET_SUMMARY": str(tmp_path / "summary.md"),
+        "GITHUB_OUTPUT": str(tmp_path / "output"),
+    }
+
+
+def ended(cluster: FakeCluster, state: str, **more: Any) -> None:
+    shown = {
+        "id": 1, "state": state, "numTrials": 3, "bestTrialId": 12, "bestTrialSearcherMetric": 0.25,
+        "startTime": "2026-01-01T00:00:00Z", "duration": 60, "config": {}, "username": "ada", "name": "digits", **more,
+    }  # fmt: skip
+    config = {"searcher": {"metric": "loss"}}
+    cluster.on("GET", "/api/v1/experiments/1", {"experiment": shown, "config": config})
+    cluster.on("GET", "/api/v1/why/experiment/1", {"reasons": []})
+    costs = {"costs": [{"id": 1, "costUsd": 1.5, "slotHours": 3.0}]}
+    cluster.on("GET", "/api/v1/costs/experiments", costs)
+
+
+def train(environment: dict[str, str], tmp_path: Path) -> "subprocess.CompletedProcess[str]":
+    command = ["bash", str(SCRIPT), "config.yaml", "model"]
+    return subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )  # fmt: skip
+
+
+def test_the_summary_has_the_metric_and_the_cost(
+    cluster: FakeCluster, environment: dict[str, str], tmp_path: Path
+) -> None:
+    ended(cluster, "STATE_COMPLETED")
+    ran = train(environment, tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    summary = Path(environment["DET_SUMMARY"]).read_text()
+    for row in ("| state | completed |", "| loss | 0.25 |", "| trials | 3 |", "| cost | $1.50 |"):
+        assert row in summary
+    assert Path(environment["GITHUB_OUTPUT"]).read_text() == "experiment-id=1\n"
+
+
+def test_a_failed_experiment_fails_the_job(
+    cluster: FakeCluster, environment: dict[str, str], tmp_path: Path
+) -> None:
+    ended(cluster, "STATE_ERROR")
+    ran = train(environment, tmp_path)
+    assert ran.returncode == 1
+    assert "| state | error |" in Path(environment["DET_SUMMARY"]).read_text()
+
+
+def test_a_superseded_job_cancels_its_experiment(
+    cluster: FakeCluster, environment: dict[str, str], tmp_path: Path
+) -> None:
+    ended(cluster, "STATE_RUNNING", endTime=None)
+    cluster.on("POST", "/api/v1/experiments/1/cancel", {})
+    job = subprocess.Popen(
+        ["bash", str(SCRIPT), "config.yaml", "model"],
+        env=environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    assert job.stderr is not None
+    for line in job.stderr:
+        if "RUNNING" in line.upper():
+            break
+    os.killpg(job.pid, signal.SIGTERM)
+    job.communicate(timeout=60)
+    assert job.returncode == 130
+    assert cluster.sent("POST", "/api/v1/experiments/1/cancel")
+
+
+def test_it_says_what_is_missing(environment: dict[str, str], tmp_path: Path) -> None:
+    ran = train({k: v for k, v in environment.items() if k != "DET_MASTER"}, tmp_path)
+    assert ran.returncode != 0
+    assert "DET_MASTER" in ran.stderr
+    usage = subprocess.run(["bash", str(SCRIPT)], capture_output=True, text=True, check=False)
+    assert usage.returncode == 2
+
+
+def test_action_and_template_run_the_script() -> None:
+    action = yaml.safe_load((ROOT / ".github/actions/train/action.yml").read_text())
+    commands = [step.get("run", "") for step in action["runs"]["steps"]]
+    assert any("ci/train" in command for command in commands)
+    template = yaml.safe_load((ROOT / "ci/gitlab.yml").read_text())
+    assert "ci/train" in template[".determined-train"]["script"][0]
