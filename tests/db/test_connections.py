@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import certifi
 import pytest
 from det_controlplane.db import driver
 from det_controlplane.db.engine import (
@@ -288,6 +289,18 @@ def test_the_certificate_of_another_machine_is_verified(url: str) -> None:
     tls = pg8000_arguments(driver_url(url))["ssl_context"]
     assert tls.verify_mode is ssl.CERT_REQUIRED
     assert tls.check_hostname
+
+
+def test_an_authority_of_one_server_alone_proves_it_under_any_address() -> None:
+    url = f"postgresql://u@10.0.0.7/x?sslmode=verify-ca&sslrootcert={certifi.where()}"
+    tls = pg8000_arguments(driver_url(url))["ssl_context"]
+    assert tls.verify_mode is ssl.CERT_REQUIRED
+    assert not tls.check_hostname
+
+
+def test_authorities_that_everybody_trusts_prove_no_server_without_its_name() -> None:
+    with pytest.raises(BadUrl, match="needs sslrootcert"):
+        pg8000_arguments(driver_url("postgresql://u@10.0.0.7/x?sslmode=verify-ca"))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])

@@ -185,7 +185,9 @@ def pg8000_arguments(url: URL) -> dict[str, Any]:
 
 
 def _tls(host: str, query: Mapping[str, Any]) -> ssl.SSLContext | None:
-    """Certificates are always verified, as by libpq's `verify-full`; only what stays on this machine may be plain."""
+    """Certificates are always verified, as by libpq's `verify-full`; only what stays on this machine may be plain.
+
+    `verify-ca` leaves the name out, for an authority of one server alone, as Cloud SQL has them."""
     mode = query.get("sslmode", "prefer" if _is_loopback(host) else "verify-full")
     if mode in ("disable", "allow", "prefer"):
         if not _is_loopback(host):
@@ -193,7 +195,12 @@ def _tls(host: str, query: Mapping[str, Any]) -> ssl.SSLContext | None:
                 f"sslmode={mode} would send passwords to {host} in plain text: leave it out"
             )
         return None
-    return ssl.create_default_context(cafile=query.get("sslrootcert"))
+    context = ssl.create_default_context(cafile=query.get("sslrootcert"))
+    if mode == "verify-ca":
+        if "sslrootcert" not in query:
+            raise BadUrl("sslmode=verify-ca needs sslrootcert, the file of the server's authority")
+        context.check_hostname = False
+    return context
 
 
 def _is_loopback(host: str) -> bool:
