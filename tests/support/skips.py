@@ -16,7 +16,8 @@ _REMEDY = "; to run it: "
 GPU = "no GPU"
 CLOUD = "no account at a cloud"
 INTERPRETER = "no interpreter can be downloaded here"
-_EXCUSED = (GPU, CLOUD, INTERPRETER)
+TERRAFORM = "Terraform or a provider of it is not here"
+_EXCUSED = (GPU, CLOUD, INTERPRETER, TERRAFORM)
 
 # The remedy of tests about what only root may do.
 AS_ROOT = "make test as root"

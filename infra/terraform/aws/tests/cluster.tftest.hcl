@@ -1,0 +1,101 @@
+# Planned without AWS: `terraform test`.
+
+mock_provider "aws" {
+  mock_data "aws_availability_zones" {
+    defaults = { names = ["eu-west-1a", "eu-west-1b", "eu-west-1c", "eu-west-1d"] }
+  }
+
+  mock_data "aws_caller_identity" {
+    defaults = { account_id = "123456789012" }
+  }
+
+  mock_data "aws_region" {
+    defaults = { name = "eu-west-1" }
+  }
+
+  mock_data "aws_partition" {
+    defaults = { partition = "aws" }
+  }
+
+  mock_data "aws_iam_policy_document" {
+    defaults = { json = "{\"Version\": \"2012-10-17\", \"Statement\": []}" }
+  }
+
+  mock_resource "aws_vpc" {
+    defaults = { ipv6_cidr_block = "2001:db8:1234::/56" }
+  }
+
+  mock_resource "aws_iam_role" {
+    defaults = { arn = "arn:aws:iam::123456789012:role/det" }
+  }
+
+  mock_resource "aws_iam_instance_profile" {
+    defaults = { arn = "arn:aws:iam::123456789012:instance-profile/det" }
+  }
+
+  mock_resource "aws_lambda_function" {
+    defaults = { arn = "arn:aws:lambda:eu-west-1:123456789012:function:det" }
+  }
+
+  mock_resource "aws_lambda_function_url" {
+    defaults = { function_url = "https://abc.lambda-url.eu-west-1.on.aws/" }
+  }
+
+  mock_resource "aws_db_instance" {
+    defaults = { port = 5433 }
+  }
+
+  mock_resource "aws_s3_bucket" {
+    defaults = { arn = "arn:aws:s3:::bucket" }
+  }
+}
+
+variables {
+  cluster_id            = "lab"
+  region                = "eu-west-1"
+  zip                   = "versions.tf"
+  initial_user_password = "Password1"
+}
+
+run "a_cluster" {
+  assert {
+    condition     = output.url == "https://abc.lambda-url.eu-west-1.on.aws"
+    error_message = "The address is not that of the API's function: ${output.url}"
+  }
+
+  assert {
+    condition     = output.bucket == "det-lab-eu-west-1-123456789012"
+    error_message = "The bucket has another name: ${output.bucket}"
+  }
+
+  assert {
+    condition     = toset(keys(output.functions)) == toset(["api", "tick", "provision", "migrate"])
+    error_message = "The functions are others: ${join(", ", keys(output.functions))}"
+  }
+
+  assert {
+    condition     = length(output.machine_subnet_ids) == 3
+    error_message = "Machines are not offered three zones."
+  }
+}
+
+run "a_name_that_aws_refuses_is_refused" {
+  command = plan
+
+  variables {
+    cluster_id = "1_lab"
+  }
+
+  expect_failures = [var.cluster_id]
+}
+
+run "an_instance_instead_of_aurora" {
+  variables {
+    database = "rds"
+  }
+
+  assert {
+    condition     = module.database.port == 5433
+    error_message = "The functions connect to another database than the instance."
+  }
+}

@@ -1,0 +1,71 @@
+# Who may do what: one role a function, and one of them rents machines.
+
+mock_provider "aws" {
+  mock_data "aws_caller_identity" {
+    defaults = { account_id = "123456789012" }
+  }
+
+  mock_data "aws_region" {
+    defaults = { name = "eu-west-1" }
+  }
+
+  mock_data "aws_partition" {
+    defaults = { partition = "aws" }
+  }
+
+  mock_data "aws_iam_policy_document" {
+    defaults = { json = "{\"Version\": \"2012-10-17\", \"Statement\": []}" }
+  }
+
+  mock_resource "aws_iam_role" {
+    defaults = { arn = "arn:aws:iam::123456789012:role/det" }
+  }
+
+  mock_resource "aws_lambda_function" {
+    defaults = { arn = "arn:aws:lambda:eu-west-1:123456789012:function:det" }
+  }
+}
+
+variables {
+  name                 = "det-lab"
+  cluster_id           = "lab"
+  zip                  = "versions.tf"
+  runtime              = "python3.11"
+  architecture         = "x86_64"
+  snap_start           = false
+  api_concurrency      = 50
+  log_retention_days   = 30
+  vpc_id               = "vpc-1"
+  subnet_ids           = ["subnet-1"]
+  bucket_arn           = "arn:aws:s3:::bucket"
+  machine_role_arn     = "arn:aws:iam::123456789012:role/machine"
+  permissions_boundary = null
+  alarm_topic_arn      = null
+  environment          = { DET_DB_URL = "postgresql://u:p@h/d" }
+}
+
+run "rights" {
+  module {
+    source = "../modules/aws/controlplane"
+  }
+
+  assert {
+    condition     = alltrue(flatten([for document in data.aws_iam_policy_document.function : [for statement in document.statement : [for action in statement.actions : can(regex("^[a-z0-9]+:[A-Za-z]+$", action))]]]))
+    error_message = "A role has an action with a wildcard."
+  }
+
+  assert {
+    condition     = [for name, document in data.aws_iam_policy_document.function : name if contains(flatten(document.statement[*].actions), "ec2:RunInstances")] == ["provision"]
+    error_message = "Another function than provision may start machines."
+  }
+
+  assert {
+    condition     = [for name, document in data.aws_iam_policy_document.function : name if contains(flatten(document.statement[*].actions), "ec2:TerminateInstances")] == ["provision"]
+    error_message = "Another function than provision may end machines."
+  }
+
+  assert {
+    condition     = alltrue([for statement in data.aws_iam_policy_document.function["provision"].statement : length(statement.condition) > 0 if contains(["StartTaggedMachines", "EndOwnMachines", "PassMachineRole"], statement.sid)])
+    error_message = "Machines of others could be started or ended."
+  }
+}

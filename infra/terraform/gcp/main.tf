@@ -1,0 +1,115 @@
+# A cluster on Google Cloud: services on Cloud Run over Cloud SQL. While the cluster is idle, only the database costs
+# money by the hour.
+
+locals {
+  name   = "det-${var.cluster_id}"
+  bucket = var.bucket != "" ? var.bucket : "det-${var.cluster_id}-${var.project}"
+  labels = { managed-by = "determined", determined-cluster = var.cluster_id }
+  apis = toset([
+    "cloudbilling", "cloudscheduler", "compute", "iam", "iamcredentials", "run", "secretmanager", "servicenetworking",
+    "sqladmin", "storage",
+  ])
+  db_url = "postgresql://${module.database.user}:${module.database.password}@${module.database.host}:5432/${module.database.name}?sslmode=verify-ca&sslrootcert=/secrets/database-ca/ca.pem"
+}
+
+resource "google_project_service" "this" {
+  for_each           = local.apis
+  service            = "${each.key}.googleapis.com"
+  disable_on_destroy = false
+}
+
+module "network" {
+  source = "../modules/gcp/network"
+  name   = local.name
+  region = var.region
+  cidr   = var.cidr
+  nat    = !var.machine_external_ip
+
+  depends_on = [google_project_service.this]
+}
+
+module "storage" {
+  source          = "../modules/gcp/storage"
+  bucket          = local.bucket
+  location        = var.region
+  keep            = var.keep_data
+  lifecycle_rules = var.bucket_lifecycle
+  labels          = local.labels
+
+  depends_on = [google_project_service.this]
+}
+
+module "machines" {
+  source     = "../modules/gcp/machines"
+  name       = local.name
+  account_id = "${local.name}-vm"
+  network_id = module.network.network_id
+  bucket     = module.storage.bucket
+}
+
+module "database" {
+  source           = "../modules/gcp/database"
+  name             = local.name
+  region           = var.region
+  tier             = var.database_tier
+  highly_available = var.database_highly_available
+  max_connections  = var.database_max_connections
+  network_id       = module.network.network_id
+  peering          = module.network.peering
+  keep             = var.keep_data
+  labels           = local.labels
+}
+
+module "secrets" {
+  source  = "../modules/gcp/secrets"
+  name    = local.name
+  readers = module.controlplane.accounts
+  labels  = local.labels
+
+  values = {
+    database-url = local.db_url
+    database-ca  = module.database.ca
+    password     = var.initial_user_password
+  }
+}
+
+module "controlplane" {
+  source               = "../modules/gcp/controlplane"
+  name                 = local.name
+  cluster_id           = var.cluster_id
+  region               = var.region
+  image                = var.image
+  memory               = var.memory
+  api_instances        = var.api_instances
+  network_id           = module.network.network_id
+  subnetwork_id        = module.network.subnetwork_id
+  bucket               = module.storage.bucket
+  machine_account_name = module.machines.account_name
+  secrets              = module.secrets.versions
+  secret_environment   = { DET_DB_URL = "database-url", DET_INITIAL_USER_PASSWORD = "password" }
+  secret_files         = { database-ca = "ca.pem" }
+  labels               = local.labels
+
+  environment = {
+    DET_CLUSTER_NAME   = var.cluster_id
+    DET_CLUSTER_CONFIG = var.cluster_config
+    DET_OBJECTS        = "gs://${module.storage.bucket}/contexts"
+    DET_MAY_WAIT_S     = "30"
+    DET_DB_POOL_SIZE   = "8"
+    # What pools of the cluster configuration leave out.
+    DET_GCP_DEFAULTS = jsonencode({
+      project      = var.project
+      region       = var.region
+      network_tags = []
+      network_interface = {
+        network     = module.network.network_id
+        subnetwork  = module.network.subnetwork_id
+        external_ip = var.machine_external_ip
+      }
+      service_account = {
+        email  = module.machines.email
+        scopes = ["https://www.googleapis.com/auth/cloud-platform"]
+      }
+    })
+  }
+}

@@ -1,0 +1,29 @@
+output "url" {
+  description = "Address of the cluster: DET_MASTER."
+  value       = module.controlplane.url
+}
+
+output "bucket" {
+  description = "Bucket of contexts and checkpoints."
+  value       = module.storage.bucket
+}
+
+output "services" {
+  description = "Names of the Cloud Run services."
+  value       = module.controlplane.services
+}
+
+output "schedules" {
+  description = "Names of the Cloud Scheduler jobs that the control plane pauses and resumes."
+  value       = module.controlplane.schedules
+}
+
+output "machine_service_account" {
+  description = "Service account of rented machines."
+  value       = module.machines.email
+}
+
+output "machine_subnetwork" {
+  description = "Subnet of rented machines."
+  value       = module.network.subnetwork_id
+}

@@ -1,0 +1,62 @@
+# Planned without Google Cloud: `terraform test`.
+
+mock_provider "google" {
+  mock_resource "google_sql_database_instance" {
+    defaults = {
+      private_ip_address = "10.1.2.3"
+      server_ca_cert     = [{ cert = "CERTIFICATE" }]
+    }
+  }
+
+  mock_data "google_project" {
+    defaults = {
+      project_id = "some-project"
+      number     = "123456"
+    }
+  }
+}
+
+variables {
+  cluster_id            = "lab"
+  project               = "some-project"
+  region                = "europe-west4"
+  image                 = "europe-docker.pkg.dev/some-project/det/controlplane@sha256:0"
+  initial_user_password = "Password1"
+}
+
+run "a_cluster" {
+  assert {
+    condition     = output.url == "https://det-lab-api-123456.europe-west4.run.app"
+    error_message = "The address is not the one that services know each other by: ${output.url}"
+  }
+
+  assert {
+    condition     = output.bucket == "det-lab-some-project"
+    error_message = "The bucket has another name: ${output.bucket}"
+  }
+
+  assert {
+    condition     = toset(output.schedules) == toset(["det-lab-provision", "det-lab-tick"])
+    error_message = "The schedules are others: ${join(", ", output.schedules)}"
+  }
+}
+
+run "a_name_that_makes_no_accounts_is_refused" {
+  command = plan
+
+  variables {
+    cluster_id = "Lab_1"
+  }
+
+  expect_failures = [var.cluster_id]
+}
+
+run "more_services_than_the_database_has_connections_for_are_refused" {
+  command = plan
+
+  variables {
+    api_instances = 20
+  }
+
+  expect_failures = [var.database_max_connections]
+}

@@ -1,0 +1,101 @@
+variable "cluster_id" {
+  description = "Name of the cluster; part of the names of everything here."
+  type        = string
+
+  validation {
+    condition     = can(regex("^[a-z][-a-z0-9]{0,18}[a-z0-9]$", var.cluster_id))
+    error_message = "Give a small letter, then at most 19 small letters, digits and hyphens; no hyphen at the end."
+  }
+}
+
+variable "project" {
+  description = "Id of the Google Cloud project."
+  type        = string
+}
+
+variable "region" {
+  description = "Region of everything but the machines, which pools may place elsewhere."
+  type        = string
+}
+
+variable "cidr" {
+  description = "IPv4 range of services and machines."
+  type        = string
+  default     = "10.60.0.0/20"
+}
+
+variable "image" {
+  description = "Image of the control plane in a registry that Cloud Run reads, with its digest."
+  type        = string
+}
+
+variable "memory" {
+  description = "Memory of an instance of a service."
+  type        = string
+  default     = "1Gi"
+}
+
+variable "api_instances" {
+  description = "Most instances of the API; each holds up to eight connections of the database."
+  type        = number
+  default     = 4
+}
+
+variable "cluster_config" {
+  description = "The cluster configuration, as YAML."
+  type        = string
+  default     = ""
+}
+
+variable "database_tier" {
+  description = "Machine type of Cloud SQL, like db-f1-micro or db-custom-2-7680."
+  type        = string
+  default     = "db-f1-micro"
+}
+
+variable "database_highly_available" {
+  description = "Keep a standby of the database in a second zone, at twice the price."
+  type        = bool
+  default     = false
+}
+
+variable "database_max_connections" {
+  description = "Most connections of the database."
+  type        = number
+  default     = 60
+
+  validation {
+    condition     = var.database_max_connections >= 8 * var.api_instances + 20
+    error_message = "Give eight connections for each instance of the API and twenty for the rest, or fewer api_instances."
+  }
+}
+
+variable "bucket" {
+  description = "Name of the bucket of contexts and checkpoints; empty for det-CLUSTER-PROJECT."
+  type        = string
+  default     = ""
+}
+
+variable "keep_data" {
+  description = "Refuse to remove the database, and the bucket while it holds anything."
+  type        = bool
+  default     = true
+}
+
+variable "bucket_lifecycle" {
+  description = "Delete replaced versions of objects after a month."
+  type        = bool
+  default     = true
+}
+
+variable "machine_external_ip" {
+  description = "Give machines addresses of their own; otherwise they reach out by Cloud NAT, which costs money by the hour."
+  type        = bool
+  default     = true
+}
+
+variable "initial_user_password" {
+  description = "Password of the built-in users admin and determined at the first start."
+  type        = string
+  sensitive   = true
+}

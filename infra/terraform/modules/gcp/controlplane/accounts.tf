@@ -1,0 +1,108 @@
+# One account a service, with what that service calls and nothing else. Custom roles list permissions one by one.
+
+locals {
+  accounts = {
+    api       = "api"
+    tick      = "tick"
+    provision = "prov"
+    scheduler = "sched"
+  }
+  role_prefix = replace(var.name, "-", "_")
+  # Who starts which worker.
+  starts = merge([for worker in local.workers : {
+    for account in ["api", "tick", "provision", "scheduler"] : "${account}/${worker}" => { account = account, worker = worker }
+  }]...)
+}
+
+resource "google_service_account" "this" {
+  for_each     = local.accounts
+  account_id   = "${var.name}-${each.value}"
+  display_name = "Determined ${var.cluster_id}: ${each.key}"
+}
+
+resource "google_cloud_run_v2_service_iam_member" "start" {
+  for_each = local.starts
+  name     = google_cloud_run_v2_service.this[each.value.worker].name
+  location = var.region
+  role     = "roles/run.invoker"
+  member   = "serviceAccount:${google_service_account.this[each.value.account].email}"
+}
+
+resource "google_storage_bucket_iam_member" "objects" {
+  for_each = toset(["api", "tick"])
+  bucket   = var.bucket
+  role     = "roles/storage.objectUser"
+  member   = "serviceAccount:${google_service_account.this[each.key].email}"
+}
+
+# Uploads go to the bucket by URLs that the API signs as itself.
+resource "google_project_iam_custom_role" "sign" {
+  role_id     = "${local.role_prefix}_sign"
+  title       = "Determined ${var.cluster_id}: sign URLs"
+  permissions = ["iam.serviceAccounts.signBlob"]
+}
+
+resource "google_service_account_iam_member" "sign" {
+  for_each           = toset(["api", "tick"])
+  service_account_id = google_service_account.this[each.key].name
+  role               = google_project_iam_custom_role.sign.id
+  member             = "serviceAccount:${google_service_account.this[each.key].email}"
+}
+
+resource "google_project_iam_custom_role" "schedules" {
+  role_id     = "${local.role_prefix}_schedules"
+  title       = "Determined ${var.cluster_id}: pause and resume schedules"
+  permissions = ["cloudscheduler.jobs.get", "cloudscheduler.jobs.pause", "cloudscheduler.jobs.enable"]
+}
+
+resource "google_project_iam_member" "schedules" {
+  project = local.project
+  role    = google_project_iam_custom_role.schedules.id
+  member  = "serviceAccount:${google_service_account.this["tick"].email}"
+}
+
+resource "google_project_iam_custom_role" "provision" {
+  role_id = "${local.role_prefix}_provision"
+  title   = "Determined ${var.cluster_id}: start and end machines"
+  permissions = [
+    "compute.acceleratorTypes.list",
+    "compute.disks.create",
+    "compute.disks.setLabels",
+    "compute.globalOperations.list",
+    "compute.images.useReadOnly",
+    "compute.instances.create",
+    "compute.instances.delete",
+    "compute.instances.get",
+    "compute.instances.getSerialPortOutput",
+    "compute.instances.list",
+    "compute.instances.setLabels",
+    "compute.instances.setMetadata",
+    "compute.instances.setServiceAccount",
+    "compute.instances.setTags",
+    "compute.machineTypes.list",
+    "compute.networks.use",
+    "compute.regionOperations.get",
+    "compute.subnetworks.use",
+    "compute.subnetworks.useExternalIp",
+    "compute.zoneOperations.get",
+  ]
+}
+
+resource "google_project_iam_member" "provision" {
+  project = local.project
+  role    = google_project_iam_custom_role.provision.id
+  member  = "serviceAccount:${google_service_account.this["provision"].email}"
+
+  condition {
+    title       = "machines of Determined"
+    description = "Instances are only made, changed and ended under names that Determined gives."
+    expression  = "resource.type != \"compute.googleapis.com/Instance\" || resource.name.extract(\"instances/{name}\").startsWith(\"det-\")"
+  }
+}
+
+# The machines' account is the only one that may be given to a machine.
+resource "google_service_account_iam_member" "machines" {
+  service_account_id = var.machine_account_name
+  role               = "roles/iam.serviceAccountUser"
+  member             = "serviceAccount:${google_service_account.this["provision"].email}"
+}

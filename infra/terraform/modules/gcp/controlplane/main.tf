@@ -1,0 +1,164 @@
+# Three services of one image, each with an account of its own: only `provision` may start and end machines. The API
+# brings the database up to date when it starts. Schedules are the safety net; the services start each other.
+
+data "google_project" "this" {}
+
+locals {
+  services = {
+    api       = { timeout_s = 900, requests = 250, instances = var.api_instances }
+    tick      = { timeout_s = 180, requests = 80, instances = 1 }
+    provision = { timeout_s = 300, requests = 80, instances = 1 }
+  }
+  workers = toset(["tick", "provision"])
+  project = data.google_project.this.project_id
+  # A service's address is known before the service exists, and they start each other.
+  urls = { for name, _ in local.services : name => "https://${var.name}-${name}-${data.google_project.this.number}.${var.region}.run.app" }
+  jobs = { for name in local.workers : name => "projects/${local.project}/locations/${var.region}/jobs/${var.name}-${name}" }
+  environment = merge(var.environment, {
+    DET_PUBLIC_URL       = local.urls.api
+    DET_TICK_URL         = local.urls.tick
+    DET_PROVISION_URL    = local.urls.provision
+    DET_SCHEDULES        = join(",", values(local.jobs))
+    GOOGLE_CLOUD_PROJECT = local.project
+  })
+}
+
+resource "google_cloud_run_v2_service" "this" {
+  for_each            = local.services
+  name                = "${var.name}-${each.key}"
+  location            = var.region
+  ingress             = "INGRESS_TRAFFIC_ALL"
+  custom_audiences    = [local.urls[each.key]]
+  deletion_protection = false
+  labels              = var.labels
+  # Agents, people and CI call the API, which authenticates each request itself; workers are called by accounts alone.
+  invoker_iam_disabled = each.key == "api"
+
+  template {
+    service_account                  = google_service_account.this[each.key].email
+    timeout                          = "${each.value.timeout_s}s"
+    max_instance_request_concurrency = each.value.requests
+    execution_environment            = "EXECUTION_ENVIRONMENT_GEN2"
+    labels                           = var.labels
+
+    scaling {
+      min_instance_count = 0
+      max_instance_count = each.value.instances
+    }
+
+    vpc_access {
+      egress = "PRIVATE_RANGES_ONLY"
+
+      network_interfaces {
+        network    = var.network_id
+        subnetwork = var.subnetwork_id
+      }
+    }
+
+    containers {
+      image = var.image
+
+      resources {
+        limits            = { cpu = "1", memory = var.memory }
+        cpu_idle          = true
+        startup_cpu_boost = true
+      }
+
+      ports {
+        container_port = 8080
+      }
+
+      # The API listens once the database is there and up to date.
+      startup_probe {
+        period_seconds    = 2
+        failure_threshold = 60
+
+        tcp_socket {
+          port = 8080
+        }
+      }
+
+      dynamic "env" {
+        for_each = merge(local.environment, { DET_ROLE = each.key })
+
+        content {
+          name  = env.key
+          value = env.value
+        }
+      }
+
+      dynamic "env" {
+        for_each = var.secret_environment
+
+        content {
+          name = env.key
+
+          value_source {
+            secret_key_ref {
+              secret  = var.secrets[env.value].secret
+              version = var.secrets[env.value].version
+            }
+          }
+        }
+      }
+
+      dynamic "volume_mounts" {
+        for_each = var.secret_files
+
+        content {
+          name       = volume_mounts.key
+          mount_path = "/secrets/${volume_mounts.key}"
+        }
+      }
+    }
+
+    dynamic "volumes" {
+      for_each = var.secret_files
+
+      content {
+        name = volumes.key
+
+        secret {
+          secret = var.secrets[volumes.key].secret
+
+          items {
+            path    = volumes.value
+            version = var.secrets[volumes.key].version
+          }
+        }
+      }
+    }
+  }
+
+  depends_on = [google_project_iam_member.provision]
+}
+
+resource "google_cloud_scheduler_job" "this" {
+  for_each         = local.workers
+  name             = "${var.name}-${each.key}"
+  region           = var.region
+  schedule         = "* * * * *"
+  attempt_deadline = "${local.services[each.key].timeout_s}s"
+
+  # What fails is tried again a minute later: retries here would only pile up.
+  retry_config {
+    retry_count = 0
+  }
+
+  http_target {
+    http_method = "POST"
+    uri         = "${local.urls[each.key]}/"
+
+    oidc_token {
+      service_account_email = google_service_account.this["scheduler"].email
+      audience              = local.urls[each.key]
+    }
+  }
+
+  # The control plane pauses its jobs when nothing is active, and resumes them.
+  lifecycle {
+    ignore_changes = [paused]
+  }
+
+  depends_on = [google_cloud_run_v2_service.this, google_cloud_run_v2_service_iam_member.start]
+}

@@ -1,0 +1,149 @@
+# PostgreSQL by Cloud SQL: reached inside the network alone, over TLS.
+
+variable "name" {
+  description = "Name of the instance. Cloud SQL keeps a deleted instance's name for a week."
+  type        = string
+}
+
+variable "region" {
+  description = "Region of the instance."
+  type        = string
+}
+
+variable "tier" {
+  description = "Machine type of the instance, like db-f1-micro or db-custom-2-7680."
+  type        = string
+}
+
+variable "highly_available" {
+  description = "Keep a standby in a second zone, at twice the price."
+  type        = bool
+}
+
+variable "network_id" {
+  description = "Network of the instance."
+  type        = string
+}
+
+variable "peering" {
+  description = "The network's peering with Cloud SQL, which has to be there first."
+  type        = string
+}
+
+variable "max_connections" {
+  description = "Most connections at once."
+  type        = number
+}
+
+variable "keep" {
+  description = "Refuse to be deleted, and keep backups and a week of logs to restore from."
+  type        = bool
+}
+
+variable "labels" {
+  description = "Labels of the instance."
+  type        = map(string)
+}
+
+locals {
+  database = "determined"
+  user     = "determined"
+  # Of the built-in provider: two random ids, made once. Whoever may read the state can read the database.
+  password = sensitive(sha256(terraform_data.password.output))
+}
+
+resource "terraform_data" "password" {
+  input = "${uuid()}${uuid()}"
+
+  lifecycle {
+    ignore_changes = [input]
+  }
+}
+
+resource "google_sql_database_instance" "this" {
+  name                = var.name
+  region              = var.region
+  database_version    = "POSTGRES_16"
+  deletion_protection = var.keep
+
+  settings {
+    tier                        = var.tier
+    edition                     = "ENTERPRISE"
+    availability_type           = var.highly_available ? "REGIONAL" : "ZONAL"
+    disk_type                   = "PD_SSD"
+    disk_size                   = 10
+    disk_autoresize             = true
+    deletion_protection_enabled = var.keep
+    user_labels                 = var.labels
+
+    ip_configuration {
+      ipv4_enabled    = false
+      private_network = var.network_id
+      ssl_mode        = "ENCRYPTED_ONLY"
+      # A certificate authority of this instance alone: what it signed is this database.
+      server_ca_mode = "GOOGLE_MANAGED_INTERNAL_CA"
+    }
+
+    backup_configuration {
+      enabled                        = true
+      point_in_time_recovery_enabled = var.keep
+      transaction_log_retention_days = var.keep ? 7 : null
+
+      backup_retention_settings {
+        retained_backups = 7
+      }
+    }
+
+    database_flags {
+      name  = "max_connections"
+      value = tostring(var.max_connections)
+    }
+
+    # What a stopped process left open.
+    database_flags {
+      name  = "idle_session_timeout"
+      value = "600000"
+    }
+  }
+
+  lifecycle {
+    precondition {
+      condition     = var.peering != ""
+      error_message = "The network has no peering with Cloud SQL."
+    }
+  }
+}
+
+resource "google_sql_database" "this" {
+  name     = local.database
+  instance = google_sql_database_instance.this.name
+}
+
+resource "google_sql_user" "this" {
+  name     = local.user
+  instance = google_sql_database_instance.this.name
+  password = local.password
+  # The user owns the tables: deleting it alone would fail, and the instance goes anyway.
+  deletion_policy = "ABANDON"
+}
+
+output "host" {
+  value = google_sql_database_instance.this.private_ip_address
+}
+
+output "name" {
+  value = google_sql_database.this.name
+}
+
+output "user" {
+  value = google_sql_user.this.name
+}
+
+output "password" {
+  value     = local.password
+  sensitive = true
+}
+
+output "ca" {
+  value = google_sql_database_instance.this.server_ca_cert[0].cert
+}

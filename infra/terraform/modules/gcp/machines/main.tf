@@ -1,0 +1,54 @@
+# What rented machines run as. They need no way in; their account reads and writes checkpoints, and proves who they are.
+
+variable "name" {
+  description = "Prefix of the names of everything here."
+  type        = string
+}
+
+variable "account_id" {
+  description = "Id of the machines' service account."
+  type        = string
+}
+
+variable "network_id" {
+  description = "Network of the machines."
+  type        = string
+}
+
+variable "bucket" {
+  description = "Bucket of contexts and checkpoints."
+  type        = string
+}
+
+resource "google_service_account" "this" {
+  account_id   = var.account_id
+  display_name = "Machines of ${var.name}"
+}
+
+resource "google_storage_bucket_iam_member" "this" {
+  bucket = var.bucket
+  role   = "roles/storage.objectUser"
+  member = "serviceAccount:${google_service_account.this.email}"
+}
+
+# Nothing from outside: a network lets in only what a rule allows.
+resource "google_compute_firewall" "each_other" {
+  name                    = "${var.name}-machines"
+  description             = "Distributed training: machines of the cluster reach each other"
+  network                 = var.network_id
+  direction               = "INGRESS"
+  source_service_accounts = [google_service_account.this.email]
+  target_service_accounts = [google_service_account.this.email]
+
+  allow {
+    protocol = "all"
+  }
+}
+
+output "email" {
+  value = google_service_account.this.email
+}
+
+output "account_name" {
+  value = google_service_account.this.name
+}

@@ -1,0 +1,79 @@
+# A network of the cluster's own: one subnet for services and machines, and a peering to Cloud SQL, which has no public
+# address. Machines have addresses of their own, or reach out through Cloud NAT.
+
+variable "name" {
+  description = "Prefix of the names of everything here."
+  type        = string
+}
+
+variable "region" {
+  description = "Region of the subnet."
+  type        = string
+}
+
+variable "cidr" {
+  description = "IPv4 range of the subnet."
+  type        = string
+}
+
+variable "nat" {
+  description = "Give machines without addresses of their own a way out by Cloud NAT, which costs money by the hour."
+  type        = bool
+}
+
+resource "google_compute_network" "this" {
+  name                    = var.name
+  auto_create_subnetworks = false
+  routing_mode            = "REGIONAL"
+}
+
+resource "google_compute_subnetwork" "this" {
+  name                     = var.name
+  region                   = var.region
+  network                  = google_compute_network.this.id
+  ip_cidr_range            = var.cidr
+  private_ip_google_access = true
+}
+
+resource "google_compute_global_address" "services" {
+  name          = "${var.name}-services"
+  network       = google_compute_network.this.id
+  purpose       = "VPC_PEERING"
+  address_type  = "INTERNAL"
+  prefix_length = 20
+}
+
+resource "google_service_networking_connection" "this" {
+  network                 = google_compute_network.this.id
+  service                 = "servicenetworking.googleapis.com"
+  reserved_peering_ranges = [google_compute_global_address.services.name]
+}
+
+resource "google_compute_router" "this" {
+  count   = var.nat ? 1 : 0
+  name    = var.name
+  region  = var.region
+  network = google_compute_network.this.id
+}
+
+resource "google_compute_router_nat" "this" {
+  count                              = var.nat ? 1 : 0
+  name                               = var.name
+  region                             = var.region
+  router                             = google_compute_router.this[0].name
+  nat_ip_allocate_option             = "AUTO_ONLY"
+  source_subnetwork_ip_ranges_to_nat = "ALL_SUBNETWORKS_ALL_IP_RANGES"
+}
+
+output "network_id" {
+  value = google_compute_network.this.id
+}
+
+output "subnetwork_id" {
+  value = google_compute_subnetwork.this.id
+}
+
+# Its id exists once Cloud SQL may get addresses here.
+output "peering" {
+  value = google_service_networking_connection.this.id
+}

@@ -1,0 +1,58 @@
+# Secrets, each readable by the accounts that need it. A new value is a new version, and a new revision of the services.
+
+variable "name" {
+  description = "Prefix of the secrets' ids."
+  type        = string
+}
+
+variable "values" {
+  description = "Secrets by name."
+  type        = map(string)
+  sensitive   = true
+}
+
+variable "readers" {
+  description = "Accounts that may read every secret, by a name that is known before the account exists."
+  type        = map(string)
+}
+
+variable "labels" {
+  description = "Labels of the secrets."
+  type        = map(string)
+}
+
+locals {
+  names = nonsensitive(toset(keys(var.values)))
+}
+
+resource "google_secret_manager_secret" "this" {
+  for_each  = local.names
+  secret_id = "${var.name}-${each.key}"
+  labels    = var.labels
+
+  replication {
+    auto {}
+  }
+}
+
+resource "google_secret_manager_secret_version" "this" {
+  for_each    = local.names
+  secret      = google_secret_manager_secret.this[each.key].id
+  secret_data = var.values[each.key]
+}
+
+resource "google_secret_manager_secret_iam_member" "reader" {
+  for_each  = { for pair in setproduct(local.names, keys(var.readers)) : join("/", pair) => { secret = pair[0], reader = pair[1] } }
+  secret_id = google_secret_manager_secret.this[each.value.secret].id
+  role      = "roles/secretmanager.secretAccessor"
+  member    = "serviceAccount:${var.readers[each.value.reader]}"
+}
+
+# Versions by number: "latest" would reach running revisions at some time of its own.
+output "versions" {
+  value = { for name in local.names : name => {
+    secret  = google_secret_manager_secret.this[name].secret_id
+    version = google_secret_manager_secret_version.this[name].version
+  } }
+  depends_on = [google_secret_manager_secret_iam_member.reader]
+}

@@ -1,0 +1,81 @@
+"""Both stacks, read by Terraform itself: formatted, valid, and planned as their own tests say."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import terraform
+from tests.support.terraform import INFRA, Stack, aws_stack, google_stack
+
+
+@pytest.fixture(scope="module")
+def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with aws_stack(tmp_path_factory.mktemp("aws")) as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def google(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with google_stack(tmp_path_factory.mktemp("google")) as stack:
+        yield stack
+
+
+def test_terraform_is_formatted() -> None:
+    command = [terraform.terraform(), "fmt", "-check", "-diff", "-recursive", str(INFRA)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_stack_for_aws_is_valid(aws: Stack) -> None:
+    aws.must("validate")
+
+
+def test_the_stack_for_aws_plans_what_its_tests_say(aws: Stack) -> None:
+    assert "0 failed" in aws.must("test")
+
+
+def test_the_stack_for_google_is_valid(google: Stack) -> None:
+    google.must("validate")
+
+
+def test_the_stack_for_google_plans_what_its_tests_say(google: Stack) -> None:
+    assert "0 failed" in google.must("test")
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "complaint"),
+    [
+        ("disk_autoresize ", "disk_autoresizing ", 'argument named "disk_autoresizing"'),
+        ("  region              = var.region", "  region = var.regoin", "regoin"),
+        ('  database_version    = "POSTGRES_16"', "", '"database_version" is required'),
+        (
+            'resource "google_sql_user"',
+            'resource "google_sql_person"',
+            'resource type "google_sql_person"',
+        ),
+    ],
+)
+def test_mistakes_in_the_stack_for_google_are_found(
+    google: Stack, right: str, wrong: str, complaint: str
+) -> None:
+    file = google.folder.parent / "modules/gcp/database/main.tf"
+    text = file.read_text()
+    assert right in text
+    file.write_text(text.replace(right, wrong))
+    try:
+        done = google.run("validate")
+    finally:
+        file.write_text(text)
+    assert done.returncode == 1
+    assert complaint in re.sub(r"\s+", " ", done.stdout + done.stderr)
+
+
+@pytest.mark.parametrize(
+    "file", sorted(INFRA.rglob("*.tf")), ids=lambda f: str(f.relative_to(INFRA))
+)
+def test_every_variable_is_described(file: Path) -> None:
+    variables = re.findall(r'^variable "(\w+)" \{\n(.*?)^\}', file.read_text(), re.M | re.S)
+    assert [name for name, body in variables if "description = " not in body] == []
