@@ -29,7 +29,7 @@ def command(ctx: Context, experiment_id: int, command: Command) -> None:
         except states.NotAllowed as e:
             raise WrongState(f"experiment {experiment_id}: {e}") from e
         if command is Command.ACTIVATE:
-            money.require(experiment.tx, experiment.row.id)
+            money.require(ctx, experiment.tx, experiment.row.id)
         experiment.set_state(target)
 
 

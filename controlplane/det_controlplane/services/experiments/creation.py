@@ -222,7 +222,7 @@ def _insert(
         )  # fmt: skip
         row, searched = experiments.insert(tx, new, context, state, changed.now)
         if submission.activate and not submission.unmanaged:
-            money.require(tx, row.id)
+            money.require(ctx, tx, row.id)
         experiment = LiveExperiment(ctx, changed, row)
         if not submission.unmanaged:
             start_search(experiment, searched)
