@@ -11,6 +11,7 @@ from det_controlplane.core.provision.model import Limits, RefusalKind
 from det_controlplane.core.provision.offers import Scope
 from det_controlplane.db import instances
 from det_controlplane.db.engine import Database
+from det_controlplane.testing.fakecloud import CloudFaults
 
 from tests.support.api import Caller, Told, config_of, create
 from tests.support.rented import Rented, offer, rented_cluster
@@ -62,7 +63,7 @@ def test_a_machine_goes_minutes_after_its_last_work(cluster: Rented, user: Calle
     agent.finish()
     cluster.settle()
     assert cluster.cloud.alive(), "a machine that was just used is kept for the next work"
-    for _ in range(12):
+    for _ in range(10):
         cluster.pass_time(minutes=1)
         agent.poll()
         cluster.settle(1)
@@ -93,6 +94,25 @@ def test_a_lost_answer_rents_no_second_machine(cluster: Rented, user: Caller) ->
     assert len(cluster.cloud.rented) == 1
     (shown,) = cluster.instances()
     assert (shown["state"], shown["cloudId"]) == ("LAUNCHED", cluster.cloud.rented[0].cloud_id)
+
+
+def test_a_machine_whose_answer_was_lost_has_the_price_of_where_it_came_to(
+    cluster: Rented, user: Caller
+) -> None:
+    cluster.cloud.refuse(Scope("aws", zone="us-east-1a"), RefusalKind.NO_CAPACITY, "no g5 in 1a")
+    create(user, activate=True)
+    cluster.cloud.lose_next_answer()
+    cluster.settle()
+    (shown,) = cluster.instances()
+    assert (shown["state"], shown["zone"], shown["priceUsdHour"]) == ("LAUNCHED", "us-east-1b", 0.5)
+
+
+def test_a_machine_that_is_listed_late_is_not_given_up(cluster: Rented, user: Caller) -> None:
+    cluster.cloud.faults = CloudFaults(listed_late=1.0)
+    create(user, activate=True)
+    cluster.settle(6)
+    (shown,) = cluster.instances()
+    assert shown["state"] == "LAUNCHED"
 
 
 def test_where_one_zone_has_nothing_another_is_asked_and_the_refusal_is_told(

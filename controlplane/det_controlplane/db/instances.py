@@ -208,6 +208,12 @@ def claim_request(tx: Tx, now: datetime, claim: timedelta) -> Requested | None:
     return None if row is None else _requested(row)
 
 
+def requests(tx: Tx, ids: Collection[UUID]) -> list[Requested]:
+    """Return what was asked for in some rows."""
+    found = _REQUESTS.where(_i.id.in_(ids)).order_by(_i.id)
+    return [_requested(row) for row in tx.execute(found).all()] if ids else []
+
+
 def never_joined(tx: Tx, ids: Collection[UUID]) -> list[Requested]:
     """Return those of some machines whose agent never joined. A cloud may list a machine before it finds room for it."""
     rows = _REQUESTS.where(_i.id.in_(ids), _i.registered_at.is_(None), _i.cloud_id.is_not(None))
@@ -311,9 +317,10 @@ def set_console(tx: Tx, id: UUID, lines: str) -> None:
 def live_rows(tx: Tx, provider: str, region: str, now: datetime) -> list[Row]:
     """Return what a list of the machines of one region is compared with."""
     under_way = func.coalesce(_i.claimed_until > now, False)
-    columns = (_i.id, _i.state, _i.cloud_id, _i.unseen, under_way)
+    last_sign = func.greatest(_i.seen_at, _i.launched_at, _i.not_before, _i.requested_at)
+    columns = (_i.id, _i.state, _i.cloud_id, _i.unseen, under_way, last_sign)
     found = select(*columns).where(_LIVE, _i.provider == provider, _i.region == region)
-    return [Row(*r) for r in tx.execute(found).all()]
+    return [Row(*r[:-1], (now - r[-1]).total_seconds()) for r in tx.execute(found).all()]
 
 
 def seen(tx: Tx, ids: Collection[UUID], stopped: Collection[UUID], now: datetime) -> None:
@@ -328,10 +335,11 @@ def unseen(tx: Tx, ids: Collection[UUID]) -> None:
         tx.execute(update(schema.instances).where(_i.id.in_(ids)).values(unseen=_i.unseen + 1))
 
 
-def adopt(tx: Tx, id: UUID, cloud_id: str, now: datetime) -> None:
+def adopt(tx: Tx, id: UUID, offer: Offer, cloud_id: str, now: datetime) -> None:
     """Record a machine whose launch happened though its answer was lost."""
     found = update(schema.instances).where(_i.id == id, _i.cloud_id.is_(None))
-    tx.execute(found.values(cloud_id=cloud_id, launched_at=func.coalesce(_i.launched_at, now)))
+    launched_at = func.coalesce(_i.launched_at, now)
+    tx.execute(found.values(cloud_id=cloud_id, launched_at=launched_at, **_columns(offer)))
     _move(tx, [id], InstanceState.LAUNCHED, {"claimed_until": None})
 
 

@@ -25,8 +25,16 @@ def test_absence_is_believed_at_the_second_time() -> None:
     assert (twice.absent, twice.gone) == ((), (ONE,))
 
 
-def test_a_machine_listed_as_gone_is_absent() -> None:
-    found = reconcile([Row(ONE, S.TERMINATING, "i-1", unseen=1)], [Sighting("i-1", ONE, True)])
+def test_two_lists_within_a_moment_are_not_believed() -> None:
+    just_launched = Row(ONE, S.LAUNCHED, "i-1", unseen=1, silent_s=3.0)
+    found = reconcile([just_launched], [])
+    assert (found.absent, found.gone) == ((ONE,), ())
+    a_minute_later = Row(ONE, S.LAUNCHED, "i-1", unseen=2, silent_s=61.0)
+    assert reconcile([a_minute_later], []).gone == (ONE,)
+
+
+def test_a_machine_listed_as_gone_is_believed_at_once() -> None:
+    found = reconcile([Row(ONE, S.TERMINATING, "i-1", unseen=0)], [Sighting("i-1", ONE, True)])
     assert found.gone == (ONE,)
 
 

@@ -1,13 +1,16 @@
 """What a cloud's list of machines says about the rows of the cluster, and the other way round."""
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
 from det_controlplane.core.lifecycle.instance import InstanceState
 
-# A machine may be missing in one list though it is there: clouds are eventually consistent.
+# A machine may be missing in some lists though it is there: clouds are eventually consistent, and two lists may be
+# read within a moment.
 ABSENCES_BELIEVED = 2
+ABSENCE_BELIEVED_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,7 @@ class Row:
     cloud_id: str | None
     unseen: int
     under_way: bool = False  # its launch may be answered at any moment
+    silent_s: float = math.inf  # since it was seen, launched or asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,9 @@ class Reconciliation:
 
 def reconcile(rows: Collection[Row], sightings: Iterable[Sighting]) -> Reconciliation:
     """Compare live rows with what their cloud listed before the rows were read."""
-    alive = {s.cloud_id: s for s in sightings if not s.is_gone}
+    listed = list(sightings)
+    alive = {s.cloud_id: s for s in listed if not s.is_gone}
+    ended = {s.cloud_id for s in listed if s.is_gone}
     by_id = {s.instance_id: s for s in alive.values() if s.instance_id is not None}
     adopted: dict[UUID, Sighting] = {}
     seen, stopped, absent, gone = [], [], [], []
@@ -61,9 +67,13 @@ def reconcile(rows: Collection[Row], sightings: Iterable[Sighting]) -> Reconcili
                 stopped.append(row.id)
         elif row.under_way or row.state is InstanceState.REQUESTED:
             continue  # its launch is repeated until it is answered
-        elif row.unseen + 1 >= ABSENCES_BELIEVED:
+        elif row.cloud_id in ended or _is_believed(row):
             gone.append(row.id)
         else:
             absent.append(row.id)
     orphans = tuple(s for s in alive.values() if s.cloud_id not in claimed)
     return Reconciliation(adopted, tuple(seen), tuple(stopped), tuple(absent), tuple(gone), orphans)
+
+
+def _is_believed(absent: Row) -> bool:
+    return absent.unseen + 1 >= ABSENCES_BELIEVED and absent.silent_s >= ABSENCE_BELIEVED_S

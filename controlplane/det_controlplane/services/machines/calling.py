@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from det_controlplane.core.provision.cooldown import after_refusal, after_success
 from det_controlplane.core.provision.model import RefusalKind
@@ -215,8 +216,7 @@ def _compare(ctx: Context, clouds: Clouds, provider: str, region: str) -> None:
         tx, now = changed.tx, changed.now
         rows = instances.live_rows(tx, provider, region, listed_at)
         found = reconcile(rows, [_sighting(m) for m in machines])
-        for id, sighting in found.adopted.items():
-            instances.adopt(tx, id, sighting.cloud_id, now)
+        _adopt(tx, found.adopted, machines, now)
         instances.seen(tx, found.seen, found.stopped, now)
         instances.unseen(tx, found.absent)
         never_came = instances.never_joined(tx, found.gone)
@@ -234,6 +234,17 @@ def _compare(ctx: Context, clouds: Clouds, provider: str, region: str) -> None:
             "%s in %s: ending machines that nobody asked for: %s", provider, region, sorted(orphans)
         )
         _terminate(cloud, [m for m in machines if m.cloud_id in orphans])
+
+
+def _adopt(
+    tx: Tx, adopted: Mapping[UUID, Sighting], machines: Sequence[CloudMachine], now: datetime
+) -> None:
+    """Record machines whose launch was never answered, with the offers that they are of and the prices of those."""
+    by_cloud_id = {machine.cloud_id: machine for machine in machines}
+    for requested in instances.requests(tx, adopted):
+        machine = by_cloud_id[adopted[requested.id].cloud_id]
+        offer = _rented(requested.offers, machine)
+        instances.adopt(tx, requested.id, offer, machine.cloud_id, now)
 
 
 def _place(ctx: Context, provider: str, region: str) -> Place:
