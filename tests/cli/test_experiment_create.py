@@ -359,10 +359,10 @@ def test_waiting_for_the_end_tells_by_its_status_whether_it_completed(
     cluster: FakeCluster, det: Det, config: Path
 ) -> None:
     ended = {"id": 1, "state": "STATE_ERROR", "config": {}}
-    cluster.on("GET", "/api/v1/experiments/1", {"experiment": ended, "config": {}})
-    cluster.on("GET", "/api/v1/why/experiment/1", {"reasons": []})
+    cluster.on("GET", r"/api/v1/experiments/\d+", {"experiment": ended, "config": {}})
+    cluster.on("GET", r"/api/v1/why/experiment/\d+", {"reasons": []})
     assert det("e", "create", config, "--wait").code == 1
     cluster.on(
-        "GET", "/api/v1/experiments/1", {"experiment": {**ended, "state": "STATE_COMPLETED"}}
+        "GET", r"/api/v1/experiments/\d+", {"experiment": {**ended, "state": "STATE_COMPLETED"}}
     )
     assert det("e", "create", config, "--wait").code == 0
