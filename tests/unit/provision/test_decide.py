@@ -339,6 +339,16 @@ def test_a_machine_that_never_joins_is_given_back_and_replaced() -> None:
     assert len(decided.launch) == 1
 
 
+def test_a_machine_that_boots_for_nothing_is_given_back_when_it_would_have_been_idle_for_long_enough() -> (
+    None
+):
+    booting = replace(starting("m1", ONE, purpose="gone"), launched_at=NOW - 90)
+    brief, usual = replace(GENEROUS, max_idle_s=60.0), replace(GENEROUS, max_idle_s=120.0)
+    assert ended(plan(pool([ONE], machines=[booting], limits=brief))) == {"m1": "NOT_NEEDED"}
+    assert not ended(plan(pool([ONE], machines=[booting], limits=usual)))
+    assert not ended(plan(pool([ONE], wants(1), [booting], limits=brief)))
+
+
 def test_a_request_is_cancelled_when_what_it_was_for_has_gone() -> None:
     asked = starting("m1", ONE, state=InstanceState.REQUESTED, purpose="gone")
     assert ended(plan(pool([ONE], machines=[asked]))) == {"m1": "NOT_NEEDED"}

@@ -163,7 +163,11 @@ def _unwanted(
     ]
     idle = [m for m in machines if idle_until(m, needed, limits) <= now]
     idle.sort(key=lambda machine: (machine.idle_since or 0.0, machine.id))
-    return [*asked, *((machine, TerminateReason.IDLE) for machine in idle)]
+    return [*asked, *((machine, _why_unwanted(machine)) for machine in idle)]
+
+
+def _why_unwanted(machine: Machine) -> TerminateReason:
+    return TerminateReason.NOT_NEEDED if is_starting(machine) else TerminateReason.IDLE
 
 
 def is_spare(machine: Machine, needed: frozenset[str]) -> bool:
@@ -173,7 +177,12 @@ def is_spare(machine: Machine, needed: frozenset[str]) -> bool:
 
 
 def idle_until(machine: Machine, needed: frozenset[str], limits: Limits) -> float:
-    """Return when the machine has been idle for long enough; never while something runs there."""
+    """Return when the machine has been idle for long enough; never while something runs there.
+
+    One that is still booting counts as idle from its launch while nothing waits for it.
+    """
+    if machine.state is InstanceState.LAUNCHED and machine.id not in needed:
+        return since(machine) + limits.max_idle_s
     idle = machine.state is InstanceState.REGISTERED and not works(machine)
     if machine.idle_since is None or not idle:
         return math.inf
