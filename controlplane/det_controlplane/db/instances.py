@@ -30,7 +30,7 @@ _OF_OFFER = (
     "provider", "region", "zone", "machine_type", "capacity", "slots", "price_usd_hour", "section",
 )  # fmt: skip
 _LIVE = _i.state.not_in([InstanceState.GONE, InstanceState.FAILED])
-_TRY_LOCK = text("SELECT pg_try_advisory_xact_lock(hashtextextended('provision', 0))")
+_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended('provision', 0))")
 _DEMAND = text("""
     SELECT a.id, a.job_id::text AS job_id, a.slots, date_part('epoch', a.requested_at) AS requested_at, a.single_agent,
            j.max_slots, coalesce(j.priority, :default_priority) AS priority,
@@ -105,9 +105,9 @@ _NEXT_CALL = select(
 ).where(_i.state == InstanceState.REQUESTED)
 
 
-def try_lock(tx: Tx) -> bool:
-    """Take the lock that one decision about machines holds at a time."""
-    return bool(tx.execute(_TRY_LOCK).scalar())
+def lock(tx: Tx) -> None:
+    """Wait for the lock that one decision about machines holds at a time: the next one sees what this one stored."""
+    tx.execute(_LOCK)
 
 
 def demand(tx: Tx, pool: str, default_priority: int) -> tuple[Demand, ...]:

@@ -67,12 +67,11 @@ def run_if_due(ctx: Context, changed: Collection[str]) -> None:
     run(ctx)
 
 
-def run(ctx: Context) -> ProvisionPlan | None:
-    """Decide for every pool that has offers; None while another process decides."""
+def run(ctx: Context) -> ProvisionPlan:
+    """Decide for every pool that has offers, after the process that decides now."""
     to_empty: list[str] = []
     with change(ctx) as changed:
-        if not instances.try_lock(changed.tx):
-            return None
+        instances.lock(changed.tx)
         snapshot = _load(ctx, changed.tx, changed.now)
         plan = decide(snapshot, changed.now.timestamp())
         _terminate(changed, plan.terminate)

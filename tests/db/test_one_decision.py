@@ -1,0 +1,32 @@
+"""Two processes that decide on machines at one time rent once, and neither loses what the other did not see."""
+
+import threading
+from pathlib import Path
+
+from det_controlplane.db import instances
+from det_controlplane.db.engine import Database
+from det_controlplane.services.machines import deciding
+from det_controlplane.services.scheduling import schedule_pool
+
+from tests.support.api import create
+from tests.support.rented import rented_cluster
+
+
+def test_a_decision_waits_for_the_one_before_and_sees_what_it_stored(
+    database: Database, tmp_path: Path
+) -> None:
+    with rented_cluster(database, tmp_path) as cluster:
+        ctx = cluster.api.ctx
+        create(cluster.api.signed_in("determined"), activate=True)
+        schedule_pool.run(ctx, "default")
+        with database.begin() as tx:
+            instances.lock(tx)
+            second = threading.Thread(target=deciding.run, args=(ctx,))
+            second.start()
+            second.join(0.3)
+            assert second.is_alive(), "it waits"
+            assert not cluster.instances()
+        second.join(30)
+        assert len(cluster.instances()) == 1
+        deciding.run(ctx)
+        assert len(cluster.instances()) == 1, "what was asked for counts as coming"
