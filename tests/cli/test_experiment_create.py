@@ -342,6 +342,22 @@ def test_a_dry_run_tells_what_an_hour_of_the_search_costs(
     assert "costs $8.00 to $12.80" in ran.err
 
 
+def test_a_dry_run_without_a_pool_takes_the_default_one(
+    cluster: FakeCluster, det: Det, config: Path
+) -> None:
+    resolved = {"resources": {"slots_per_trial": 1, "resource_pool": ""}, "searcher": {}}
+    named = [
+        {"name": "aux", "defaultComputePool": False},
+        {"name": "gpu", "defaultComputePool": True},
+    ]
+    cluster.on("POST", "/api/v1/experiments", {"config": resolved, "experiment": {"id": 0}})
+    cluster.on("GET", "/api/v1/rented-pools", {"pools": [POOL]})
+    cluster.on("GET", "/api/v1/resource-pools", {"resourcePools": named})
+    cluster.on("POST", "/api/v1/preview-hp-search", {"summary": {"trials": [{"count": 1}]}})
+    ran = det("e", "create", config, "--dry-run")
+    assert "One trial with 1 slot. An hour of one trial in pool gpu" in ran.err
+
+
 def test_a_bound_on_the_cost_is_set_before_anything_runs(
     cluster: FakeCluster, det: Det, config: Path
 ) -> None:

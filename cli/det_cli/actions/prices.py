@@ -25,7 +25,9 @@ def estimate(session: Session, config: dict[str, Any]) -> Iterator[str]:
         return
     answer = session.post(V1 + "/preview-hp-search", {"config": config})
     trials = sum(int(trial["count"]) for trial in answer["summary"]["trials"])
-    yield f"{trials} trials with {slots} slots each. An hour of one trial in pool {pool['name']}, cheapest first:"
+    counted = "1 slot" if slots == 1 else f"{slots} slots"
+    each = f"{trials} trials with {counted} each" if trials > 1 else f"One trial with {counted}"
+    yield f"{each}. An hour of one trial in pool {pool['name']}, cheapest first:"
     for price, name in prices[:SHOWN_OFFERS]:
         yield f"  ${price:.2f}  {name}"
     least, most = prices[0][0] * trials, prices[-1][0] * trials
@@ -37,7 +39,14 @@ def _pool(session: Session, name: str) -> "dict[str, Any] | None":
         pools = session.get(V1 + "/rented-pools")["pools"]
     except NotFoundError:
         return None
+    if pools and not name:
+        name = _default_pool(session)
     return next((pool for pool in pools if pool["name"] == name), None)
+
+
+def _default_pool(session: Session) -> str:
+    found = session.get(V1 + "/resource-pools")["resourcePools"]
+    return next((pool["name"] for pool in found if pool["defaultComputePool"]), "")
 
 
 def _of_trial(offer: dict[str, Any], slots: int) -> float:
