@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.cli.conftest import Det
 from tests.support.fake_api import Asked, Refusal
@@ -94,7 +95,14 @@ def test_no_machines_are_an_empty_list(rented: FakeCluster, det: Det) -> None:
 
 def test_describe_shows_the_console(rented: FakeCluster, det: Det) -> None:
     assert json.loads(det("instance", "describe", ID, "--json").out)["console"] == "last words"
-    assert "console: last words" in det("instance", "describe", ID).out
+
+
+def test_describe_shows_the_console_as_it_was_printed(rented: FakeCluster, det: Det) -> None:
+    printed = "cloud-init: \ndetermined-boot: installing docker\n"
+    rented.on("GET", f"/api/v1/instances/{ID}", {"instance": instance(console=printed)})
+    out = det("instance", "describe", ID).out
+    assert out.endswith("console: |\n  cloud-init:\n  determined-boot: installing docker\n")
+    assert yaml.safe_load(out)["state"] == "LAUNCHED"
 
 
 def test_terminate_asks_first(rented: FakeCluster, det: Det) -> None:

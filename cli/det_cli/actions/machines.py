@@ -46,7 +46,16 @@ def list_(args: argparse.Namespace) -> None:
 
 def describe(args: argparse.Namespace) -> None:
     found = connect(args).get(f"{V1}/instances/{args.instance_id}")["instance"]
+    if args.format:
+        print_object(args, found)
+        return
+    console = found.pop("console")
     print_object(args, found)
+    if console:
+        # A block of YAML as people read it: PyYAML would fold the lines and escape their ends.
+        print("console: |")
+        for line in console.splitlines():
+            print(f"  {line}".rstrip())
 
 
 def terminate(args: argparse.Namespace) -> None:
