@@ -56,6 +56,7 @@ _SCRIPT = """#!/bin/bash
 # Makes this machine an agent of the Determined cluster {cluster}.
 set -eu
 exec > >(tee -a /var/log/determined-boot.log) 2>&1
+export DEBIAN_FRONTEND=noninteractive
 step() {{ echo "determined-boot: $*"; }}
 trap 'step "failed at line $LINENO with status $?"' ERR
 
@@ -70,7 +71,6 @@ printf '%s\\n' {options} > /etc/determined/agent.yaml
 
 if ! command -v docker > /dev/null; then
     step "installing docker"
-    export DEBIAN_FRONTEND=noninteractive
     apt-get update -q
     apt-get install -qy --no-install-recommends docker.io iptables
 fi
@@ -88,8 +88,10 @@ if command -v nvidia-smi > /dev/null && ! command -v nvidia-ctk > /dev/null; the
 fi
 if ! [ -x {venv}/bin/det-agent ]; then
     step "installing the agent"
-    command -v python3 > /dev/null && python3 -m venv --help > /dev/null 2>&1 ||
+    if ! python3 -c 'import ensurepip, venv' 2> /dev/null; then  # Debian has venv without ensurepip
+        apt-get update -q
         apt-get install -qy --no-install-recommends python3 python3-venv
+    fi
     python3 -m venv {venv}
     {venv}/bin/pip install -q {package}
 fi
