@@ -2,14 +2,17 @@
 
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 import boto3
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from det_controlplane.adapters.directory_objects import BadKey, DirectoryObjects
+from det_controlplane.adapters.gcs_objects import GcsObjects
 from det_controlplane.adapters.s3_objects import S3Objects
 from det_controlplane.api.app import App
 from det_controlplane.api.router import Router
@@ -17,8 +20,12 @@ from det_controlplane.entry.aws.events import respond
 from det_controlplane.entry.server.object_routes import object_routes
 from det_controlplane.ports.objects import ObjectStore
 from det_controlplane.services.context import Context
+from google.auth.credentials import AnonymousCredentials, Signing
+from google.auth.crypt import RSASigner
+from google.cloud import storage
 
 from tests.support.apps import HostContext
+from tests.support.fake_gcs import FakeGCS, serving
 from tests.support.lambda_events import Http, http_api_event
 
 
@@ -30,11 +37,42 @@ class Subject:
     upload: Callable[[str, bytes], int]
 
 
-@pytest.fixture(params=["directory", "s3"])
+@pytest.fixture(params=["directory", "s3", "gcs"])
 def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
     if request.param == "directory":
         return directory_subject(tmp_path)
+    if request.param == "gcs":
+        return gcs_subject(request.getfixturevalue("gcs_url"))
     return s3_subject(request.getfixturevalue("moto_url"), tmp_path.name.replace("_", "-").lower())
+
+
+@pytest.fixture
+def gcs_url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    with serving(FakeGCS()) as address:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", address)
+        yield address
+
+
+def gcs_subject(endpoint: str) -> Subject:
+    client = storage.Client(project="p", credentials=Signer())
+    client.create_bucket("bucket")
+    return Subject(GcsObjects("bucket", prefix="cluster/one", client=client), put)
+
+
+class Signer(AnonymousCredentials, Signing):  # type: ignore[misc]
+    """An account with a key of its own. The emulator asks for no token."""
+
+    signer = None
+    signer_email = "api@project.iam.gserviceaccount.com"
+
+    def __init__(self) -> None:
+        super().__init__()
+        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        self._key = RSASigner.from_string(pem.decode())
+
+    def sign_bytes(self, message: bytes) -> bytes:
+        return bytes(self._key.sign(message))
 
 
 def directory_subject(folder: Path, now: Callable[[], float] = lambda: 1000.0) -> Subject:
@@ -54,17 +92,18 @@ def s3_subject(endpoint: str, bucket: str) -> Subject:
         Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": "us-west-2"}
     )
 
-    def upload(url: str, body: bytes) -> int:
-        put = urllib.request.Request(url, data=body, method="PUT")
-        put.add_header("Content-Type", "")
-        try:
-            with urllib.request.urlopen(put) as answer:
-                return int(answer.status)
-        except urllib.error.HTTPError as e:
-            with e:
-                return e.code
+    return Subject(S3Objects(bucket, prefix="cluster/one", endpoint_url=endpoint), put)
 
-    return Subject(S3Objects(bucket, prefix="cluster/one", endpoint_url=endpoint), upload)
+
+def put(url: str, body: bytes) -> int:
+    request = urllib.request.Request(url, data=body, method="PUT")
+    request.add_header("Content-Type", "")
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as e:
+        with e:
+            return e.code
 
 
 def test_what_is_put_can_be_read_measured_replaced_and_deleted(subject: Subject) -> None:

@@ -74,6 +74,19 @@ class LocalNotifier:
                     del self._waiters[topic]
 
 
+class RecheckingNotifier(LocalNotifier):
+    """A waker for an API beside other processes: what they change shows when a waiter looks again."""
+
+    def __init__(self, every_s: float) -> None:
+        super().__init__()
+        self._every_s = every_s
+
+    async def wait(self, topic: str, seconds: float, seen: int) -> bool:
+        """Wait until the topic is woken, or it is time to look again; False when the time ran out."""
+        woken = await super().wait(topic, min(seconds, self._every_s), seen)
+        return woken or seconds > self._every_s
+
+
 class _Waiter:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.event = asyncio.Event()

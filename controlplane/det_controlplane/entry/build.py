@@ -6,6 +6,7 @@ from typing import Any
 
 from det_controlplane.adapters.checkpoint_files import ReachableCheckpoints
 from det_controlplane.adapters.directory_objects import DirectoryObjects
+from det_controlplane.adapters.gcs_objects import GcsObjects
 from det_controlplane.adapters.s3_objects import S3Objects
 from det_controlplane.api import routes
 from det_controlplane.api.app import App
@@ -75,12 +76,15 @@ def _cluster_config(given: str, defaults: Mapping[str, Mapping[str, Any]]) -> Cl
 
 def _objects(settings: Settings) -> ObjectStore:
     where = settings.objects
-    if where.startswith("s3://"):
-        bucket, _, prefix = where.removeprefix("s3://").partition("/")
+    scheme, _, place = where.partition("://")
+    bucket, _, prefix = place.partition("/")
+    if bucket and scheme == "s3":
         return S3Objects(bucket, prefix=prefix)
+    if bucket and scheme == "gs":
+        return GcsObjects(bucket, prefix=prefix)
     if not where or "://" in where:
         raise BadSettings(
-            f"DET_OBJECTS is {where!r}: give s3://bucket/prefix, or a directory for local use"
+            f"DET_OBJECTS is {where!r}: give s3://bucket/prefix, gs://bucket/prefix, or a directory"
         )
     if not settings.objects_secret:
         raise BadSettings("DET_OBJECTS_SECRET is not set: it signs the upload URLs of a directory")

@@ -16,7 +16,7 @@ class BadSettings(Exception):
 class Settings:
     database_url: str
     cluster_config: str = ""  # the YAML itself, or the path of a file with it
-    objects: str = ""  # "s3://bucket/prefix" or a directory
+    objects: str = ""  # "s3://bucket/prefix", "gs://bucket/prefix" or a directory
     objects_secret: str = ""  # signs upload URLs of a directory
     public_url: str = ""
     bootstrap_token: str = ""

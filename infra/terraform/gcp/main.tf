@@ -92,7 +92,7 @@ module "controlplane" {
 
   environment = {
     DET_CLUSTER_NAME   = var.cluster_id
-    DET_CLUSTER_CONFIG = var.cluster_config
+    DET_CLUSTER_CONFIG = var.cluster_config != "" ? var.cluster_config : jsonencode({ checkpoint_storage = { type = "gcs", bucket = module.storage.bucket } })
     DET_OBJECTS        = "gs://${module.storage.bucket}/contexts"
     DET_MAY_WAIT_S     = "30"
     DET_DB_POOL_SIZE   = "8"

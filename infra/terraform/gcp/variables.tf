@@ -42,7 +42,7 @@ variable "api_instances" {
 }
 
 variable "cluster_config" {
-  description = "The cluster configuration, as YAML."
+  description = "The cluster configuration, as YAML; empty for one with checkpoints in the bucket."
   type        = string
   default     = ""
 }

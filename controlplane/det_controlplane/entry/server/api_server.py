@@ -8,8 +8,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import uvicorn
 
@@ -23,6 +23,7 @@ from det_controlplane.entry.local.routes import local_routes
 from det_controlplane.entry.server.asgi import AsgiApp
 from det_controlplane.entry.server.tick_loop import TickLoop
 from det_controlplane.entry.settings import BadSettings, Settings, from_environment
+from det_controlplane.services.context import Context
 from det_controlplane.services.machines import calling
 from det_controlplane.services.maintenance import tick
 
@@ -34,24 +35,35 @@ _DATABASE_WAIT_S = 90.0
 _GRACE_S = 3
 
 
+Beside = Callable[[Context, LocalNotifier], AbstractContextManager[None]]
+
+
 def main() -> int:
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    log_to_stderr()
     try:
-        settings = from_environment(os.environ)
-        _migrate_when_up(settings.database_url)
-        serve(settings, _listening_socket(int(os.environ.get(LISTEN_FD, "-1"))))
+        serve_alone()
     except (BadSettings, BadUrl, MigrationError, DatabaseDown) as e:
         print(f"{SAYS}{e}", file=sys.stderr)
         return 1
     return 0
 
 
-def serve(settings: Settings, listening: socket.socket) -> None:
-    """Serve until SIGTERM."""
-    notifier = LocalNotifier()
-    ctx = build_context(settings, notifier)
+def log_to_stderr() -> None:
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+
+
+def serve_alone() -> None:
+    """Upgrade the database, then serve as the only process of a cluster until SIGTERM."""
+    settings = from_environment(os.environ)
+    migrate_when_up(settings.database_url)
+    serve(settings, listening_socket(), LocalNotifier(), loops)
+
+
+@contextmanager
+def loops(ctx: Context, notifier: LocalNotifier) -> Iterator[None]:
+    """Run the tick and the calls of clouds in this process."""
     loop = TickLoop(lambda: tick.run(ctx))
     notifier.on("schedule", loop.wake)
 
@@ -59,10 +71,19 @@ def serve(settings: Settings, listening: socket.socket) -> None:
     clouds = clouds_of(ctx.config)
     renting = TickLoop(lambda: calling.run(ctx, clouds))
     notifier.on("provision", renting.wake)
+    with loop.running(), renting.running() if clouds else nullcontext():
+        yield
+
+
+def serve(
+    settings: Settings, listening: socket.socket, notifier: LocalNotifier, beside: Beside
+) -> None:
+    """Serve until SIGTERM, with what runs beside the requests."""
+    ctx = build_context(settings, notifier)
 
     @contextmanager
     def background() -> Iterator[None]:
-        with loop.running(), renting.running() if clouds else nullcontext():
+        with beside(ctx, notifier):
             yield
         ctx.db.dispose()
 
@@ -87,10 +108,11 @@ def serve(settings: Settings, listening: socket.socket) -> None:
     server.run(sockets=[listening])
 
 
-def _listening_socket(fd: int) -> socket.socket:
+def listening_socket() -> socket.socket:
     """The one a supervisor handed over, so that connections wait while this process restarts.
 
     Naming the protocol makes asyncio set TCP_NODELAY on what it accepts."""
+    fd = int(os.environ.get(LISTEN_FD, "-1"))
     if fd >= 0:
         return socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=fd)
     return listen(os.environ.get("HOST", "0.0.0.0"), int(os.environ.get("PORT", "8080")))
@@ -104,7 +126,7 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _migrate_when_up(database_url: str) -> None:
+def migrate_when_up(database_url: str) -> None:
     """The database may be starting beside us."""
     limit = time.monotonic() + _DATABASE_WAIT_S
     while True:

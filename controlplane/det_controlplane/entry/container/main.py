@@ -1,0 +1,110 @@
+"""The image's program: DET_ROLE says which part of the control plane this process is.
+
+`api` answers requests and starts the others by calling them, `tick` and `provision` work when they are called.
+Without a role, one process does all.
+"""
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+
+from det_controlplane.adapters.cloud_run import SchedulerJobs, Services
+from det_controlplane.adapters.notifier import LocalNotifier, RecheckingNotifier
+from det_controlplane.db.engine import BadUrl, DatabaseDown
+from det_controlplane.db.migrate import MigrationError
+from det_controlplane.entry.build import build_context
+from det_controlplane.entry.container.worker import Worker, server
+from det_controlplane.entry.server import api_server
+from det_controlplane.entry.settings import BadSettings, from_environment
+from det_controlplane.entry.turns import Clock, SetSchedules, Turn, provisioning, ticking
+from det_controlplane.services.context import Context
+
+log = logging.getLogger("det.container")
+
+# Another process may have changed what a held poll waits for.
+RECHECK_S = 2.0
+_TOPICS = {"schedule": "DET_TICK_URL", "provision": "DET_PROVISION_URL"}
+
+
+def main() -> int:
+    api_server.log_to_stderr()
+    # Uvicorn sends itself the signal again once it has ended its requests: that is no failure.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    role = os.environ.get("DET_ROLE", "")
+    serve = {"": api_server.serve_alone, "api": _api, "tick": _tick, "provision": _provision}
+    try:
+        if role not in serve:
+            known = ", ".join(name for name in serve if name)
+            raise BadSettings(f"DET_ROLE is {role!r}: give {known}, or nothing for all in one")
+        serve[role]()
+    except (BadSettings, BadUrl, MigrationError, DatabaseDown) as e:
+        print(e, file=sys.stderr)
+        return 1
+    return 0
+
+
+def services(environment: Mapping[str, str]) -> Services:
+    """Return the other services that the environment names."""
+    return Services({topic: environment[n] for topic, n in _TOPICS.items() if environment.get(n)})
+
+
+def schedules(environment: Mapping[str, str]) -> SetSchedules | None:
+    names = [name for name in environment.get("DET_SCHEDULES", "").split(",") if name]
+    return SchedulerJobs(names).switch if names else None
+
+
+def _api() -> None:
+    """Answer requests: what they wake is another service."""
+    others = services(os.environ)
+
+    @contextmanager
+    def beside(ctx: Context, notifier: LocalNotifier) -> Iterator[None]:
+        for topic in others.topics:
+            notifier.on(topic, partial(others.wake, topic))
+        yield
+
+    settings = from_environment(os.environ)
+    api_server.migrate_when_up(settings.database_url)
+    api_server.serve(settings, api_server.listening_socket(), RecheckingNotifier(RECHECK_S), beside)
+
+
+def _tick() -> None:
+    _work(lambda ctx: ticking(ctx, schedules(os.environ)))
+
+
+def _provision() -> None:
+    _work(provisioning)
+
+
+def _work(make: Callable[[Context], Turn]) -> None:
+    """Take a turn at each call until SIGTERM."""
+    settings = from_environment(os.environ)
+    built: list[Turn] = []
+
+    def turn(clock: Clock) -> float | None:
+        # At the first call: the API may be bringing the database up to date while this process starts.
+        if not built:
+            built.append(make(build_context(settings, services(os.environ))))
+        return built[0](clock)
+
+    worker = Worker(turn)
+    serving = server(worker, api_server.listening_socket())
+
+    def stop(*_: object) -> None:
+        worker.stop()
+        threading.Thread(target=serving.shutdown).start()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    log.info("ready")
+    with serving:
+        serving.serve_forever(poll_interval=0.1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

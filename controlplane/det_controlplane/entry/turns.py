@@ -1,0 +1,63 @@
+"""The work of processes that are started rather than kept.
+
+A turn lasts until nothing is due soon, or its time is over."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from det_controlplane.entry.clouds import clouds_of
+from det_controlplane.services.context import Context
+
+# Longer than this a turn does not wait for the next due time: the schedule starts another.
+LONGEST_PAUSE_S = 5.0
+_RESERVE_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """How much time a turn has left, and how it waits."""
+
+    left_s: Callable[[], float]
+    wait: Callable[[float], object] = time.sleep
+
+
+SetSchedules = Callable[..., None]
+Turn = Callable[[Clock], float | None]
+
+
+def ticking(ctx: Context, set_schedules: SetSchedules | None) -> Turn:
+    """Schedule, decide on machines and do what has come due; then switch the schedules by whether anything is left."""
+
+    def turn(clock: Clock) -> float | None:
+        from det_controlplane.services.maintenance import activity, tick
+
+        due_s = while_due(lambda: tick.run(ctx), clock)
+        if set_schedules is not None:
+            activity.switch(ctx, set_schedules, idle=due_s is None)
+        return due_s
+
+    return turn
+
+
+def provisioning(ctx: Context) -> Turn:
+    """Call the clouds: the only turn that may start and end machines."""
+    clouds = clouds_of(ctx.config)
+
+    def turn(clock: Clock) -> float | None:
+        from det_controlplane.services.machines import calling
+
+        return while_due(lambda: calling.run(ctx, clouds), clock) if clouds else None
+
+    return turn
+
+
+def while_due(act: Callable[[], float | None], clock: Clock) -> float | None:
+    """Act until nothing is due soon, or the time is nearly over; return the seconds until something is due."""
+    while True:
+        due_s = act()
+        if due_s is None or due_s > LONGEST_PAUSE_S:
+            return due_s
+        if clock.left_s() - due_s < _RESERVE_S:
+            return due_s
+        clock.wait(max(due_s, 0.05))

@@ -1,0 +1,157 @@
+"""Services on Cloud Run start each other, and switch the schedules that call them."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from det_controlplane.adapters.cloud_run import SchedulerJobs, Services
+from det_controlplane.adapters.notifier import RecheckingNotifier
+from det_controlplane.ports.waker import Waker
+
+from tests.support.ports import free_port
+from tests.support.processes import eventually
+
+
+@dataclass
+class Service:
+    """A service whose turns last until they are let go."""
+
+    url: str
+    tokens: list[str] = field(default_factory=list)
+    called: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    go_on: threading.Event = field(default_factory=threading.Event)
+
+
+@contextmanager
+def service() -> Iterator[Service]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            made.tokens.append(self.headers["Authorization"])
+            made.called.release()
+            made.go_on.wait(30)
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            return None
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    made = Service(f"http://127.0.0.1:{server.server_port}")
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield made
+    finally:
+        made.go_on.set()
+        server.shutdown()
+        server.server_close()
+
+
+def authorise(audience: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer for {audience}"}
+
+
+def test_a_wake_calls_the_service_of_its_topic_and_does_not_wait_for_its_turn() -> None:
+    with service() as tick:
+        services = Services({"schedule": tick.url}, authorise)
+        waker: Waker = services
+        waker.wake("agent:1")
+        waker.wake("schedule")
+        assert tick.called.acquire(timeout=30)
+        assert tick.tokens == [f"Bearer for {tick.url}"]
+        waker.wake("schedule")
+        assert tick.called.acquire(timeout=30), "a turn that looked before must look again"
+
+
+def test_wakes_before_a_call_is_sent_share_it() -> None:
+    authorising, let_go = threading.Event(), threading.Event()
+
+    def slowly(audience: str) -> dict[str, str]:
+        authorising.set()
+        assert let_go.wait(30)
+        return authorise(audience)
+
+    with service() as tick:
+        tick.go_on.set()
+        services = Services({"schedule": tick.url}, slowly)
+        wakes = [threading.Thread(target=services.wake, args=("schedule",)) for _ in range(5)]
+        for wake in wakes:
+            wake.start()
+        assert authorising.wait(30)
+        assert eventually(lambda: services._unsent, 5)
+        let_go.set()
+        for wake in wakes:
+            wake.join()
+        assert eventually(lambda: services._calls == 0)
+        assert 1 <= len(tick.tokens) < 5
+
+
+def test_a_service_that_is_gone_costs_a_line_of_log(caplog: pytest.LogCaptureFixture) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    services = Services({"schedule": url}, authorise)
+    services.wake("schedule")
+    assert eventually(lambda: f"the service {url} could not be started" in caplog.text)
+    assert eventually(lambda: services._calls == 0)
+
+
+def test_a_service_that_never_answers_does_not_fill_the_process_with_calls() -> None:
+    with service() as tick:
+        services = Services({"schedule": tick.url}, authorise)
+        for _ in range(50):
+            services.wake("schedule")
+        assert services._calls <= 16
+
+
+class Scheduler:
+    """Cloud Scheduler's API, for one session."""
+
+    def __init__(self, state: str) -> None:
+        self.state = state
+        self.calls: list[str] = []
+
+    def request(self, method: str, url: str, timeout: float) -> Any:
+        self.calls.append(f"{method} {url}")
+        if method == "POST":
+            self.state = {"pause": "PAUSED", "resume": "ENABLED"}[url.rpartition(":")[2]]
+        return self
+
+    def raise_for_status(self) -> None:
+        return None
+
+    def json(self) -> Any:
+        return {"state": self.state}
+
+
+@pytest.mark.parametrize(
+    ("state", "on", "then", "calls"),
+    [
+        ("ENABLED", True, "ENABLED", 1),
+        ("ENABLED", False, "PAUSED", 2),
+        ("PAUSED", True, "ENABLED", 2),
+        ("PAUSED", False, "PAUSED", 1),
+    ],
+)
+def test_schedules_are_switched_where_they_are_in_the_other_state(
+    state: str, on: bool, then: str, calls: int
+) -> None:
+    scheduler = Scheduler(state)
+    jobs = SchedulerJobs(["projects/p/locations/r/jobs/j"], endpoint="http://s", session=scheduler)
+    jobs.switch(on=on)
+    assert (scheduler.state, len(scheduler.calls)) == (then, calls)
+    assert scheduler.calls[0] == "GET http://s/projects/p/locations/r/jobs/j"
+
+
+def test_a_poll_beside_other_processes_looks_again() -> None:
+    notifier = RecheckingNotifier(every_s=0.01)
+
+    async def scenario() -> tuple[bool, bool]:
+        seen = notifier.seen()
+        return await notifier.wait("a", 60, seen), await notifier.wait("a", 0.005, seen)
+
+    assert asyncio.run(scenario()) == (True, False)

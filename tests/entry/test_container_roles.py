@@ -1,0 +1,179 @@
+"""The image's program by its roles: processes that share a database and start each other."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.google_metadata import FakeMetadata, metadata_server
+from tests.support.ports import free_port
+from tests.support.processes import eventually
+
+pytestmark = pytest.mark.slow
+
+CONFIG = """
+name: in-containers
+entrypoint: python3 train.py
+searcher: {name: single, metric: loss, max_length: {batches: 1}}
+max_restarts: 0
+"""
+INCARNATION = "00000000-0000-0000-0000-000000000001"
+
+
+@dataclass
+class Role:
+    """A process that plays a role."""
+
+    url: str
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+    def call(self, method: str, path: str, token: str = "", body: Any = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data, method=method)
+        if token:
+            request.add_header("Authorization", f"Bearer {token}")
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.loads(answer.read())
+
+    def answers(self, path: str) -> bool:
+        try:
+            self.call("GET", path)
+        except (urllib.error.URLError, OSError):
+            return False
+        return True
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(30)
+
+
+@contextmanager
+def playing(
+    role: str, folder: Path, environment: Mapping[str, str], port: int | None = None
+) -> Iterator[Role]:
+    port = port or free_port()
+    log = folder / f"{role or 'all'}.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "det_controlplane.entry.container.main"],
+            env={**os.environ, **environment, "DET_ROLE": role, "PORT": str(port)},
+            stdout=output,
+            stderr=output,
+        )
+    made = Role(f"http://127.0.0.1:{port}", process, log)
+    try:
+        ready = "/" if role in ("tick", "provision") else "/info"
+        assert eventually(lambda: made.answers(ready)), log.read_text()
+        yield made
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def environment(database_url: str, tmp_path: Path) -> dict[str, str]:
+    return {
+        "DET_DB_URL": database_url,
+        "DET_OBJECTS": str(tmp_path / "objects"),
+        "DET_OBJECTS_SECRET": "secret",
+        "DET_BOOTSTRAP_TOKEN": "bootstrap",
+        "DET_INITIAL_USER_PASSWORD": "Password1",
+        "DET_MAY_WAIT_S": "30",
+        "DET_CLUSTER_CONFIG": json.dumps(
+            {"checkpoint_storage": {"type": "s3", "bucket": "checkpoints"}}
+        ),
+        "HOST": "127.0.0.1",
+    }
+
+
+@dataclass
+class Services:
+    api: Role
+    tick: Role
+    provision: Role
+    metadata: FakeMetadata
+
+
+@pytest.fixture
+def services(environment: dict[str, str], tmp_path: Path) -> Iterator[Services]:
+    """Three services as on Cloud Run, which ask the metadata server whom to be."""
+    ports = {name: free_port() for name in ("tick", "provision")}
+    with ExitStack() as stack:
+        metadata = stack.enter_context(metadata_server())
+        urls = {f"DET_{name.upper()}_URL": f"http://127.0.0.1:{p}" for name, p in ports.items()}
+        shared = {**environment, **urls, **metadata.environment}
+        roles = {
+            name: stack.enter_context(playing(name, tmp_path, shared, ports.get(name)))
+            for name in ("tick", "provision", "api")
+        }
+        yield Services(roles["api"], roles["tick"], roles["provision"], metadata)
+
+
+def join_agent(api: Role) -> str:
+    slot = {"id": 0, "type": "cpu", "uuid": "u", "brand": "Artificial"}
+    joining = {
+        "agent_id": "a1", "agent_key": "key", "incarnation": INCARNATION, "pool": "default",
+        "version": "0.38.1", "hostname": "h", "addresses": ["10.0.0.1"], "runtime": "process",
+        "slots": [slot], "proof": {"kind": "bootstrap_token", "token": "bootstrap"},
+    }  # fmt: skip
+    return str(api.call("POST", "/agents/v1/join", body=joining)["agent_token"])
+
+
+def poll(api: Role, token: str) -> Any:
+    body = {"incarnation": INCARNATION, "containers": [], "wait_s": 20}
+    return api.call("POST", "/agents/v1/poll", token, body)["containers"]
+
+
+def create_experiment(api: Role) -> None:
+    login = {"username": "determined", "password": "Password1"}
+    token = str(api.call("POST", "/api/v1/auth/login", body=login)["token"])
+    file = {"path": "train.py", "type": 48, "content": "", "mode": 0o644}
+    body = {"config": CONFIG, "modelDefinition": [file], "activate": True}
+    api.call("POST", "/api/v1/experiments", token, body)
+
+
+def test_the_api_starts_the_service_that_decides_and_a_held_poll_gets_the_trial(
+    services: Services,
+) -> None:
+    agent = join_agent(services.api)
+    create_experiment(services.api)
+    assert eventually(lambda: poll(services.api, agent)), services.tick.log.read_text()
+    assert services.tick.url in services.metadata.audiences
+
+
+def test_services_end_at_sigterm_without_an_error(services: Services) -> None:
+    create_experiment(services.api)
+    for role in (services.api, services.tick, services.provision):
+        assert role.stop() == 0, role.log.read_text()
+        assert "Traceback" not in role.log.read_text()
+
+
+def test_without_a_role_one_process_does_all(environment: dict[str, str], tmp_path: Path) -> None:
+    with playing("", tmp_path, environment) as alone:
+        agent = join_agent(alone)
+        create_experiment(alone)
+        assert eventually(lambda: poll(alone, agent)), alone.log.read_text()
+        assert alone.stop() == 0
+
+
+def test_a_role_that_there_is_not_is_refused(environment: dict[str, str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "det_controlplane.entry.container.main"],
+        env={**os.environ, **environment, "DET_ROLE": "master"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert "DET_ROLE is 'master': give api, tick, provision" in done.stderr

@@ -1,0 +1,131 @@
+"""A service that works when it is called: one turn at a time, and no call is lost."""
+
+import json
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from det_controlplane.entry.container.worker import Worker, server
+from det_controlplane.entry.server.api_server import listen
+from det_controlplane.entry.turns import Clock, while_due
+
+
+class Turns:
+    """Turns that last until they are let go."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self.began = threading.Semaphore(0)
+        self.go_on = threading.Semaphore(0)
+
+    def __call__(self, clock: Clock) -> float | None:
+        self.taken += 1
+        self.began.release()
+        assert self.go_on.acquire(timeout=30)
+        return 60.0
+
+
+def in_thread(call: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
+    answers: list[Any] = []
+    thread = threading.Thread(target=lambda: answers.append(call()))
+    thread.start()
+    return thread, answers
+
+
+def test_a_call_during_a_turn_is_answered_at_once_and_makes_it_look_again() -> None:
+    turns = Turns()
+    worker = Worker(turns)
+    first, answers = in_thread(worker.call)
+    assert turns.began.acquire(timeout=30)
+    assert worker.call() == {"joined": True}
+    assert worker.call() == {"joined": True}
+    turns.go_on.release()
+    assert turns.began.acquire(timeout=30), "what was called for during the turn is looked at"
+    turns.go_on.release()
+    first.join(30)
+    assert (answers, turns.taken) == ([{"next_due_s": 60.0}], 2)
+
+
+def test_a_call_ends_a_pause() -> None:
+    acts: list[int] = []
+    paused = threading.Event()
+
+    def act() -> float | None:
+        acts.append(1)
+        paused.set()
+        return 4.9 if len(acts) == 1 else None
+
+    worker = Worker(lambda clock: while_due(act, clock))
+    first, answers = in_thread(worker.call)
+    assert paused.wait(30)
+    while first.is_alive():
+        worker.call()
+        first.join(0.01)
+    assert answers == [{"next_due_s": None}]
+
+
+def test_a_stopped_worker_ends_its_turn() -> None:
+    paused = threading.Event()
+
+    def act() -> float | None:
+        paused.set()
+        return 4.9
+
+    worker = Worker(lambda clock: while_due(act, clock), turn_s=1e9)
+    first, answers = in_thread(worker.call)
+    assert paused.wait(30)
+    worker.stop()
+    first.join(30)
+    assert answers == [{"next_due_s": 4.9}]
+
+
+@contextmanager
+def serving(worker: Worker) -> Iterator[str]:
+    made = server(worker, listen("127.0.0.1", 0))
+    thread = threading.Thread(target=made.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{made.socket.getsockname()[1]}/"
+    finally:
+        made.shutdown()
+        thread.join()
+        made.server_close()
+
+
+def post(url: str) -> tuple[int, Any]:
+    try:
+        with urllib.request.urlopen(url, data=b"{}", timeout=30) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as e:
+        with e:
+            return e.code, json.loads(e.read())
+
+
+def test_a_turn_that_fails_is_told_and_the_next_call_begins_another(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    turns = iter([OSError("the database is gone"), None])
+
+    def turn(clock: Clock) -> float | None:
+        failure = next(turns)
+        if failure is not None:
+            raise failure
+        return None
+
+    with serving(Worker(turn)) as url:
+        assert post(url) == (500, {"error": "the turn failed: OSError"})
+        assert post(url) == (200, {"next_due_s": None})
+    assert "the database is gone" in caplog.text
+
+
+def test_a_turn_lasts_while_something_is_due_soon_and_there_is_time() -> None:
+    waited: list[float] = []
+    due = iter([0.0, 3.0, 5.5])
+    assert while_due(lambda: next(due), Clock(lambda: 100, waited.append)) == 5.5
+    assert waited == [0.05, 3.0]
+    assert while_due(lambda: 3.0, Clock(lambda: 17, waited.append)) == 3.0
+    assert len(waited) == 2, "the end of the turn's time is nearer than what is due"
