@@ -189,10 +189,12 @@ def test_a_machine_that_vanishes_is_noticed_and_its_work_goes_elsewhere(
 
 
 def test_a_machine_that_never_joins_is_given_back(cluster: Rented, user: Caller) -> None:
-    create(user, activate=True)
+    experiment_id = create(user, activate=True)
     cluster.settle()
     (dead,) = cluster.cloud.alive()
-    dead.console = "determined-boot:\0 failed at line 12 with status 7"
+    dead.console = (
+        "determined-boot: installing docker\ndetermined-boot:\0 failed at line 12 with status 7"
+    )
     cluster.pass_time(minutes=21)
     cluster.settle()
     cluster.pass_time(minutes=2)
@@ -201,6 +203,9 @@ def test_a_machine_that_never_joins_is_given_back(cluster: Rented, user: Caller)
     ended = next(i for i in cluster.instances(all="true") if i["cloudId"] == dead.cloud_id)
     assert "did not join" in ended["reason"]
     assert ended["console"].endswith("failed at line 12 with status 7")
+    assert f"its start ended at: installing docker (`det instance describe {ended['id']}`)" in (
+        reason(user, experiment_id)
+    )
 
 
 def test_a_pool_whose_machines_never_join_stops_to_rent_and_says_so(

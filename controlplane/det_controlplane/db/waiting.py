@@ -21,8 +21,12 @@ _REASONS = (
             WHEN a.state = 'PULLING' THEN 'pulls its image on ' || {agents}
             WHEN a.state = 'ASSIGNED' THEN 'was given to ' || {agents} || ', which has not started it yet'
             ELSE 'runs on ' || {agents} END,
-        'machines', a.machine_code, 'nextTry', {next_try}, 'since', {since}) ORDER BY a.requested_at, a.id), '[]'::json)
-    FROM allocations a JOIN tasks k ON k.id = a.task_id WHERE a.state <> 'TERMINATED' AND {where}
+        'noShow', n.no_show, 'machines', a.machine_code, 'nextTry', {next_try}, 'since', {since}) ORDER BY a.requested_at, a.id), '[]'::json)
+    FROM allocations a JOIN tasks k ON k.id = a.task_id LEFT JOIN (
+        SELECT DISTINCT ON (i.purpose) i.purpose, json_build_object('id', i.id, 'console', i.console) AS no_show
+        FROM instances i WHERE i.console <> '' ORDER BY i.purpose, i.requested_at DESC
+    ) n ON n.purpose = a.id AND a.state = 'QUEUED'
+    WHERE a.state <> 'TERMINATED' AND {where}
 """.replace(
         "{agents}",
         "(SELECT string_agg(c.agent_id, ', ' ORDER BY c.rank) FROM containers c WHERE c.allocation_id = a.id AND c.epoch = a.epoch)",

@@ -9,6 +9,7 @@ from typing import Any
 # What the agent is installed from, on images that do not have it.
 DEFAULT_PACKAGE = "determined-serverless"
 VENV = "/opt/determined/venv"
+_SAYS = "determined-boot: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,13 @@ def user_data(boot: Boot) -> str:
         package=shlex.quote(boot.package),
         venv=VENV,
     )
+
+
+def last_step(console: str) -> str:
+    """Return the step of the script that a console shows last, empty where it shows none."""
+    steps = [line.partition(_SAYS)[2].strip() for line in console.splitlines() if _SAYS in line]
+    begun = [step for step in steps if not step.startswith("failed ")]
+    return begun[-1] if begun else ""
 
 
 def _comment(text: str) -> str:

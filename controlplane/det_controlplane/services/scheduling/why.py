@@ -3,6 +3,7 @@
 from typing import Any
 from uuid import UUID
 
+from det_controlplane.core.provision import boot
 from det_controlplane.db import waiting
 from det_controlplane.db.waiting import Standing
 from det_controlplane.services.context import Context
@@ -29,7 +30,18 @@ def of(ctx: Context, kind: str, id: str) -> list[dict[str, Any]]:
         if found is None:
             raise Missing(f"{kind} '{id}' not found")
         reasons = waiting.reasons(tx, kind, id)
-    return reasons or [_itself(found)]
+    return [_with_no_show(reason) for reason in reasons] or [_itself(found)]
+
+
+def _with_no_show(reason: dict[str, Any]) -> dict[str, Any]:
+    """Add where the machine stopped that was rented for a waiting allocation before and never joined."""
+    no_show = reason.pop("noShow")
+    if no_show is not None:
+        step = boot.last_step(no_show["console"])
+        at = f", its start ended at: {step}" if step else ""
+        told = f"a machine before did not join{at} (`det instance describe {no_show['id']}`)"
+        reason["sentence"] += f"; {told}"
+    return reason
 
 
 def _itself(row: Standing) -> dict[str, Any]:
