@@ -31,9 +31,10 @@ class Mutation:
     name: str
     breaks: Breaks
     seeds: Sequence[int] = range(1, 41)
+    rented: bool = False  # worlds of rented machines are played
 
 
-def _without(module: Any, name: str, guard: str, instead: str = "") -> Breaks:
+def without(module: Any, name: str, guard: str, instead: str = "") -> Breaks:
     """The statement without one of its guards."""
 
     def breaks(patch: pytest.MonkeyPatch) -> None:
@@ -44,7 +45,7 @@ def _without(module: Any, name: str, guard: str, instead: str = "") -> Breaks:
     return breaks
 
 
-def _nothing(module: Any, name: str, result: Any = None) -> Breaks:
+def nothing(module: Any, name: str, result: Any = None) -> Breaks:
     return lambda patch: patch.setattr(module, name, lambda *args, **kwargs: result)
 
 
@@ -78,8 +79,8 @@ def _place_half_a_gang(patch: pytest.MonkeyPatch) -> None:
 
 
 def _hand_out_occupied_slots(patch: pytest.MonkeyPatch) -> None:
-    _without(slots, "_HOLD", "AND s.container_id IS NULL")(patch)
-    _without(schedule_rows, "_AGENTS", "AND s.container_id IS NULL), '{}'", "), '{}'")(patch)
+    without(slots, "_HOLD", "AND s.container_id IS NULL")(patch)
+    without(schedule_rows, "_AGENTS", "AND s.container_id IS NULL), '{}'", "), '{}'")(patch)
 
 
 def _forget_that_a_trial_exited(patch: pytest.MonkeyPatch) -> None:
@@ -148,33 +149,33 @@ def _drop_events_that_nobody_has_answered(patch: pytest.MonkeyPatch) -> None:
 MUTATIONS = (
     Mutation(
         "killing twice forgets that the kill came first",
-        _without(allocations, "_KILL", "AND NOT a.killed"),
+        without(allocations, "_KILL", "AND NOT a.killed"),
         range(71, 151),
     ),
     Mutation(
         "experiments are read without their row lock",
-        _without(experiments, "_LOCK", "FOR NO KEY UPDATE OF e, s"),
+        without(experiments, "_LOCK", "FOR NO KEY UPDATE OF e, s"),
         range(1, 81),
     ),
     Mutation("a lost agent counts as a failure", _count_a_lost_agent_as_a_failure),
     Mutation("slots are not released", lambda p: [
-        _nothing(slots, "release")(p), _nothing(slots, "release_container")(p), None][-1]),
+        nothing(slots, "release")(p), nothing(slots, "release_container")(p), None][-1]),
     Mutation(
         "acknowledged preemptions are forgotten",
-        _nothing(allocations, "acknowledge_preemption"),
+        nothing(allocations, "acknowledge_preemption"),
     ),
     Mutation("a process trusts the search it remembers", _trust_what_was_remembered),
     Mutation("occupied slots are handed out", _hand_out_occupied_slots),
     Mutation("half a gang is placed", _place_half_a_gang, range(31, 111)),
     Mutation("the searcher is not told of exits", _forget_that_a_trial_exited),
-    Mutation("tokens outlive their allocations", _without(
+    Mutation("tokens outlive their allocations", without(
         allocations, "_EXPIRE_TOKENS", "expires_at = :at", "expires_at = expires_at")),
-    Mutation("nobody says why something waits", _nothing(schedule_rows, "record_waiting")),
-    Mutation("preemptions are never enforced", _nothing(allocations, "kills_due", ())),
-    Mutation("containers of lost agents live on", _nothing(containers, "agent_lost")),
+    Mutation("nobody says why something waits", nothing(schedule_rows, "record_waiting")),
+    Mutation("preemptions are never enforced", nothing(allocations, "kills_due", ())),
+    Mutation("containers of lost agents live on", nothing(containers, "agent_lost")),
     Mutation("reports of a run that was replaced are taken", _take_reports_of_any_run, range(198, 278)),
     Mutation("a report that failed is acknowledged", _answer_before_the_commit),
-    Mutation("the queue is never looked at again", _nothing(queue, "mark_dirty")),
+    Mutation("the queue is never looked at again", nothing(queue, "mark_dirty")),
     Mutation(
         "answers of a search method are carried out again",
         _carry_out_repeated_answers,

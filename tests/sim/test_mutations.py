@@ -3,16 +3,19 @@
 import os
 
 import pytest
-from det_controlplane.testing import Hosts, Violation, World
+from det_controlplane.testing import Hosts, MachineWorld, Violation, World
 
+from tests.sim.machine_mutations import MACHINE_MUTATIONS
 from tests.sim.mutations import MUTATIONS, Mutation
 
 _SAMPLE = (
     "slots are not released",
     "a lost agent counts as a failure",
     "the searcher is not told of exits",
+    "pools rent beyond their maximum",
 )
-_CHOSEN = [m for m in MUTATIONS if os.environ.get("SIM_MUTATIONS") == "all" or m.name in _SAMPLE]
+_ALL = (*MUTATIONS, *MACHINE_MUTATIONS)
+_CHOSEN = [m for m in _ALL if os.environ.get("SIM_MUTATIONS") == "all" or m.name in _SAMPLE]
 
 
 @pytest.mark.parametrize("mutation", _CHOSEN, ids=lambda m: m.name.replace(" ", "-"))
@@ -22,7 +25,7 @@ def test_some_world_breaks_when(
     mutation.breaks(monkeypatch)
     for seed in mutation.seeds:
         try:
-            World(seed, hosts).run()
+            (MachineWorld if mutation.rented else World)(seed, hosts).run()
         except Violation as noticed:
             # A statement that PostgreSQL cannot even read proves nothing.
             if "syntax error" in str(noticed):

@@ -76,10 +76,12 @@ class FakeAgent:
         slots = [{"id": n, "type": "cpu", "brand": "Artificial"} for n in range(self.slots)]
         body = {
             "agent_id": self.id, "agent_key": self._key, "incarnation": incarnation,
-            "pool": "default", "slots": slots, "runtime": "docker",
-            "proof": {"kind": "bootstrap_token", "token": BOOTSTRAP_TOKEN},
+            "pool": "default", "slots": slots, "runtime": "docker", "proof": self._proof(incarnation),
         }  # fmt: skip
         self._send(Call("POST", "/agents/v1/join", body), lambda r: self._joined(incarnation, r))
+
+    def _proof(self, incarnation: str) -> dict[str, str]:
+        return {"kind": "bootstrap_token", "token": BOOTSTRAP_TOKEN}
 
     def _joined(self, incarnation: str, reply: Reply) -> None:
         if reply.ok:
@@ -223,7 +225,10 @@ class FakeAgent:
             return
         self._plan_trouble()
         if self._up and self.rng.random() < self.world.rates.agent_trouble:
-            self.rng.choice(_TROUBLES)(self)
+            self.rng.choice(self._troubles())()
+
+    def _troubles(self) -> tuple[Callable[[], None], ...]:
+        return self._stall, self._vanish, self._restart, self._lose_network, self._get_notice
 
     def _get_notice(self) -> None:
         """The machine is to go away soon."""
@@ -274,12 +279,3 @@ class FakeAgent:
         if self.rng.random() < 0.3:
             self._key = f"{self.id}-key-{self._life}"
         self.world.timeline.after(self.rng.uniform(3, 150), self._restart_if_down)
-
-
-_TROUBLES: tuple[Callable[[FakeAgent], None], ...] = (
-    FakeAgent._stall,
-    FakeAgent._vanish,
-    FakeAgent._restart,
-    FakeAgent._lose_network,
-    FakeAgent._get_notice,
-)

@@ -1,10 +1,16 @@
 """Clusters and experiments, drawn by a seed."""
 
 import json
+from dataclasses import replace
+from decimal import Decimal
 from random import Random
 from typing import Any
 
 from det_controlplane.core.config import ClusterConfig, load_cluster
+from det_controlplane.core.config.pools import Pool
+from det_controlplane.core.config.providers import Section
+from det_controlplane.core.provision.model import Limits
+from det_controlplane.core.provision.offers import Capacity, Offer
 
 _LENGTH, _CHUNK = 64, 16
 
@@ -98,3 +104,70 @@ def _concurrent(rng: Random) -> dict[str, Any]:
 
 
 _SEARCHERS = (_single, _random, _grid, _stopping, _promotion, _local, _pbt, _custom)
+
+
+def rented_cluster_config(rng: Random) -> ClusterConfig:
+    """Return a cluster whose one or two pools rent from two clouds."""
+    config = cluster_config(rng)
+    names = ("default", "other")[: rng.randint(1, 2)]
+    return replace(config, resource_pools=tuple(_rented_pool(rng, config, n) for n in names))
+
+
+def _rented_pool(rng: Random, config: ClusterConfig, name: str) -> Pool:
+    scheduler = config.resource_pools[0].scheduler
+    limits = Limits(
+        min_instances=rng.choice((0, 0, 1)),
+        max_instances=rng.choice((1, 2, 3, 5)),
+        warm_instances=rng.choice((0, 0, 1)),
+        max_idle_s=rng.choice((60.0, 120.0, 300.0)),
+        max_starting_s=rng.choice((180.0, 600.0)),
+        max_hourly_cost=rng.choice((None, None, Decimal(4))),
+        max_aux_containers=3,
+        allow_heterogeneous_fits=scheduler.allow_heterogeneous_fits,
+        fitting_policy=scheduler.fitting_policy,
+        preemption=scheduler.preemption or scheduler.type != "priority",
+    )
+    sections = (Section("aws", {}, ("us-east-1",)), Section("gcp", {}, ("us-central1",)))
+    aws = [
+        _offer(rng, "aws", "us-east-1", zone, f"g5.{slots}", slots, capacity, 0)
+        for zone in rng.choice((("",), ("us-east-1a", "us-east-1b")))
+        for slots in (1, 4)
+        for capacity in Capacity
+    ]
+    gcp = [
+        _offer(rng, "gcp", "us-central1", zone, f"g2-{slots}", slots, capacity, 1)
+        for zone in ("us-central1-a", "us-central1-b")
+        for slots in (1, 2, 4)
+        for capacity in rng.choice(((Capacity.SPOT,), tuple(Capacity)))
+    ]
+    return replace(
+        config.resource_pools[0], pool_name=name, sections=sections, offers=(*aws, *gcp), limits=limits
+    )  # fmt: skip
+
+
+def _offer(
+    rng: Random, provider: str, region: str, zone: str, name: str, slots: int, capacity: Capacity, section: int
+) -> Offer:  # fmt: skip
+    cents = rng.randint(30, 60) if capacity is Capacity.SPOT else rng.randint(90, 130)
+    price = Decimal(cents * slots) / 100
+    return Offer(provider, region, zone, name, capacity, slots, price, section)
+
+
+def rented_experiment_config(rng: Random, pools: tuple[str, ...]) -> str:
+    """Return work for machines of up to four slots; a pool that may rent one alone refuses eight."""
+    resources: dict[str, Any] = {
+        "slots_per_trial": rng.choice((0, 1, 1, 1, 2, 4, 8)),
+        "resource_pool": rng.choice(pools),
+    }
+    if rng.random() < 0.5:
+        resources["priority"] = rng.choice((10, 42, 60))
+    searcher = rng.choice((_single, _random, _grid, _stopping, _promotion))
+    config = {
+        "name": "rented", "entrypoint": "python3 train.py",
+        "hyperparameters": {"lr": {"type": "log", "base": 10, "minval": -4, "maxval": -1, "count": 3}},
+        "searcher": {"metric": "loss", **searcher(rng)}, "resources": resources,
+        "max_restarts": rng.choice((0, 1)), "preemption_timeout": rng.choice((30, 60)),
+        "data": {"length": _LENGTH, "chunk": _CHUNK, "asks_for_lengths": rng.random() < 0.7},
+        "checkpoint_policy": "best",
+    }  # fmt: skip
+    return json.dumps(config)

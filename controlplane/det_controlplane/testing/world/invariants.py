@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 __all__ = ["Invariants", "Violation"]
 
 
-def _all(named: dict[str, str]) -> TextClause:
+def all_rules(named: dict[str, str]) -> TextClause:
     parts = (f"SELECT '{n}' AS rule, what FROM ({sql}) AS x (what)" for n, sql in named.items())
     return text(" UNION ALL ".join(parts))
 
 
-_RULES, _JOURNAL_RULES = _all(rules.RULES), _all(rules.JOURNAL_RULES)
-_TICK_RULES = _all(rules.TICK_RULES)
+_RULES, _JOURNAL_RULES = all_rules(rules.RULES), all_rules(rules.JOURNAL_RULES)
+_TICK_RULES = all_rules(rules.TICK_RULES)
 _UNFINISHED = text(rules.UNFINISHED)
 _STATES = text(rules.STATES)
 _LIVE = text("SELECT 1 FROM allocations WHERE id = :id AND state <> 'TERMINATED'")
@@ -54,11 +54,11 @@ class Invariants:
 
     def check_step(self, hosts: "Hosts") -> None:
         with hosts.observed() as tx:
-            _none_broken(tx, _RULES)
+            none_broken(tx, _RULES)
             self._check_trials(tx.execute(_TRIALS).all())
             states = [tuple(r) for r in tx.execute(_STATES).all()]
             if self._replays.check(tx, hosts.processes) or states != self._states:
-                _none_broken(tx, _JOURNAL_RULES)
+                none_broken(tx, _JOURNAL_RULES)
                 self._check_terminal(states)
             self._states = states
 
@@ -147,6 +147,6 @@ class Invariants:
             raise Violation(f"exits were acknowledged and forgotten: {live & ledger.forgotten}")
 
 
-def _none_broken(tx: Tx, query: TextClause) -> None:
+def none_broken(tx: Tx, query: TextClause) -> None:
     for broken in tx.execute(query).all():
         raise Violation(f"{broken.rule}: {broken.what}")

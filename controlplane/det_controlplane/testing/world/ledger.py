@@ -35,7 +35,7 @@ class Ledger:
     forgotten: set[str] = field(default_factory=set)  # containers whose exit was acknowledged
     reported: set[str] = field(default_factory=set)  # containers that were reported beyond ASSIGNED
     experiments: set[int] = field(default_factory=set)
-    ending: set[int] = field(default_factory=set)  # cancel or kill was answered
+    ending: set[int] = field(default_factory=set)  # somebody asked for cancel or kill
     deleting: set[int] = field(default_factory=set)  # somebody asked for it
     continued: set[int] = field(default_factory=set)
     pull_failures: dict[int, int] = field(default_factory=dict)

@@ -45,11 +45,7 @@ class FakeUser:
         if self._submitted >= _MOST_EXPERIMENTS:
             return None
         self._submitted += 1
-        agents = self._world.agents
-        body = {
-            "config": experiment_config(self._rng, agents[0].slots, len(agents)),
-            "activate": self._rng.random() < 0.85,
-        }
+        body = {"config": self._config(), "activate": self._rng.random() < 0.85}
         headers = {"idempotency-key": f"{self._name}-{self._submitted}"}
         reply = yield Call("POST", _E, body, USER_TOKEN, headers)
         while reply.unavailable:
@@ -61,16 +57,24 @@ class FakeUser:
             self._world.ledger.experiments.add(id)
             if reply.body["config"]["searcher"]["name"] == "custom":
                 FakeSearchMethod(self._world, id).begin()
-        elif "currently" not in str(reply.body) and not _is_capacity(reply):
+        elif "currently" not in str(reply.body) and not self._may_be_refused(reply):
             raise AssertionError(f"{body['config']} was refused: {reply.body}")
         return None
+
+    def _config(self) -> str:
+        agents = self._world.agents
+        return experiment_config(self._rng, agents[0].slots, len(agents))
+
+    def _may_be_refused(self, reply: Reply) -> bool:
+        """Agents that did not join yet do not count, and a cluster too small says so."""
+        return "slots" in str(reply.body)
 
     def _command(self, verb: str) -> Script:
         id = self._one_of_mine()
         if id is not None:
-            reply = yield self._post(f"{_E}/{id}/{verb}")
-            if reply.ok and verb in ("cancel", "kill"):
+            if verb in ("cancel", "kill"):
                 self._world.ledger.ending.add(id)
+            yield self._post(f"{_E}/{id}/{verb}")
         return None
 
     def _pause(self) -> Script:
@@ -155,11 +159,6 @@ class FakeUser:
 
     def _post(self, path: str, body: dict[str, Any] | None = None) -> Call:
         return Call("POST", path, body or {}, USER_TOKEN)
-
-
-def _is_capacity(reply: Reply) -> bool:
-    """Agents that did not join yet do not count, and a cluster too small says so."""
-    return "slots" in str(reply.body)
 
 
 def _nothing(code: int | None) -> None:

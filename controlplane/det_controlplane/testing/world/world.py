@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
 
+from det_controlplane.core.config import ClusterConfig
 from det_controlplane.db.engine import DatabaseDown, TryAgain
 from det_controlplane.services.search import journal
 from det_controlplane.testing.world import faults
@@ -34,10 +35,13 @@ class Summary:
     steps: int
     virtual_s: float
     experiments: int  # that were made, deleted ones too
+    machines: int = 0  # that were rented
 
 
 class World:
     """`World(seed, hosts).run()` plays one history; it raises `Violation` where an invariant breaks."""
+
+    _longest_quiet_s = 2700.0
 
     def __init__(
         self, seed: int, hosts: Hosts, *, rates: Rates | None = None, chaos_s: float = 240.0
@@ -59,15 +63,25 @@ class World:
         hosts.reset(
             self.timeline, self.stream("control plane"), lambda topic: self._topics.add(topic)
         )
-        config = cluster_config(self.stream("cluster"))
-        for process in hosts.processes:
-            process.configure(config)
-        self.config = config
         self.invariants = Invariants(hosts, self.ledger, self.timeline)
+        self.agents: list[FakeAgent] = []
+        self.actors: list[Actor] = []
+        self._populate()
+
+    def _populate(self) -> None:
+        """Draw the cluster, and everything that acts in it."""
+        self._configure(cluster_config(self.stream("cluster")))
         slots = self._rng.choice((1, 2, 2, 4))
-        self.agents = [FakeAgent(self, f"agent-{n}", slots) for n in range(self._rng.randint(1, 3))]
-        self.users = [FakeUser(self, n) for n in range(self._rng.randint(1, 2))]
-        self.actors: list[Actor] = [*self.agents, *self.users]
+        self.agents += [
+            FakeAgent(self, f"agent-{n}", slots) for n in range(self._rng.randint(1, 3))
+        ]
+        users = [FakeUser(self, n) for n in range(self._rng.randint(1, 2))]
+        self.actors += [*self.agents, *users]
+
+    def _configure(self, config: ClusterConfig) -> None:
+        self.config = config
+        for process in self._hosts.processes:
+            process.configure(config)
 
     def stream(self, name: str) -> Random:
         """Randomness of its own for each actor: one more draw of one changes nothing for another."""
@@ -87,15 +101,24 @@ class World:
         self.ticking.begin()
         while self.timeline.seconds < self._chaos_s:
             self._next(logged)
-        self.calm, self.rates = True, PEACE
-        for actor in self.actors:
-            actor.calm_down()
-        deadline = self.timeline.seconds + _LONGEST_QUIET_S
-        while not self.invariants.everything_ended():
+        self._calm_down()
+        deadline = self.timeline.seconds + self._longest_quiet_s
+        while not self._is_over():
             if self.timeline.seconds > deadline:
                 raise Violation(f"it does not come to an end: {self.invariants.unfinished()}")
             for _ in range(10):
                 self._next(logged)
+        self._check_end()
+
+    def _calm_down(self) -> None:
+        self.calm, self.rates = True, PEACE
+        for actor in self.actors:
+            actor.calm_down()
+
+    def _is_over(self) -> bool:
+        return self.invariants.everything_ended()
+
+    def _check_end(self) -> None:
         self.invariants.check_end(self._hosts)
 
     def _next(self, logged: list[str]) -> None:
@@ -118,7 +141,10 @@ class World:
             self._carry_out(self._other(process), waited, [], in_a_hurry=False)
         self._wake()
         if self._hosts.wrote():
-            self.invariants.check_step(self._hosts)
+            self._check_step()
+
+    def _check_step(self) -> None:
+        self.invariants.check_step(self._hosts)
 
     def _carry_out(
         self,
@@ -202,11 +228,14 @@ class World:
         for topic in topics:
             if self._rng.random() < self.rates.wake_lost:
                 continue
-            if topic == "schedule":
-                self.ticking.wake()
-            for agent in self.agents:
-                if topic == f"agent:{agent.id}":
-                    agent.wake()
+            self._woken(topic)
+
+    def _woken(self, topic: str) -> None:
+        if topic == "schedule":
+            self.ticking.wake()
+        for agent in self.agents:
+            if topic == f"agent:{agent.id}":
+                agent.wake()
 
     def _note(self, process: Process, service: Service, what: str) -> None:
         at = self.timeline.seconds
@@ -215,9 +244,6 @@ class World:
     def _told(self, e: BaseException) -> str:
         last = "\n".join(self.history[-25:])
         return f"{e}\n{last}\nagain: make sim SEEDS=1 FIRST_SEED={self.seed}"
-
-
-_LONGEST_QUIET_S = 2700.0
 
 
 class _Served:

@@ -1,0 +1,16 @@
+"""The invariants of machines that the database alone can show: each query lists what breaks it, and finds nothing."""
+
+MACHINE_RULES: dict[str, str] = {
+    "a machine was ended as drained or idle, and something runs there": """
+        SELECT i.id || ' (' || i.reason || '): ' || c.id FROM instances i JOIN containers c ON c.agent_id = i.agent_id
+        WHERE i.state = 'TERMINATING' AND c.state <> 'TERMINATED'
+        AND (i.reason LIKE 'it is drained%' OR i.reason LIKE 'idle%')""",
+    "an offer is asked for that was refused a moment ago": """
+        SELECT i.id || ': ' || i.zone || ' ' || i.machine_type FROM instances i JOIN cooldowns c ON
+            c.provider = i.provider AND c.region IN ('', i.region) AND c.zone IN ('', i.zone)
+            AND c.machine_type IN ('', i.machine_type) AND c.capacity IN ('', i.capacity::text)
+        WHERE i.state = 'REQUESTED' AND c.refused_at < i.requested_at AND c.until > i.requested_at""",
+    "an instance is over and its agent is not given up": """
+        SELECT i.id || ' is ' || i.state || ', agent ' || g.id || ' ' || g.state FROM instances i
+        JOIN agents g ON g.id = i.agent_id WHERE i.state IN ('GONE', 'FAILED') AND g.state <> 'LOST'""",
+}
