@@ -32,6 +32,7 @@ PACKAGES: dict[str, frozenset[str]] = {
             "det_controlplane.entry.local.commands",
             "det_controlplane.entry.aws.packaging",
             "det_controlplane.core.config",
+            "det_controlplane.core.problems",
         }
     ),
     "det_controlplane": frozenset(),

@@ -65,6 +65,11 @@ def _wanted(args: argparse.Namespace) -> Wanted:
     config = _mapping(args.master_config_path) if getattr(args, "master_config_path", None) else {}
     if getattr(args, "gpu_type", None) or not config.get("resource_pools"):
         config["resource_pools"] = _pools(args, _region(args))
+        config["resource_manager"] = {
+            **(config.get("resource_manager") or {"type": "agent"}),
+            "default_compute_resource_pool": "compute-pool",
+            "default_aux_resource_pool": "aux-pool",
+        }
     pairs = [pair.partition("=") for pair in getattr(args, "var", None) or ()]
     variables = {name: yaml.safe_load(value) for name, _, value in pairs}
     return Wanted(

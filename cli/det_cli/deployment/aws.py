@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 from determined.common.http import APIError, MasterUnreachableError, Session
+from determined.common.sign_in import login
 
 from det_cli.deployment.terraform import Terraform
 from det_cli.errors import CommandError, MissingError, UsageError
@@ -25,6 +26,13 @@ TAG = "determined-cluster"
 RDS_CERTIFICATES = "https://truststore.pki.rds.amazonaws.com/global/global-bundle.pem"
 _HEALTH_S = 120.0
 _GONE_S = 600.0
+_MIGRATION_S = 900
+# What the answer about data concerns: Terraform deletes by what it was told when it last applied.
+_DATA = (
+    "module.storage.aws_s3_bucket.this",
+    "module.database.aws_rds_cluster.this",
+    "module.database.aws_db_instance.this",
+)
 _PASSWORD_CHARACTERS = string.ascii_letters + string.digits
 
 Say = Callable[[str], None]
@@ -55,11 +63,13 @@ class Aws:
         self.region = region
         self.endpoint_url = endpoint_url
 
-    def client(self, service: str) -> Any:
+    def client(self, service: str, read_timeout_s: int = 60) -> Any:
         import boto3
+        from botocore.config import Config
 
         endpoint = {"endpoint_url": self.endpoint_url} if self.endpoint_url else {}
-        return boto3.client(service, region_name=self.region, **endpoint)
+        config = Config(read_timeout=read_timeout_s)
+        return boto3.client(service, region_name=self.region, config=config, **endpoint)
 
     @cached_property
     def account(self) -> str:
@@ -81,7 +91,7 @@ class Aws:
     def make_state_bucket(self) -> None:
         """Make the bucket of Terraform's states, if this is the account's first cluster in the region."""
         s3 = self.client("s3")
-        if self._has_bucket(s3):
+        if self.has_bucket(self.state_bucket):
             return
         where = (
             {}
@@ -100,26 +110,26 @@ class Aws:
             Bucket=self.state_bucket, VersioningConfiguration={"Status": "Enabled"}
         )
 
-    def _has_bucket(self, s3: Any) -> bool:
+    def has_bucket(self, name: str) -> bool:
         from botocore.exceptions import ClientError
 
         try:
-            s3.head_bucket(Bucket=self.state_bucket)
+            self.client("s3").head_bucket(Bucket=name)
         except ClientError as e:
             if e.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
                 return False
             raise CommandError(
-                f"the bucket {self.state_bucket} cannot be used: {e}",
-                "it holds the states of clusters; ask for s3 rights on it",
+                f"the bucket {name} cannot be used: {e}", "ask for s3 rights on it"
             ) from e
         return True
 
     def clusters(self) -> list[str]:
         """Return the clusters that this account has in the region, as their states say."""
-        s3 = self.client("s3")
-        if not self._has_bucket(s3):
+        if not self.has_bucket(self.state_bucket):
             return []
-        pages = s3.get_paginator("list_objects_v2").paginate(Bucket=self.state_bucket)
+        pages = (
+            self.client("s3").get_paginator("list_objects_v2").paginate(Bucket=self.state_bucket)
+        )
         keys = [item["Key"] for page in pages for item in page.get("Contents", ())]
         return sorted(k.removesuffix("/state") for k in keys if k.endswith("/state"))
 
@@ -141,6 +151,22 @@ class Aws:
         for start in range(0, len(machines), 100):
             self.client("ec2").terminate_instances(InstanceIds=list(machines[start : start + 100]))
 
+    def remove_launch_templates(self, cluster_id: str) -> None:
+        """Delete what the cluster itself made to rent machines by; Terraform does not know of it."""
+        ec2 = self.client("ec2")
+        ours = [{"Name": f"tag:{TAG}", "Values": [cluster_id]}]
+        for page in ec2.get_paginator("describe_launch_templates").paginate(Filters=ours):
+            for template in page["LaunchTemplates"]:
+                ec2.delete_launch_template(LaunchTemplateId=template["LaunchTemplateId"])
+
+    def stop_function(self, name: str) -> None:
+        """Let a function not run again, if it is still there."""
+        functions = self.client("lambda")
+        try:
+            functions.put_function_concurrency(FunctionName=name, ReservedConcurrentExecutions=0)
+        except functions.exceptions.ResourceNotFoundException:
+            return
+
 
 class Deployment:
     """One cluster of an account."""
@@ -152,23 +178,25 @@ class Deployment:
 
     def up(self) -> dict[str, Any]:
         """Create the cluster, or bring it up to date; returns its outputs. Interrupted, it goes on when repeated."""
-        wanted = self._wanted
-        first = wanted.cluster_id not in self._known()
-        password = wanted.password or (_password() if first else "kept")
+        self._config()  # before anything is made
         with self._stack() as stack:
+            # The stack keeps the first password that it was given, also over an interruption.
+            password = self._wanted.password or _password()
             variables = {**self._variables(stack.folder), "initial_user_password": password}
+            self._take_over_bucket(stack.terraform, variables)
             stack.terraform.apply(variables, self._say)
             outputs = stack.terraform.outputs()
         self._say("Migrating the database")
         self._migrate(outputs)
         self._check_health(str(outputs["url"]))
-        if first and not wanted.password:
+        password = str(outputs.pop("initial_user_password"))
+        if not self._wanted.password and _signs_in(str(outputs["url"]), password):
             outputs["first_password"] = password
         return outputs
 
     def plan(self) -> None:
         """Tell what `up` would do, and do nothing."""
-        with self._stack(keep_state=False) as stack:
+        with self._stack(keep_state=self._wanted.cluster_id in self._known()) as stack:
             variables = {**self._variables(stack.folder), "initial_user_password": "unknown"}
             stack.terraform.plan(variables, self._say)
 
@@ -187,18 +215,10 @@ class Deployment:
                 "pause its experiments and wait, or give --force",
             )
         with self._stack() as stack:
-            found = stack.terraform.outputs()
-            self._stop_renting(found)
-            self._end_machines(machines)
-            variables = {
-                **self._variables(stack.folder, build=False),
-                "keep_data": keep_data,
-                "initial_user_password": "unknown",
-            }
-            if not keep_data:
-                # Terraform only empties what it was told about before.
-                stack.terraform.apply(variables, self._say)
-            stack.terraform.destroy(variables, self._say)
+            self._stop_renting(stack.terraform.outputs())
+            self._end_machines()
+            self._remove(stack, keep_data)
+        self.aws.remove_launch_templates(wanted.cluster_id)
         left = self.aws.machines(wanted.cluster_id)
         if left:
             raise CommandError(
@@ -206,6 +226,28 @@ class Deployment:
                 "run the same command again, with --force",
             )
         self._forget_state()
+
+    def _remove(self, stack: "_Stack", keep_data: bool) -> None:
+        variables = {
+            **self._variables(stack.folder, build=False),
+            "keep_data": keep_data,
+            "initial_user_password": "unknown",
+            "removal": time.strftime("%Y%m%d%H%M%S", time.gmtime()),
+        }
+        made = stack.terraform.resources()
+        decided = [name for name in _DATA if name in made]
+        if decided:
+            stack.terraform.apply(variables, self._say, only=decided)
+        if keep_data:
+            stack.terraform.forget([name for name in made if name.startswith("module.storage.")])
+        stack.terraform.destroy(variables, self._say)
+
+    def _take_over_bucket(self, terraform: Terraform, variables: dict[str, Any]) -> None:
+        """Take back the bucket that an earlier cluster of this name left behind."""
+        address, name = _DATA[0], self._bucket()
+        if address not in terraform.resources() and self.aws.has_bucket(name):
+            self._say(f"Taking over the bucket {name}")
+            terraform.take_over(variables, address, name)
 
     def status(self) -> dict[str, Any]:
         """Return the address of the cluster, whether it answers, and how many machines it rents."""
@@ -215,6 +257,7 @@ class Deployment:
             )
         with self._stack() as stack:
             outputs = stack.terraform.outputs()
+        outputs.pop("initial_user_password", None)
         found = {"cluster": self._wanted.cluster_id, "region": self._wanted.region, **outputs}
         found["machines"] = len(self.aws.machines(self._wanted.cluster_id))
         found["answers"] = bool(outputs.get("url")) and _answers(str(outputs["url"]))
@@ -251,17 +294,28 @@ class Deployment:
             variables |= {"endpoint_url": self._wanted.endpoint_url, "database_ca": ""}
         return variables
 
+    def _config(self) -> dict[str, Any]:
+        """Return the cluster's configuration. Raises UsageError where functions would refuse it."""
+        try:
+            from det_controlplane.core.config.cluster import load_cluster
+            from det_controlplane.core.problems import InvalidConfig
+        except ModuleNotFoundError as e:
+            raise _missing(e) from e
+        storage = {"type": "s3", "bucket": self._bucket()}
+        config = {"checkpoint_storage": storage, **self._wanted.config}
+        try:
+            load_cluster(config)
+        except InvalidConfig as e:
+            raise UsageError(str(e)) from e
+        return config
+
     def _zip(self, folder: Path) -> Path:
         self._say("Building the functions")
         try:
             from det_controlplane.entry.aws import packaging
         except ModuleNotFoundError as e:
-            raise CommandError(
-                f"{e.name} is missing", "pip install 'determined-serverless[aws]'"
-            ) from e
-        storage = {"type": "s3", "bucket": self._bucket()}
-        config = {"checkpoint_storage": storage, **self._wanted.config}
-        files = {"cluster.yaml": yaml.safe_dump(config, sort_keys=False).encode()}
+            raise _missing(e) from e
+        files = {"cluster.yaml": yaml.safe_dump(self._config(), sort_keys=False).encode()}
         if not self._wanted.endpoint_url:
             files["rds-ca.pem"] = _fetch(RDS_CERTIFICATES)
         try:
@@ -274,9 +328,9 @@ class Deployment:
         return str(self._wanted.variables.get("bucket") or name.lower())
 
     def _migrate(self, outputs: dict[str, Any]) -> None:
-        answer = self.aws.client("lambda").invoke(
-            FunctionName=outputs["functions"]["migrate"], Payload=b"{}"
-        )
+        # Asked once and patiently: a repeated call would find the first one still at work.
+        functions = self.aws.client("lambda", read_timeout_s=_MIGRATION_S + 10)
+        answer = functions.invoke(FunctionName=outputs["functions"]["migrate"], Payload=b"{}")
         if "FunctionError" in answer:
             told = json.loads(answer["Payload"].read() or b"{}")
             raise CommandError(
@@ -297,13 +351,13 @@ class Deployment:
             time.sleep(2)
 
     def _stop_renting(self, outputs: dict[str, Any]) -> None:
-        """Switch the schedules off, and let no function rent another machine."""
-        functions = self.aws.client("lambda")
+        """Let no function rent another machine."""
         name = (outputs.get("functions") or {}).get("provision")
         if name:
-            functions.put_function_concurrency(FunctionName=name, ReservedConcurrentExecutions=0)
+            self.aws.stop_function(name)
 
-    def _end_machines(self, machines: Sequence[str]) -> None:
+    def _end_machines(self) -> None:
+        machines = self.aws.machines(self._wanted.cluster_id)
         if not machines:
             return
         self._say(f"Ending {len(machines)} machines")
@@ -330,12 +384,20 @@ class _Stack:
 
     def __enter__(self) -> "_Stack":
         self.folder = Path(self._temporary.name)
-        self.terraform = Terraform("aws", self.folder)
-        self.terraform.init(self._deployment.backend() if self._keep_state else {})
+        try:
+            self.terraform = Terraform("aws", self.folder)
+            self.terraform.init(self._deployment.backend() if self._keep_state else {})
+        except BaseException:
+            self._temporary.cleanup()
+            raise
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._temporary.cleanup()
+
+
+def _missing(e: ModuleNotFoundError) -> CommandError:
+    return CommandError(f"{e.name} is missing", "pip install 'determined-serverless[aws]'")
 
 
 def _password() -> str:
@@ -368,11 +430,20 @@ def _answers(url: str) -> bool:
     return True
 
 
+def _signs_in(url: str, password: str) -> bool:
+    """Tell whether the first password still holds."""
+    try:
+        login(Session(url, retries=0), "admin", password)
+    except (APIError, MasterUnreachableError):
+        return False
+    return True
+
+
 def describe(outputs: dict[str, Any]) -> Iterator[str]:
     """Tell the operator how to use the new cluster."""
     yield f"The cluster answers at {outputs['url']}"
     if "first_password" in outputs:
-        yield f"Password of admin and determined, shown once: {outputs['first_password']}"
+        yield f"Password of admin and determined, until you change it: {outputs['first_password']}"
     yield ""
     yield "next:"
     yield f"  export DET_MASTER={outputs['url']}"

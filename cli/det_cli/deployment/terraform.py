@@ -54,14 +54,34 @@ class Terraform:
         flags = [f"-backend-config={name}={value}" for name, value in settings.items()]
         self._run("init", "-reconfigure", "-no-color", *flags)
 
-    def apply(self, variables: Mapping[str, Any], heard: Heard) -> None:
-        self._streamed(heard, "apply", "-auto-approve", self._variables(variables))
+    def apply(self, variables: Mapping[str, Any], heard: Heard, only: Sequence[str] = ()) -> None:
+        """Make the stack what its configuration says, or only some resources and what these need."""
+        targets = [f"-target={address}" for address in only]
+        self._streamed(heard, "apply", "-auto-approve", self._variables(variables), *targets)
 
     def destroy(self, variables: Mapping[str, Any], heard: Heard) -> None:
         self._streamed(heard, "destroy", "-auto-approve", self._variables(variables))
 
     def plan(self, variables: Mapping[str, Any], heard: Heard) -> None:
         self._streamed(heard, "plan", self._variables(variables))
+
+    def resources(self) -> list[str]:
+        """Return the addresses of what exists, without the indices of those that are several."""
+        state = json.loads(self._run("state", "pull").strip() or "{}")
+        return [
+            f"{found.get('module', '')}.{found['type']}.{found['name']}".lstrip(".")
+            for found in state.get("resources", ())
+            if found["mode"] == "managed" and found["instances"]
+        ]
+
+    def forget(self, addresses: Sequence[str]) -> None:
+        """Leave resources where they are, and know nothing of them any more."""
+        if addresses:
+            self._run("state", "rm", *addresses)
+
+    def take_over(self, variables: Mapping[str, Any], address: str, cloud_id: str) -> None:
+        """Know of a resource that exists."""
+        self._run("import", "-no-color", self._variables(variables), address, cloud_id)
 
     def outputs(self) -> dict[str, Any]:
         """Return what the stack says of itself; nothing when it was never applied."""
@@ -81,26 +101,29 @@ class Terraform:
             text=True, check=False,
         )  # fmt: skip
         if done.returncode != 0:
-            raise CommandError(f"terraform {arguments[0]} failed: {_first_error(done.stderr)}")
+            raise CommandError(
+                f"terraform {arguments[0]} failed: {_first_error(done.stderr)}",
+                "mend the cause and run the same command again",
+            )
         return done.stdout
 
     def _streamed(self, heard: Heard, *arguments: str) -> None:
-        process = subprocess.Popen(
+        errors: list[str] = []
+        with subprocess.Popen(
             [self._binary, arguments[0], "-json", *arguments[1:]], cwd=self._stack, env=self._environment,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
-        errors: list[str] = []
-        assert process.stdout is not None
-        try:
-            for line in process.stdout:
-                errors += _said(line, heard)
-        except KeyboardInterrupt:
-            process.wait()  # Terraform hears the same Ctrl-C, ends what it has begun and stores the state
-            raise CommandError(
-                f"stopped in the middle of terraform {arguments[0]}",
-                "run the same command again: it goes on",
-            ) from None
-        if process.wait() != 0:
+        ) as process:  # fmt: skip
+            assert process.stdout is not None
+            try:
+                for line in process.stdout:
+                    errors += _said(line, heard)
+            except KeyboardInterrupt:
+                process.communicate()  # Terraform hears the same Ctrl-C, ends what it has begun and stores the state
+                raise CommandError(
+                    f"stopped in the middle of terraform {arguments[0]}",
+                    "run the same command again: it goes on",
+                ) from None
+        if process.returncode != 0:
             cause = "; ".join(dict.fromkeys(errors)) or "it gave no reason"
             raise CommandError(
                 f"terraform {arguments[0]} failed: {cause}",
@@ -137,7 +160,12 @@ def _find() -> str:
             f"install {wanted} or newer from developer.hashicorp.com/terraform/install,"
             " or name its program by DET_TERRAFORM",
         )
-    done = subprocess.run([binary, "version", "-json"], capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(
+            [binary, "version", "-json"], capture_output=True, text=True, check=False
+        )
+    except OSError as e:
+        raise CommandError(f"{binary} cannot be started: {e.strerror}", "is it Terraform?") from e
     try:
         version = json.loads(done.stdout)["terraform_version"]
     except (ValueError, KeyError):

@@ -52,6 +52,16 @@ module "database" {
   subnet_ids               = module.network.private_subnet_ids
   client_security_group_id = module.controlplane.security_group_id
   keep                     = var.keep_data
+  removal                  = var.removal
+}
+
+# What the first users got stays what functions are told, however often the stack is applied.
+resource "terraform_data" "first_password" {
+  input = var.initial_user_password
+
+  lifecycle {
+    ignore_changes = [input]
+  }
 }
 
 module "controlplane" {
@@ -76,7 +86,7 @@ module "controlplane" {
     DET_CLUSTER_NAME           = var.cluster_id
     DET_CLUSTER_CONFIG         = "/var/task/cluster.yaml"
     DET_OBJECTS                = "s3://${module.storage.bucket}/contexts"
-    DET_INITIAL_USER_PASSWORD  = var.initial_user_password
+    DET_INITIAL_USER_PASSWORD  = sensitive(terraform_data.first_password.output)
     AWS_USE_DUALSTACK_ENDPOINT = "true"
     # What pools of the cluster configuration leave out.
     DET_AWS_DEFAULTS = jsonencode({

@@ -32,3 +32,9 @@ output "machine_security_group_id" {
   description = "Security group of rented machines."
   value       = module.machines.security_group_id
 }
+
+output "initial_user_password" {
+  description = "Password that the built-in users got at the first start."
+  value       = terraform_data.first_password.output
+  sensitive   = true
+}

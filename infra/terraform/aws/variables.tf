@@ -90,6 +90,12 @@ variable "keep_data" {
   default     = true
 }
 
+variable "removal" {
+  description = "Set while the cluster is removed: ends the protection of the database, and names its last snapshot."
+  type        = string
+  default     = ""
+}
+
 variable "bucket_lifecycle" {
   description = "Delete replaced versions of objects after a month."
   type        = bool

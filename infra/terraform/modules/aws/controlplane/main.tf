@@ -107,6 +107,16 @@ resource "aws_lambda_permission" "url" {
   function_url_auth_type = "NONE"
 }
 
+# Since October 2025 AWS asks for this right as well. Whoever invokes the function directly meets the same application;
+# the provider can narrow it to the URL since 6.29 (invoked_via_function_url).
+resource "aws_lambda_permission" "invoke" {
+  statement_id  = "url-invoke"
+  action        = "lambda:InvokeFunction"
+  function_name = aws_lambda_function.api.function_name
+  qualifier     = aws_lambda_alias.api.name
+  principal     = "*"
+}
+
 resource "aws_lambda_function" "worker" {
   for_each                       = local.workers
   function_name                  = "${var.name}-${each.key}"

@@ -50,6 +50,11 @@ variable "keep" {
   type        = bool
 }
 
+variable "removal" {
+  description = "Set while the cluster is removed: ends the protection, and is part of the last snapshot's name."
+  type        = string
+}
+
 locals {
   database = "determined"
   user     = "determined"
@@ -62,8 +67,9 @@ data "aws_secretsmanager_random_password" "this" {
 }
 
 resource "aws_secretsmanager_secret" "this" {
-  name                    = "${var.name}/database"
-  recovery_window_in_days = var.keep ? 7 : 0
+  name = "${var.name}/database"
+  # A secret that waits for its end keeps its name from the next cluster; a snapshot needs no password.
+  recovery_window_in_days = 0
 }
 
 resource "aws_secretsmanager_secret_version" "this" {
@@ -126,9 +132,9 @@ resource "aws_rds_cluster" "this" {
   db_cluster_parameter_group_name = aws_rds_cluster_parameter_group.this[0].name
   storage_encrypted               = true
   backup_retention_period         = 7
-  deletion_protection             = var.keep
+  deletion_protection             = var.keep && var.removal == ""
   skip_final_snapshot             = !var.keep
-  final_snapshot_identifier       = var.keep ? "${var.name}-final" : null
+  final_snapshot_identifier       = var.keep ? "${var.name}-final${var.removal}" : null
 
   serverlessv2_scaling_configuration {
     min_capacity             = 0
@@ -163,9 +169,9 @@ resource "aws_db_instance" "this" {
   vpc_security_group_ids    = [aws_security_group.this.id]
   publicly_accessible       = false
   backup_retention_period   = 7
-  deletion_protection       = var.keep
+  deletion_protection       = var.keep && var.removal == ""
   skip_final_snapshot       = !var.keep
-  final_snapshot_identifier = var.keep ? "${var.name}-final" : null
+  final_snapshot_identifier = var.keep ? "${var.name}-final${var.removal}" : null
 }
 
 output "host" {

@@ -1,0 +1,293 @@
+"""What `det deploy aws` makes of bad input, and in which order it removes; Terraform and AWS are stand-ins."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import boto3
+import pytest
+from det_controlplane.entry.aws import packaging
+from moto.awslambda.models import LambdaFunction
+
+from tests.cli.conftest import Det
+from tests.support.fake_cluster import FakeCluster
+from tests.support.fake_terraform import FakeTerraform, error_event, fake_terraform
+from tests.support.moto import moto_server
+
+STATE_BUCKET = "determined-state-123456789012-us-west-2"
+DATA_BUCKET = "det-box-us-west-2-123456789012"
+MADE = {
+    "resources": [
+        {
+            "mode": "managed", "module": f"module.{module}", "type": kind, "name": "this",
+            "instances": [{}],
+        }
+        for module, kind in (("storage", "aws_s3_bucket"), ("database", "aws_db_instance"))
+    ]
+}  # fmt: skip
+
+# The command, with a zip that takes no time.
+QUICKLY_BUILT = """
+import sys
+from pathlib import Path
+from det_controlplane.entry.aws import packaging
+from det_cli.main import main
+
+def build(out, files):
+    (out / "deployment.zip").write_bytes(b"zip")
+    return out / "deployment.zip"
+
+packaging.build = build
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+class Account:
+    """An account at AWS, for arrangements."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.where = ("--cluster-id", "box", "--region", "us-west-2", "--endpoint-url", url)
+
+    def client(self, service: str) -> Any:
+        return boto3.client(service, region_name="us-west-2", endpoint_url=self.url)
+
+    def make_bucket(self, name: str) -> None:
+        place = {"LocationConstraint": "us-west-2"}
+        self.client("s3").create_bucket(Bucket=name, CreateBucketConfiguration=place)
+
+    def has_cluster(self) -> None:
+        self.make_bucket(STATE_BUCKET)
+        self.client("s3").put_object(Bucket=STATE_BUCKET, Key="box/state", Body=b"{}")
+
+    def run_machine(self) -> str:
+        tags = [
+            {"ResourceType": "instance", "Tags": [{"Key": "determined-cluster", "Value": "box"}]}
+        ]
+        answer = self.client("ec2").run_instances(
+            ImageId="ami-12c6146b", MinCount=1, MaxCount=1, TagSpecifications=tags
+        )
+        return str(answer["Instances"][0]["InstanceId"])
+
+    def make_function(self) -> None:
+        role = self.client("iam").create_role(RoleName="r", AssumeRolePolicyDocument="{}")["Role"]
+        self.client("lambda").create_function(
+            FunctionName="det-box-migrate", Runtime="python3.11", Role=role["Arn"], Handler="app.app",
+            Code={"ZipFile": b"PK\x05\x06" + bytes(18)},
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def aws_url() -> Iterator[str]:
+    with moto_server() as url:
+        yield url
+
+
+@pytest.fixture
+def account(aws_url: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> Account:
+    """An account with nothing in it."""
+    urlopen(Request(f"{aws_url}/moto-api/reset", method="POST")).close()
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+    zipped = home / "deployment.zip"
+    zipped.write_bytes(b"zip")
+    monkeypatch.setattr(packaging, "build", lambda out, files: zipped)
+    return Account(aws_url)
+
+
+@pytest.fixture
+def terraform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeTerraform:
+    return fake_terraform(tmp_path / "terraform", monkeypatch)
+
+
+def test_a_bad_cluster_id_is_refused_before_anything_is_asked(
+    det: Det, account: Account, terraform: FakeTerraform
+) -> None:
+    ran = det("deploy", "aws", "up", "--yes", *account.where, "--cluster-id", "1_box")
+    assert ran.code == 2
+    assert "must be a letter, then at most 30 letters, digits and hyphens" in ran.err
+    assert terraform.calls("init") == []
+
+
+def test_without_credentials_up_says_how_to_get_some(
+    det: Det, account: Account, terraform: FakeTerraform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+    ran = det("deploy", "aws", "up", "--yes", *account.where)
+    assert (ran.code, "there are no AWS credentials" in ran.err) == (1, True)
+    assert "aws configure" in ran.err
+    assert terraform.calls("init") == []
+
+
+def test_without_terraform_up_says_where_to_get_it(
+    det: Det, account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DET_TERRAFORM", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    ran = det("deploy", "aws", "up", "--yes", *account.where)
+    assert (ran.code, "Terraform is not installed" in ran.err) == (1, True)
+    assert "developer.hashicorp.com/terraform/install" in ran.err
+
+
+def test_a_terraform_that_cannot_be_started_is_named(
+    det: Det, account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DET_TERRAFORM", "/nowhere/terraform")
+    ran = det("deploy", "aws", "up", "--yes", *account.where)
+    assert ran.code == 1
+    assert "/nowhere/terraform cannot be started" in ran.err
+
+
+def test_a_terraform_that_is_too_old_is_refused(
+    det: Det, account: Account, terraform: FakeTerraform
+) -> None:
+    terraform.answers(version={"out": '{"terraform_version": "1.5.7"}'})
+    ran = det("deploy", "aws", "up", "--yes", *account.where)
+    assert (ran.code, "Terraform 1.5.7 is too old" in ran.err) == (1, True)
+    assert "install 1.9 or newer" in ran.err
+
+
+def test_a_failed_apply_names_the_cause_and_the_next_command(
+    det: Det, account: Account, terraform: FakeTerraform
+) -> None:
+    event = error_event("creating RDS Cluster", "api error\nDBClusterQuotaExceeded")
+    terraform.answers(apply={"out": event, "code": 1})
+    ran = det("deploy", "aws", "up", "--yes", *account.where)
+    assert ran.code == 1
+    (cause,) = [line for line in ran.err.splitlines() if "terraform apply failed" in line]
+    assert "creating RDS Cluster: api error DBClusterQuotaExceeded" in cause
+    assert "run the same command again: it goes on" in ran.err
+
+
+def test_a_failed_init_names_the_cause(
+    det: Det, account: Account, terraform: FakeTerraform
+) -> None:
+    told = "╷\n│ Error: Failed to query available provider packages\n│\n│ no such host\n╵"
+    terraform.answers(init={"err": told, "code": 1})
+    ran = det("deploy", "aws", "up", "--yes", *account.where)
+    assert ran.code == 1
+    assert "Failed to query available provider packages" in ran.err
+    assert "run the same command again" in ran.err
+
+
+def test_an_unknown_cluster_cannot_be_removed(
+    det: Det, account: Account, terraform: FakeTerraform
+) -> None:
+    account.has_cluster()
+    ran = det("deploy", "aws", "down", "--yes", *account.where, "--cluster-id", "bix")
+    assert ran.code == 3
+    assert "there is no cluster bix in us-west-2; clusters here: box" in ran.err
+    assert terraform.calls("destroy") == []
+
+
+def test_a_cluster_with_machines_is_not_removed_without_force(
+    det: Det, account: Account, terraform: FakeTerraform
+) -> None:
+    account.has_cluster()
+    machine = account.run_machine()
+    ran = det("deploy", "aws", "down", "--yes", *account.where)
+    assert ran.code == 1
+    assert f"1 machines of the cluster are running: {machine}" in ran.err
+    assert "--force" in ran.err
+    assert terraform.calls("apply", "destroy") == []
+
+
+def test_by_force_machines_end_before_the_rest_and_the_cluster_is_forgotten(
+    det: Det, account: Account, terraform: FakeTerraform
+) -> None:
+    account.has_cluster()
+    account.run_machine()
+    terraform.answers(output={"out": "{}"}, state_pull={"out": json.dumps(MADE)})
+    ran = det("deploy", "aws", "down", "--yes", "--force", "--delete-data", *account.where)
+    assert ran.code == 0, ran.err
+    (reservation,) = account.client("ec2").describe_instances()["Reservations"]
+    assert reservation["Instances"][0]["State"]["Name"] == "terminated"
+    assert [call["verb"] for call in terraform.calls("apply", "state", "destroy")] == [
+        "state", "apply", "destroy",
+    ]  # fmt: skip
+    (apply,) = terraform.calls("apply")
+    assert "-target=module.storage.aws_s3_bucket.this" in apply["words"]
+    assert "-target=module.database.aws_db_instance.this" in apply["words"]
+    assert apply["variables"]["keep_data"] is False
+    assert det("deploy", "aws", "list", *account.where[2:]).out == ""
+
+
+def test_data_that_is_kept_leaves_the_bucket_and_ends_the_protection_of_the_database(
+    det: Det, account: Account, terraform: FakeTerraform
+) -> None:
+    account.has_cluster()
+    terraform.answers(output={"out": "{}"}, state_pull={"out": json.dumps(MADE)})
+    ran = det("deploy", "aws", "down", "--yes", *account.where)
+    assert ran.code == 0, ran.err
+    (apply,) = terraform.calls("apply")
+    assert apply["variables"]["keep_data"] is True
+    assert apply["variables"]["removal"].isdigit()
+    forgotten = terraform.calls("state")[-1]["words"]
+    assert forgotten == ["rm", "module.storage.aws_s3_bucket.this"]
+
+
+def test_a_removal_that_was_half_done_makes_nothing_again(
+    det: Det, account: Account, terraform: FakeTerraform
+) -> None:
+    account.has_cluster()
+    terraform.answers(output={"out": "{}"}, state_pull={"out": '{"resources": []}'})
+    assert det("deploy", "aws", "down", "--yes", *account.where).code == 0
+    assert terraform.calls("apply") == []
+    assert len(terraform.calls("destroy")) == 1
+
+
+def test_an_interrupted_apply_goes_on_and_shows_the_password_that_was_kept(
+    account: Account,
+    terraform: FakeTerraform,
+    cluster: FakeCluster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    account.make_bucket(DATA_BUCKET)
+    account.make_function()
+    monkeypatch.setattr(LambdaFunction, "invoke", lambda *_: b"[]")
+    terraform.answers(apply={"waits": True})
+    command = [sys.executable, "-c", QUICKLY_BUILT, "deploy", "aws", "up", "--yes", *account.where]
+    begun = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True, env=os.environ
+    )
+    assert begun.stderr is not None
+    assert any("database: Creating" in line for line in begun.stderr)
+    os.killpg(begun.pid, signal.SIGINT)
+    said = begun.stderr.read()
+    begun.stderr.close()
+    assert begun.wait(30) == 1
+    assert "stopped in the middle of terraform apply" in said
+    assert "run the same command again: it goes on" in said
+    assert (terraform.folder / "stopped").exists(), "Terraform was not left to store its state"
+
+    kept = {
+        "url": cluster.url, "functions": {"migrate": "det-box-migrate"},
+        "initial_user_password": "Secret123",
+    }  # fmt: skip
+    outputs = {name: {"value": value} for name, value in kept.items()}
+    terraform.answers(output={"out": json.dumps(outputs)})
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "until you change it: Secret123" in done.stdout
+    (taken, _) = terraform.calls("import")
+    assert taken["words"][-2:] == ["module.storage.aws_s3_bucket.this", DATA_BUCKET]
+
+
+def test_a_bad_cluster_configuration_is_refused_before_anything_is_made(
+    det: Det, account: Account, terraform: FakeTerraform, tmp_path: Path
+) -> None:
+    config = tmp_path / "master.yaml"
+    config.write_text("resource_pools: [{pool_name: gpus}, {pool_name: more}]\n")
+    ran = det("deploy", "aws", "up", "--yes", "--config", config, *account.where)
+    assert ran.code == 2
+    assert "resource_manager.default_compute_resource_pool: is required" in ran.err
+    assert terraform.calls("apply") == []
+    assert account.client("s3").list_buckets()["Buckets"] == []

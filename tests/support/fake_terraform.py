@@ -1,0 +1,71 @@
+"""A program in Terraform's place: it notes how it was called, and does what a test wrote down for it."""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_PROGRAM = """#!{python}
+import json, signal, sys, pathlib
+folder = pathlib.Path({folder!r})
+verb, words = sys.argv[1], sys.argv[2:]
+given = next((w.partition("=")[2] for w in words if w.startswith("-var-file=")), "")
+told = json.loads(pathlib.Path(given).read_text()) if given else {{}}
+with (folder / "calls").open("a") as calls:
+    calls.write(json.dumps({{"verb": verb, "words": words, "variables": told}}) + "\\n")
+plan = json.loads((folder / "plan").read_text())
+answer = plan.get(verb if verb != "state" else "state " + words[0], {{}})
+if answer.get("waits"):
+    def stop(*_):
+        (folder / "stopped").touch()
+        sys.exit(1)
+    signal.signal(signal.SIGINT, stop)
+    print(json.dumps({{"type": "apply_start", "@message": "database: Creating..."}}), flush=True)
+    signal.pause()
+print(answer.get("out", ""))
+print(answer.get("err", ""), file=sys.stderr)
+sys.exit(answer.get("code", 0))
+"""
+
+
+@dataclass(frozen=True)
+class FakeTerraform:
+    folder: Path
+
+    @property
+    def program(self) -> Path:
+        return self.folder / "terraform"
+
+    def answers(self, **by_verb: dict[str, Any]) -> None:
+        """Write down what verbs say: `out`, `err`, `code`, or `waits` for an interruption."""
+        plan = {"version": {"out": '{"terraform_version": "1.11.4"}'}, **by_verb}
+        plan = {verb.replace("_", " "): answer for verb, answer in plan.items()}
+        (self.folder / "plan").write_text(json.dumps(plan))
+
+    def calls(self, *verbs: str) -> list[dict[str, Any]]:
+        """Return the calls of some verbs, with their variables."""
+        path = self.folder / "calls"
+        lines = path.read_text().splitlines() if path.exists() else []
+        found = [json.loads(line) for line in lines]
+        return [call for call in found if call["verb"] in verbs]
+
+
+def fake_terraform(folder: Path, patch: pytest.MonkeyPatch) -> FakeTerraform:
+    """Put the program where `det deploy` looks first."""
+    folder.mkdir()
+    fake = FakeTerraform(folder)
+    fake.program.write_text(_PROGRAM.format(python=sys.executable, folder=str(folder)))
+    fake.program.chmod(0o755)
+    patch.setenv("DET_TERRAFORM", str(fake.program))
+    fake.answers()
+    return fake
+
+
+def error_event(summary: str, detail: str) -> str:
+    """Return an error as Terraform prints it to programs."""
+    diagnostic = {"severity": "error", "summary": summary, "detail": detail}
+    event = {"type": "diagnostic", "@message": f"Error: {summary}", "diagnostic": diagnostic}
+    return json.dumps(event)
