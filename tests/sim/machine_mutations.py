@@ -11,7 +11,7 @@ from det_controlplane.core.provision import pool_pass, sightings, upkeep
 from det_controlplane.core.provision.cooldown import Cooldowns
 from det_controlplane.core.provision.model import TerminateReason
 from det_controlplane.core.provision.shopping import Allowance
-from det_controlplane.db import agents, costs, instances
+from det_controlplane.db import agents, costs
 from det_controlplane.ports.compute import LaunchRequest
 from det_controlplane.services.machines import calling
 
@@ -65,11 +65,6 @@ def _rent_beyond_the_maximum(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(pool_pass.PoolPass, "_allowance", lambda self: Allowance(1000, Decimal(10**6)))
 
 
-def _never_find_what_was_rented(patch: pytest.MonkeyPatch) -> None:
-    """An end that was ordered before the launch was answered is never carried out."""
-    patch.setattr(calling, "_adopt", lambda *args: None)
-
-
 def _pay_what_was_asked_for(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(calling, "_rented", lambda offers, machine: offers[0])
 
@@ -88,9 +83,7 @@ MACHINE_MUTATIONS = tuple(
         ("idle machines are kept", nothing(upkeep, "idle_until", float("inf"))),
         ("nobody calls the cloud for ends that were ordered", nothing(calling, "_terminate")),
         ("agents outlive their machines", nothing(agents, "give_up")),
-        ("machines whose answer was lost are never found", _never_find_what_was_rented),
         ("a machine costs what the first offer would have", _pay_what_was_asked_for),
-        ("what the cloud stopped is kept", nothing(instances, "seen")),
         (
             "ended machines go on costing money",
             without(costs, "_BY_POOL", "least(coalesce(i.ended_at, :now), :before)", ":before"),
