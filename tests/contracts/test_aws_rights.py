@@ -1,0 +1,40 @@
+"""The evaluator that holds calls against policies refuses what IAM would refuse."""
+
+import pytest
+
+from tests.support.aws_rights import Call, Policy
+
+POLICY = Policy(
+    {
+        "Statement": [
+            {
+                "Effect": "Allow", "Action": ["ec2:RunInstances"], "Resource": "arn:aws:ec2:*:1:instance/*",
+                "Condition": {"StringEquals": {"aws:RequestTag/determined-cluster": "box"}},
+            },
+            {"Effect": "Allow", "Action": "s3:GetObject", "Resource": ["arn:aws:s3:::data/*"]},
+        ]
+    }
+)  # fmt: skip
+INSTANCE = "arn:aws:ec2:us-west-2:1:instance/*"
+TAGGED = {"aws:RequestTag/determined-cluster": "box"}
+
+
+def test_a_call_in_the_right_circumstances_is_allowed() -> None:
+    assert POLICY.allows(Call("r", "ec2:RunInstances", INSTANCE, TAGGED))
+    assert POLICY.allows(Call("r", "s3:GetObject", "arn:aws:s3:::data/a/b"))
+    assert POLICY.actions() == {"ec2:RunInstances", "s3:GetObject"}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        Call("r", "ec2:RunInstances", INSTANCE),
+        Call("r", "ec2:RunInstances", INSTANCE, {"aws:RequestTag/determined-cluster": "other"}),
+        Call("r", "ec2:RunInstances", "arn:aws:ec2:us-west-2:2:instance/*", TAGGED),
+        Call("r", "ec2:TerminateInstances", INSTANCE, TAGGED),
+        Call("r", "s3:GetObject", "arn:aws:s3:::other/a"),
+        Call("r", "s3:PutObject", "arn:aws:s3:::data/a"),
+    ],
+)
+def test_another_action_resource_or_tag_is_refused(call: Call) -> None:
+    assert not POLICY.allows(call)

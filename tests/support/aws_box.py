@@ -1,0 +1,227 @@
+"""AWS in a box: moto with its gaps mended, and Lambda functions that run what was deployed.
+
+Functions run under Lambda's own runtime client, with the code, environment and role that moto was told."""
+
+import io
+import json
+import tempfile
+import threading
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from det_provisioner_aws.settings import DEFAULT_IMAGE
+from moto.awslambda.models import FunctionUrlConfig, LambdaFunction, lambda_backends
+from moto.ec2 import ec2_backends
+from moto.ec2.models.subnets import Subnet
+from moto.server import DomainDispatcherApplication
+from moto.ssm import ssm_backends
+from moto.ssm.models import Parameter
+
+from tests.support.aws_rights import Recorder
+from tests.support.lambda_events import Http, answered, function_url_event
+from tests.support.lambda_runtime import FunctionFailed, LambdaRuntime
+from tests.support.moto import moto_server
+
+REGION = "us-west-2"
+ACCOUNT = "123456789012"
+# What the box has in another way than AWS: one address for all services.
+_NOT_HERE = ("AWS_USE_DUALSTACK_ENDPOINT",)
+
+
+@dataclass
+class Box:
+    """An account at AWS with one cluster of functions."""
+
+    folder: Path
+    database_url: str
+    aws_url: str = ""
+    front_url: str = ""
+    recorder: Recorder = field(default_factory=lambda: Recorder(()))
+    described: dict[str, dict[str, str]] = field(default_factory=dict)  # environments, by function
+    failed: list[str] = field(default_factory=list)
+    _runtimes: dict[str, LambdaRuntime] = field(default_factory=dict)
+    _locks: dict[str, threading.Lock] = field(default_factory=dict)
+    _starting: threading.Lock = field(default_factory=threading.Lock)
+    _threads: list[threading.Thread] = field(default_factory=list)
+    _open: ExitStack = field(default_factory=ExitStack)
+
+    def invoke(self, function: LambdaFunction, event: Any) -> Any:
+        """Run a function as its concurrency allows: here one call after the other."""
+        name = function.function_name
+        if function.reserved_concurrency == "0":
+            raise FunctionFailed(f"{name} may not run: its concurrency is 0")
+        with self._starting:
+            if name not in self._runtimes:
+                self._runtimes[name] = self._start(function)
+                self._locks[name] = threading.Lock()
+        with self._locks[name]:
+            return self._runtimes[name].invoke(event)
+
+    def start(self, function: LambdaFunction, event: Any) -> None:
+        """Run a function, and do not wait for it."""
+
+        def run() -> None:
+            try:
+                self.invoke(function, event)
+            except FunctionFailed as e:
+                self.failed.append(f"{function.function_name}: {e}")
+
+        self._threads.append(threading.Thread(target=run, daemon=True))
+        self._threads[-1].start()
+
+    def settle(self) -> None:
+        """Wait until everything that was started has ended, and what that started."""
+        while self._threads:
+            self._threads.pop().join(60)
+
+    def request(self, http: Http) -> tuple[int, dict[str, str], bytes]:
+        """Answer what arrives at the Function URL."""
+        return answered(self.invoke(self._api(), function_url_event(http)))
+
+    def _api(self) -> LambdaFunction:
+        functions = lambda_backends[ACCOUNT][REGION].list_functions()
+        return next(f for f in functions if f.url_config is not None)
+
+    def _start(self, function: LambdaFunction) -> LambdaRuntime:
+        name = function.function_name
+        task = self.folder / name
+        with zipfile.ZipFile(io.BytesIO(function.code_bytes)) as archive:
+            archive.extractall(task)
+        self.described[name] = dict(function.environment_vars)
+        runtime = LambdaRuntime(task, function.handler, self._environment(function, task))
+        return self._open.enter_context(runtime)
+
+    def _environment(self, function: LambdaFunction, task: Path) -> dict[str, str]:
+        """Return what was described, with addresses of the box in place of those of AWS."""
+        role = function.role.rpartition("/")[2]
+        own = {
+            name: value.replace("/var/task", str(task))
+            for name, value in function.environment_vars.items()
+            if name not in _NOT_HERE
+        }
+        described, here = urlsplit(own["DET_DB_URL"]), urlsplit(self.database_url)
+        assert described.hostname, "the described database has no host"
+        own["DET_DB_URL"] = here.geturl()
+        return {
+            **own, "AWS_ENDPOINT_URL": self.aws_url, "AWS_REGION": REGION,
+            "AWS_DEFAULT_REGION": REGION, "AWS_ACCESS_KEY_ID": role, "AWS_SECRET_ACCESS_KEY": "x",
+        }  # fmt: skip
+
+
+@contextmanager
+def aws_box(folder: Path, database_url: str, roles: tuple[str, ...]) -> Iterator[Box]:
+    """Serve AWS, and a front door whose address the Function URL gets."""
+    box = Box(folder, database_url, recorder=Recorder(roles))
+    front = ThreadingHTTPServer(("127.0.0.1", 0), _front(box))
+    threading.Thread(target=front.serve_forever, daemon=True).start()
+    box.front_url = f"http://127.0.0.1:{front.server_port}"
+    with pytest.MonkeyPatch.context() as patch, box._open as opened:
+        opened.callback(front.server_close)
+        opened.callback(front.shutdown)
+        _mend(patch, box)
+        with moto_server() as box.aws_url:
+            _publish_image()
+            yield box
+            box.settle()
+
+
+def _mend(patch: pytest.MonkeyPatch, box: Box) -> None:
+    """Make moto do what AWS does where Terraform and the functions depend on it."""
+    carry = DomainDispatcherApplication.__call__
+
+    def recorded(self: Any, environ: dict[str, Any], start_response: Any) -> Any:
+        inner = box.recorder.around(lambda e, s: carry(self, e, s))
+        return inner(environ, start_response)
+
+    made = FunctionUrlConfig.__init__
+
+    def at_the_front(self: Any, function: Any, config: dict[str, Any]) -> None:
+        made(self, function, config)
+        self.url = f"{box.front_url}/"
+
+    patch.setattr(DomainDispatcherApplication, "__call__", recorded)
+    patch.setattr(FunctionUrlConfig, "__init__", at_the_front)
+    patch.setattr(LambdaFunction, "invoke", lambda f, *given: _invoked(box, f, *given))
+    patch.setattr(Subnet, "ipv6_cidr_block_association_set", property(_ipv6_associations))
+
+
+def _publish_image() -> None:
+    """Publish the image of rented machines where AWS does: moto has few of these parameters, and takes none."""
+    name = DEFAULT_IMAGE.removeprefix("ssm:")
+    value = next(iter(ec2_backends[ACCOUNT][REGION].describe_images())).id
+    ssm_backends[ACCOUNT][REGION]._parameters[name].append(
+        Parameter(
+            account_id=ACCOUNT, name=name, value=value, parameter_type="String", description=None,
+            allowed_pattern=None, keyid=None, last_modified_date=datetime.now(timezone.utc), version=1,
+            data_type="text",
+        )
+    )  # fmt: skip
+
+
+def _ipv6_associations(subnet: Any) -> list[dict[str, Any]]:
+    """Return a subnet's IPv6 ranges as EC2 tells them; moto puts the state into a state."""
+    return [
+        association
+        for association in subnet.ipv6_cidr_block_associations.values()
+        if association["ipv6CidrBlockState"]["State"] == "associated"
+    ]
+
+
+def _invoked(
+    box: Box, function: Any, body: Any, headers: Mapping[str, str], answer: dict[str, str]
+) -> bytes:
+    event = json.loads(body or "{}")
+    if headers.get("X-Amz-Invocation-Type") == "Event":
+        box.start(function, event)
+        return b""
+    try:
+        return json.dumps(box.invoke(function, event)).encode()
+    except FunctionFailed as e:
+        answer["x-amz-function-error"] = "Unhandled"
+        return str(e).encode()
+
+
+def _front(box: Box) -> type[BaseHTTPRequestHandler]:
+    class Front(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+        wbufsize = -1
+
+        def _carry(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            status, headers, content = box.request(
+                Http(self.command, self.path, body, tuple(self.headers.items()))
+            )
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = _carry
+
+        def log_message(self, format: str, *args: object) -> None:
+            return
+
+    return Front
+
+
+@contextmanager
+def terraform_mirror(mirror: str) -> Iterator[str]:
+    """Write a configuration of Terraform that takes providers from a folder; gives its path."""
+    with tempfile.NamedTemporaryFile("w", suffix=".tfrc") as file:
+        file.write(
+            f'provider_installation {{\n  filesystem_mirror {{\n    path    = "{mirror}"\n'
+            '    include = ["hashicorp/*"]\n  }\n}\n'
+        )
+        file.flush()
+        yield file.name
