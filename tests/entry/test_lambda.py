@@ -135,3 +135,10 @@ def test_a_scheduled_event_runs_the_tick(
         due_s = tick.invoke({})["next_due_s"]
     assert 0 < due_s <= 60, "the agent's lease is what comes due next"
     assert poll(api, agent)["containers"] == []
+
+
+def test_the_cluster_is_identified_as_its_deployment_says(
+    task_root: Path, environment: Mapping[str, str]
+) -> None:
+    with LambdaRuntime(task_root, "app.app", {**environment, "DET_CLUSTER_ID": "box"}) as api:
+        assert call(api, "GET", "/info")["cluster_id"] == "box"

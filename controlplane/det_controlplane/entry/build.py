@@ -39,7 +39,7 @@ def build_context(settings: Settings, waker: Waker) -> Context:
         config=config,
         waker=waker,
         objects=_objects(settings),
-        cluster_id=cluster_identity(db),
+        cluster_id=settings.cluster_id or cluster_identity(db),
         bootstrap_token=settings.bootstrap_token,
         public_url=settings.public_url,
         checkpoint_files=ReachableCheckpoints(),

@@ -19,6 +19,7 @@ class Settings:
     objects: str = ""  # "s3://bucket/prefix", "gs://bucket/prefix" or a directory
     objects_secret: str = ""  # signs upload URLs of a directory
     public_url: str = ""
+    cluster_id: str = ""  # tags machines; policies of a deployment may ask for it. Empty: made up at the first start
     bootstrap_token: str = ""
     initial_user_password: str | None = None
     may_wait_s: float = 0.0
@@ -37,6 +38,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         objects=text("OBJECTS"),
         objects_secret=text("OBJECTS_SECRET"),
         public_url=text("PUBLIC_URL"),
+        cluster_id=text("CLUSTER_ID"),
         bootstrap_token=text("BOOTSTRAP_TOKEN"),
         initial_user_password=environment.get(_PREFIX + "INITIAL_USER_PASSWORD"),
         may_wait_s=_number(environment, "MAY_WAIT_S", 0.0),

@@ -83,7 +83,7 @@ module "controlplane" {
 
   environment = {
     DET_DB_URL                 = "postgresql://${module.database.user}:${module.database.password}@${module.database.host}:${module.database.port}/${module.database.name}${local.ca}"
-    DET_CLUSTER_NAME           = var.cluster_id
+    DET_CLUSTER_ID             = var.cluster_id
     DET_CLUSTER_CONFIG         = "/var/task/cluster.yaml"
     DET_OBJECTS                = "s3://${module.storage.bucket}/contexts"
     DET_INITIAL_USER_PASSWORD  = sensitive(terraform_data.first_password.output)
