@@ -164,6 +164,25 @@ def test_an_announced_reclaim_is_replaced_at_once(cluster: Rented, user: Caller)
     assert {i["state"] for i in cluster.instances()} == {"DRAINING", "LAUNCHED"}
 
 
+def test_an_agent_that_restarts_while_its_machine_drains_keeps_its_work(
+    cluster: Rented, user: Caller
+) -> None:
+    create(user, activate=True)
+    cluster.settle()
+    (first,) = cluster.cloud.alive()
+    agent = cluster.boot(first)
+    cluster.settle()
+    agent.work()
+    cluster.cloud.reclaim(first.cloud_id, notice_s=120)
+    agent.poll(leaving=True)
+    cluster.settle()
+    again = cluster.boot(first)
+    again.running, again.seq = agent.running, agent.seq
+    again.poll(leaving=True)
+    assert "DRAINING" in {i["state"] for i in cluster.instances()}
+    assert again.running, "its container stores a checkpoint"
+
+
 def test_a_machine_that_vanishes_is_noticed_and_its_work_goes_elsewhere(
     cluster: Rented, user: Caller
 ) -> None:

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import and_, bindparam, delete, func, literal, or_, select, text, update
+from sqlalchemy import and_, bindparam, case, delete, func, literal, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
 from det_controlplane.core.lifecycle.instance import InstanceState, before
@@ -363,14 +363,16 @@ def accept_proof(tx: Tx, proof_hash: bytes, now: datetime, keep: timedelta) -> b
 def register(tx: Tx, provider: str, cloud_id: str, agent_id: str, now: datetime) -> str | None:
     """Give a machine its agent: only one that was launched and not ended; returns its pool.
 
-    The same agent may come back after a restart; another one may not take its place."""
+    The same agent may come back after a restart, also while its machine drains: what runs there has a checkpoint to
+    store. Another one may not take its place."""
     mine = or_(_i.agent_id.is_(None), _i.agent_id == agent_id)
-    states = [InstanceState.LAUNCHED, InstanceState.REGISTERED]
+    states = [InstanceState.LAUNCHED, InstanceState.REGISTERED, InstanceState.DRAINING]
+    registered = literal(InstanceState.REGISTERED, _i.state.type)
     found = (
         update(schema.instances)
         .where(_i.provider == provider, _i.cloud_id == cloud_id, _i.state.in_(states), mine)
         .values(
-            state=InstanceState.REGISTERED,
+            state=case((_i.state == InstanceState.DRAINING, _i.state), else_=registered),
             agent_id=agent_id,
             registered_at=func.coalesce(_i.registered_at, now),
         )
