@@ -1,4 +1,4 @@
-"""What an agent proves itself with at a join: the operator's token, or the machine that it runs on."""
+"""Make the proof that an agent joins with: the operator's token, or the machine that it runs on."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a trial knows of its surroundings, as code of older Trial classes reads it: `context.env`."""
+"""Describe the surroundings of a trial, as code of older Trial classes reads them: `context.env`."""
 
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional

@@ -1,4 +1,4 @@
-"""Whether a trial ends before its length: by its own wish, its searcher's, or because its slots are wanted."""
+"""Tell whether a trial ends before its length: by its own wish, its searcher's, or because its slots are wanted."""
 
 from typing import Any, Mapping, Optional
 

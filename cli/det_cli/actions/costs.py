@@ -1,4 +1,4 @@
-"""What experiments and trials cost, beside what else is shown of them."""
+"""Show the costs of experiments and trials beside their other columns."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What an experiment would cost on the machines that its pool rents."""
+"""Estimate the cost of an experiment on the machines that its pool rents."""
 
 import math
 from collections.abc import Iterator

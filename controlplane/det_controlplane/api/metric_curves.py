@@ -1,4 +1,4 @@
-"""What experiments measured, over their trials. The streams have one message: clients that draw curves ask again."""
+"""Serve the measurements of experiments. The streams have one message: clients that draw curves ask again."""
 
 from typing import Any
 

@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class BudgetScope(str, Enum):
-    """What a budget is for."""
+    """Name the thing that a budget bounds."""
 
     EXPERIMENT = "experiment"
     USER = "user"

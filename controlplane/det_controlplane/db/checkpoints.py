@@ -58,7 +58,7 @@ _DOOMED = text(f"""
 
 @dataclass(frozen=True, slots=True)
 class Reporter:
-    """What a task reports for, and the storage that its experiment is configured to use."""
+    """Hold the trial that a task reports for, and the storage that its experiment is configured to use."""
 
     trial_id: int | None
     experiment_id: int | None

@@ -1,4 +1,4 @@
-"""What rented machines cost, and whose work that was.
+"""Read the cost of rented machines, and whose work that was.
 
 A container costs its share of its machine's slots for as long as it holds them; what no container held is idle. So the
 costs of all containers and of idleness add up to the costs of the machines, whatever period is asked for.
@@ -63,7 +63,7 @@ _SPENT_IN = {scope: text(sql) for scope, sql in _SPENT.items()}
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What the work of something cost."""
+    """Hold the cost of the work of an experiment or a trial."""
 
     id: int
     usd: Decimal
@@ -79,7 +79,7 @@ class NamedCost:
 
 @dataclass(frozen=True, slots=True)
 class PoolCost:
-    """What a pool's machines cost, and which part of it worked."""
+    """Hold the cost of a pool's machines, and the part of it that worked."""
 
     name: str
     usd: Decimal

@@ -1,4 +1,4 @@
-"""What experiments measured, over their trials: names, steps, values at a step, and how the best one improved."""
+"""Read the measurements of experiments: names, steps, values at a step, and how the best one improved."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

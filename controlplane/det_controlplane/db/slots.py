@@ -67,7 +67,7 @@ def count(db: Database, pool: str) -> int:
 
 
 def of_largest_agent(db: Database, pool: str) -> int:
-    """How many slots the pool's largest agent has."""
+    """Return the slots of the pool's largest agent."""
     rows = db.read(_LARGEST, {"pool": pool})
     return int(rows[0][0]) if rows else 0
 

@@ -1,4 +1,4 @@
-"""What a trial did, one by one: training, validation and checkpoint of the same step are three rows."""
+"""List the workloads of a trial: training, validation and checkpoint of the same step are three rows."""
 
 from dataclasses import dataclass
 from functools import lru_cache

@@ -7,7 +7,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What an agent sent at its join, and the nonce that it had to bind it to (`join_nonce`)."""
+    """Hold the proof of an agent that joins, and the nonce that it had to bind it to (`join_nonce`)."""
 
     kind: str
     nonce: str

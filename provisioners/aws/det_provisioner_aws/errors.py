@@ -1,4 +1,4 @@
-"""What EC2 says when it gives no machine, as refusals."""
+"""Turn the errors of EC2 into refusals."""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What is sent to EC2 to launch a machine: the same as parameters of a call and as a launch template."""
+"""Write the parameters that launch a machine: the same for a call and for a launch template."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""What EC2 offers now: machine types, the zones that have them, and their prices."""
+"""Read from EC2 the machine types it offers now, their zones and their prices."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ _PLAIN_LINUX = {
 
 @dataclass(frozen=True, slots=True)
 class SpotPrice:
-    """What a type costs as spot capacity in a zone since a time."""
+    """Hold the price of a type as spot capacity in a zone since a time."""
 
     zone: str
     machine_type: str

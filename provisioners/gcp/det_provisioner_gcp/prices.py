@@ -1,4 +1,4 @@
-"""What Google Compute Engine offers now: machine types, the zones that have them, and their prices."""
+"""Read from Google Compute Engine the machine types it offers now, their zones and their prices."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ _LOCAL_DISK_GIB = 375
 
 @dataclass(frozen=True, slots=True)
 class RegionPrice:
-    """What a machine type, or one GPU that is attached to machines, costs in every zone of a region."""
+    """Price a machine type, or one GPU that is attached to machines, in every zone of a region."""
 
     name: str
     capacity: Capacity

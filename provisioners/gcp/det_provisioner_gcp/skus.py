@@ -45,7 +45,7 @@ GPU_NAMES = {
 
 
 class Item(NamedTuple):
-    """What a price is for: a part of a series of machines, or a GPU by its name in the list."""
+    """Name the subject of a price: a part of a series of machines, or a GPU by its name in the list."""
 
     what: str
     capacity: Capacity
@@ -54,7 +54,7 @@ class Item(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a machine is billed for."""
+    """Name a part of a machine that is billed."""
 
     machine_type: str
     vcpus: int

@@ -14,7 +14,7 @@ _SAYS = "determined-boot: "
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """What a machine has to know to join its cluster."""
+    """Hold the facts that a machine needs to join its cluster."""
 
     cluster_id: str
     master_url: str

@@ -16,7 +16,7 @@ FittingPolicy = Literal["best", "worst"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the operator of a pool allows."""
+    """Hold the limits that the operator of a pool sets."""
 
     min_instances: int = 0
     max_instances: int = 5
@@ -163,7 +163,7 @@ class Terminate(NamedTuple):
 
 
 class ProvisionCode(str, Enum):
-    """Why an allocation has no machine yet."""
+    """Name the reason why an allocation has no machine yet."""
 
     MACHINE_STARTING = "MACHINE_STARTING"
     BEHIND_HIGHER_PRIORITY = "BEHIND_HIGHER_PRIORITY"
@@ -186,7 +186,7 @@ class ProvisionReason(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProvisionPlan:
-    """What to rent, to empty and to give back, and why each waiting allocation waits, by its id."""
+    """List machines to rent, to empty and to give back, and the reason of each waiting allocation, by its id."""
 
     launch: tuple[Launch, ...]
     drain: tuple[Drain, ...]

@@ -1,4 +1,4 @@
-"""What a cloud offers: a machine type in a place, as spot or on-demand capacity, at a price."""
+"""Define an offer of a cloud: a machine type in a place, as spot or on-demand capacity, at a price."""
 
 from dataclasses import dataclass
 from decimal import Decimal

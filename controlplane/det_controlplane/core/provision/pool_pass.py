@@ -1,4 +1,4 @@
-"""What one decision makes of a pool."""
+"""Decide on the machines of one pool."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

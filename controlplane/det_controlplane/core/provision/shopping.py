@@ -37,7 +37,7 @@ def cost(purchases: Sequence[Purchase]) -> Decimal:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What the pool may still rent."""
+    """Hold the offers that the pool may still rent."""
 
     machines: int
     usd_hour: Decimal | None
@@ -73,7 +73,7 @@ def shape_of(demand: Demand) -> Shape:
 
 @dataclass(frozen=True, slots=True)
 class Basket:
-    """What to rent, and what may not be rented by the shape of the demand."""
+    """Hold the purchases, and the offers that the shape of the demand rules out."""
 
     purchases: tuple[Purchase, ...]
     refused: dict[Shape, ProvisionCode]
@@ -239,7 +239,7 @@ class Shopper:
 
 
 class _Refusals:
-    """What is not bought, and what therefore starts no sooner."""
+    """Hold the offers that are not bought, and the demand that therefore starts no sooner."""
 
     def __init__(self, preemption: bool) -> None:
         self._preemption = preemption

@@ -1,4 +1,4 @@
-"""What a cloud's list of machines says about the rows of the cluster, and the other way round."""
+"""Compare a cloud's list of machines with the rows of the cluster."""
 
 import math
 from collections.abc import Collection, Iterable, Mapping
@@ -37,7 +37,7 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """What follows from one list of everything that the cluster owns."""
+    """Hold the consequences of one list of everything that the cluster owns."""
 
     adopted: Mapping[UUID, Sighting]  # their launch was never answered, but happened
     seen: tuple[UUID, ...]

@@ -23,7 +23,7 @@ _PRESENT = (
 
 
 class Sizing(NamedTuple):
-    """How many machines to rent, and which to give back."""
+    """Tell how many machines to rent, and which to give back."""
 
     launch: int
     terminate: tuple[Terminate, ...]

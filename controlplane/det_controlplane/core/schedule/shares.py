@@ -23,7 +23,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a job wants: slots that cannot be taken away, and pieces, those that it keeps longest first."""
+    """Describe the demand of a job: slots that cannot be taken away, and pieces, those that it keeps longest first."""
 
     job: Job
     fixed: int

@@ -255,7 +255,7 @@ class LiveExperiment:
             self._allocate(trial, delay)
 
     def _is_out_of_agents(self, trial: TrialRow) -> bool:
-        """Whether waiting is vain: no machines come by themselves, and the cluster refuses what it cannot hold."""
+        """Tell whether waiting is vain: no machines come by themselves, and the cluster refuses what it cannot hold."""
         if not trial.blocked_agents or not self.ctx.config.launch_error:
             return False
         row, blocked = self.row, trial.blocked_agents

@@ -11,7 +11,7 @@ def require_admin(user: User, what: str) -> None:
 
 
 def refuse_tasks(user: User, what: str) -> None:
-    """What every person may do, who is signed in, and no program of a task."""
+    """Allow every signed-in person, and no program of a task."""
     if user.allocation_id is not None:
         raise Forbidden(f"a task's token may not {what}: sign in")
 

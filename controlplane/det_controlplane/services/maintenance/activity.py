@@ -1,4 +1,4 @@
-"""Whether anything needs the clock: schedules run only then, so that a serverless database may pause."""
+"""Tell whether anything needs the clock: schedules run only then, so that a serverless database may pause."""
 
 from collections.abc import Callable
 

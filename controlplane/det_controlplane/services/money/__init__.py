@@ -1,1 +1,1 @@
-"""What rented machines cost, and budgets that bound it."""
+"""Account for the cost of rented machines, and bound it by budgets."""

@@ -1,4 +1,4 @@
-"""What budgets keep from starting."""
+"""Refuse to start work that a spent budget covers."""
 
 from det_controlplane.db import budgets
 from det_controlplane.db.engine import Tx

@@ -125,7 +125,7 @@ def _raises_unreachable(call: Callable[[], object]) -> bool:
 
 
 class ComputeContract:
-    """What every provider of machines promises."""
+    """State the promises of every provider of machines."""
 
     def test_a_machine_is_launched_as_the_offer_says(self, cloud: CloudUnderTest) -> None:
         for capacity in Capacity:

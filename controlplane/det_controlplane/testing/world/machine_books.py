@@ -1,4 +1,4 @@
-"""What must be true of machines: the rows of the control plane against what clouds really have and charge."""
+"""Check machines: the rows of the control plane against what clouds really have and charge."""
 
 from collections.abc import Collection, Mapping
 from datetime import datetime, timezone

@@ -1,4 +1,4 @@
-"""Whether schedules of a cloud call the control plane."""
+"""Note whether schedules of a cloud call the control plane."""
 
 import sqlalchemy as sa
 from alembic import op
