@@ -256,8 +256,10 @@ def test_an_interrupted_apply_goes_on_and_shows_the_password_that_was_kept(
     terraform.answers(apply={"waits": True})
     command = [sys.executable, "-c", QUICKLY_BUILT, "deploy", "aws", "up", "--yes", *account.where]
     begun = subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, start_new_session=True, env=os.environ
-    )
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True, env=os.environ,
+        # What runs in the background ignores Ctrl-C, and hands that on.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
     assert begun.stderr is not None
     assert any("database: Creating" in line for line in begun.stderr)
     os.killpg(begun.pid, signal.SIGINT)
