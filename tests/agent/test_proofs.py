@@ -1,4 +1,4 @@
-"""What an agent proves itself with, by its settings."""
+"""Check the proof that an agent makes by its settings."""
 
 import re
 import shlex

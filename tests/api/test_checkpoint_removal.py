@@ -35,7 +35,7 @@ def report_left(caller: Caller, checkpoint: str, **files: str) -> None:
 
 
 def collections(api: Api) -> list[Any]:
-    """What the tasks that are queued to delete files are told."""
+    """Return the orders of the tasks that are queued to delete files."""
     queued = select(tasks.c.config).where(tasks.c.kind == "CHECKPOINT_GC")
     with api.ctx.db.begin() as tx:
         specs = [c["_files"][0]["content_b64"] for c in tx.execute(queued).scalars()]

@@ -1,4 +1,4 @@
-"""What a trial did, as clients list it: one entry for each training, validation and checkpoint."""
+"""List the workloads of a trial as clients do: one entry for each training, validation and checkpoint."""
 
 from typing import Any
 

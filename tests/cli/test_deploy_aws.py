@@ -1,4 +1,4 @@
-"""What `det deploy aws` makes of bad input, and in which order it removes; Terraform and AWS are stand-ins."""
+"""Try `det deploy aws` with bad input, and the order of its removal; Terraform and AWS are stand-ins."""
 
 import json
 import os

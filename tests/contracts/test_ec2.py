@@ -331,7 +331,7 @@ def test_an_offer_of_any_zone_is_refused_in_all_of_them(ec2: OnEc2) -> None:
 
 
 def test_a_fleet_that_explains_nothing_is_asked_again(ec2: OnEc2) -> None:
-    """What EC2 leaves open may be a machine."""
+    """Ask again where EC2 leaves open whether there is a machine."""
     named = b"<fleetId>fleet-1</fleetId>"
     ec2.wire.answers["CreateFleet"] = b"<CreateFleetResponse>%s</CreateFleetResponse>" % named
     with pytest.raises(Unreachable, match="fleet-1"):

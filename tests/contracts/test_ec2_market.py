@@ -1,4 +1,4 @@
-"""What EC2 offers, as moto tells it."""
+"""Read the offers of EC2 as moto tells them."""
 
 import json
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""What errors of EC2 become, one by one."""
+"""Turn errors of EC2 into refusals, one by one."""
 
 from dataclasses import replace
 from decimal import Decimal

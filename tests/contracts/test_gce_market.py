@@ -1,4 +1,4 @@
-"""What Google Compute Engine tells of its machine types and prices."""
+"""Read machine types and prices of Google Compute Engine."""
 
 from collections.abc import Iterator
 from decimal import Decimal
