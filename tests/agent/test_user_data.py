@@ -54,6 +54,8 @@ END
 fi
 chmod +x {installed}/* {scratch}/bin/*
 PATH={scratch}/bin:$PATH timeout 60 bash {script} < /dev/null && echo booted
+# What the script prints is written to its log by another process, which may be behind.
+timeout 30 sh -c 'until grep -q "determined-boot: done" /var/log/determined-boot.log; do sleep 0.05; done'
 cat /var/log/determined-boot.log {scratch}/called
 echo complete
 read until_the_test_ends
