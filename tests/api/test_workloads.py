@@ -62,6 +62,62 @@ def test_a_filter_leaves_entries_of_its_kinds(
     assert done(user, trial_id, filter=f"FILTER_OPTION_{chosen}") == expected
 
 
+def test_deleted_checkpoints_are_left_out_on_request(user: Caller, trial_id: int) -> None:
+    entries = user.get(f"/api/v1/trials/{trial_id}/workloads")["workloads"]
+    uuid = next(entry["checkpoint"]["uuid"] for entry in entries if "checkpoint" in entry)
+    empty = {"checkpoints": [{"uuid": uuid, "resources": {"resources": {}}}]}
+    user.done("PATCH", "/api/v1/checkpoints", empty)
+    assert ("checkpoint", 2) in done(user, trial_id)
+    assert ("checkpoint", 2) not in done(user, trial_id, removeDeletedCheckpoints=True)
+
+
+def test_an_unknown_filter_order_or_type_is_refused(user: Caller, trial_id: int) -> None:
+    path = f"/api/v1/trials/{trial_id}/workloads"
+    for name in ("filter", "orderBy", "metricType"):
+        told = user.ask("GET", path, query={name: ["UP"]})
+        assert told.status == 400
+        assert f"{name} must be one of" in told.error
+
+
+@pytest.fixture
+def measured(user: Caller) -> int:
+    """A trial whose validation and training disagree about which of its three steps was the best."""
+    experiment_id = create(user)
+    found: int = trial_of(user, experiment_id)["id"]
+    for steps, validation, training in ((1, 10.0, 0.3), (2, 9.0, 0.1), (3, 0.5, 0.2)):
+        report_metrics(user, found, "training", steps, {"loss": training})
+        report_metrics(user, found, "validation", steps, {"loss": validation})
+    report_checkpoint(user, experiment_id, 4)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({}, [3, 2, 1]),
+        ({"group": "training"}, [2, 3, 1]),
+        ({"metricType": "METRIC_TYPE_TRAINING"}, [2, 3, 1]),
+        ({"metricType": "METRIC_TYPE_TRAINING", "group": "validation"}, [3, 2, 1]),
+        ({"orderBy": "ORDER_BY_DESC"}, [1, 2, 3]),
+    ],
+)
+def test_entries_are_sorted_by_the_number_that_their_step_measured(
+    user: Caller, measured: int, query: dict[str, str], expected: list[int]
+) -> None:
+    """A step without the metric comes last in either order."""
+    kinds = done(user, measured, sortKey="loss", **query)
+    assert [steps for kind, steps in kinds if kind == "validation"] == expected
+    assert kinds[-1] == ("checkpoint", 4)
+    assert done(user, measured, sortKey="batches", limit=1) == [("training", 1)]
+
+
+def test_without_a_limit_everything_is_listed(user: Caller, measured: int) -> None:
+    for steps in range(5, 110):
+        report_metrics(user, measured, "training", steps, {"loss": 1.0})
+    assert len(done(user, measured)) == len(done(user, measured, limit=0)) == 112
+    assert done(user, measured, offset=-1) == [("training", 109)]
+
+
 def test_metrics_of_batches_are_shown_where_they_are_asked_for(user: Caller, trial_id: int) -> None:
     report_batches(user, trial_id, 6)
 

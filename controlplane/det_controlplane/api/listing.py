@@ -38,7 +38,30 @@ def part_of(items: Sequence[Any], page: Page) -> tuple[Sequence[Any], dict[str, 
 
 def sort_of(request: Request) -> Sort:
     by = request.text("sortBy", "sort_by", "sortByAttr", "sort_by_attr")
-    return Sort(by, request.text("orderBy", "order_by") == "ORDER_BY_DESC")
+    return Sort(by, is_descending(request))
+
+
+def is_descending(request: Request) -> bool:
+    return choice_of(request, "ORDER_BY_", ("", "ASC", "DESC"), "orderBy", "order_by") == "DESC"
+
+
+def choice_of(request: Request, prefix: str, known: Sequence[str], *names: str) -> str:
+    """Return the value of an enumeration without its prefix; the unspecified one is empty."""
+    given = request.text(*names)
+    value = given.removeprefix(prefix).replace("UNSPECIFIED", "")
+    if value not in known or (value and not given.startswith(prefix)):
+        valid = ", ".join(prefix + name for name in known if name)
+        raise BadRequest(f"{names[0]} must be one of {valid}, not {given!r}")
+    return value
+
+
+_METRIC_TYPES = ("", "TRAINING", "VALIDATION", "PROFILING")
+
+
+def metric_group_of(request: Request) -> str:
+    """Return the group of metrics that a request names; older clients name it by a type."""
+    kind = choice_of(request, "METRIC_TYPE_", _METRIC_TYPES, "metricType", "metric_type")
+    return request.text("group") or kind.lower()
 
 
 def states_of(request: Request) -> list[str]:

@@ -4,6 +4,7 @@ from typing import Any
 
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import Answer, Batch, Request, Stream, json_response, line
+from det_controlplane.api.listing import metric_group_of
 from det_controlplane.api.router import get
 from det_controlplane.services.context import Context
 from det_controlplane.services.trials import metric_curves
@@ -40,7 +41,7 @@ def compare(ctx: Context, request: Request) -> Answer:
     metric_ids = request.texts("metricIds", "metric_ids")
     groups = {metric_id.partition(".")[0] for metric_id in metric_ids}
     names = [metric_id.partition(".")[2] for metric_id in metric_ids]
-    group = groups.pop() if len(groups) == 1 else _group(request)
+    group = groups.pop() if len(groups) == 1 else metric_group_of(request)
     window = _window(request, [*names, *request.texts("metricNames", "metric_names")], group)
     return json_response({"trials": metric_curves.compared(ctx, trial_ids, window)})
 
@@ -60,16 +61,10 @@ def history(ctx: Context, request: Request) -> Answer:
 
 
 def _metric(request: Request) -> tuple[str, str]:
-    name, group = request.text("metricName", "metric_name"), _group(request)
+    name, group = request.text("metricName", "metric_name"), metric_group_of(request)
     if not name or not group:
         raise BadRequest("metricName and group are required")
     return group, name
-
-
-def _group(request: Request) -> str:
-    """Older clients name it by a type."""
-    kind = request.text("metricType", "metric_type").removeprefix("METRIC_TYPE_").lower()
-    return request.text("group") or kind.replace("unspecified", "")
 
 
 def _window(request: Request, names: list[str], group: str) -> metric_curves.Window:

@@ -12,9 +12,17 @@ from det_controlplane.api.http import (
     json_response,
     json_text,
 )
-from det_controlplane.api.listing import checkpoint_sort_of, page_of, states_of
+from det_controlplane.api.listing import (
+    checkpoint_sort_of,
+    choice_of,
+    is_descending,
+    metric_group_of,
+    page_of,
+    states_of,
+)
 from det_controlplane.api.router import get, patch, post, put
 from det_controlplane.core.metrics import storable
+from det_controlplane.core.paging import Sort
 from det_controlplane.core.search import ExitReason
 from det_controlplane.services.checkpoints import records
 from det_controlplane.services.context import Context
@@ -41,13 +49,21 @@ def list_checkpoints(ctx: Context, request: Request) -> Answer:
 
 def list_workloads(ctx: Context, request: Request) -> Answer:
     options = workloads.Options(
-        descending=request.text("orderBy") == "ORDER_BY_DESC",
+        filter=choice_of(request, "FILTER_OPTION_", workloads.FILTERS, "filter"),
         batch_metrics=bool(request.flag("includeBatchMetrics", "include_batch_metrics")),
-        skip_deleted=bool(request.flag("removeDeletedCheckpoints")),
-        filter=request.text("filter"),
-        group=request.text("group"),
+        skip_deleted=bool(request.flag("removeDeletedCheckpoints", "remove_deleted_checkpoints")),
+        group=metric_group_of(request) or "validation",
     )
-    return json_text(workloads.of_trial(ctx, request.id("trialId"), page_of(request), options))
+    page, sort = page_of(request, default_limit=-1), _workload_sort_of(request)
+    return json_text(workloads.of_trial(ctx, request.id("trialId"), page, sort, options))
+
+
+def _workload_sort_of(request: Request) -> Sort:
+    """By batches, or by a metric that the caller names."""
+    metric, descending = request.text("sortKey", "sort_key"), is_descending(request)
+    if metric in ("", "batches"):
+        return Sort(descending=descending)
+    return Sort(Sort.BY_METRIC, descending, metric)
 
 
 def kill(ctx: Context, request: Request) -> Answer:

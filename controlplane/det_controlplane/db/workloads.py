@@ -22,36 +22,48 @@ _SOURCE = """(SELECT m.trial_id, m.total_batches AS steps, CASE m.metric_group W
         m.reported_at, m.metric_group::text AS kind, m.id AS metrics, NULL::uuid AS checkpoint
     FROM metrics m WHERE NOT m.archived AND m.total_batches IS NOT NULL AND m.metric_group IN ('training', 'validation')
     UNION ALL SELECT c.trial_id, c.steps_completed, 3, c.reported_at, 'checkpoint', NULL, c.uuid
-    FROM checkpoints c WHERE {kept}) s
+    FROM checkpoints c WHERE {kept}) s {joined}
     WHERE s.trial_id = :trial_id AND {chosen}"""
+# The metric that entries are ordered by, where it is a number: the one reported at the step of the entry.
+_MEASURED = """LEFT JOIN (SELECT v.total_batches, (v.metrics->>:sort_key)::float8 AS value FROM metrics v
+        WHERE v.trial_id = :trial_id AND v.metric_group = :group AND NOT v.archived AND v.total_batches IS NOT NULL
+          AND jsonb_typeof(v.metrics->:sort_key) = 'number') v ON v.total_batches = s.steps"""
 _CHOSEN = {
-    "FILTER_OPTION_CHECKPOINT": "s.kind = 'checkpoint'",
-    "FILTER_OPTION_VALIDATION": "s.kind = 'validation'",
-    "FILTER_OPTION_CHECKPOINT_OR_VALIDATION": "s.kind IN ('checkpoint', 'validation')",
+    "": "true",
+    "CHECKPOINT": "s.kind = 'checkpoint'",
+    "VALIDATION": "s.kind = 'validation'",
+    "CHECKPOINT_OR_VALIDATION": "s.kind IN ('checkpoint', 'validation')",
 }
-_ORDER: ColumnElement[Any] = literal_column("(s.steps, s.place, s.reported_at, s.checkpoint)")
+_BY_STEP: dict[str, ColumnElement[Any]] = {
+    "": literal_column("(s.steps, s.place, s.reported_at, s.checkpoint)")
+}
+_BY_METRIC = {**_BY_STEP, Sort.BY_METRIC: literal_column("v.value")}
+FILTERS = tuple(_CHOSEN)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    descending: bool = False
-    batch_metrics: bool = False
-    skip_deleted: bool = False
-    filter: str = ""
-    group: str = ""
+    filter: str  # one of FILTERS
+    batch_metrics: bool
+    skip_deleted: bool
+    group: str  # of the metric that is sorted by
 
 
-def page(tx: Tx, trial_id: int, page: Page, options: Options) -> str:
-    chosen = _CHOSEN.get(options.filter, "true")
-    found = _workloads(chosen, options.batch_metrics, options.skip_deleted)
-    sort = Sort(descending=options.descending)
-    return pages.find(tx, found, page, sort, {}, trial_id=trial_id)
+def page(tx: Tx, trial_id: int, page: Page, sort: Sort, options: Options) -> str:
+    """Return entries by step, or by the metric of `sort`, where those without it come last."""
+    found = _workloads(
+        options.filter, options.batch_metrics, options.skip_deleted, bool(sort.metric)
+    )
+    by_metric = {"sort_key": sort.metric, "group": options.group} if sort.metric else {}
+    return pages.find(tx, found, page, sort, {}, trial_id=trial_id, **by_metric)
 
 
 @lru_cache
-def _workloads(chosen: str, batch_metrics: bool, skip_deleted: bool) -> Collection:
+def _workloads(chosen: str, batch_metrics: bool, skip_deleted: bool, measured: bool) -> Collection:
     batches = "coalesce(m.batch_metrics, '[]')" if batch_metrics else "'[]'::jsonb"
     kept = "c.state <> 'DELETED'" if skip_deleted else "true"
+    joined = _MEASURED if measured else ""
     item: ColumnElement[Any] = literal_column(_ITEM.format(batches=batches))
-    source = text(_SOURCE.format(kept=kept, chosen=chosen))
-    return Collection("workloads", select(item).select_from(source), {"": _ORDER})
+    source = text(_SOURCE.format(kept=kept, joined=joined, chosen=_CHOSEN[chosen]))
+    orders = _BY_METRIC if measured else _BY_STEP
+    return Collection("workloads", select(item).select_from(source), orders)
