@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,14 @@ def stacks() -> Path:
     return found
 
 
+@dataclass(frozen=True)
+class Backend:
+    """A bucket with states."""
+
+    kind: str  # as Terraform calls it
+    settings: Mapping[str, str]
+
+
 class Terraform:
     """A root stack with its own working folder, which keeps plugins and the lock file out of the stack."""
 
@@ -46,12 +55,12 @@ class Terraform:
         shutil.copytree(stacks(), folder / "stacks", dirs_exist_ok=True)
         self._stack = folder / "stacks" / stack
 
-    def init(self, backend: Mapping[str, str]) -> None:
+    def init(self, backend: Backend | None) -> None:
         """Fetch providers and read the state, which is kept in a bucket, or in the working folder without one."""
-        kind = "s3" if backend else "local"
-        settings = dict(backend) or {"path": str(self._folder / "terraform.tfstate")}
-        (self._stack / "backend.tf").write_text(f'terraform {{\n  backend "{kind}" {{}}\n}}\n')
-        flags = [f"-backend-config={name}={value}" for name, value in settings.items()]
+        here = Backend("local", {"path": str(self._folder / "terraform.tfstate")})
+        used = backend or here
+        (self._stack / "backend.tf").write_text(f'terraform {{\n  backend "{used.kind}" {{}}\n}}\n')
+        flags = [f"-backend-config={name}={value}" for name, value in used.settings.items()]
         self._run("init", "-reconfigure", "-no-color", *flags)
 
     def apply(self, variables: Mapping[str, Any], heard: Heard, only: Sequence[str] = ()) -> None:
@@ -59,8 +68,10 @@ class Terraform:
         targets = [f"-target={address}" for address in only]
         self._streamed(heard, "apply", "-auto-approve", self._variables(variables), *targets)
 
-    def destroy(self, variables: Mapping[str, Any], heard: Heard) -> None:
-        self._streamed(heard, "destroy", "-auto-approve", self._variables(variables))
+    def destroy(self, variables: Mapping[str, Any], heard: Heard, only: Sequence[str] = ()) -> None:
+        """Remove the stack, or only some resources and what needs these."""
+        targets = [f"-target={address}" for address in only]
+        self._streamed(heard, "destroy", "-auto-approve", self._variables(variables), *targets)
 
     def plan(self, variables: Mapping[str, Any], heard: Heard) -> None:
         self._streamed(heard, "plan", self._variables(variables))

@@ -1,0 +1,310 @@
+"""A cluster in a cloud: apply its stack, prove that it answers, and remove it all. Clouds differ in the hooks."""
+
+import secrets
+import string
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from determined.common.http import APIError, MasterUnreachableError, Session
+from determined.common.sign_in import login
+
+from det_cli.deployment.terraform import Backend, Terraform
+from det_cli.errors import CommandError, MissingError, UsageError
+
+_HEALTH_S = 120.0
+_GONE_S = 600.0
+_PASSWORD_CHARACTERS = string.ascii_letters + string.digits
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A cluster as the operator describes it."""
+
+    cluster_id: str
+    region: str
+    config: dict[str, Any] = field(default_factory=dict)  # of the cluster, as in master.yaml
+    variables: dict[str, Any] = field(default_factory=dict)  # of the Terraform stack
+    password: str = ""
+    endpoint_url: str = ""  # of the cloud itself, for trials without it
+
+
+class Account(Protocol):
+    """What the command itself does in the operator's account; Terraform does the rest."""
+
+    def clusters(self) -> list[str]:
+        """Return the clusters that the account has here, as their states say."""
+
+    def make_state_bucket(self) -> None:
+        """Make the bucket of Terraform's states, if this is the account's first cluster here."""
+
+    def backend(self, cluster_id: str) -> Backend:
+        """Return where Terraform keeps the state of a cluster, and locks it."""
+
+    def forget_state(self, cluster_id: str) -> None:
+        """Delete the state of a cluster that is gone."""
+
+    def has_bucket(self, name: str) -> bool: ...
+
+    def machines(self, cluster_id: str) -> list[str]:
+        """Return the rented machines of a cluster that are not gone."""
+
+    def terminate(self, machines: Sequence[str]) -> None: ...
+
+
+class Deployment(ABC):
+    """One cluster of an account."""
+
+    stack: ClassVar[str]  # the folder of the root stack
+    # What the answer about data concerns: Terraform deletes by what it was told when it last applied.
+    # The first is the bucket.
+    data: ClassVar[tuple[str, ...]]
+    storage_type: ClassVar[str]  # of checkpoints
+
+    account: Account
+
+    def __init__(self, wanted: Wanted, say: Say) -> None:
+        self._wanted = wanted
+        self._say = say
+
+    def up(self) -> dict[str, Any]:
+        """Create the cluster, or bring it up to date; returns its outputs. Interrupted, it goes on when repeated."""
+        self._check()
+        with self._open() as stack:
+            # The stack keeps the first password that it was given, also over an interruption.
+            password = self._wanted.password or _password()
+            variables = {**self._variables(stack.folder), "initial_user_password": password}
+            self._take_over_bucket(stack.terraform, variables)
+            variables |= self._prepare(stack, variables)
+            stack.terraform.apply(variables, self._say)
+            outputs = stack.terraform.outputs()
+        self._settle(outputs)
+        self._check_health(str(outputs["url"]))
+        password = str(outputs.pop("initial_user_password"))
+        if not self._wanted.password and _signs_in(str(outputs["url"]), password):
+            outputs["first_password"] = password
+        return outputs
+
+    def plan(self) -> None:
+        """Tell what `up` would do, and do nothing."""
+        with self._open(keep_state=self._wanted.cluster_id in self.account.clusters()) as stack:
+            variables = {**self._variables(stack.folder), "initial_user_password": "unknown"}
+            stack.terraform.plan(variables, self._say)
+
+    def down(self, *, force: bool, keep_data: bool) -> None:
+        """Remove everything of the cluster, and prove it."""
+        cluster_id = self._wanted.cluster_id
+        self._must_be_known()
+        machines = self.account.machines(cluster_id)
+        if machines and not force:
+            raise CommandError(
+                f"{len(machines)} machines of the cluster are running: {', '.join(machines[:5])}",
+                "pause its experiments and wait, or give --force",
+            )
+        with self._open() as stack:
+            variables = self._removing(stack, keep_data)
+            self._stop_renting(stack, variables)
+            self._end_machines()
+            self._remove(stack, variables, keep_data)
+        self._clean_up()
+        left = self._left()
+        if left:
+            raise CommandError(
+                f"of the cluster is left: {', '.join(left)}",
+                "run the same command again, with --force",
+            )
+        self.account.forget_state(cluster_id)
+
+    def status(self) -> dict[str, Any]:
+        """Return the address of the cluster, whether it answers, and how many machines it rents."""
+        self._must_be_known()
+        with self._open() as stack:
+            outputs = stack.terraform.outputs()
+        outputs.pop("initial_user_password", None)
+        found = {"cluster": self._wanted.cluster_id, "region": self._wanted.region, **outputs}
+        found["machines"] = len(self.account.machines(self._wanted.cluster_id))
+        found["answers"] = bool(outputs.get("url")) and _answers(str(outputs["url"]))
+        return found
+
+    @abstractmethod
+    def _check(self) -> None:
+        """Raise what would make the deployment fail, before anything is made."""
+
+    @abstractmethod
+    def _bucket(self) -> str:
+        """Return the name of the bucket of contexts and checkpoints."""
+
+    @abstractmethod
+    def _variables(self, folder: Path, *, build: bool = True) -> dict[str, Any]:
+        """Return the variables of the stack."""
+
+    @abstractmethod
+    def _stop_renting(self, stack: "Stack", variables: dict[str, Any]) -> None:
+        """Let nothing rent another machine."""
+
+    def _prepare(self, stack: "Stack", variables: dict[str, Any]) -> dict[str, Any]:
+        """Make what the stack needs first; returns more variables."""
+        return {}
+
+    @abstractmethod
+    def _settle(self, outputs: dict[str, Any]) -> None:
+        """Do what is left when the stack is applied."""
+
+    @abstractmethod
+    def _clean_up(self) -> None:
+        """Delete what the cluster itself made, of which Terraform does not know."""
+
+    def _left(self) -> list[str]:
+        """Return what the cloud still has of a cluster that was removed, apart from kept data."""
+        return self.account.machines(self._wanted.cluster_id)
+
+    @abstractmethod
+    def _where_logs_are(self) -> str:
+        """Say where the API explains itself."""
+
+    def environment(self) -> dict[str, str]:
+        """Return variables for Terraform's own environment."""
+        return {}
+
+    def _config(self) -> dict[str, Any]:
+        """Return the cluster's configuration. Raises UsageError where the control plane would refuse it."""
+        try:
+            from det_controlplane.core.config.cluster import load_cluster
+            from det_controlplane.core.problems import InvalidConfig
+        except ModuleNotFoundError as e:
+            raise self._missing(e) from e
+        storage = {"type": self.storage_type, "bucket": self._bucket()}
+        config = {"checkpoint_storage": storage, **self._wanted.config}
+        try:
+            load_cluster(config)
+        except InvalidConfig as e:
+            raise UsageError(str(e)) from e
+        return config
+
+    def _missing(self, e: ModuleNotFoundError) -> CommandError:
+        return CommandError(
+            f"{e.name} is missing", f"pip install 'determined-serverless[{self.stack}]'"
+        )
+
+    def _must_be_known(self) -> None:
+        known = self.account.clusters()
+        if self._wanted.cluster_id not in known:
+            raise MissingError(
+                f"there is no cluster {self._wanted.cluster_id} in {self._wanted.region};"
+                f" clusters here: {', '.join(known) or 'none'}"
+            )
+
+    def _open(self, *, keep_state: bool = True) -> "Stack":
+        if not keep_state:
+            return Stack(self.stack, None, self.environment())
+        self.account.make_state_bucket()
+        backend = self.account.backend(self._wanted.cluster_id)
+        return Stack(self.stack, backend, self.environment())
+
+    def _removing(self, stack: "Stack", keep_data: bool) -> dict[str, Any]:
+        return {
+            **self._variables(stack.folder, build=False),
+            "keep_data": keep_data,
+            "initial_user_password": "unknown",
+            "removal": time.strftime("%Y%m%d%H%M%S", time.gmtime()),
+        }
+
+    def _remove(self, stack: "Stack", variables: dict[str, Any], keep_data: bool) -> None:
+        made = stack.terraform.resources()
+        decided = [name for name in self.data if name in made]
+        if decided:
+            stack.terraform.apply(variables, self._say, only=decided)
+        if keep_data:
+            stack.terraform.forget([name for name in made if name.startswith("module.storage.")])
+        stack.terraform.destroy(variables, self._say)
+
+    def _take_over_bucket(self, terraform: Terraform, variables: dict[str, Any]) -> None:
+        """Take back the bucket that an earlier cluster of this name left behind."""
+        address, name = self.data[0], self._bucket()
+        if address not in terraform.resources() and self.account.has_bucket(name):
+            self._say(f"Taking over the bucket {name}")
+            terraform.take_over(variables, address, name)
+
+    def _check_health(self, url: str) -> None:
+        """Wait until the cluster answers: a database that was paused takes a moment."""
+        self._say(f"Waiting for {url}")
+        limit = time.monotonic() + _HEALTH_S
+        while not _answers(url):
+            if time.monotonic() > limit:
+                raise CommandError(f"the cluster does not answer at {url}", self._where_logs_are())
+            time.sleep(2)
+
+    def _end_machines(self) -> None:
+        machines = self.account.machines(self._wanted.cluster_id)
+        if not machines:
+            return
+        self._say(f"Ending {len(machines)} machines")
+        self.account.terminate(machines)
+        limit = time.monotonic() + _GONE_S
+        while left := self.account.machines(self._wanted.cluster_id):
+            if time.monotonic() > limit:
+                raise CommandError(
+                    f"machines do not end: {', '.join(left)}", "look at them in the cloud's console"
+                )
+            time.sleep(5)
+
+
+class Stack:
+    """Terraform in a folder that is gone afterwards. Without a backend the state is gone too."""
+
+    def __init__(self, name: str, backend: Backend | None, environment: dict[str, str]) -> None:
+        self._name = name
+        self._backend = backend
+        self._environment = environment
+        self._temporary = tempfile.TemporaryDirectory(prefix="det-deploy-")
+
+    def __enter__(self) -> "Stack":
+        self.folder = Path(self._temporary.name)
+        try:
+            self.terraform = Terraform(self._name, self.folder, self._environment)
+            self.terraform.init(self._backend)
+        except BaseException:
+            self._temporary.cleanup()
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._temporary.cleanup()
+
+
+def _password() -> str:
+    return "".join(secrets.choice(_PASSWORD_CHARACTERS) for _ in range(20))
+
+
+def _answers(url: str) -> bool:
+    try:
+        Session(url, retries=0).get("/info")
+    except (APIError, MasterUnreachableError):
+        return False
+    return True
+
+
+def _signs_in(url: str, password: str) -> bool:
+    """Tell whether the first password still holds."""
+    try:
+        login(Session(url, retries=0), "admin", password)
+    except (APIError, MasterUnreachableError):
+        return False
+    return True
+
+
+def describe(outputs: dict[str, Any]) -> Iterator[str]:
+    """Tell the operator how to use the new cluster."""
+    yield f"The cluster answers at {outputs['url']}"
+    if "first_password" in outputs:
+        yield f"Password of admin and determined, until you change it: {outputs['first_password']}"
+    yield ""
+    yield "next:"
+    yield f"  export DET_MASTER={outputs['url']}"
+    yield "  det user login admin"
