@@ -22,11 +22,12 @@ _COMPLETED = (
 _SIZE = "(SELECT sum(c.size) FROM checkpoints c WHERE c.experiment_id = e.id)"
 _LISTED = Collection(
     "experiments",
+    # Every one of them exists; from outer joins PostgreSQL leaves out what a count does not look at.
     select(literal_column(views.LISTED_EXPERIMENT)).select_from(
-        _EXPERIMENTS.join(_JOBS, _j.id == _e.job_id)
-        .join(_USERS, _u.id == _e.user_id)
-        .join(_PROJECTS, _p.id == _e.project_id)
-        .join(_WORKSPACES, _w.id == _p.workspace_id)
+        _EXPERIMENTS.outerjoin(_JOBS, _j.id == _e.job_id)
+        .outerjoin(_USERS, _u.id == _e.user_id)
+        .outerjoin(_PROJECTS, _p.id == _e.project_id)
+        .outerjoin(_WORKSPACES, _w.id == _p.workspace_id)
     ),
     orders={
         "SORT_BY_ID": _e.id, "SORT_BY_DESCRIPTION": _e.description, "SORT_BY_START_TIME": _e.started_at,

@@ -94,19 +94,26 @@ _EXPERIMENT_FIELDS = _fields(
         "unmanaged": "e.unmanaged::text",
         "externalExperimentId": _or_null("e.external_id", "to_json(e.external_id)"),
         "externalTrialId": f"CASE WHEN e.unmanaged THEN {_EXTERNAL_TRIAL} ELSE 'null' END",
-        "pachydermIntegration": "coalesce(e.config#>'{integrations,pachyderm}', 'null')",
         "forkedFrom": "coalesce(e.parent_id::text, 'null')",
         "originalConfig": "to_json(e.original_config)",
         "modelDefinitionSize": "coalesce((SELECT x.size FROM contexts x WHERE x.id = e.context_id), 0)",
-        "searcherType": "coalesce(e.config#>'{searcher,name}', 'null')",
-        "searcherMetric": """coalesce(e.config#>'{searcher,metric}', '""')""",
-        "hyperparameters": "coalesce(e.config->'hyperparameters', 'null')",
         "numTrials": "(SELECT count(*) FROM trials t WHERE t.experiment_id = e.id)",
         "progress": "coalesce(e.progress::text, 'null')",
         "bestTrialId": "coalesce(e.best_trial_id::text, 'null')",
         "bestTrialSearcherMetric": _or_null("e.best_metric", "to_json(e.best_metric)::text"),
     }
 )
+_CONFIGURED_FIELDS = _fields(
+    {
+        "pachydermIntegration": "coalesce(x.integrations->'pachyderm', 'null')",
+        "searcherType": "coalesce(x.searcher->'name', 'null')",
+        "searcherMetric": """coalesce(x.searcher->'metric', '""')""",
+        "hyperparameters": "coalesce(x.hyperparameters, 'null')",
+    }
+)
+# Each `->` would read the whole configuration again: it is kept as text.
+_OF_CONFIGURATION = f"""(SELECT concat({_CONFIGURED_FIELDS})
+    FROM json_to_record(e.config) AS x(integrations json, searcher json, hyperparameters json))"""
 _CHECKPOINTS_OF_EXPERIMENT = """(SELECT concat(',"checkpointCount":', count(*) FILTER (WHERE c.state = 'COMPLETED'),
         ',"checkpointSize":"', coalesce(sum(c.size), 0)::bigint, '"')
     FROM checkpoints c WHERE c.experiment_id = e.id AND c.state IN ('COMPLETED', 'PARTIALLY_DELETED'))"""
@@ -115,7 +122,7 @@ _TRIAL_IDS = "(SELECT coalesce(json_agg(t.id ORDER BY t.id), '[]') FROM trials t
 
 def _experiment(trial_ids: str) -> str:
     """Return it as one expression: PostgreSQL evaluates what is selected for the rows of the page only."""
-    return f"""concat('{{"config":', e.config, {_EXPERIMENT_FIELDS}, {_CHECKPOINTS_OF_EXPERIMENT},
+    return f"""concat('{{"config":', e.config, {_EXPERIMENT_FIELDS}, {_OF_CONFIGURATION}, {_CHECKPOINTS_OF_EXPERIMENT},
         ',"trialIds":', {trial_ids}, '}}')"""
 
 
