@@ -1,6 +1,9 @@
 """Trials that run elsewhere and only report, as the clients of Determined 0.38.1 and older ones do."""
 
+from dataclasses import replace
+
 import pytest
+from det_controlplane.services.trials import unmanaged
 
 from tests.support.api import Api, Caller, config_of, create, trial_of
 
@@ -34,7 +37,6 @@ def experiment_state(caller: Caller, trial_id: int) -> str:
 
 @pytest.mark.parametrize("state", ["STATE_RUNNING", "STATE_ACTIVE", "STATE_STARTING"])
 def test_a_started_trial_runs_and_says_so(user: Caller, trial_id: int, state: str) -> None:
-    assert experiment_state(user, trial_id) == "STATE_PAUSED"
     start(user, trial_id)
     assert tell(user, trial_id, state) == "STATE_RUNNING"
     assert experiment_state(user, trial_id) == "STATE_ACTIVE"
@@ -45,6 +47,20 @@ def test_its_experiment_ends_with_it(user: Caller, trial_id: int, end: str) -> N
     start(user, trial_id)
     assert tell(user, trial_id, end) == end
     assert experiment_state(user, trial_id) == end
+
+
+def test_one_that_dies_before_its_first_word_is_never_paused(
+    api: Api, user: Caller, trial_id: int
+) -> None:
+    def shown() -> set[str]:
+        trial = user.get(f"/api/v1/trials/{trial_id}")["trial"]
+        return {trial["state"].replace("RUNNING", "ACTIVE"), experiment_state(user, trial_id)}
+
+    assert shown() == {"STATE_ACTIVE"}
+    created = api.ctx.now()
+    api.ctx = replace(api.ctx, now=lambda: created + unmanaged.SILENCE)
+    api.tick()
+    assert shown() == {"STATE_ERROR"}
 
 
 def test_one_that_dies_before_it_starts_takes_its_experiment_along(

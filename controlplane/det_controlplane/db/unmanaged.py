@@ -61,6 +61,11 @@ def heartbeat(tx: Tx, trial_id: int, now: datetime) -> None:
     tx.execute(_HEARTBEAT, {"trial": trial_id, "heartbeat_at": now})
 
 
+def reopen(tx: Tx, trial_id: int) -> None:
+    """Make the trial's experiment active, which may have ended before."""
+    tx.execute(_REOPEN, {"id": trial_id})
+
+
 def silent_since(tx: Tx, before: datetime) -> list[int]:
     return list(tx.execute(_SILENT, {"before": before}).scalars())
 
@@ -104,6 +109,6 @@ class Run:
 def start(tx: Tx, trial_id: int, resume: bool, now: datetime) -> Run:
     """A new run of the trial, which may have ended before, and the checkpoint that it goes on from."""
     row = tx.execute(_START, {"id": trial_id, "now": now}).one()
-    tx.execute(_REOPEN, {"id": trial_id})
+    reopen(tx, trial_id)
     latest = tx.execute(_LATEST, {"id": trial_id}).first() if resume else None
     return Run(row.run_id, *(latest or (None, 0)))

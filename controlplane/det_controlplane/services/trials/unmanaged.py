@@ -83,6 +83,8 @@ def create_trial(
         )  # fmt: skip
         trial_id = trials.insert(tx, new, now)
         trials.update(tx, trial_id, external_id=external_id, heartbeat_at=now)
+        # Its program lives: should it die before it reports, both show ERROR after the silence, never PAUSED.
+        rows.reopen(tx, trial_id)
     return trial_id
 
 
