@@ -6,10 +6,11 @@ import uuid
 from typing import Any
 
 import pytest
+from det_controlplane.db import queue, trials
 from det_controlplane.db.schema import tasks
 from sqlalchemy import select
 
-from tests.support.api import Api, Caller, create_ended, report_checkpoint, trial_of
+from tests.support.api import Api, Caller, create, create_ended, report_checkpoint, trial_of
 
 FILES = {"state": "1", "code/": "0", "code/m.py": "7"}
 
@@ -83,17 +84,67 @@ def test_a_deleted_checkpoint_keeps_its_resources_and_counts_no_bytes(
     assert trial_of(user, experiment_id)["totalCheckpointSize"] == "0"
 
 
+def elsewhere(caller: Caller, experiment_id: int, steps: int) -> str:
+    """Report a checkpoint in a storage that the training code chose."""
+    chosen = {"type": "directory", "container_path": "/elsewhere"}
+    storage_id = caller.post("/api/v1/runs/start", {"runId": 1, "checkpointStorage": chosen})
+    report = {
+        "uuid": str(uuid.uuid4()), "taskId": trial_of(caller, experiment_id)["taskId"],
+        "resources": FILES, "metadata": {"steps_completed": steps}, **storage_id,
+    }  # fmt: skip
+    caller.post("/api/v1/checkpoints", report)
+    return str(report["uuid"])
+
+
+def places(api: Api) -> dict[str, list[str]]:
+    """Return what is deleted from each storage."""
+    return {work["storage"]["container_path"]: work["checkpoints"] for work in collections(api)}
+
+
 def test_files_are_deleted_from_the_storage_that_the_training_code_chose(
     api: Api, user: Caller, experiment_id: int, checkpoint: str
 ) -> None:
-    chosen = {"type": "directory", "container_path": "/elsewhere"}
-    storage_id = user.post("/api/v1/runs/start", {"runId": 1, "checkpointStorage": chosen})
-    report = {
-        "uuid": str(uuid.uuid4()), "taskId": trial_of(user, experiment_id)["taskId"],
-        "resources": FILES, "metadata": {"steps_completed": 3}, **storage_id,
-    }  # fmt: skip
-    user.post("/api/v1/checkpoints", report)
-    both = [checkpoint, report["uuid"]]
+    both = [checkpoint, elsewhere(user, experiment_id, 3)]
     user.post("/api/v1/checkpoints/rm", {"checkpointUuids": both, "checkpointGlobs": ["state"]})
-    places = {w["storage"]["container_path"]: w["checkpoints"] for w in collections(api)}
-    assert places == {str(api.checkpoints): [checkpoint], "/elsewhere": [report["uuid"]]}
+    assert places(api) == {str(api.checkpoints): both[:1], "/elsewhere": both[1:]}
+
+
+def test_at_its_end_an_experiment_gives_up_checkpoints_where_each_of_them_lies(
+    api: Api, user: Caller
+) -> None:
+    experiment_id = create(user)
+    here = [report_checkpoint(user, experiment_id, steps) for steps in (1, 3)]
+    there = [elsewhere(user, experiment_id, steps) for steps in (2, 4)]
+    user.post(f"/api/v1/experiments/{experiment_id}/kill")
+    api.tick()
+    assert places(api) == {str(api.checkpoints): here, "/elsewhere": there[:1]}
+    names = user.get("/api/v1/tasks")["allocationIdToSummary"].values()
+    assert {task["name"] for task in names} == {f"Checkpoint GC (Experiment {experiment_id})"}
+
+
+def test_an_experiment_is_deleted_when_all_its_storages_were_cleared(
+    api: Api, user: Caller, experiment_id: int
+) -> None:
+    api.tick()
+    here, there = report_checkpoint(user, experiment_id), elsewhere(user, experiment_id, 3)
+    user.done("DELETE", f"/api/v1/experiments/{experiment_id}")
+    api.tick()
+    assert places(api) == {str(api.checkpoints): [here], "/elsewhere": [there]}
+    assert all(work["delete_tensorboards"] for work in collections(api))
+    report_left(user, here)
+    report_left(user, there)
+    first, second = (
+        task["taskId"] for task in user.get("/api/v1/tasks")["allocationIdToSummary"].values()
+    )
+    end(api, first)
+    assert user.ask("GET", f"/api/v1/experiments/{experiment_id}").status == 200
+    end(api, second)
+    assert user.ask("GET", f"/api/v1/experiments/{experiment_id}").status == 404
+
+
+def end(api: Api, task_id: str) -> None:
+    """End a task that deletes files, and let what waits for it go on."""
+    with api.ctx.db.begin() as tx:
+        trials.end_task(tx, task_id, api.ctx.now())
+        queue.hasten_deletions(tx, api.ctx.now())
+    api.tick()

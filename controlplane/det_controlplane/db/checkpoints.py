@@ -33,7 +33,8 @@ _REPORTER = (
     .outerjoin(experiments, experiments.c.id == tasks.c.experiment_id)
     .where(tasks.c.id == bindparam("task_id"))
 )
-_RETENTION = ("save_experiment_best", "save_trial_best", "save_trial_latest")
+# How many checkpoints are kept is no part of where they lie.
+RETENTION = ("save_experiment_best", "save_trial_best", "save_trial_latest")
 _OF_EXPERIMENT = text("""
     SELECT c.uuid, c.trial_id, c.steps_completed,
            EXISTS (SELECT 1 FROM model_versions v WHERE v.checkpoint_uuid = c.uuid)
@@ -203,7 +204,7 @@ def location(tx: Tx, uuid: UUID) -> Location | None:
 
 def remember_storage(tx: Tx, config: dict[str, Any]) -> int:
     """Return the number of a storage, the same one each time and whatever is kept in it."""
-    config = {key: value for key, value in config.items() if key not in _RETENTION}
+    config = {key: value for key, value in config.items() if key not in RETENTION}
     known: int | None = tx.execute(
         select(storages.c.id).where(storages.c.config == config)
     ).scalar()
@@ -236,13 +237,12 @@ def doomed(tx: Tx, uuids: Sequence[UUID]) -> list[Doomed]:
     return [Doomed(*row) for row in tx.execute(_DOOMED, {"uuids": list(uuids)})]
 
 
-def collection(tx: Tx, experiment_id: int, key: str) -> Collection | None:
-    """Find the garbage collection that an effect has launched already."""
+def collections(tx: Tx, experiment_id: int, key: str) -> list[Collection]:
+    """Find the garbage collections that an effect has launched already."""
     of_experiment = (tasks.c.experiment_id == experiment_id) & (
         tasks.c.kind == TaskKind.CHECKPOINT_GC
     )
     found = select(tasks.c.id, tasks.c.ended_at).where(
         of_experiment, tasks.c.config["_key"].astext == key
     )
-    row = tx.execute(found).first()
-    return None if row is None else Collection(*row)
+    return [Collection(*row) for row in tx.execute(found.order_by(tasks.c.id))]

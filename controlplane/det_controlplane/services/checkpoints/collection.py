@@ -1,7 +1,8 @@
 """Deleting checkpoints: what the policy of an ended experiment does not keep, and what users delete."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -9,7 +10,7 @@ from det_controlplane.core import gc
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.metrics import number
 from det_controlplane.db import checkpoints, deletions, experiments, queue
-from det_controlplane.db.checkpoints import Chosen, Owner
+from det_controlplane.db.checkpoints import Owner
 from det_controlplane.db.engine import Tx, as_json
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, Unready, WrongState
@@ -17,8 +18,11 @@ from det_controlplane.services.tasks import auxiliary
 from det_controlplane.services.use_case import change
 
 EVERYTHING = ("**/*",)
-_ENTRY = ("python3", "-m", "determined.exec.entry")
 _SPEC = "/run/determined/gc.json"
+_COMMAND = (
+    *("python3", "-m", "determined.exec.entry", "--"),
+    *("python3", "-m", "determined.exec.gc_checkpoints", "--spec", _SPEC),
+)
 
 
 def after_experiment(ctx: Context, payload: dict[str, Any]) -> None:
@@ -77,21 +81,14 @@ def delete(ctx: Context, uuids: Sequence[UUID], globs: Sequence[str] = EVERYTHIN
             raise WrongState(
                 f"checkpoint {row.uuid} is a registered model version: delete that first"
             )
-    for group in _by_storage(rows):
-        key = f"delete {ctx.new_uuid()}"
-        with ctx.db.begin() as tx:
-            experiment = checkpoints.owner(tx, group[0].experiment_id)
-        if experiment is not None:
-            doomed, storage = [r.uuid for r in group], group[0].storage
-            _launch(ctx, experiment, doomed, key=key, globs=globs, storage=storage)
-
-
-def _by_storage(rows: Sequence[Chosen]) -> list[list[Chosen]]:
-    """A task has the storage of one experiment mounted, or another that its training code chose."""
-    groups: dict[tuple[int, str], list[Chosen]] = {}
+    of_experiments: dict[int, list[UUID]] = {}
     for row in rows:
-        groups.setdefault((row.experiment_id, as_json(row.storage)), []).append(row)
-    return list(groups.values())
+        of_experiments.setdefault(row.experiment_id, []).append(row.uuid)
+    for experiment_id, doomed in of_experiments.items():
+        with ctx.db.begin() as tx:
+            experiment = checkpoints.owner(tx, experiment_id)
+        if experiment is not None:
+            _launch(ctx, experiment, doomed, key=f"delete {ctx.new_uuid()}", globs=globs)
 
 
 def delete_tensorboards(ctx: Context, experiment_id: int) -> None:
@@ -116,41 +113,53 @@ def _launch(
     key: str,
     globs: Sequence[str] = EVERYTHING,
     tensorboards: bool = False,
-    storage: dict[str, Any] | None = None,
 ) -> None:
-    """One task a collection; the key makes a repeated effect harmless."""
-    pool = ctx.config.default_aux_resource_pool
-    where = storage or experiment.config.get("checkpoint_storage")
-    work = {
-        "storage": where,
-        "checkpoints": [str(u) for u in doomed], "globs": list(globs),
-        "experiment_id": experiment.id, "delete_tensorboards": tensorboards,
-    }  # fmt: skip
-    # In a file: a long list of checkpoints is larger than an environment variable may be.
-    content = base64.b64encode(as_json(work).encode()).decode()
-    config = {
-        "_key": key,
-        "_command": [
-            *_ENTRY,
-            "--",
-            "python3",
-            "-m",
-            "determined.exec.gc_checkpoints",
-            "--spec",
-            _SPEC,
-        ],
-        "_files": [{"path": _SPEC, "mode": 0o600, "content_b64": content}],
-        "checkpoint_storage": where,
-        "environment": experiment.config.get("environment"),
-    }
+    """Queue a task for each storage; the key makes a repeated effect harmless."""
     with change(ctx) as changed:
-        if checkpoints.collection(changed.tx, experiment.id, key) is not None:
+        if checkpoints.collections(changed.tx, experiment.id, key):
             return
-        auxiliary.launch(
-            ctx, changed, kind="CHECKPOINT_GC", name=f"Checkpoint GC (Experiment {experiment.id})",
-            config=config, pool=pool, slots=0, user_id=experiment.user_id,
-            workspace_id=experiment.workspace_id, experiment_id=experiment.id,
-        )  # fmt: skip
+        for place in _places(changed.tx, experiment, doomed, with_own=tensorboards):
+            # In a file: a long list of checkpoints is larger than an environment variable may be.
+            work = {
+                "storage": place.storage, "checkpoints": [str(u) for u in place.checkpoints], "globs": list(globs),
+                "experiment_id": experiment.id, "delete_tensorboards": tensorboards,
+            }  # fmt: skip
+            content = base64.b64encode(as_json(work).encode()).decode()
+            config = {
+                "_key": key,
+                "_command": list(_COMMAND),
+                "_files": [{"path": _SPEC, "mode": 0o600, "content_b64": content}],
+                "checkpoint_storage": place.storage,
+                "environment": experiment.config.get("environment"),
+            }
+            auxiliary.launch(
+                ctx, changed, kind="CHECKPOINT_GC", name=f"Checkpoint GC (Experiment {experiment.id})",
+                config=config, pool=ctx.config.default_aux_resource_pool, slots=0,
+                user_id=experiment.user_id, workspace_id=experiment.workspace_id, experiment_id=experiment.id,
+            )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A storage, which a task has mounted, and what is deleted from it."""
+
+    storage: dict[str, Any] | None
+    checkpoints: list[UUID]
+
+
+def _places(tx: Tx, experiment: Owner, doomed: Sequence[UUID], with_own: bool) -> list[_Place]:
+    """Group checkpoints by where they lie: training code may have chosen the storage, or the configuration changed."""
+    configured = experiment.config.get("checkpoint_storage")
+    places = {_name(configured): _Place(configured, [])} if with_own else {}
+    for row in checkpoints.chosen(tx, doomed):
+        storage = row.storage or configured
+        places.setdefault(_name(storage), _Place(storage, [])).checkpoints.append(row.uuid)
+    return list(places.values())
+
+
+def _name(storage: Mapping[str, Any] | None) -> str:
+    kept = {k: v for k, v in sorted((storage or {}).items()) if k not in checkpoints.RETENTION}
+    return as_json(kept)
 
 
 def delete_experiment(ctx: Context, payload: dict[str, Any]) -> None:
@@ -162,15 +171,16 @@ def delete_experiment(ctx: Context, payload: dict[str, Any]) -> None:
         if experiment is None or experiment.state is not ExperimentState.DELETING:
             return
         doomed = to_delete(tx, experiment_id, experiment.config, gc.Policy(0, 0, 0))
-        task = checkpoints.collection(tx, experiment_id, key)
-    if task is None and experiment.has_trials:
+        tasks = checkpoints.collections(tx, experiment_id, key)
+    if experiment.has_trials and not tasks:
         _launch(ctx, experiment, doomed, key=key, tensorboards=True)
-    if experiment.has_trials and (task is None or task.ended_at is None):
+    if experiment.has_trials and not (tasks and all(task.ended_at for task in tasks)):
         raise Unready(f"experiment {experiment_id}: its files are being deleted")
     with change(ctx) as changed:
         tx = changed.tx
-        if doomed and task is not None:
-            error = f"its checkpoints could not be deleted: see 'det task logs {task.task_id}'"
+        if doomed and tasks:
+            logs = " and ".join(f"'det task logs {task.task_id}'" for task in tasks)
+            error = f"its checkpoints could not be deleted: see {logs}"
             experiments.deletion_failed(tx, experiment_id, error)
             return
         unused = deletions.delete_experiment(tx, experiment_id)
