@@ -242,7 +242,7 @@ class Loop:
         if limit_s and silent_s >= limit_s and not self._agent.containers.live():
             raise Silent(f"no answer from the control plane for {silent_s:.0f} s: {reason}")
         _log.warning("the cluster refused or did not answer, trying again: %s", reason)
-        self._stop.wait(next(next_pause))
+        self._stop.wait(max(next(next_pause), getattr(reason, "retry_after_s", 0.0)))
 
 
 def _pauses() -> Iterator[float]:

@@ -76,7 +76,7 @@ class LogShipper:
                     _log.warning("%d log lines were refused and dropped: %s", len(batch.lines), e)
                 else:
                     _log.debug("log lines wait in the spool: %s", e)
-                    self._stop.wait(pause_s)
+                    self._stop.wait(max(pause_s, getattr(e, "retry_after_s", 0.0)))
                     continue
             self._spool.acknowledge(batch)
             return True

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import IO
 
-from determined.common.connections import RETRY_STATUSES, Connections, pauses, readable
+from determined.common.connections import RETRY_STATUSES, Connections, pause_asked, pauses, readable
 
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 5.0
@@ -78,6 +78,7 @@ def send(
             else:
                 if response.status not in RETRY_STATUSES or not request.retried:
                     return response, stack.pop_all()
+                pause_s = max(pause_s, pause_asked(response.headers.get("Retry-After")))
         _wait_unless_gone(caller, pause_s)
     raise AssertionError("pauses never end")
 

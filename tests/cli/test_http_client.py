@@ -78,6 +78,27 @@ def test_a_gateway_in_trouble_is_asked_again(api: FakeApi, status: int) -> None:
     assert [a.body for a in api.asked] == [{"x": 1}] * 6
 
 
+def test_a_server_that_wakes_or_has_too_much_to_do_is_asked_again_when_it_says(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paused: list[float] = []
+    monkeypatch.setattr("determined.common.http.time.sleep", paused.append)
+    asked = [(503, "7"), (429, "9"), (503, "86400"), (429, "Wed, 21 Oct 2015 07:28:00 GMT")]
+    told = [Raw(b"", {"Retry-After": after}, status=status) for status, after in asked]
+    answers = iter([*told, Raw(b"", status=429), Raw(b"{}")])
+    api.on("POST", "/a", lambda _: next(answers))
+    assert Session(api.url).post("/a") == {}
+    assert paused[:3] == [7.0, 9.0, 60.0]
+    assert all(pause < 10 for pause in paused[3:])
+
+
+def test_a_refusal_tells_when_to_ask_again(api: FakeApi) -> None:
+    api.on("GET", "/a", Raw(b"", {"Retry-After": "5"}, status=503))
+    with pytest.raises(APIError) as refused:
+        Session(api.url, retries=0).get("/a")
+    assert refused.value.retry_after_s == 5
+
+
 def test_the_last_answer_of_a_gateway_in_trouble_is_given(api: FakeApi) -> None:
     api.on("GET", "/a", Raw(b"busy", status=503))
     with pytest.raises(APIError, match="busy"):

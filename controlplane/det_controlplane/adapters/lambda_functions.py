@@ -25,7 +25,7 @@ class LambdaWaker:
                 self._topics.add(topic)
 
     def flush(self) -> None:
-        """Start what was woken since the last time. A start that fails costs time: the schedule comes anyway."""
+        """Start what was woken since the last time; what cannot be started, next time: the schedules may be off."""
         with self._lock:
             topics, self._topics = self._topics, set()
         for topic in sorted(topics):
@@ -34,6 +34,7 @@ class LambdaWaker:
                 self._client.invoke(FunctionName=name, InvocationType="Event", Payload=b"{}")
             except Exception:
                 log.exception("the function %s could not be started", name)
+                self.wake(topic)
 
     @cached_property
     def _client(self) -> Any:

@@ -6,7 +6,7 @@ from det_controlplane.api import errors
 from det_controlplane.api.http import Answer, Request, Response, bearer_token
 from det_controlplane.api.router import Access, Handler, Match, Router
 from det_controlplane.core.problems import InvalidConfig
-from det_controlplane.db.engine import DatabaseDown, TryAgain, Unstorable
+from det_controlplane.db.engine import WAKING_S, DatabaseDown, TryAgain, Unstorable
 from det_controlplane.services import errors as refusals
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity import authentication
@@ -31,8 +31,6 @@ _STATUS: tuple[tuple[type[Exception], type[errors.ApiError]], ...] = (
         UnicodeEncodeError,
         errors.BadRequest,
     ),  # half a surrogate pair, which JSON can spell and no text can have
-    (DatabaseDown, errors.Unavailable),
-    (TryAgain, errors.Unavailable),
 )
 
 
@@ -65,6 +63,8 @@ class App:
 
     def failed(self, request: Request, e: Exception) -> Response:
         """The answer to a refusal; anything else is logged under a reference and not shown."""
+        if isinstance(e, (DatabaseDown, TryAgain)):
+            return unavailable(e)
         for kind, api_error in _STATUS:
             if isinstance(e, kind):
                 translated = api_error(str(e))
@@ -93,6 +93,13 @@ class App:
         user = authentication.user_of(self.ctx, token)
         _admit(access, user)
         return user
+
+
+def unavailable(e: Exception) -> Response:
+    """Return the answer to a request that should be sent again, and when."""
+    told = errors.Unavailable(str(e))
+    after_s = 1 if isinstance(e, TryAgain) else WAKING_S
+    return Response(told.to_json(), told.status, headers={"Retry-After": str(after_s)})
 
 
 def _admit(access: Access, user: User) -> None:

@@ -4,14 +4,18 @@ import json
 import re
 import ssl
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
 
+import pg8000
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine, Executable, Row, event, exc
 from sqlalchemy.engine import URL, ExceptionContext, make_url
+
+from det_controlplane.db.waking import Asleep, connect_patiently
 
 Params = Mapping[str, Any]
 Tx = Connection
@@ -24,6 +28,7 @@ _DOUBTFUL = re.compile(r"\\u(?:0000|d[89a-f])")
 _READ = sa.text("SELECT cast(:value AS jsonb) IS NOT NULL")
 
 _LIFE_S, _PATIENCE_S = 600.0, 30.0
+WAKING_S = 5  # until a caller who was told that the database wakes should ask again
 # In milliseconds. What waits longer, or works longer, is wrong: nothing of the API may hold a connection for ever.
 _LIMITS = {"lock_timeout": "30000", "statement_timeout": "120000"}
 
@@ -41,6 +46,10 @@ class BadUrl(ValueError):
 
 class DatabaseDown(Exception):
     """PostgreSQL does not answer."""
+
+
+class DatabaseAsleep(DatabaseDown):
+    """PostgreSQL is paused, and wakes because it was called."""
 
 
 class TryAgain(Exception):
@@ -67,12 +76,22 @@ class QueryFailed(Exception):
         self.sqlstate = sqlstate
 
 
+@dataclass(frozen=True, slots=True)
+class Pausing:
+    """How to treat a database that pauses when nothing is connected; zeros for one that is always there."""
+
+    idle_s: float = (
+        0.0  # after which the server closes a connection that rests, also that of a frozen process
+    )
+    wake_s: float = 0.0  # how long a caller waits for it to wake
+
+
 class Database:
     """The engine and the two ways to use it."""
 
-    def __init__(self, url: str, *, pool_size: int = 8) -> None:
+    def __init__(self, url: str, *, pool_size: int = 8, pausing: Pausing | None = None) -> None:
         self.url = url
-        self.engine = pooled_engine(url, pool_size)
+        self.engine = pooled_engine(url, pool_size, pausing or Pausing())
 
     @contextmanager
     def begin(self) -> Iterator[Tx]:
@@ -107,13 +126,15 @@ class Database:
 def connected(engine: Engine) -> Iterator[Connection]:
     try:
         connection = engine.connect()
+    except Asleep as e:
+        raise DatabaseAsleep(f"{e}: try again in {WAKING_S} seconds") from e
     except (exc.TimeoutError, OSError) as e:  # none becomes free; TLS
         raise DatabaseDown(f"the database does not answer: {_cause(e)}") from e
     with connection:
         yield connection
 
 
-def pooled_engine(url: str, size: int) -> Engine:
+def pooled_engine(url: str, size: int, pausing: Pausing) -> Engine:
     parsed = driver_url(url)
     options: dict[str, Any] = {
         "pool_size": size,
@@ -127,10 +148,13 @@ def pooled_engine(url: str, size: int) -> Engine:
         return translating(sa.create_engine(parsed, pool_pre_ping=True, **options))
     from det_controlplane.db.driver import PreparedConnection
 
-    arguments = {**pg8000_arguments(parsed), "startup_params": _LIMITS}
+    limits = dict(_LIMITS)
+    if pausing.idle_s:
+        limits["idle_session_timeout"] = str(round(pausing.idle_s * 1000))
+    arguments = {**pg8000_arguments(parsed), "startup_params": limits}
     engine = sa.create_engine(
         parsed.set(query={}),
-        creator=lambda: PreparedConnection(**arguments),
+        creator=_creator(PreparedConnection, arguments, pausing.wake_s),
         paramstyle="numeric_dollar",
         **options,
     )
@@ -139,15 +163,24 @@ def pooled_engine(url: str, size: int) -> Engine:
     return translating(engine)
 
 
-def plain_engine(url: str) -> Engine:
+def plain_engine(url: str, wake_s: float = 0.0) -> Engine:
     """For migrations: one connection, no limits, nothing prepared."""
     parsed = driver_url(url)
-    arguments: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if parsed.get_driver_name() == "pg8000":
-        arguments, parsed = pg8000_arguments(parsed), parsed.set(query={})
-    engine = sa.create_engine(parsed, poolclass=sa.NullPool, connect_args=arguments)
+        options["creator"] = _creator(pg8000.connect, pg8000_arguments(parsed), wake_s)
+        parsed = parsed.set(query={})
+    engine = sa.create_engine(parsed, poolclass=sa.NullPool, **options)
     event.listen(engine, "connect", _wait_patiently)
     return translating(engine)
+
+
+def _creator(
+    connect: Callable[..., Any], arguments: Mapping[str, Any], wake_s: float
+) -> Callable[[], Any]:
+    if wake_s:
+        return lambda: connect_patiently(connect, arguments, wake_s)
+    return lambda: connect(**arguments)
 
 
 def _wait_patiently(connection: Any, record: Any) -> None:

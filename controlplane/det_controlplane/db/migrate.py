@@ -23,9 +23,9 @@ class MigrationError(Exception):
     """The database cannot be brought to the schema of this program."""
 
 
-def migrate(database_url: str) -> tuple[str, ...]:
+def migrate(database_url: str, wake_s: float = 0.0) -> tuple[str, ...]:
     """Bring the database up to date, from any number of processes; return the revisions that were applied."""
-    engine = plain_engine(database_url)
+    engine = plain_engine(database_url, wake_s)
     try:
         with connected(engine) as connection:
             if revision_of(connection) == HEAD:

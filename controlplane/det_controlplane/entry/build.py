@@ -13,7 +13,7 @@ from det_controlplane.api.app import App
 from det_controlplane.api.router import GrowingRouter, Route, Router
 from det_controlplane.core.config.cluster import ClusterConfig, load_cluster
 from det_controlplane.core.config.text import load_yaml
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine import Database, Pausing
 from det_controlplane.entry.clouds import identities_of, with_defaults
 from det_controlplane.entry.server.object_routes import object_routes
 from det_controlplane.entry.settings import BadSettings, Settings
@@ -27,7 +27,8 @@ from det_controlplane.services.logs import master_log
 def build_context(settings: Settings, waker: Waker) -> Context:
     """The database must be migrated. A first password is given where one is set."""
     config = _cluster_config(settings.cluster_config, settings.provider_defaults)
-    db = Database(settings.database_url, pool_size=settings.pool_size)
+    pausing = Pausing(settings.db_idle_s, settings.db_wake_s)
+    db = Database(settings.database_url, pool_size=settings.pool_size, pausing=pausing)
     master_log.keep(db)
     password = settings.initial_user_password
     if password is None:

@@ -24,6 +24,10 @@ class Settings:
     initial_user_password: str | None = None
     may_wait_s: float = 0.0
     pool_size: int = 8
+    db_idle_s: float = (
+        0.0  # the database closes connections that rest longer, so that it may pause; 0: never
+    )
+    db_wake_s: float = 0.0  # how long a request waits for a database that wakes
     # What provider sections of pools leave out, by provider.
     provider_defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -43,6 +47,8 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         initial_user_password=environment.get(_PREFIX + "INITIAL_USER_PASSWORD"),
         may_wait_s=_number(environment, "MAY_WAIT_S", 0.0),
         pool_size=int(_number(environment, "DB_POOL_SIZE", 8)),
+        db_idle_s=_number(environment, "DB_IDLE_S", 0.0),
+        db_wake_s=_number(environment, "DB_WAKE_S", 0.0),
         provider_defaults={
             name: _object(environment, f"{name.upper()}_DEFAULTS") for name in ("aws", "gcp")
         },

@@ -33,8 +33,11 @@ def ticking(ctx: Context, set_schedules: SetSchedules | None) -> Turn:
         from det_controlplane.services.maintenance import activity, tick
 
         due_s = while_due(lambda: tick.run(ctx), clock)
-        if set_schedules is not None:
+        if set_schedules is not None and activity.switch(ctx, set_schedules, idle=due_s is None):
+            # What came while the schedules went off was woken by a turn that still saw them on.
+            due_s = while_due(lambda: tick.run(ctx), clock)
             activity.switch(ctx, set_schedules, idle=due_s is None)
+        _rest(ctx, due_s)
         return due_s
 
     return turn
@@ -47,9 +50,17 @@ def provisioning(ctx: Context) -> Turn:
     def turn(clock: Clock) -> float | None:
         from det_controlplane.services.machines import calling
 
-        return while_due(lambda: calling.run(ctx, clouds), clock) if clouds else None
+        due_s = while_due(lambda: calling.run(ctx, clouds), clock) if clouds else None
+        _rest(ctx, due_s)
+        return due_s
 
     return turn
+
+
+def _rest(ctx: Context, due_s: float | None) -> None:
+    """Close the connections where nothing is waited for: a database that pauses does so without any."""
+    if due_s is None:
+        ctx.db.dispose()
 
 
 def while_due(act: Callable[[], float | None], clock: Clock) -> float | None:

@@ -13,8 +13,9 @@ from collections import deque
 from typing import Any, Callable, Deque, Iterator, Mapping, Optional, Tuple
 from urllib.parse import urlsplit
 
-# What proxies and load balancers answer while the server behind them is away.
-RETRY_STATUSES = (502, 503, 504)
+# What proxies and load balancers answer while the server behind them is away, or has too much to do.
+RETRY_STATUSES = (429, 502, 503, 504)
+LONGEST_ASKED_S = 60.0
 IDLE_S = 10.0
 _BLOCK_BYTES = 256 * 1024
 
@@ -25,6 +26,14 @@ def pauses(first_s: float, longest_s: float) -> Iterator[float]:
     while True:
         yield pause_s * random.uniform(0.7, 1.0)
         pause_s = min(pause_s * 2, longest_s)
+
+
+def pause_asked(retry_after: Optional[str]) -> float:
+    """Return the seconds that a refusal asks for by its Retry-After: a minute at most, 0 for none."""
+    try:
+        return min(max(float(retry_after or 0), 0.0), LONGEST_ASKED_S)
+    except ValueError:  # a date, which load balancers do not send
+        return 0.0
 
 
 class Connections:

@@ -9,7 +9,7 @@ import uuid
 from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple, Union
 from urllib.parse import urlencode
 
-from determined.common.connections import RETRY_STATUSES, Connections, pauses
+from determined.common.connections import RETRY_STATUSES, Connections, pause_asked, pauses
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 10.0
@@ -23,6 +23,7 @@ class APIError(Exception):
         super().__init__(message)
         self.status = status
         self.message = message
+        self.retry_after_s = 0.0
 
 
 class UnauthenticatedError(APIError):
@@ -138,11 +139,13 @@ class Session:
         timeout_s: Optional[float] = None,
     ) -> Any:
         """Send JSON, return the decoded JSON answer (None when it is empty)."""
-        status, _, payload = self.request_bytes(
+        status, answered, payload = self.request_bytes(
             method, path, params=params, body=body, headers=headers, timeout_s=timeout_s
         )
         if status >= 300:
-            raise error_from(status, payload)
+            error = error_from(status, payload)
+            error.retry_after_s = pause_asked(answered.get("retry-after"))
+            raise error
         return json.loads(payload) if payload else None
 
     def request_bytes(
@@ -164,6 +167,7 @@ class Session:
         next_pause = pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         last = ""
         for attempt in range(self.retries + 1):
+            pause_s = next(next_pause)
             try:
                 with self._connections.exchange(
                     method, target, sent, data, timeout_s=wait_s, read_timeout_s=wait_s
@@ -181,8 +185,9 @@ class Session:
                         payload = gzip.decompress(payload)
                     return response.status, answered, payload
                 last = f"HTTP {response.status}"
+                pause_s = max(pause_s, pause_asked(answered.get("retry-after")))
             if attempt < self.retries:
-                time.sleep(next(next_pause))
+                time.sleep(pause_s)
         raise MasterUnreachableError(f"cannot reach {self.base_url}: {last}")
 
     def stream_lines(

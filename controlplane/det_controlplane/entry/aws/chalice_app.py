@@ -12,8 +12,9 @@ from chalice import Chalice
 
 from det_controlplane.adapters.lambda_functions import LambdaWaker, Schedules
 from det_controlplane.api.app import App
+from det_controlplane.db.engine import DatabaseDown
 from det_controlplane.entry import turns
-from det_controlplane.entry.aws.events import is_http, respond
+from det_controlplane.entry.aws.events import is_http, refuse, respond
 from det_controlplane.entry.build import build_context, build_function
 from det_controlplane.entry.settings import from_environment
 
@@ -45,7 +46,11 @@ class ControlPlane(Chalice):  # type: ignore[misc]
     def __call__(self, event: dict[str, Any], context: Any) -> Any:
         if not is_http(event):
             return super().__call__(event, context)
-        answer = respond(built(), event, context.get_remaining_time_in_millis() / 1000)
+        try:
+            app = built()
+        except DatabaseDown as e:
+            return refuse(event, e)
+        answer = respond(app, event, context.get_remaining_time_in_millis() / 1000)
         # The process freezes with its answer: what the request woke is started before.
         waker.flush()
         return answer
@@ -83,4 +88,5 @@ def migrate(event: Any, context: Any) -> list[str]:
     """Bring the database up to date: a deployment invokes this before its requests reach the new code."""
     from det_controlplane.db.migrate import migrate as upgrade
 
-    return list(upgrade(from_environment(os.environ).database_url))
+    settings = from_environment(os.environ)
+    return list(upgrade(settings.database_url, wake_s=3 * settings.db_wake_s))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
-from det_controlplane.api.app import App
+from det_controlplane.api.app import App, unavailable
 from det_controlplane.api.errors import TooLarge
 from det_controlplane.api.http import Request, Response, Stream, Wait
 from det_controlplane.entry.server.carry import Carried, carried, fetched
@@ -40,6 +40,12 @@ def respond(
         budget_s = min(remaining_s, _GATEWAY_S) - _RESERVE_S
         answer = _drained(app, request, answer, budget_s, sleep)
     return write_answer(event, request, carried(request, answer))
+
+
+def refuse(event: Event, cause: Exception) -> dict[str, Any]:
+    """Answer one event before there is an application: its database does not answer."""
+    request = read_request(event)
+    return write_answer(event, request, carried(request, unavailable(cause)))
 
 
 def read_request(event: Event) -> Request:

@@ -6,14 +6,15 @@ from det_controlplane.db import cluster, instances
 from det_controlplane.services.context import Context
 
 
-def switch(ctx: Context, set_schedules: Callable[..., None], *, idle: bool) -> None:
-    """Switch the schedules on while something waits for time or costs money, and off otherwise.
+def switch(ctx: Context, set_schedules: Callable[..., None], *, idle: bool) -> bool:
+    """Switch the schedules on while something waits for time or costs money, and off otherwise; tell whether they went off.
 
     The state is stored after the switch: a process that dies between the two switches once more."""
     with ctx.db.autocommit() as tx:
         wanted = not idle or instances.any_live(tx)
         if cluster.is_ticking(tx) is wanted:
-            return
+            return False
     set_schedules(on=wanted)
     with ctx.db.begin() as tx:
         cluster.set_ticking(tx, wanted)
+    return not wanted

@@ -22,6 +22,9 @@ locals {
     DET_TICK_FUNCTION      = "${var.name}-tick"
     DET_PROVISION_FUNCTION = "${var.name}-provision"
     DET_DB_POOL_SIZE       = "1"
+    # The database pauses without connections: those of frozen functions it closes itself, and who calls it waits.
+    DET_DB_IDLE_S = "60"
+    DET_DB_WAKE_S = "20"
   })
 }
 
@@ -146,12 +149,12 @@ resource "aws_lambda_function" "worker" {
   depends_on = [aws_cloudwatch_log_group.this, aws_iam_role_policy.function]
 }
 
-# What fails asynchronously is tried again by the schedule: retries here would only pile up.
+# While the schedules are off nothing else would try again what failed, or found the function busy.
 resource "aws_lambda_function_event_invoke_config" "worker" {
   for_each                     = local.schedules
   function_name                = aws_lambda_function.worker[each.key].function_name
-  maximum_retry_attempts       = 0
-  maximum_event_age_in_seconds = 60
+  maximum_retry_attempts       = 2
+  maximum_event_age_in_seconds = 600
 }
 
 resource "aws_scheduler_schedule" "this" {

@@ -1,0 +1,86 @@
+"""A database that pauses: callers wait while it wakes, and nothing that rests keeps it awake."""
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+from det_controlplane.db import waking
+from det_controlplane.db.engine import Database, DatabaseAsleep, DatabaseDown, Pausing
+from det_controlplane.db.migrate import migrate
+from sqlalchemy import text
+
+from tests.support.processes import eventually
+from tests.support.sleeping_database import SleepingDatabase, sleeping_database
+
+ONE = text("SELECT 1")
+SESSIONS = text(
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
+
+
+@pytest.fixture
+def sleeping(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[SleepingDatabase]:
+    monkeypatch.setattr(waking, "PAUSE_S", 0.01)
+    with sleeping_database(database_url) as front:
+        yield front
+
+
+def test_a_caller_waits_for_a_database_that_is_silent_while_it_wakes(
+    sleeping: SleepingDatabase,
+) -> None:
+    sleeping.wake_at_call(1)
+    database = Database(sleeping.url, pausing=Pausing(wake_s=30))
+    assert database.read(ONE) == [(1,)]
+    database.dispose()
+
+
+def test_a_caller_asks_again_while_the_database_refuses_because_it_starts(
+    sleeping: SleepingDatabase,
+) -> None:
+    sleeping.refuses = True
+    sleeping.wake_at_call(3)
+    database = Database(sleeping.url, pausing=Pausing(wake_s=30))
+    assert database.read(ONE) == [(1,)]
+    assert sleeping.calls >= 4
+    database.dispose()
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_a_database_that_takes_too_long_is_said_to_wake(
+    sleeping: SleepingDatabase, refuses: bool
+) -> None:
+    sleeping.refuses = refuses
+    with pytest.raises(DatabaseAsleep, match="the database is waking up: try again in 5 seconds"):
+        Database(sleeping.url, pausing=Pausing(wake_s=0.3)).read(ONE)
+
+
+def test_a_database_that_is_not_there_is_not_said_to_wake() -> None:
+    with socket.socket() as unheard:
+        unheard.bind(("127.0.0.1", 0))
+        url = f"postgresql://x@127.0.0.1:{unheard.getsockname()[1]}/x"
+        with pytest.raises(DatabaseDown, match="does not answer") as refused:
+            Database(url, pausing=Pausing(wake_s=0.1)).read(ONE)
+    assert not isinstance(refused.value, DatabaseAsleep)
+
+
+def test_a_wrong_name_is_told_at_once(sleeping: SleepingDatabase) -> None:
+    sleeping.awake.set()
+    url = sleeping.url.rpartition("/")[0] + "/there-is-none"
+    with pytest.raises(Exception, match="there-is-none"):
+        Database(url, pausing=Pausing(wake_s=300)).read(ONE)
+    assert sleeping.calls == 1
+
+
+def test_a_migration_waits_for_a_database_that_wakes(sleeping: SleepingDatabase) -> None:
+    sleeping.refuses = True
+    sleeping.wake_at_call(2)
+    assert migrate(sleeping.url, wake_s=30) == ()
+
+
+def test_the_server_closes_a_connection_that_rests(database: Database, database_url: str) -> None:
+    resting = Database(database_url, pausing=Pausing(idle_s=0.2))
+    resting.read(ONE)
+    assert database.read(SESSIONS)[0][0] == 1
+    assert eventually(lambda: database.read(SESSIONS)[0][0] == 0)
+    assert resting.read(ONE) == [(1,)], "the next caller gets another connection"
+    resting.dispose()

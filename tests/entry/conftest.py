@@ -1,0 +1,34 @@
+"""What tests of the control plane on Lambda share."""
+
+import zipfile
+from pathlib import Path
+
+import pytest
+from det_controlplane.entry.aws import packaging
+
+
+@pytest.fixture(scope="session")
+def deployment_zip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The zip as a deployment would upload it."""
+    return packaging.build(tmp_path_factory.mktemp("zip"))
+
+
+@pytest.fixture(scope="session")
+def task_root(deployment_zip: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The zip unpacked as Lambda does."""
+    folder = tmp_path_factory.mktemp("task")
+    with zipfile.ZipFile(deployment_zip) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+@pytest.fixture
+def environment(database_url: str, tmp_path: Path) -> dict[str, str]:
+    return {
+        "DET_DB_URL": database_url,
+        "DET_OBJECTS": str(tmp_path / "objects"),
+        "DET_OBJECTS_SECRET": "secret",
+        "DET_CLUSTER_CONFIG": '{"checkpoint_storage": {"type": "s3", "bucket": "checkpoints"}}',
+        "DET_BOOTSTRAP_TOKEN": "bootstrap",
+        "DET_INITIAL_USER_PASSWORD": "Password1",
+    }

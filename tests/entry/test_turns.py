@@ -1,0 +1,43 @@
+"""Turns of processes that are started rather than kept, and the schedules that they switch."""
+
+from pathlib import Path
+
+from det_controlplane.db.engine import Database
+from det_controlplane.entry.turns import Clock, ticking
+from sqlalchemy import text
+
+from tests.support.api import api_over
+from tests.support.searching import Agent
+
+SESSIONS = text(
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
+
+
+def test_what_comes_while_the_schedules_go_off_puts_them_on_again(
+    database: Database, tmp_path: Path
+) -> None:
+    switched: list[bool] = []
+    with api_over(database, tmp_path) as api:
+
+        def switch(*, on: bool) -> None:
+            switched.append(on)
+            if not on:  # its own turn still sees the schedules on
+                Agent.joined(api.ctx)
+
+        due_s = ticking(api.ctx, switch)(Clock(lambda: 0.0))
+    assert switched == [False, True]
+    assert due_s is not None
+
+
+def test_a_turn_after_which_nothing_is_due_leaves_no_connection(
+    database: Database, database_url: str, tmp_path: Path
+) -> None:
+    other = Database(database_url, pool_size=1)
+    with api_over(database, tmp_path) as api:
+        assert ticking(api.ctx, None)(Clock(lambda: 0.0)) is None
+        assert other.read(SESSIONS)[0][0] == 0
+        Agent.joined(api.ctx)
+        assert ticking(api.ctx, None)(Clock(lambda: 0.0)) is not None
+        assert other.read(SESSIONS)[0][0] == 1
+    other.dispose()

@@ -1,0 +1,98 @@
+"""A front before PostgreSQL that pauses and wakes as Aurora does: who connects meanwhile waits, or is refused."""
+
+import socket
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from urllib.parse import parse_qs, urlsplit
+
+STARTING_UP = b"SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0"
+
+
+@dataclass
+class SleepingDatabase:
+    """Asleep until `awake` is set. Silent meanwhile, or refusing where `refuses` says so."""
+
+    url: str
+    awake: threading.Event = field(default_factory=threading.Event)
+    refuses: bool = False
+    called: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    calls: int = 0
+
+    def wake_at_call(self, number: int) -> None:
+        """Wake when so many connections have asked."""
+
+        def wait() -> None:
+            for _ in range(number):
+                self.called.acquire(timeout=60)
+            self.awake.set()
+
+        threading.Thread(target=wait, daemon=True).start()
+
+    def note_call(self) -> None:
+        self.calls += 1
+        self.called.release()
+
+
+@contextmanager
+def sleeping_database(database_url: str) -> Iterator[SleepingDatabase]:
+    """Put a front before the database of a URL that names a socket of this machine."""
+    parts = urlsplit(database_url)
+    behind = parse_qs(parts.query)["unix_sock"][0]
+    server = _Server(("127.0.0.1", 0), _Handler)
+    port = server.server_address[1]
+    front = SleepingDatabase(f"postgresql://{parts.username}@127.0.0.1:{port}{parts.path}")
+    server.front, server.behind = front, behind
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    try:
+        yield front
+    finally:
+        front.awake.set()
+        server.shutdown()
+        server.server_close()
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    block_on_close = False
+    front: SleepingDatabase
+    behind: str
+
+
+class _Handler(socketserver.BaseRequestHandler):
+    server: _Server
+
+    def handle(self) -> None:
+        front = self.server.front
+        front.note_call()
+        if front.refuses and not front.awake.is_set():
+            self._refuse()
+        else:
+            front.awake.wait(60)
+            self._carry()
+
+    def _carry(self) -> None:
+        with socket.socket(socket.AF_UNIX) as database:
+            database.connect(self.server.behind)
+            back = threading.Thread(target=_copy, args=(database, self.request), daemon=True)
+            back.start()
+            _copy(self.request, database)
+            back.join(10)
+
+    def _refuse(self) -> None:
+        """Answer as PostgreSQL does: no to TLS, then an error to what the client says of itself."""
+        self.request.recv(4096)
+        self.request.sendall(b"N")
+        self.request.recv(4096)
+        size = (len(STARTING_UP) + 4).to_bytes(4, "big")
+        self.request.sendall(b"E" + size + STARTING_UP)
+
+
+def _copy(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(65536):
+            target.sendall(data)
+    with suppress(OSError):
+        target.shutdown(socket.SHUT_WR)
