@@ -1,6 +1,12 @@
 """The job queue through the API: its order, and changing it."""
 
+from contextlib import nullcontext
 from typing import Any
+
+import pytest
+from det_controlplane.core.problems import InvalidConfig
+from det_controlplane.services.tasks import auxiliary
+from det_controlplane.services.use_case import change
 
 from tests.support.api import Api, Caller, create
 from tests.support.stock_world import PlayedAgent
@@ -73,6 +79,40 @@ def test_a_job_moves_to_another_pool_with_what_waits(user: Caller) -> None:
     assert queued(user) == [stays]
     there = user.get(f"{QUEUES}-v2", resourcePool="reserved")["jobs"]
     assert [j["full"]["entityId"] for j in there] == [str(moves)]
+
+
+def test_what_needs_one_agent_does_not_move_to_smaller_ones(api: Api, user: Caller) -> None:
+    PlayedAgent(api, "a1").join(pool="reserved")
+    moves = create(user, resources={"slots_per_trial": 3, "is_single_node": True})
+    spread = create(user, resources={"slots_per_trial": 3})
+    body = {"updates": [{"jobId": job_of(user, moves), "resourcePool": "reserved"}]}
+    told = user.ask("POST", QUEUES, body)
+    assert told.status == 400
+    assert "the largest of resource pool 'reserved' has 2" in told.error
+    update(user, spread, resourcePool="reserved")
+
+
+def test_what_needs_one_agent_is_not_continued_where_agents_became_smaller(
+    api: Api, user: Caller
+) -> None:
+    experiment_id = create(user, resources={"slots_per_trial": 3, "is_single_node": True})
+    user.post(f"/api/v1/experiments/{experiment_id}/kill")
+    PlayedAgent(api, "a1").join()
+    told = user.ask("POST", "/api/v1/experiments/continue", {"id": experiment_id})
+    assert told.status == 400
+    assert "asks for 3 slots of one agent" in told.error
+
+
+@pytest.mark.parametrize(("slots", "fits"), [(2, True), (3, False)])
+def test_a_task_that_no_agent_can_hold_is_refused(api: Api, slots: int, fits: bool) -> None:
+    PlayedAgent(api, "a1").join()
+    with change(api.ctx) as changed:
+        outcome = nullcontext() if fits else pytest.raises(InvalidConfig, match="runs on one agent")
+        with outcome:
+            auxiliary.launch(
+                api.ctx, changed, kind="CHECKPOINT_GC", name="a task", config={}, pool="default",
+                slots=slots, user_id=1, workspace_id=1,
+            )  # fmt: skip
 
 
 def test_what_the_pools_scheduler_does_not_know_is_refused_with_the_reason(user: Caller) -> None:

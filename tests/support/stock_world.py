@@ -70,11 +70,11 @@ class PlayedAgent:
         self._api, self._name, self._incarnation, self._seq = api, name, str(uuid.uuid4()), 0
         self.containers: dict[str, dict[str, Any]] = {}
 
-    def join(self) -> None:
+    def join(self, pool: str = "default") -> None:
         name = self._name
         slots = [{"id": i, "type": "cuda", "brand": "A100", "uuid": f"{name}-{i}"} for i in (0, 1)]
         body = {
-            "agent_id": name, "agent_key": "key", "incarnation": self._incarnation, "pool": "default",
+            "agent_id": name, "agent_key": "key", "incarnation": self._incarnation, "pool": pool,
             "runtime": "process", "hostname": name, "addresses": ["127.0.0.1"], "slots": slots,
             "version": "0.38.1", "proof": {"kind": "bootstrap_token", "token": BOOTSTRAP},
         }  # fmt: skip

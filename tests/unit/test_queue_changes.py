@@ -1,5 +1,6 @@
 """Changing the job queue."""
 
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -34,6 +35,19 @@ def job(
     active: bool = True,
 ) -> QueuedJob:
     return QueuedJob(id, pool, priority, 1.0, position, is_experiment, active)
+
+
+@pytest.mark.parametrize(("slots", "fits"), [(0, True), (4, True), (5, False)])
+def test_what_needs_one_agent_moves_only_where_an_agent_is_large_enough(
+    slots: int, fits: bool
+) -> None:
+    lone = replace(job("job1", 100), slots_of_one_agent=slots)
+    pools = POOLS | {"compute": QueuePool("priority", 42, largest_agent=4)}
+    answer = change_queue([lone], pools, [QueueUpdate("job1", resource_pool="compute")], NOW)
+    assert (answer.refused is None) is fits
+    assert len(answer.changes) == fits
+    if answer.refused is not None:
+        assert "asks for 5 slots of one agent" in answer.refused.reason
 
 
 THREE = [job("job1", 100), job("job2", 200), job("job3", 300)]

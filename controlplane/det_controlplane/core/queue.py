@@ -21,7 +21,7 @@ _HEAD = Decimal(0)
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """`active`: it has an allocation that waits or runs."""
+    """`active`: it has an allocation that waits or runs. `slots_of_one_agent` is 0 where slots may be spread."""
 
     id: str
     pool: str
@@ -30,12 +30,16 @@ class QueuedJob:
     position: Decimal | int
     is_experiment: bool
     active: bool = True
+    slots_of_one_agent: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class QueuePool:
     scheduler: SchedulerType
     default_priority: int
+    largest_agent: int | None = (
+        None  # its slots, also of machines to come; None where it is not known
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +163,12 @@ class _Queue:
             return Refused(
                 f"job {job.id}: only experiments can move to another resource pool; "
                 "start the task again in that pool"
+            )
+        largest = self._pools[pool].largest_agent
+        if largest is not None and job.slots_of_one_agent > largest:
+            return Refused(
+                f"job {job.id}: asks for {job.slots_of_one_agent} slots of one agent (is_single_node), "
+                f"but the largest of resource pool {pool!r} has {largest}; choose another pool"
             )
         return QueueChange(job.id, pool=None if pool == job.pool else pool)
 

@@ -31,7 +31,8 @@ _WAITED = text("""
 """)
 _QUEUED = text("""
     SELECT j.id::text AS id, j.pool, j.priority, j.weight, j.position, j.kind = 'EXPERIMENT' AS is_experiment,
-           EXISTS (SELECT 1 FROM allocations a WHERE a.job_id = j.id AND a.state <> 'TERMINATED') AS active
+           EXISTS (SELECT 1 FROM allocations a WHERE a.job_id = j.id AND a.state <> 'TERMINATED') AS active,
+           CASE WHEN (e.config#>>'{resources,is_single_node}')::boolean THEN e.slots_per_trial ELSE 0 END AS slots_of_one_agent
     FROM jobs j LEFT JOIN experiments e ON e.job_id = j.id
     WHERE e.state IN ('ACTIVE', 'PAUSED') OR EXISTS (
         SELECT 1 FROM allocations a WHERE a.job_id = j.id AND a.state <> 'TERMINATED')

@@ -17,6 +17,7 @@ from det_controlplane.services.errors import WrongState
 from det_controlplane.services.experiments import live
 from det_controlplane.services.experiments.live import LiveExperiment
 from det_controlplane.services.organization import config_policies
+from det_controlplane.services.scheduling import capacity
 from det_controlplane.services.search.journal import parse_space
 
 _SEARCHERS = ("single", "random", "grid")
@@ -38,6 +39,7 @@ def resume(ctx: Context, experiment_id: int, override: str) -> None:
                 f"experiment {experiment_id}: every trial has completed, nothing is left to continue"
             )
         config = _overridden(experiment, row, changes) if changes else row.config
+        _require_room(ctx, experiment.row.pool, config["resources"])
         _reopen(experiment, config, override if changes else None)
         for trial in again:
             _reopen_trial(experiment, trial)
@@ -99,6 +101,15 @@ def _overridden(
     if broken:
         raise InvalidConfig(broken)
     return config
+
+
+def _require_room(ctx: Context, pool_name: str, resources: dict[str, Any]) -> None:
+    """Refuse what no agent of the pool can hold, as at creation: agents or the configuration may have changed."""
+    pool = ctx.config.pool(pool_name)
+    if pool is not None and resources.get("is_single_node"):
+        lone = capacity.too_large_for_one_agent(ctx, pool, resources["slots_per_trial"])
+        if lone is not None:
+            raise InvalidConfig([lone])
 
 
 def _reopen(experiment: LiveExperiment, config: dict[str, Any], override: str | None) -> None:

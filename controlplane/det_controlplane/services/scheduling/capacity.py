@@ -51,16 +51,33 @@ def _largest_to_come(pool: Pool) -> int:
     return max((offer.slots for offer in pool.offers), default=0)
 
 
+def largest_agent(ctx: Context, pool: Pool) -> int | None:
+    """The most slots that one agent has, also of machines to come; None while there is no agent at all."""
+    return max(slot_rows.of_largest_agent(ctx.db, pool.pool_name), _largest_to_come(pool)) or None
+
+
 def too_large_for_one_agent(ctx: Context, pool: Pool, slots: int) -> Problem | None:
     """Say why a task that must run on one agent never will; None where it may."""
-    most = max(slot_rows.of_largest_agent(ctx.db, pool.pool_name), _largest_to_come(pool))
-    if not most or slots <= most:
+    most = largest_agent(ctx, pool)
+    if most is None or slots <= most:
         return None
     message = (
         f"asks for {slots} slots of one agent, but the largest of resource pool {pool.pool_name!r} has {most};"
         " ask for fewer, leave is_single_node out, or choose another pool"
     )
     return Problem("resources.is_single_node", message)
+
+
+def too_large_task(ctx: Context, pool: Pool, slots: int) -> Problem | None:
+    """Say why a task that is no trial, which always runs on one agent, never will; None where it may."""
+    most = largest_agent(ctx, pool)
+    if most is None or slots <= most:
+        return None
+    message = (
+        f"asks for {slots} slots, and this task runs on one agent, but the largest of resource pool"
+        f" {pool.pool_name!r} has {most}; ask for fewer, or choose another pool"
+    )
+    return Problem("resources.slots", message)
 
 
 def is_exhausted(ctx: Context, tx: Tx, pool_name: str, blocked: Sequence[str], slots: int) -> bool:

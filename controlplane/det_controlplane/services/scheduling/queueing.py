@@ -12,7 +12,7 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid
 from det_controlplane.services.experiments import live
 from det_controlplane.services.experiments.live import LiveExperiment
-from det_controlplane.services.scheduling import placement
+from det_controlplane.services.scheduling import capacity, placement
 from det_controlplane.services.use_case import change
 
 
@@ -20,8 +20,13 @@ def update(ctx: Context, updates: Sequence[QueueUpdate]) -> None:
     """Updates that are allowed are made; the reasons of those that are not are told together."""
     with ctx.db.begin() as tx:
         known = jobs.queued(tx)
+    aimed_at = {u.resource_pool for u in updates}
     pools = {
-        p.pool_name: QueuePool(p.scheduler.type, p.scheduler.default_priority)
+        p.pool_name: QueuePool(
+            p.scheduler.type,
+            p.scheduler.default_priority,
+            capacity.largest_agent(ctx, p) if p.pool_name in aimed_at else None,
+        )
         for p in ctx.config.resource_pools
     }
     answer = change_queue(known, pools, updates, int(ctx.now().timestamp() * 1_000_000))

@@ -4,10 +4,12 @@ from typing import Any
 from uuid import UUID
 
 from det_controlplane.core.lifecycle.allocation import Exit, ExitKind
+from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db import allocations, experiments, logs, queue, trials
 from det_controlplane.db.allocations import AllocationRow
 from det_controlplane.db.logs import NamedLine
 from det_controlplane.services.context import Context
+from det_controlplane.services.scheduling import capacity
 from det_controlplane.services.use_case import Change
 
 MAX_ATTEMPTS = 5
@@ -39,7 +41,11 @@ def launch(
     experiment_id: int | None = None,
     context_id: UUID | None = None,
 ) -> str:
-    """Queue a task of its own job; returns the task id."""
+    """Queue a task of its own job; returns the task id. One that no agent of the pool can hold is refused."""
+    where = ctx.config.pool(pool)
+    too_large = capacity.too_large_task(ctx, where, slots) if where and slots else None
+    if too_large is not None:
+        raise InvalidConfig([too_large])
     task_id, job_id = str(ctx.new_uuid()), ctx.new_uuid()
     tx, now = change.tx, change.now
     experiments.insert_job(
