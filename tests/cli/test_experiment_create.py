@@ -317,10 +317,16 @@ POOL = {
     "name": "gpu",
     "offers": [
         {"provider": "aws", "region": "r", "zone": "r-a", "machineType": "g5.12xlarge",
-         "capacity": "spot", "slots": 4, "priceUsdHour": 2.0},
+         "capacity": "spot", "slots": 4, "priceUsdHour": 2.0, "priceFrom": "cloud",
+         "priceReadAt": "2026-11-20T10:00:00Z", "isOffered": True},
         {"provider": "gcp", "region": "s", "zone": "", "machineType": "g2-standard-4",
-         "capacity": "on-demand", "slots": 1, "priceUsdHour": 0.8},
+         "capacity": "on-demand", "slots": 1, "priceUsdHour": 0.8, "priceFrom": "list", "priceReadAt": None,
+         "isOffered": True},
+        {"provider": "gcp", "region": "t", "zone": "", "machineType": "g2-standard-4",
+         "capacity": "spot", "slots": 1, "priceUsdHour": 0.1, "priceFrom": "list", "priceReadAt": None,
+         "isOffered": False},
     ],
+    "priceListOf": "June 2025",
 }  # fmt: skip
 
 
@@ -340,6 +346,8 @@ def test_a_dry_run_tells_what_an_hour_of_the_search_costs(
         "$1.60  gcp s g2-standard-4"
     )
     assert "costs $8.00 to $12.80" in ran.err
+    assert "spot (told by the cloud at 2026-11-20 10:00:00+0000)" in ran.err
+    assert "on-demand (list price of June 2025)" in ran.err
 
 
 def test_a_dry_run_without_a_pool_takes_the_default_one(

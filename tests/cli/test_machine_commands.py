@@ -156,6 +156,20 @@ def test_an_unknown_pool_is_told_by_the_cluster(rented: FakeCluster, det: Det) -
             "Pool gpu costs $0.36 of the $0.50 an hour that max_hourly_cost allows.\nNothing waits for machines.\n",
         ),
         (
+            {
+                "priceListOf": "June 2025",
+                "queued": 0,
+                "priceProblems": [
+                    {
+                        "provider": "aws",
+                        "region": "us-east-1",
+                        "problem": "the price list is denied",
+                    }
+                ],
+            },
+            "aws us-east-1: prices are those of June 2025, as the price list is denied\nNothing waits for machines.\n",
+        ),
+        (
             {"cooldowns": [cooldown("no room.", START), cooldown("no such image.", None)]},
             "aws us-east-1a: no room. (next try 2026-11-20 10:00:00+0000)\n"
             "aws us-east-1a: no such image. (correct it, then `det pool resume gpu`)\n",
@@ -171,7 +185,7 @@ def test_an_unknown_pool_is_told_by_the_cluster(rented: FakeCluster, det: Det) -
             "1 allocation (slots: 2): needs 2 slots\n3 allocations (slots: 3): waits for a machine\n",
         ),
     ],
-    ids=["nothing", "held", "max_instances", "max_hourly_cost", "refusals", "waiting"],
+    ids=["nothing", "held", "max_instances", "max_hourly_cost", "prices", "refusals", "waiting"],
 )
 def test_why_tells_what_keeps_a_pool_from_launching(
     rented: FakeCluster, det: Det, changed: dict[str, Any], told: str

@@ -4,8 +4,9 @@ import json
 from decimal import Decimal
 
 import pytest
-from det_controlplane.core.provision.offers import MachineType
-from det_controlplane.ports.compute import Unreachable
+from det_controlplane.core.provision.offers import Capacity, MachineType
+from det_controlplane.core.provision.prices import Wanted
+from det_controlplane.ports.compute import Place, Unreachable
 from det_provisioner_aws.prices import Ec2Market
 
 from tests.support.fake_ec2 import Failure, Wire
@@ -101,3 +102,30 @@ def test_a_denied_or_silent_ec2_tells_nothing(
     wire.connected = False
     with pytest.raises(Unreachable):
         market.machine_types(REGION, TYPES)
+
+
+WANTED = [Wanted(name) for name in TYPES]
+
+
+def test_a_region_tells_types_zones_and_prices_in_one_answer(market: Ec2Market) -> None:
+    told = market.read(Place(REGION, {}), WANTED)
+    spot = [p for p in told.prices if p.scope.capacity == Capacity.SPOT.value]
+    assert {p.scope.machine_type for p in spot} == set(TYPES[:3])
+    assert all(p.scope.zone.startswith(REGION) and p.since is not None for p in spot)
+    assert told.types["g5.12xlarge"].slots == 4
+    assert told.types["g5.12xlarge"].zones
+    assert told.types["x9.unheard-of"].zones == ()
+
+
+def test_what_a_missing_permission_hides_is_a_problem_and_not_the_end_of_the_rest(
+    market: Ec2Market, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire = Wire()
+    wire.install(monkeypatch)
+    wire.failing_actions["DescribeInstanceTypeOfferings"] = Failure("UnauthorizedOperation", "no", 403)  # fmt: skip
+    told = market.read(Place(REGION, {}), WANTED)
+    assert "UnauthorizedOperation" in told.problem
+    assert told.types == {}, "where nothing is known of zones, none is ruled out"
+    wire.connected = False
+    with pytest.raises(Unreachable):
+        market.read(Place(REGION, {}), WANTED)

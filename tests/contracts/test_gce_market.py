@@ -5,8 +5,9 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from det_controlplane.core.provision.offers import Capacity, MachineType
-from det_controlplane.ports.compute import Unreachable
+from det_controlplane.core.provision.offers import Capacity, MachineType, Scope
+from det_controlplane.core.provision.prices import Wanted
+from det_controlplane.ports.compute import Place, Unreachable
 from det_provisioner_gcp.api import GceApi
 from det_provisioner_gcp.prices import GceMarket, RegionPrice
 from det_provisioner_gcp.skus import fetch_skus, series_of
@@ -129,3 +130,45 @@ def test_a_silent_cloud_is_unreachable(fake: FakeGce, market: GceMarket) -> None
         market.zones(REGION, ["g2-standard-8"])
     with pytest.raises(Unreachable):
         market.accelerator_zones(REGION, ["nvidia-tesla-t4"])
+
+
+def test_a_region_tells_types_zones_and_whole_prices_in_one_answer(
+    fake: FakeGce, market: GceMarket
+) -> None:
+    fake.skus = [
+        sku("N1 Predefined Instance Core running in Americas", "0.03"),
+        sku("N1 Predefined Instance Ram running in Americas", "0.004", unit="GiBy.h"),
+        sku("Nvidia Tesla T4 GPU running in Americas", "0.35"),
+    ]
+    wanted = [
+        Wanted("n1-standard-8", "nvidia-tesla-t4", 2),
+        Wanted("g2-standard-8"),
+        Wanted("x9-huge"),
+    ]
+    told = market.read(Place(REGION, {}), wanted)
+    (price,) = told.prices
+    name = "n1-standard-8+2xnvidia-tesla-t4"
+    assert price.scope == Scope("gcp", REGION, "", name, ON_DEMAND.value)
+    assert price.usd_hour == 8 * Decimal("0.03") + 30 * Decimal("0.004") + 2 * Decimal("0.35")
+    assert (told.types[name].zones, told.types[name].slots) == (
+        ("us-central1-a", "us-central1-b"), 2,
+    )  # fmt: skip
+    assert told.types["g2-standard-8"].zones[-1] == "us-central1-c"
+    assert told.types["x9-huge"].zones == ()
+
+
+def test_without_a_project_no_prices_are_asked_for(fake: FakeGce) -> None:
+    with pytest.raises(Unreachable, match="`project` is missing"):
+        GceMarket(GceApi("http://localhost:1", AnonymousCredentials()), "").read(Place(REGION, {}), [])  # fmt: skip
+
+
+def test_where_the_price_list_is_denied_zones_are_told_all_the_same(fake: FakeGce) -> None:
+    def denied() -> Iterator[dict[str, Any]]:
+        yield from ()
+        raise Unreachable("Google Cloud does not tell its prices: 403")
+
+    with serving(fake) as address:
+        market = GceMarket(GceApi(address, AnonymousCredentials()), "acme", denied)
+        told = market.read(Place(REGION, {}), [Wanted("g2-standard-8")])
+    assert (told.prices, "403" in told.problem) == ((), True)
+    assert told.types["g2-standard-8"].zones

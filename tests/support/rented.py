@@ -18,6 +18,7 @@ from det_controlplane.db.engine import Database
 from det_controlplane.ports.identity import MachineIdentity, NotProven, Proof
 from det_controlplane.services.machines import calling
 from det_controlplane.testing.fakecloud import FakeCloud, RentedMachine
+from det_controlplane.testing.fakemarket import FakeMarket
 
 from tests.support.api import Api, Caller, api_over
 
@@ -98,6 +99,7 @@ class Rented:
     api: Api
     cloud: FakeCloud
     time: datetime = START
+    market: FakeMarket = field(default_factory=FakeMarket)
 
     def pass_time(self, **delta: float) -> None:
         self.time += timedelta(**delta)
@@ -109,7 +111,7 @@ class Rented:
         """Decide and call the cloud until both have done what they can."""
         for _ in range(times):
             self.api.tick()
-            calling.run(self.api.ctx, {"aws": self.cloud})
+            calling.run(self.api.ctx, {"aws": self.cloud}, {"aws": self.market})
 
     def boot(self, machine: RentedMachine) -> MachineAgent:
         """Let a machine's agent join with a proof of what it runs on."""
@@ -163,5 +165,6 @@ def rented_cluster(
         api.ctx.public_url = "https://cluster.example"
         cluster = Rented(api, FakeCloud(**faults))
         cluster.cloud.now = lambda: cluster.time.timestamp()
+        cluster.market.now = cluster.cloud.now
         api.ctx.now = lambda: cluster.time
         yield cluster

@@ -88,7 +88,7 @@ def why(args: argparse.Namespace) -> None:
     if args.format:
         print_object(args, pool)
         return
-    lines = [*_limits(pool), *_refusals(pool)]
+    lines = [*_limits(pool), *_refusals(pool), *_prices(pool)]
     for line in lines or [f"Nothing keeps pool {pool['name']} from launching."]:
         print(line)
     if not pool["queued"]:
@@ -119,6 +119,12 @@ def _refusals(pool: dict[str, Any]) -> Iterator[str]:
         else:
             then = f"next try {local(cooldown['until'])}"
         yield f"{_scope(cooldown)}: {cooldown['sentence']} ({then})"
+
+
+def _prices(pool: dict[str, Any]) -> Iterator[str]:
+    for told in pool.get("priceProblems", ()):
+        place = f"{told['provider']} {told['region']}"
+        yield f"{place}: prices are those of {pool['priceListOf']}, as {told['problem']}"
 
 
 def _scope(cooldown: dict[str, Any]) -> str:

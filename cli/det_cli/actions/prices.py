@@ -7,6 +7,7 @@ from typing import Any
 from determined.common.http import NotFoundError, Session
 
 from det_cli.connection import V1
+from det_cli.times import local
 
 SHOWN_OFFERS = 3
 
@@ -19,7 +20,9 @@ def estimate(session: Session, config: dict[str, Any]) -> Iterator[str]:
     if pool is None or not slots:
         return
     prices = sorted(
-        (_of_trial(offer, slots), _name(offer)) for offer in pool["offers"] if offer["slots"]
+        (_of_trial(offer, slots), _name(offer) + _source(offer, pool))
+        for offer in pool["offers"]
+        if offer["slots"] and offer.get("isOffered", True)
     )
     if not prices:
         return
@@ -60,3 +63,11 @@ def _of_trial(offer: dict[str, Any], slots: int) -> float:
 def _name(offer: dict[str, Any]) -> str:
     place = offer["zone"] or offer["region"]
     return f"{offer['provider']} {place} {offer['machineType']} {offer['capacity']}"
+
+
+def _source(offer: dict[str, Any], pool: dict[str, Any]) -> str:
+    """Say where a price is from: what the cloud told, and when, or a list that may be old."""
+    source = offer.get("priceFrom")
+    if source == "cloud":
+        return f" (told by the cloud at {local(offer['priceReadAt'])})"
+    return f" (list price of {pool['priceListOf']})" if source == "list" else ""

@@ -1,8 +1,8 @@
 """The provisioners of the clouds that pools rent from: packages `det_provisioner_PROVIDER`, found by name.
 
-A package has `compute(sections) -> Compute` and `identity_verifiers(sections) -> Sequence[IdentityVerifier]`, both
-given the pools' sections for it. Nothing of it is imported where no pool names it, nor the SDK of its cloud before
-it is used.
+A package has `compute(sections) -> Compute` and `identity_verifiers(sections) -> Sequence[IdentityVerifier]`, and may
+have `market(sections) -> Market`; all are given the pools' sections for it. Nothing of it is imported where no pool
+names it, nor the SDK of its cloud before it is used.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +14,7 @@ from det_controlplane.core.config.cluster import ClusterConfig
 from det_controlplane.entry.settings import BadSettings
 from det_controlplane.ports.compute import Compute
 from det_controlplane.ports.identity import IdentityVerifier
+from det_controlplane.ports.market import Market
 
 Made = TypeVar("Made")
 
@@ -55,6 +56,15 @@ def _filled(
 def clouds_of(config: ClusterConfig) -> dict[str, Compute]:
     """Return how to rent machines, by provider."""
     return {name: _made(package.compute, sections) for name, package, sections in _used(config)}
+
+
+def markets_of(config: ClusterConfig) -> dict[str, Market]:
+    """Return how to read types and prices, for the providers whose package has `market(sections)`."""
+    return {
+        name: _made(package.market, sections)
+        for name, package, sections in _used(config)
+        if hasattr(package, "market")
+    }
 
 
 def identities_of(config: ClusterConfig) -> dict[str, IdentityVerifier]:

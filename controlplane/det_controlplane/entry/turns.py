@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from det_controlplane.entry.clouds import clouds_of
+from det_controlplane.entry.clouds import clouds_of, markets_of
 from det_controlplane.services.context import Context
 
 # Longer than this a turn does not wait for the next due time: the schedule starts another.
@@ -45,12 +45,12 @@ def ticking(ctx: Context, set_schedules: SetSchedules | None) -> Turn:
 
 def provisioning(ctx: Context) -> Turn:
     """Call the clouds: the only turn that may start and end machines."""
-    clouds = clouds_of(ctx.config)
+    clouds, markets = clouds_of(ctx.config), markets_of(ctx.config)
 
     def turn(clock: Clock) -> float | None:
         from det_controlplane.services.machines import calling
 
-        due_s = while_due(lambda: calling.run(ctx, clouds), clock) if clouds else None
+        due_s = while_due(lambda: calling.run(ctx, clouds, markets), clock) if clouds else None
         _rest(ctx, due_s)
         return due_s
 

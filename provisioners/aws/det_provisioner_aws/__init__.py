@@ -5,6 +5,7 @@ from typing import Any
 
 from det_controlplane.ports.compute import Compute
 from det_controlplane.ports.identity import IdentityVerifier
+from det_controlplane.ports.market import Market
 
 
 def compute(sections: Sequence[Mapping[str, Any]]) -> Compute:
@@ -12,6 +13,13 @@ def compute(sections: Sequence[Mapping[str, Any]]) -> Compute:
     from det_provisioner_aws.ec2 import Ec2Compute
 
     return Ec2Compute()
+
+
+def market(sections: Sequence[Mapping[str, Any]]) -> Market:
+    """Return how to read types and prices."""
+    from det_provisioner_aws.prices import Ec2Market
+
+    return Ec2Market()
 
 
 def identity_verifiers(sections: Sequence[Mapping[str, Any]]) -> Sequence[IdentityVerifier]:

@@ -1,16 +1,18 @@
 """Read from EC2 the machine types it offers now, their zones and their prices."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
-from det_controlplane.core.provision.offers import MachineType
-from det_controlplane.ports.compute import Unreachable
+from det_controlplane.core.provision.offers import Capacity, MachineType, Scope
+from det_controlplane.core.provision.prices import Offered, Wanted
+from det_controlplane.ports.compute import Place, Unreachable
+from det_controlplane.ports.market import Price, Told
 
 from det_provisioner_aws.clients import Clients
 from det_provisioner_aws.settings import PROVIDER
@@ -38,10 +40,31 @@ class SpotPrice:
 
 
 class Ec2Market:
-    """Asks EC2 about types by name; those that a region does not have are left out."""
+    """Implements `ports.market.Market`. Types that a region does not have are left out."""
+
+    provider = PROVIDER
 
     def __init__(self, endpoint_url: str | None = None) -> None:
         self._clients = Clients(endpoint_url)
+
+    def read(self, place: Place, wanted: Sequence[Wanted]) -> Told:
+        """Return types and prices. What a missing permission hides is named as the problem. Raises Unreachable."""
+        region, names = place.region, [w.machine_type for w in wanted]
+        problems: list[str] = []
+        spot = _unless_denied(problems, lambda: self.spot_prices(region, names)) or []
+        listed = _unless_denied(problems, lambda: self.on_demand_prices(region, names)) or {}
+        zones = _unless_denied(problems, lambda: self.zones(region, names))
+        types = _unless_denied(problems, lambda: self.machine_types(region, names)) or []
+        if len(problems) == _PARTS:
+            raise Unreachable(problems[0])
+        slots = {t.name: t.slots for t in types}
+        return Told(
+            prices=tuple(_prices(region, spot, listed)),
+            types={}
+            if zones is None
+            else {name: Offered(zones.get(name, ()), slots.get(name, 0)) for name in names},
+            problem="; ".join(dict.fromkeys(problems)),
+        )
 
     def machine_types(self, region: str, names: Sequence[str]) -> list[MachineType]:
         """Return what the types are made of. Raises Unreachable."""
@@ -115,6 +138,29 @@ class Ec2Market:
                 only = [{"Name": "instance-type", "Values": wanted}]
                 for page in paginator.paginate(Filters=only, **parameters):
                     yield from page[listed]
+
+
+_PARTS = 4
+Part = TypeVar("Part")
+
+
+def _unless_denied(problems: list[str], read: Callable[[], Part]) -> Part | None:
+    """Return a part of what there is to know; where it cannot be read, note why."""
+    try:
+        return read()
+    except Unreachable as e:
+        problems.append(str(e))
+        return None
+
+
+def _prices(
+    region: str, spot: Iterable[SpotPrice], on_demand: Mapping[str, Decimal]
+) -> Iterator[Price]:
+    for told in spot:
+        scope = Scope(PROVIDER, region, told.zone, told.machine_type, Capacity.SPOT.value)
+        yield Price(scope, told.price_usd_hour, told.since)
+    for name, usd_hour in on_demand.items():
+        yield Price(Scope(PROVIDER, region, "", name, Capacity.ON_DEMAND.value), usd_hour)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Any
 
 from det_controlplane.ports.compute import Compute
 from det_controlplane.ports.identity import IdentityVerifier
+from det_controlplane.ports.market import Market
 
 # Google's own libraries read the project by the same name.
 PROJECT_VARIABLE = "GOOGLE_CLOUD_PROJECT"
@@ -19,6 +20,15 @@ def compute(sections: Sequence[Mapping[str, Any]]) -> Compute:
     from det_provisioner_gcp.compute_engine import GceCompute
 
     return GceCompute(GceApi(), os.environ.get(PROJECT_VARIABLE, ""))
+
+
+def market(sections: Sequence[Mapping[str, Any]]) -> Market:
+    """Return how to read types and prices. Raises ModuleNotFoundError."""
+    _require("google.cloud", "google.cloud.compute_v1")
+    from det_provisioner_gcp.api import GceApi
+    from det_provisioner_gcp.prices import GceMarket
+
+    return GceMarket(GceApi(), os.environ.get(PROJECT_VARIABLE, ""))
 
 
 def identity_verifiers(sections: Sequence[Mapping[str, Any]]) -> Sequence[IdentityVerifier]:

@@ -1,15 +1,18 @@
 """Read from Google Compute Engine the machine types it offers now, their zones and their prices."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from det_controlplane.core.provision.offers import Capacity, MachineType
-from det_controlplane.ports.compute import Unreachable
+from det_controlplane.core.provision.offers import Capacity, MachineType, Scope
+from det_controlplane.core.provision.prices import Offered, Wanted
+from det_controlplane.ports.compute import Place, Unreachable
+from det_controlplane.ports.market import Price, Told
 
 from det_provisioner_gcp.api import FoundMachineType, GceApi, Refused
 from det_provisioner_gcp.naming import region_of
+from det_provisioner_gcp.settings import BadSettings, project_of
 from det_provisioner_gcp.skus import Parts, PriceList, fetch_skus
 
 # The names that people know, and the memory of each in GiB.
@@ -40,7 +43,12 @@ class RegionPrice:
 
 
 class GceMarket:
-    """Asks Google Cloud about types by name; those that a region does not have are left out."""
+    """Implements `ports.market.Market`. Types that a region does not have are left out.
+
+    `project` holds for sections that name none.
+    """
+
+    provider = "gcp"
 
     def __init__(
         self,
@@ -51,6 +59,27 @@ class GceMarket:
         self._api = api
         self._project = project
         self._skus = skus
+
+    def read(self, place: Place, wanted: Sequence[Wanted]) -> Told:
+        """Return types and prices, of machines together with their GPUs. Raises Unreachable."""
+        try:
+            project = project_of(place.settings, self._project)
+        except BadSettings as e:
+            raise Unreachable(str(e)) from e
+        here = GceMarket(self._api, project, self._skus)
+        types = here._types(place.region, sorted({w.machine_type for w in wanted}))
+        found, zones = {t.name: t for t in types}, _zones_by_name((t.name, t.zone) for t in types)
+        gpus = here.accelerator_zones(place.region, sorted({w.gpu for w in wanted if w.gpu}))
+        try:
+            listed = PriceList(self._skus(), place.region)
+            problem = ""
+        except Unreachable as e:
+            listed, problem = PriceList((), place.region), str(e)
+        return Told(
+            prices=tuple(_prices(place.region, wanted, found, listed)),
+            types={w.name: _offered(w, found, zones, gpus) for w in wanted},
+            problem=problem,
+        )
 
     def machine_types(self, region: str, names: Sequence[str]) -> list[MachineType]:
         """Return what the types are made of. Raises Unreachable."""
@@ -94,6 +123,35 @@ class GceMarket:
         except Refused as e:
             raise Unreachable(f"Google Cloud does not tell its machine types: {e}") from e
         return [t for t in found if region_of(t.zone) == region]
+
+
+def _prices(
+    region: str,
+    wanted: Iterable[Wanted],
+    found: Mapping[str, FoundMachineType],
+    listed: PriceList,
+) -> Iterator[Price]:
+    """Yield the prices of which the list tells every part."""
+    for one in wanted:
+        for capacity in Capacity if one.machine_type in found else ():
+            usd = listed.machine(_parts(found[one.machine_type]), capacity)
+            each = listed.accelerator(one.gpu, capacity) if one.gpus else Decimal(0)
+            if usd is not None and each is not None:
+                scope = Scope("gcp", region, "", one.name, capacity.value)
+                yield Price(scope, usd + one.gpus * each)
+
+
+def _offered(
+    one: Wanted,
+    found: Mapping[str, FoundMachineType],
+    zones: Mapping[str, tuple[str, ...]],
+    gpus: Mapping[str, tuple[str, ...]],
+) -> Offered:
+    here = zones.get(one.machine_type, ())
+    if one.gpus:
+        here = tuple(zone for zone in here if zone in gpus.get(one.gpu, ()))
+    own = found[one.machine_type].accelerators if one.machine_type in found else 0
+    return Offered(here, one.gpus or own)
 
 
 def _priced(prices: Iterable[tuple[str, Capacity, Decimal | None]]) -> list[RegionPrice]:

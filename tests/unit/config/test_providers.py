@@ -11,7 +11,7 @@ from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.core.config.cluster_document import document
 from det_controlplane.core.config.providers import Provider, expand
 from det_controlplane.core.problems import InvalidConfig
-from det_controlplane.core.provision.offers import Capacity, Offer, Scope
+from det_controlplane.core.provision.offers import Capacity, Offer
 from det_controlplane.db.schedule import PoolRows
 from det_controlplane.services.scheduling import schedule_pool
 
@@ -117,13 +117,9 @@ def test_an_unknown_type_is_described_by_the_operator() -> None:
     assert only({**AWS, "instance_slots": 2}).slots == 2
 
 
-def test_prices_are_those_of_the_list_until_newer_ones_are_known() -> None:
+def test_prices_are_those_of_the_list() -> None:
     read = provider({**AWS, "zone": "us-east-1a", "capacity": ["spot", "on-demand"]})
     assert [o.price_usd_hour for o in expand(read)] == [Decimal("0.4527"), Decimal("1.0060")]
-    in_zone = Scope("aws", "us-east-1", "us-east-1a", "g5.xlarge", "spot")
-    in_region = Scope("aws", "us-east-1", "", "g5.xlarge", "on-demand")
-    newer = {in_zone: Decimal("0.31"), in_region: Decimal("1.10")}
-    assert [o.price_usd_hour for o in expand(read, newer)] == [Decimal("0.31"), Decimal("1.10")]
 
 
 def test_a_machine_costs_more_in_a_dear_region() -> None:

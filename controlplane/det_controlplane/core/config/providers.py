@@ -8,10 +8,9 @@ from typing import Any
 from det_controlplane.core.config.reading import Reader
 from det_controlplane.core.provision import catalog
 from det_controlplane.core.provision.catalog import Priced, Unknown
-from det_controlplane.core.provision.offers import Capacity, Offer, Scope
+from det_controlplane.core.provision.offers import Capacity, Offer
 
 _MOST = 2**31 - 1
-_PRICES: Mapping[Scope, Decimal] = {}
 # What Determined rents where a section names no type.
 _DEFAULT_TYPES = {"aws": "g4dn.metal", "gcp": "n1-standard-32"}
 _DEFAULT_GPUS = ("nvidia-tesla-t4", 4)
@@ -75,29 +74,22 @@ class Provider:
     max_hourly_cost: Decimal | None = None
 
 
-def expand(provider: Provider, prices: Mapping[Scope, Decimal] = _PRICES) -> tuple[Offer, ...]:
-    """Return every offer of a pool, in the operator's order.
-
-    `prices` are newer than the list's: those of `Scope.of` an offer, or of its scope without the zone.
-    """
+def expand(provider: Provider) -> tuple[Offer, ...]:
+    """Return every offer of a pool at the list's prices, in the operator's order."""
     return tuple(
         offer
         for number, section in enumerate(provider.sections)
-        for offer in _offers(number, section, prices)
+        for offer in _offers(number, section)
     )
 
 
-def _offers(number: int, section: Section, prices: Mapping[Scope, Decimal]) -> Iterator[Offer]:
+def _offers(number: int, section: Section) -> Iterator[Offer]:
     for capacity in section.capacities:
         for priced in section.types:
             for region, zone in section.places:
-                scope = Scope(section.provider, region, zone, priced.type.name, capacity.value)
-                price = prices.get(scope, prices.get(scope._replace(zone="")))
-                if price is None:
-                    price = priced.price(region, capacity)
                 yield Offer(
                     section.provider, region, zone, priced.type.name, capacity, priced.type.slots,
-                    price, number, section.cap(capacity),
+                    priced.price(region, capacity), number, section.cap(capacity),
                 )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from . import catalog_aws, catalog_gcp
 from .offers import Capacity, MachineType
 
 PROVIDERS = ("aws", "gcp")
+LIST_OF = "June 2025"  # the date of the list prices below
 # Of a type that no table knows, until the operator gives its price: rather too much.
 _UNKNOWN_USD_A_SLOT = Decimal(5)
 _REGIONS = {"aws": catalog_aws.REGIONS, "gcp": catalog_gcp.REGIONS}

@@ -14,7 +14,7 @@ def decide(snapshot: ProvisionSnapshot, now: float) -> ProvisionPlan:
     launches nothing more.
     """
     cooldowns = Cooldowns(snapshot.cooldowns, now)
-    passes = [PoolPass(pool, cooldowns, snapshot.interruptions, now) for pool in snapshot.pools]
+    passes = [PoolPass(pool, snapshot, cooldowns, now) for pool in snapshot.pools]
     waiting: dict[str, ProvisionReason] = {}
     for one in passes:
         one.run()

@@ -111,8 +111,8 @@ class Explainer:
             too_dear = code is ProvisionCode.MAX_HOURLY_COST
             return self._too_dear(demand) if too_dear else self._too_many(demand)
         cooling = [e for e in excluded if e.code is ProvisionCode.COOLING_DOWN]
-        until = min((e.until for e in cooling if e.until is not None), default=None)
-        kind = ProvisionCode.COOLING_DOWN if cooling else ProvisionCode.PRICE_CAP
+        until = min((e.until for e in excluded if e.until is not None), default=None)
+        kind = _most_hopeful(e.code for e in excluded)
         first = sorted(cooling, key=lambda e: (e.until is None, e.until or 0.0)) or excluded
         sentence = f"{_need(demand)}; no offer that fits can be rented now: {_told(first)}"
         return ProvisionReason(kind, sentence, until)
@@ -175,6 +175,12 @@ class Explainer:
         )
         way_out = "it starts when enough is free, or with a larger max_hourly_cost"
         return ProvisionReason(ProvisionCode.MAX_HOURLY_COST, f"{sentence}; {way_out}")
+
+
+def _most_hopeful(codes: Iterable[ProvisionCode]) -> ProvisionCode:
+    """Return what ends soonest by itself: a cooldown, then a price."""
+    order = (ProvisionCode.COOLING_DOWN, ProvisionCode.PRICE_CAP, ProvisionCode.NO_OFFER_FITS)
+    return min(codes, key=order.index)
 
 
 def _need(demand: Demand) -> str:

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from functools import cached_property
 from typing import NamedTuple
@@ -17,6 +17,8 @@ _RECLAIM_HALF_LIFE_S = 6 * 3600.0
 _MOST_RECLAIMS = 10.0
 # How much more than the next best offer an alternative may cost, so that one call of the cloud can choose.
 _ALTERNATIVE_TOLERANCE = 1.1
+
+_NEVER_READ: Mapping[tuple[str, str], float] = {}
 
 
 class Ranked(NamedTuple):
@@ -43,13 +45,14 @@ class Market:
         cooldowns: Cooldowns,
         interruptions: Iterable[tuple[Scope, float]],
         now: float,
+        prices_due: Mapping[tuple[str, str], float] = _NEVER_READ,
     ) -> None:
         reclaims = _Reclaims(interruptions, now)
         self.offers = tuple(offers)
         self.excluded: list[Excluded] = []
         ranked = []
         for order, offer in enumerate(self.offers):
-            excluded = _excluded(offer, cooldowns)
+            excluded = _excluded(offer, cooldowns, prices_due)
             if excluded is not None:
                 self.excluded.append(excluded)
             else:
@@ -107,11 +110,20 @@ def _one_call(one: Offer, other: Offer) -> bool:
     )  # fmt: skip
 
 
-def _excluded(offer: Offer, cooldowns: Cooldowns) -> Excluded | None:
+def _excluded(
+    offer: Offer, cooldowns: Cooldowns, prices_due: Mapping[tuple[str, str], float]
+) -> Excluded | None:
+    due = prices_due.get((offer.provider, offer.region))
+    if offer.is_absent:
+        sentence = f"{offer.zone or offer.region} does not have this type; name other zones, regions or types"
+        return Excluded(offer, ProvisionCode.NO_OFFER_FITS, sentence, due)
     cap = offer.max_price_usd_hour
     if cap is not None and offer.price_usd_hour > cap:
-        sentence = f"costs {money(offer.price_usd_hour)} an hour, above its max_price {money(cap)}"
-        return Excluded(offer, ProvisionCode.PRICE_CAP, sentence, None)
+        again = "" if due is None else f"; its price is read again at {clock(due)}"
+        sentence = (
+            f"costs {money(offer.price_usd_hour)} an hour, above its max_price {money(cap)}{again}"
+        )
+        return Excluded(offer, ProvisionCode.PRICE_CAP, sentence, due)
     cooldown = cooldowns.of(offer)
     if cooldown is None:
         return None

@@ -3,7 +3,8 @@
 Times are seconds since the epoch, money is US dollars.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
 from typing import Literal, NamedTuple
@@ -125,6 +126,8 @@ class ProvisionSnapshot:
     interruptions: tuple[
         tuple[Scope, float], ...
     ] = ()  # reclaims of the last days, with their time
+    # When the prices of each provider's region are read again.
+    prices_due: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
 
 class Launch(NamedTuple):

@@ -39,6 +39,7 @@ class Offer:
     price_usd_hour: Decimal
     section: int = 0  # which of the pool's provider sections it comes from
     max_price_usd_hour: Decimal | None = None  # the operator's cap: not rented while it costs more
+    is_absent: bool = False  # its cloud says that the place does not have the type
 
     def __str__(self) -> str:
         return (

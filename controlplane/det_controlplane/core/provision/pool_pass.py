@@ -7,8 +7,8 @@ from det_controlplane.core.lifecycle.instance import InstanceState
 from .cooldown import Cooldowns, hold_for
 from .explain import Explainer
 from .market import Market
-from .model import Demand, Hold, Launch, Machine, PoolSnapshot, ProvisionReason
-from .offers import Offer, Scope
+from .model import Demand, Hold, Launch, Machine, PoolSnapshot, ProvisionReason, ProvisionSnapshot
+from .offers import Offer
 from .room import Host, Room, Seating, seat
 from .shopping import RUNNING, Allowance, Basket, Purchase, Shopper, shape_of
 from .upkeep import (
@@ -36,15 +36,17 @@ class PoolPass:
     def __init__(
         self,
         pool: PoolSnapshot,
+        cluster: ProvisionSnapshot,
         cooldowns: Cooldowns,
-        interruptions: Iterable[tuple[Scope, float]],
         now: float,
     ) -> None:
         self._pool = pool
         self._limits = pool.limits
         self._now = now
         self._hold = _active(pool.hold, now) or hold_for(pool.offers, cooldowns)
-        self._market = Market(pool.offers, cooldowns, interruptions, now)
+        self._market = Market(
+            pool.offers, cooldowns, cluster.interruptions, now, cluster.prices_due
+        )
         self.fleet = inspect(pool.machines, pool.limits, now)
         self._demand = [*_work_of_leaving(pool.machines), *pool.demand]
         machines = _with_room(self.fleet.staying)

@@ -30,6 +30,7 @@ from det_controlplane.db.schema.instances import (
     join_proofs,
     pool_holds,
 )
+from det_controlplane.db.schema.market import market_prices, market_reads, market_types
 from det_controlplane.db.schema.money import budgets
 from det_controlplane.db.schema.organization import (
     config_policies,
@@ -73,6 +74,9 @@ __all__ = [
     "jobs",
     "join_proofs",
     "log_batches",
+    "market_prices",
+    "market_reads",
+    "market_types",
     "master_logs",
     "metadata",
     "metrics",

@@ -17,7 +17,7 @@ from det_controlplane.adapters.notifier import LocalNotifier
 from det_controlplane.db.engine import BadUrl, DatabaseDown
 from det_controlplane.db.migrate import MigrationError, migrate
 from det_controlplane.entry.build import build_app, build_context
-from det_controlplane.entry.clouds import clouds_of
+from det_controlplane.entry.clouds import clouds_of, markets_of
 from det_controlplane.entry.local.client import SAYS
 from det_controlplane.entry.local.routes import local_routes
 from det_controlplane.entry.server.asgi import AsgiApp
@@ -68,8 +68,8 @@ def loops(ctx: Context, notifier: LocalNotifier) -> Iterator[None]:
     notifier.on("schedule", loop.wake)
 
     # Clouds are only asked where a pool rents machines; without, the loop sleeps.
-    clouds = clouds_of(ctx.config)
-    renting = TickLoop(lambda: calling.run(ctx, clouds))
+    clouds, markets = clouds_of(ctx.config), markets_of(ctx.config)
+    renting = TickLoop(lambda: calling.run(ctx, clouds, markets))
     notifier.on("provision", renting.wake)
     with loop.running(), renting.running() if clouds else nullcontext():
         yield

@@ -1,12 +1,16 @@
 """Looking at rented machines and at the pools that rent them, and steering both by hand."""
 
+from collections.abc import Mapping
+from datetime import datetime, timezone
 from typing import Any
 from uuid import UUID
 
 from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.paging import Page, Sort
-from det_controlplane.core.provision.offers import Scope
-from det_controlplane.db import agents, instance_views, instances
+from det_controlplane.core.provision import catalog
+from det_controlplane.core.provision.offers import Offer, Scope
+from det_controlplane.core.provision.prices import Known, current, is_own_price, quote_of
+from det_controlplane.db import agents, instance_views, instances, market
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState
 from det_controlplane.services.identity.principal import User
@@ -75,6 +79,7 @@ def _shown(ctx: Context, pool: Pool) -> dict[str, Any]:
         live = instances.machines(tx, name)
         demand = instances.demand(tx, name, pool.scheduler.default_priority)
         waiting = instance_views.waiting(tx, name)
+        known, problems = market.known(tx), market.problems(tx)
     limits = pool.limits
     return {
         "name": name,
@@ -87,16 +92,41 @@ def _shown(ctx: Context, pool: Pool) -> dict[str, Any]:
         "priceUsdHour": float(sum(m.offer.price_usd_hour for m in live)),
         "queued": len(demand),
         "queuedSlots": sum(d.slots for d in demand),
-        "offers": [
-            {
-                "provider": o.provider, "region": o.region, "zone": o.zone, "machineType": o.machine_type,
-                "capacity": o.capacity.value, "slots": o.slots, "priceUsdHour": float(o.price_usd_hour),
-            }
-            for o in pool.offers
-        ],
+        "offers": [_offer(offer, pool, known) for offer in pool.offers],
+        "priceListOf": catalog.LIST_OF,
+        "priceProblems": _problems(pool, problems),
         "cooldowns": [c for c in cooldowns if _concerns(c, pool)],
         "waiting": waiting,
     }  # fmt: skip
+
+
+def _offer(listed: Offer, pool: Pool, known: Known) -> dict[str, Any]:
+    """Show an offer with its price now, and where that is from."""
+    (offer,) = current((listed,), pool.sections, known)
+    quote = quote_of(listed, pool.sections, known)
+    source = "cloud" if quote else "list"
+    if is_own_price(listed, pool.sections):
+        source = "instance_price"
+    return {
+        "provider": offer.provider, "region": offer.region, "zone": offer.zone, "machineType": offer.machine_type,
+        "capacity": offer.capacity.value, "slots": offer.slots, "priceUsdHour": float(offer.price_usd_hour),
+        "priceFrom": source, "priceReadAt": _moment(quote.read_at if quote else None),
+        "priceSince": _moment(quote.since if quote else None), "isOffered": not offer.is_absent,
+    }  # fmt: skip
+
+
+def _moment(time: float | None) -> str | None:
+    return None if time is None else datetime.fromtimestamp(time, timezone.utc).isoformat()
+
+
+def _problems(pool: Pool, problems: Mapping[tuple[str, str], str]) -> list[dict[str, str]]:
+    """Return why prices of the pool's regions are those of the product's list."""
+    places = sorted({(offer.provider, offer.region) for offer in pool.offers})
+    return [
+        {"provider": provider, "region": region, "problem": problems[provider, region]}
+        for provider, region in places
+        if (provider, region) in problems
+    ]
 
 
 def _concerns(cooldown: dict[str, Any], pool: Pool) -> bool:

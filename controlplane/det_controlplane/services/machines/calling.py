@@ -23,13 +23,13 @@ from det_controlplane.ports.compute import (
     Compute,
     LaunchOutcome,
     LaunchRequest,
-    Place,
     Refusal,
     Unreachable,
 )
 from det_controlplane.services.context import Context
-from det_controlplane.services.machines import boot
-from det_controlplane.services.machines.deciding import rented_pools
+from det_controlplane.services.machines import boot, prices
+from det_controlplane.services.machines.places import place_of, rented_pools
+from det_controlplane.services.machines.prices import Markets
 from det_controlplane.services.use_case import change
 
 log = logging.getLogger("det.machines")
@@ -41,9 +41,10 @@ AT_ONCE = 8  # calls to clouds
 CONSOLE_KEPT = 8000  # characters, the last ones
 
 Clouds = Mapping[str, Compute]
+_NO_MARKETS: Markets = {}
 
 
-def run(ctx: Context, clouds: Clouds) -> float | None:
+def run(ctx: Context, clouds: Clouds, markets: Markets = _NO_MARKETS) -> float | None:
     """One pass of everything that needs a cloud; returns the seconds until the next one, None when nothing is left."""
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="cloud") as pool:
         while requested := _claim(ctx):
@@ -51,6 +52,7 @@ def run(ctx: Context, clouds: Clouds) -> float | None:
     _end_ordered(ctx, clouds)
     for provider, region in sorted(_regions(ctx)):
         _compare(ctx, clouds, provider, region)
+    prices.refresh(ctx, markets)
     return _next_s(ctx)
 
 
@@ -97,7 +99,7 @@ def _store(ctx: Context, requested: Requested, outcome: LaunchOutcome) -> None:
         changed.wake("provision")
         if outcome.machine is not None:
             machine = outcome.machine
-            offer = _rented(requested.offers, machine)
+            offer = _rented(ctx, tx, requested, machine)
             known = instances.cooldowns(tx)
             over = set(known) - set(after_success(known, offer))
             instances.forget_cooldowns(tx, {c.scope for c in over})
@@ -143,11 +145,13 @@ def _remember(tx: Tx, refusals: Sequence[Refusal], now: datetime) -> None:
     instances.set_cooldowns(tx, [known[scope] for scope in {r.scope for r in refusals}], now)
 
 
-def _rented(offers: Sequence[Offer], machine: CloudMachine) -> Offer:
+def _rented(ctx: Context, tx: Tx, requested: Requested, machine: CloudMachine) -> Offer:
     """Return the offer that a machine is of, in the zone that it came to."""
+    offers = requested.offers
     of_type = [o for o in offers if o.machine_type == machine.machine_type] or list(offers)
-    offer = next((o for o in of_type if o.zone in ("", machine.zone)), of_type[0])
-    return replace(offer, zone=machine.zone)
+    asked = next((o for o in of_type if o.zone in ("", machine.zone)), of_type[0])
+    offer = replace(asked, zone=machine.zone)
+    return prices.at_launch(ctx, tx, requested.pool, offer, asked)
 
 
 def _end_ordered(ctx: Context, clouds: Clouds) -> None:
@@ -166,7 +170,7 @@ def _end_ordered(ctx: Context, clouds: Clouds) -> None:
 def _store_console(ctx: Context, cloud: Compute, end: OrderedEnd) -> None:
     """Keep what a machine that never joined printed last: its cloud forgets it with the machine."""
     try:
-        printed = cloud.console(_machine(end), _place(ctx, end.provider, end.region))
+        printed = cloud.console(_machine(end), place_of(ctx, end.provider, end.region))
     except Unreachable as e:
         printed = f"{cloud.provider} did not tell what the machine printed: {e}"
     with ctx.db.begin() as tx:
@@ -208,7 +212,7 @@ def _compare(ctx: Context, clouds: Clouds, provider: str, region: str) -> None:
         return
     listed_at = ctx.now()
     try:
-        machines = cloud.owned(ctx.cluster_id, _place(ctx, provider, region))
+        machines = cloud.owned(ctx.cluster_id, place_of(ctx, provider, region))
     except Unreachable as e:
         log.warning("%s does not list its machines in %s: %s", provider, region, e)
         return
@@ -216,7 +220,7 @@ def _compare(ctx: Context, clouds: Clouds, provider: str, region: str) -> None:
         tx, now = changed.tx, changed.now
         rows = instances.live_rows(tx, provider, region, listed_at)
         found = reconcile(rows, [_sighting(m) for m in machines])
-        _adopt(tx, found.adopted, machines, now)
+        _adopt(ctx, tx, found.adopted, machines, now)
         instances.seen(tx, found.seen, found.stopped, now)
         instances.unseen(tx, found.absent)
         never_came = instances.never_joined(tx, found.gone)
@@ -237,20 +241,18 @@ def _compare(ctx: Context, clouds: Clouds, provider: str, region: str) -> None:
 
 
 def _adopt(
-    tx: Tx, adopted: Mapping[UUID, Sighting], machines: Sequence[CloudMachine], now: datetime
+    ctx: Context,
+    tx: Tx,
+    adopted: Mapping[UUID, Sighting],
+    machines: Sequence[CloudMachine],
+    now: datetime,
 ) -> None:
     """Record machines whose launch was never answered, with the offers that they are of and the prices of those."""
     by_cloud_id = {machine.cloud_id: machine for machine in machines}
     for requested in instances.requests(tx, adopted):
         machine = by_cloud_id[adopted[requested.id].cloud_id]
-        offer = _rented(requested.offers, machine)
+        offer = _rented(ctx, tx, requested, machine)
         instances.adopt(tx, requested.id, offer, machine.cloud_id, now)
-
-
-def _place(ctx: Context, provider: str, region: str) -> Place:
-    sections = [s for pool in rented_pools(ctx) for s in pool.sections if s.provider == provider]
-    own = next((s for s in sections if region in s.regions), sections[0] if sections else None)
-    return Place(region, own.settings if own is not None else {})
 
 
 def _sighting(machine: CloudMachine) -> Sighting:

@@ -1,11 +1,12 @@
 """Decide which machines to rent, to empty and to end: load a snapshot, decide (pure), store the intents."""
 
 import logging
+import math
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from det_controlplane.core.config.pools import Pool
+from det_controlplane.core.provision import prices
 from det_controlplane.core.provision.decide import decide
 from det_controlplane.core.provision.model import (
     DrainReason,
@@ -15,11 +16,12 @@ from det_controlplane.core.provision.model import (
     Terminate,
     TerminateReason,
 )
-from det_controlplane.db import agents, instances
+from det_controlplane.db import agents, instances, market
 from det_controlplane.db import schedule as pool_rows
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.agents import leaving
 from det_controlplane.services.context import Context
+from det_controlplane.services.machines.places import rented_pools
 from det_controlplane.services.use_case import Change, change
 
 log = logging.getLogger("det.machines")
@@ -47,11 +49,6 @@ _ENDS = {
     TerminateReason.DRAINED: "it is drained",
     TerminateReason.NOT_NEEDED: "what it was for no longer waits",
 }
-
-
-def rented_pools(ctx: Context) -> list[Pool]:
-    """Return the pools whose machines the cluster rents."""
-    return [pool for pool in ctx.config.resource_pools if pool.offers]
 
 
 def run_if_due(ctx: Context, changed: Collection[str]) -> None:
@@ -82,11 +79,7 @@ def run(ctx: Context) -> ProvisionPlan:
                 agents.put_in_service(changed.tx, agent, None, enabled=True, draining=True)
                 to_empty.append(agent)
         instances.tell(changed.tx, plan.waiting)
-        next_at = (
-            None
-            if plan.next_at is None
-            else datetime.fromtimestamp(plan.next_at, changed.now.tzinfo)
-        )
+        next_at = _next_at(plan, snapshot, changed)
         for pool in snapshot.pools:
             instances.set_next_decision(changed.tx, pool.name, next_at)
     for agent in to_empty:
@@ -94,9 +87,19 @@ def run(ctx: Context) -> ProvisionPlan:
     return plan
 
 
+def _next_at(plan: ProvisionPlan, snapshot: ProvisionSnapshot, change: Change) -> datetime | None:
+    """Return when to decide again; while something waits, also when prices are to be read, and have that done."""
+    due = min(snapshot.prices_due.values(), default=math.inf) if plan.waiting else math.inf
+    now = change.now.timestamp()
+    if due <= now:
+        change.wake("provision")
+    at = min((t for t in (plan.next_at, due) if t is not None and now < t < math.inf), default=None)
+    return None if at is None else datetime.fromtimestamp(at, change.now.tzinfo)
+
+
 def _load(ctx: Context, tx: Tx, now: datetime) -> ProvisionSnapshot:
     """Read the pools that are not being scheduled: nothing is placed there until this transaction ends."""
-    holds = instances.holds(tx, now)
+    holds, known = instances.holds(tx, now), market.known(tx)
     pools = []
     for pool in rented_pools(ctx):
         name = pool.pool_name
@@ -106,7 +109,7 @@ def _load(ctx: Context, tx: Tx, now: datetime) -> ProvisionSnapshot:
         found = PoolSnapshot(
             name=name,
             limits=pool.limits,
-            offers=pool.offers,
+            offers=prices.current(pool.offers, pool.sections, known),
             demand=instances.demand(tx, name, pool.scheduler.default_priority),
             machines=instances.machines(tx, name),
             hold=holds.get(name),
@@ -116,7 +119,14 @@ def _load(ctx: Context, tx: Tx, now: datetime) -> ProvisionSnapshot:
         pools=tuple(pools),
         cooldowns=instances.cooldowns(tx),
         interruptions=instances.interruptions(tx, now - MEMORY_OF_RECLAIMS),
+        prices_due=_due(known, pools),
     )
+
+
+def _due(known: prices.Known, pools: Iterable[PoolSnapshot]) -> dict[tuple[str, str], float]:
+    """Return when the regions in which these pools rent are read again."""
+    places = {(offer.provider, offer.region) for pool in pools for offer in pool.offers}
+    return {place: time for place, time in known.due.items() if place in places}
 
 
 def _hold_after_no_shows(

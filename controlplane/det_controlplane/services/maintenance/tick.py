@@ -8,6 +8,7 @@ from det_controlplane.db.engine import Tx
 from det_controlplane.services.agents import containers
 from det_controlplane.services.context import Context
 from det_controlplane.services.machines import deciding
+from det_controlplane.services.machines.places import rented_pools
 from det_controlplane.services.maintenance import outbox
 from det_controlplane.services.money import budgets
 from det_controlplane.services.scheduling import placement, schedule_pool
@@ -76,7 +77,7 @@ def _next_due_s(ctx: Context) -> float | None:
             allocations.next_kill(tx),
             allocations.next_delayed(tx),
             unmanaged.next_due(tx),
-            instances.next_decision(tx) if deciding.rented_pools(ctx) else None,
+            instances.next_decision(tx) if rented_pools(ctx) else None,
             budgets.next_due(ctx, tx),
         ]
     times = [d for d in due if d is not None]

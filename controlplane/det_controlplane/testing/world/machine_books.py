@@ -66,8 +66,8 @@ class Books:
                 raise Violation(
                     f"instance {id} is {row.state} ({row.reason}), and {machine.cloud_id} lives"
                 )
-            if row.cloud_id == machine.cloud_id and _told(row) != _rented(machine):
-                raise Violation(f"instance {id} is {_told(row)}, rented was {_rented(machine)}")
+            if row.cloud_id == machine.cloud_id:
+                _check_what_came(row, machine)
 
     def _check_maximum(self, rows: Mapping[Any, Any]) -> None:
         for pool, most in self._most_machines.items():
@@ -126,13 +126,13 @@ class Books:
         return [machine for cloud in self._clouds for machine in cloud.rented]
 
 
-def _told(row: Any) -> tuple[object, ...]:
-    return row.provider, row.zone, row.machine_type, Decimal(row.price_usd_hour)
-
-
-def _rented(machine: RentedMachine) -> tuple[object, ...]:
+def _check_what_came(row: Any, machine: RentedMachine) -> None:
     offer = machine.offer
-    return offer.provider, machine.zone, offer.machine_type, offer.price_usd_hour
+    told = row.provider, row.zone, row.machine_type
+    rented = offer.provider, machine.zone, offer.machine_type
+    # Where the cloud chose the zone, the price is that of the zone by then.
+    if told != rented or (offer.zone and row.price_usd_hour != offer.price_usd_hour):
+        raise Violation(f"instance {row.id} is {told} at {row.price_usd_hour}, rented was {offer}")
 
 
 def _same(one: Decimal, other: Decimal) -> bool:

@@ -11,6 +11,7 @@ from det_controlplane.core.config import ClusterConfig
 from det_controlplane.ports.compute import LaunchRequest, Unreachable
 from det_controlplane.testing.fakecloud import CloudFaults, FakeCloud, RentedMachine
 from det_controlplane.testing.fakeidentity import FakeIdentityVerifier
+from det_controlplane.testing.fakemarket import FakeMarket
 from det_controlplane.testing.world.configurations import rented_cluster_config
 from det_controlplane.testing.world.faults import Rates
 from det_controlplane.testing.world.hosts import Hosts
@@ -73,6 +74,7 @@ class MachineWorld(World):
 
     def __init__(self, seed: int, hosts: Hosts, *, chaos_s: float = 420.0) -> None:
         self.clouds: dict[str, FakeCloud] = {}
+        self.markets: dict[str, FakeMarket] = {}
         self._known: set[str] = set()
         self._demand_ended_s: float | None = None
         super().__init__(seed, hosts, rates=RATES, chaos_s=chaos_s)
@@ -97,13 +99,26 @@ class MachineWorld(World):
             }
         self._configure(config)
         pools = tuple(pool.pool_name for pool in config.resource_pools)
-        self.renting = Renting(self, self.stream("renting"), self.clouds)
+        self.renting = Renting(
+            self, self.stream("renting"), self.clouds, self._make_markets(config)
+        )
         self.books = Books(
             self._hosts, self.timeline, self.clouds.values(),
             {pool.pool_name: pool.limits.max_instances for pool in config.resource_pools},
         )  # fmt: skip
         users = [MachineUser(self, n, pools) for n in range(self._rng.randint(1, 3))]
         self.actors += [*users, Operator(self, pools), Weather(self), self.renting]
+
+    def _make_markets(self, config: ClusterConfig) -> dict[str, FakeMarket]:
+        rng = self.stream("markets")
+        offers = [offer for pool in config.resource_pools for offer in pool.offers]
+        for provider in self.clouds:
+            market = FakeMarket(provider, now=self._now_s, seed=self.seed)
+            market.drift = rng.choice((0.0, 0.2, 0.6))
+            market.follow(offers)
+            market.connected = rng.random() < 0.8
+            self.markets[provider] = market
+        return self.markets
 
     @property
     def cluster_id(self) -> str:

@@ -6,6 +6,7 @@ from random import Random
 from typing import Any, TypeVar
 from unittest.mock import patch
 
+from det_controlplane.core.provision.prices import Wanted
 from det_controlplane.ports.compute import (
     CloudMachine,
     LaunchOutcome,
@@ -13,8 +14,10 @@ from det_controlplane.ports.compute import (
     Place,
     Refusal,
 )
+from det_controlplane.ports.market import Told
 from det_controlplane.services.machines import calling
 from det_controlplane.testing.fakecloud import FakeCloud
+from det_controlplane.testing.fakemarket import FakeMarket
 from det_controlplane.testing.world.faults import Points
 from det_controlplane.testing.world.processes import Done, Process
 from det_controlplane.testing.world.stage import Stage
@@ -53,15 +56,37 @@ class WatchedCloud:
         return answer
 
 
+class WatchedMarket:
+    """Implements `Market` in the same way."""
+
+    def __init__(self, market: FakeMarket, points: Points) -> None:
+        self.provider = market.provider
+        self._market = market
+        self._points = points
+
+    def read(self, place: Place, wanted: Sequence[Wanted]) -> Told:
+        self._points.passed(between_transactions=True)
+        told = self._market.read(place, wanted)
+        self._points.passed(between_transactions=True)
+        return told
+
+
 class Renting:
     """The pass over all clouds: when woken, at its next due time, and as a safety net."""
 
     label = "clouds"
 
-    def __init__(self, world: Stage, rng: Random, clouds: Mapping[str, FakeCloud]) -> None:
+    def __init__(
+        self,
+        world: Stage,
+        rng: Random,
+        clouds: Mapping[str, FakeCloud],
+        markets: Mapping[str, FakeMarket],
+    ) -> None:
         self._world = world
         self._rng = rng
         self._clouds = clouds
+        self._markets = markets
         self._planned_s = float("inf")
         self._plans = 0
 
@@ -77,7 +102,8 @@ class Renting:
     def work(self, process: Process) -> Done:
         self._planned_s = float("inf")
         watched = {n: WatchedCloud(c, process.points) for n, c in self._clouds.items()}
-        due_s = calling.run(process.ctx, watched)
+        markets = {n: WatchedMarket(m, process.points) for n, m in self._markets.items()}
+        due_s = calling.run(process.ctx, watched, markets)
 
         def served() -> None:
             wanted = _SAFETY_NET_S if due_s is None else max(due_s, _SPACING_S)

@@ -1,0 +1,121 @@
+"""Lay what clouds said about their types and prices over the offers of a pool."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any, NamedTuple, Protocol
+
+from .offers import Capacity, Offer, Scope
+
+
+class Wanted(NamedTuple):
+    """A machine type that a pool names in a region, with the GPUs that are attached to it."""
+
+    machine_type: str
+    gpu: str = ""
+    gpus: int = 0
+
+    @property
+    def name(self) -> str:
+        """Return the name under which its price is kept."""
+        return f"{self.machine_type}+{self.gpus}x{self.gpu}" if self.gpus else self.machine_type
+
+
+class Quote(NamedTuple):
+    """A price as a cloud told it. `since` is when it began, where the cloud says so."""
+
+    usd_hour: Decimal
+    read_at: float
+    since: float | None = None
+
+
+class Offered(NamedTuple):
+    """Where a region has a type. Without zones it has none; 0 slots: the cloud does not tell them."""
+
+    zones: tuple[str, ...]
+    slots: int = 0
+
+
+class _Section(Protocol):
+    @property
+    def settings(self) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Hold what the clouds said last. Types are by provider, region and `Wanted.name`."""
+
+    prices: Mapping[Scope, Quote] = field(default_factory=dict)
+    types: Mapping[tuple[str, str, str], Offered] = field(default_factory=dict)
+    # When each region is asked again.
+    due: Mapping[tuple[str, str], float] = field(default_factory=dict)
+
+
+NOTHING_KNOWN = Known()
+
+
+def wanted_of(offer: Offer, sections: Sequence[_Section]) -> Wanted:
+    """Return what to ask the offer's cloud for."""
+    attached = _settings(offer, sections).get("instance_type")
+    if offer.machine_type.startswith("n1-") and isinstance(attached, Mapping):
+        count = int(attached.get("gpu_num") or 0)
+        if count and attached.get("gpu_type"):
+            return Wanted(offer.machine_type, str(attached["gpu_type"]), count)
+    return Wanted(offer.machine_type)
+
+
+def quote_of(offer: Offer, sections: Sequence[_Section], known: Known) -> Quote | None:
+    """Return what the offer's cloud asks for it; None where it did not say, or the operator names the price.
+
+    A cloud that chooses the zone may choose the dearest.
+    """
+    if is_own_price(offer, sections):
+        return None
+    scope = Scope.of(offer)._replace(machine_type=wanted_of(offer, sections).name)
+    exact = known.prices.get(scope) or known.prices.get(scope._replace(zone=""))
+    if exact is not None or offer.zone:
+        return exact
+    zones = known.types.get((offer.provider, offer.region, scope.machine_type), Offered(())).zones
+    found = [known.prices.get(scope._replace(zone=zone)) for zone in zones]
+    told = (quote for quote in found if quote is not None)
+    return max(told, key=lambda quote: quote.usd_hour, default=None)
+
+
+def is_own_price(offer: Offer, sections: Sequence[_Section]) -> bool:
+    """Return whether the operator says what the offer costs. `instance_price` is about capacity on demand."""
+    given = _settings(offer, sections).get("instance_price") is not None
+    return given and offer.capacity is Capacity.ON_DEMAND
+
+
+def current(
+    offers: Sequence[Offer], sections: Sequence[_Section], known: Known
+) -> tuple[Offer, ...]:
+    """Return the offers with what their clouds said last, in the same order."""
+    if not (known.prices or known.types):
+        return tuple(offers)
+    return tuple(_current(offer, sections, known) for offer in offers)
+
+
+def _current(offer: Offer, sections: Sequence[_Section], known: Known) -> Offer:
+    changes = dict(_changes(offer, sections, known))
+    return replace(offer, **changes) if changes else offer
+
+
+def _changes(offer: Offer, sections: Sequence[_Section], known: Known) -> Iterator[tuple[str, Any]]:
+    quote = quote_of(offer, sections, known)
+    if quote is not None:
+        yield "price_usd_hour", quote.usd_hour
+    name = wanted_of(offer, sections).name
+    offered = known.types.get((offer.provider, offer.region, name))
+    if offered is None:
+        return
+    has_it = offer.zone in offered.zones if offer.zone else bool(offered.zones)
+    if not has_it:
+        yield "is_absent", True
+    own_slots = _settings(offer, sections).get("instance_slots") is not None
+    if offered.slots and not own_slots:
+        yield "slots", offered.slots
+
+
+def _settings(offer: Offer, sections: Sequence[_Section]) -> Mapping[str, Any]:
+    return sections[offer.section].settings if offer.section < len(sections) else {}

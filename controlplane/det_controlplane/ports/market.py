@@ -1,0 +1,40 @@
+"""What a cloud has to rent, where, and at which price."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Protocol
+
+from det_controlplane.core.provision.offers import Scope
+from det_controlplane.core.provision.prices import Offered, Wanted
+from det_controlplane.ports.compute import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """A price of the machine type, or of machine type and GPUs, that a scope names. `since` is when it began."""
+
+    scope: Scope  # without a zone: in every zone of the region
+    usd_hour: Decimal
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The answer about one region: prices, and where types are offered by `Wanted.name`.
+
+    `problem` says which part of it the cloud did not tell.
+    """
+
+    prices: tuple[Price, ...] = ()
+    types: Mapping[str, Offered] = field(default_factory=dict)
+    problem: str = ""
+
+
+class Market(Protocol):
+    provider: str
+
+    def read(self, place: Place, wanted: Sequence[Wanted]) -> Told:
+        """Return what the cloud says about some types in a region. Raises Unreachable."""
+        ...

@@ -1,0 +1,17 @@
+"""Where the pools rent machines, and with which settings their clouds are reached."""
+
+from det_controlplane.core.config.pools import Pool
+from det_controlplane.ports.compute import Place
+from det_controlplane.services.context import Context
+
+
+def rented_pools(ctx: Context) -> list[Pool]:
+    """Return the pools whose machines the cluster rents."""
+    return [pool for pool in ctx.config.resource_pools if pool.offers]
+
+
+def place_of(ctx: Context, provider: str, region: str) -> Place:
+    """Return a region with the settings of a section that rents there."""
+    sections = [s for pool in rented_pools(ctx) for s in pool.sections if s.provider == provider]
+    own = next((s for s in sections if region in s.regions), sections[0] if sections else None)
+    return Place(region, own.settings if own is not None else {})

@@ -1,0 +1,50 @@
+"""What a cloud in memory has to rent, and at which price."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from decimal import Decimal
+
+from det_controlplane.core.provision.offers import Offer, Scope
+from det_controlplane.core.provision.prices import Offered, Wanted
+from det_controlplane.ports.compute import Place, Unreachable
+from det_controlplane.ports.market import Price, Told
+
+PRICE_SPELL_S = 1200.0  # how long a price holds
+
+
+@dataclass(slots=True)
+class FakeMarket:
+    """Implements `Market` with prices that a test sets, or that drift around those of some offers."""
+
+    provider: str = "aws"
+    prices: dict[Scope, Decimal] = field(default_factory=dict)
+    zones: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by type, where they are told
+    now: Callable[[], float] = lambda: 0.0
+    seed: int = 0
+    drift: float = 0.0  # prices are up to this share dearer or cheaper
+    connected: bool = True
+    asked: int = 0
+
+    def read(self, place: Place, wanted: Sequence[Wanted]) -> Told:
+        self.asked += 1
+        if not self.connected:
+            raise Unreachable(f"{self.provider} does not tell types and prices: no permission")
+        names = {w.name for w in wanted}
+        found = tuple(
+            Price(scope, self._price(scope, usd), datetime.fromtimestamp(self.now(), timezone.utc))
+            for scope, usd in self.prices.items()
+            if scope.region == place.region and scope.machine_type in names
+        )
+        types = {name: Offered(self.zones[name]) for name in sorted(names) if name in self.zones}
+        return Told(found, types)
+
+    def follow(self, offers: Sequence[Offer]) -> None:
+        """Begin with the prices of some offers."""
+        self.prices = {Scope.of(o): o.price_usd_hour for o in offers if o.provider == self.provider}
+
+    def _price(self, scope: Scope, usd: Decimal) -> Decimal:
+        spell = int(self.now() // PRICE_SPELL_S)
+        drawn = random.Random(f"{self.seed}/{scope}/{spell}").uniform(-self.drift, self.drift)
+        return round(usd * Decimal(1 + drawn), 4)
