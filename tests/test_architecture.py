@@ -38,7 +38,13 @@ PACKAGES: dict[str, frozenset[str]] = {
     "det_controlplane": frozenset(),
     "det_provisioner_aws": PORTS_AND_CORE,
     "det_provisioner_gcp": PORTS_AND_CORE,
-    "det_agent": frozenset({"determined.common", "det_controlplane.core.agent_protocol"}),
+    "det_agent": frozenset(
+        {
+            "determined.common",
+            "det_controlplane.core.agent_protocol",
+            "det_controlplane.core.patterns",
+        }
+    ),
 }
 # What the command may only import inside a function: `det --help` must stay light.
 LAZY = {"det_cli": "det_controlplane"}
@@ -67,7 +73,7 @@ _STATEMENT = re.compile(
     r"^\s*(select\s.+\sfrom|update\s+\w+\s+set|delete\s+from|insert\s+into)\s", re.I | re.M
 )
 # `core` decides and nothing else: no clock, no database, no cloud.
-PURE = frozenset({"pydantic", "pydantic_core", "yaml"})
+PURE = frozenset({"pydantic", "pydantic_core", "yaml", "re2"})
 IMPURE_STANDARD = frozenset(
     {"socket", "subprocess", "secrets", "threading", "asyncio", "os", "time"}
 )

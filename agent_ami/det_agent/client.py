@@ -41,7 +41,10 @@ class ControlPlane:
 
     def ship_logs(self, batch_id: str, lines: Sequence[bytes]) -> None:
         """Send task logs, each already JSON, as one batch."""
-        body = b'{"batch_id":%s,"logs":[%s]}' % (json.dumps(batch_id).encode(), b",".join(lines))
+        body = b'{"batch_id":%s,"matched":true,"logs":[%s]}' % (
+            json.dumps(batch_id).encode(),
+            b",".join(lines),
+        )
         headers = {
             **self._auth(),
             "Content-Type": "application/json",

@@ -1,6 +1,8 @@
 """The facts by which the agent knows a container for as long as it exists, also after a restart."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from det_controlplane.core.agent_protocol import ContainerSpec
 
@@ -12,12 +14,22 @@ class ContainerKey:
     allocation_id: str
     task_id: str
     session_token: str = field(repr=False, default="")
+    log_patterns: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, spec: ContainerSpec) -> "ContainerKey":
         return cls(
-            spec.container_id, spec.epoch, spec.allocation_id, spec.task_id, spec.session_token
+            spec.container_id,
+            spec.epoch,
+            spec.allocation_id,
+            spec.task_id,
+            spec.session_token,
+            spec.log_patterns,
         )
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "ContainerKey":
+        return cls(**{**fields, "log_patterns": tuple(fields.get("log_patterns") or ())})
 
     @property
     def place(self) -> str:

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import json
 import posixpath
 import tarfile
 import time
@@ -29,6 +30,7 @@ def labels(key: ContainerKey, agent_id: str, cluster_id: str) -> dict[str, str]:
         f"{LABEL}epoch": str(key.epoch),
         f"{LABEL}agent_id": agent_id,
         f"{LABEL}cluster_id": cluster_id,
+        f"{LABEL}log_patterns": json.dumps(key.log_patterns),
     }
 
 
@@ -41,6 +43,7 @@ def key_from(found: Mapping[str, str], env: Sequence[str]) -> ContainerKey:
         allocation_id=found[f"{LABEL}allocation_id"],
         task_id=found[f"{LABEL}task_id"],
         session_token=variables.get("DET_SESSION_TOKEN", ""),
+        log_patterns=tuple(json.loads(found.get(f"{LABEL}log_patterns", "[]"))),
     )
 
 

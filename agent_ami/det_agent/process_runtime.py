@@ -134,7 +134,7 @@ class ProcessRuntime:
         for path in sorted(self._root.glob("*/container.json")):
             body = _read(path)
             if body and body["cluster_id"] == cluster_id:
-                key = ContainerKey(**body["key"])
+                key = ContainerKey.from_json(body["key"])
                 ports = {int(k): v for k, v in body["host_ports"].items()}
                 pids = _read(path.parent / "pids.json") or {}
                 found.append(Started(key, str(pids.get("pid") or ""), ports))

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 
+from det_controlplane.core import patterns
+
 from det_agent.container_key import ContainerKey
 
 # Containers write the public API's camelCase or snake_case; the agent protocol is snake_case.
@@ -45,7 +47,7 @@ def posted_lines(body: bytes, key: ContainerKey, agent_id: str) -> list[bytes]:
     entries = parsed.get("logs") if isinstance(parsed, dict) else parsed
     if not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
         raise BadTaskLogs(400, 'the body must be {"logs": [...]} or a list of task logs')
-    return [_encode(_completed(entry, key, agent_id)) for entry in entries]
+    return [_encode(_completed(entry, key, agent_id), key) for entry in entries]
 
 
 def agent_line(key: ContainerKey, agent_id: str, text: str, level: str = "INFO") -> bytes:
@@ -57,7 +59,8 @@ def agent_line(key: ContainerKey, agent_id: str, text: str, level: str = "INFO")
             "level": f"LOG_LEVEL_{level}",
             "log": text,
             "source": "agent",
-        }
+        },
+        key,
     )
 
 
@@ -70,7 +73,8 @@ def output_line(key: ContainerKey, agent_id: str, text: str, stdtype: str, times
             "log": text,
             "source": "task",
             "stdtype": stdtype,
-        }
+        },
+        key,
     )
 
 
@@ -100,5 +104,9 @@ def _completed(entry: Mapping[str, Any], key: ContainerKey, agent_id: str) -> di
     return line
 
 
-def _encode(line: Mapping[str, Any]) -> bytes:
-    return json.dumps(line, separators=(",", ":")).encode()
+def _encode(line: Mapping[str, Any], key: ContainerKey) -> bytes:
+    """Return the line as it is sent, with those of its container's patterns that it matches."""
+    text = str(line.get("log") or "")
+    matched = [p for p in key.log_patterns if patterns.matches(p, text)]
+    sent = {**line, "matched": matched} if matched else line
+    return json.dumps(sent, separators=(",", ":")).encode()

@@ -259,7 +259,9 @@ class _Queue:
 def _read(path: Path) -> tuple[ContainerKey, TrialReport]:
     head, _, body = path.read_bytes().partition(b"\n")
     fields = json.loads(head)
-    return ContainerKey(**fields["key"]), TrialReport(fields["target"], fields["headers"], body)
+    return ContainerKey.from_json(fields["key"]), TrialReport(
+        fields["target"], fields["headers"], body
+    )
 
 
 def _remove(folder: Path) -> None:

@@ -59,7 +59,7 @@ def test_only_bridged_containers_publish_ports() -> None:
 
 
 def test_labels_find_a_container_again_and_hold_no_secret() -> None:
-    key = ContainerKey("c", 3, "alloc", "task", "secret")
+    key = ContainerKey("c", 3, "alloc", "task", "secret", ("out of .*", "é"))
     found = labels(key, "agent", "cluster")
     assert "secret" not in found.values()
     assert key_from(found, ["X=1", "DET_SESSION_TOKEN=secret"]) == key

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from det_agent.client import ControlPlane
+from det_agent.container_key import ContainerKey
 from det_agent.shipper import LogShipper
 from det_agent.spool import Spool
+from det_agent.task_logs import posted_lines
 from det_controlplane.core.agent_protocol import JoinRequest
 from determined.common.http import Session
 
@@ -45,6 +47,20 @@ def test_lines_arrive_in_order_in_batches_of_at_most_a_thousand(
     assert shipper.flush(timeout_s=60)
     assert plane.texts() == [str(i) for i in range(2500)]
     assert sorted(len(batch) for batch in plane.batches.values()) == [500, 1000, 1000]
+
+
+def test_lines_come_with_the_patterns_of_their_container(
+    plane: FakeControlPlane, spool: Spool, shipper: LogShipper
+) -> None:
+    """Of a flood the agent tells which lines the control plane has to look at."""
+    key = ContainerKey("c", 1, "t.1", "t", log_patterns=("(a+)+$", "out of .*ory", "never"))
+    texts = ["a" * 5000 + "b", *(str(n) for n in range(5000)), "out of memory\n"]
+    body = json.dumps({"logs": [{"log": text} for text in texts]}).encode()
+    spool.append(posted_lines(body, key, "agent-1"))
+    assert shipper.flush(timeout_s=60)
+    assert plane.texts() == texts
+    assert [line["matched"] for line in plane.logs() if "matched" in line] == [["out of .*ory"]]
+    assert plane.matched == {True}
 
 
 def test_a_lost_answer_stores_nothing_twice(

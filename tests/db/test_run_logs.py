@@ -113,6 +113,38 @@ def test_a_policy_that_excludes_an_agent_says_so_once(ctx: Context, agent: Agent
     assert [line for line in told(ctx) if "matched" in line] == [expected]
 
 
+def test_agents_are_told_the_patterns_that_something_follows_from(
+    ctx: Context, agent: Agent
+) -> None:
+    tick.run(ctx)
+    (order,) = agent.poll()
+    assert order["spec"]["log_patterns"] == ("broken .* link", "out of luck")
+
+
+def test_what_an_agent_found_is_acted_upon_and_not_looked_for_again(
+    ctx: Context, agent: Agent
+) -> None:
+    task_id = ctx.db.read(_TASK)[0].id
+    searched = {"task_id": task_id, "log": "broken PCIe link", "agent_id": agent.id}
+    task_logs.store(ctx, [{**searched, "matched": ()}])
+    assert not any("matched" in line for line in told(ctx))
+    task_logs.store(
+        ctx, [{**searched, "matched": ()}, {**searched, "matched": ("broken .* link",)}]
+    )
+    assert told(ctx)[-1].endswith(f"therefore will not schedule on {agent.id}")
+
+
+def test_a_hostile_pattern_lets_other_lines_be_taken(ctx: Context) -> None:
+    config = SINGLE + 'log_policies: [{pattern: "^(a+)+$", action: cancel_retries}]'
+    created = creation.create(ctx, OWNER, creation.Submission(config=config))
+    assert created.experiment_id is not None
+    task_id = ctx.db.read(_TASK)[-1].id
+    task_logs.store(ctx, [{"task_id": task_id, "log": "a" * 60_000 + "b"}])
+    assert not any("matched" in line for line in told(ctx))
+    task_logs.store(ctx, [{"task_id": task_id, "log": "aaa"}])
+    assert told(ctx)[-1].endswith("therefore will not retry")
+
+
 @pytest.mark.parametrize("others", [0, 1])
 def test_a_trial_fails_when_policies_leave_it_too_few_slots(
     ctx: Context, agent: Agent, others: int

@@ -31,6 +31,7 @@ class FakeControlPlane:
         self.joins: list[dict[str, Any]] = []
         self.signals: list[dict[str, Any]] = []
         self.batches: dict[str, list[dict[str, Any]]] = {}
+        self.matched: set[bool] = set()
         self.forwarded: list[tuple[str, str, dict[str, str], bytes]] = []
         self.callers: set[tuple[str, int]] = set()
         self.polls = 0
@@ -191,6 +192,7 @@ class FakeControlPlane:
         return any(c["spec"] for c in answer["containers"])
 
     def store_logs(self, body: dict[str, Any]) -> Answer:
+        self.matched.add(body["matched"])
         if self.batches.setdefault(body["batch_id"], body["logs"]) != body["logs"]:
             return 500, {"message": "one batch id with different lines"}
         self.changed.notify_all()

@@ -31,6 +31,7 @@ def follow_task_logs(ctx: Context, request: Request) -> Answer:
 def _stream(ctx: Context, request: Request, tasks: list[str], extra: dict[str, Any]) -> Stream:
     """Tasks one after another; only the last one is followed. The cursor is (task index, last id, lines left)."""
     filters, limit = _filters(request), request.integer("limit")
+    task_logs.check(filters)
     descending = sort_of(request).descending
     follow = bool(request.flag("follow"))
     if follow and descending:
@@ -148,7 +149,11 @@ def ship(ctx: Context, request: Request) -> Answer:
         batch_id = UUID(body.required_text("batchId"))
     except ValueError as e:
         raise BadRequest("batch_id must be a UUID") from e
-    lines = [row(entry) for entry in body.bodies("logs")]
+    is_matched = body.flag("matched")
+    lines = [
+        row(entry) | ({"matched": tuple(entry.items("matched"))} if is_matched else {})
+        for entry in body.bodies("logs")
+    ]
     task_logs.store(ctx, lines, batch_id=batch_id, agent_id=request.principal.id)
     return EMPTY
 

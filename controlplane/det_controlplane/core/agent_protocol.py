@@ -115,6 +115,7 @@ class ContainerSpec(Message):
     cap_drop: tuple[str, ...] = ()
     network: str = "bridge"
     ports: tuple[int, ...] = ()
+    log_patterns: tuple[str, ...] = ()
     slot_ids: tuple[int, ...] = ()
     user: TaskUser = field(default=TaskUser(), metadata={"of": TaskUser})
 

@@ -130,7 +130,7 @@ class Filters:
     before: datetime | None = None
     after: datetime | None = None
     search: str = ""
-    regex: bool = False
+    regex: bool = False  # `search` is none of PostgreSQL's patterns: callers look for it
 
     def conditions(self) -> list[ColumnElement[bool]]:
         c = task_logs.c
@@ -149,8 +149,7 @@ class Filters:
         if self.after is not None:
             where.append(c.logged_at > self.after)
         if self.search:
-            found = c.log.regexp_match if self.regex else c.log.icontains
-            where.append(found(self.search))
+            where.append(c.log.icontains(self.search))
         return where
 
 

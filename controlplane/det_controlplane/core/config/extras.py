@@ -1,6 +1,5 @@
 """The smaller sections of an experiment configuration."""
 
-import re
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -15,6 +14,7 @@ from det_controlplane.core.config.fields import (
     Seed,
     refuse,
 )
+from det_controlplane.core.patterns import compiled
 from det_controlplane.core.problems import Problem
 
 _LONGEST_PATTERN = 4096
@@ -67,7 +67,7 @@ class LogPolicy(Closed):
     @classmethod
     def _compiles(cls, pattern: str | None) -> str | None:
         if pattern is not None:
-            _check_pattern(pattern)
+            compiled(pattern)
         return pattern
 
     @model_validator(mode="after")
@@ -98,12 +98,3 @@ BUILT_IN_LOG_POLICIES = (
     {"name": "CUDA OOM", "pattern": ".*CUDA out of memory.*"},
     {"name": "ECC Error", "pattern": ".*uncorrectable ECC error encountered.*"},
 )
-
-
-def _check_pattern(pattern: str) -> None:
-    try:
-        re.compile(pattern)
-    except Warning:
-        return  # the pattern is valid, if ambiguous; only where warnings are errors do they arrive here
-    except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"is not a regular expression: {error}") from error

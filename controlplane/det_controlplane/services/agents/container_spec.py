@@ -12,6 +12,7 @@ from det_controlplane.db.container_specs import StartedContainer, StartedTrial
 from det_controlplane.services.agents import container_settings
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity.authentication import token_hash
+from det_controlplane.services.logs import policies
 
 RUN_DIR = "/run/determined"
 WORK_DIR = f"{RUN_DIR}/workdir"
@@ -54,6 +55,7 @@ def of_container(ctx: Context, container_id: UUID) -> ContainerSpec | None:
         env=env,
         env_of_agent=tuple(of_agent),
         files=tuple(ContainerFile.from_json(f) for f in config.get("_files") or []),
+        log_patterns=tuple(policies.patterns_to_act_on(config)),
         slot_ids=tuple(row.slot_ids),
         user=_user(row.agent_user),
         session_token=token,

@@ -1,57 +1,88 @@
-"""Find patterns in the logs that change what happens to a trial (docs/reference/experiment-config.md#log_policies)."""
+"""Find patterns in the logs that change what happens to a trial (docs/reference/experiment-config.md#log_policies).
 
-import re
-from collections.abc import Sequence
-from functools import lru_cache
+Agents look for the patterns of their containers and tell them with a line; other senders' lines are searched here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
+from det_controlplane.core import patterns
 from det_controlplane.db import logs
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
 
 
-def match(ctx: Context, task_id: str, rows: Sequence[dict[str, Any]]) -> None:
-    """Look for the policies of the task's trial in new lines."""
-    with ctx.db.begin() as tx:
+@dataclass(frozen=True, slots=True)
+class Line:
+    log: str
+    agent_id: str | None = None
+    matched: tuple[str, ...] | None = None  # None: its sender did not look
+
+    def matches(self, pattern: str) -> bool:
+        if self.matched is None:
+            return patterns.matches(pattern, self.log)
+        return pattern in self.matched
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A policy of a trial, and the line that it is about."""
+
+    task_id: str
+    trial_id: int
+    name: str
+    pattern: str
+    action: str
+    line: Line
+
+
+def patterns_to_act_on(config: Mapping[str, Any]) -> list[str]:
+    policies = config.get("log_policies") or ()
+    return [p["pattern"] for p in policies if p.get("pattern") and _action(p)]
+
+
+def find(ctx: Context, task_id: str, lines: Sequence[Line]) -> list[Match]:
+    """Return the first line for each policy of the task's trial that matches; outside of transactions, as it may take a while."""
+    if all(line.matched == () for line in lines):
+        return []
+    with ctx.db.autocommit() as tx:
         trial = logs.policies(tx, task_id)
-        if trial is None:
-            return
-        for policy in trial.policies:
-            action = _action(policy)
-            pattern = _compiled(policy.get("pattern") or "")
-            if action is None or pattern is None:
-                continue
-            hit = next((r for r in rows if pattern.search(r["log"])), None)
-            if hit is None:
-                continue
-            consequence = _act(tx, trial.trial_id, action, policy, hit)
-            if consequence:
-                told = f"(log {hit['log'].strip()!r}) matched the pattern {policy['pattern']!r} {consequence}"
-                logs.add_line(tx, task_id, told, ctx.now())
+    if trial is None:
+        return []
+    found = []
+    for policy in trial.policies:
+        action, pattern = _action(policy), policy.get("pattern")
+        if action and pattern:
+            hit = next((line for line in lines if line.matches(pattern)), None)
+            if hit is not None:
+                name = policy.get("name") or pattern
+                found.append(Match(task_id, trial.trial_id, name, pattern, action, hit))
+    return found
 
 
-def _act(
-    tx: Tx, trial_id: int, action: str, policy: dict[str, Any], hit: dict[str, Any]
-) -> str | None:
+def act(tx: Tx, match: Match, now: datetime) -> None:
+    consequence = _consequence(tx, match)
+    if consequence:
+        told = (
+            f"(log {match.line.log.strip()!r}) matched the pattern {match.pattern!r} {consequence}"
+        )
+        logs.add_line(tx, match.task_id, told, now)
+
+
+def _consequence(tx: Tx, match: Match) -> str | None:
     """Return what follows, in the words that scripts look for; None where it was so before."""
-    if action == "cancel_retries":
-        is_new = logs.cancel_retries(tx, trial_id, policy.get("name") or policy["pattern"])
+    agent_id = match.line.agent_id
+    if match.action == "cancel_retries":
+        is_new = logs.cancel_retries(tx, match.trial_id, match.name)
         return "therefore will not retry" if is_new else None
-    agent_id = hit.get("agent_id")
-    if action == "exclude_node" and agent_id:
-        is_new = logs.exclude_agent(tx, trial_id, agent_id)
+    if match.action == "exclude_node" and agent_id:
+        is_new = logs.exclude_agent(tx, match.trial_id, agent_id)
         return f"therefore will not schedule on {agent_id}" if is_new else None
     return None
 
 
-def _action(policy: dict[str, Any]) -> str | None:
+def _action(policy: Mapping[str, Any]) -> str | None:
     action = policy.get("action")
     return action.get("type") if isinstance(action, dict) else action
-
-
-@lru_cache(maxsize=256)
-def _compiled(pattern: str) -> "re.Pattern[str] | None":
-    try:
-        return re.compile(pattern) if pattern else None
-    except re.error:
-        return None

@@ -1,12 +1,14 @@
 """Take task logs in batches; read them page by page or follow them (docs/reference/compatibility.md#logs)."""
 
-import re
+import time
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from det_controlplane.core.patterns import LONGEST_LINE, InvalidPattern, compiled
 from det_controlplane.db import logs
 from det_controlplane.db.logs import Filters as Filters
 from det_controlplane.services.context import Context
@@ -14,7 +16,7 @@ from det_controlplane.services.errors import Invalid, Missing
 from det_controlplane.services.logs import policies
 
 BATCH = 1000
-MAX_LINE = 64 * 1024
+SEARCH_S = 2.0
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
@@ -48,14 +50,21 @@ def store(
     if not rows:
         return
     now = ctx.now()
+    by_task: dict[str, list[policies.Line]] = defaultdict(list)
+    for line, row in zip(lines, rows, strict=True):
+        searched = policies.Line(row["log"], row["agent_id"], line.get("matched"))
+        by_task[row["task_id"]].append(searched)
+    # Before the transaction: it may take a while.
+    matches = [m for task_id, found in by_task.items() for m in policies.find(ctx, task_id, found)]
     with ctx.db.begin() as tx:
         if batch_id is not None and not logs.remember_batch(tx, batch_id, now):
             return
         if not logs.remember_request(tx, request_key, sender, now):
             return
         logs.insert(tx, rows, now)
-    for task_id in {r["task_id"] for r in rows}:
-        policies.match(ctx, task_id, [r for r in rows if r["task_id"] == task_id])
+        for match in matches:
+            policies.act(tx, match, now)
+    for task_id in by_task:
         ctx.waker.wake(f"logs:{task_id}")
 
 
@@ -70,7 +79,7 @@ def _row(line: dict[str, Any], agent_id: str | None) -> dict[str, Any]:
                                     "source", "stdtype")},
         "agent_id": line.get("agent_id") or agent_id,
         "level": f"LOG_LEVEL_{name}" if name in LEVELS else None,
-        "log": str(line.get("log") or "")[:MAX_LINE],
+        "log": str(line.get("log") or "")[:LONGEST_LINE],
     }  # fmt: skip
 
 
@@ -91,33 +100,59 @@ def ended_at(ctx: Context, task_id: str) -> datetime | None:
     return end.ended_at
 
 
+def check(filters: Filters) -> None:
+    try:
+        compiled(filters.search if filters.regex else "")
+    except InvalidPattern as e:
+        raise Invalid(f"searchText {e}") from e
+
+
 def page(ctx: Context, task_id: str, filters: Filters, *, after_id: int, descending: bool) -> Page:
     """Return the next lines that arrived after (or, descending, before) the line with an id.
 
     Lines of containers, agents and the cluster take ways of different lengths: they arrive in another order than
     they were written in. A line that comes late is in a later page.
     """
-    if filters.regex:
-        _check_regex(filters.search)
-    with ctx.db.begin() as tx:
+    read = _searched if filters.regex and filters.search else _read
+    rows, last_id, full = read(ctx, task_id, filters, after_id, descending)
+    in_time = sorted(rows, key=lambda r: (r.logged_at, r.id), reverse=descending)
+    return Page([Line(r.id, r.task_id, _shown(r)) for r in in_time], last_id, full)
+
+
+Rows = tuple[Sequence[Any], int, bool]
+"""Lines as they arrived, the last of those that were looked at, and whether there may be more."""
+
+
+def _read(ctx: Context, task_id: str, filters: Filters, after_id: int, descending: bool) -> Rows:
+    with ctx.db.autocommit() as tx:
         rows = logs.page(
             tx, task_id, filters, after_id=after_id, descending=descending, limit=BATCH
         )
-    in_time = sorted(rows, key=lambda r: (r.logged_at, r.id), reverse=descending)
-    lines = [Line(r.id, r.task_id, _shown(r)) for r in in_time]
-    return Page(lines, rows[-1].id if rows else after_id, len(rows) == BATCH)
+    return rows, rows[-1].id if rows else after_id, len(rows) == BATCH
+
+
+def _searched(
+    ctx: Context, task_id: str, filters: Filters, after_id: int, descending: bool
+) -> Rows:
+    """Read on until a page has a line that matches; for so long only, as clients come and go."""
+    pattern = compiled(filters.search)
+    all_lines, until = replace(filters, search=""), time.monotonic() + SEARCH_S
+    while True:
+        rows, last_id, full = _read(ctx, task_id, all_lines, after_id, descending)
+        found = []
+        for row in rows:
+            if pattern.found_in(logs.as_written(row.log)):
+                found.append(row)
+            if time.monotonic() > until:
+                return found, row.id, True
+        if found or not full:
+            return found, last_id, full
+        after_id = last_id
 
 
 def fields(ctx: Context, task_id: str) -> Any:
     with ctx.db.begin() as tx:
         return logs.fields(tx, task_id)
-
-
-def _check_regex(pattern: str) -> None:
-    try:
-        re.compile(pattern)
-    except re.error as e:
-        raise Invalid(f"searchText is not a regular expression: {e}") from e
 
 
 def _shown(r: Any) -> dict[str, Any]:

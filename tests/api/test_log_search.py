@@ -1,0 +1,49 @@
+"""Searching logs: for a text, or for a regular expression."""
+
+import pytest
+
+from tests.support.api import Caller, create, trial_of
+
+
+@pytest.fixture
+def task_id(user: Caller) -> str:
+    return str(trial_of(user, create(user))["taskId"])
+
+
+def write(caller: Caller, task_id: str, *texts: str) -> None:
+    caller.post("/api/v1/task/logs", {"logs": [{"taskId": task_id, "log": t} for t in texts]})
+
+
+def found(caller: Caller, task_id: str, search: str, **query: str) -> list[str]:
+    asked = {"searchText": search, "enableRegex": "true", **query}
+    lines = caller.lines(f"/api/v1/tasks/{task_id}/logs", {k: [v] for k, v in asked.items()})
+    return [line["log"] for line in lines]
+
+
+def test_a_regular_expression_finds_words(user: Caller, task_id: str) -> None:
+    write(user, task_id, "one food\n", "two foo\n", "three FOO\n")
+    assert found(user, task_id, r"\bfoo$") == ["two foo\n"]
+    assert found(user, task_id, r"(?i)\bfoo\b") == ["two foo\n", "three FOO\n"]
+    assert found(user, task_id, r"\bfoo", enableRegex="false") == []
+
+
+def test_lines_are_found_however_far_apart_they_are(user: Caller, task_id: str) -> None:
+    texts = [f"line {n}" for n in range(3500)]
+    write(user, task_id, *texts)
+    wanted = [t for t in texts if t.endswith("77")]
+    assert found(user, task_id, "77$") == wanted
+    assert found(user, task_id, "77$", orderBy="ORDER_BY_DESC") == wanted[::-1]
+    assert found(user, task_id, "77$", limit="3") == wanted[:3]
+
+
+def test_a_hostile_expression_is_answered(user: Caller, task_id: str) -> None:
+    write(user, task_id, "a" * 60_000 + "b", "aaa")
+    assert found(user, task_id, "^(a+)+$") == ["aaa"]
+
+
+@pytest.mark.parametrize("search", ["(", "(?=a)"])
+def test_an_invalid_expression_is_refused(user: Caller, task_id: str, search: str) -> None:
+    query = {"searchText": [search], "enableRegex": ["true"]}
+    told = user.ask("GET", f"/api/v1/tasks/{task_id}/logs", query=query)
+    assert told.status == 400
+    assert "searchText is not a regular expression of RE2" in told.error

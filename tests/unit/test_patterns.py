@@ -1,0 +1,50 @@
+"""Regular expressions of users: one dialect, in linear time."""
+
+import subprocess
+import sys
+
+import pytest
+from det_controlplane.core.patterns import LONGEST_LINE, InvalidPattern, compiled, matches
+
+# Each takes Python's own engine longer than anybody waits.
+HOSTILE = ("(a+)+$", "(a|aa)+$", "(.*a){25}$", "(a?){40}a{40}c", "(?:(?:a?){30}){30}c$")
+_SEARCH = """
+import sys
+from det_controlplane.core.patterns import matches
+assert not matches(sys.argv[1], "a" * int(sys.argv[2]) + "b")
+"""
+
+
+@pytest.mark.parametrize("pattern", HOSTILE)
+def test_no_pattern_holds_its_process(pattern: str) -> None:
+    """In a process of its own: one that is held could not be stopped by a test."""
+    command = [sys.executable, "-c", _SEARCH, pattern, str(LONGEST_LINE - 1)]
+    subprocess.run(command, check=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line", "found"),
+    [
+        (r"\bfoo\b", "a foo b", True),
+        (r"\bfoo\b", "food", False),
+        ("^over$", "over\n", True),
+        ("CUDA .* memory", "RuntimeError: CUDA out of memory.\n", True),
+        ("é+", "caféé", True),
+        ("x$", "\ud800x", True),
+        ("b", "a" * LONGEST_LINE + "b", False),
+    ],
+)
+def test_a_line_is_searched_without_its_end(pattern: str, line: str, found: bool) -> None:
+    assert matches(pattern, line) is found
+
+
+@pytest.mark.parametrize("pattern", ["(", "(?=a)", r"(a)\1", "a{1001}", "\\"])
+def test_what_re2_does_not_know_is_refused_with_its_cause(pattern: str) -> None:
+    with pytest.raises(InvalidPattern, match=r"is not a regular expression of RE2: \w+"):
+        compiled(pattern)
+    assert not matches(pattern, "a")
+
+
+def test_a_pattern_that_would_take_long_for_each_character_is_refused() -> None:
+    with pytest.raises(InvalidPattern, match="too large"):
+        compiled(".{1000}x")
