@@ -12,6 +12,7 @@ from det_controlplane.db.engine import Database
 from sqlalchemy import Row, text
 
 from tests.support.aws_box import REGION, Box, aws_box
+from tests.support.aws_calls import documented_calls
 from tests.support.lambda_calls import create_experiment, sign_in
 from tests.support.lambda_events import Http, answered, function_url_event
 from tests.support.lambda_runtime import LambdaRuntime
@@ -101,7 +102,7 @@ def functions(
         "DET_TICK_FUNCTION": "tick", "DET_PROVISION_FUNCTION": "provision",
         "DET_SCHEDULES": ",".join(WORKERS), "DET_PUBLIC_URL": "https://cluster.example",
     }  # fmt: skip
-    with aws_box(tmp_path / "functions", environment["DET_DB_URL"], ()) as box:
+    with aws_box(tmp_path / "functions", environment["DET_DB_URL"], ("api", *WORKERS)) as box:
         made = Functions(box, {**environment, **more}, deployment_zip.read_bytes())
         made.deploy()
         yield made
@@ -135,6 +136,10 @@ def test_an_idle_hour_has_no_query_and_the_first_experiment_gets_its_machine(
     functions.pass_minutes(1)
     assert functions.machines() == ["g4dn.xlarge"]
     assert functions.box.failed == []
+    called = {(call.action.partition(":")[0], call.caller) for call in functions.box.recorder.calls}
+    assert ("ec2", "provision") in called
+    called -= {("iam", name) for name in WORKERS}  # PassRole: a right within another call
+    assert called <= {(c.service, by) for c in documented_calls() for by in c.callers}
 
 
 @pytest.fixture

@@ -1,0 +1,66 @@
+"""From subnets without NAT only IPv6 leaves: every service that functions call has a dual-stack endpoint."""
+
+import re
+from pathlib import Path
+
+import boto3
+import pytest
+from botocore.loaders import Loader
+from det_controlplane.core.agent_protocol import sts_host
+from det_provisioner_aws.clients import Clients
+
+from tests.support.aws_calls import documented_calls
+
+ROOT = Path(__file__).parents[2]
+PACKAGED = ("controlplane/det_controlplane", "provisioners/aws/det_provisioner_aws")
+REGIONS = ("us-east-1", "us-west-2", "eu-central-1", "ap-northeast-1")
+_ASKED = re.compile(r"\b(?:_?client|reading|acting)\(\s*\"([a-z0-9-]+)\"")
+# What the code can call and functions do not: the price list has no address for IPv6.
+NEVER_FROM_INSIDE = {"pricing"}
+
+
+@pytest.fixture
+def in_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_USE_DUALSTACK_ENDPOINT", "true")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+
+
+@pytest.mark.usefixtures("in_a_function")
+@pytest.mark.parametrize("region", REGIONS)
+def test_documented_endpoints_are_those_that_clients_resolve(region: str) -> None:
+    documented = {c.service: c.host.replace("REGION", region) for c in documented_calls()}
+    resolved = {
+        service: boto3.client(service, region_name=region).meta.endpoint_url.partition("://")[2]
+        for service in documented
+    }
+    assert resolved == documented
+    assert documented["sts"] == sts_host(region)
+    for service in ("ec2", "ssm"):
+        of_provisioner = Clients().reading(service, region).meta.endpoint_url
+        assert of_provisioner == f"https://{documented[service]}"
+
+
+def test_what_the_code_asks_for_is_documented_or_not_called_by_functions() -> None:
+    asked = {
+        service
+        for package in PACKAGED
+        for path in (ROOT / package).rglob("*.py")
+        for service in _ASKED.findall(path.read_text())
+    }
+    documented = {c.service for c in documented_calls()}
+    assert asked == documented | NEVER_FROM_INSIDE
+    known = set(Loader().list_available_services("service-2"))
+    assert asked <= known
+
+
+def test_roles_of_functions_ask_for_no_service_that_cannot_be_reached() -> None:
+    roles = (ROOT / "infra/terraform/modules/aws/controlplane/roles.tf").read_text()
+    of_functions = roles.partition('data "aws_iam_policy_document" "function"')[2]
+    of_functions = of_functions.partition('resource "aws_iam_role" "scheduler"')[0]
+    actions = set(re.findall(r"\"([a-z0-9]+):[A-Z]\w+\"", of_functions))
+    by_lambda_itself = {"logs"}
+    no_calls = {"iam", "aws"}  # rights within calls of EC2 and the scheduler; keys of conditions
+    documented = {c.service for c in documented_calls()}
+    assert actions - by_lambda_itself - no_calls <= documented
