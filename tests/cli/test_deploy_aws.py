@@ -293,3 +293,14 @@ def test_a_bad_cluster_configuration_is_refused_before_anything_is_made(
     assert "resource_manager.default_compute_resource_pool: is required" in ran.err
     assert terraform.calls("apply") == []
     assert account.client("s3").list_buckets()["Buckets"] == []
+
+
+def test_a_dry_run_tells_what_a_month_costs_and_makes_nothing(
+    det: Det, account: Account, terraform: FakeTerraform
+) -> None:
+    ran = det("deploy", "aws", "up", "--dry-run", *account.where)
+    assert ran.code == 0, ran.err
+    assert "A month idle costs about $0.50" in ran.out
+    assert "compute-pool costs $0.53 an hour and machine (g4dn.xlarge, on-demand)" in ran.out
+    assert [call["verb"] for call in terraform.calls("plan", "apply")] == ["plan"]
+    assert account.client("s3").list_buckets()["Buckets"] == []

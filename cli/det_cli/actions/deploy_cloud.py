@@ -17,6 +17,8 @@ from det_cli.render import say
 def up(args: argparse.Namespace, deployment: Deployment, where: str) -> None:
     if args.dry_run:
         deployment.plan()
+        for line in deployment.prices():
+            print(line)
         say("Nothing was changed.")
         return
     question = f"Create or update cluster {args.cluster_id} in {where}?"

@@ -4,13 +4,14 @@ import json
 import re
 import sys
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from det_cli.deployment import prices
 from det_cli.deployment.cluster import Deployment, Say, Stack, Wanted
 from det_cli.deployment.terraform import Backend
 from det_cli.errors import CommandError, UsageError
@@ -171,6 +172,9 @@ class AwsDeployment(Deployment):
     def _check(self) -> None:
         self._config()
 
+    def prices(self) -> Iterator[str]:
+        return prices.month(prices.AWS_IDLE, self._config())
+
     def _variables(self, folder: Path, *, build: bool = True) -> dict[str, Any]:
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"
         made = self._zip(folder) if build else _empty_zip(folder)
@@ -220,6 +224,9 @@ class AwsDeployment(Deployment):
         name = (stack.terraform.outputs().get("functions") or {}).get("provision")
         if name:
             self.account.stop_function(name)
+
+    def _before_the_rest(self, stack: Stack, variables: dict[str, Any]) -> None:
+        """Do nothing: Terraform's own order is right."""
 
     def _clean_up(self) -> None:
         self.account.remove_launch_templates(self._wanted.cluster_id)

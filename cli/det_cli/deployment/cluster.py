@@ -148,9 +148,17 @@ class Deployment(ABC):
     def _stop_renting(self, stack: "Stack", variables: dict[str, Any]) -> None:
         """Let nothing rent another machine."""
 
+    @abstractmethod
+    def _before_the_rest(self, stack: "Stack", variables: dict[str, Any]) -> None:
+        """Remove what must go before the rest of the stack."""
+
     def _prepare(self, stack: "Stack", variables: dict[str, Any]) -> dict[str, Any]:
         """Make what the stack needs first; returns more variables."""
         return {}
+
+    @abstractmethod
+    def prices(self) -> Iterator[str]:
+        """Tell what a month of the cluster costs, idle and busy."""
 
     @abstractmethod
     def _settle(self, outputs: dict[str, Any]) -> None:
@@ -222,6 +230,7 @@ class Deployment(ABC):
             stack.terraform.apply(variables, self._say, only=decided)
         if keep_data:
             stack.terraform.forget([name for name in made if name.startswith("module.storage.")])
+        self._before_the_rest(stack, variables)
         stack.terraform.destroy(variables, self._say)
 
     def _take_over_bucket(self, terraform: Terraform, variables: dict[str, Any]) -> None:

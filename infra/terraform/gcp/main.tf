@@ -6,8 +6,8 @@ locals {
   bucket = var.bucket != "" ? var.bucket : "det-${var.cluster_id}-${var.project}"
   labels = { managed-by = "determined", determined-cluster = var.cluster_id }
   apis = toset([
-    "cloudbilling", "cloudscheduler", "compute", "iam", "iamcredentials", "run", "secretmanager", "servicenetworking",
-    "sqladmin", "storage",
+    "artifactregistry", "cloudbilling", "cloudbuild", "cloudresourcemanager", "cloudscheduler", "compute", "iam",
+    "iamcredentials", "logging", "run", "secretmanager", "servicenetworking", "sqladmin", "storage",
   ])
   db_url = "postgresql://${module.database.user}:${module.database.password}@${module.database.host}:5432/${module.database.name}?sslmode=verify-ca&sslrootcert=/secrets/database-ca/ca.pem"
 }
@@ -39,6 +39,16 @@ module "storage" {
   depends_on = [google_project_service.this]
 }
 
+module "images" {
+  source = "../modules/gcp/images"
+  name   = local.name
+  region = var.region
+  bucket = module.storage.bucket
+  labels = local.labels
+
+  depends_on = [google_project_service.this]
+}
+
 module "machines" {
   source     = "../modules/gcp/machines"
   name       = local.name
@@ -57,7 +67,17 @@ module "database" {
   network_id       = module.network.network_id
   peering          = module.network.peering
   keep             = var.keep_data
+  removal          = var.removal
   labels           = local.labels
+}
+
+# What the first users got stays what services are told, however often the stack is applied.
+resource "terraform_data" "first_password" {
+  input = var.initial_user_password
+
+  lifecycle {
+    ignore_changes = [input]
+  }
 }
 
 module "secrets" {
@@ -69,7 +89,7 @@ module "secrets" {
   values = {
     database-url = local.db_url
     database-ca  = module.database.ca
-    password     = var.initial_user_password
+    password     = terraform_data.first_password.output
   }
 }
 
@@ -91,6 +111,7 @@ module "controlplane" {
   labels               = local.labels
 
   environment = {
+    DET_CLUSTER_ID     = var.cluster_id
     DET_CLUSTER_NAME   = var.cluster_id
     DET_CLUSTER_CONFIG = var.cluster_config != "" ? var.cluster_config : jsonencode({ checkpoint_storage = { type = "gcs", bucket = module.storage.bucket } })
     DET_OBJECTS        = "gs://${module.storage.bucket}/contexts"
@@ -112,4 +133,16 @@ module "controlplane" {
       }
     })
   }
+}
+
+module "budget" {
+  source          = "../modules/gcp/budget"
+  count           = var.monthly_budget_usd > 0 ? 1 : 0
+  name            = local.name
+  billing_account = var.billing_account
+  cluster_id      = var.cluster_id
+  limit_usd       = var.monthly_budget_usd
+  emails          = var.budget_emails
+
+  depends_on = [google_project_service.this]
 }

@@ -27,3 +27,14 @@ output "machine_subnetwork" {
   description = "Subnet of rented machines."
   value       = module.network.subnetwork_id
 }
+
+output "repository" {
+  description = "Repository of the control plane's images."
+  value       = module.images.repository
+}
+
+output "initial_user_password" {
+  description = "Password that the built-in users got at the first start."
+  value       = terraform_data.first_password.output
+  sensitive   = true
+}

@@ -82,6 +82,12 @@ variable "keep_data" {
   default     = true
 }
 
+variable "removal" {
+  description = "Set while the cluster is removed: ends the protection of the database."
+  type        = string
+  default     = ""
+}
+
 variable "bucket_lifecycle" {
   description = "Delete replaced versions of objects after a month."
   type        = bool
@@ -92,6 +98,29 @@ variable "machine_external_ip" {
   description = "Give machines addresses of their own; otherwise they reach out by Cloud NAT, which costs money by the hour."
   type        = bool
   default     = true
+}
+
+variable "monthly_budget_usd" {
+  description = "Dollars a month of the project at which Google Cloud itself writes mails; 0 for no such alarm."
+  type        = number
+  default     = 0
+}
+
+variable "billing_account" {
+  description = "Id of the billing account that pays for the project; needed for an alarm."
+  type        = string
+  default     = ""
+
+  validation {
+    condition     = var.monthly_budget_usd == 0 || var.billing_account != ""
+    error_message = "Give the billing account, like 012345-6789AB-CDEF01, whose budget it is."
+  }
+}
+
+variable "budget_emails" {
+  description = "Who gets the mails; empty for those who administer the billing account."
+  type        = list(string)
+  default     = []
 }
 
 variable "initial_user_password" {

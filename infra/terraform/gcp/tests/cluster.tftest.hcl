@@ -41,6 +41,28 @@ run "a_cluster" {
   }
 }
 
+run "what_the_command_is_told" {
+  assert {
+    condition     = output.repository == "europe-west4-docker.pkg.dev/some-project/det-lab"
+    error_message = "The registry is elsewhere."
+  }
+
+  assert {
+    condition     = nonsensitive(output.initial_user_password) == "Password1"
+    error_message = "The first password is not told to the command that shows it."
+  }
+}
+
+run "an_alarm_without_a_billing_account_is_refused" {
+  command = plan
+
+  variables {
+    monthly_budget_usd = 100
+  }
+
+  expect_failures = [var.billing_account]
+}
+
 run "a_name_that_makes_no_accounts_is_refused" {
   command = plan
 

@@ -7,11 +7,20 @@ locals {
     provision = "prov"
     scheduler = "sched"
   }
-  role_prefix = replace(var.name, "-", "_")
+  role_prefix = "${replace(var.name, "-", "_")}_${terraform_data.suffix.output}"
   # Who starts which worker.
   starts = merge([for worker in local.workers : {
     for account in ["api", "tick", "provision", "scheduler"] : "${account}/${worker}" => { account = account, worker = worker }
   }]...)
+}
+
+# A deleted custom role keeps its id for weeks: a cluster that is made again has roles of other ids.
+resource "terraform_data" "suffix" {
+  input = substr(uuid(), 0, 6)
+
+  lifecycle {
+    ignore_changes = [input]
+  }
 }
 
 resource "google_service_account" "this" {

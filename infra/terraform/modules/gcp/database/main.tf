@@ -1,7 +1,7 @@
 # PostgreSQL by Cloud SQL: reached inside the network alone, over TLS.
 
 variable "name" {
-  description = "Name of the instance. Cloud SQL keeps a deleted instance's name for a week."
+  description = "Prefix of the instance's name."
   type        = string
 }
 
@@ -40,6 +40,11 @@ variable "keep" {
   type        = bool
 }
 
+variable "removal" {
+  description = "Set while the cluster is removed: ends the protection. A last backup is kept for a year."
+  type        = string
+}
+
 variable "labels" {
   description = "Labels of the instance."
   type        = map(string)
@@ -60,11 +65,20 @@ resource "terraform_data" "password" {
   }
 }
 
+# Cloud SQL may keep a deleted instance's name for a week: a cluster that is made again has another.
+resource "terraform_data" "suffix" {
+  input = substr(uuid(), 0, 6)
+
+  lifecycle {
+    ignore_changes = [input]
+  }
+}
+
 resource "google_sql_database_instance" "this" {
-  name                = var.name
+  name                = "${var.name}-${terraform_data.suffix.output}"
   region              = var.region
   database_version    = "POSTGRES_16"
-  deletion_protection = var.keep
+  deletion_protection = var.keep && var.removal == ""
 
   settings {
     tier                        = var.tier
@@ -73,7 +87,7 @@ resource "google_sql_database_instance" "this" {
     disk_type                   = "PD_SSD"
     disk_size                   = 10
     disk_autoresize             = true
-    deletion_protection_enabled = var.keep
+    deletion_protection_enabled = var.keep && var.removal == ""
     user_labels                 = var.labels
 
     ip_configuration {
@@ -92,6 +106,11 @@ resource "google_sql_database_instance" "this" {
       backup_retention_settings {
         retained_backups = 7
       }
+    }
+
+    final_backup_config {
+      enabled        = var.keep
+      retention_days = var.keep ? 365 : null
     }
 
     database_flags {

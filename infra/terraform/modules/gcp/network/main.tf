@@ -47,6 +47,8 @@ resource "google_service_networking_connection" "this" {
   network                 = google_compute_network.this.id
   service                 = "servicenetworking.googleapis.com"
   reserved_peering_ranges = [google_compute_global_address.services.name]
+  # Cloud SQL holds on to it for days after the database is gone: whoever removes the network removes the peering.
+  deletion_policy = "ABANDON"
 }
 
 resource "google_compute_router" "this" {

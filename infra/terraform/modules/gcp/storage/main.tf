@@ -70,6 +70,22 @@ resource "google_storage_bucket" "this" {
       }
     }
   }
+
+  # What images of the control plane are made from.
+  dynamic "lifecycle_rule" {
+    for_each = var.lifecycle_rules ? [1] : []
+
+    content {
+      action {
+        type = "Delete"
+      }
+
+      condition {
+        age            = 1
+        matches_prefix = ["builds/"]
+      }
+    }
+  }
 }
 
 output "bucket" {

@@ -1,0 +1,128 @@
+"""Clusters on Google Cloud."""
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from det_cli.actions import deploy_cloud
+from det_cli.deployment.cluster import Wanted
+from det_cli.deployment.gcp import GcpDeployment, Place
+from det_cli.deployment.google import Google, project_of_sign_in
+from det_cli.errors import UsageError
+from det_cli.render import print_object, say
+
+REGION = "us-west1"
+# Public images that user data turns into agents: Ubuntu, with NVIDIA's driver where there are GPUs.
+GPU_IMAGE = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2204-amd64-with-nvidia-580"
+CPU_IMAGE = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2204-lts"
+
+
+def up(args: argparse.Namespace) -> None:
+    deployment = _deployment(args)
+    place = f"{deployment.account.region} of project {deployment.account.project}"
+    deploy_cloud.up(args, deployment, place)
+
+
+def down(args: argparse.Namespace) -> None:
+    deploy_cloud.down(args, _deployment(args))
+
+
+def list_(args: argparse.Namespace) -> None:
+    place = _place(args)
+    google = Google(
+        place.project, _region(args), keypath=place.keypath, endpoint_url=args.endpoint_url or "",
+        states=place.state_bucket,
+    )  # fmt: skip
+    for name in google.clusters():
+        print(name)
+
+
+def status(args: argparse.Namespace) -> None:
+    print_object(args, _deployment(args).status())
+
+
+def dump_template(args: argparse.Namespace) -> None:
+    deploy_cloud.dump_template(args, "gcp")
+
+
+def _deployment(args: argparse.Namespace) -> GcpDeployment:
+    preflight = not getattr(args, "no_preflight_checks", False)
+    return GcpDeployment(_wanted(args), _place(args), say, preflight=preflight)
+
+
+def _place(args: argparse.Namespace) -> Place:
+    project = args.project_id or _of_key(args.keypath)
+    project = project or os.environ.get("GOOGLE_CLOUD_PROJECT") or project_of_sign_in()
+    if not project:
+        raise UsageError("no project is named", "give --project-id, or set GOOGLE_CLOUD_PROJECT")
+    return Place(project, args.keypath or "", args.tf_state_gcs_bucket_name or "")
+
+
+def _of_key(path: str | None) -> str:
+    """Return the project of a key; what else is wrong with the file is told when it is used."""
+    try:
+        return str(json.loads(Path(path or "").read_text("utf-8"))["project_id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _region(args: argparse.Namespace) -> str:
+    return args.region or os.environ.get("GOOGLE_CLOUD_REGION") or REGION
+
+
+def _wanted(args: argparse.Namespace) -> Wanted:
+    region = _region(args)
+    pools = deploy_cloud.pools(args, *_machines(args, region))
+    variables = deploy_cloud.variables(args)
+    if getattr(args, "image", None):
+        variables["image"] = args.image
+    return Wanted(
+        cluster_id=args.cluster_id,
+        region=region,
+        config=deploy_cloud.config(args, pools),
+        variables=variables,
+        password=getattr(args, "initial_user_password", None) or "",
+        endpoint_url=args.endpoint_url or "",
+    )
+
+
+def _machines(args: argparse.Namespace, region: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what the two pools rent: machines for work with GPUs, and for the rest."""
+    zone = getattr(args, "zone", None)
+    if zone and zone.rpartition("-")[0] != region:
+        raise UsageError(f"--zone {zone} is not in {region}", "give --region too, or another zone")
+    image = getattr(args, "environment_image", None)
+    common = {"type": "gcp", "region": region, **({"zone": zone} if zone else {})}
+    compute = {
+        **common,
+        "instance_type": _gpu_machine(args),
+        "spot": bool(getattr(args, "spot", False)),
+        "boot_disk_source_image": image or GPU_IMAGE,
+    }
+    aux_type = getattr(args, "aux_agent_instance_type", None) or "n1-standard-4"
+    aux = {
+        **common,
+        "instance_type": {"machine_type": aux_type, "gpu_num": 0},
+        "boot_disk_source_image": image or CPU_IMAGE,
+    }
+    return compute, aux
+
+
+def _gpu_machine(args: argparse.Namespace) -> dict[str, Any]:
+    machine_type = getattr(args, "compute_agent_instance_type", None) or "n1-standard-8"
+    gpu, number = getattr(args, "gpu_type", None), getattr(args, "gpu_num", None)
+    if not machine_type.startswith("n1-"):
+        if gpu or number:
+            raise UsageError(
+                f"GPUs cannot be attached to {machine_type}: its type says which it has",
+                "leave out --gpu-type and --gpu-num, or name an n1 type",
+            )
+        return {"machine_type": machine_type}
+    number = 1 if number is None else number
+    return {
+        "machine_type": machine_type,
+        **({"gpu_type": gpu or "nvidia-tesla-t4"} if number else {}),
+        "gpu_num": number,
+    }

@@ -1,0 +1,150 @@
+"""A cluster on Google Cloud: services of Cloud Run over Cloud SQL."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from det_cli.deployment import google_checks, image, prices
+from det_cli.deployment.cluster import Deployment, Say, Stack, Wanted
+from det_cli.deployment.google import Google
+from det_cli.errors import CommandError, UsageError
+
+CLUSTER_ID = re.compile(r"[a-z]([-a-z0-9]{0,18}[a-z0-9])?")
+_SERVICES = "module.controlplane.google_cloud_run_v2_service.this"
+_DATABASE = "module.database"
+# What the image needs to be built: the registry, the builder's account, and the bucket that the sources go to.
+_FOR_IMAGES = ("module.images", "module.storage")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Whose project, and how the command gets in."""
+
+    project: str
+    keypath: str = ""
+    state_bucket: str = ""
+
+
+class GcpDeployment(Deployment):
+    """One cluster of a project."""
+
+    stack = "gcp"
+    data = (
+        "module.storage.google_storage_bucket.this",
+        "module.database.google_sql_database_instance.this",
+    )
+    storage_type = "gcs"
+    account: Google
+
+    def __init__(self, wanted: Wanted, place: Place, say: Say, *, preflight: bool = True) -> None:
+        if not CLUSTER_ID.fullmatch(wanted.cluster_id):
+            raise UsageError(
+                f"--cluster-id {wanted.cluster_id!r} must be a small letter, then at most 19 small letters, digits"
+                " and hyphens, and no hyphen at the end"
+            )
+        super().__init__(wanted, say)
+        self._place = place
+        self._preflight = preflight
+        self.account = Google(
+            place.project, wanted.region, keypath=place.keypath, endpoint_url=wanted.endpoint_url,
+            states=place.state_bucket,
+        )  # fmt: skip
+
+    def plan(self) -> None:
+        config = self._config()
+        missing = google_checks.disabled(self.account)
+        if missing:
+            names = " ".join(f"{name}.googleapis.com" for name in missing)
+            raise CommandError(
+                f"the project {self.account.project} has APIs disabled that a plan asks: {', '.join(missing)}",
+                f"`gcloud services enable {names} --project {self.account.project}`; `up` enables them itself",
+            )
+        self._check_project(config)
+        super().plan()
+
+    def prices(self) -> Iterator[str]:
+        return prices.month(prices.GCP_IDLE, self._config())
+
+    def environment(self) -> dict[str, str]:
+        project = self.account.project
+        # Calls by an operator's own credentials count against this project's quota, not gcloud's.
+        found = {
+            "GOOGLE_PROJECT": project,
+            "GOOGLE_BILLING_PROJECT": project,
+            "USER_PROJECT_OVERRIDE": "true",
+        }
+        if self._place.keypath:
+            found["GOOGLE_APPLICATION_CREDENTIALS"] = str(Path(self._place.keypath).resolve())
+        return found
+
+    def _check(self) -> None:
+        config = self._config()
+        missing = google_checks.disabled(self.account)
+        if missing:
+            google_checks.enable(self.account, missing, self._say)
+        self._check_project(config)
+
+    def _check_project(self, config: dict[str, Any]) -> None:
+        if self._preflight:
+            google_checks.check_permissions(self.account)
+            google_checks.check_machines(self.account, google_checks.machines_of(config), self._say)
+
+    def _variables(self, folder: Path, *, build: bool = True) -> dict[str, Any]:
+        return {
+            "cluster_id": self._wanted.cluster_id,
+            "project": self.account.project,
+            "region": self._wanted.region,
+            "image": "not-built-yet",
+            "cluster_config": yaml.safe_dump(self._config(), sort_keys=False) if build else "",
+            **self._wanted.variables,
+        }
+
+    def _bucket(self) -> str:
+        name = f"det-{self._wanted.cluster_id}-{self.account.project}"
+        return str(self._wanted.variables.get("bucket") or name)
+
+    def _prepare(self, stack: Stack, variables: dict[str, Any]) -> dict[str, Any]:
+        """Build the image in the project: no Docker is needed here, and no registry elsewhere."""
+        if "image" in self._wanted.variables:
+            return {}
+        stack.terraform.apply(variables, self._say, only=_FOR_IMAGES)
+        google, cluster_id = self.account, self._wanted.cluster_id
+        return {"image": image.built(google, cluster_id, self._bucket(), self._say)}
+
+    def _settle(self, outputs: dict[str, Any]) -> None:
+        """Do nothing: the API brings the database up to date before it listens."""
+
+    def _stop_renting(self, stack: Stack, variables: dict[str, Any]) -> None:
+        """Remove the services first: nothing else rents machines."""
+        if _SERVICES in stack.terraform.resources():
+            stack.terraform.destroy(variables, self._say, only=[_SERVICES])
+
+    def _before_the_rest(self, stack: Stack, variables: dict[str, Any]) -> None:
+        """Remove the database, and what ties the network to Google's own."""
+        stack.terraform.destroy(variables, self._say, only=[_DATABASE])
+        self.account.remove_peering(f"det-{self._wanted.cluster_id}")
+
+    def _remove(self, stack: Stack, variables: dict[str, Any], keep_data: bool) -> None:
+        try:
+            super()._remove(stack, variables, keep_data)
+        except CommandError as e:
+            if "serverless-ipv4" not in e.cause:
+                raise
+            raise CommandError(
+                "all that costs money is removed, but Cloud Run keeps addresses of the subnet for up to two hours",
+                "run the same command again after that: it removes subnet and network",
+            ) from e
+
+    def _clean_up(self) -> None:
+        """Do nothing: all that the cluster itself makes are machines."""
+
+    def _left(self) -> list[str]:
+        return [*super()._left(), *self.account.labelled(self._wanted.cluster_id)]
+
+    def _where_logs_are(self) -> str:
+        name, region = f"det-{self._wanted.cluster_id}-api", self._wanted.region
+        return f"`gcloud run services logs read {name} --region {region} --project {self.account.project}` says why"

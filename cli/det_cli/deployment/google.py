@@ -1,0 +1,316 @@
+"""The operator's Google Cloud project: the few calls that `det deploy gcp` makes itself, beside Terraform's."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from det_cli.deployment.terraform import Backend
+from det_cli.errors import CommandError
+
+# Machines carry the label that the provisioner gives them, everything else that of the stack.
+MACHINE_LABEL, LABEL = "det-cluster", "determined-cluster"
+SIGN_IN = (
+    "`gcloud auth application-default login`, or give --keypath FILE, a key of a service account"
+)
+_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+_TIMEOUT_S = 60.0
+_OPERATION_S = 300.0
+_STATE = "/default.tfstate"
+
+
+class Denied(CommandError):
+    """Google Cloud refused a call."""
+
+
+class Google:
+    """One project, and one region of it."""
+
+    def __init__(
+        self,
+        project: str,
+        region: str,
+        *,
+        keypath: str = "",
+        endpoint_url: str = "",
+        states: str = "",
+    ) -> None:
+        self.project = project
+        self.region = region
+        self.keypath = keypath
+        self.endpoint_url = endpoint_url
+        self.state_bucket = states or f"{project}-determined-deploy"
+
+    def call(self, method: str, service: str, path: str, body: Any = None, **query: str) -> Any:
+        """Return the answer of an API, or nothing when what is asked for does not exist. Raises CommandError."""
+        return self._call(method, service, path, {"json": body} if body is not None else {}, query)
+
+    def pages(self, service: str, path: str, field: str, **query: str) -> Iterator[Any]:
+        """Yield what a list has, over all of its pages."""
+        token = ""
+        while True:
+            asked = {**query, "pageToken": token} if token else query
+            page = self.call("GET", service, path, **asked) or {}
+            yield from page.get(field, ())
+            token = page.get("nextPageToken", "")
+            if not token:
+                return
+
+    def wait(self, service: str, operation: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+        """Wait for the end of an operation that tells `done`. Raises CommandError with its error."""
+        limit = time.monotonic() + _OPERATION_S
+        while not operation.get("done"):
+            if time.monotonic() > limit:
+                raise CommandError(f"Google Cloud does not finish {operation.get('name')}", _AGAIN)
+            time.sleep(1)
+            operation = self.call("GET", service, f"{path}/{operation['name']}") or {}
+        if "error" in operation:
+            raise CommandError(f"Google Cloud: {operation['error'].get('message')}", _AGAIN)
+        return operation
+
+    def upload(self, bucket: str, name: str, content: bytes) -> None:
+        self._call(
+            "POST", "storage", f"/upload/storage/v1/b/{bucket}/o",
+            {"data": content, "headers": {"Content-Type": "application/octet-stream"}},
+            {"uploadType": "media", "name": name},
+        )  # fmt: skip
+
+    # Terraform's states
+
+    def make_state_bucket(self) -> None:
+        """Make the bucket of Terraform's states, if this is the project's first cluster."""
+        if self.has_bucket(self.state_bucket):
+            return
+        body = {
+            "name": self.state_bucket,
+            "location": self.region,
+            "versioning": {"enabled": True},
+            "iamConfiguration": {
+                "uniformBucketLevelAccess": {"enabled": True},
+                "publicAccessPrevention": "enforced",
+            },
+        }
+        self.call("POST", "storage", "/storage/v1/b", body, project=self.project)
+
+    def has_bucket(self, name: str) -> bool:
+        try:
+            return self.call("GET", "storage", f"/storage/v1/b/{name}") is not None
+        except Denied as e:
+            raise CommandError(
+                f"the bucket {name} cannot be used: the name is another project's, or {e.cause}",
+                "name others: --tf-state-gcs-bucket-name for states, --var bucket=NAME for checkpoints",
+            ) from e
+
+    def clusters(self) -> list[str]:
+        """Return the clusters of the project, as their states say."""
+        if not self.has_bucket(self.state_bucket):
+            return []
+        found = self.pages("storage", f"/storage/v1/b/{self.state_bucket}/o", "items")
+        names = [str(item["name"]) for item in found]
+        return sorted(n.removesuffix(_STATE) for n in names if n.endswith(_STATE))
+
+    def backend(self, cluster_id: str) -> Backend:
+        return Backend("gcs", {"bucket": self.state_bucket, "prefix": cluster_id})
+
+    def forget_state(self, cluster_id: str) -> None:
+        name = f"{cluster_id}{_STATE}".replace("/", "%2F")
+        self.call("DELETE", "storage", f"/storage/v1/b/{self.state_bucket}/o/{name}")
+
+    # Machines
+
+    def machines(self, cluster_id: str) -> list[str]:
+        """Return the rented machines of a cluster that are not gone, as ZONE/NAME."""
+        path = f"/compute/v1/projects/{self.project}/aggregated/instances"
+        wanted = f'labels.{MACHINE_LABEL}="{cluster_id}"'
+        found = self._aggregated(path, "instances", wanted)
+        return sorted(f"{i['zone'].rpartition('/')[2]}/{i['name']}" for i in found)
+
+    def terminate(self, machines: Sequence[str]) -> None:
+        for machine in machines:
+            zone, _, name = machine.partition("/")
+            where = f"/compute/v1/projects/{self.project}/zones/{zone}/instances/{name}"
+            self.call("DELETE", "compute", where)
+
+    def labelled(self, cluster_id: str) -> Iterator[str]:
+        """Yield what carries the cluster's label, apart from its bucket: kind and name."""
+        project = self.project
+        own, machines = f'labels.{LABEL}="{cluster_id}"', f'labels.{MACHINE_LABEL}="{cluster_id}"'
+        for label in (own, machines):
+            for disk in self._aggregated(
+                f"/compute/v1/projects/{project}/aggregated/disks", "disks", label
+            ):
+                yield f"disk {disk['name']}"
+        databases = self.pages(
+            "sqladmin", f"/v1/projects/{project}/instances", "items",
+            filter=f"settings.userLabels.{LABEL}:{cluster_id}",
+        )  # fmt: skip
+        yield from (f"database {found['name']}" for found in databases)
+        services = self.pages(
+            "run", f"/v2/projects/{project}/locations/{self.region}/services", "services"
+        )
+        yield from (
+            f"service {found['name'].rpartition('/')[2]}"
+            for found in services
+            if found.get("labels", {}).get(LABEL) == cluster_id
+        )
+        secrets = self.pages(
+            "secretmanager",
+            f"/v1/projects/{project}/secrets",
+            "secrets",
+            filter=f"labels.{LABEL}={cluster_id}",
+        )
+        yield from (f"secret {found['name'].rpartition('/')[2]}" for found in secrets)
+
+    def remove_peering(self, network: str) -> None:
+        """Part a network from Cloud SQL's, which keeps its side for days: a network with a peering cannot go."""
+        path = f"/compute/v1/projects/{self.project}/global/networks/{network}"
+        found = self.call("GET", "compute", path) or {}
+        for peering in found.get("peerings", ()):
+            self.call("POST", "compute", f"{path}/removePeering", {"name": peering["name"]})
+        limit = time.monotonic() + _OPERATION_S
+        while (self.call("GET", "compute", path) or {}).get("peerings"):
+            if time.monotonic() > limit:
+                raise CommandError(f"the network {network} keeps its peering", _AGAIN)
+            time.sleep(2)
+
+    def _aggregated(self, path: str, kind: str, wanted: str) -> Iterator[Any]:
+        token = ""
+        while True:
+            asked = {"filter": wanted, **({"pageToken": token} if token else {})}
+            page = self.call("GET", "compute", path, **asked) or {}
+            for listed in page.get("items", {}).values():
+                yield from listed.get(kind, ())
+            token = page.get("nextPageToken", "")
+            if not token:
+                return
+
+    # Calls
+
+    def _call(
+        self,
+        method: str,
+        service: str,
+        path: str,
+        content: Mapping[str, Any],
+        query: Mapping[str, str],
+    ) -> Any:
+        import requests
+        from google.auth.exceptions import GoogleAuthError
+
+        base = (
+            f"{self.endpoint_url}/{service}"
+            if self.endpoint_url
+            else f"https://{service}.googleapis.com"
+        )
+        try:
+            answer = self._session.request(
+                method, base + path, params=query, timeout=_TIMEOUT_S, **content
+            )
+        except GoogleAuthError as e:
+            raise CommandError(
+                f"Google does not accept the credentials: {_first(e)}", SIGN_IN
+            ) from e
+        except requests.RequestException as e:
+            raise CommandError(f"{service}.googleapis.com does not answer: {e}", _AGAIN) from e
+        if answer.status_code == 404:
+            return None
+        if answer.status_code >= 400:
+            raise self._refusal(service, answer)
+        return answer.json() if answer.content else {}
+
+    def _refusal(self, service: str, answer: Any) -> CommandError:
+        """Return what an API's refusal means, and what helps."""
+        message, reasons = _told(answer)
+        if answer.status_code == 401:
+            return CommandError(f"Google does not accept the credentials: {message}", SIGN_IN)
+        if "SERVICE_DISABLED" in reasons or "accessNotConfigured" in reasons:
+            enable = f"gcloud services enable {service}.googleapis.com --project {self.project}"
+            return Denied(f"the API {service} is disabled in project {self.project}", f"`{enable}`")
+        if "billing" in message.lower():
+            link = f"https://console.cloud.google.com/billing/linkedaccount?project={self.project}"
+            return Denied(
+                f"project {self.project} has no billing account: {message}", f"link one at {link}"
+            )
+        if answer.status_code == 403:
+            return Denied(
+                f"Google Cloud denies a call to {service}: {message}",
+                f"is {self.project} the project's id? Its owner can give you roles/owner or the missing permission",
+            )
+        return CommandError(f"Google Cloud refuses a call to {service}: {message}", _AGAIN)
+
+    @cached_property
+    def _session(self) -> Any:
+        from google.auth.transport.requests import AuthorizedSession
+
+        # What a call costs, also in quota, is this project's.
+        credentials = self.credentials
+        if hasattr(credentials, "with_quota_project"):
+            credentials = credentials.with_quota_project(self.project)
+        return AuthorizedSession(credentials)
+
+    @cached_property
+    def credentials(self) -> Any:
+        """Return the operator's credentials. Raises CommandError when there are none."""
+        try:
+            import google.auth
+            from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
+        except ModuleNotFoundError as e:
+            raise CommandError(
+                f"{e.name} is missing", "pip install 'determined-serverless[gcp]'"
+            ) from e
+        if self.keypath:
+            return _of_key(self.keypath)
+        try:
+            return google.auth.default(scopes=[_SCOPE])[0]
+        except DefaultCredentialsError:
+            raise CommandError("there are no Google Cloud credentials", SIGN_IN) from None
+        except GoogleAuthError as e:
+            raise CommandError(
+                f"Google does not accept the credentials: {_first(e)}", SIGN_IN
+            ) from e
+
+
+_AGAIN = "run the same command again: it goes on"
+
+
+def _of_key(path: str) -> Any:
+    from google.auth.exceptions import GoogleAuthError
+    from google.oauth2.service_account import Credentials
+
+    try:
+        return Credentials.from_service_account_file(path, scopes=[_SCOPE])
+    except FileNotFoundError as e:
+        raise CommandError(
+            f"{path} does not exist", "--keypath names a key of a service account"
+        ) from e
+    except (GoogleAuthError, ValueError, OSError) as e:
+        raise CommandError(f"{path} is no key of a service account: {_first(e)}", SIGN_IN) from e
+
+
+def project_of_sign_in() -> str:
+    """Return the project that the operator's sign-in or gcloud's settings name, if they name one."""
+    try:
+        import google.auth
+        from google.auth.exceptions import GoogleAuthError
+
+        return str(google.auth.default()[1] or "")
+    except (ModuleNotFoundError, GoogleAuthError, OSError):
+        return ""
+
+
+def _told(answer: Any) -> tuple[str, set[str]]:
+    """Return the message of an error, and its machine-readable reasons."""
+    try:
+        error = answer.json()["error"]
+        if not isinstance(error, dict):
+            return str(error), set()
+    except (ValueError, KeyError, TypeError):
+        return answer.text[:200] or str(answer.status_code), set()
+    reasons = {str(d.get("reason", "")) for d in error.get("details", ()) if isinstance(d, dict)}
+    reasons |= {str(e.get("reason", "")) for e in error.get("errors", ())}
+    return str(error.get("message", answer.status_code)), reasons
+
+
+def _first(error: BaseException) -> str:
+    """Return the readable part of an error of google-auth, whose second part is the raw answer."""
+    return str(error.args[0] if error.args else error)

@@ -1,0 +1,162 @@
+# What is found by its label when a cluster is removed, and what nobody outside may reach.
+
+mock_provider "google" {
+  mock_resource "google_sql_database_instance" {
+    defaults = {
+      private_ip_address = "10.1.2.3"
+      server_ca_cert     = [{ cert = "CERTIFICATE" }]
+    }
+  }
+
+  mock_data "google_project" {
+    defaults = {
+      project_id = "some-project"
+      number     = "123456"
+    }
+  }
+}
+
+variables {
+  name       = "det-lab"
+  region     = "europe-west4"
+  bucket     = "det-lab-some-project"
+  location   = "europe-west4"
+  labels     = { determined-cluster = "lab" }
+  cluster_id = "lab"
+}
+
+run "images" {
+  module {
+    source = "../modules/gcp/images"
+  }
+
+  assert {
+    condition     = google_artifact_registry_repository.this.labels["determined-cluster"] == "lab"
+    error_message = "The registry does not carry the cluster's label."
+  }
+
+  assert {
+    condition     = length(google_storage_bucket_iam_member.builder.condition) == 1 && strcontains(google_storage_bucket_iam_member.builder.condition[0].expression, "/objects/builds/")
+    error_message = "The builder of images may read checkpoints."
+  }
+
+  assert {
+    condition     = output.repository == "europe-west4-docker.pkg.dev/some-project/det-lab"
+    error_message = "The repository is not where `det deploy gcp` pushes to: ${output.repository}"
+  }
+
+  assert {
+    condition     = google_service_account.builder.account_id == "det-lab-build"
+    error_message = "`det deploy gcp` builds as an account of another name."
+  }
+}
+
+run "storage" {
+  module {
+    source = "../modules/gcp/storage"
+  }
+
+  variables {
+    keep            = true
+    lifecycle_rules = true
+  }
+
+  assert {
+    condition     = google_storage_bucket.this.public_access_prevention == "enforced" && google_storage_bucket.this.uniform_bucket_level_access
+    error_message = "The bucket may be opened to the public."
+  }
+
+  assert {
+    condition     = !google_storage_bucket.this.force_destroy
+    error_message = "A bucket that is to be kept may be emptied."
+  }
+
+  assert {
+    condition     = google_storage_bucket.this.labels["determined-cluster"] == "lab"
+    error_message = "The bucket does not carry the cluster's label."
+  }
+}
+
+run "a_database_that_is_kept" {
+  module {
+    source = "../modules/gcp/database"
+  }
+
+  variables {
+    tier             = "db-f1-micro"
+    highly_available = false
+    network_id       = "network"
+    peering          = "peering"
+    max_connections  = 60
+    keep             = true
+    removal          = ""
+  }
+
+  assert {
+    condition     = google_sql_database_instance.this.deletion_protection && google_sql_database_instance.this.settings[0].deletion_protection_enabled
+    error_message = "The database is not protected."
+  }
+
+  assert {
+    condition     = !google_sql_database_instance.this.settings[0].ip_configuration[0].ipv4_enabled
+    error_message = "The database has a public address."
+  }
+
+  assert {
+    condition     = google_sql_database_instance.this.settings[0].user_labels["determined-cluster"] == "lab"
+    error_message = "The database does not carry the cluster's label."
+  }
+
+  assert {
+    condition     = startswith(google_sql_database_instance.this.name, "det-lab-") && length(google_sql_database_instance.this.name) == 14
+    error_message = "A cluster that is made again within a week cannot have its database: ${google_sql_database_instance.this.name}"
+  }
+}
+
+run "a_database_that_is_removed" {
+  module {
+    source = "../modules/gcp/database"
+  }
+
+  variables {
+    tier             = "db-f1-micro"
+    highly_available = false
+    network_id       = "network"
+    peering          = "peering"
+    max_connections  = 60
+    keep             = true
+    removal          = "20261122160000"
+  }
+
+  assert {
+    condition     = !google_sql_database_instance.this.deletion_protection && !google_sql_database_instance.this.settings[0].deletion_protection_enabled
+    error_message = "The database that is removed is protected."
+  }
+
+  assert {
+    condition     = google_sql_database_instance.this.settings[0].final_backup_config[0].enabled
+    error_message = "No last backup of the database is kept."
+  }
+}
+
+run "budget" {
+  module {
+    source = "../modules/gcp/budget"
+  }
+
+  variables {
+    billing_account = "012345-6789AB-CDEF01"
+    limit_usd       = 100
+    emails          = ["team@example.com"]
+  }
+
+  assert {
+    condition     = google_billing_budget.this.budget_filter[0].projects == tolist(["projects/123456"])
+    error_message = "The budget is another project's."
+  }
+
+  assert {
+    condition     = length(google_billing_budget.this.all_updates_rule) == 1
+    error_message = "Nobody is told."
+  }
+}

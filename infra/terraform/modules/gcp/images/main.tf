@@ -1,0 +1,89 @@
+# Where the image of the control plane lies, and the account that Cloud Build makes it as.
+
+variable "name" {
+  description = "Id of the repository, and prefix of the builder's account."
+  type        = string
+}
+
+variable "region" {
+  description = "Region of the repository."
+  type        = string
+}
+
+variable "bucket" {
+  description = "Bucket whose folder builds/ holds what images are made from."
+  type        = string
+}
+
+variable "labels" {
+  description = "Labels of the repository."
+  type        = map(string)
+}
+
+data "google_project" "this" {}
+
+resource "google_artifact_registry_repository" "this" {
+  repository_id = var.name
+  location      = var.region
+  format        = "DOCKER"
+  description   = "Images of the control plane"
+  labels        = var.labels
+
+  # An image that a rollback may need is one of the last ones.
+  cleanup_policies {
+    id     = "keep-last"
+    action = "KEEP"
+
+    most_recent_versions {
+      keep_count = 3
+    }
+  }
+
+  cleanup_policies {
+    id     = "delete-older"
+    action = "DELETE"
+
+    condition {
+      older_than = "2592000s"
+    }
+  }
+}
+
+resource "google_service_account" "builder" {
+  account_id   = "${var.name}-build"
+  display_name = "Builds images of ${var.name}"
+}
+
+resource "google_artifact_registry_repository_iam_member" "builder" {
+  repository = google_artifact_registry_repository.this.name
+  location   = var.region
+  role       = "roles/artifactregistry.writer"
+  member     = "serviceAccount:${google_service_account.builder.email}"
+}
+
+# The bucket holds checkpoints too: the builder sees what it builds from, and nothing else.
+resource "google_storage_bucket_iam_member" "builder" {
+  bucket = var.bucket
+  role   = "roles/storage.objectViewer"
+  member = "serviceAccount:${google_service_account.builder.email}"
+
+  condition {
+    title       = "sources of images"
+    description = "What Cloud Build makes images from."
+    expression  = "resource.name.startsWith(\"projects/_/buckets/${var.bucket}/objects/builds/\")"
+  }
+}
+
+resource "google_project_iam_member" "logs" {
+  project = data.google_project.this.project_id
+  role    = "roles/logging.logWriter"
+  member  = "serviceAccount:${google_service_account.builder.email}"
+}
+
+output "repository" {
+  value = "${var.region}-docker.pkg.dev/${data.google_project.this.project_id}/${google_artifact_registry_repository.this.repository_id}"
+}
+
+output "builder" {
+  value = google_service_account.builder.email
+}

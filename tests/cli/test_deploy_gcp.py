@@ -1,0 +1,494 @@
+"""Try `det deploy gcp` with good and bad input; Terraform and Google Cloud are stand-ins."""
+
+import gzip
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from det_cli.deployment import image
+
+from tests.cli.conftest import Det, Ran
+from tests.support.fake_cluster import FakeCluster
+from tests.support.fake_google import FakeGoogle, google_cloud
+from tests.support.fake_terraform import FakeTerraform, error_event, fake_terraform
+
+STATES, DATA = "acme-determined-deploy", "det-lab-acme"
+MADE = [
+    ("module.storage", "google_storage_bucket"),
+    ("module.database", "google_sql_database_instance"),
+    ("module.controlplane", "google_cloud_run_v2_service"),
+]
+
+
+class Project:
+    """An operator's terminal with a key of the project."""
+
+    def __init__(self, det: Det, google: FakeGoogle, folder: Path) -> None:
+        self._det = det
+        self.google = google
+        self.key = google.key(folder)
+
+    def run(self, verb: str, *more: Any) -> Ran:
+        at = ("--project-id", "acme", "--keypath", self.key, "--endpoint-url", self.google.url)
+        return self._det("deploy", "gcp", verb, *at, *more)
+
+    def up(self, *more: Any) -> Ran:
+        return self.run("up", "--cluster-id", "lab", "--yes", *more)
+
+    def down(self, *more: Any) -> Ran:
+        return self.run("down", "--cluster-id", "lab", "--yes", *more)
+
+
+@pytest.fixture
+def google() -> Iterator[FakeGoogle]:
+    with google_cloud() as fake:
+        yield fake
+
+
+@pytest.fixture
+def project(det: Det, google: FakeGoogle, home: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    for name in ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    # No metadata server: nothing is asked of the network.
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    monkeypatch.setattr("det_cli.deployment.image.time.sleep", lambda s: None)
+    return Project(det, google, home)
+
+
+@pytest.fixture
+def terraform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeTerraform:
+    return fake_terraform(tmp_path / "terraform", monkeypatch)
+
+
+def outputs(cluster: FakeCluster) -> dict[str, str]:
+    told = {"url": cluster.url, "initial_user_password": "Secret123"}
+    return {"out": json.dumps({name: {"value": value} for name, value in told.items()})}
+
+
+def state(*made: tuple[str, str]) -> dict[str, str]:
+    resources = [
+        {"mode": "managed", "module": module, "type": kind, "name": "this", "instances": [{}]}
+        for module, kind in made
+    ]
+    return {"out": json.dumps({"resources": resources})}
+
+
+def cause(ran: Ran) -> str:
+    """Return the sentence that says what went wrong."""
+    assert ran.code != 0, ran.out
+    assert "Traceback" not in ran.err
+    told = (
+        re.match(r"(?:error|det deploy gcp [a-z]+): (.*)", line) for line in ran.err.splitlines()
+    )
+    return next(found[1] for found in told if found)
+
+
+def test_one_command_builds_the_image_and_makes_a_cluster_that_answers(
+    project: Project, terraform: FakeTerraform, cluster: FakeCluster
+) -> None:
+    project.google.buckets[DATA] = {}  # as the first apply makes it
+    terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
+    ran = project.up()
+    assert ran.code == 0, ran.err
+    assert f"The cluster answers at {cluster.url}" in ran.out
+    assert "until you change it: Secret123" in ran.out
+    first, second = terraform.calls("apply")
+    assert {"-target=module.images", "-target=module.storage"} <= set(first["words"])
+    assert second["variables"]["image"] == (
+        "us-west1-docker.pkg.dev/acme/det-lab/controlplane@sha256:built"
+    )
+    (build,) = project.google.builds
+    assert build["serviceAccount"].endswith("/det-lab-build@acme.iam.gserviceaccount.com")
+    settings = project.google.bucket_settings[STATES]
+    assert settings["iamConfiguration"]["publicAccessPrevention"] == "enforced"
+    assert settings["versioning"] == {"enabled": True}
+    (init,) = terraform.calls("init")
+    assert f"-backend-config=bucket={STATES}" in init["words"]
+    assert "-backend-config=prefix=lab" in init["words"]
+
+
+def test_the_services_accept_the_configuration_that_they_are_given(
+    project: Project, terraform: FakeTerraform, cluster: FakeCluster
+) -> None:
+    terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
+    ran = project.up(
+        "--image", "img", "--zone", "us-west1-b", "--spot", "--max-dynamic-agents", "2"
+    )
+    assert ran.code == 0, ran.err
+    (apply,) = terraform.calls("apply")
+    config = yaml.safe_load(apply["variables"]["cluster_config"])
+    compute, aux = config["resource_pools"]
+    assert compute["provider"] == {
+        "type": "gcp", "region": "us-west1", "zone": "us-west1-b", "spot": True, "max_instances": 2,
+        "instance_type": {"machine_type": "n1-standard-8", "gpu_type": "nvidia-tesla-t4", "gpu_num": 1},
+        "boot_disk_source_image": "projects/ubuntu-os-accelerator-images/global/images/family/"
+        "ubuntu-accelerator-2204-amd64-with-nvidia-580",
+        "min_instances": 0, "max_idle_agent_period": "10m", "max_agent_starting_period": "20m",
+    }  # fmt: skip
+    assert aux["provider"]["instance_type"] == {"machine_type": "n1-standard-4", "gpu_num": 0}
+    assert config["checkpoint_storage"] == {"type": "gcs", "bucket": DATA}
+    assert project.google.builds == []
+
+
+def test_an_image_that_is_in_the_registry_is_not_built_again(
+    project: Project, terraform: FakeTerraform, cluster: FakeCluster
+) -> None:
+    project.google.buckets[DATA] = {}
+    terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
+    assert project.up().code == 0
+    assert project.up().code == 0
+    assert len(project.google.builds) == 1
+
+
+def test_what_is_built_is_this_installation(tmp_path: Path) -> None:
+    packed = image.context()
+    assert packed == image.context(), "the same sources make another image each time"
+    with tarfile.open(fileobj=io.BytesIO(gzip.decompress(packed))) as archive:
+        names = archive.getnames()
+        wheel = next(name for name in names if name.endswith(".whl"))
+        content = archive.extractfile(wheel)
+        assert content is not None
+        (tmp_path / Path(wheel).name).write_bytes(content.read())
+    assert {"Dockerfile", "requirements.lock"} < set(names)
+    # pip takes the wheel, and what it installs can be imported.
+    command = [
+        sys.executable,
+        "-m",
+        "uv",
+        "pip",
+        "install",
+        "--no-deps",
+        "--offline",
+        "--quiet",
+        "--target",
+    ]
+    done = subprocess.run(
+        [*command, tmp_path / "site", tmp_path / Path(wheel).name],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(tmp_path / Path(wheel).name) as archive_:
+        assert not [name for name in archive_.namelist() if "__pycache__" in name]
+    assert (tmp_path / "site/det_controlplane/entry/container/main.py").is_file()
+    assert (tmp_path / "site/det_provisioner_gcp/api.py").is_file()
+
+
+def test_a_dry_run_plans_prices_and_makes_nothing(
+    project: Project, terraform: FakeTerraform
+) -> None:
+    ran = project.run("up", "--cluster-id", "lab", "--dry-run")
+    assert ran.code == 0, ran.err
+    assert "A month idle costs about $9." in ran.out
+    assert "compute-pool costs $0.73 an hour and machine (n1-standard-8, on-demand)" in ran.out
+    assert "Nothing was changed." in ran.err
+    assert [call["verb"] for call in terraform.calls("plan", "apply", "import")] == ["plan"]
+    assert project.google.buckets == {}
+
+
+def test_a_dry_run_enables_no_apis_and_names_the_missing_ones(
+    project: Project, terraform: FakeTerraform
+) -> None:
+    project.google.apis.discard("sqladmin")
+    ran = project.run("up", "--cluster-id", "lab", "--dry-run")
+    assert "disabled that a plan asks: sqladmin" in cause(ran)
+    assert "gcloud services enable sqladmin.googleapis.com --project acme" in ran.err
+    assert "sqladmin" not in project.google.apis
+
+
+def test_up_enables_the_apis_that_the_project_lacks(
+    project: Project, terraform: FakeTerraform, cluster: FakeCluster
+) -> None:
+    project.google.apis -= {"run", "sqladmin"}
+    terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
+    ran = project.up("--image", "img")
+    assert ran.code == 0, ran.err
+    assert "Enabling the APIs run, sqladmin" in ran.err
+    assert {"run", "sqladmin"} <= project.google.apis
+
+
+@pytest.mark.parametrize("cluster_id", ["Lab", "1lab", "lab-", "a" * 21, "lab_1"])
+def test_a_cluster_id_that_makes_no_names_is_refused(project: Project, cluster_id: str) -> None:
+    ran = project.run("up", "--yes", "--cluster-id", cluster_id)
+    assert ran.code == 2
+    assert "must be a small letter, then at most 19" in cause(ran)
+    assert project.google.calls == []
+
+
+def test_without_credentials_up_says_how_to_sign_in(
+    det: Det, project: Project, terraform: FakeTerraform
+) -> None:
+    at = ("--project-id", "acme", "--endpoint-url", project.google.url)
+    ran = det("deploy", "gcp", "up", "--cluster-id", "lab", "--yes", *at)
+    assert cause(ran) == "there are no Google Cloud credentials"
+    assert "gcloud auth application-default login" in ran.err
+
+
+def test_without_a_project_up_asks_for_one(det: Det, project: Project) -> None:
+    ran = det("deploy", "gcp", "up", "--cluster-id", "lab", "--yes")
+    assert (ran.code, cause(ran)) == (2, "no project is named")
+    assert "--project-id" in ran.err
+
+
+def test_a_key_that_is_not_there_is_named(project: Project) -> None:
+    project.key = Path("/nowhere/key.json")
+    assert cause(project.up()) == "/nowhere/key.json does not exist"
+
+
+def test_expired_credentials_are_told_from_missing_ones(project: Project) -> None:
+    project.google.token_is_revoked = True
+    ran = project.up()
+    assert "Google does not accept the credentials: invalid_grant" in cause(ran)
+    assert "gcloud auth application-default login" in ran.err
+
+
+def test_a_project_that_is_another_s_is_told(det: Det, project: Project) -> None:
+    at = ("--keypath", project.key, "--endpoint-url", project.google.url)
+    ran = det("deploy", "gcp", "up", "--cluster-id", "lab", "--yes", "--project-id", "acne", *at)
+    assert "Project 'acne' not found or permission denied" in cause(ran)
+    assert "is acne the project's id?" in ran.err
+
+
+def test_a_project_without_billing_is_told_where_to_link_an_account(project: Project) -> None:
+    project.google.apis.discard("compute")
+    project.google.billing = False
+    ran = project.up()
+    assert "project acme has no billing account" in cause(ran)
+    assert "console.cloud.google.com/billing/linkedaccount?project=acme" in ran.err
+
+
+def test_missing_permissions_are_all_named_before_anything_is_made(
+    project: Project, terraform: FakeTerraform
+) -> None:
+    project.google.permissions -= {"run.services.create", "compute.networks.create"}
+    ran = project.up()
+    assert "lacks 2 permissions in project acme: compute.networks.create, run.services" in cause(
+        ran
+    )
+    assert "roles/owner" in ran.err
+    assert terraform.calls("init") == []
+    assert project.google.buckets == {}
+
+
+def test_an_unknown_region_is_told(project: Project) -> None:
+    ran = project.up("--region", "us-central1", "--config", _config(project, "us-east1"))
+    assert cause(ran) == "there is no region us-central1"
+    assert "gcloud compute regions list" in ran.err
+
+
+def _config(project: Project, region: str) -> Path:
+    path = project.key.parent / "master.yaml"
+    provider = {
+        "type": "gcp",
+        "region": region,
+        "instance_type": {"machine_type": "n1-standard-4", "gpu_num": 0},
+    }
+    pools = [{"pool_name": "default", "provider": provider}]
+    path.write_text(yaml.safe_dump({"resource_pools": pools}))
+    return path
+
+
+def test_a_zone_of_another_region_is_refused(project: Project) -> None:
+    ran = project.up("--zone", "us-east1-b")
+    assert (ran.code, cause(ran)) == (2, "--zone us-east1-b is not in us-west1")
+
+
+def test_a_gpu_that_the_zone_lacks_is_told_with_the_zones_that_have_it(project: Project) -> None:
+    ran = project.up("--zone", "us-west1-a")
+    assert "us-west1-a has no GPU nvidia-tesla-t4, which compute-pool asks for" in cause(ran)
+    assert "us-west1-b has it" in cause(ran)
+
+
+def test_a_quota_of_zero_stops_before_anything_is_made(
+    project: Project, terraform: FakeTerraform
+) -> None:
+    project.google.quotas["NVIDIA_T4_GPUS"] = 0.0
+    ran = project.up()
+    assert (
+        "the quota NVIDIA_T4_GPUS of us-west1 is 0, and a machine of compute-pool needs 1"
+        in cause(ran)
+    )
+    assert "console.cloud.google.com/iam-admin/quotas?project=acme" in ran.err
+    assert terraform.calls("init") == []
+
+
+def test_spot_machines_have_a_quota_of_their_own(project: Project) -> None:
+    project.google.quotas = {"NVIDIA_T4_GPUS": 4.0, "PREEMPTIBLE_NVIDIA_T4_GPUS": 0.0}
+    assert "the quota PREEMPTIBLE_NVIDIA_T4_GPUS" in cause(project.up("--spot"))
+
+
+def test_the_quota_over_all_regions_counts_too(project: Project) -> None:
+    project.google.quotas_everywhere = {"GPUS_ALL_REGIONS": 0.0}
+    assert "the quota GPUS_ALL_REGIONS" in cause(project.up())
+
+
+def test_checks_can_be_left_out(
+    project: Project, terraform: FakeTerraform, cluster: FakeCluster
+) -> None:
+    project.google.quotas["NVIDIA_T4_GPUS"] = 0.0
+    terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
+    ran = project.up("--image", "img", "--no-preflight-checks")
+    assert ran.code == 0, ran.err
+
+
+def test_gpus_cannot_be_attached_to_types_that_have_theirs(project: Project) -> None:
+    ran = project.up("--compute-agent-instance-type", "g2-standard-8", "--gpu-num", "2")
+    assert (ran.code, "GPUs cannot be attached to g2-standard-8" in cause(ran)) == (2, True)
+
+
+def test_a_bucket_whose_name_is_taken_is_told_with_the_option(
+    project: Project, terraform: FakeTerraform
+) -> None:
+    project.google.foreign_buckets.add(STATES)
+    ran = project.up()
+    assert f"the bucket {STATES} cannot be used: the name is another project's" in cause(ran)
+    assert "--tf-state-gcs-bucket-name" in ran.err
+
+
+def test_a_build_that_fails_tells_why_and_where_its_log_is(
+    project: Project, terraform: FakeTerraform
+) -> None:
+    project.google.buckets[DATA] = {}
+    project.google.build_ends = {
+        "status": "FAILURE",
+        "failureInfo": {"detail": "pip: no such version"},
+    }
+    terraform.answers(state_pull=state(MADE[0]))
+    ran = project.up()
+    assert "Cloud Build could not build the image: FAILURE, pip: no such version" in cause(ran)
+    assert "https://log" in ran.err
+
+
+def test_a_failed_apply_names_the_cause_and_the_next_command(
+    project: Project, terraform: FakeTerraform
+) -> None:
+    event = error_event("Error creating Network", "googleapi: Error 403: Quota 'NETWORKS' exceeded")
+    terraform.answers(apply={"out": event, "code": 1}, state_pull=state(MADE[0]))
+    ran = project.up("--image", "img")
+    assert "Error creating Network: googleapi: Error 403: Quota 'NETWORKS' exceeded" in cause(ran)
+    assert "run the same command again: it goes on" in ran.err
+
+
+def test_an_interrupted_apply_says_that_the_same_command_goes_on(
+    project: Project, terraform: FakeTerraform, home: Path
+) -> None:
+    terraform.answers(apply={"waits": True}, state_pull=state(MADE[0]))
+    begun = subprocess.Popen(
+        [sys.executable, "-m", "det_cli.main", "deploy", "gcp", "up", "--yes", "--cluster-id", "lab", "--image", "i",
+         "--project-id", "acme", "--keypath", project.key, "--endpoint-url", project.google.url],
+        stderr=subprocess.PIPE, text=True, start_new_session=True, env=os.environ,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    assert begun.stderr is not None
+    assert any("database: Creating" in line for line in begun.stderr)
+    os.killpg(begun.pid, signal.SIGINT)
+    said = begun.stderr.read()
+    begun.stderr.close()
+    assert begun.wait(60) == 1
+    assert "stopped in the middle of terraform apply" in said
+    assert "run the same command again: it goes on" in said
+    assert (terraform.folder / "stopped").exists(), "Terraform was not left to store its state"
+
+
+def test_a_cluster_with_machines_is_not_removed_without_force(
+    project: Project, terraform: FakeTerraform
+) -> None:
+    project.google.has_cluster()
+    project.google.run_machine()
+    ran = project.down()
+    assert "1 machines of the cluster are running: us-west1-b/det-1-1" in cause(ran)
+    assert "--force" in ran.err
+    assert terraform.calls("apply", "destroy") == []
+
+
+def test_by_force_services_go_first_then_machines_then_the_rest(
+    project: Project, terraform: FakeTerraform
+) -> None:
+    google = project.google
+    google.has_cluster()
+    google.run_machine()
+    google.run_machine("det-2-1", cluster="other")
+    google.peerings = ["servicenetworking-googleapis-com"]
+    terraform.answers(state_pull=state(*MADE))
+    ran = project.down("--force")
+    assert ran.code == 0, ran.err
+    assert list(google.instances) == ["us-west1-b/det-2-1"], "a machine of another cluster ended"
+    services, database, rest = terraform.calls("destroy")
+    assert "-target=module.controlplane.google_cloud_run_v2_service.this" in services["words"]
+    assert "-target=module.database" in database["words"]
+    assert [word for word in rest["words"] if word.startswith("-target")] == []
+    assert google.peerings == [], "a network with a peering cannot be removed"
+    assert ["rm", "module.storage.google_storage_bucket.this"] in [
+        call["words"] for call in terraform.calls("state")
+    ]
+    assert project.run("list").out == ""
+
+
+def test_what_is_left_with_the_cluster_s_label_is_told(
+    project: Project, terraform: FakeTerraform
+) -> None:
+    google = project.google
+    google.has_cluster()
+    google.leftovers = {
+        "items": [{"name": "det-lab-0a"}],
+        "disks": [{"name": "det-1-1", "labels": {"det-cluster": "lab"}}],
+        "services": [{"name": "projects/acme/locations/l/services/other", "labels": {}}],
+    }
+    terraform.answers(state_pull=state())
+    ran = project.down()
+    assert cause(ran) == "of the cluster is left: disk det-1-1, database det-lab-0a"
+    assert project.run("list").out.split() == ["lab"], (
+        "a cluster of which something is left is forgotten"
+    )
+
+
+def test_a_subnet_that_cloud_run_still_holds_is_told_with_the_time(
+    project: Project, terraform: FakeTerraform
+) -> None:
+    project.google.has_cluster()
+    held = error_event(
+        "Error deleting Subnetwork",
+        "already being used by 'projects/acme/addresses/serverless-ipv4-17'",
+    )
+    terraform.answers(destroy={"out": held, "code": 1}, state_pull=state())
+    ran = project.down()
+    assert "all that costs money is removed" in cause(ran)
+    assert "run the same command again after that" in ran.err
+
+
+def test_an_unknown_cluster_cannot_be_removed(project: Project, terraform: FakeTerraform) -> None:
+    project.google.has_cluster()
+    ran = project.run("down", "--yes", "--cluster-id", "lib")
+    assert ran.code == 3
+    assert "there is no cluster lib in us-west1; clusters here: lab" in cause(ran)
+
+
+def test_status_tells_address_machines_and_no_password(
+    project: Project, terraform: FakeTerraform, cluster: FakeCluster
+) -> None:
+    project.google.has_cluster()
+    project.google.run_machine()
+    terraform.answers(output=outputs(cluster))
+    told = json.loads(project.run("status", "--cluster-id", "lab", "--json").out)
+    assert told == {
+        "cluster": "lab", "region": "us-west1", "url": cluster.url, "machines": 1, "answers": True,
+    }  # fmt: skip
+
+
+def test_the_template_can_be_written_out(det: Det, tmp_path: Path) -> None:
+    ran = det("deploy", "gcp", "dump-template", tmp_path / "stacks")
+    assert ran.code == 0
+    assert (tmp_path / "stacks/gcp/main.tf").is_file()
+    assert "terraform -chdir=" in ran.out

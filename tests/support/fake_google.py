@@ -1,0 +1,271 @@
+"""A project at Google Cloud, as far as `det deploy gcp` calls it itself: one server for all APIs, by the first folder.
+
+Instances, disks and the rest are what a test put there; builds end at once, unless a test says how."""
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from det_cli.deployment.google_checks import APIS, PERMISSIONS
+
+Json = dict[str, Any]
+Route = Callable[["FakeGoogle", dict[str, str], Any], Any]
+PROJECT = "acme"
+
+
+class Refusal(Exception):
+    def __init__(self, status: int, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        details = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason}]
+        self.status = status
+        self.body: Json = {"error": {"code": status, "message": message, "details": details}}
+
+
+@dataclass
+class FakeGoogle:
+    """What the project has. Everything may be changed by a test."""
+
+    url: str = ""
+    apis: set[str] = field(default_factory=lambda: set(APIS))
+    permissions: set[str] = field(default_factory=lambda: set(PERMISSIONS))
+    quotas: dict[str, float] = field(default_factory=lambda: {"NVIDIA_T4_GPUS": 4.0})
+    quotas_everywhere: dict[str, float] = field(default_factory=lambda: {"GPUS_ALL_REGIONS": 4.0})
+    types: dict[str, list[str]] = field(
+        default_factory=lambda: {
+            "n1-standard-8": ["us-west1-a", "us-west1-b"],
+            "n1-standard-4": ["us-west1-a", "us-west1-b"],
+        }
+    )
+    gpus: dict[str, list[str]] = field(default_factory=lambda: {"nvidia-tesla-t4": ["us-west1-b"]})
+    buckets: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    bucket_settings: dict[str, Json] = field(default_factory=dict)
+    foreign_buckets: set[str] = field(default_factory=set)
+    instances: dict[str, Json] = field(default_factory=dict)  # by ZONE/NAME
+    leftovers: dict[str, list[Json]] = field(default_factory=dict)  # by kind
+    peerings: list[str] = field(default_factory=list)
+    tags: dict[str, str] = field(default_factory=dict)  # digests of images
+    build_ends: Json = field(default_factory=lambda: {"status": "SUCCESS"})
+    builds: list[Json] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
+    token_is_revoked: bool = False
+    billing: bool = True
+
+    def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Any:
+        self.calls.append(f"{method} {path}")
+        for wanted, pattern, route in _ROUTES:
+            found = re.fullmatch(pattern, path)
+            if found and wanted == method:
+                return route(self, {**query, **found.groupdict()}, body)
+        raise AssertionError(f"the fake has no route {method} {path}")
+
+    def key(self, folder: Path) -> Path:
+        """Write a key of a service account whose tokens come from here."""
+        pem = _KEY.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        account = {
+            "type": "service_account", "project_id": PROJECT, "private_key_id": "k", "private_key": pem.decode(),
+            "client_email": "operator@acme.iam.gserviceaccount.com", "client_id": "1",
+            "token_uri": f"{self.url}/oauth2/token",
+        }  # fmt: skip
+        path = folder / "key.json"
+        path.write_text(json.dumps(account))
+        return path
+
+    def has_cluster(self, name: str = "lab") -> None:
+        self.buckets["acme-determined-deploy"] = {f"{name}/default.tfstate": b"{}"}
+
+    def run_machine(self, name: str = "det-1-1", cluster: str = "lab") -> None:
+        machine = {"name": name, "zone": "zones/us-west1-b", "labels": {"det-cluster": cluster}}
+        self.instances[f"us-west1-b/{name}"] = machine
+
+
+_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+def _token(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
+    if fake.token_is_revoked:
+        # As the endpoint answers: not in the form of the APIs' errors.
+        refusal = Refusal(400, "invalid_grant")
+        refusal.body = {
+            "error": "invalid_grant",
+            "error_description": "Token has been expired or revoked.",
+        }
+        raise refusal
+    return {"access_token": "token", "expires_in": 3600, "token_type": "Bearer"}
+
+
+def _services(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
+    if query["project"] != PROJECT:
+        raise Refusal(403, f"Project '{query['project']}' not found or permission denied.")
+    return {"services": [{"config": {"name": f"{name}.googleapis.com"}} for name in fake.apis]}
+
+
+def _enable(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
+    if not fake.billing:
+        raise Refusal(400, "Billing account for project '1' is not found.")
+    fake.apis |= {str(name).removesuffix(".googleapis.com") for name in body["serviceIds"]}
+    return {"name": "operations/enable", "done": False}
+
+
+def _test_permissions(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
+    return {"permissions": [p for p in body["permissions"] if p in fake.permissions]}
+
+
+def _quotas(limits: dict[str, float]) -> list[Json]:
+    return [{"metric": name, "limit": limit, "usage": 0.0} for name, limit in limits.items()]
+
+
+def _region(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
+    if query["region"] not in ("us-west1", "us-east1"):
+        return None
+    return {"name": query["region"], "quotas": _quotas(fake.quotas)}
+
+
+def _aggregated(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
+    kind = query["kind"]
+    if kind in ("machineTypes", "acceleratorTypes"):
+        name = query["filter"].split('"')[1]
+        zones = (fake.types if kind == "machineTypes" else fake.gpus).get(name, [])
+        return {"items": {f"zones/{zone}": {kind: [{"name": name}]} for zone in zones}}
+    key, value = re.fullmatch(r'labels\.([\w-]+)="(.*)"', query["filter"]).groups()  # type: ignore[union-attr]
+    rows = list(fake.instances.values()) if kind == "instances" else fake.leftovers.get(kind, [])
+    matching = [row for row in rows if row.get("labels", {}).get(key) == value]
+    return {"items": {"zones/us-west1-b": {kind: matching}, "zones/us-west1-a": {"warning": {}}}}
+
+
+def _end_machine(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
+    return {} if fake.instances.pop(f"{query['zone']}/{query['name']}", None) else None
+
+
+def _network(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
+    return {"peerings": [{"name": name} for name in fake.peerings]}
+
+
+def _part(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
+    fake.peerings.remove(body["name"])
+    return {}
+
+
+def _bucket(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
+    if query["bucket"] in fake.foreign_buckets:
+        raise Refusal(403, "operator does not have storage.buckets.get access")
+    return {"name": query["bucket"]} if query["bucket"] in fake.buckets else None
+
+
+def _make_bucket(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
+    fake.buckets[body["name"]] = {}
+    fake.bucket_settings[body["name"]] = body
+    return body
+
+
+def _objects(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
+    return {"items": [{"name": name} for name in fake.buckets[query["bucket"]]]}
+
+
+def _delete_object(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
+    del fake.buckets[query["bucket"]][unquote(query["name"])]
+    return {}
+
+
+def _upload(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
+    fake.buckets[query["bucket"]][query["name"]] = body
+    return {}
+
+
+def _tag(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
+    digest = fake.tags.get(query["tag"])
+    return {"version": f"projects/acme/versions/{digest}"} if digest else None
+
+
+def _begin_build(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
+    fake.builds.append(body)
+    return {"metadata": {"build": {"id": "b1", "status": "QUEUED", "logUrl": "https://log"}}}
+
+
+def _build(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
+    built = {"id": "b1", "logUrl": "https://log", **fake.build_ends}
+    if built["status"] == "SUCCESS":
+        fake.tags[fake.builds[-1]["images"][0].rpartition(":")[2]] = "sha256:built"
+        built["results"] = {"images": [{"digest": "sha256:built"}]}
+    return built
+
+
+def _leftover(kind: str) -> Route:
+    return lambda fake, query, body: {kind: fake.leftovers.get(kind, [])}
+
+
+_P, _COMPUTE = r"projects/(?P<project>[^/]+)", "/compute/compute/v1/projects/[^/]+"
+_ROUTES: tuple[tuple[str, str, Route], ...] = (
+    ("POST", "/oauth2/token", _token),
+    ("GET", f"/serviceusage/v1/{_P}/services", _services),
+    ("POST", f"/serviceusage/v1/{_P}/services:batchEnable", _enable),
+    ("GET", "/serviceusage/v1/operations/.*", lambda fake, query, body: {"done": True}),
+    ("POST", f"/cloudresourcemanager/v1/{_P}:testIamPermissions", _test_permissions),
+    ("GET", _COMPUTE, lambda fake, query, body: {"quotas": _quotas(fake.quotas_everywhere)}),
+    ("GET", f"{_COMPUTE}/regions/(?P<region>[^/]+)", _region),
+    ("GET", f"{_COMPUTE}/aggregated/(?P<kind>\\w+)", _aggregated),
+    ("DELETE", f"{_COMPUTE}/zones/(?P<zone>[^/]+)/instances/(?P<name>[^/]+)", _end_machine),
+    ("GET", f"{_COMPUTE}/global/networks/[^/]+", _network),
+    ("POST", f"{_COMPUTE}/global/networks/[^/]+/removePeering", _part),
+    ("GET", "/storage/storage/v1/b/(?P<bucket>[^/]+)", _bucket),
+    ("POST", "/storage/storage/v1/b", _make_bucket),
+    ("GET", "/storage/storage/v1/b/(?P<bucket>[^/]+)/o", _objects),
+    ("DELETE", "/storage/storage/v1/b/(?P<bucket>[^/]+)/o/(?P<name>.+)", _delete_object),
+    ("POST", "/storage/upload/storage/v1/b/(?P<bucket>[^/]+)/o", _upload),
+    ("GET", "/artifactregistry/v1/.*/packages/controlplane/tags/(?P<tag>\\w+)", _tag),
+    ("POST", f"/cloudbuild/v1/{_P}/builds", _begin_build),
+    ("GET", f"/cloudbuild/v1/{_P}/builds/b1", _build),
+    ("GET", f"/sqladmin/v1/{_P}/instances", _leftover("items")),
+    ("GET", f"/run/v2/{_P}/locations/[^/]+/services", _leftover("services")),
+    ("GET", f"/secretmanager/v1/{_P}/secrets", _leftover("secrets")),
+)
+
+
+@contextmanager
+def google_cloud() -> Iterator[FakeGoogle]:
+    fake = FakeGoogle()
+
+    class Handler(BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            asked = urlsplit(self.path)
+            query = {name: values[-1] for name, values in parse_qs(asked.query).items()}
+            content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            is_json = "json" in self.headers.get("Content-Type", "")
+            try:
+                body = json.loads(content) if is_json and content else content
+                found = fake.answer(self.command, asked.path, query, body)
+                status = 200 if found is not None else 404
+            except Refusal as e:
+                status, found = e.status, e.body
+            told = json.dumps(found or {}).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(told)))
+            self.end_headers()
+            self.wfile.write(told)
+
+        do_GET = do_POST = do_DELETE = _answer
+
+        def log_message(self, *_: object) -> None:
+            return None
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    fake.url = f"http://127.0.0.1:{server.server_port}"
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    try:
+        yield fake
+    finally:
+        server.shutdown()
+        server.server_close()
