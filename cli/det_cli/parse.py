@@ -1,7 +1,7 @@
 """One command's arguments, by argparse: built for that command alone."""
 
 import argparse
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from det_cli.declare import Command, OneOf
 from det_cli.errors import UsageError
@@ -13,6 +13,15 @@ if TYPE_CHECKING:
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, f"`{self.prog} --help` shows how it is called")
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse as argparse does, and say so where options stand behind `--`."""
+        found, left = self.parse_known_args(args, namespace)
+        if left:
+            behind = args and "--" in args and left[0].startswith("-")
+            where = "; what stands behind `--` is no option: write it before" if behind else ""
+            self.error(f"unrecognized arguments: {' '.join(left)}{where}")
+        return found
 
 
 def parse(found: "Found", options: "dict[str, str]") -> argparse.Namespace:

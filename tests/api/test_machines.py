@@ -9,7 +9,7 @@ import pytest
 from det_controlplane.core.provision.cooldown import after_refusal
 from det_controlplane.core.provision.model import Limits, RefusalKind
 from det_controlplane.core.provision.offers import Scope
-from det_controlplane.db import instances
+from det_controlplane.db import cooldowns
 from det_controlplane.db.engine import Database
 from det_controlplane.testing.fakecloud import CloudFaults
 
@@ -355,7 +355,7 @@ def test_a_pool_tells_the_refusals_of_its_own_offers_only(cluster: Rented, user:
             cooldown = after_refusal(
                 None, kind, Scope("aws", zone=zone), f"no {zone}", cluster.time.timestamp()
             )
-            instances.set_cooldowns(tx, [cooldown], cluster.time)
+            cooldowns.put(tx, [cooldown], cluster.time)
     (told,) = user.get("/api/v1/rented-pools/default")["pool"]["cooldowns"]
     assert (told["zone"], told["until"]) == ("us-east-1a", None), "invalid offers have no next try"
 

@@ -198,6 +198,23 @@ def test_why_as_json_is_the_pool(rented: FakeCluster, det: Det) -> None:
     assert json.loads(det("pool", "why", "gpu", "--json").out) == pool()
 
 
+@pytest.mark.parametrize("words", [("-5", "--user", "admin"), ("--user", "admin", "--", "-5")])
+def test_a_negative_budget_is_refused_as_an_amount(
+    rented: FakeCluster, det: Det, words: tuple[str, ...]
+) -> None:
+    ran = det("budget", "set", *words)
+    assert (ran.code, "above 0, not '-5'" in ran.err) == (2, True)
+    assert not rented.sent("PUT", "/api/v1/budgets")
+
+
+def test_options_behind_two_dashes_are_told_apart_from_unknown_ones(
+    rented: FakeCluster, det: Det
+) -> None:
+    ran = det("budget", "set", "--", "5", "--user", "admin")
+    assert "what stands behind `--` is no option: write it before" in ran.err
+    assert "behind" not in det("budget", "set", "5", "--usr", "admin").err
+
+
 def test_budgets_are_told_with_what_is_spent(rented: FakeCluster, det: Det) -> None:
     assert det("budget", "list").out == BUDGETS
 

@@ -32,6 +32,11 @@ def set_(args: argparse.Namespace) -> None:
         raise UsageError(
             "what is the budget for?", "give --experiment, --user, --workspace or --pool"
         )
+    if not _is_amount(args.limit):
+        raise UsageError(
+            f"a budget must be an amount in US dollars above 0, not '{args.limit}'",
+            "`det budget list` shows the budgets, `det budget delete ID` removes one",
+        )
     period = "month" if args.monthly else "total"
     of = given[scope]
     body = {"scope": scope, "of": of, "limitUsd": args.limit, "period": period}
@@ -40,6 +45,13 @@ def set_(args: argparse.Namespace) -> None:
         f"Budget {budget['id']}: ${budget['limitUsd']:.2f} for {scope} {of},"
         f" of which ${budget['spentUsd']:.2f} are spent."
     )
+
+
+def _is_amount(text: str) -> bool:
+    try:
+        return 0 < float(text) < float("inf")
+    except ValueError:
+        return False
 
 
 def delete(args: argparse.Namespace) -> None:

@@ -56,7 +56,7 @@ def cooldowns_now(tx: Tx, now: datetime) -> list[dict[str, Any]]:
     """Return the refusals of clouds that are in force, the last to end first; invalid offers have no end."""
     until = case((_c.kind == RefusalKind.INVALID, null()), else_=moment(_c.until))
     row = shown(
-        _c.provider, _c.region, _c.zone, _c.machine_type, _c.capacity, _c.kind, _c.sentence, _c.failures,
+        _c.provider, _c.region, _c.zone, _c.machine_type, _c.capacity, _c.pool, _c.hint, _c.kind, _c.sentence, _c.failures,
         until=until, refusedAt=moment(_c.refused_at),
     )  # fmt: skip
     found = select(row).where(_c.until > now).order_by(_c.until.desc())

@@ -1,4 +1,4 @@
-"""Rows of rented machines, of refusals, and of pools that launch nothing."""
+"""Rows of rented machines, and of pools that launch nothing."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
@@ -12,7 +12,6 @@ from sqlalchemy.dialects.postgresql import insert
 
 from det_controlplane.core.lifecycle.instance import InstanceState, before
 from det_controlplane.core.provision.model import (
-    Cooldown,
     Demand,
     Hold,
     Machine,
@@ -23,9 +22,7 @@ from det_controlplane.core.provision.sightings import Row
 from det_controlplane.db import schema
 from det_controlplane.db.engine import Tx, as_json
 
-_i, _c, _h = schema.instances.c, schema.cooldowns.c, schema.pool_holds.c
-# An offer that is invalid stays so until the configuration changes, or an operator resumes its pool.
-_LONGEST = timedelta(days=365)
+_i, _h = schema.instances.c, schema.pool_holds.c
 _OF_OFFER = (
     "provider", "region", "zone", "machine_type", "capacity", "slots", "price_usd_hour", "section",
 )  # fmt: skip
@@ -86,14 +83,6 @@ _ORDERED_ENDS = (
     )
     .where(_i.state == InstanceState.TERMINATING, _i.cloud_id.is_not(None))
     .order_by(_i.id)
-)
-_REFUSE = insert(schema.cooldowns)
-_SET_COOLDOWN = _REFUSE.on_conflict_do_update(
-    index_elements=[_c.provider, _c.region, _c.zone, _c.machine_type, _c.capacity],
-    set_={
-        name: _REFUSE.excluded[name]
-        for name in ("kind", "until", "sentence", "failures", "refused_at")
-    },
 )
 _HOLD = insert(schema.pool_holds)
 _SET_HOLD = _HOLD.on_conflict_do_update(
@@ -253,9 +242,15 @@ def drain(tx: Tx, id: UUID, reason: str, now: datetime) -> str | None:
     return _agent_of(tx, _move(tx, [id], InstanceState.DRAINING, values))
 
 
-def terminate(tx: Tx, id: UUID, reason: str, now: datetime) -> str | None:
-    """Order the end of a machine; returns its agent if that is new."""
-    values = {"terminating_since": now, "reason": reason}
+def terminate(
+    tx: Tx, id: UUID, reason: str, now: datetime, *, after_drain: bool = False
+) -> str | None:
+    """Order the end of a machine; returns its agent if that is new. A drain has a reason, which is kept."""
+    earlier = func.coalesce(literal(": ") + _i.reason, "")
+    values = {
+        "terminating_since": now,
+        "reason": literal(reason) + earlier if after_drain else reason,
+    }
     return _agent_of(tx, _move(tx, [id], InstanceState.TERMINATING, values))
 
 
@@ -392,37 +387,6 @@ def tell(tx: Tx, waiting: dict[str, ProvisionReason]) -> None:
         tx.execute(_TELL, {"rows": as_json(rows)})
 
 
-def cooldowns(tx: Tx) -> tuple[Cooldown, ...]:
-    """Return every refusal that is remembered, also those that are over: failures are counted on."""
-    found = tx.execute(select(schema.cooldowns)).all()
-    return tuple(
-        Cooldown(
-            Scope(r.provider, r.region, r.zone, r.machine_type, r.capacity),
-            r.kind, r.until.timestamp(), r.sentence, r.failures,
-        )
-        for r in found
-    )  # fmt: skip
-
-
-def set_cooldowns(tx: Tx, cooldowns: Sequence[Cooldown], now: datetime) -> None:
-    for cooldown in sorted(cooldowns, key=lambda c: c.scope):
-        until = now + timedelta(
-            seconds=min(cooldown.until - now.timestamp(), _LONGEST.total_seconds())
-        )
-        row = {
-            **cooldown.scope._asdict(), "kind": cooldown.kind, "until": until,
-            "sentence": cooldown.sentence, "failures": cooldown.failures, "refused_at": now,
-        }  # fmt: skip
-        tx.execute(_SET_COOLDOWN, row)
-
-
-def forget_cooldowns(tx: Tx, scopes: Collection[Scope]) -> None:
-    """A machine came: what was refused before counts no longer."""
-    for scope in sorted(scopes):
-        row = delete(schema.cooldowns).where(*(_c[k] == v for k, v in scope._asdict().items()))
-        tx.execute(row)
-
-
 def holds(tx: Tx, now: datetime) -> dict[str, Hold]:
     """Return the pools that launch nothing now, with the reason."""
     live = or_(_h.until.is_(None), _h.until > now)
@@ -486,6 +450,11 @@ def next_call(tx: Tx) -> datetime | None:
 
 def any_live(tx: Tx) -> bool:
     return bool(tx.execute(select(select(_i.id).where(_LIVE).exists())).scalar())
+
+
+def any_of(tx: Tx, pool: str) -> bool:
+    """Return whether a pool ever rented."""
+    return bool(tx.execute(select(select(_i.id).where(_i.pool == pool).exists())).scalar())
 
 
 def set_next_decision(tx: Tx, pool: str, at: datetime | None) -> None:

@@ -12,7 +12,7 @@ import random
 import threading
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TypeVar
 
@@ -100,6 +100,7 @@ class FakeCloud:
     most_machines: int | None = None  # the quota of each region
     boot_s: float = 60.0
     connected: bool = True
+    ends_are_lost: int = 0  # orders to end machines that never arrive
     rented: list[RentedMachine] = field(default_factory=list)  # every machine that ever was
     _by_token: dict[str, RentedMachine] = field(default_factory=dict)
     _refused: list[Refusal] = field(default_factory=list)
@@ -114,6 +115,9 @@ class FakeCloud:
         return self._call(lambda: self._launch(request), may_lose=True)
 
     def terminate(self, machines: Sequence[CloudMachine]) -> Sequence[Refusal]:
+        if self.ends_are_lost:
+            self.ends_are_lost -= 1
+            raise Unreachable(f"{self.provider} did not answer")
         return self._call(lambda: self._terminate([m.cloud_id for m in machines]))
 
     def owned(self, cluster_id: str, place: Place) -> Sequence[CloudMachine]:
@@ -123,10 +127,12 @@ class FakeCloud:
         found = self.find(machine.cloud_id)
         return found.console if found else ""
 
-    def refuse(self, scope: Scope, kind: RefusalKind, sentence: str = "") -> None:
-        """Refuse launches of the offers in a scope until `allow`."""
+    def refuse(
+        self, scope: Scope, kind: RefusalKind, sentence: str = "", hint: tuple[str, ...] = ()
+    ) -> None:
+        """Refuse launches of the offers in a scope until `allow`, naming zones that have room."""
         said = sentence or f"the fake cloud was told to refuse with {kind.value}"
-        self._refused.append(Refusal(kind, scope, said))
+        self._refused.append(Refusal(kind, scope, said, hint))
 
     def allow(self) -> None:
         """Refuse only what faults and quotas demand."""
@@ -207,7 +213,8 @@ class FakeCloud:
             scope = Scope(self.provider, offer.region, capacity=offer.capacity.value)
             return _refusal(RefusalKind.QUOTA, scope)
         if self._lacks(offer):
-            return _refusal(RefusalKind.NO_CAPACITY, Scope.of(offer))
+            refusal = _refusal(RefusalKind.NO_CAPACITY, Scope.of(offer))
+            return replace(refusal, hint=self._zones_with_room(offer))
         return None
 
     def _lacks(self, offer: Offer) -> bool:
@@ -215,6 +222,13 @@ class FakeCloud:
         spell = int(self.now() // STOCK_SPELL_S)
         drawn = random.Random(f"{self.seed}/{Scope.of(offer)}/{spell}").random()
         return drawn < self.faults.stockout
+
+    def _zones_with_room(self, offer: Offer) -> tuple[str, ...]:
+        """Return the neighbouring zone if it has the type; only Google's clouds tell that."""
+        if not offer.zone or self.provider != "gcp":
+            return ()
+        zone = offer.zone[:-1] + ("b" if offer.zone[-1] == "a" else "a")
+        return () if self._lacks(replace(offer, zone=zone)) else (zone,)
 
     def _rent(self, request: LaunchRequest, offer: Offer) -> RentedMachine:
         now, faults, draw = self.now(), self.faults, self._random

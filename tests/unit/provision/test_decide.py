@@ -201,13 +201,6 @@ def test_an_offer_above_its_price_cap_is_not_rented() -> None:
     assert "costs $1.00 an hour, above its max_price $0.80" in reason.sentence
 
 
-def test_an_experiments_own_price_cap_is_kept() -> None:
-    cheap = demand("d", 1, max_price_usd_hour=Decimal("0.50"))
-    reason = plan(pool([ONE], [cheap])).waiting["d"]
-    assert reason.code is ProvisionCode.PRICE_CAP
-    assert "above the experiment's $0.50" in reason.sentence
-
-
 def test_a_refused_offer_is_passed_over_and_the_reason_tells_why() -> None:
     cheap, dear = spot(1, "0.40"), offer(1, "1.00")
     decided = plan(pool([cheap, dear], wants(1)), [refused(cheap)])

@@ -29,7 +29,13 @@ _FORGOTTEN_AFTER_S = 3600.0
 
 
 def after_refusal(
-    earlier: Cooldown | None, kind: RefusalKind, scope: Scope, sentence: str, now: float
+    earlier: Cooldown | None,
+    kind: RefusalKind,
+    scope: Scope,
+    sentence: str,
+    now: float,
+    pool: str = "",
+    hint: tuple[str, ...] = (),
 ) -> Cooldown:
     """Return how long to leave a scope alone, longer with every failure; `earlier` is its last cooldown."""
     again = (
@@ -41,24 +47,32 @@ def after_refusal(
     failures = earlier.failures + 1 if again and earlier is not None else 1
     backoff = _BACKOFFS[kind]
     length = min(backoff.most_s, backoff.first_s * 2 ** min(failures - 1, 16))
-    return Cooldown(scope, kind, now + length, sentence, failures)
+    return Cooldown(scope, kind, now + length, sentence, failures, pool, hint)
 
 
-def after_success(cooldowns: Iterable[Cooldown], offer: Offer) -> tuple[Cooldown, ...]:
-    """Return the cooldowns that still hold after an offer gave a machine."""
-    return tuple(c for c in cooldowns if not c.scope.covers(offer))
+def after_success(
+    cooldowns: Iterable[Cooldown], offer: Offer, pool: str = ""
+) -> tuple[Cooldown, ...]:
+    """Return the cooldowns that still hold after an offer gave a pool a machine."""
+    return tuple(c for c in cooldowns if not (c.scope.covers(offer) and c.pool in ("", pool)))
 
 
 class Cooldowns:
     """The cooldowns that have not ended, found by the offers that they cover."""
 
-    def __init__(self, cooldowns: Iterable[Cooldown], now: float) -> None:
+    def __init__(self, cooldowns: Iterable[Cooldown], now: float, pool: str = "") -> None:
         self._by_scope: dict[Scope, Cooldown] = {}
+        self._hints: set[Scope] = set()
         for cooldown in cooldowns:
-            if cooldown.until > now:
+            if cooldown.until > now and cooldown.pool in ("", pool):
+                self._hints |= {cooldown.scope._replace(zone=zone) for zone in cooldown.hint}
                 longest = self._by_scope.get(cooldown.scope, cooldown)
                 self._by_scope[cooldown.scope] = max(longest, cooldown, key=lambda c: c.until)
         self._masks = masks_of(self._by_scope)
+
+    def hints(self, offer: Offer) -> bool:
+        """Return whether the cloud named the offer's zone as one that has room, when another had none."""
+        return bool(self._hints) and Scope.of(offer) in self._hints
 
     def of(self, offer: Offer) -> Cooldown | None:
         """Return the cooldown of an offer that ends last."""

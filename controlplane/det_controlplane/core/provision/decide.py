@@ -13,8 +13,10 @@ def decide(snapshot: ProvisionSnapshot, now: float) -> ProvisionPlan:
     The same snapshot always gets the same plan. What it launches starts in the next snapshot, so that deciding twice
     launches nothing more.
     """
-    cooldowns = Cooldowns(snapshot.cooldowns, now)
-    passes = [PoolPass(pool, snapshot, cooldowns, now) for pool in snapshot.pools]
+    passes = [
+        PoolPass(pool, snapshot, Cooldowns(snapshot.cooldowns, now, pool.name), now)
+        for pool in snapshot.pools
+    ]
     waiting: dict[str, ProvisionReason] = {}
     for one in passes:
         one.run()

@@ -58,7 +58,9 @@ class Explainer:
         """Yield offers that could be rented for less, and why they are not."""
         price = next((r.price for r in self._market.ranked if r.offer == chosen), 0.0)
         for ranked in self._market.ranked:
-            if ranked.price > price:
+            if chosen in self._market.hinted and ranked.offer not in self._market.hinted:
+                cause = "its cloud names other zones that have room"
+            elif ranked.price > price:
                 cause = "reclaimed so often of late that it counts as dearer"
             else:
                 cause = "of another type or region than the machines that it would join"
@@ -106,7 +108,8 @@ class Explainer:
         fitting = [offer for offer in self._market.offers if self._could_hold(offer, demand)]
         if not fitting:
             return self._nothing_fits(demand)
-        excluded = self._excluded(fitting, demand.max_price_usd_hour)
+        known = {excluded.offer: excluded for excluded in self._market.excluded}
+        excluded = [known[offer] for offer in fitting if offer in known]
         if len(excluded) < len(fitting):
             too_dear = code is ProvisionCode.MAX_HOURLY_COST
             return self._too_dear(demand) if too_dear else self._too_many(demand)
@@ -116,18 +119,6 @@ class Explainer:
         first = sorted(cooling, key=lambda e: (e.until is None, e.until or 0.0)) or excluded
         sentence = f"{_need(demand)}; no offer that fits can be rented now: {_told(first)}"
         return ProvisionReason(kind, sentence, until)
-
-    def _excluded(self, fitting: Sequence[Offer], own_cap: Decimal | None) -> list[Excluded]:
-        """Return which of these offers cannot be rented now, each with its cause."""
-        known = {excluded.offer: excluded for excluded in self._market.excluded}
-        found = []
-        for offer in fitting:
-            if offer in known:
-                found.append(known[offer])
-            elif own_cap is not None and offer.price_usd_hour > own_cap:
-                cause = _above(offer, own_cap)
-                found.append(Excluded(offer, ProvisionCode.PRICE_CAP, cause, None))
-        return found
 
     def _could_hold(self, offer: Offer, demand: Demand) -> bool:
         if not demand.slots:
@@ -197,10 +188,6 @@ def _machines_for(demand: Demand, offer: Offer) -> int:
 def _priced(offer: Offer, count: int) -> str:
     many = f"{count} × " if count > 1 else ""
     return f"{many}{offer} at {money(offer.price_usd_hour)} an hour"
-
-
-def _above(offer: Offer, cap: Decimal) -> str:
-    return f"costs {money(offer.price_usd_hour)} an hour, above the experiment's {money(cap)}"
 
 
 def _told(excluded: Sequence[Excluded]) -> str:

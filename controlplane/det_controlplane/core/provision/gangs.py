@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from decimal import Decimal
 from typing import NamedTuple
 
 from .market import Market, Ranked
@@ -15,7 +14,6 @@ class Gang(NamedTuple):
 
     best: Ranked
     machines: int
-    limit: Decimal | None  # of the price of a machine
 
 
 class GangBuyer:
@@ -51,32 +49,28 @@ class GangBuyer:
 
     def _candidates(self, demand: Demand) -> Iterator[tuple[Gang, tuple[tuple[int, int], ...]]]:
         """Yield a gang for each size, with the wholly free machines that it uses."""
-        limit = demand.max_price_usd_hour
         # A machine that the demand failed on is not told apart here: it then gets machines of its own.
         whole = {} if demand.blocked_machines else +self._whole
-        for size, best in self._market.sizes(limit).items():
+        for size, best in self._market.sizes.items():
             if not size:
                 continue
             if demand.slots % size == 0:
                 count = demand.slots // size
                 have = min(whole.get(size, 0), count - 1)
                 used = ((size, have),) if have else ()
-                yield (
-                    Gang(self._like(size, limit, best) if have else best, count - have, limit),
-                    used,
-                )
+                yield Gang(self._like(size, best) if have else best, count - have), used
             elif self._mixes:
-                yield self._mixed(demand, best, limit, dict(whole))
+                yield self._mixed(demand, best, dict(whole))
 
     def _mixed(
-        self, demand: Demand, best: Ranked, limit: Decimal | None, whole: dict[int, int]
+        self, demand: Demand, best: Ranked, whole: dict[int, int]
     ) -> tuple[Gang, tuple[tuple[int, int], ...]]:
         missing = demand.slots - sum(size * count for size, count in whole.items())
         if missing <= 0:
             missing, whole = demand.slots, {}
-        return Gang(best, math.ceil(missing / best.offer.slots), limit), tuple(whole.items())
+        return Gang(best, math.ceil(missing / best.offer.slots)), tuple(whole.items())
 
-    def _like(self, size: int, limit: Decimal | None, best: Ranked) -> Ranked:
+    def _like(self, size: int, best: Ranked) -> Ranked:
         """Return the best offer of the types and regions that the free machines are of, if there is any."""
         kinds = {(o.region, o.machine_type) for o in self._room.offers_of_whole(size)}
         alike = [
@@ -84,6 +78,5 @@ class GangBuyer:
             for ranked in self._market.ranked
             if (ranked.offer.region, ranked.offer.machine_type) in kinds
             and ranked.offer.slots == size
-            and (limit is None or ranked.offer.price_usd_hour <= limit)
         ]
         return min(alike, default=best)

@@ -15,6 +15,8 @@ from .offers import Capacity, Offer, Scope
 _RECLAIM_WEIGHT = 0.2
 _RECLAIM_HALF_LIFE_S = 6 * 3600.0
 _MOST_RECLAIMS = 10.0
+# A call that gives nothing costs minutes: where the cloud says that it has room is asked first.
+_HINT_DISCOUNT = 0.9
 # How much more than the next best offer an alternative may cost, so that one call of the cloud can choose.
 _ALTERNATIVE_TOLERANCE = 1.1
 
@@ -24,7 +26,7 @@ _NEVER_READ: Mapping[tuple[str, str], float] = {}
 class Ranked(NamedTuple):
     """An offer that may be rented. Offers compare by effective price, then by the operator's order."""
 
-    price: float  # with what reclaims are expected to cost
+    price: float  # with what reclaims are expected to cost, and what a hint of the cloud saves
     order: int
     offer: Offer
 
@@ -50,26 +52,28 @@ class Market:
         reclaims = _Reclaims(interruptions, now)
         self.offers = tuple(offers)
         self.excluded: list[Excluded] = []
+        self.hinted: set[Offer] = set()  # in zones that their cloud says have room
         ranked = []
         for order, offer in enumerate(self.offers):
             excluded = _excluded(offer, cooldowns, prices_due)
             if excluded is not None:
                 self.excluded.append(excluded)
             else:
-                ranked.append(Ranked(reclaims.effective_price(offer), order, offer))
+                price = reclaims.effective_price(offer)
+                if cooldowns.hints(offer):
+                    self.hinted.add(offer)
+                    price *= _HINT_DISCOUNT
+                ranked.append(Ranked(price, order, offer))
         self.ranked = sorted(ranked)
-        self._sizes: dict[Decimal | None, dict[int, Ranked]] = {}
         self._alternatives: dict[tuple[int, Decimal | None], tuple[Offer, ...]] = {}
 
-    def sizes(self, max_price: Decimal | None) -> dict[int, Ranked]:
-        """Return the best offer for each number of slots, among those that cost no more."""
-        if max_price not in self._sizes:
-            best: dict[int, Ranked] = {}
-            for ranked in self.ranked:
-                if max_price is None or ranked.offer.price_usd_hour <= max_price:
-                    best.setdefault(ranked.offer.slots, ranked)
-            self._sizes[max_price] = best
-        return self._sizes[max_price]
+    @cached_property
+    def sizes(self) -> dict[int, Ranked]:
+        """Return the best offer for each number of slots."""
+        best: dict[int, Ranked] = {}
+        for ranked in self.ranked:
+            best.setdefault(ranked.offer.slots, ranked)
+        return best
 
     @cached_property
     def any_machine(self) -> Ranked | None:

@@ -45,7 +45,6 @@ class Demand:
     job_held_slots: int = 0  # what the job's running allocations hold
     priority: int = 0  # less is more urgent; equal where the pool's scheduler knows no priorities
     blocked_machines: frozenset[str] = frozenset()  # that it failed on before
-    max_price_usd_hour: Decimal | None = None  # of a machine, where the experiment names one
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +94,8 @@ class Cooldown:
     until: float
     sentence: str  # what the cloud said, and what to do about it
     failures: int = 1
+    pool: str = ""  # whose section is refused; empty: whoever asks
+    hint: tuple[str, ...] = ()  # zones that have room, as the cloud says
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,16 +59,16 @@ class Allowance:
         return Allowance(machines, left)
 
 
-Shape = tuple[int, bool, Decimal | None]
+Shape = tuple[int, bool]
 # Of every container without slots: any machine will do.
-CONTAINER: Shape = (0, False, None)
+CONTAINER: Shape = (0, False)
 
 
 def shape_of(demand: Demand) -> Shape:
     """Return what decides which machines a demand needs."""
     if not demand.slots:
         return CONTAINER
-    return demand.slots, demand.single_agent, demand.max_price_usd_hour
+    return demand.slots, demand.single_agent
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +124,7 @@ class Shopper:
                 refusals.add(one, ProvisionCode.MAX_INSTANCES)
                 continue
             if shape not in alone:
-                sizes = self._market.sizes(one.max_price_usd_hour)
-                alone[shape] = any(size >= one.slots for size in sizes)
+                alone[shape] = any(size >= one.slots for size in self._market.sizes)
             gang = None if alone[shape] else gangs.lacking(one)
             if gang is None and not alone[shape]:
                 refusals.add(one, ProvisionCode.NO_OFFER_FITS)
@@ -138,7 +137,7 @@ class Shopper:
 
     def _most_slots(self) -> float:
         """Return more slots than the limits ever allow to be rented."""
-        sizes = {size: ranked for size, ranked in self._market.sizes(None).items() if size}
+        sizes = {size: ranked for size, ranked in self._market.sizes.items() if size}
         most = float(self._allowance.machines * max(sizes, default=0))
         if self._allowance.usd_hour is None or not sizes:
             return most
@@ -174,8 +173,7 @@ class Shopper:
     ) -> list[Purchase] | ProvisionCode:
         """Return the cheapest purchases for the first wishes that the limits allow, or the limit that they exceed."""
         gangs = [
-            self._machines(gang.best, machines, gang.limit, True)
-            for gang, machines in queue.gangs(length)
+            self._machines(gang.best, machines, True) for gang, machines in queue.gangs(length)
         ]
         exceeded = self._allowance.exceeded_by(gangs)
         if exceeded is not None:
@@ -183,33 +181,28 @@ class Shopper:
         singles = queue.singles(length)
         for penalty in _MACHINE_PENALTIES if singles else (0.0,):
             purchases = list(gangs)
-            for max_price, wanted in singles.items():
-                purchases += self._cover(max_price, wanted, penalty, spare)
+            if singles:
+                purchases += self._cover(singles, penalty, spare)
             exceeded = self._allowance.exceeded_by(purchases)
             if exceeded is not ProvisionCode.MAX_INSTANCES:
                 break
         return exceeded or purchases
 
-    def _cover(
-        self, max_price: Decimal | None, wanted: Counter[int], penalty: float, spare: int
-    ) -> list[Purchase]:
-        sizes = self._market.sizes(max_price)
+    def _cover(self, wanted: Counter[int], penalty: float, spare: int) -> list[Purchase]:
+        sizes = self._market.sizes
         dearest = max(ranked.price for ranked in sizes.values())
         prices = {size: r.price + penalty * dearest for size, r in sizes.items() if size}
         chosen = cheapest_cover(wanted, prices, spare)
         if chosen is None:  # what is in reach fits on some size
             raise AssertionError(f"no machine of {sorted(prices)} slots holds {dict(wanted)}")
         return [
-            self._machines(sizes[size], count, max_price, False)
+            self._machines(sizes[size], count, False)
             for size, count in sorted(chosen.items(), reverse=True)
         ]
 
-    def _machines(
-        self, best: Ranked, count: int, limit: Decimal | None, one_type: bool
-    ) -> Purchase:
-        if self._allowance.usd_hour is not None:
-            # A dearer alternative would have to be paid for in advance.
-            limit = best.offer.price_usd_hour
+    def _machines(self, best: Ranked, count: int, one_type: bool) -> Purchase:
+        # A dearer alternative would have to be paid for in advance.
+        limit = None if self._allowance.usd_hour is None else best.offer.price_usd_hour
         offers = self._market.alternatives(best, limit)
         if one_type:
             offers = tuple(o for o in offers if o.machine_type == best.offer.machine_type)
@@ -229,11 +222,11 @@ class Shopper:
             return []
         left = self._allowance.less(bought)
         for machines in range(min(math.ceil(count / each), left.machines), 0, -1):
-            purchase = self._machines(best, machines, None, False)
+            purchase = self._machines(best, machines, False)
             if not left.exceeded_by([purchase]):
                 return [purchase]
         refusals.codes[CONTAINER] = (
-            left.exceeded_by([self._machines(best, 1, None, False)]) or ProvisionCode.MAX_INSTANCES
+            left.exceeded_by([self._machines(best, 1, False)]) or ProvisionCode.MAX_INSTANCES
         )
         return []
 
@@ -259,28 +252,24 @@ class _Queue:
     """Wishes in order, so that the content of the first n of them is known quickly."""
 
     def __init__(self, wishes: Sequence[Wish]) -> None:
-        self._gangs: dict[tuple[int, Decimal | None], _Gangs] = {}
-        self._places: defaultdict[tuple[Decimal | None, int], list[int]] = defaultdict(list)
+        self._gangs: dict[int, _Gangs] = {}  # by the order of their offer
+        self._places: defaultdict[int, list[int]] = defaultdict(list)  # by slots
         for place, (demand, gang) in enumerate(wishes):
             if gang is None:
-                self._places[demand.max_price_usd_hour, demand.slots].append(place)
+                self._places[demand.slots].append(place)
             else:
-                kind = gang.best.order, gang.limit
-                self._gangs.setdefault(kind, _Gangs(gang, [], [0])).add(place, gang.machines)
+                kind = self._gangs.setdefault(gang.best.order, _Gangs(gang, [], [0]))
+                kind.add(place, gang.machines)
 
     def gangs(self, length: int) -> list[tuple[Gang, int]]:
         """Return the kinds of gangs, each with the machines that all gangs of the kind lack."""
         counted = ((gangs.first, gangs.machines_before(length)) for gangs in self._gangs.values())
         return [(gang, machines) for gang, machines in counted if machines]
 
-    def singles(self, length: int) -> dict[Decimal | None, Counter[int]]:
-        """Return how many demands of each size wait, by their limit of the price."""
-        found: dict[Decimal | None, Counter[int]] = {}
-        for (max_price, slots), places in self._places.items():
-            count = bisect_left(places, length)
-            if count:
-                found.setdefault(max_price, Counter())[slots] = count
-        return found
+    def singles(self, length: int) -> Counter[int]:
+        """Return how many demands of each size wait."""
+        counts = {slots: bisect_left(places, length) for slots, places in self._places.items()}
+        return Counter({slots: count for slots, count in counts.items() if count})
 
 
 class _Gangs(NamedTuple):

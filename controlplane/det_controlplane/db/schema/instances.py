@@ -81,11 +81,14 @@ cooldowns = Table(
     Column("zone", Text, primary_key=True),
     Column("machine_type", Text, primary_key=True),
     Column("capacity", Text, primary_key=True),
+    Column("pool", Text, primary_key=True, server_default=text("''")),  # whose section is refused
     Column("kind", enum(RefusalKind), nullable=False),
     Column("until", Time, nullable=False),
     Column("sentence", Text, nullable=False),
     Column("failures", Integer, nullable=False),
     Column("refused_at", Time, nullable=False),
+    # Zones that have room, as the cloud said.
+    Column("hint", JSON, nullable=False, server_default=text("'[]'")),
 )
 
 # Pools that launch nothing.

@@ -10,7 +10,7 @@ from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.provision import catalog
 from det_controlplane.core.provision.offers import Offer, Scope
 from det_controlplane.core.provision.prices import Known, current, is_own_price, quote_of
-from det_controlplane.db import agents, instance_views, instances, market
+from det_controlplane.db import agents, cooldowns, instance_views, instances, market
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState
 from det_controlplane.services.identity.principal import User
@@ -19,6 +19,12 @@ from det_controlplane.services.use_case import change
 
 
 def listed(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
+    """Return machines, also of pools that rented once and do not any more."""
+    pool = filters.get("pool")
+    if pool and ctx.config.pool(pool) is None:
+        with ctx.db.autocommit() as tx:
+            if not instances.any_of(tx, pool):
+                raise Missing(_no_such_pool(ctx, pool))
     with ctx.db.autocommit() as tx:
         return instance_views.listed(tx, page, sort, filters, ctx.now())
 
@@ -66,9 +72,13 @@ def pool(ctx: Context, name: str) -> dict[str, Any]:
 def _rented(ctx: Context, name: str) -> Pool:
     found = ctx.config.pool(name)
     if found is None or not found.offers:
-        known = ", ".join(p.pool_name for p in ctx.config.resource_pools if p.offers) or "none"
-        raise Missing(f"pool '{name}' rents no machines; the pools that do: {known}")
+        raise Missing(_no_such_pool(ctx, name))
     return found
+
+
+def _no_such_pool(ctx: Context, name: str) -> str:
+    known = ", ".join(p.pool_name for p in ctx.config.resource_pools if p.offers) or "none"
+    return f"pool '{name}' rents no machines; the pools that do: {known}"
 
 
 def _shown(ctx: Context, pool: Pool) -> dict[str, Any]:
@@ -132,7 +142,8 @@ def _problems(pool: Pool, problems: Mapping[tuple[str, str], str]) -> list[dict[
 def _concerns(cooldown: dict[str, Any], pool: Pool) -> bool:
     names = ("provider", "region", "zone", "machineType", "capacity")
     scope = Scope(*(cooldown[name] for name in names))
-    return any(scope.covers(offer) for offer in pool.offers)
+    is_ours = cooldown["pool"] in ("", pool.pool_name)
+    return is_ours and any(scope.covers(offer) for offer in pool.offers)
 
 
 def hold(ctx: Context, caller: User, name: str, reason: str) -> dict[str, Any]:
@@ -152,8 +163,12 @@ def resume(ctx: Context, caller: User, name: str) -> dict[str, Any]:
     rented = _rented(ctx, name)
     with change(ctx) as changed:
         instances.release(changed.tx, name)
-        known = instances.cooldowns(changed.tx)
-        own = {c.scope for c in known if any(c.scope.covers(o) for o in rented.offers)}
-        instances.forget_cooldowns(changed.tx, own)
+        known = cooldowns.every(changed.tx)
+        own = {
+            c
+            for c in known
+            if c.pool in ("", name) and any(c.scope.covers(o) for o in rented.offers)
+        }
+        cooldowns.forget(changed.tx, own)
         changed.queue_changed(name)
     return pool(ctx, name)

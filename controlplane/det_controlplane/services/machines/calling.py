@@ -15,7 +15,7 @@ from det_controlplane.core.provision.cooldown import after_refusal, after_succes
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Offer, Scope
 from det_controlplane.core.provision.sightings import Sighting, reconcile
-from det_controlplane.db import agents, instances
+from det_controlplane.db import agents, cooldowns, instances
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.instances import OrderedEnd, Requested
 from det_controlplane.ports.compute import (
@@ -50,10 +50,10 @@ def run(ctx: Context, clouds: Clouds, markets: Markets = _NO_MARKETS) -> float |
         while requested := _claim(ctx):
             list(pool.map(lambda r: _rent(ctx, clouds, r), requested))
     _end_ordered(ctx, clouds)
-    for provider, region in sorted(_regions(ctx)):
-        _compare(ctx, clouds, provider, region)
+    compared = [_compare(ctx, clouds, *place) for place in sorted(_regions(ctx))]
     prices.refresh(ctx, markets)
-    return _next_s(ctx)
+    due_s = _next_s(ctx)
+    return LISTING_INTERVAL_S if due_s is None and not all(compared) else due_s
 
 
 def _claim(ctx: Context) -> list[Requested]:
@@ -94,15 +94,15 @@ def _store(ctx: Context, requested: Requested, outcome: LaunchOutcome) -> None:
     """Record the answer, remember refusals, and have the pool decided on again where no machine came."""
     with change(ctx) as changed:
         tx, now = changed.tx, changed.now
-        _remember(tx, outcome.refusals_of(requested.offers), now)
+        _remember(tx, requested, outcome, now)
         changed.queue_changed(requested.pool)
         changed.wake("provision")
         if outcome.machine is not None:
             machine = outcome.machine
             offer = _rented(ctx, tx, requested, machine)
-            known = instances.cooldowns(tx)
-            over = set(known) - set(after_success(known, offer))
-            instances.forget_cooldowns(tx, {c.scope for c in over})
+            known = cooldowns.every(tx)
+            over = set(known) - set(after_success(known, offer, requested.pool))
+            cooldowns.forget(tx, over)
             instances.launched(tx, requested.id, offer, machine.cloud_id, now)
             log.info("%s is %s %s", requested.id, machine.cloud_id, offer)
             return
@@ -132,17 +132,20 @@ def _learn_why(ctx: Context, cloud: Compute, requested: Requested) -> None:
         return
     if outcome.machine is None:
         with change(ctx) as changed:
-            _remember(changed.tx, outcome.refusals_of(requested.offers), changed.now)
+            _remember(changed.tx, requested, outcome, changed.now)
             changed.queue_changed(requested.pool)
 
 
-def _remember(tx: Tx, refusals: Sequence[Refusal], now: datetime) -> None:
-    known = {c.scope: c for c in instances.cooldowns(tx)}
-    for r in refusals:
-        known[r.scope] = after_refusal(
-            known.get(r.scope), r.kind, r.scope, r.sentence, now.timestamp()
+def _remember(tx: Tx, requested: Requested, outcome: LaunchOutcome, now: datetime) -> None:
+    """Store refusals. What is invalid is a matter of the pool's section, the rest concerns every pool."""
+    known = {(c.scope, c.pool): c for c in cooldowns.every(tx)}
+    refused = {}
+    for r in outcome.refusals_of(requested.offers):
+        key = r.scope, requested.pool if r.kind is RefusalKind.INVALID else ""
+        refused[key] = known[key] = after_refusal(
+            known.get(key), r.kind, r.scope, r.sentence, now.timestamp(), key[1], r.hint
         )
-    instances.set_cooldowns(tx, [known[scope] for scope in {r.scope for r in refusals}], now)
+    cooldowns.put(tx, list(refused.values()), now)
 
 
 def _rented(ctx: Context, tx: Tx, requested: Requested, machine: CloudMachine) -> Offer:
@@ -205,17 +208,20 @@ def _regions(ctx: Context) -> set[tuple[str, str]]:
     return found | {(o.provider, o.region) for pool in rented_pools(ctx) for o in pool.offers}
 
 
-def _compare(ctx: Context, clouds: Clouds, provider: str, region: str) -> None:
-    """Ask a cloud first and the database second: a row exists before its machine, so a machine without one is nobody's."""
+def _compare(ctx: Context, clouds: Clouds, provider: str, region: str) -> bool:
+    """Compare rows with what a cloud lists; return whether no machine is there that nobody asked for.
+
+    The cloud is asked first and the database second: a row exists before its machine, so a machine without one is nobody's.
+    """
     cloud = clouds.get(provider)
     if cloud is None:
-        return
+        return True
     listed_at = ctx.now()
     try:
         machines = cloud.owned(ctx.cluster_id, place_of(ctx, provider, region))
     except Unreachable as e:
         log.warning("%s does not list its machines in %s: %s", provider, region, e)
-        return
+        return True
     with change(ctx) as changed:
         tx, now = changed.tx, changed.now
         rows = instances.live_rows(tx, provider, region, listed_at)
@@ -238,6 +244,7 @@ def _compare(ctx: Context, clouds: Clouds, provider: str, region: str) -> None:
             "%s in %s: ending machines that nobody asked for: %s", provider, region, sorted(orphans)
         )
         _terminate(cloud, [m for m in machines if m.cloud_id in orphans])
+    return not orphans  # a lost order is given again: the next list shows what came of it
 
 
 def _adopt(

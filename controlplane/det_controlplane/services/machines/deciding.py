@@ -16,7 +16,7 @@ from det_controlplane.core.provision.model import (
     Terminate,
     TerminateReason,
 )
-from det_controlplane.db import agents, instances, market
+from det_controlplane.db import agents, cooldowns, instances, market
 from det_controlplane.db import schedule as pool_rows
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.agents import leaving
@@ -117,7 +117,7 @@ def _load(ctx: Context, tx: Tx, now: datetime) -> ProvisionSnapshot:
         pools.append(found)
     return ProvisionSnapshot(
         pools=tuple(pools),
-        cooldowns=instances.cooldowns(tx),
+        cooldowns=cooldowns.every(tx),
         interruptions=instances.interruptions(tx, now - MEMORY_OF_RECLAIMS),
         prices_due=_due(known, pools),
     )
@@ -165,7 +165,10 @@ def _request(ctx: Context, change: Change, plan: ProvisionPlan, held: Collection
 
 def _terminate(change: Change, ends: Iterable[Terminate]) -> None:
     for machine_id, reason in ends:
-        agent = instances.terminate(change.tx, UUID(machine_id), _ENDS[reason], change.now)
+        drained = reason is TerminateReason.DRAINED
+        agent = instances.terminate(
+            change.tx, UUID(machine_id), _ENDS[reason], change.now, after_drain=drained
+        )
         log.info("giving %s back: %s", machine_id, _ENDS[reason])
         if agent is not None:
             agents.put_in_service(change.tx, agent, None, enabled=False, draining=False)

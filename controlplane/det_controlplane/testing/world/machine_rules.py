@@ -9,6 +9,7 @@ MACHINE_RULES: dict[str, str] = {
         SELECT i.id || ': ' || i.zone || ' ' || i.machine_type FROM instances i JOIN cooldowns c ON
             c.provider = i.provider AND c.region IN ('', i.region) AND c.zone IN ('', i.zone)
             AND c.machine_type IN ('', i.machine_type) AND c.capacity IN ('', i.capacity::text)
+            AND c.pool IN ('', i.pool)
         WHERE i.state = 'REQUESTED' AND c.refused_at < i.requested_at AND c.until > i.requested_at""",
     "an instance is over and its agent is not given up": """
         SELECT i.id || ' is ' || i.state || ', agent ' || g.id || ' ' || g.state FROM instances i

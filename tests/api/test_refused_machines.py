@@ -1,0 +1,114 @@
+"""What clouds refuse, and which pools that concerns; machines that nobody asked for; reasons that stay."""
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from det_controlplane.core.provision.model import RefusalKind
+from det_controlplane.core.provision.offers import Scope
+from det_controlplane.db.engine import Database
+from det_controlplane.services.machines import calling
+from det_controlplane.testing.fakecloud import CloudFaults
+
+from tests.support.api import Caller, create
+from tests.support.rented import Rented, offer, rented_cluster
+
+A, B, C = (offer("0.40", zone=f"us-east-1{letter}") for letter in "abc")
+
+
+@pytest.fixture
+def cluster(database: Database, tmp_path: Path) -> Iterator[Rented]:
+    with rented_cluster(database, tmp_path, offers=(A, B, C)) as made:
+        yield made
+
+
+@pytest.fixture
+def user(cluster: Rented) -> Caller:
+    return cluster.api.signed_in("determined")
+
+
+def test_a_zone_that_the_cloud_says_has_room_is_tried_first(cluster: Rented, user: Caller) -> None:
+    alone = replace(cluster.api.ctx.config.resource_pools[0], offers=(A,))
+    whole = cluster.api.ctx.config
+    cluster.api.ctx.config = replace(whole, resource_pools=(alone,))
+    cluster.cloud.refuse(Scope.of(A), RefusalKind.NO_CAPACITY, "1a is empty", ("us-east-1c",))
+    create(user, activate=True)
+    cluster.settle()
+    assert not cluster.cloud.rented
+    cluster.api.ctx.config = whole
+    cluster.api.signed_in("admin").post("/api/v1/experiments/1/pause")
+    cluster.api.signed_in("admin").post("/api/v1/experiments/1/activate")
+    cluster.settle()
+    (machine,) = cluster.cloud.alive()
+    assert machine.zone == "us-east-1c"
+
+
+def test_what_is_wrong_in_the_section_of_one_pool_keeps_no_other_from_renting(
+    cluster: Rented, user: Caller
+) -> None:
+    (pool,) = cluster.api.ctx.config.resource_pools
+    other = replace(pool, pool_name="other")
+    cluster.api.ctx.config = replace(cluster.api.ctx.config, resource_pools=(pool, other))
+    cluster.cloud.refuse(Scope("aws"), RefusalKind.INVALID, "image ami-1 does not exist")
+    create(user, activate=True)
+    cluster.settle(6)
+    assert not cluster.cloud.rented
+    cluster.cloud.allow()
+    create(user, resources={"resource_pool": "other"}, activate=True)
+    cluster.settle(6)
+    assert {i["pool"] for i in cluster.instances()} == {"other"}
+    shown = {p["name"]: p["cooldowns"] for p in user.get("/api/v1/rented-pools")["pools"]}
+    assert (len(shown["default"]), len(shown["other"])) == (1, 0)
+
+
+def test_an_order_to_end_a_stranger_that_is_lost_is_given_again(
+    cluster: Rented, user: Caller
+) -> None:
+    create(user, activate=True)
+    cluster.settle()
+    (machine,) = cluster.cloud.alive()
+    cluster.cloud.launch(replace(machine.request, machine_id=uuid.uuid4()))
+    user.post("/api/v1/experiments/1/kill")
+    cluster.api.signed_in("admin").post(f"/api/v1/instances/{machine.request.machine_id}/terminate")
+    cluster.pass_time(minutes=1)
+    cluster.settle()
+    cluster.pass_time(minutes=3)
+    cluster.settle()
+    stranger = replace(machine.request, machine_id=uuid.uuid4())
+    cluster.cloud.launch(stranger)
+    cluster.cloud.ends_are_lost = 1
+    due_s = calling.run(cluster.api.ctx, {"aws": cluster.cloud})
+    assert due_s is not None, "a machine may still be there that nobody asked for"
+    cluster.pass_time(seconds=due_s)
+    calling.run(cluster.api.ctx, {"aws": cluster.cloud})
+    cluster.pass_time(minutes=1)
+    assert not cluster.cloud.alive()
+    assert calling.run(cluster.api.ctx, {"aws": cluster.cloud}) is None
+
+
+def test_machines_of_an_unknown_pool_are_an_error_that_names_the_pools(
+    cluster: Rented, user: Caller
+) -> None:
+    told = user.ask("GET", "/api/v1/instances", query={"pool": ["defualt"]})
+    assert told.status == 404
+    assert "pool 'defualt' rents no machines; the pools that do: default" in told.error
+    assert user.get("/api/v1/instances", pool="default")["instances"] == []
+
+
+def test_why_a_machine_was_emptied_is_told_after_its_end(cluster: Rented, user: Caller) -> None:
+    create(user, activate=True)
+    cluster.settle()
+    (machine,) = cluster.cloud.alive()
+    agent = cluster.boot(machine)
+    cluster.settle()
+    agent.work()
+    cluster.cloud.faults = CloudFaults()
+    agent.poll(leaving=True)
+    cluster.settle()
+    agent.finish()
+    cluster.settle()
+    ended = next(i for i in cluster.instances(all="true") if i["cloudId"] == machine.cloud_id)
+    assert ended["state"] in ("TERMINATING", "GONE")
+    assert ended["reason"] == "it is drained: the cloud takes the machine back"
