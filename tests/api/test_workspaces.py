@@ -1,6 +1,8 @@
 """Workspaces, projects, the pools reserved for them, and what deleting takes along."""
 
 import pytest
+from det_controlplane.db.creation import experiment_config
+from det_controlplane.services import sealing
 
 from tests.support.api import Api, Caller, config_of, create, create_ended, report_checkpoint
 
@@ -74,9 +76,13 @@ def test_storage_keys_are_kept_but_not_shown(api: Api, user: Caller) -> None:
     assert b"hush" not in user.ask("GET", "/api/v1/workspaces").body
     user.done("PATCH", path, {"checkpointStorageConfig": {**shown, "bucket": "c"}})
     into = project(user, made)
-    config = user.post("/api/v1/experiments", {"config": config_of(), "projectId": into})["config"]
-    assert config["checkpoint_storage"]["secret_key"] == "hush"
-    assert config["checkpoint_storage"]["bucket"] == "c"
+    made_there = user.post("/api/v1/experiments", {"config": config_of(), "projectId": into})
+    assert made_there["config"]["checkpoint_storage"]["bucket"] == "c"
+    assert made_there["config"]["checkpoint_storage"]["secret_key"] == "********"
+    stored = experiment_config(api.ctx.db, made_there["experiment"]["id"])
+    assert stored is not None
+    storage = sealing.opened(api.ctx, stored.config, stored.sealed)["checkpoint_storage"]
+    assert storage["secret_key"] == "hush"
 
 
 def test_an_archived_workspace_archives_its_projects_and_takes_nothing(user: Caller) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from det_controlplane.adapters.aes_cipher import AesCipher
 from det_controlplane.adapters.checkpoint_files import ReachableCheckpoints
 from det_controlplane.adapters.directory_objects import DirectoryObjects
 from det_controlplane.api import routes
@@ -129,6 +130,7 @@ def api_over(database: Database, folder: Path) -> Iterator[Api]:
         objects=DirectoryObjects(folder / "objects", b"secret", "http://localhost"),
         cluster_id=first_start.cluster_identity(database),
         bootstrap_token=BOOTSTRAP,
+        cipher=AesCipher(["the key of the tests"]),
         checkpoint_files=ReachableCheckpoints(),
     )
     yield Api(ctx, App(ctx, Router(routes.every())), checkpoints)

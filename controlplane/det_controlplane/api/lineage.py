@@ -4,6 +4,7 @@ import base64
 import json
 from collections.abc import Iterator
 
+from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest, UnsupportedMediaType
 from det_controlplane.api.http import (
@@ -36,7 +37,7 @@ from det_controlplane.services.trials import metric_streams
 def resume(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
     experiment_id = body.integer("id")
-    continuing.resume(ctx, experiment_id, body.text("overrideConfig"))
+    continuing.resume(ctx, user_of(request), experiment_id, body.text("overrideConfig"))
     shown = listing.experiment(ctx, experiment_id).shown
     return json_object(experiment=shown, warnings="[]")
 

@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import bindparam, cast, func, select, text, update
-from sqlalchemy.dialects.postgresql import JSONB, insert
+from sqlalchemy import bindparam, select, text, update
+from sqlalchemy.dialects.postgresql import insert
 
 from det_controlplane.core.lifecycle.checkpoint import CheckpointState
 from det_controlplane.core.lifecycle.experiment import ExperimentState
@@ -24,12 +24,17 @@ _REPORT = _REPORT.on_conflict_do_update(
     where=(_c.task_id == _REPORT.excluded.task_id) & (_c.state == CheckpointState.ACTIVE),
 )
 _COLLECTED = text("""
-    SELECT e.id, e.state::text AS state, e.config, e.user_id, p.workspace_id,
+    SELECT e.id, e.state::text AS state, e.config, e.sealed, e.user_id, p.workspace_id,
            EXISTS (SELECT 1 FROM trials t WHERE t.experiment_id = e.id AND NOT e.unmanaged) AS has_trials
     FROM experiments e JOIN projects p ON p.id = e.project_id WHERE e.id = :id
 """)
 _REPORTER = (
-    select(tasks.c.trial_id, tasks.c.experiment_id, experiments.c.config["checkpoint_storage"])
+    select(
+        tasks.c.trial_id,
+        tasks.c.experiment_id,
+        experiments.c.config["checkpoint_storage"],
+        experiments.c.sealed,
+    )
     .outerjoin(experiments, experiments.c.id == tasks.c.experiment_id)
     .where(tasks.c.id == bindparam("task_id"))
 )
@@ -45,8 +50,9 @@ _OF_EXPERIMENT = text("""
 """)
 _CHOSEN = text("""
     SELECT c.uuid, c.experiment_id,
-           EXISTS (SELECT 1 FROM model_versions v WHERE v.checkpoint_uuid = c.uuid) AS registered, s.config AS storage
+           EXISTS (SELECT 1 FROM model_versions v WHERE v.checkpoint_uuid = c.uuid) AS registered, s.config AS storage, s.sealed
     FROM checkpoints c LEFT JOIN storages s ON s.id = c.storage_id WHERE c.experiment_id IS NOT NULL AND c.uuid = ANY(cast(:uuids AS uuid[]))
+    ORDER BY c.steps_completed, c.uuid
 """)
 _DOOMED = text(f"""
     SELECT c.uuid::text AS uuid, c.trial_id, c.steps_completed, c.state::text AS state, c.resources,
@@ -64,6 +70,7 @@ class Reporter:
     trial_id: int | None
     experiment_id: int | None
     storage: dict[str, Any] | None
+    sealed: str | None  # of the experiment
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +97,14 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a checkpoint lies."""
+    """Where a checkpoint lies: in a storage of its own, or else in that of its experiment."""
 
     uuid: UUID
     state: CheckpointState
     storage: dict[str, Any] | None
+    sealed: str | None
+    of_experiment: dict[str, Any] | None
+    experiment_sealed: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +113,7 @@ class Owner:
 
     id: int
     config: dict[str, Any]
+    sealed: str | None
     user_id: int
     workspace_id: int
     state: ExperimentState
@@ -128,6 +139,7 @@ class Chosen:
     experiment_id: int
     registered: bool
     storage: dict[str, Any] | None
+    sealed: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +202,16 @@ def newest_of_trial(tx: Tx, trial_id: int) -> UUID | None:
 
 
 def location(tx: Tx, uuid: UUID) -> Location | None:
-    of_experiment = cast(experiments.c.config["checkpoint_storage"], JSONB)
-    storage = func.coalesce(storages.c.config, of_experiment)
+    of_experiment = experiments.c.config["checkpoint_storage"]
     found = (
-        select(_c.uuid, _c.state, storage)
+        select(
+            _c.uuid,
+            _c.state,
+            storages.c.config,
+            storages.c.sealed,
+            of_experiment,
+            experiments.c.sealed,
+        )
         .select_from(checkpoints)
         .outerjoin(storages, storages.c.id == _c.storage_id)
         .outerjoin(experiments, experiments.c.id == _c.experiment_id)
@@ -202,17 +220,15 @@ def location(tx: Tx, uuid: UUID) -> Location | None:
     return None if row is None else Location(*row)
 
 
-def remember_storage(tx: Tx, config: dict[str, Any]) -> int:
+def remember_storage(tx: Tx, config: dict[str, Any], sealed: str, fingerprint: str) -> int:
     """Return the number of a storage, the same one each time and whatever is kept in it."""
-    config = {key: value for key, value in config.items() if key not in RETENTION}
-    known: int | None = tx.execute(
-        select(storages.c.id).where(storages.c.config == config)
-    ).scalar()
+    same = (storages.c.config == config) & (storages.c.fingerprint == fingerprint)
+    known: int | None = tx.execute(select(storages.c.id).where(same)).scalar()
     if known is not None:
         return known
-    new = insert(storages).values(config=config)
+    new = insert(storages).values(config=config, sealed=sealed, fingerprint=fingerprint)
     kept = new.on_conflict_do_update(
-        index_elements=["config"], set_={"config": new.excluded.config}
+        index_elements=["config", "fingerprint"], set_={"sealed": new.excluded.sealed}
     )
     return int(tx.execute(kept.returning(storages.c.id)).scalar_one())
 

@@ -19,6 +19,14 @@ def one(tx: Tx, scope: int, workload: WorkloadType) -> dict[str, Any] | None:
     return found
 
 
+def stored(tx: Tx, scope: int, workload: WorkloadType) -> tuple[dict[str, Any], str | None] | None:
+    """Return a policy and its secrets."""
+    wanted = select(_c.policy, _c.sealed)
+    wanted = wanted.where(_c.workspace_id == scope, _c.workload_type == workload)
+    row = tx.execute(wanted).first()
+    return None if row is None else (row.policy, row.sealed)
+
+
 def in_force(tx: Tx, workspace_id: int, workload: WorkloadType) -> list[dict[str, Any]]:
     """Return the policy of the workspace first, that of the cluster last."""
     scopes = _c.workspace_id.in_((CLUSTER, workspace_id))
@@ -26,11 +34,12 @@ def in_force(tx: Tx, workspace_id: int, workload: WorkloadType) -> list[dict[str
     return list(tx.execute(wanted.order_by(_c.workspace_id.desc())).scalars())
 
 
-def put(tx: Tx, scope: int, workload: WorkloadType, policy: dict[str, Any]) -> None:
-    values = {"workspace_id": scope, "workload_type": workload, "policy": policy}
+def put(tx: Tx, scope: int, workload: WorkloadType, policy: dict[str, Any], sealed: str) -> None:
+    columns = {"policy": policy, "sealed": sealed}
+    values = {"workspace_id": scope, "workload_type": workload, **columns}
     key = (_c.workspace_id, _c.workload_type)
     new = insert(config_policies).values(values)
-    tx.execute(new.on_conflict_do_update(index_elements=key, set_={"policy": policy}))
+    tx.execute(new.on_conflict_do_update(index_elements=key, set_=columns))
 
 
 def remove(tx: Tx, scope: int, workload: WorkloadType) -> None:

@@ -11,7 +11,7 @@ from det_controlplane.db.engine import Tx
 
 _CONTAINER = text("""
     SELECT c.id, c.epoch, c.rank, c.slot_ids, c.agent_id, c.allocation_id, a.task_id, a.ports, a.run_id, a.slots, a.pool, a.peer_key, a.token_expires_at,
-           t.kind::text AS kind, t.config, t.experiment_id, t.trial_id, j.user_id,
+           t.kind::text AS kind, t.config, t.sealed, t.experiment_id, t.trial_id, j.user_id,
            u.username, coalesce(u.agent_user, w.agent_user) AS agent_user,
            (SELECT count(*) FROM containers p WHERE p.allocation_id = c.allocation_id AND p.epoch = c.epoch) AS peers,
            (SELECT min(s.device_type)::text FROM slots s WHERE s.agent_id = c.agent_id) AS device_type
@@ -20,7 +20,7 @@ _CONTAINER = text("""
     WHERE c.id = :id FOR SHARE OF a
 """)
 _TRIAL = text("""
-    SELECT t.seed, t.hparams, e.config,
+    SELECT t.seed, t.hparams, e.config, e.sealed,
            coalesce((SELECT c.uuid FROM checkpoints c WHERE c.trial_id = t.id AND c.state = 'COMPLETED'
                      ORDER BY c.steps_completed DESC, c.reported_at DESC LIMIT 1), t.warm_start_uuid) AS latest_checkpoint,
            coalesce((SELECT max(c.steps_completed) FROM checkpoints c
@@ -46,6 +46,7 @@ class StartedContainer:
     token_expires_at: datetime | None
     kind: str
     config: dict[str, Any] | None
+    sealed: str | None
     experiment_id: int | None
     trial_id: int | None
     user_id: int
@@ -60,6 +61,7 @@ class StartedTrial:
     seed: int
     hparams: dict[str, Any]
     config: dict[str, Any]
+    sealed: str | None
     latest_checkpoint: UUID | None
     steps_completed: int
 

@@ -27,6 +27,8 @@ _REQUEUE = text("""
 @dataclass(frozen=True, slots=True)
 class EndedExperiment:
     config: dict[str, Any]
+    sealed: str | None
+    user_id: int
     archived: bool
     unmanaged: bool
     parent_archived: bool
@@ -46,7 +48,7 @@ class EndedTrial:
 
 def experiment(tx: Tx, experiment_id: int) -> EndedExperiment | None:
     e, parents = experiments.c, projects.c.archived | workspaces.c.archived
-    found = select(e.config, e.archived, e.unmanaged, parents, workspaces.c.id)
+    found = select(e.config, e.sealed, e.user_id, e.archived, e.unmanaged, parents, workspaces.c.id)
     found = found.join_from(experiments, projects)
     found = found.join(workspaces, workspaces.c.id == projects.c.workspace_id)
     row = tx.execute(found.where(e.id == experiment_id)).first()
@@ -65,12 +67,14 @@ def reopen(
     experiment_id: int,
     job_id: UUID,
     config: dict[str, Any],
+    sealed: str | None,
     original: str | None,
     now: datetime,
 ) -> None:
     """Make an experiment active with a configuration, last in the queue; `original` is its new text, if any."""
     values: dict[str, Any] = {
         "state": ExperimentState.ACTIVE, "ended_at": None, "progress": 0, "error": "", "config": config,
+        "sealed": sealed,
     }  # fmt: skip
     if original is not None:
         values["original_config"] = original

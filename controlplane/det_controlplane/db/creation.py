@@ -11,8 +11,8 @@ from det_controlplane.db.schema import experiments, projects, templates, workspa
 
 _PROJECT = """
     SELECT p.id, p.workspace_id, p.archived OR w.archived AS archived, p.state IS NOT NULL AS deleting,
-           w.checkpoint_storage, w.default_compute_pool, w.default_aux_pool,
-           (SELECT json_agg(c.policy ORDER BY c.workspace_id DESC) FROM config_policies c
+           w.checkpoint_storage, w.sealed AS storage_secrets, w.default_compute_pool, w.default_aux_pool,
+           (SELECT json_agg(json_build_array(c.policy, c.sealed) ORDER BY c.workspace_id DESC) FROM config_policies c
             WHERE c.workload_type = 'EXPERIMENT' AND c.workspace_id IN (0, p.workspace_id)) AS policies,
            (SELECT json_object_agg(b.pool, b.workspaces) FROM (
                 SELECT pool, json_agg(workspace_id) AS workspaces FROM pool_bindings GROUP BY pool) b) AS bound_pools
@@ -33,9 +33,12 @@ class TargetProject:
     archived: bool
     deleting: bool
     checkpoint_storage: dict[str, Any] | None
+    storage_secrets: str | None
     default_compute_pool: str | None
     default_aux_pool: str | None
-    policies: list[dict[str, Any]] | None  # the workspace's first, then the cluster's
+    policies: (
+        list[tuple[dict[str, Any], str | None]] | None
+    )  # with secrets; the workspace's first, then the cluster's
     bound_pools: dict[str, list[int]] | None  # workspaces by pool
 
 
@@ -59,9 +62,23 @@ def project_by_name(db: Database, workspace: str, project: str) -> TargetProject
     return None
 
 
-def template(db: Database, name: str) -> dict[str, Any] | None:
-    rows = db.read(select(templates.c.config).where(templates.c.name == name))
-    return rows[0].config if rows else None
+@dataclass(frozen=True, slots=True)
+class StoredConfig:
+    config: dict[str, Any]
+    sealed: str | None
+    user_id: int | None = None
+
+
+def template(db: Database, name: str) -> StoredConfig | None:
+    wanted = select(templates.c.config, templates.c.sealed).where(templates.c.name == name)
+    rows = db.read(wanted)
+    return StoredConfig(rows[0].config, rows[0].sealed) if rows else None
+
+
+def experiment_config(db: Database, experiment_id: int) -> StoredConfig | None:
+    e = experiments.c
+    rows = db.read(select(e.config, e.sealed, e.user_id).where(e.id == experiment_id))
+    return StoredConfig(**rows[0]._mapping) if rows else None
 
 
 def parent(tx: Tx, experiment_id: int) -> Parent | None:

@@ -112,6 +112,7 @@ def insert_job(
 class NewExperiment:
     job_id: UUID
     config: dict[str, Any]
+    sealed: str
     original_config: str
     name: str
     description: str
@@ -136,9 +137,9 @@ def _insert_with(context: str) -> TextClause:
     return text(f"""
         WITH job AS ({_JOB}), {context}
         made AS (
-            INSERT INTO experiments (job_id, state, config, original_config, name, description, labels, user_id, project_id,
+            INSERT INTO experiments (job_id, state, config, sealed, original_config, name, description, labels, user_id, project_id,
                 context_id, parent_id, unmanaged, external_id, seed, log_retention_days, idempotency_key, created_at, started_at)
-            VALUES (:job_id, cast(:state AS experiment_state), cast(:config AS json), :original_config, :name, :description,
+            VALUES (:job_id, cast(:state AS experiment_state), cast(:config AS json), :sealed, :original_config, :name, :description,
                 cast(:labels AS text[]), :user_id, :project_id, :context_id, :parent_id, :unmanaged, :external_id, :seed,
                 :log_retention_days, :idempotency_key, :now, :now)
             RETURNING id, metric_name, smaller_is_better, max_restarts, slots_per_trial,

@@ -33,15 +33,21 @@ def listed(tx: Tx, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
     return pages.find(tx, _LISTED, page, sort, filters)
 
 
-def create(tx: Tx, name: str, config: dict[str, Any], workspace_id: int) -> None:
-    values = {"name": name, "config": config, "workspace_id": workspace_id}
+def stored(tx: Tx, name: str) -> tuple[dict[str, Any], str | None] | None:
+    """Return a template's configuration and its secrets."""
+    row = tx.execute(select(_t.config, _t.sealed).where(_t.name == name)).first()
+    return None if row is None else (row.config, row.sealed)
+
+
+def create(tx: Tx, name: str, workspace_id: int, **config: Any) -> None:
+    values = {"name": name, "workspace_id": workspace_id, **config}
     tx.execute(insert(templates).values(values))
 
 
-def put(tx: Tx, name: str, config: dict[str, Any], workspace_id: int) -> None:
+def put(tx: Tx, name: str, workspace_id: int, **config: Any) -> None:
     """Create a template, or replace the configuration of the one that has its name."""
-    new = insert(templates).values(name=name, config=config, workspace_id=workspace_id)
-    tx.execute(new.on_conflict_do_update(index_elements=[_t.name], set_={"config": config}))
+    new = insert(templates).values(name=name, workspace_id=workspace_id, **config)
+    tx.execute(new.on_conflict_do_update(index_elements=[_t.name], set_=config))
 
 
 def change(tx: Tx, template: str, **columns: Any) -> None:

@@ -93,9 +93,9 @@ _INSERT = text("""
     RETURNING id
 """)
 _INSERT_TASK = text("""
-    INSERT INTO tasks (id, kind, job_id, trial_id, experiment_id, context_id, config, started_at)
+    INSERT INTO tasks (id, kind, job_id, trial_id, experiment_id, context_id, config, sealed, started_at)
     VALUES (:id, cast(:kind AS task_kind), :job_id, :trial_id, :experiment_id, :context_id,
-            cast(:config AS jsonb), :now)
+            cast(:config AS jsonb), :sealed, :now)
 """)
 
 
@@ -120,6 +120,7 @@ def insert_task(
     experiment_id: int | None,
     context_id: UUID | None,
     config: dict[str, Any] | None,
+    sealed: str = "",
     now: datetime,
 ) -> None:
     tx.execute(
@@ -127,7 +128,7 @@ def insert_task(
         {
             "id": id, "kind": kind, "job_id": job_id, "trial_id": trial_id, "now": now,
             "experiment_id": experiment_id, "context_id": context_id,
-            "config": None if config is None else as_json(config),
+            "config": None if config is None else as_json(config), "sealed": sealed,
         },
     )  # fmt: skip
 

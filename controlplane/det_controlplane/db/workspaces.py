@@ -38,6 +38,7 @@ class WorkspaceRow(OwnedRow):
     kind = "workspace"
 
     checkpoint_storage: dict[str, Any] | None
+    sealed: str | None
 
 
 _w, _pins = workspaces.c, workspace_pins.c

@@ -15,6 +15,7 @@ from det_controlplane.core.config.cluster import ClusterConfig, load_cluster
 from det_controlplane.core.config.text import load_yaml
 from det_controlplane.db.engine import Database, Pausing
 from det_controlplane.entry.clouds import identities_of, with_defaults
+from det_controlplane.entry.keys import cipher_of
 from det_controlplane.entry.server.object_routes import object_routes
 from det_controlplane.entry.settings import BadSettings, Settings
 from det_controlplane.ports.objects import ObjectStore
@@ -42,6 +43,7 @@ def build_context(settings: Settings, waker: Waker) -> Context:
         objects=_objects(settings),
         cluster_id=settings.cluster_id or cluster_identity(db),
         bootstrap_token=settings.bootstrap_token,
+        cipher=cipher_of(settings.secrets_key),
         public_url=settings.public_url,
         checkpoint_files=ReachableCheckpoints(),
         may_wait_s=settings.may_wait_s,

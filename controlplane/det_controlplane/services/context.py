@@ -10,6 +10,7 @@ from det_controlplane.core.agent_protocol import INTERFACE_VERSION
 from det_controlplane.core.config import ClusterConfig
 from det_controlplane.db.engine import Database
 from det_controlplane.ports.checkpoint_files import CheckpointFiles
+from det_controlplane.ports.cipher import Cipher
 from det_controlplane.ports.identity import IdentityVerifier
 from det_controlplane.ports.objects import ObjectStore
 from det_controlplane.ports.waker import Waker
@@ -32,6 +33,7 @@ class Context:
     objects: ObjectStore
     cluster_id: str
     bootstrap_token: str = ""
+    cipher: Cipher | None = None  # None: secrets of configurations are refused
     public_url: str = ""
     checkpoint_files: CheckpointFiles | None = None
     may_wait_s: float = 0.0  # how long this host can hold a request

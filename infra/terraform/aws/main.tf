@@ -64,6 +64,11 @@ resource "terraform_data" "first_password" {
   }
 }
 
+# Secrets of configurations are encrypted with it in the database: two random ids of the built-in provider, made once.
+resource "terraform_data" "secrets_key" {
+  count = 2
+}
+
 module "controlplane" {
   source               = "../modules/aws/controlplane"
   name                 = local.name
@@ -87,6 +92,7 @@ module "controlplane" {
     DET_CLUSTER_CONFIG         = "/var/task/cluster.yaml"
     DET_OBJECTS                = "s3://${module.storage.bucket}/contexts"
     DET_INITIAL_USER_PASSWORD  = sensitive(terraform_data.first_password.output)
+    DET_SECRETS_KEY            = sensitive(join("", terraform_data.secrets_key[*].id))
     AWS_USE_DUALSTACK_ENDPOINT = "true"
     # What pools of the cluster configuration leave out.
     DET_AWS_DEFAULTS = jsonencode({

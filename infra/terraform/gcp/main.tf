@@ -80,6 +80,11 @@ resource "terraform_data" "first_password" {
   }
 }
 
+# Secrets of configurations are encrypted with it in the database: two random ids of the built-in provider, made once.
+resource "terraform_data" "secrets_key" {
+  count = 2
+}
+
 module "secrets" {
   source  = "../modules/gcp/secrets"
   name    = local.name
@@ -90,6 +95,7 @@ module "secrets" {
     database-url = local.db_url
     database-ca  = module.database.ca
     password     = terraform_data.first_password.output
+    secrets-key  = join("", terraform_data.secrets_key[*].id)
   }
 }
 
@@ -106,7 +112,7 @@ module "controlplane" {
   bucket               = module.storage.bucket
   machine_account_name = module.machines.account_name
   secrets              = module.secrets.versions
-  secret_environment   = { DET_DB_URL = "database-url", DET_INITIAL_USER_PASSWORD = "password" }
+  secret_environment   = { DET_DB_URL = "database-url", DET_INITIAL_USER_PASSWORD = "password", DET_SECRETS_KEY = "secrets-key" }
   secret_files         = { database-ca = "ca.pem" }
   labels               = local.labels
 

@@ -41,8 +41,12 @@ tasks = Table(
     Column("experiment_id", Integer, ForeignKey("experiments.id", ondelete="CASCADE")),
     Column("context_id", Uuid, ForeignKey("contexts.id")),
     Column("config", JSON),
+    Column(
+        "sealed", Text
+    ),  # secrets of the configuration, encrypted; '': none, NULL: not separated yet
     Column("started_at", Time, nullable=False),
     Column("ended_at", Time),
+    Index("tasks_unsealed", "id", postgresql_where=text("config IS NOT NULL AND sealed IS NULL")),
     Index("tasks_by_trial", "trial_id"),
     Index("tasks_by_job", "job_id"),
     Index("tasks_by_experiment", "experiment_id"),

@@ -78,6 +78,9 @@ experiments = Table(
     Column("state", enum(ExperimentState), nullable=False),
     Column("config", ORDERED_JSON, nullable=False),
     Column("original_config", Text, nullable=False),
+    Column(
+        "sealed", Text
+    ),  # secrets of the configuration, encrypted; '': none, NULL: not separated yet
     Column("name", Text, nullable=False),
     Column("description", Text, nullable=False, server_default=text("''")),
     Column("notes", Text, nullable=False, server_default=text("''")),
@@ -144,6 +147,7 @@ experiments = Table(
         ),
     ),
     Index("experiments_by_context", "context_id"),
+    Index("experiments_unsealed", "id", postgresql_where=text("sealed IS NULL")),
 )
 # Rows of usual length stay as they are, though a configuration is a little longer than what PostgreSQL compresses by
 # itself: a list of 100 takes 2.3 instead of 2.9 ms of its CPU. Tables take options from SQLAlchemy 2.1 on only.

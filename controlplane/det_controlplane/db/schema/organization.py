@@ -87,6 +87,9 @@ workspaces = Table(
     Column("error_message", Text, nullable=False, server_default=text("''")),
     Column("agent_user", JSON),
     Column("checkpoint_storage", JSON),
+    Column(
+        "sealed", Text
+    ),  # secrets of the configuration, encrypted; '': none, NULL: not separated yet
     # No foreign keys: pools are those of the cluster's configuration.
     Column("default_compute_pool", Text),
     Column("default_aux_pool", Text),
@@ -142,6 +145,9 @@ templates = Table(
     Column("name", Text, primary_key=True),
     Column("config", ORDERED_JSON, nullable=False),
     Column(
+        "sealed", Text
+    ),  # secrets of the configuration, encrypted; '': none, NULL: not separated yet
+    Column(
         "workspace_id", Integer, ForeignKey("workspaces.id", ondelete="CASCADE"), nullable=False
     ),
     CheckConstraint("btrim(name) <> ''", name="name"),
@@ -154,6 +160,9 @@ config_policies = Table(
     Column("workspace_id", Integer, primary_key=True),
     Column("workload_type", enum(WorkloadType), primary_key=True),
     Column("policy", ORDERED_JSON, nullable=False),
+    Column(
+        "sealed", Text
+    ),  # secrets of the configuration, encrypted; '': none, NULL: not separated yet
 )
 
 # Pools reserved for workspaces; a pool without a row is for everybody.

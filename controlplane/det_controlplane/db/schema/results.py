@@ -45,7 +45,12 @@ storages = Table(
     "storages",
     metadata,
     Column("id", Integer, Identity(always=True), primary_key=True),
-    Column("config", JSON, nullable=False, unique=True),
+    Column("config", JSON, nullable=False),
+    Column(
+        "sealed", Text
+    ),  # secrets of the configuration, encrypted; '': none, NULL: not separated yet
+    Column("fingerprint", Text, nullable=False, server_default=text("''")),  # of its secrets
+    UniqueConstraint("config", "fingerprint"),
 )
 
 checkpoints = Table(

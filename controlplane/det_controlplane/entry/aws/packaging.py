@@ -24,7 +24,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2]
 # What the API needs at run time; boto3 comes with Lambda, Chalice adds its own run time.
-ROOTS = ("pydantic", "sqlalchemy", "alembic", "pg8000", "pyyaml", "google-re2")
+ROOTS = ("pydantic", "sqlalchemy", "alembic", "pg8000", "pyyaml", "google-re2", "cryptography")
 APP = '''"""The functions of the zip, where Chalice looks for them."""
 
 from det_controlplane.entry.aws.chalice_app import app, migrate, provision, tick

@@ -47,6 +47,7 @@ class Desired:
 class Secrets:
     bootstrap_token: str
     objects_secret: str
+    secrets_key: str = field(default_factory=lambda: secrets.token_urlsafe(32))
 
 
 class LocalFiles:

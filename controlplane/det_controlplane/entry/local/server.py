@@ -88,6 +88,7 @@ class LocalCluster:
             "DET_OBJECTS_SECRET": self._secrets.objects_secret,
             "DET_PUBLIC_URL": self._desired.url,
             "DET_BOOTSTRAP_TOKEN": self._secrets.bootstrap_token,
+            "DET_SECRETS_KEY": self._secrets.secrets_key,
             "DET_MAY_WAIT_S": str(LONGEST_WAIT_S),
             "DET_LISTEN_FD": str(listen_fd),
             "DET_DIE_WITH_PARENT": "1",

@@ -25,7 +25,7 @@ from det_controlplane.entry.server.tick_loop import TickLoop
 from det_controlplane.entry.settings import BadSettings, Settings, from_environment
 from det_controlplane.services.context import Context
 from det_controlplane.services.machines import calling
-from det_controlplane.services.maintenance import tick
+from det_controlplane.services.maintenance import earlier_secrets, tick
 
 log = logging.getLogger("det.api")
 
@@ -64,6 +64,7 @@ def serve_alone() -> None:
 @contextmanager
 def loops(ctx: Context, notifier: LocalNotifier) -> Iterator[None]:
     """Run the tick and the calls of clouds in this process."""
+    earlier_secrets.seal(ctx)
     loop = TickLoop(lambda: tick.run(ctx))
     notifier.on("schedule", loop.wake)
 

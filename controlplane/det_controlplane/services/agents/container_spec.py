@@ -9,6 +9,7 @@ from uuid import UUID
 from det_controlplane.core.agent_protocol import ContainerFile, ContainerSpec, TaskUser
 from det_controlplane.db import container_specs, sessions
 from det_controlplane.db.container_specs import StartedContainer, StartedTrial
+from det_controlplane.services import sealing
 from det_controlplane.services.agents import container_settings
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity.authentication import token_hash
@@ -31,12 +32,13 @@ def of_container(ctx: Context, container_id: UUID) -> ContainerSpec | None:
             tx, row.user_id, row.allocation_id, token_hash(token), ctx.now(), row.token_expires_at
         )
         trial = container_specs.trial(tx, row.trial_id) if row.trial_id else None
-    config = trial.config if trial is not None else (row.config or {})
+    stored = row if trial is None else trial
+    config: dict[str, Any] = sealing.opened(ctx, stored.config or {}, stored.sealed)
     pool = ctx.config.pool(row.pool)
     defaults = (pool and pool.task_container_defaults) or ctx.config.task_container_defaults
     env = _environment(ctx, row, token)
     if trial is not None:
-        env |= _trial_environment(row, trial)
+        env |= _trial_environment(row, trial, config)
     env |= container_settings.network_interface(defaults)
     values, of_agent = container_settings.variables(config, row.device_type)
     env |= values
@@ -54,7 +56,7 @@ def of_container(ctx: Context, container_id: UUID) -> ContainerSpec | None:
         work_dir=config.get("work_dir") or defaults.work_dir or WORK_DIR,
         env=env,
         env_of_agent=tuple(of_agent),
-        files=tuple(ContainerFile.from_json(f) for f in config.get("_files") or []),
+        files=tuple(_file(f) for f in config.get("_files") or []),
         log_patterns=tuple(policies.patterns_to_act_on(config)),
         slot_ids=tuple(row.slot_ids),
         user=_user(row.agent_user),
@@ -79,6 +81,14 @@ def _name(row: StartedContainer) -> str:
     if row.trial_id is not None:
         return f"exp-{row.experiment_id}-trial-{row.trial_id}-attempt-{row.run_id}"
     return f"{row.kind.lower()}-{row.task_id}"
+
+
+def _file(file: dict[str, Any]) -> ContainerFile:
+    """Return a file of a task: bytes in base64, or an object, whose secrets are told from the rest."""
+    if "content" not in file:
+        return ContainerFile.from_json(file)
+    content = base64.b64encode(json.dumps(file["content"]).encode()).decode()
+    return ContainerFile.from_json({**file, "content_b64": content})
 
 
 def _user(agent_user: dict[str, Any] | None) -> TaskUser:
@@ -113,13 +123,15 @@ def _environment(ctx: Context, row: StartedContainer, token: str) -> dict[str, s
     }
 
 
-def _trial_environment(row: StartedContainer, trial: StartedTrial) -> dict[str, str]:
+def _trial_environment(
+    row: StartedContainer, trial: StartedTrial, config: dict[str, Any]
+) -> dict[str, str]:
     env = {
         "DET_EXPERIMENT_ID": str(row.experiment_id),
         "DET_TRIAL_ID": str(row.trial_id),
         "DET_TRIAL_RUN_ID": str(row.run_id),
         "DET_TRIAL_SEED": str(trial.seed),
-        "DET_EXPERIMENT_CONFIG": json.dumps(trial.config),
+        "DET_EXPERIMENT_CONFIG": json.dumps(config),
         "DET_HPARAMS": json.dumps(trial.hparams),
         "DET_STEPS_COMPLETED": str(trial.steps_completed),
     }

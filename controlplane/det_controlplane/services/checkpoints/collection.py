@@ -1,6 +1,5 @@
 """Deleting checkpoints: what the policy of an ended experiment does not keep, and what users delete."""
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ from det_controlplane.core.metrics import number
 from det_controlplane.db import checkpoints, deletions, experiments, queue
 from det_controlplane.db.checkpoints import Owner
 from det_controlplane.db.engine import Tx, as_json
+from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, Unready, WrongState
 from det_controlplane.services.tasks import auxiliary
@@ -115,22 +115,22 @@ def _launch(
     tensorboards: bool = False,
 ) -> None:
     """Queue a task for each storage; the key makes a repeated effect harmless."""
+    own: dict[str, Any] = sealing.opened(ctx, experiment.config, experiment.sealed)
     with change(ctx) as changed:
         if checkpoints.collections(changed.tx, experiment.id, key):
             return
-        for place in _places(changed.tx, experiment, doomed, with_own=tensorboards):
+        for place in _places(ctx, changed.tx, own, doomed, with_own=tensorboards):
             # In a file: a long list of checkpoints is larger than an environment variable may be.
             work = {
                 "storage": place.storage, "checkpoints": [str(u) for u in place.checkpoints], "globs": list(globs),
                 "experiment_id": experiment.id, "delete_tensorboards": tensorboards,
             }  # fmt: skip
-            content = base64.b64encode(as_json(work).encode()).decode()
             config = {
                 "_key": key,
                 "_command": list(_COMMAND),
-                "_files": [{"path": _SPEC, "mode": 0o600, "content_b64": content}],
+                "_files": [{"path": _SPEC, "mode": 0o600, "content": work}],
                 "checkpoint_storage": place.storage,
-                "environment": experiment.config.get("environment"),
+                "environment": own.get("environment"),
             }
             auxiliary.launch(
                 ctx, changed, kind="CHECKPOINT_GC", name=f"Checkpoint GC (Experiment {experiment.id})",
@@ -147,12 +147,14 @@ class _Place:
     checkpoints: list[UUID]
 
 
-def _places(tx: Tx, experiment: Owner, doomed: Sequence[UUID], with_own: bool) -> list[_Place]:
+def _places(
+    ctx: Context, tx: Tx, own: dict[str, Any], doomed: Sequence[UUID], with_own: bool
+) -> list[_Place]:
     """Group checkpoints by where they lie: training code may have chosen the storage, or the configuration changed."""
-    configured = experiment.config.get("checkpoint_storage")
+    configured = own.get("checkpoint_storage")
     places = {_name(configured): _Place(configured, [])} if with_own else {}
     for row in checkpoints.chosen(tx, doomed):
-        storage = row.storage or configured
+        storage = sealing.opened(ctx, row.storage, row.sealed) or configured
         places.setdefault(_name(storage), _Place(storage, [])).checkpoints.append(row.uuid)
     return list(places.values())
 

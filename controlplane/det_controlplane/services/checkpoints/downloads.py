@@ -10,7 +10,8 @@ from det_controlplane.core.archives import Entry
 from det_controlplane.core.lifecycle.checkpoint import CheckpointState
 from det_controlplane.db import checkpoints
 from det_controlplane.ports.checkpoint_files import StorageUnreachable
-from det_controlplane.services.checkpoints.records import parse_uuid
+from det_controlplane.services import sealing
+from det_controlplane.services.checkpoints.records import of_experiment, parse_uuid
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
 
@@ -33,10 +34,15 @@ def checkpoint(ctx: Context, uuid: str, media_type: str) -> Archive:
         raise Missing(f"checkpoint {uuid} not found")
     if row.state is CheckpointState.DELETED:
         raise Missing(f"checkpoint {uuid} was deleted: its files are gone")
-    if not row.storage:
+    storage = (
+        sealing.opened(ctx, row.storage, row.sealed)
+        if row.storage
+        else of_experiment(ctx, row.of_experiment, row.experiment_sealed)
+    )
+    if not storage:
         raise WrongState(f"checkpoint {uuid} has no checkpoint_storage: nobody knows where it lies")
-    entries = _entries(ctx, row.storage, str(row.uuid))
-    read = partial(_files(ctx).read, row.storage, str(row.uuid))
+    entries = _entries(ctx, storage, str(row.uuid))
+    read = partial(_files(ctx).read, storage, str(row.uuid))
     if media_type == ZIP:
         return Archive(f"{row.uuid}.zip", ZIP, None, archives.zipped(entries, read))
     tar = archives.tar(entries, read)

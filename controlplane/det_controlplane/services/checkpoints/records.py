@@ -9,8 +9,11 @@ from det_controlplane.core.lifecycle.checkpoint import CheckpointState, after_re
 from det_controlplane.db import checkpoints
 from det_controlplane.db.checkpoints import NewCheckpoint
 from det_controlplane.db.engine import Tx
+from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
+
+_STORAGE = "checkpoint_storage"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ def report(ctx: Context, report: CheckpointReport) -> None:
             raise Missing(f"task '{report.task_id}' not found")
         storage_id = report.storage_id
         if storage_id is None and task.storage:
-            storage_id = checkpoints.remember_storage(tx, task.storage)
+            storage_id = _remember(ctx, tx, of_experiment(ctx, task.storage, task.sealed))
         new = NewCheckpoint(
             checkpoint_id, report.task_id, report.allocation_id, task.trial_id, task.experiment_id,
             _state(report), steps, report.resources, report.metadata, size_of(report.resources),
@@ -89,7 +92,19 @@ def remember_storage(ctx: Context, config: dict[str, Any] | None) -> int | None:
     if not config:
         return None
     with ctx.db.begin() as tx:
-        return checkpoints.remember_storage(tx, config)
+        return _remember(ctx, tx, config)
+
+
+def of_experiment(ctx: Context, storage: Any, sealed: str | None) -> Any:
+    """Return the storage of an experiment's configuration, with its secrets."""
+    return sealing.opened(ctx, {_STORAGE: storage}, sealed)[_STORAGE]
+
+
+def _remember(ctx: Context, tx: Tx, storage: dict[str, Any]) -> int:
+    kept = {k: v for k, v in storage.items() if k not in checkpoints.RETENTION}
+    parts = sealing.seal(ctx, kept)
+    told_by = sealing.fingerprint(ctx, kept)
+    return checkpoints.remember_storage(tx, parts.shown, parts.secrets, told_by)
 
 
 def size_of(resources: dict[str, str]) -> int:

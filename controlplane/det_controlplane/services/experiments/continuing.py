@@ -12,10 +12,13 @@ from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.db import continuing, trials
 from det_controlplane.db.continuing import EndedExperiment, EndedTrial
+from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import WrongState
 from det_controlplane.services.experiments import live
 from det_controlplane.services.experiments.live import LiveExperiment
+from det_controlplane.services.identity.principal import User
+from det_controlplane.services.identity.rights import require_owner
 from det_controlplane.services.organization import config_policies
 from det_controlplane.services.scheduling import capacity
 from det_controlplane.services.search.journal import parse_space
@@ -23,7 +26,7 @@ from det_controlplane.services.search.journal import parse_space
 _SEARCHERS = ("single", "random", "grid")
 
 
-def resume(ctx: Context, experiment_id: int, override: str) -> None:
+def resume(ctx: Context, user: User, experiment_id: int, override: str) -> None:
     """Trials that did not complete run again, each from its latest checkpoint, as a task of their own."""
     # The stock client sends an empty object when nothing is overridden.
     changes = configs.load_yaml(override) if override.strip() else {}
@@ -38,9 +41,9 @@ def resume(ctx: Context, experiment_id: int, override: str) -> None:
             raise WrongState(
                 f"experiment {experiment_id}: every trial has completed, nothing is left to continue"
             )
-        config = _overridden(experiment, row, changes) if changes else row.config
+        config = _overridden(experiment, user, row, changes) if changes else row.config
         _require_room(ctx, experiment.row.pool, config["resources"])
-        _reopen(experiment, config, override if changes else None)
+        _reopen(experiment, row, config, override if changes else None, changes)
         for trial in again:
             _reopen_trial(experiment, trial)
         if changes:
@@ -73,7 +76,7 @@ def _check(experiment: LiveExperiment, row: EndedExperiment) -> None:
 
 
 def _overridden(
-    experiment: LiveExperiment, row: EndedExperiment, changes: dict[str, Any]
+    experiment: LiveExperiment, user: User, row: EndedExperiment, changes: dict[str, Any]
 ) -> dict[str, Any]:
     """Only a single trial's configuration may change: others were sampled from theirs."""
     if row.config["searcher"]["name"] != "single":
@@ -91,7 +94,13 @@ def _overridden(
         )
     if problems:
         raise InvalidConfig(problems)
-    merged = merge(shim(changes)[0], row.config)
+    if row.sealed:
+        # Another's program would run with the secrets.
+        require_owner(
+            user, row.user_id, f"change experiment {experiment.row.id}, which has secrets"
+        )
+    stored = sealing.opened(experiment.ctx, row.config, row.sealed)
+    merged = sealing.completed(merge(shim(changes)[0], stored), stored)
     resolved = configs.resolve(
         merged, configs.Sources(), name=row.config["name"], seed=experiment.row.seed
     )
@@ -112,9 +121,19 @@ def _require_room(ctx: Context, pool_name: str, resources: dict[str, Any]) -> No
             raise InvalidConfig([lone])
 
 
-def _reopen(experiment: LiveExperiment, config: dict[str, Any], override: str | None) -> None:
-    tx, row = experiment.tx, experiment.row
-    continuing.reopen(tx, row.id, row.job_id, config, override, experiment.now)
+def _reopen(
+    experiment: LiveExperiment,
+    ended: EndedExperiment,
+    config: dict[str, Any],
+    override: str | None,
+    changes: dict[str, Any],
+) -> None:
+    tx, row, sealed = experiment.tx, experiment.row, ended.sealed
+    if override is not None:
+        override = sealing.text_without_secrets(override, changes)
+        parts = sealing.seal(experiment.ctx, config)
+        config, sealed = parts.shown, parts.secrets
+    continuing.reopen(tx, row.id, row.job_id, config, sealed, override, experiment.now)
     row.state = ExperimentState.ACTIVE
     experiment.change.queue_changed(row.pool)
 

@@ -1,7 +1,7 @@
 """Creating an experiment: read, merge and check its configuration, then one transaction makes all its rows."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from det_controlplane.db.contexts import NewContext
 from det_controlplane.db.creation import TargetProject
 from det_controlplane.db.engine import TryAgain, Violated, as_json
 from det_controlplane.db.experiment_pages import ShownExperiment
+from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState
 from det_controlplane.services.experiments import contexts, listing, live, warm_starts
@@ -25,6 +26,7 @@ from det_controlplane.services.identity.principal import User
 from det_controlplane.services.money import limits as money
 from det_controlplane.services.organization import config_policies
 from det_controlplane.services.scheduling import capacity
+from det_controlplane.services.sealing import Sealed
 from det_controlplane.services.use_case import change
 
 # The same request may come twice at the same time: one of them makes the experiment, the other finds it.
@@ -61,9 +63,10 @@ def create(ctx: Context, user: User, submission: Submission) -> Created:
     repeated = _repeated(ctx, submission)
     if repeated is not None:
         return _existing(ctx, repeated)
+    submitted = sealing.completed(submitted, _earlier(ctx, user, submission))
     project = _project(ctx, submission.project_id, submitted)
     template = _template(ctx, submission.template)
-    demanded = project.policies or []
+    demanded = [sealing.opened(ctx, *policy) for policy in project.policies or []]
     limits = config_policies.merged(demanded).constraints
     resolved, pool, exceeds = _resolve(ctx, submission, submitted, project, template, demanded)
     config = resolved.config.to_json()
@@ -71,15 +74,18 @@ def create(ctx: Context, user: User, submission: Submission) -> Created:
     if broken:
         raise InvalidConfig(broken)
     warm_starts.settle(ctx, config)
+    sealed = sealing.seal(ctx, config)
     if submission.validate_only:
-        blank = as_json(listing.blank_experiment(config))
-        return Created(None, blank, as_json(config), resolved.warnings, exceeds)
+        blank = as_json(listing.blank_experiment(sealed.shown))
+        return Created(None, blank, as_json(sealed.shown), resolved.warnings, exceeds)
     if submission.context_id is not None:
         contexts.check_uploaded(ctx, submission.context_id)
     archive = contexts.archive(submission.files) if submission.files else b""
     context = contexts.prepare(ctx, archive) if archive else None
     try:
-        id, made = _insert(ctx, user, submission, config, project, pool, context)
+        original = sealing.text_without_secrets(submission.config, submitted)
+        submission = replace(submission, config=original)
+        id, made = _insert(ctx, user, submission, sealed, project, pool, context)
     except Violated as e:
         if e.constraint in _ONCE:
             raise TryAgain(f"another request made this experiment just now: {e}") from e
@@ -90,6 +96,16 @@ def create(ctx: Context, user: User, submission: Submission) -> Created:
 def _repeated(ctx: Context, submission: Submission) -> int | None:
     key = submission.idempotency_key
     return experiments.by_idempotency_key(ctx.db, key) if key else None
+
+
+def _earlier(ctx: Context, user: User, submission: Submission) -> Any:
+    """Return the configuration that is forked, with its secrets: they go on to tasks of its owner only."""
+    if submission.parent_id is None:
+        return None
+    parent = creation.experiment_config(ctx.db, submission.parent_id)
+    if parent is None or parent.user_id != user.id:
+        return None
+    return sealing.opened(ctx, parent.config, parent.sealed)
 
 
 def _existing(ctx: Context, experiment_id: int) -> Created:
@@ -121,9 +137,10 @@ def _project(ctx: Context, project_id: int, submitted: dict[str, Any]) -> Target
 def _template(ctx: Context, name: str) -> dict[str, Any] | None:
     if not name:
         return None
-    config = creation.template(ctx.db, name)
-    if config is None:
+    stored = creation.template(ctx.db, name)
+    if stored is None:
         raise Missing(f"template '{name}' not found")
+    config: dict[str, Any] = sealing.opened(ctx, stored.config, stored.sealed)
     return config
 
 
@@ -140,7 +157,8 @@ def _resolve(
     name = "" if submitted.get("name") else f"Experiment ({configs.petname(seed)})"
     invariants = tuple(p["invariant_config"] for p in demanded if p.get("invariant_config"))
     sources = configs.sources_of(
-        ctx.config, pool, template=template, workspace_storage=project.checkpoint_storage,
+        ctx.config, pool, template=template,
+        workspace_storage=sealing.opened(ctx, project.checkpoint_storage, project.storage_secrets),
         invariant_policies=invariants,
     )  # fmt: skip
     try:
@@ -188,12 +206,12 @@ def _insert(
     ctx: Context,
     user: User,
     submission: Submission,
-    config: dict[str, Any],
+    sealed: Sealed,
     project: TargetProject,
     pool: str,
     context: NewContext | None,
 ) -> tuple[int, ShownExperiment]:
-    job_id = ctx.new_uuid()
+    job_id, config = ctx.new_uuid(), sealed.shown
     resources = config["resources"]
     with change(ctx) as changed:
         tx = changed.tx
@@ -210,7 +228,7 @@ def _insert(
         state = ExperimentState.ACTIVE if submission.activate else ExperimentState.PAUSED
         retention = config.get("retention_policy") or {}
         new = experiments.NewExperiment(
-            job_id=job_id, config=config, original_config=submission.config, name=config["name"],
+            job_id=job_id, config=config, sealed=sealed.secrets, original_config=submission.config, name=config["name"],
             description=config.get("description") or "", labels=list(config.get("labels") or []),
             user_id=user.id, project_id=project.id, workspace_id=project.workspace_id, context_id=context_id,
             parent_id=submission.parent_id, unmanaged=submission.unmanaged,

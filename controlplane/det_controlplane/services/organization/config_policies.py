@@ -8,6 +8,7 @@ from det_controlplane.core.config.policies import Constraints, Policies, read_po
 from det_controlplane.db import config_policies
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.schema.enums import WorkloadType
+from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid
 from det_controlplane.services.identity.principal import User
@@ -33,8 +34,11 @@ def put(ctx: Context, caller: User, scope: int, workload: str, source: str) -> d
     read_policies(policy, _WORKLOADS[kind])
     with ctx.db.begin() as tx:
         _check_rights(caller, scope, _owner(tx, scope))
-        config_policies.put(tx, scope, kind, policy)
-    return dict(policy)
+        stored = config_policies.stored(tx, scope, kind)
+        earlier = None if stored is None else sealing.opened(ctx, *stored)
+        parts = sealing.seal(ctx, sealing.completed(policy, earlier))
+        config_policies.put(tx, scope, kind, parts.shown, parts.secrets)
+    return dict(parts.shown)
 
 
 def delete(ctx: Context, caller: User, scope: int, workload: str) -> None:

@@ -7,6 +7,7 @@ from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.db import templates
 from det_controlplane.db.engine import Tx, Violated
+from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, Taken
 
@@ -28,7 +29,8 @@ def create(
     stored_name, checked = _checked_name(name), _checked_config(config)
     try:
         with ctx.db.begin() as tx:
-            store(tx, stored_name, checked, workspace_id or 1)
+            parts = _sealed(ctx, tx, stored_name, checked)
+            store(tx, stored_name, workspace_id or 1, config=parts.shown, sealed=parts.secrets)
             return _shown(tx, stored_name)
     except Violated as e:
         raise _told(e, name, workspace_id) from e
@@ -36,7 +38,8 @@ def create(
 
 def set_config(ctx: Context, name: str, config: Any) -> dict[str, Any]:
     with ctx.db.begin() as tx:
-        templates.change(tx, name, config=_checked_config(config))
+        parts = _sealed(ctx, tx, name, _checked_config(config))
+        templates.change(tx, name, config=parts.shown, sealed=parts.secrets)
         return _shown(tx, name)
 
 
@@ -61,6 +64,13 @@ def _shown(tx: Tx, name: str) -> dict[str, Any]:
     if found is None:
         raise _missing(name)
     return found
+
+
+def _sealed(ctx: Context, tx: Tx, name: str, config: dict[str, Any]) -> sealing.Sealed:
+    """Seal a configuration; what came back as it was shown keeps its secrets."""
+    stored = templates.stored(tx, name)
+    earlier = None if stored is None else sealing.opened(ctx, *stored)
+    return sealing.seal(ctx, sealing.completed(config, earlier))
 
 
 def _missing(name: str) -> Missing:

@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from det_controlplane.core.paging import Page, Sort
-from det_controlplane.core.secrets import redacted
 from det_controlplane.db import workspaces
 from det_controlplane.db.engine import Tx, Violated
 from det_controlplane.db.schema.enums import DeletionState
 from det_controlplane.db.workspaces import OwnedRow, WorkspaceRow
+from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Taken, WrongState, found
 from det_controlplane.services.identity.principal import User
@@ -35,7 +35,7 @@ def get(ctx: Context, caller: User, workspace_id: int) -> dict[str, Any]:
 
 def listed(ctx: Context, caller: User, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
     with ctx.db.autocommit() as tx:
-        return redacted_text(workspaces.listed(tx, caller.id, page, sort, filters))
+        return workspaces.listed(tx, caller.id, page, sort, filters)
 
 
 def create(ctx: Context, caller: User, new: WorkspaceChanges) -> dict[str, Any]:
@@ -59,7 +59,8 @@ def edit(
         with ctx.db.begin() as tx:
             row = editable(locked(tx, workspace_id), caller, "edit")
             _check_admin_only(caller, changes)
-            columns = _columns(ctx, changes, row.checkpoint_storage or {})
+            stored = sealing.opened(ctx, row.checkpoint_storage or {}, row.sealed)
+            columns = _columns(ctx, changes, stored)
             workspaces.change(tx, workspace_id, **columns)
             return _shown(tx, caller, workspace_id)
     except Violated as e:
@@ -117,13 +118,8 @@ def editable(row: R, caller: User, verb: str, *, archived_too: bool = False) -> 
     return row
 
 
-def redacted_text(shown: str) -> str:
-    """Hide storage keys, also in listings."""
-    return redacted(shown) if "_key" in shown or "password" in shown else shown
-
-
 def _shown(tx: Tx, caller: User, workspace_id: int) -> dict[str, Any]:
-    return redacted(found(workspaces.one(tx, workspace_id, caller.id), f"workspace {workspace_id}"))
+    return found(workspaces.one(tx, workspace_id, caller.id), f"workspace {workspace_id}")
 
 
 def _check_admin_only(caller: User, changes: WorkspaceChanges) -> None:
@@ -145,13 +141,14 @@ def _columns(ctx: Context, changes: WorkspaceChanges, stored: dict[str, Any]) ->
     if changes.agent_user is not None:
         columns["agent_user"] = changes.agent_user or None
     if changes.checkpoint_storage is not None:
-        columns["checkpoint_storage"] = _checked_storage(changes.checkpoint_storage, stored) or None
+        parts = sealing.seal(ctx, _checked_storage(changes.checkpoint_storage, stored))
+        columns |= {"checkpoint_storage": parts.shown or None, "sealed": parts.secrets}
     return columns
 
 
 def _checked_storage(given: dict[str, Any], stored: dict[str, Any]) -> dict[str, Any]:
     """What was shown redacted and comes back unchanged keeps its secret. {} unsets."""
-    storage = {k: stored.get(k) if v == "********" else v for k, v in given.items()}
+    storage = sealing.completed(given, stored)
     if storage and not storage.get("type"):
         raise Invalid(
             "checkpointStorageConfig.type is required: directory, shared_fs, s3, gcs, azure"

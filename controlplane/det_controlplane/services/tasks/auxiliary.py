@@ -8,6 +8,7 @@ from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db import allocations, experiments, logs, queue, trials
 from det_controlplane.db.allocations import AllocationRow
 from det_controlplane.db.logs import NamedLine
+from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
 from det_controlplane.services.scheduling import capacity
 from det_controlplane.services.use_case import Change
@@ -48,13 +49,14 @@ def launch(
         raise InvalidConfig([too_large])
     task_id, job_id = str(ctx.new_uuid()), ctx.new_uuid()
     tx, now = change.tx, change.now
+    parts = sealing.seal(ctx, config)
     experiments.insert_job(
         tx, id=job_id, kind=kind, name=name, pool=pool, priority=None, weight=1.0,
         max_slots=None, user_id=user_id, workspace_id=workspace_id, now=now,
     )  # fmt: skip
     trials.insert_task(
         tx, id=task_id, kind=kind, job_id=job_id, trial_id=None, experiment_id=experiment_id,
-        context_id=context_id, config=config, now=now,
+        context_id=context_id, config=parts.shown, sealed=parts.secrets, now=now,
     )  # fmt: skip
     _request(change, task_id, job_id, 1, pool, slots)
     return task_id

@@ -1,0 +1,63 @@
+"""The keys that secrets of configurations are encrypted with, from where DET_SECRETS_KEY says they are."""
+
+import base64
+import binascii
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from det_controlplane.adapters.aes_cipher import AesCipher
+from det_controlplane.entry.settings import BadSettings
+
+_SHORTEST = 16
+
+
+def cipher_of(given: str) -> AesCipher | None:
+    """Read the keys of a setting: the first encrypts, the others only decrypt. None where none is given."""
+    materials = [_material(part.strip()) for part in given.split(",") if part.strip()]
+    return AesCipher(materials) if materials else None
+
+
+def _material(given: str) -> str:
+    scheme, colon, place = given.partition(":")
+    read = _SOURCES.get(scheme) if colon else None
+    try:
+        material = (read(place) if read else given).strip()
+    except Exception as e:
+        # Whatever a cloud's library raises for missing rights and names.
+        raise BadSettings(f"DET_SECRETS_KEY: cannot read {scheme}: {e}") from e
+    if len(material) < _SHORTEST:
+        raise BadSettings(
+            f"DET_SECRETS_KEY: a key has {len(material)} characters; give at least {_SHORTEST}, at random"
+        )
+    return material
+
+
+def _file(path: str) -> str:
+    return Path(path).read_text("utf-8")
+
+
+def _aws_secret(name: str) -> str:
+    return str(_aws("secretsmanager").get_secret_value(SecretId=name)["SecretString"])
+
+
+def _aws_kms(encrypted: str) -> str:
+    """Have KMS decrypt a data key, which `aws kms generate-data-key-without-plaintext` made."""
+    try:
+        blob = base64.b64decode(encrypted, validate=True)
+    except binascii.Error as e:
+        raise ValueError("what follows aws-kms: must be a data key in base64") from e
+    return base64.b64encode(_aws("kms").decrypt(CiphertextBlob=blob)["Plaintext"]).decode()
+
+
+def _aws(service: str) -> Any:
+    import boto3
+
+    return boto3.client(service)
+
+
+_SOURCES: dict[str, Callable[[str], str]] = {
+    "file": _file,
+    "aws-secretsmanager": _aws_secret,
+    "aws-kms": _aws_kms,
+}

@@ -1,0 +1,218 @@
+"""Secrets of configurations are stored encrypted, shown to nobody, and reach the container that needs them."""
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from det_controlplane.adapters.aes_cipher import AesCipher
+from det_controlplane.api import routes
+from det_controlplane.core.config.cluster import load_cluster
+from det_controlplane.db.creation import experiment_config
+from det_controlplane.services import sealing
+from det_controlplane.services.maintenance import earlier_secrets
+from sqlalchemy import text
+
+from tests.support.api import (
+    Api,
+    Caller,
+    Told,
+    config_of,
+    create,
+    report_checkpoint,
+    trial_of,
+)
+from tests.support.stock_world import PlayedAgent
+
+MARK = "planted"
+STORAGE = {
+    "type": "s3",
+    "bucket": "b",
+    "access_key": "planted-access",
+    "secret_key": "planted-secret",
+}
+SECRET_CONFIG: dict[str, Any] = {
+    "checkpoint_storage": STORAGE,
+    "environment": {
+        "environment_variables": ["WANDB_API_KEY=planted-variable", "NCCL_DEBUG=INFO"],
+        "registry_auth": {"username": "me", "password": "planted-registry"},
+    },
+    "data": {"secrets": {"anything": "planted-data"}, "url": "postgresql://me:planted-url@host/db"},
+}
+
+
+def everything_planted(api: Api, admin: Caller, user: Caller, agent: PlayedAgent) -> dict[str, str]:
+    """Put secrets wherever a configuration may be given; return what paths of routes may name."""
+    azure = {
+        "type": "azure",
+        "container": "c",
+        "connection_string": "AccountKey=planted-azure",
+    }
+    made = user.post("/api/v1/workspaces", {"name": "secrets", "checkpointStorageConfig": azure})
+    workspace = made["workspace"]["id"]
+    user.post("/api/v1/templates/t", {"name": "t", "config": SECRET_CONFIG})
+    policy = json.dumps({"invariant_config": {"environment": SECRET_CONFIG["environment"]}})
+    body = {"workloadType": "EXPERIMENT", "configPolicies": policy}
+    for scope in ("global", f"workspaces/{workspace}"):
+        admin.done("PUT", f"/api/v1/config-policies/{scope}/experiment", body)
+    experiment = create(user, activate=True, **SECRET_CONFIG)
+    api.tick()
+    agent.poll()
+    checkpoint = report_checkpoint(user, experiment, state="1")
+    trial = trial_of(user, experiment)
+    user.post(f"/api/v1/experiments/{experiment}/kill")
+    agent.poll("terminated", exit_code=0)
+    user.done("DELETE", "/api/v1/checkpoints", {"checkpointUuids": [checkpoint]})
+    api.tick()
+    with api.ctx.db.begin() as tx:
+        tasks = [row.id for row in tx.execute(text("SELECT id FROM tasks ORDER BY kind"))]
+    return {
+        "experimentId": str(experiment), "trialId": str(trial["id"]), "checkpointUuid": checkpoint, "uuid": checkpoint,
+        "workspaceId": str(workspace), "templateName": "t", "name": "t", "taskId": tasks[0],
+        "workloadType": "experiment",
+    }  # fmt: skip
+
+
+@pytest.fixture
+def agent(api: Api) -> PlayedAgent:
+    made = PlayedAgent(api, "agent-1")
+    made.join()
+    return made
+
+
+@pytest.fixture
+def planted(api: Api, admin: Caller, user: Caller, agent: PlayedAgent) -> dict[str, str]:
+    pool = {
+        "environment_variables": ["TOKEN=planted-pool"],
+        "registry_auth": {"password": "planted-pool"},
+    }
+    cluster = {
+        "checkpoint_storage": STORAGE,
+        "task_container_defaults": pool,
+        "resource_pools": [{"pool_name": "default", "task_container_defaults": pool}],
+    }
+    api.ctx.config = load_cluster(cluster)
+    return everything_planted(api, admin, user, agent)
+
+
+def paths(places: dict[str, str]) -> Iterator[str]:
+    """Yield the path of every GET route, about things that have secrets where it names one."""
+    for route in routes.every():
+        if route.method != "GET":
+            continue
+        for fallback in ("1", places["taskId"], places["checkpointUuid"]):
+            parts = [
+                places.get(part.strip("{}").removesuffix("..."), fallback)
+                if part.startswith("{")
+                else part
+                for part in route.path.split("/")
+            ]
+            yield "/".join(parts)
+
+
+def test_no_answer_of_any_route_has_a_secret(
+    api: Api, admin: Caller, user: Caller, planted: dict[str, str]
+) -> None:
+    token_of = {"nobody": api.anonymous(), "user": user, "admin": admin}
+    answered = 0
+    for path in sorted(set(paths(planted))):
+        for name, caller in token_of.items():
+            told = caller.ask("GET", path)
+            assert MARK.encode() not in told.body, f"{name}: GET {path}"
+            answered += told.status == 200
+    assert answered > 100
+
+
+def test_the_database_has_no_secret_in_the_clear(api: Api, planted: dict[str, str]) -> None:
+    with api.ctx.db.begin() as tx:
+        tables = tx.execute(
+            text("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+        ).scalars()
+        for table in list(tables):
+            rows = tx.execute(text(f'SELECT CAST(t AS text) FROM "{table}" t')).scalars()
+            content = "\n".join(rows)
+            assert MARK not in content, table
+            encoded = base64.b64encode(MARK.encode() * 3).decode()[:8]
+            assert encoded not in content, table
+
+
+def test_a_container_gets_the_secrets(api: Api, user: Caller, agent: PlayedAgent) -> None:
+    create(user, activate=True, **SECRET_CONFIG)
+    api.tick()
+    (order,) = agent.poll()
+    env, auth = order["spec"]["env"], order["spec"]["registry_auth"]
+    assert env["WANDB_API_KEY"] == "planted-variable"
+    assert auth["password"] == "planted-registry"
+    config = json.loads(env["DET_EXPERIMENT_CONFIG"])
+    assert config["checkpoint_storage"]["secret_key"] == "planted-secret"
+    assert config["data"] == SECRET_CONFIG["data"]
+
+
+def test_a_deletion_of_checkpoints_gets_the_keys_of_their_storage(
+    planted: dict[str, str], agent: PlayedAgent
+) -> None:
+    (spec,) = (o["spec"] for o in agent.poll() if o["spec"]["task_type"] == "CHECKPOINT_GC")
+    work = json.loads(base64.b64decode(spec["files"][0]["content_b64"]))
+    assert work["storage"]["secret_key"] == "planted-secret"
+
+
+def test_settings_of_libraries_stay_readable(user: Caller) -> None:
+    id = create(user, **SECRET_CONFIG)
+    config = user.get(f"/api/v1/experiments/{id}")["experiment"]["config"]
+    gpu = config["environment"]["environment_variables"]["cuda"]
+    assert gpu == ["WANDB_API_KEY=********", "NCCL_DEBUG=INFO"]
+
+
+def refork(caller: Caller, parent: int) -> Told:
+    shown = caller.get(f"/api/v1/experiments/{parent}")["experiment"]["config"]
+    request = {"config": json.dumps(shown), "activate": False, "parentId": parent}
+    return caller.ask("POST", "/api/v1/experiments", request)
+
+
+def test_a_fork_keeps_the_secrets_for_their_owner_only(
+    api: Api, user: Caller, admin: Caller
+) -> None:
+    parent = create(user, **SECRET_CONFIG)
+    assert refork(user, parent).status == 200
+    refused = refork(admin, parent)
+    assert refused.status == 400
+    assert "stands for a secret that is not shown: give its value" in refused.error
+
+
+def test_a_new_key_encrypts_and_the_old_one_still_opens(api: Api, user: Caller) -> None:
+    config = {"environment": {"registry_auth": {"password": "planted"}}}
+    before = sealing.seal(api.ctx, config)
+    api.ctx.cipher = AesCipher(["another key of the tests", "the key of the tests"])
+    after = sealing.seal(api.ctx, config)
+    assert before.secrets.split(".")[1] != after.secrets.split(".")[1]
+    assert sealing.opened(api.ctx, before.shown, before.secrets) == config
+    assert sealing.opened(api.ctx, after.shown, after.secrets) == config
+
+
+def test_without_a_key_secrets_are_refused_and_everything_else_works(
+    api: Api, user: Caller
+) -> None:
+    api.ctx.cipher = None
+    assert create(user)
+    request = {"config": config_of(**SECRET_CONFIG), "activate": False}
+    told = user.ask("POST", "/api/v1/experiments", request)
+    assert told.status == 400
+    assert "DET_SECRETS_KEY" in told.error
+
+
+def test_secrets_of_earlier_rows_are_sealed(api: Api, user: Caller) -> None:
+    id = create(user, **SECRET_CONFIG)
+    plain = json.dumps({"password": "planted"})
+    with api.ctx.db.begin() as tx:
+        tx.execute(
+            text("""UPDATE experiments SET sealed = NULL, original_config = :text,
+                    config = cast(jsonb_set(cast(config AS jsonb), '{data}', cast(:data AS jsonb)) AS json)"""),
+            {"data": plain, "text": f"data: {plain}\nname: old"},
+        )
+    assert earlier_secrets.seal(api.ctx) == 1
+    assert earlier_secrets.seal(api.ctx) == 0
+    assert MARK.encode() not in user.ask("GET", f"/api/v1/experiments/{id}").body
+    stored = experiment_config(api.ctx.db, id)
+    assert stored is not None
+    assert sealing.opened(api.ctx, stored.config, stored.sealed)["data"] == {"password": "planted"}

@@ -1,0 +1,15 @@
+"""Every test that the page about security names is there."""
+
+import re
+
+from tests.docs.test_links import DOCS, ROOT
+
+_NAMED = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
+
+
+def test_the_tests_that_the_page_names_are_there() -> None:
+    named = _NAMED.findall((DOCS / "concepts/security.md").read_text("utf-8"))
+    assert len(named) > 5
+    for path, test in named:
+        source = (ROOT / "tests" / path).read_text("utf-8")
+        assert f"def {test}(" in source, f"{path}::{test}"

@@ -1,0 +1,52 @@
+"""Where the key of secrets comes from."""
+
+import base64
+from pathlib import Path
+
+import boto3
+import pytest
+from det_controlplane.entry.keys import cipher_of
+from det_controlplane.entry.settings import BadSettings, from_environment
+from moto import mock_aws
+
+KEY = "sixteen characters or more"
+
+
+def opens(given: str, sealed: str) -> bool:
+    cipher = cipher_of(given)
+    return cipher is not None and cipher.open(sealed) == b"secret"
+
+
+@mock_aws  # type: ignore[untyped-decorator]
+def test_keys_come_from_where_the_setting_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    file = tmp_path / "key"
+    file.write_text(KEY + "\n")
+    boto3.client("secretsmanager").create_secret(Name="det/key", SecretString=KEY)
+    cipher = cipher_of(KEY)
+    assert cipher is not None
+    sealed = cipher.seal(b"secret")
+    assert opens(f"file:{file}", sealed)
+    assert opens("aws-secretsmanager:det/key", sealed)
+    kms = boto3.client("kms")
+    data_key = kms.generate_data_key(
+        KeyId=kms.create_key()["KeyMetadata"]["KeyId"], KeySpec="AES_256"
+    )
+    wrapped = base64.b64encode(data_key["CiphertextBlob"]).decode()
+    plain = cipher_of(base64.b64encode(data_key["Plaintext"]).decode())
+    assert plain is not None
+    assert opens(f"aws-kms:{wrapped}", plain.seal(b"secret"))
+
+
+@pytest.mark.parametrize("given", ["short", "file:/nowhere", "aws-kms:no base64"])
+def test_a_key_that_cannot_be_had_stops_the_start(given: str) -> None:
+    with pytest.raises(BadSettings, match="DET_SECRETS_KEY"):
+        cipher_of(given)
+
+
+def test_another_secret_of_the_deployment_serves_where_no_key_is_given() -> None:
+    environment = {"DET_DB_URL": "postgresql://x", "DET_OBJECTS_SECRET": KEY}
+    assert from_environment(environment).secrets_key == KEY
+    assert cipher_of("") is None
