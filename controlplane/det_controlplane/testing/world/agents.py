@@ -40,6 +40,7 @@ class FakeAgent:
         self._seen = ""
         self._leaving = False
         self._plan_number = 0
+        self._planned: Callable[[], None] = self._poll
 
     def begin(self) -> None:
         self.world.timeline.after(self.rng.uniform(0, 20), self._start)
@@ -73,6 +74,7 @@ class FakeAgent:
         self._join(str(UUID(int=self.rng.getrandbits(128), version=4)))
 
     def _join(self, incarnation: str) -> None:
+        self._planned = lambda: self._join(incarnation)
         slots = [{"id": n, "type": "cpu", "brand": "Artificial"} for n in range(self.slots)]
         body = {
             "agent_id": self.id, "agent_key": self._key, "incarnation": incarnation,
@@ -202,6 +204,7 @@ class FakeAgent:
     def _plan(self, delay_s: float, act: Callable[[], None]) -> None:
         """The next act of the process; a later plan replaces it."""
         self._plan_number += 1
+        self._planned = act
         number, life = self._plan_number, self._life
 
         def due() -> None:
@@ -237,8 +240,8 @@ class FakeAgent:
         self.world.timeline.after(self.rng.uniform(5, 60), self._vanish)
 
     def _stall(self) -> None:
-        """The process hangs; its containers go on."""
-        self._plan(self.rng.uniform(10, 90), self._poll)
+        """The process hangs, and does later what it was about to do; its containers go on."""
+        self._plan(self.rng.uniform(10, 90), self._planned)
 
     def _lose_network(self) -> None:
         self.connected = False

@@ -19,11 +19,9 @@ from det_controlplane.services.machines import calling
 from det_controlplane.testing.fakecloud import FakeCloud
 from det_controlplane.testing.fakemarket import FakeMarket
 from det_controlplane.testing.world.faults import Points
-from det_controlplane.testing.world.processes import Done, Process
+from det_controlplane.testing.world.processes import Process
 from det_controlplane.testing.world.stage import Stage
-
-_SAFETY_NET_S = 60.0
-_SPACING_S = 0.2
+from det_controlplane.testing.world.ticking import Rounds
 
 Argument = TypeVar("Argument")
 Answer = TypeVar("Answer")
@@ -71,10 +69,11 @@ class WatchedMarket:
         return told
 
 
-class Renting:
-    """The pass over all clouds: when woken, at its next due time, and as a safety net."""
+class Renting(Rounds):
+    """The pass over all clouds."""
 
     label = "clouds"
+    first_s = 2.0
 
     def __init__(
         self,
@@ -83,45 +82,14 @@ class Renting:
         clouds: Mapping[str, FakeCloud],
         markets: Mapping[str, FakeMarket],
     ) -> None:
-        self._world = world
-        self._rng = rng
+        super().__init__(world, rng)
         self._clouds = clouds
         self._markets = markets
-        self._planned_s = float("inf")
-        self._plans = 0
 
-    def begin(self) -> None:
-        self._plan(2.0)
-
-    def calm_down(self) -> None:
-        return None
-
-    def wake(self) -> None:
-        self._plan(self._rng.uniform(0.02, 0.5))
-
-    def work(self, process: Process) -> Done:
-        self._planned_s = float("inf")
+    def _run(self, process: Process) -> tuple[float | None, Callable[[], None]]:
         watched = {n: WatchedCloud(c, process.points) for n, c in self._clouds.items()}
         markets = {n: WatchedMarket(m, process.points) for n, m in self._markets.items()}
-        due_s = calling.run(process.ctx, watched, markets)
-
-        def served() -> None:
-            wanted = _SAFETY_NET_S if due_s is None else max(due_s, _SPACING_S)
-            self._plan(min(wanted, _SAFETY_NET_S))
-
-        return Done("" if due_s is None else f"next in {due_s:.2f} s", served)
-
-    def lost(self) -> None:
-        self._plan(self._rng.uniform(1.0, _SAFETY_NET_S))
-
-    def _plan(self, delay_s: float) -> None:
-        """At most one pass is planned; an earlier one replaces it."""
-        at = self._world.timeline.seconds + delay_s
-        if at < self._planned_s:
-            self._planned_s = at
-            self._plans += 1
-            plan = self._plans
-            self._world.serve(self, delay_s, lambda: plan == self._plans)
+        return calling.run(process.ctx, watched, markets), lambda: None
 
 
 class _OneAfterTheOther:

@@ -87,7 +87,7 @@ JOURNAL_RULES: dict[str, str] = {
 TICK_RULES: dict[str, str] = {
     "a container of a lost agent lives on": """
         SELECT c.id || ' on ' || c.agent_id FROM containers c JOIN agents g ON g.id = c.agent_id
-        WHERE c.state <> 'TERMINATED' AND g.state = 'LOST'""",
+        WHERE c.state <> 'TERMINATED' AND g.state = 'LOST' AND g.lost_after < :now""",
     "a kill is overdue": """
         SELECT a.id FROM allocations a WHERE a.state <> 'TERMINATED' AND a.kill_at <= :now""",
 }

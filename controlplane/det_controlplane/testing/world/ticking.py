@@ -1,5 +1,6 @@
-"""The tick, as its hosts call it: when woken, at its next due time, and as a safety net."""
+"""What hosts of the control plane do when woken, at its next due time, and as a safety net; the tick is one such."""
 
+from collections.abc import Callable
 from random import Random
 
 from det_controlplane.testing.world.processes import Done, Process
@@ -9,8 +10,9 @@ _SAFETY_NET_S = 60.0
 _SPACING_S = 0.2
 
 
-class Ticking:
-    label = "tick"
+class Rounds:
+    label: str
+    first_s: float
 
     def __init__(self, world: Stage, rng: Random) -> None:
         self._world = world
@@ -19,18 +21,20 @@ class Ticking:
         self._plans = 0
 
     def begin(self) -> None:
-        self._plan(1.0)
+        self._plan(self.first_s)
+
+    def calm_down(self) -> None:
+        return None
 
     def wake(self) -> None:
         self._plan(self._rng.uniform(0.02, 0.5))
 
     def work(self, process: Process) -> Done:
         self._planned_s = float("inf")
-        began = self._world.timeline.now()
-        due_s = process.tick()
+        due_s, check = self._run(process)
 
         def served() -> None:
-            self._world.invariants.check_tick(began)
+            check()
             wanted = _SAFETY_NET_S if due_s is None else max(due_s, _SPACING_S)
             self._plan(min(wanted, _SAFETY_NET_S))
 
@@ -39,11 +43,24 @@ class Ticking:
     def lost(self) -> None:
         self._plan(self._rng.uniform(1.0, _SAFETY_NET_S))
 
+    def _run(self, process: Process) -> tuple[float | None, Callable[[], None]]:
+        """Return the seconds until the next due time, and what to check of a round that nothing interrupted."""
+        raise NotImplementedError
+
     def _plan(self, delay_s: float) -> None:
-        """At most one tick is planned; an earlier one replaces it."""
+        """At most one round is planned; an earlier one replaces it."""
         at = self._world.timeline.seconds + delay_s
         if at < self._planned_s:
             self._planned_s = at
             self._plans += 1
             plan = self._plans
             self._world.serve(self, delay_s, lambda: plan == self._plans)
+
+
+class Ticking(Rounds):
+    label = "tick"
+    first_s = 1.0
+
+    def _run(self, process: Process) -> tuple[float | None, Callable[[], None]]:
+        began = self._world.timeline.now()
+        return process.tick(), lambda: self._world.invariants.check_tick(began)
