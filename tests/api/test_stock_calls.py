@@ -16,10 +16,8 @@ from tests.support.stock_world import PlayedAgent, World, build
 
 # These lists may only get shorter.
 WITHOUT_A_ROUTE = """
-delete_DeleteWebhook get_GetMetadataValues get_GetProjectColumns get_GetProjectNumericMetricsRange
-get_GetTrialProfilerAvailableSeries get_GetTrialProfilerMetrics get_GetWebhooks patch_PatchWebhook post_ArchiveRuns
-post_DeleteRuns post_KillRuns post_MoveRuns post_PauseRuns post_PostTrialProfilerMetricsBatch post_PostWebhook
-post_PostWebhookEventData post_ResumeRuns post_SearchExperiments post_SearchRuns post_TestWebhook post_UnarchiveRuns
+delete_DeleteWebhook get_GetTrialProfilerAvailableSeries get_GetTrialProfilerMetrics get_GetWebhooks patch_PatchWebhook
+post_PostTrialProfilerMetricsBatch post_PostWebhook post_PostWebhookEventData post_TestWebhook
 """
 # Roles, Kubernetes, and tasks that are not trials.
 REFUSED = """

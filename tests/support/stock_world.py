@@ -110,6 +110,7 @@ def build(world: World) -> None:
     unmanaged(world)
     many(world)
     look(world, experiment_id)
+    tables(world)
     usage(world)
 
 
@@ -388,6 +389,24 @@ def logs(world: World, trial: Any, container: Any) -> None:
     ask("get_TrialLogsFields", trialId=trial["id"])
     ask("put_PutTrialRetainLogs", {"numDays": 7, "trialId": trial["id"]}, trialId=trial["id"])
     ask("get_GetTrialRemainingLogRetentionDays", id=trial["id"])
+
+
+def tables(world: World) -> None:
+    """Ask for everything as rows of tables, and act on runs."""
+    ask, project = world.ask, {"id": 1}
+    ask("post_SearchExperiments", {"sort": "id=asc", "limit": -1})
+    ask("get_GetProjectColumns", **project)
+    ask("get_GetProjectNumericMetricsRange", **project)
+    ask("get_GetMetadataValues", projectId=1, key="team")
+    every = ask("post_SearchRuns", {"projectId": 1, "limit": -1, "sort": "id=asc"})["runs"]
+    chosen = {"runIds": [run["id"] for run in every], "projectId": 1}
+    for call in ("Kill", "Pause", "Resume", "Archive"):
+        ask(f"post_{call}Runs", chosen)
+    ask("post_SearchRuns", {"projectId": 1})
+    ask("post_UnarchiveRuns", chosen)
+    there = {"sourceProjectId": 1, "destinationProjectId": 1, "skipMultitrial": True}
+    ask("post_MoveRuns", {"runIds": chosen["runIds"], **there})
+    ask("post_DeleteRuns", {"runIds": [0]})
 
 
 def look(world: World, experiment_id: int) -> None:

@@ -29,6 +29,7 @@ _PLACES: dict[str, tuple[str, ...]] = {
     "contexts": ("experiments",),
     "costs": ("money",),
     "experiment": ("lineage",),
+    "experiments-search": ("tables",),
     "experiments": ("experiments", "lineage", "metric_curves", "remote_search"),
     "generic-tasks": ("interactive",),
     "groups": ("groups",),
@@ -44,12 +45,12 @@ _PLACES: dict[str, tuple[str, ...]] = {
     "notebooks": ("interactive",),
     "permissions": ("groups",),
     "preview-hp-search": ("lineage",),
-    "projects": ("projects",),
+    "projects": ("projects", "tables"),
     "rented-pools": ("machines",),
     "resource-pools": ("agents", "workspaces"),
     "resources": ("master",),
     "roles": ("groups",),
-    "runs": ("trials",),
+    "runs": ("tables", "trials"),
     "shells": ("interactive",),
     "task": ("logs",),
     "tasks": ("interactive", "logs", "tasks"),
@@ -67,8 +68,8 @@ _PLACES: dict[str, tuple[str, ...]] = {
 # In the order of the reference.
 _MODULES = (
     "cluster", "auth", "users", "groups", "workspaces", "projects", "templates", "models", "master", "experiments",
-    "lineage", "metric_curves", "remote_search", "trials", "allocations", "tasks", "logs", "agents", "machines",
-    "money", "jobs", "interactive", "why", "agent_protocol",
+    "lineage", "metric_curves", "remote_search", "trials", "tables", "allocations", "tasks", "logs", "agents",
+    "machines", "money", "jobs", "interactive", "why", "agent_protocol",
 )  # fmt: skip
 
 

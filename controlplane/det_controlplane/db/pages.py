@@ -1,6 +1,6 @@
 """Listings: filter, order and page in one statement; PostgreSQL writes the JSON of each row."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -10,6 +10,7 @@ from sqlalchemy import (
     ColumnElement,
     FromClause,
     Integer,
+    Row,
     Select,
     Text,
     TextClause,
@@ -56,8 +57,19 @@ def find(
     shape = replace(page, offset=max(-1, min(page.offset, 1)))
     statement = _page(collection, tuple(given), by, sort.descending, shape)
     found = tx.execute(statement, {**given, **others, "offset": page.offset}).one()
+    return _answer(collection.name, found, page)
+
+
+def search(tx: Tx, name: str, rows: Select[Any], order: Sequence[Any], page: Page) -> str:
+    """Return a page of rows that a caller's own conditions chose, in an order of the caller's."""
+    total = _total(rows)
+    statement = _shown(_paged(rows, page, total), order, total)
+    return _answer(name, tx.execute(statement, {"offset": page.offset}).one(), page)
+
+
+def _answer(name: str, found: Row[Any], page: Page) -> str:
     pagination = as_json(page.pagination(found.total))
-    return f'{{"{collection.name}":[{found.items or ""}],"pagination":{pagination}}}'
+    return f'{{"{name}":[{found.items or ""}],"pagination":{pagination}}}'
 
 
 @lru_cache(maxsize=512)
@@ -65,16 +77,27 @@ def _page(
     collection: Collection, filters: tuple[str, ...], by: str, descending: bool, shape: Page
 ) -> Select[Any]:
     rows = collection.filtered(filters)
-    counted = rows.with_only_columns(func.count(), maintain_column_froms=True)
-    total = counted.correlate(None).scalar_subquery()
-    if shape.offset > 0:
-        rows = rows.offset(_OFFSET)
-    elif shape.offset < 0:
-        rows = rows.offset(func.greatest(total + _OFFSET, 0))
-    if shape.most is not None:
-        rows = rows.limit(literal_column(str(shape.most)))
+    total = _total(rows)
+    rows = _paged(rows, shape, total)
     columns = dict.fromkeys([collection.orders[by], next(iter(collection.orders.values()))])
     ordered = [desc(c).nulls_last() if descending else asc(c) for c in columns]
+    return _shown(rows, ordered, total)
+
+
+def _paged(rows: Select[Any], page: Page, total: Any) -> Select[Any]:
+    if page.offset > 0:
+        rows = rows.offset(_OFFSET)
+    elif page.offset < 0:
+        rows = rows.offset(func.greatest(total + _OFFSET, 0))
+    return rows if page.most is None else rows.limit(literal_column(str(page.most)))
+
+
+def _total(rows: Select[Any]) -> Any:
+    counted = rows.with_only_columns(func.count(), maintain_column_froms=True)
+    return counted.correlate(None).scalar_subquery()
+
+
+def _shown(rows: Select[Any], ordered: Sequence[Any], total: Any) -> Select[Any]:
     item = rows.selected_columns[0].label("item")
     shown = rows.with_only_columns(item).order_by(*ordered).subquery().c.item
     items = select(func.string_agg(cast(shown, Text), literal_column("','"))).scalar_subquery()

@@ -217,6 +217,7 @@ trials = Table(
     Column("latest_validation_id", BigInteger),
     Column("summary_metrics", JSON, nullable=False, server_default=text("'{}'")),
     Column("metadata", JSON),
+    Column("archived", Boolean, nullable=False, server_default=text("false")),
     Column("task_id", Text, nullable=False, unique=True),
     Column(
         "warm_start_uuid", Uuid

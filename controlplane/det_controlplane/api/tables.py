@@ -1,0 +1,108 @@
+"""Serve the tables of experiments and runs: searched and sorted by any column, and actions on many runs."""
+
+from det_controlplane.api.auth import user_of
+from det_controlplane.api.body import Body
+from det_controlplane.api.errors import BadRequest
+from det_controlplane.api.http import Answer, Request, json_response, json_text
+from det_controlplane.api.listing import choice_of
+from det_controlplane.api.router import Handler, get, post
+from det_controlplane.core.filters import parse_filter, parse_sort
+from det_controlplane.core.lifecycle.experiment import Command
+from det_controlplane.core.paging import Page
+from det_controlplane.services.context import Context
+from det_controlplane.services.experiments import tables
+from det_controlplane.services.trials import run_actions
+from det_controlplane.services.trials.run_actions import Action, Selection
+
+_EVERY_PROJECT = (0, -1)
+
+
+def search_runs(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    chosen, sort = parse_filter(body.text("filter")), parse_sort(body.text("sort"))
+    return json_text(tables.runs(ctx, _project(body, "projectId"), chosen, sort, _page(body)))
+
+
+def search_experiments(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    chosen, sort = parse_filter(body.text("filter")), parse_sort(body.text("sort"))
+    return json_text(
+        tables.experiments(ctx, _project(body, "projectId"), chosen, sort, _page(body))
+    )
+
+
+def _project(body: Body, name: str) -> int | None:
+    project_id = body.integer(name)
+    return None if project_id in _EVERY_PROJECT else project_id
+
+
+def _page(body: Body) -> Page:
+    limit = body.integer("limit")
+    if limit < -2:
+        raise BadRequest("limit must be -2 (count only), -1 (all), 0 (default) or positive")
+    return Page(body.integer("offset"), limit)
+
+
+def columns(ctx: Context, request: Request) -> Answer:
+    table = choice_of(request, "TABLE_TYPE_", ("", "EXPERIMENT", "RUN"), "tableType", "table_type")
+    return json_response({"columns": tables.columns(ctx, request.id("id"), table == "RUN")})
+
+
+def metric_ranges(ctx: Context, request: Request) -> Answer:
+    return json_response({"ranges": tables.ranges(ctx, request.id("id"))})
+
+
+def metadata_values(ctx: Context, request: Request) -> Answer:
+    found = tables.metadata_values(ctx, request.id("projectId"), request.param("key"))
+    return json_response({"values": found})
+
+
+def _bulk(action: Action) -> Handler:
+    def handler(ctx: Context, request: Request) -> Answer:
+        return _applied(ctx, request, Body(request.json()), "projectId", action)
+
+    return handler
+
+
+def move(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    target = body.integer("destinationProjectId")
+    action = run_actions.moving_to(target, body.flag("skipMultitrial"))
+    return _applied(ctx, request, body, "sourceProjectId", action)
+
+
+def _applied(ctx: Context, request: Request, body: Body, project: str, action: Action) -> Answer:
+    ids = [Body({"id": item}).integer("id") for item in body.items("runIds")]
+    if not ids and not body.text("filter"):
+        raise BadRequest("name runs by runIds, or choose them by a filter")
+    selection = Selection(ids, parse_filter(body.text("filter")), _project(body, project))
+    return json_response({"results": run_actions.apply(ctx, user_of(request), selection, action)})
+
+
+_P, _R = "/api/v1/projects", "/api/v1/runs"
+ROUTES = (
+    post(
+        "/api/v1/experiments-search", search_experiments, summary="Search experiments by any column"
+    ),
+    post(_R, search_runs, summary="Search runs by any column"),
+    post(f"{_R}/kill", _bulk(run_actions.kill), summary="Kill many runs"),
+    post(f"{_R}/pause", _bulk(run_actions.commanding(Command.PAUSE)), summary="Pause many runs"),
+    post(
+        f"{_R}/resume", _bulk(run_actions.commanding(Command.ACTIVATE)), summary="Resume many runs"
+    ),
+    post(f"{_R}/archive", _bulk(run_actions.archiving(True)), summary="Archive many runs"),
+    post(f"{_R}/unarchive", _bulk(run_actions.archiving(False)), summary="Unarchive many runs"),
+    post(f"{_R}/delete", _bulk(run_actions.delete), summary="Delete many runs"),
+    post(f"{_R}/move", move, summary="Move many runs to another project"),
+    get(f"{_P}/{{id}}/columns", columns, summary="Columns that tables of a project can show"),
+    get(
+        f"{_P}/{{id}}/experiments/metric-ranges",
+        metric_ranges,
+        summary="Between which numbers metrics of a project lie",
+    ),
+    get(
+        f"{_P}/{{projectId}}/metadata/{{key}}",
+        metadata_values,
+        summary="What runs of a project have under a key of their metadata",
+    ),
+)

@@ -1,0 +1,178 @@
+"""Read how clients filter and sort tables of experiments and runs: a tree of conditions, and a list of columns.
+
+See docs/reference/compatibility.md#tables-of-experiments-and-runs."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Literal
+
+from det_controlplane.core.problems import InvalidConfig, Problem, shown
+
+_DEEPEST, _MOST = 20, 500  # groups within each other, and conditions: no user's filter comes near
+
+
+class Operator(str, Enum):
+    EQUAL = "="
+    NOT_EQUAL = "!="
+    LESS = "<"
+    LESS_EQUAL = "<="
+    GREATER = ">"
+    GREATER_EQUAL = ">="
+    CONTAINS = "contains"
+    NOT_CONTAINS = "notContains"
+    EMPTY = "isEmpty"
+    NOT_EMPTY = "notEmpty"
+
+
+class ColumnType(str, Enum):
+    TEXT = "TEXT"
+    NUMBER = "NUMBER"
+    DATE = "DATE"
+    ARRAY = "ARRAY"
+
+
+class Location(str, Enum):
+    """Where the values of a column come from."""
+
+    EXPERIMENT = "EXPERIMENT"
+    HYPERPARAMETERS = "HYPERPARAMETERS"
+    VALIDATIONS = "VALIDATIONS"
+    TRAINING = "TRAINING"
+    CUSTOM_METRIC = "CUSTOM_METRIC"
+    RUN = "RUN"
+    RUN_HYPERPARAMETERS = "RUN_HYPERPARAMETERS"
+    RUN_METADATA = "RUN_METADATA"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    column: str
+    operator: Operator
+    value: Any
+    type: ColumnType | None  # as the caller takes the values of a column that may have any
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    conjunction: Literal["and", "or"]
+    children: tuple["Condition | Group", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    root: Group
+    show_archived: bool
+
+
+EVERYTHING = Filter(Group("and", ()), show_archived=True)
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    column: str
+    descending: bool
+
+
+def parse_filter(text: str) -> Filter:
+    """Read the JSON of a filter; an empty one leaves everything."""
+    if not text.strip():
+        return EVERYTHING
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as e:
+        raise _invalid("filter", f"is not valid JSON: {e}") from e
+    if not isinstance(document, dict):
+        raise _invalid("filter", "must be an object with filterGroup and showArchived")
+    group = document.get("filterGroup")
+    root = Group("and", ())
+    if group is not None:
+        root = _Reader().group(group, "filter.filterGroup", 1)
+    return Filter(root, bool(document.get("showArchived")))
+
+
+def parse_sort(text: str) -> tuple[SortKey, ...]:
+    """Read a list like `id=desc,hp.lr=asc`."""
+    keys = []
+    for part in text.split(","):
+        if not part.strip():
+            continue
+        column, equals, order = part.strip().rpartition("=")
+        if not equals or not column or order not in ("asc", "desc"):
+            raise _invalid(
+                "sort", f"must be a list of COLUMN=asc or COLUMN=desc, not {shown(part)}"
+            )
+        keys.append(SortKey(column, order == "desc"))
+    return tuple(keys)
+
+
+class _Reader:
+    """Read a tree whose size is bounded."""
+
+    def __init__(self) -> None:
+        self._left = _MOST
+
+    def group(self, node: Any, path: str, depth: int) -> Group:
+        if depth > _DEEPEST:
+            raise _invalid(path, f"must not be deeper than {_DEEPEST} groups")
+        if not isinstance(node, Mapping) or node.get("kind", "group") != "group":
+            raise _invalid(path, "must be a group: an object with kind, conjunction and children")
+        conjunction = node.get("conjunction", "and")
+        if conjunction not in ("and", "or"):
+            raise _invalid(f"{path}.conjunction", f"must be and or or, not {shown(conjunction)}")
+        children = node.get("children") or []
+        if not isinstance(children, list):
+            raise _invalid(f"{path}.children", "must be a list")
+        read = [
+            self._node(child, f"{path}.children[{i}]", depth) for i, child in enumerate(children)
+        ]
+        return Group(conjunction, tuple(read))
+
+    def _node(self, node: Any, path: str, depth: int) -> Condition | Group:
+        kind = node.get("kind") if isinstance(node, Mapping) else None
+        if kind == "group":
+            return self.group(node, path, depth + 1)
+        if kind == "field":
+            return self._condition(node, path)
+        raise _invalid(path, f"kind must be group or field, not {shown(kind)}")
+
+    def _condition(self, node: Mapping[str, Any], path: str) -> Condition:
+        self._left -= 1
+        if self._left < 0:
+            raise _invalid(path, f"is one condition too many: {_MOST} are understood")
+        column = node.get("columnName")
+        if not isinstance(column, str) or not column:
+            raise _invalid(f"{path}.columnName", "is required")
+        operator = _named(Operator, node.get("operator"), f"{path}.operator")
+        _location(node.get("location"), f"{path}.location")
+        kind = str(node.get("type") or "").removeprefix("COLUMN_TYPE_")
+        type_ = (
+            None
+            if kind in ("", "UNSPECIFIED")
+            else _named(ColumnType, kind, f"{path}.type", "COLUMN_TYPE_")
+        )
+        value = node.get("value")
+        valued = operator not in (Operator.EMPTY, Operator.NOT_EMPTY)
+        if valued and (value is None or isinstance(value, (dict, list))):
+            raise _invalid(f"{path}.value", f"must be text, a number or a date, not {shown(value)}")
+        return Condition(column, operator, value, type_)
+
+
+def _location(given: Any, path: str) -> None:
+    """Check a name that tells nothing: names of columns begin with what they are of."""
+    name = str(given or "").removeprefix("LOCATION_TYPE_")
+    if name not in ("", "UNSPECIFIED"):
+        _named(Location, name, path, "LOCATION_TYPE_")
+
+
+def _named(kind: Any, value: Any, path: str, prefix: str = "") -> Any:
+    try:
+        return kind(value)
+    except ValueError as e:
+        known = ", ".join(prefix + member.value for member in kind)
+        raise _invalid(path, f"must be one of {known}, not {shown(value)}") from e
+
+
+def _invalid(path: str, message: str) -> InvalidConfig:
+    return InvalidConfig([Problem(path, message)], what="request")

@@ -1,0 +1,123 @@
+"""Pages of the tables of experiments and runs, which callers filter and sort by any column."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Select, and_, exists, literal_column, not_, select, text
+
+from det_controlplane.core.filters import Filter, SortKey
+from det_controlplane.core.lifecycle.trial import TrialState
+from det_controlplane.core.paging import Page
+from det_controlplane.db import pages, views
+from det_controlplane.db.conditions import Find, finder, ordered, where
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.table_columns import (
+    EXPERIMENT_COLUMNS,
+    RUN_COLUMNS,
+    json_columns,
+    metric_columns,
+    of_each,
+)
+
+_EXPERIMENTS = text(views.EXPERIMENT_FROM)
+_RUNS = text(f"trials t JOIN ({views.EXPERIMENT_FROM}) ON e.id = t.experiment_id")
+_RUN = f"""json_build_object('id', t.id, 'localId', concat(p.key, '-', t.id), 'state', {views.TRIAL_STATE},
+    'startTime', {views.time("t.started_at")}, 'endTime', {views.time("t.ended_at")},
+    'duration', floor(date_part('epoch', coalesce(t.ended_at, now()) - t.started_at))::integer,
+    'archived', t.archived, 'parentArchived', e.archived OR p.archived OR w.archived, 'labels', e.labels, 'userId', e.user_id,
+    'projectId', p.id, 'projectName', p.name, 'workspaceId', w.id, 'workspaceName', w.name, 'externalRunId', t.external_id,
+    'hyperparameters', t.hparams, 'summaryMetrics', t.summary_metrics, 'metadata', t.metadata,
+    'searcherMetricValue', t.searcher_metric, 'logPolicyMatched', t.log_policy_matched,
+    'checkpointCount', (SELECT count(*) FROM checkpoints c WHERE c.trial_id = t.id AND c.state = 'COMPLETED'),
+    'checkpointSize', (SELECT coalesce(sum(c.size), 0)::bigint::text FROM checkpoints c
+                       WHERE c.trial_id = t.id AND c.state IN ('COMPLETED', 'PARTIALLY_DELETED')),
+    'experiment', json_build_object('id', e.id, 'name', e.name, 'description', e.description, 'progress', coalesce(e.progress, 0),
+        'resourcePool', j.pool, 'searcherMetric', e.metric_name, 'searcherType', coalesce(e.config#>>'{{searcher,name}}', ''),
+        'unmanaged', e.unmanaged, 'forkedFrom', e.parent_id, 'externalExperimentId', e.external_id,
+        'pachydermIntegration', e.config#>'{{integrations,pachyderm}}',
+        'isMultitrial', (SELECT count(*) FROM trials x WHERE x.experiment_id = e.id) > 1))"""
+_EXPERIMENT = f"""concat('{{"experiment":', {views.LISTED_EXPERIMENT}, ',"bestTrial":',
+    coalesce((SELECT {views.TRIAL}::text FROM trials t WHERE t.id = e.best_trial_id), 'null'), '}}')"""
+
+
+_RUN_ROW = text("""
+    SELECT t.id, t.experiment_id, t.state::text,
+           NOT EXISTS (SELECT 1 FROM trials x WHERE x.experiment_id = t.experiment_id AND x.id <> t.id)
+    FROM trials t WHERE t.id = :id
+""")
+
+
+def _of_any_trial(condition: Any) -> Any:
+    of_experiment = literal_column("t.experiment_id") == literal_column("e.id")
+    return exists(select(text("1")).select_from(text("trials t")).where(of_experiment, condition))
+
+
+def _of_best_trial(document: str) -> str:
+    """A JSON document of the best trial, or of the first while there is no best one."""
+    first = "(SELECT min(x.id) FROM trials x WHERE x.experiment_id = e.id)"
+    return f"(SELECT x.{document}::jsonb FROM trials x WHERE x.id = coalesce(e.best_trial_id, {first}))"
+
+
+_RUN_COLUMN = finder(
+    RUN_COLUMNS,
+    json_columns("hp.", "t.hparams::jsonb"),
+    json_columns("metadata.", "t.metadata::jsonb"),
+    metric_columns("t.summary_metrics"),
+)
+# The hyperparameters of an experiment are those of its trials; its metrics are those of the best one.
+_EXPERIMENT_COLUMN = finder(
+    EXPERIMENT_COLUMNS,
+    of_each(
+        json_columns("hp.", "t.hparams::jsonb"),
+        _of_any_trial,
+        json_columns("hp.", _of_best_trial("hparams")),
+    ),
+    metric_columns(_of_best_trial("summary_metrics")),
+)
+
+
+def runs(
+    tx: Tx, project_id: int | None, chosen: Filter, sort: tuple[SortKey, ...], page: Page
+) -> str:
+    rows = _chosen(_RUN, _RUNS, project_id, chosen, _RUN_COLUMN, "(t.archived OR e.archived)")
+    order = [*ordered(sort, _RUN_COLUMN), literal_column("t.id")]
+    return pages.search(tx, "runs", rows, order, page)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A run as actions see it; `is_alone` means that its experiment has no other."""
+
+    id: int
+    experiment_id: int
+    state: TrialState
+    is_alone: bool
+
+
+def run(tx: Tx, run_id: int) -> RunRow | None:
+    row = tx.execute(_RUN_ROW, {"id": run_id}).first()
+    return None if row is None else RunRow(row[0], row[1], TrialState(row[2]), row[3])
+
+
+def run_ids(tx: Tx, project_id: int | None, chosen: Filter) -> list[int]:
+    rows = _chosen("t.id", _RUNS, project_id, chosen, _RUN_COLUMN, "(t.archived OR e.archived)")
+    return list(tx.execute(rows.order_by(literal_column("t.id"))).scalars())
+
+
+def experiments(
+    tx: Tx, project_id: int | None, chosen: Filter, sort: tuple[SortKey, ...], page: Page
+) -> str:
+    rows = _chosen(_EXPERIMENT, _EXPERIMENTS, project_id, chosen, _EXPERIMENT_COLUMN, "e.archived")
+    order = [*ordered(sort, _EXPERIMENT_COLUMN), literal_column("e.id")]
+    return pages.search(tx, "experiments", rows, order, page)
+
+
+def _chosen(
+    item: str, source: Any, project_id: int | None, chosen: Filter, find: Find, archived: str
+) -> Select[Any]:
+    conditions = [where(chosen, find)]
+    if project_id is not None:
+        conditions.append(literal_column("e.project_id") == project_id)
+    if not chosen.show_archived:
+        conditions.append(not_(literal_column(archived)))
+    return select(literal_column(item)).select_from(source).where(and_(*conditions))

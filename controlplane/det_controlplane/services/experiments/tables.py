@@ -1,0 +1,103 @@
+"""Tables of experiments and runs: rows that callers filter and sort by any column, and which columns there are."""
+
+from typing import Any
+
+from det_controlplane.core.filters import ColumnType, Filter, Location, SortKey
+from det_controlplane.core.paging import Page
+from det_controlplane.db import projects, table_columns, table_pages
+from det_controlplane.db.table_columns import EXPERIMENT_COLUMNS, RUN_COLUMNS
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Missing
+
+_EVERY_PROJECT = 0
+_NAMES = {
+    "id": "ID", "localId": "Local ID", "experimentId": "Experiment ID", "experimentName": "Search Name",
+    "experimentDescription": "Search Description", "experimentProgress": "Search Progress",
+    "isExpMultitrial": "Part of Search", "startTime": "Start Time", "endTime": "End Time", "duration": "Duration",
+    "state": "State", "searcherMetricsVal": "Searcher Metric Value", "externalRunId": "External Run ID",
+    "checkpointCount": "Checkpoints", "checkpointSize": "Checkpoint Size", "archived": "Archived", "name": "Name",
+    "description": "Description", "numTrials": "Trials", "progress": "Progress", "tags": "Tags",
+    "forkedFrom": "Forked From", "searcherType": "Searcher", "searcherMetric": "Searcher Metric",
+    "resourcePool": "Resource Pool", "user": "User", "externalExperimentId": "External Experiment ID",
+    "projectId": "Project ID", "parentArchived": "Parent Archived",
+}  # fmt: skip
+_TYPES = {"number": ColumnType.NUMBER, "array": ColumnType.ARRAY, "date": ColumnType.DATE}
+_OF_GROUPS = {"training": Location.TRAINING, "validation": Location.VALIDATIONS}
+
+
+def runs(
+    ctx: Context, project_id: int | None, chosen: Filter, sort: tuple[SortKey, ...], page: Page
+) -> str:
+    with ctx.db.autocommit() as tx:
+        return table_pages.runs(tx, project_id, chosen, sort, page)
+
+
+def experiments(
+    ctx: Context, project_id: int | None, chosen: Filter, sort: tuple[SortKey, ...], page: Page
+) -> str:
+    with ctx.db.autocommit() as tx:
+        return table_pages.experiments(tx, project_id, chosen, sort, page)
+
+
+def columns(ctx: Context, project_id: int, of_runs: bool) -> list[dict[str, Any]]:
+    """Return those that every row has, then what the project's runs have reported; project 0 stands for all."""
+    _check(ctx, project_id)
+    where = Location.RUN if of_runs else Location.EXPERIMENT
+    fixed = RUN_COLUMNS if of_runs else EXPERIMENT_COLUMNS
+    found = [
+        _column(name, where, column.type or ColumnType.TEXT, _NAMES[name])
+        for name, column in fixed.items()
+    ]
+    of_hparams = Location.RUN_HYPERPARAMETERS if of_runs else Location.HYPERPARAMETERS
+    with ctx.db.autocommit() as tx:
+        hparams = table_columns.hyperparameters(tx, project_id)
+        metrics = table_columns.metrics(tx, project_id)
+        metadata = table_columns.metadata(tx, project_id) if of_runs else []
+    found += [_column(f"hp.{name}", of_hparams, _type(kind)) for name, kind in hparams]
+    for metric in metrics:
+        where = _OF_GROUPS.get(metric.group, Location.CUSTOM_METRIC)
+        statistics = table_columns.STATISTICS if metric.type == "number" else ("last",)
+        found += [
+            _column(f"{metric.group}.{metric.name}.{statistic}", where, _type(metric.type))
+            for statistic in statistics
+        ]
+    found += [
+        _column(f"metadata.{name}", Location.RUN_METADATA, _type(kind)) for name, kind in metadata
+    ]
+    return found
+
+
+def _column(
+    name: str, location: Location, type_: ColumnType, display_name: str = ""
+) -> dict[str, Any]:
+    return {
+        "column": name, "location": f"LOCATION_TYPE_{location.value}", "type": f"COLUMN_TYPE_{type_.value}",
+        "displayName": display_name,
+    }  # fmt: skip
+
+
+def _type(kind: str) -> ColumnType:
+    return _TYPES.get(kind, ColumnType.TEXT)
+
+
+def ranges(ctx: Context, project_id: int) -> list[dict[str, Any]]:
+    """Return between which numbers the columns of metrics lie."""
+    _check(ctx, project_id)
+    with ctx.db.autocommit() as tx:
+        found = table_columns.ranges(tx, project_id)
+    return [{"metricsName": r.column, "min": r.low, "max": r.high} for r in found]
+
+
+def metadata_values(ctx: Context, project_id: int, key: str) -> list[str]:
+    """Return what the runs of a project have under a key, whose parts are separated by dots."""
+    _check(ctx, project_id)
+    with ctx.db.autocommit() as tx:
+        return table_columns.metadata_values(tx, project_id, key.split("."))
+
+
+def _check(ctx: Context, project_id: int) -> None:
+    if project_id == _EVERY_PROJECT:
+        return
+    with ctx.db.autocommit() as tx:
+        if projects.one(tx, project_id) is None:
+            raise Missing(f"project {project_id} not found")

@@ -1,0 +1,101 @@
+"""Apply one action to many runs: each succeeds or says why not. A run is a trial, and often all of its experiment."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from det_controlplane.core.filters import Filter
+from det_controlplane.core.lifecycle.experiment import Command
+from det_controlplane.core.problems import InvalidConfig
+from det_controlplane.db import table_pages, trials
+from det_controlplane.db.table_pages import RunRow
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Missing, Refused, WrongState
+from det_controlplane.services.experiments import actions, editing, moving
+from det_controlplane.services.identity.principal import User
+
+Action = Callable[[Context, User, RunRow], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Runs by id, or all of a project that a filter leaves; without a project, of every one."""
+
+    ids: Sequence[int]
+    filter: Filter
+    project_id: int | None
+
+
+def apply(ctx: Context, caller: User, selection: Selection, action: Action) -> list[dict[str, Any]]:
+    results = []
+    for run_id in _selected(ctx, selection):
+        try:
+            action(ctx, caller, _run(ctx, run_id))
+            results.append({"id": run_id, "error": ""})
+        except (Refused, InvalidConfig) as e:
+            results.append({"id": run_id, "error": str(e)})
+    return results
+
+
+def _selected(ctx: Context, selection: Selection) -> list[int]:
+    """Ids that were given are all answered, also those that are not there."""
+    if selection.ids:
+        return list(dict.fromkeys(selection.ids))
+    with ctx.db.autocommit() as tx:
+        return table_pages.run_ids(tx, selection.project_id, selection.filter)
+
+
+def _run(ctx: Context, run_id: int) -> RunRow:
+    with ctx.db.autocommit() as tx:
+        found = table_pages.run(tx, run_id)
+    if found is None:
+        raise Missing(f"run {run_id} not found")
+    return found
+
+
+def kill(ctx: Context, _: User, run: RunRow) -> None:
+    actions.kill_trial(ctx, run.id)
+
+
+def commanding(command: Command) -> Action:
+    """Pause or resume. What decides over several runs is their search, so only one that is alone is commanded."""
+
+    def act(ctx: Context, _: User, run: RunRow) -> None:
+        _require_alone(run, f"'det experiment {command.value} {run.experiment_id}'")
+        actions.command(ctx, run.experiment_id, command)
+
+    return act
+
+
+def archiving(archived: bool) -> Action:
+    def act(ctx: Context, _: User, run: RunRow) -> None:
+        if not run.state.terminal:
+            raise WrongState(f"run {run.id} is {run.state.value}: only ended ones can be archived")
+        with ctx.db.begin() as tx:
+            trials.update(tx, run.id, archived=archived)
+
+    return act
+
+
+def moving_to(project_id: int, skip_searches: bool) -> Action:
+    """A run moves with its experiment, and so with all runs of its search unless those are skipped."""
+
+    def act(ctx: Context, _: User, run: RunRow) -> None:
+        if skip_searches and not run.is_alone:
+            raise WrongState(f"run {run.id} is skipped: it is part of a search with other runs")
+        moving.move(ctx, run.experiment_id, project_id)
+
+    return act
+
+
+def delete(ctx: Context, caller: User, run: RunRow) -> None:
+    """A run goes with its experiment; one of several stays, because its search was decided with it."""
+    _require_alone(run, f"'det experiment delete {run.experiment_id}' deletes them all")
+    editing.delete(ctx, caller, run.experiment_id)
+
+
+def _require_alone(run: RunRow, instead: str) -> None:
+    if not run.is_alone:
+        raise WrongState(
+            f"run {run.id} is one of several of experiment {run.experiment_id}: {instead}"
+        )
