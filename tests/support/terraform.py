@@ -71,15 +71,15 @@ def provider_mirror() -> Path:
 
 
 @contextmanager
-def aws_stack(folder: Path) -> Iterator[Stack]:
+def aws_stack(folder: Path, name: str = "aws") -> Iterator[Stack]:
     terraform()
     settings = folder / "terraform.rc"
     settings.write_text(MIRRORED.format(mirror=provider_mirror()))
-    yield _initialised(_copy(folder, "aws"), {"TF_CLI_CONFIG_FILE": str(settings)})
+    yield _initialised(_copy(folder, name), {"TF_CLI_CONFIG_FILE": str(settings)})
 
 
 @contextmanager
-def google_stack(folder: Path) -> Iterator[Stack]:
+def google_stack(folder: Path, name: str = "gcp") -> Iterator[Stack]:
     """The stack with a provider that knows the schema alone."""
     terraform()
     settings = folder / "terraform.rc"
@@ -93,7 +93,7 @@ def google_stack(folder: Path) -> Iterator[Stack]:
                 "TF_CLI_CONFIG_FILE": str(settings),
                 "TF_REATTACH_PROVIDERS": attached,
             }
-            yield _initialised(_copy(folder, "gcp"), environment)
+            yield _initialised(_copy(folder, name), environment)
         finally:
             provider.kill()
 

@@ -45,6 +45,26 @@ def test_the_stack_for_google_plans_what_its_tests_say(google: Stack) -> None:
     assert "0 failed" in google.must("test")
 
 
+EXAMPLES = sorted(path.parent.name for path in INFRA.glob("examples/*/main.tf"))
+
+
+@pytest.mark.parametrize("name", [e for e in EXAMPLES if e.startswith("gcp-")])
+def test_an_example_for_google_is_valid(name: str, tmp_path: Path) -> None:
+    with google_stack(tmp_path, f"examples/{name}") as stack:
+        stack.must("validate")
+
+
+@pytest.mark.parametrize("name", [e for e in EXAMPLES if e.startswith("aws-")])
+def test_an_example_for_aws_is_valid(name: str, tmp_path: Path) -> None:
+    with aws_stack(tmp_path, f"examples/{name}") as stack:
+        stack.must("validate")
+
+
+def test_every_example_is_validated() -> None:
+    assert EXAMPLES
+    assert [e for e in EXAMPLES if not e.startswith(("aws-", "gcp-"))] == []
+
+
 @pytest.mark.parametrize(
     ("right", "wrong", "complaint"),
     [

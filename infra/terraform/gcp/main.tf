@@ -4,7 +4,11 @@
 locals {
   name   = "det-${var.cluster_id}"
   bucket = var.bucket != "" ? var.bucket : "det-${var.cluster_id}-${var.project}"
-  labels = { managed-by = "determined", determined-cluster = var.cluster_id }
+  # A network of the operator's own, or one made here.
+  network_id    = var.network_id != "" ? var.network_id : module.network[0].network_id
+  subnetwork_id = var.network_id != "" ? var.subnetwork_id : module.network[0].subnetwork_id
+  peering       = var.network_id != "" ? var.network_peering : module.network[0].peering
+  labels        = { managed-by = "determined", determined-cluster = var.cluster_id }
   apis = toset([
     "artifactregistry", "cloudbilling", "cloudbuild", "cloudresourcemanager", "cloudscheduler", "compute", "iam",
     "iamcredentials", "logging", "run", "secretmanager", "servicenetworking", "sqladmin", "storage",
@@ -20,6 +24,7 @@ resource "google_project_service" "this" {
 
 module "network" {
   source = "../modules/gcp/network"
+  count  = var.network_id == "" ? 1 : 0
   name   = local.name
   region = var.region
   cidr   = var.cidr
@@ -53,7 +58,7 @@ module "machines" {
   source     = "../modules/gcp/machines"
   name       = local.name
   account_id = "${local.name}-vm"
-  network_id = module.network.network_id
+  network_id = local.network_id
   bucket     = module.storage.bucket
 }
 
@@ -64,8 +69,8 @@ module "database" {
   tier             = var.database_tier
   highly_available = var.database_highly_available
   max_connections  = var.database_max_connections
-  network_id       = module.network.network_id
-  peering          = module.network.peering
+  network_id       = local.network_id
+  peering          = local.peering
   keep             = var.keep_data
   removal          = var.removal
   labels           = local.labels
@@ -107,8 +112,8 @@ module "controlplane" {
   image                = var.image
   memory               = var.memory
   api_instances        = var.api_instances
-  network_id           = module.network.network_id
-  subnetwork_id        = module.network.subnetwork_id
+  network_id           = local.network_id
+  subnetwork_id        = local.subnetwork_id
   bucket               = module.storage.bucket
   machine_account_name = module.machines.account_name
   secrets              = module.secrets.versions
@@ -129,8 +134,8 @@ module "controlplane" {
       region       = var.region
       network_tags = []
       network_interface = {
-        network     = module.network.network_id
-        subnetwork  = module.network.subnetwork_id
+        network     = local.network_id
+        subnetwork  = local.subnetwork_id
         external_ip = var.machine_external_ip
       }
       service_account = {

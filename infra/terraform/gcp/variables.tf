@@ -24,6 +24,29 @@ variable "cidr" {
   default     = "10.60.0.0/20"
 }
 
+variable "network_id" {
+  description = "Network of your own, with a way out for machines and a peering with Cloud SQL; empty for one that is made here."
+  type        = string
+  default     = ""
+
+  validation {
+    condition     = var.network_id == "" || (var.subnetwork_id != "" && var.network_peering != "")
+    error_message = "Give subnetwork_id and network_peering of the network too."
+  }
+}
+
+variable "subnetwork_id" {
+  description = "Subnet of services and machines in a network of your own, in the region."
+  type        = string
+  default     = ""
+}
+
+variable "network_peering" {
+  description = "Id of the peering of your own network with servicenetworking.googleapis.com."
+  type        = string
+  default     = ""
+}
+
 variable "image" {
   description = "Image of the control plane in a registry that Cloud Run reads, with its digest."
   type        = string

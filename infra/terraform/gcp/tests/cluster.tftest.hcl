@@ -53,6 +53,29 @@ run "what_the_command_is_told" {
   }
 }
 
+run "a_network_of_one_s_own_is_used_and_none_is_made" {
+  variables {
+    network_id      = "projects/some-project/global/networks/company"
+    subnetwork_id   = "projects/some-project/regions/europe-west4/subnetworks/training"
+    network_peering = "peering"
+  }
+
+  assert {
+    condition     = length(module.network) == 0 && output.machine_subnetwork == var.subnetwork_id
+    error_message = "Machines are placed elsewhere: ${output.machine_subnetwork}"
+  }
+}
+
+run "a_network_without_its_subnet_is_refused" {
+  command = plan
+
+  variables {
+    network_id = "company"
+  }
+
+  expect_failures = [var.network_id]
+}
+
 run "an_alarm_without_a_billing_account_is_refused" {
   command = plan
 

@@ -1,15 +1,19 @@
 output "url" {
-  value = trimsuffix(aws_lambda_function_url.api.function_url, "/")
+  description = "Address of the API."
+  value       = trimsuffix(aws_lambda_function_url.api.function_url, "/")
 }
 
 output "security_group_id" {
-  value = aws_security_group.functions.id
+  description = "Security group of the functions."
+  value       = aws_security_group.functions.id
 }
 
 output "functions" {
-  value = { for name in local.functions : name => "${var.name}-${name}" }
+  description = "Names of the functions, by what they do."
+  value       = { for name in local.functions : name => "${var.name}-${name}" }
 }
 
 output "schedules" {
-  value = [for name in local.schedules : "${var.name}-${name}"]
+  description = "Names of the schedules that the control plane switches."
+  value       = [for name in local.schedules : "${var.name}-${name}"]
 }

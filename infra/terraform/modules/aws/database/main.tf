@@ -175,22 +175,27 @@ resource "aws_db_instance" "this" {
 }
 
 output "host" {
-  value = var.kind == "aurora" ? aws_rds_cluster.this[0].endpoint : aws_db_instance.this[0].address
+  description = "Address of the database."
+  value       = var.kind == "aurora" ? aws_rds_cluster.this[0].endpoint : aws_db_instance.this[0].address
 }
 
 output "port" {
-  value = var.kind == "aurora" ? aws_rds_cluster.this[0].port : aws_db_instance.this[0].port
+  description = "Port of the database."
+  value       = var.kind == "aurora" ? aws_rds_cluster.this[0].port : aws_db_instance.this[0].port
 }
 
 output "name" {
-  value = local.database
+  description = "Name of the database."
+  value       = local.database
 }
 
 output "user" {
-  value = local.user
+  description = "User that owns the tables."
+  value       = local.user
 }
 
 output "password" {
-  value     = aws_secretsmanager_secret_version.this.secret_string
-  sensitive = true
+  description = "Password of the user."
+  value       = aws_secretsmanager_secret_version.this.secret_string
+  sensitive   = true
 }

@@ -88,13 +88,16 @@ resource "aws_iam_instance_profile" "this" {
 }
 
 output "security_group_id" {
-  value = aws_security_group.this.id
+  description = "Security group of rented machines."
+  value       = aws_security_group.this.id
 }
 
 output "role_arn" {
-  value = aws_iam_role.this.arn
+  description = "Role of rented machines."
+  value       = aws_iam_role.this.arn
 }
 
 output "instance_profile_arn" {
-  value = aws_iam_instance_profile.this.arn
+  description = "Instance profile of rented machines."
+  value       = aws_iam_instance_profile.this.arn
 }

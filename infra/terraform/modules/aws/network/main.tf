@@ -105,13 +105,16 @@ resource "aws_vpc_endpoint" "s3" {
 }
 
 output "vpc_id" {
-  value = aws_vpc.this.id
+  description = "The VPC."
+  value       = aws_vpc.this.id
 }
 
 output "private_subnet_ids" {
-  value = [for subnet in aws_subnet.private : subnet.id]
+  description = "Subnets of functions and database."
+  value       = [for subnet in aws_subnet.private : subnet.id]
 }
 
 output "public_subnet_ids" {
-  value = [for subnet in aws_subnet.public : subnet.id]
+  description = "Subnets of machines."
+  value       = [for subnet in aws_subnet.public : subnet.id]
 }

@@ -67,9 +67,11 @@ resource "aws_s3_bucket_lifecycle_configuration" "this" {
 }
 
 output "bucket" {
-  value = aws_s3_bucket.this.bucket
+  description = "Name of the bucket."
+  value       = aws_s3_bucket.this.bucket
 }
 
 output "arn" {
-  value = aws_s3_bucket.this.arn
+  description = "ARN of the bucket."
+  value       = aws_s3_bucket.this.arn
 }

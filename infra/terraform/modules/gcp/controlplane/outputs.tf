@@ -1,16 +1,20 @@
 output "url" {
-  value      = local.urls.api
-  depends_on = [google_cloud_run_v2_service.this]
+  description = "Address of the API."
+  value       = local.urls.api
+  depends_on  = [google_cloud_run_v2_service.this]
 }
 
 output "accounts" {
-  value = { for name, account in google_service_account.this : name => account.email if name != "scheduler" }
+  description = "Service accounts of the services, by what they do."
+  value       = { for name, account in google_service_account.this : name => account.email if name != "scheduler" }
 }
 
 output "services" {
-  value = { for name, service in google_cloud_run_v2_service.this : name => service.name }
+  description = "Names of the services, by what they do."
+  value       = { for name, service in google_cloud_run_v2_service.this : name => service.name }
 }
 
 output "schedules" {
-  value = [for job in google_cloud_scheduler_job.this : job.name]
+  description = "Names of the schedules that the control plane pauses and resumes."
+  value       = [for job in google_cloud_scheduler_job.this : job.name]
 }

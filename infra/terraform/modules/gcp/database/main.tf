@@ -147,22 +147,27 @@ resource "google_sql_user" "this" {
 }
 
 output "host" {
-  value = google_sql_database_instance.this.private_ip_address
+  description = "Address of the database inside the network."
+  value       = google_sql_database_instance.this.private_ip_address
 }
 
 output "name" {
-  value = google_sql_database.this.name
+  description = "Name of the database."
+  value       = google_sql_database.this.name
 }
 
 output "user" {
-  value = google_sql_user.this.name
+  description = "User that owns the tables."
+  value       = google_sql_user.this.name
 }
 
 output "password" {
-  value     = local.password
-  sensitive = true
+  description = "Password of the user."
+  value       = local.password
+  sensitive   = true
 }
 
 output "ca" {
-  value = google_sql_database_instance.this.server_ca_cert[0].cert
+  description = "Certificate of the authority that signed the database's."
+  value       = google_sql_database_instance.this.server_ca_cert[0].cert
 }

@@ -81,9 +81,11 @@ resource "google_project_iam_member" "logs" {
 }
 
 output "repository" {
-  value = "${var.region}-docker.pkg.dev/${data.google_project.this.project_id}/${google_artifact_registry_repository.this.repository_id}"
+  description = "Where images are pushed to."
+  value       = "${var.region}-docker.pkg.dev/${data.google_project.this.project_id}/${google_artifact_registry_repository.this.repository_id}"
 }
 
 output "builder" {
-  value = google_service_account.builder.email
+  description = "Service account that builds images."
+  value       = google_service_account.builder.email
 }

@@ -46,9 +46,11 @@ resource "google_compute_firewall" "each_other" {
 }
 
 output "email" {
-  value = google_service_account.this.email
+  description = "Service account of rented machines."
+  value       = google_service_account.this.email
 }
 
 output "account_name" {
-  value = google_service_account.this.name
+  description = "Full name of that account."
+  value       = google_service_account.this.name
 }

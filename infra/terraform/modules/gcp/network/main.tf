@@ -68,14 +68,16 @@ resource "google_compute_router_nat" "this" {
 }
 
 output "network_id" {
-  value = google_compute_network.this.id
+  description = "The network."
+  value       = google_compute_network.this.id
 }
 
 output "subnetwork_id" {
-  value = google_compute_subnetwork.this.id
+  description = "Subnet of services and machines."
+  value       = google_compute_subnetwork.this.id
 }
 
-# Its id exists once Cloud SQL may get addresses here.
 output "peering" {
-  value = google_service_networking_connection.this.id
+  description = "Id of the peering with Cloud SQL, which exists once Cloud SQL may get addresses here."
+  value       = google_service_networking_connection.this.id
 }

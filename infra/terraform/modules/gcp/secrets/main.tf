@@ -48,8 +48,8 @@ resource "google_secret_manager_secret_iam_member" "reader" {
   member    = "serviceAccount:${var.readers[each.value.reader]}"
 }
 
-# Versions by number: "latest" would reach running revisions at some time of its own.
 output "versions" {
+  description = "Id and version of each secret, by its name. Versions by number: `latest` would reach running revisions at some time of its own."
   value = { for name in local.names : name => {
     secret  = google_secret_manager_secret.this[name].secret_id
     version = google_secret_manager_secret_version.this[name].version

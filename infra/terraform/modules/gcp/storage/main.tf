@@ -89,5 +89,6 @@ resource "google_storage_bucket" "this" {
 }
 
 output "bucket" {
-  value = google_storage_bucket.this.name
+  description = "Name of the bucket."
+  value       = google_storage_bucket.this.name
 }

@@ -1,0 +1,54 @@
+# A cluster on Google Cloud with a database that has a standby, and mails at half, four fifths and all of a month's money.
+
+terraform {
+  required_version = ">= 1.9"
+
+  required_providers {
+    google = {
+      source  = "hashicorp/google"
+      version = ">= 6.30"
+    }
+  }
+}
+
+variable "project" {
+  description = "Id of the project."
+  type        = string
+}
+
+variable "billing_account" {
+  description = "Id of the billing account that pays for it."
+  type        = string
+}
+
+variable "image" {
+  description = "Image of the control plane, with its digest."
+  type        = string
+}
+
+variable "initial_user_password" {
+  description = "Password of admin and determined at the first start."
+  type        = string
+  sensitive   = true
+}
+
+module "cluster" {
+  source                    = "../../gcp"
+  cluster_id                = "research"
+  project                   = var.project
+  region                    = "us-central1"
+  image                     = var.image
+  initial_user_password     = var.initial_user_password
+  database_tier             = "db-custom-2-7680"
+  database_highly_available = true
+  database_max_connections  = 200
+  api_instances             = 10
+  billing_account           = var.billing_account
+  monthly_budget_usd        = 2000
+  budget_emails             = ["research-leads@example.com"]
+}
+
+output "url" {
+  description = "DET_MASTER."
+  value       = module.cluster.url
+}

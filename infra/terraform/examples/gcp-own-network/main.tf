@@ -1,0 +1,74 @@
+# A cluster on Google Cloud in a network that is there already: `terraform init && terraform apply`.
+
+terraform {
+  required_version = ">= 1.9"
+
+  required_providers {
+    google = {
+      source  = "hashicorp/google"
+      version = ">= 6.30"
+    }
+  }
+}
+
+variable "project" {
+  description = "Id of the project."
+  type        = string
+}
+
+variable "image" {
+  description = "Image of the control plane, with its digest."
+  type        = string
+}
+
+variable "initial_user_password" {
+  description = "Password of admin and determined at the first start."
+  type        = string
+  sensitive   = true
+}
+
+data "google_compute_network" "company" {
+  name    = "company"
+  project = var.project
+}
+
+data "google_compute_subnetwork" "training" {
+  name    = "training"
+  region  = "europe-west4"
+  project = var.project
+}
+
+# Once a network: where Cloud SQL gets its addresses. Leave it out, and give its id, where another database has it already.
+resource "google_compute_global_address" "services" {
+  name          = "google-services"
+  project       = var.project
+  network       = data.google_compute_network.company.id
+  purpose       = "VPC_PEERING"
+  address_type  = "INTERNAL"
+  prefix_length = 20
+}
+
+resource "google_service_networking_connection" "services" {
+  network                 = data.google_compute_network.company.id
+  service                 = "servicenetworking.googleapis.com"
+  reserved_peering_ranges = [google_compute_global_address.services.name]
+}
+
+module "cluster" {
+  source                = "../../gcp"
+  cluster_id            = "training"
+  project               = var.project
+  region                = "europe-west4"
+  image                 = var.image
+  initial_user_password = var.initial_user_password
+  network_id            = data.google_compute_network.company.id
+  subnetwork_id         = data.google_compute_subnetwork.training.id
+  network_peering       = google_service_networking_connection.services.id
+  # The network has a way out of its own.
+  machine_external_ip = false
+}
+
+output "url" {
+  description = "DET_MASTER."
+  value       = module.cluster.url
+}

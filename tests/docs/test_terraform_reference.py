@@ -1,0 +1,34 @@
+"""The page of the Terraform stacks says what the stacks take and give."""
+
+from pathlib import Path
+
+import pytest
+
+from scripts import terraform_reference
+from scripts.terraform_reference import Undescribed, blocks_of, page
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/reference/terraform.md"
+
+
+def test_the_page_is_current() -> None:
+    command = "python -m scripts.terraform_reference > docs/reference/terraform.md"
+    assert PAGE.read_text("utf-8") == page(), f"run: {command}"
+
+
+def test_every_stack_and_module_is_on_the_page() -> None:
+    text = page()
+    for stack in ("aws", "gcp"):
+        for module in (terraform_reference.INFRA / "modules" / stack).iterdir():
+            assert f"### Module `{stack}/{module.name}`" in text
+    assert '| `database_tier` | string | `"db-f1-micro"` |' in text
+    assert "| `initial_user_password` | string, secret | must be given |" in text
+
+
+@pytest.mark.parametrize("kind", ["variable", "output"])
+def test_what_has_no_description_is_refused(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terraform_reference, "INFRA", tmp_path)
+    (tmp_path / "main.tf").write_text(f'# A module.\n\n{kind} "size" {{\n  type = number\n}}\n')
+    with pytest.raises(Undescribed, match=f"main.tf: {kind} size has no description"):
+        list(blocks_of(tmp_path))
