@@ -129,3 +129,9 @@ def test_what_a_missing_permission_hides_is_a_problem_and_not_the_end_of_the_res
     wire.connected = False
     with pytest.raises(Unreachable):
         market.read(Place(REGION, {}), WANTED)
+
+
+def test_a_market_that_is_not_to_ask_the_price_list_knows_no_price_of_it(moto_url: str) -> None:
+    inside = Ec2Market(moto_url, price_list=False)
+    assert inside.on_demand_prices(REGION, TYPES) == {}
+    assert inside.spot_prices(REGION, TYPES)

@@ -99,6 +99,7 @@ def functions(
 ) -> Iterator[Functions]:
     more = {
         "DET_CLUSTER_CONFIG": json.dumps(POOLS), "DET_DB_IDLE_S": "1", "DET_DB_POOL_SIZE": "1",
+        "DET_AWS_PRICE_LIST": "false",
         "DET_TICK_FUNCTION": "tick", "DET_PROVISION_FUNCTION": "provision",
         "DET_SCHEDULES": ",".join(WORKERS), "DET_PUBLIC_URL": "https://cluster.example",
     }  # fmt: skip

@@ -44,8 +44,9 @@ class Ec2Market:
 
     provider = PROVIDER
 
-    def __init__(self, endpoint_url: str | None = None) -> None:
+    def __init__(self, endpoint_url: str | None = None, *, price_list: bool = True) -> None:
         self._clients = Clients(endpoint_url)
+        self._price_list = price_list
 
     def read(self, place: Place, wanted: Sequence[Wanted]) -> Told:
         """Return types and prices. What a missing permission hides is named as the problem. Raises Unreachable."""
@@ -109,7 +110,11 @@ class Ec2Market:
         return [current[key] for key in sorted(current)]
 
     def on_demand_prices(self, region: str, names: Sequence[str]) -> dict[str, Decimal]:
-        """Return by type what an hour costs by the price list, for the types that it has. Raises Unreachable."""
+        """Return by type what an hour costs by the price list, for the types that it has. Raises Unreachable.
+
+        Nothing where it is not to be asked: the prices that come with the program hold then."""
+        if not self._price_list:
+            return {}
         paginator = self._clients.reading("pricing", _PRICE_LIST_REGION).get_paginator(
             "get_products"
         )

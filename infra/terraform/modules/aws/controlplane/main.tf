@@ -25,6 +25,8 @@ locals {
     # The database pauses without connections: those of frozen functions it closes itself, and who calls it waits.
     DET_DB_IDLE_S = "60"
     DET_DB_WAKE_S = "20"
+    # It has no address for IPv6, which alone leaves this network.
+    DET_AWS_PRICE_LIST = "false"
   })
 }
 
