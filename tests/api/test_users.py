@@ -162,7 +162,7 @@ def test_roles_are_not_part_of_this_product(admin: Caller) -> None:
 def test_a_task_s_token_administers_nothing(api: Api, admin: Caller) -> None:
     with api.ctx.db.begin() as tx:
         token = "token of a task"
-        sessions.create_for_task(tx, 1, "t.1", token_hash(token), api.ctx.now(), None)
+        sessions.create_for_task(tx, 1, "t.1", token_hash(token), api.ctx.now(), None, narrow=False)
     task = api.with_token(token)
     assert task.ask("POST", "/api/v1/users", {"user": {"username": "mole"}}).status == 403
     assert task.ask("PATCH", "/api/v1/users/1", {"password": "x"}).status == 403

@@ -1,5 +1,6 @@
 """Agents, slots and resource pools, as people see them."""
 
+from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.http import Answer, Request, json_response
 from det_controlplane.api.router import get, post
@@ -23,13 +24,17 @@ def get_agent(ctx: Context, request: Request) -> Answer:
 
 
 def enable(ctx: Context, request: Request) -> Answer:
-    found = administration.set_agent(ctx, request.param("agentId"), enabled=True, drain=False)
+    found = administration.set_agent(
+        ctx, user_of(request), request.param("agentId"), enabled=True, drain=False
+    )
     return json_response({"agent": found})
 
 
 def disable(ctx: Context, request: Request) -> Answer:
     drain = Body(request.json()).flag("drain")
-    found = administration.set_agent(ctx, request.param("agentId"), enabled=False, drain=drain)
+    found = administration.set_agent(
+        ctx, user_of(request), request.param("agentId"), enabled=False, drain=drain
+    )
     return json_response({"agent": found})
 
 
@@ -45,7 +50,12 @@ def get_slot(ctx: Context, request: Request) -> Answer:
 
 def enable_slot(ctx: Context, request: Request) -> Answer:
     slot = administration.set_slot(
-        ctx, request.param("agentId"), request.id("slotId"), enabled=True, drain=False
+        ctx,
+        user_of(request),
+        request.param("agentId"),
+        request.id("slotId"),
+        enabled=True,
+        drain=False,
     )
     return json_response({"slot": slot})
 
@@ -53,7 +63,12 @@ def enable_slot(ctx: Context, request: Request) -> Answer:
 def disable_slot(ctx: Context, request: Request) -> Answer:
     drain = Body(request.json()).flag("drain")
     slot = administration.set_slot(
-        ctx, request.param("agentId"), request.id("slotId"), enabled=False, drain=drain
+        ctx,
+        user_of(request),
+        request.param("agentId"),
+        request.id("slotId"),
+        enabled=False,
+        drain=drain,
     )
     return json_response({"slot": slot})
 

@@ -9,7 +9,7 @@ from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db.engine import WAKING_S, DatabaseDown, TryAgain, Unstorable
 from det_controlplane.services import errors as refusals
 from det_controlplane.services.context import Context
-from det_controlplane.services.identity import authentication
+from det_controlplane.services.identity import authentication, task_rights
 from det_controlplane.services.identity.principal import Principal, User
 
 log = logging.getLogger("det.api")
@@ -46,7 +46,7 @@ class App:
             match = self._route(request)
             request.params = match.params
             _refuse_nul(request)
-            request.principal = self._principal(match.route.access, request)
+            request.principal = self._principal(match, request)
             return self._answer(match.route.handler, request)
         except errors.ApiError as e:
             return Response(e.to_json(), e.status)
@@ -84,7 +84,8 @@ class App:
             )
         raise errors.NotFound(f"no such path: {request.path}")
 
-    def _principal(self, access: Access, request: Request) -> Principal | None:
+    def _principal(self, match: Match, request: Request) -> Principal | None:
+        route, access = match.route, match.route.access
         if access in (Access.PUBLIC, Access.AGENT_BY_HANDLER):
             return None
         token = bearer_token(request)
@@ -92,6 +93,7 @@ class App:
             return authentication.agent_of(self.ctx, token)
         user = authentication.user_of(self.ctx, token)
         _admit(access, user)
+        task_rights.require(self.ctx, user, route.method, route.path, match.params)
         return user
 
 

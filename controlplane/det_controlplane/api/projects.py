@@ -94,6 +94,10 @@ def _applied(ctx: Context, request: Request, action: Action) -> Answer:
     selection = _selection(Body(request.json()))
     every = request.param("projectId") in _EVERY_PROJECT
     project_id = None if every else request.id("projectId")
+    if project_id is None and not selection.ids and not selection.filters.get("project_id"):
+        raise BadRequest(
+            "name a project or experimentIds: filters alone would reach the whole cluster"
+        )
     results = bulk.apply(ctx, user_of(request), project_id, selection, action)
     return json_response({"results": results})
 

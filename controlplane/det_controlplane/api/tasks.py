@@ -1,12 +1,14 @@
 """Tasks: lists, their context, and checkpoints that containers report."""
 
+from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.http import EMPTY, Answer, Request, Response, json_response
 from det_controlplane.api.router import delete, get, patch, post
-from det_controlplane.services.checkpoints import collection, records
+from det_controlplane.services.checkpoints import checkpoint_rights, collection, records
 from det_controlplane.services.checkpoints.records import CheckpointReport, parse_uuid
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import contexts, listing
+from det_controlplane.services.identity import task_rights
 from det_controlplane.services.tasks import listing as task_listing
 
 
@@ -36,6 +38,7 @@ def context_directory(ctx: Context, request: Request) -> Answer:
 
 def report_checkpoint(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
+    task_rights.require_task(ctx, user_of(request), body.required_text("taskId"))
     records.report(
         ctx,
         CheckpointReport(
@@ -59,6 +62,8 @@ def patch_checkpoints(ctx: Context, request: Request) -> Answer:
         given = item.raw("resources") is not None
         resources = {k: str(v) for k, v in left.object("resources").items()}
         changes.append((item.required_text("uuid"), resources if given else None))
+    for uuid, _ in changes:
+        checkpoint_rights.require_report(ctx, user_of(request), parse_uuid(uuid))
     records.patch(ctx, changes)
     return EMPTY
 
@@ -70,12 +75,14 @@ def get_checkpoint(ctx: Context, request: Request) -> Answer:
 
 def set_metadata(ctx: Context, request: Request) -> Answer:
     uuid = request.param("checkpointUuid")
+    checkpoint_rights.require_change(ctx, user_of(request), parse_uuid(uuid))
     records.set_metadata(ctx, uuid, Body(request.json()).body("checkpoint").object("metadata"))
     return get_checkpoint(ctx, request)
 
 
 def delete_checkpoints(ctx: Context, request: Request) -> Answer:
     uuids = [parse_uuid(str(u)) for u in Body(request.json()).items("checkpointUuids")]
+    checkpoint_rights.require_deletion(ctx, user_of(request), uuids)
     collection.delete(ctx, uuids)
     return EMPTY
 
@@ -83,6 +90,7 @@ def delete_checkpoints(ctx: Context, request: Request) -> Answer:
 def remove_files(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
     uuids = [parse_uuid(str(u)) for u in body.items("checkpointUuids")]
+    checkpoint_rights.require_deletion(ctx, user_of(request), uuids)
     collection.delete(ctx, uuids, [str(g) for g in body.items("checkpointGlobs")])
     return EMPTY
 

@@ -27,6 +27,7 @@ from det_controlplane.core.search import ExitReason
 from det_controlplane.services.checkpoints import records
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import actions, listing
+from det_controlplane.services.identity import task_rights
 from det_controlplane.services.trials import metrics, runs, sequencing, unmanaged, workloads
 from det_controlplane.services.trials.reports import MetricsReport
 
@@ -139,6 +140,7 @@ def patch_trial(ctx: Context, request: Request) -> Answer:
 
 def create_trial(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
+    task_rights.require_experiment(ctx, user_of(request), body.integer("experimentId"))
     trial_id = unmanaged.create_trial(
         ctx, body.integer("experimentId"), storable(body.object("hparams")), None
     )
@@ -148,6 +150,7 @@ def create_trial(ctx: Context, request: Request) -> Answer:
 def put_trial(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
     inner = body.body("createTrialRequest")
+    task_rights.require_experiment(ctx, user_of(request), inner.integer("experimentId"))
     trial_id = unmanaged.create_trial(
         ctx,
         inner.integer("experimentId"),
@@ -178,6 +181,7 @@ def set_run_metadata(ctx: Context, request: Request) -> Answer:
 
 def report_source(ctx: Context, request: Request) -> Answer:
     source = Body(request.json()).body("trialSourceInfo")
+    task_rights.require_trial(ctx, user_of(request), source.integer("trialId"))
     runs.report_source(
         ctx,
         source.integer("trialId"),
@@ -186,7 +190,6 @@ def report_source(ctx: Context, request: Request) -> Answer:
         source.optional_integer("modelVersion"),
         source.text("trialSourceInfoType"),
     )
-    user_of(request)
     return json_response(
         {"trialId": source.integer("trialId"), "checkpointUuid": source.text("checkpointUuid")}
     )

@@ -17,6 +17,8 @@ _URL_WITH_PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
 # Sampled, compared and shown by every search: no place for secrets.
 _OPEN = frozenset({"hyperparameters", "searcher"})
 _VARIABLES = "environment_variables"
+# Their names speak of secrets that they are not themselves.
+_NO_SECRETS = frozenset({"registry_auth", "det_token"})
 # Settings of well-known libraries, that people look up in each other's configurations.
 _KNOWN_VARIABLE = re.compile(
     r"(NCCL|GLOO|CUDA|CUBLAS|CUDNN|NVIDIA|ROCR|HIP|HSA|RCCL|OMP|MKL|KMP|OPENBLAS|NUMEXPR|TORCH|PYTORCH|PYTHON|TF|XLA|UCX|FI"
@@ -106,7 +108,7 @@ def _member(name: str, value: Any, path: Path, secrets: dict[Path, Secret]) -> A
         return _shown_variables(value, path, secrets)
     # The files of a task, and the variables of a Kubernetes pod, may have anything in them.
     anything = name == "content_b64" or (name == "value" and "pod_spec" in path)
-    if anything or (name != "registry_auth" and _NAME.search(name)):
+    if anything or (name not in _NO_SECRETS and _NAME.search(name)):
         return _hide(value, path, secrets)
     return _shown(value, path, secrets)
 

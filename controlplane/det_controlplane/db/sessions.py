@@ -12,13 +12,18 @@ from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages
 from det_controlplane.db.engine import Database, Tx
 from det_controlplane.db.pages import Collection, one_of
-from det_controlplane.db.schema import agents, sessions, users
+from det_controlplane.db.schema import agents, allocations, sessions, tasks, users
 from det_controlplane.db.schema.enums import SessionKind
 from det_controlplane.db.views import moment, shown
 
 _HOLDER = (
-    select(sessions.c.id, sessions.c.allocation_id, users.c.id.label("user_id"), users.c.username, users.c.admin)
+    select(
+        sessions.c.id, sessions.c.allocation_id, users.c.id.label("user_id"), users.c.username, users.c.admin,
+        tasks.c.id.label("task_id"), tasks.c.trial_id, tasks.c.experiment_id, sessions.c.narrow,
+    )
     .join_from(sessions, users)
+    .outerjoin(allocations, allocations.c.id == sessions.c.allocation_id)
+    .outerjoin(tasks, tasks.c.id == allocations.c.task_id)
     .where(
         sessions.c.token_hash == bindparam("token_hash"),
         sessions.c.revoked_at.is_(None),
@@ -65,6 +70,10 @@ class Holder:
     user_id: int
     username: str
     admin: bool
+    task_id: str | None
+    trial_id: int | None
+    experiment_id: int | None
+    narrow: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +102,7 @@ class AccessToken:
 
 def holder(db: Database, token_hash: bytes, now: datetime) -> Holder | None:
     for row in db.read(_HOLDER, {"token_hash": token_hash, "now": now}):
-        return Holder(row.id, row.allocation_id, row.user_id, row.username, row.admin)
+        return Holder(**row._mapping)
     return None
 
 
@@ -126,11 +135,13 @@ def create_for_task(
     token_hash: bytes,
     now: datetime,
     expires_at: datetime | None,
+    *,
+    narrow: bool,
 ) -> None:
     """Let a container of the allocation act for its user. The same token may have been given before."""
     values = {
         "kind": SessionKind.ALLOCATION, "user_id": user_id, "allocation_id": allocation_id,
-        "token_hash": token_hash, "created_at": now, "expires_at": expires_at,
+        "token_hash": token_hash, "created_at": now, "expires_at": expires_at, "narrow": narrow,
     }  # fmt: skip
     tx.execute(_CREATE_ONCE, values)
 

@@ -2,7 +2,7 @@
 
 import posixpath
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -79,6 +79,7 @@ class Environment(Closed):
     add_capabilities: tuple[Name, ...] = Field((), strict=False)
     drop_capabilities: tuple[Name, ...] = Field((), strict=False)
     pod_spec: dict[str, Any] | None = None  # for Kubernetes; agents ignore it
+    det_token: Literal["owner", "task"] = "owner"
 
 
 class BindMount(Closed):

@@ -15,6 +15,7 @@ _ENVIRONMENT_KEYS = (
     "registry_auth",
     "add_capabilities",
     "drop_capabilities",
+    "det_token",
 )
 _IGNORED = ("cpu_pod_spec", "gpu_pod_spec", "checkpoint_gc_pod_spec", "slurm", "pbs", "kubernetes")
 

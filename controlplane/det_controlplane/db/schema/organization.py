@@ -48,6 +48,8 @@ sessions = Table(
     # No foreign key: a token outlives its allocation by a moment, and checking it would lock the allocation.
     Column("allocation_id", Text),
     Column("description", Text),
+    # Of a task: good for the task itself only, and not for what its owner may do.
+    Column("narrow", Boolean, nullable=False, server_default=text("false")),
     Column("created_at", Time, nullable=False),
     Column("expires_at", Time),
     Column("revoked_at", Time),

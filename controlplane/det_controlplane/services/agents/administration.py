@@ -8,6 +8,8 @@ from det_controlplane.db import agents as rows
 from det_controlplane.db.agent_views import PoolUse
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
+from det_controlplane.services.identity.principal import User
+from det_controlplane.services.identity.rights import require_admin
 from det_controlplane.services.scheduling import placement
 from det_controlplane.services.use_case import change
 
@@ -42,15 +44,19 @@ def _with_stats(agent: dict[str, Any]) -> dict[str, Any]:
     return agent
 
 
-def set_agent(ctx: Context, agent_id: str, *, enabled: bool, drain: bool) -> dict[str, Any]:
+def set_agent(
+    ctx: Context, caller: User, agent_id: str, *, enabled: bool, drain: bool
+) -> dict[str, Any]:
     """Disabling ends what runs there, unless it drains: then it may finish."""
+    require_admin(caller, "take agents in and out of service")
     _change(ctx, agent_id, None, enabled, drain)
     return agent(ctx, agent_id)
 
 
 def set_slot(
-    ctx: Context, agent_id: str, slot_id: int, *, enabled: bool, drain: bool
+    ctx: Context, caller: User, agent_id: str, slot_id: int, *, enabled: bool, drain: bool
 ) -> dict[str, Any]:
+    require_admin(caller, "take slots in and out of service")
     _change(ctx, agent_id, slot_id, enabled, drain)
     slot: dict[str, Any] = agent(ctx, agent_id)["slots"][str(slot_id)]
     return slot

@@ -28,11 +28,13 @@ def of_container(ctx: Context, container_id: UUID) -> ContainerSpec | None:
             return None
         # Under the allocation's lock: its end lets every token die, and one that comes later dies with them.
         token = _token(ctx, row)
-        sessions.create_for_task(
-            tx, row.user_id, row.allocation_id, token_hash(token), ctx.now(), row.token_expires_at
-        )
         trial = container_specs.trial(tx, row.trial_id) if row.trial_id else None
-    stored = row if trial is None else trial
+        stored = row if trial is None else trial
+        environment = (stored.config or {}).get("environment") or {}
+        sessions.create_for_task(
+            tx, row.user_id, row.allocation_id, token_hash(token), ctx.now(), row.token_expires_at,
+            narrow=environment.get("det_token") == "task",
+        )  # fmt: skip
     config: dict[str, Any] = sealing.opened(ctx, stored.config or {}, stored.sealed)
     pool = ctx.config.pool(row.pool)
     defaults = (pool and pool.task_container_defaults) or ctx.config.task_container_defaults

@@ -37,7 +37,12 @@ def user_of(ctx: Context, token: str) -> User:
     holder = sessions.holder(ctx.db, token_hash(token), ctx.now())
     if holder is None:
         raise NotSignedIn(_UNKNOWN)
-    return User(holder.user_id, holder.username, holder.admin, holder.id, holder.allocation_id)
+    return User(
+        holder.user_id, holder.username,
+        # An administrator's task is no administrator.
+        holder.admin and holder.allocation_id is None,
+        holder.id, holder.allocation_id, holder.task_id, holder.trial_id, holder.experiment_id, holder.narrow,
+    )  # fmt: skip
 
 
 def agent_of(ctx: Context, token: str) -> AgentPrincipal:

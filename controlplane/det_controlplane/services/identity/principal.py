@@ -12,6 +12,10 @@ class User:
     admin: bool
     session_id: int
     allocation_id: str | None = None
+    task_id: str | None = None
+    trial_id: int | None = None
+    experiment_id: int | None = None
+    narrow: bool = False  # a task's token that is only for the task itself
 
 
 @dataclass(frozen=True, slots=True)

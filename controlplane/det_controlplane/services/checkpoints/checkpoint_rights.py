@@ -1,0 +1,36 @@
+"""Who may report, change and delete a checkpoint."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from det_controlplane.db import ownership
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Forbidden
+from det_controlplane.services.identity.principal import User
+from det_controlplane.services.identity.rights import require_owner
+
+
+def require_deletion(ctx: Context, user: User, uuids: Sequence[UUID]) -> None:
+    """Deleting is for the owner of the experiment, and for administrators."""
+    for uuid in uuids:
+        found = ownership.of_checkpoint(ctx.db, uuid)
+        if found is not None:
+            require_owner(user, found.user_id, f"delete checkpoint {uuid}")
+
+
+def require_change(ctx: Context, user: User, uuid: UUID) -> None:
+    """A task changes checkpoints of its owner only."""
+    found = ownership.of_checkpoint(ctx.db, uuid)
+    if user.allocation_id is not None and found is not None:
+        require_owner(user, found.user_id, f"change checkpoint {uuid}")
+
+
+def require_report(ctx: Context, user: User, uuid: UUID) -> None:
+    """A task tells what is left of checkpoints of its own experiment, also one whose work is to delete them."""
+    if user.allocation_id is None:
+        return
+    found = ownership.of_checkpoint(ctx.db, uuid)
+    if found is None or found.experiment_id == user.experiment_id:
+        return
+    if not (found.unmanaged and found.user_id == user.id):
+        raise Forbidden(f"the token of task {user.task_id} is not good for checkpoint {uuid}")

@@ -1,0 +1,80 @@
+"""Hold the tokens of tasks to the table of core/permissions."""
+
+from collections.abc import Mapping
+
+from det_controlplane.core import permissions
+from det_controlplane.core.permissions import TaskRule
+from det_controlplane.db import ownership
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Forbidden
+from det_controlplane.services.identity.principal import User
+
+
+def require(ctx: Context, user: User, method: str, path: str, params: Mapping[str, str]) -> None:
+    """Refuse what the token of a task is not for; people pass."""
+    if user.allocation_id is None:
+        return
+    if user.narrow:
+        _require_own(user, method, path, params)
+    rule = permissions.of_task(method, path)
+    if rule is TaskRule.NEVER:
+        raise Forbidden(f"a task's token is not good for {method} {path}: sign in")
+    if rule is TaskRule.OWN_TRIAL:
+        require_trial(ctx, user, _number(params, "trialId", "runId"))
+    elif rule is TaskRule.OWN_EXPERIMENT and "trialId" in params:
+        _require_experiment_of_trial(ctx, user, _number(params, "trialId"))
+    elif rule is TaskRule.OWN_EXPERIMENT:
+        require_experiment(ctx, user, _number(params, "experimentId", "id"))
+
+
+def require_trial(ctx: Context, user: User, trial_id: int) -> None:
+    """Allow reports for the task's own trial, and for trials that its owner's code runs outside the cluster's care."""
+    if user.allocation_id is None or trial_id == user.trial_id:
+        return
+    found = ownership.of_trial(ctx.db, trial_id)
+    if found is not None and not (found.unmanaged and found.user_id == user.id):
+        raise Forbidden(f"the token of task {user.task_id} is not good for trial {trial_id}")
+
+
+def require_experiment(ctx: Context, user: User, experiment_id: int) -> None:
+    if user.allocation_id is None or experiment_id == user.experiment_id:
+        return
+    found = ownership.of_experiment(ctx.db, experiment_id)
+    _require_owner(user, found, f"experiment {experiment_id}")
+
+
+def require_task(ctx: Context, user: User, task_id: str) -> None:
+    """Allow reports for the task itself, and for unmanaged trials of its owner."""
+    if user.allocation_id is None or task_id == user.task_id:
+        return
+    found = ownership.of_task(ctx.db, task_id)
+    if found is not None and not (found.unmanaged and found.user_id == user.id):
+        raise Forbidden(f"the token of task {user.task_id} is not good for task {task_id}")
+
+
+def _require_experiment_of_trial(ctx: Context, user: User, trial_id: int) -> None:
+    _require_owner(user, ownership.of_trial(ctx.db, trial_id), f"trial {trial_id}")
+
+
+def _require_owner(user: User, found: ownership.Owned | None, what: str) -> None:
+    """What is not there is the service's to say."""
+    if found is not None and found.user_id != user.id:
+        raise Forbidden(f"a task of user {user.username} may not change {what} of another user")
+
+
+def _require_own(user: User, method: str, path: str, params: Mapping[str, str]) -> None:
+    own = {
+        "trialId": user.trial_id, "runId": user.trial_id, "experimentId": user.experiment_id,
+        "id": user.experiment_id, "taskId": user.task_id, "allocationId": user.allocation_id,
+    }  # fmt: skip
+    foreign = [name for name, value in params.items() if name in own and value != str(own[name])]
+    if foreign or not permissions.is_narrow(method, path):
+        raise Forbidden(
+            f"the token of task {user.task_id} is only good for the task itself"
+            " (environment.det_token of its configuration)"
+        )
+
+
+def _number(params: Mapping[str, str], *names: str) -> int:
+    value = next((params[name] for name in names if name in params), "")
+    return int(value) if value.isascii() and value.isdigit() and len(value) <= 9 else 0

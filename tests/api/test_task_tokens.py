@@ -1,0 +1,145 @@
+"""What the token of a task is good for: its owner's work, but not other tasks' reports, nor other users' things."""
+
+from typing import Any
+
+import pytest
+from det_controlplane.api import routes
+from det_controlplane.api.router import Access
+from det_controlplane.core import permissions
+
+from tests.support.api import (
+    Api,
+    Caller,
+    Told,
+    config_of,
+    create,
+    create_ended,
+    report_checkpoint,
+    report_metrics,
+    trial_of,
+)
+from tests.support.stock_world import PlayedAgent
+
+
+def task_of(api: Api, owner: Caller, **config: Any) -> tuple[Caller, int]:
+    """Return the token of a running task, and the experiment it is of."""
+    experiment = create(owner, activate=True, **config)
+    agent = PlayedAgent(api, f"agent-{experiment}")
+    agent.join()
+    api.tick()
+    (order,) = agent.poll()
+    return api.with_token(order["spec"]["session_token"]), experiment
+
+
+def reports(task: Caller, caller: Caller, experiment: int) -> list[Told]:
+    """Everything that a trial reports, about the trial of an experiment."""
+    trial = trial_of(caller, experiment)
+    path = f"/api/v1/trials/{trial['id']}"
+    checkpoint = {
+        "uuid": "8a9e9d56-9d8c-4d2e-b0b1-a3f6a0a8a001", "taskId": trial["taskId"], "resources": {"state": "1"},
+        "metadata": {"steps_completed": 2}, "state": "STATE_COMPLETED",
+    }  # fmt: skip
+    return [
+        report_metrics(task, trial["id"], "validation", 1, {"loss": 0.0}, run=1),
+        task.ask("POST", f"{path}/progress", {"progress": 0.5}),
+        task.ask("POST", f"{path}/runner/metadata", {"state": "training"}),
+        task.ask("POST", f"/api/v1/runs/{trial['id']}/metadata", {"metadata": {"a": 1}}),
+        task.ask("POST", "/api/v1/checkpoints", checkpoint),
+        task.ask("POST", "/api/v1/task/logs", {"logs": [{"taskId": trial["taskId"], "log": "x"}]}),
+        task.ask("POST", f"{path}/early_exit", {"reason": "EXITED_REASON_INVALID_HP"}),
+    ]
+
+
+def test_a_task_reports_for_its_own_trial(api: Api, user: Caller) -> None:
+    task, experiment = task_of(api, user)
+    assert [told.status for told in reports(task, user, experiment)] == [200] * 7
+
+
+def test_a_task_reports_for_no_other_trial_of_its_owner(api: Api, user: Caller) -> None:
+    task, _ = task_of(api, user)
+    other = create(user)
+    assert [told.status for told in reports(task, user, other)] == [403] * 7
+
+
+def test_a_task_reports_for_unmanaged_trials_that_its_code_makes(api: Api, user: Caller) -> None:
+    task, _ = task_of(api, user)
+    made = task.post("/api/v1/experiments", {"config": config_of(), "unmanaged": True})
+    experiment = made["experiment"]["id"]
+    trial = task.post("/api/v1/trials", {"experimentId": experiment, "hparams": {}})["trial"]["id"]
+    assert report_metrics(task, trial, "validation", 1, {"loss": 0.0}).status == 200
+
+
+def test_code_in_a_task_goes_on_acting_as_its_owner(api: Api, user: Caller) -> None:
+    task, _ = task_of(api, user)
+    other = create(task)
+    task.post("/api/v1/models", {"name": "mine"})
+    task.post(f"/api/v1/experiments/{other}/kill")
+    task.done("DELETE", f"/api/v1/experiments/{other}")
+
+
+def test_a_task_of_an_administrator_is_no_administrator(
+    api: Api, admin: Caller, user: Caller
+) -> None:
+    task, _ = task_of(api, admin)
+    victim = create_ended(user)
+    running = create(user)
+    checkpoint = report_checkpoint(user, victim)
+    asked = [
+        task.ask("DELETE", f"/api/v1/experiments/{victim}"),
+        task.ask("POST", f"/api/v1/experiments/{running}/kill"),
+        task.ask("POST", f"/api/v1/trials/{trial_of(user, running)['id']}/kill"),
+        task.ask("DELETE", "/api/v1/checkpoints", {"checkpointUuids": [checkpoint]}),
+        task.ask("POST", f"/api/v1/checkpoints/{checkpoint}/metadata", {"checkpoint": {}}),
+        task.ask("POST", "/api/v1/projects/0/experiments/kill", {"experimentIds": [running]}),
+        task.ask("GET", "/api/v1/master/config"),
+        task.ask("POST", "/api/v1/users", {"user": {"username": "eve"}}),
+        task.ask("POST", "/api/v1/users/1/password", b'"x"'),
+        task.ask("POST", "/api/v1/tokens", {"userId": 1}),
+    ]
+    assert [told.status for told in asked] == [403] * len(asked)
+
+
+def test_a_narrow_token_is_good_for_its_task_only(api: Api, user: Caller) -> None:
+    task, experiment = task_of(api, user, environment={"det_token": "task"})
+    other = create(user)
+    assert [told.status for told in reports(task, user, experiment)] == [200] * 7
+    refused = [
+        task.ask("GET", "/api/v1/experiments"),
+        task.ask("GET", f"/api/v1/experiments/{other}"),
+        task.ask("POST", "/api/v1/experiments", {"config": config_of()}),
+        task.ask("POST", "/api/v1/models", {"name": "mine"}),
+        task.ask("GET", "/api/v1/users"),
+    ]
+    assert [told.status for told in refused] == [403] * len(refused)
+    assert task.get(f"/api/v1/experiments/{experiment}")["experiment"]["id"] == experiment
+
+
+@pytest.mark.parametrize("route", routes.every(), ids=lambda r: f"{r.method} {r.path}")
+def test_every_route_has_a_rule_for_tasks(route: Any) -> None:
+    if route.access in (Access.USER, Access.ADMIN):
+        assert permissions.is_listed(route.method, route.path), "add it to core/permissions.py"
+
+
+def test_users_delete_only_their_own_checkpoints(api: Api, admin: Caller, user: Caller) -> None:
+    checkpoint = report_checkpoint(admin, create_ended(admin))
+    for method, path in (("DELETE", "/api/v1/checkpoints"), ("POST", "/api/v1/checkpoints/rm")):
+        assert user.ask(method, path, {"checkpointUuids": [checkpoint]}).status == 403
+        assert admin.ask(method, path, {"checkpointUuids": [checkpoint]}).status == 200
+
+
+def test_only_administrators_take_agents_and_slots_out_of_service(
+    api: Api, admin: Caller, user: Caller
+) -> None:
+    PlayedAgent(api, "agent-1").join()
+    for path in ("disable", "enable", "slots/0/disable", "slots/0/enable"):
+        assert user.ask("POST", f"/api/v1/agents/agent-1/{path}", {}).status == 403
+        assert admin.ask("POST", f"/api/v1/agents/agent-1/{path}", {}).status == 200
+
+
+def test_actions_on_many_experiments_need_a_project_or_ids(api: Api, user: Caller) -> None:
+    running = create(user)
+    path = "/api/v1/projects/0/experiments/kill"
+    assert user.ask("POST", path, {"filters": {}}).status == 400
+    assert user.ask("POST", path, {"filters": {"name": "c"}}).status == 400
+    done = user.post(path, {"experimentIds": [running]})
+    assert done["results"] == [{"id": running, "error": ""}]
