@@ -17,6 +17,7 @@ ENTRIES: "tuple[tuple[str, tuple[str, ...], str, str], ...]" = (
     ("preview-search", (), "single", "show what a search would train"),
     ("project", ("p",), "project", "group experiments in projects"),
     ("resource-pool", ("rp",), "resource_pool", "list resource pools"),
+    ("resources", ("res",), "resources", "report who used what, and what it cost"),
     ("slot", ("s",), "slot", "list, enable and disable slots"),
     ("task", (), "task", "list running tasks and read their logs"),
     ("template", ("tpl",), "template", "keep shared parts of configurations"),
@@ -42,5 +43,15 @@ NOT_YET = {
 PLURALS = {
     f"{name}s": name
     for name, *_ in ENTRIES
-    if name not in ("completion", "deploy", "dev", "master", "preview-search", "version", "why")
+    if name
+    not in (
+        "completion",
+        "deploy",
+        "dev",
+        "master",
+        "preview-search",
+        "resources",
+        "version",
+        "why",
+    )
 }

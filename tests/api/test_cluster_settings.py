@@ -99,7 +99,7 @@ def test_usage_is_reported_for_spans_that_make_sense(user: Caller) -> None:
         "resourceEntries": []
     }
     told = user.ask("GET", "/resources/allocation/aggregated", query=days)
-    assert told.body == b"aggregation_type,aggregation_key,date,seconds\n"
+    assert told.body == b"aggregation_type,aggregation_key,date,seconds,slot_hours,cost_usd\n"
     assert user.ask("GET", "/resources/allocation/aggregated").status == 400
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.cli.conftest import Det
-from tests.support.fake_api import Asked, Refusal
+from tests.support.fake_api import Asked, Raw, Refusal
 from tests.support.fake_cluster import START, FakeCluster, page
 
 ID = "4e2af5f0-fcd5-4a72-9e48-f0e91fcee8b0"
@@ -213,6 +213,38 @@ def test_options_behind_two_dashes_are_told_apart_from_unknown_ones(
     ran = det("budget", "set", "--", "5", "--user", "admin")
     assert "what stands behind `--` is no option: write it before" in ran.err
     assert "behind" not in det("budget", "set", "5", "--usr", "admin").err
+
+
+def test_reports_are_printed_as_the_cluster_tells_them(rented: FakeCluster, det: Det) -> None:
+    rented.on("GET", "/resources/allocation/raw", Raw(b"experiment_id,cost_usd\n1,0.5\n"))
+    assert det("resources", "raw", "2026-11-01", "2026-12-01T12:00:00Z").out == (
+        "experiment_id,cost_usd\n1,0.5\n"
+    )
+    (asked,) = rented.sent("GET", "/resources/allocation/raw")
+    assert asked.first("timestampAfter") == "2026-11-01T00:00:00Z"
+    assert asked.first("timestampBefore") == "2026-12-01T12:00:00Z"
+    ran = det("res", "raw", "yesterday", "2026-12-01")
+    assert (ran.code, "'yesterday' is no time" in ran.err) == (2, True)
+
+
+def test_a_report_that_the_cluster_refuses_is_an_error(rented: FakeCluster, det: Det) -> None:
+    def refuse(_: Asked) -> None:
+        raise Refusal(400, "start date 2026-12-01 is after end date 2026-11-01")
+
+    rented.on("GET", "/resources/allocation/aggregated", refuse)
+    ran = det("res", "agg", "2026-12-01", "2026-11-01")
+    assert (ran.code, "is after end date" in ran.err, ran.out) == (1, True, "")
+
+
+def test_users_are_told_with_what_their_work_cost(rented: FakeCluster, det: Det) -> None:
+    told = {"costs": [{"username": "ada", "costUsd": 12.3, "slotHours": 40.0}]}
+    rented.on("GET", "/api/v1/costs/users", told)
+    (row,) = [
+        r
+        for r in csv.DictReader(io.StringIO(det("user", "list", "--csv").out))
+        if r["Username"] == "ada"
+    ]
+    assert (row["Cost $"], row["Slot Hours"]) == ("12.30", "40.00")
 
 
 def test_budgets_are_told_with_what_is_spent(rented: FakeCluster, det: Det) -> None:

@@ -13,6 +13,19 @@ _COSTS: tuple[Column, ...] = (
 )
 
 
+def of_users(session: Session, users: list[dict[str, Any]]) -> tuple[Column, ...]:
+    """Add to users what their work cost; return the columns, none where nothing ran on a rented machine."""
+    try:
+        found = session.get(f"{V1}/costs/users")["costs"]
+    except NotFoundError:
+        return ()
+    by_name = {cost["username"]: cost for cost in found}
+    for user in users:
+        cost = by_name.get(user["username"], {})
+        user.update(costUsd=cost.get("costUsd", 0.0), slotHours=cost.get("slotHours", 0.0))
+    return _COSTS if found else ()
+
+
 def add(session: Session, kind: str, items: list[dict[str, Any]]) -> tuple[Column, ...]:
     """Add costs to items of a kind; return their columns, none where nothing ran on a rented machine."""
     if not items:

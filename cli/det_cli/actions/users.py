@@ -11,6 +11,7 @@ from determined.common.sign_in import login as exchange
 from determined.common.token_store import TokenStore
 
 from det_cli import prompts
+from det_cli.actions import costs
 from det_cli.connection import V1, address, anonymous, connect, pages
 from det_cli.errors import CommandError, UsageError
 from det_cli.render import say, show
@@ -81,8 +82,9 @@ def whoami(args: argparse.Namespace) -> None:
 
 
 def list_(args: argparse.Namespace) -> None:
-    users = pages(connect(args), "/users", "users")
-    show(args, _COLUMNS, [u for u in users if args.all or u["active"]])
+    session = connect(args)
+    shown = [u for u in pages(session, "/users", "users") if args.all or u["active"]]
+    show(args, (*_COLUMNS, *costs.of_users(session, shown)), shown)
 
 
 def create(args: argparse.Namespace) -> None:

@@ -15,6 +15,7 @@ _PLACES: dict[str, tuple[str, ...]] = {
     "/experiments": ("lineage",),
     "/health": ("cluster",),
     "/info": ("cluster",),
+    "/prom": ("prometheus",),
     "/resources": ("master",),
     "/task-logs": ("logs",),
     "/tasks": ("tasks",),
@@ -69,7 +70,7 @@ _PLACES: dict[str, tuple[str, ...]] = {
 _MODULES = (
     "cluster", "auth", "users", "groups", "workspaces", "projects", "templates", "models", "master", "experiments",
     "lineage", "metric_curves", "remote_search", "trials", "tables", "allocations", "tasks", "logs", "agents",
-    "machines", "money", "jobs", "interactive", "why", "agent_protocol",
+    "machines", "money", "prometheus", "jobs", "interactive", "why", "agent_protocol",
 )  # fmt: skip
 
 

@@ -51,6 +51,37 @@ _BY_POOL = text(f"""
                                     FROM ({_SHARES}) s GROUP BY pool) w ON w.pool = m.pool
     GROUP BY m.pool ORDER BY m.pool
 """)
+_BY_ALLOCATION = text(f"""
+    SELECT allocation_id, sum(usd) AS usd FROM ({_SHARES}) s GROUP BY allocation_id
+""")
+# Each machine with what it cost beyond the work that ran there.
+_IDLE = text(f"""
+    SELECT m.id::text AS id, i.slots, greatest(i.launched_at, :after) AS start_time,
+           least(coalesce(i.ended_at, :now), :before) AS end_time,
+           m.usd - coalesce(w.usd, 0) AS usd
+    FROM ({_MACHINES}) m JOIN instances i ON i.id = m.id
+    LEFT JOIN (SELECT instance_id, sum(usd) AS usd FROM ({_SHARES}) s GROUP BY instance_id) w ON w.instance_id = m.id
+    ORDER BY i.launched_at, i.id
+""")
+_DAYS = """SELECT d AS after, d + interval '1 day' AS before FROM generate_series(
+    cast(:first AS timestamptz), cast(:last AS timestamptz), interval '1 day') AS d"""
+
+
+def _daily(sql: str) -> str:
+    """Return a report about one period as a part of one about days `d`."""
+    return sql.replace(":after", "d.after").replace(":before", "d.before")
+
+
+_WORK_BY_DAY = text(f"""
+    SELECT d.after, u.username, coalesce(e.labels, ARRAY[]::text[]) AS labels, sum(s.usd) AS usd
+    FROM ({_DAYS}) d CROSS JOIN LATERAL ({_daily(_SHARES)}) s JOIN users u ON u.id = s.user_id
+    LEFT JOIN experiments e ON e.id = s.experiment_id
+    GROUP BY d.after, u.username, e.labels ORDER BY d.after
+""")
+_MACHINES_BY_DAY = text(f"""
+    SELECT d.after, m.pool, sum(m.usd) AS usd FROM ({_DAYS}) d CROSS JOIN LATERAL ({_daily(_MACHINES)}) m
+    GROUP BY d.after, m.pool ORDER BY d.after
+""")
 _SPENT = {
     BudgetScope.EXPERIMENT: f"SELECT sum(usd) FROM ({_SHARES} AND k.experiment_id = cast(:scope_id AS integer)) s",
     BudgetScope.USER: f"SELECT sum(usd) FROM ({_SHARES} AND j.user_id = cast(:scope_id AS integer)) s",
@@ -92,6 +123,32 @@ class PoolCost:
 
 
 @dataclass(frozen=True, slots=True)
+class IdleMachine:
+    """Hold the cost of a machine in a period, without that of the work that ran there."""
+
+    id: str
+    slots: int
+    start_time: datetime
+    end_time: datetime
+    usd: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class WorkOfDay:
+    after: datetime
+    username: str
+    labels: Sequence[str]
+    usd: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class PoolOfDay:
+    after: datetime
+    pool: str
+    usd: Decimal
+
+
+@dataclass(frozen=True, slots=True)
 class Span:
     """A period, and the time until which running machines are counted."""
 
@@ -113,6 +170,24 @@ def of_trials(tx: Tx, ids: Sequence[int], span: Span) -> list[Cost]:
 
 def by_user(tx: Tx, span: Span) -> list[NamedCost]:
     return [NamedCost(*r) for r in tx.execute(_BY_USER, span.params()).all()]
+
+
+def by_allocation(tx: Tx, span: Span) -> dict[str, Decimal]:
+    return {r.allocation_id: r.usd for r in tx.execute(_BY_ALLOCATION, span.params()).all()}
+
+
+def idle_of_machines(tx: Tx, span: Span) -> list[IdleMachine]:
+    return [IdleMachine(*r) for r in tx.execute(_IDLE, span.params()).all()]
+
+
+def work_by_day(tx: Tx, first: datetime, last: datetime, now: datetime) -> list[WorkOfDay]:
+    days = {"first": first, "last": last, "now": now}
+    return [WorkOfDay(*r) for r in tx.execute(_WORK_BY_DAY, days).all()]
+
+
+def machines_by_day(tx: Tx, first: datetime, last: datetime, now: datetime) -> list[PoolOfDay]:
+    days = {"first": first, "last": last, "now": now}
+    return [PoolOfDay(*r) for r in tx.execute(_MACHINES_BY_DAY, days).all()]
 
 
 def by_pool(tx: Tx, span: Span) -> list[PoolCost]:

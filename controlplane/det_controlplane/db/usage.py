@@ -32,7 +32,7 @@ _ALLOCATIONS = text(f"""
     FROM {_EVERY} WHERE {_OVERLAPS} ORDER BY a.started_at, a.id
 """)
 _RAW = text(f"""
-    SELECT CASE a.kind WHEN 'TRIAL' THEN 'training' ELSE lower(a.kind) END AS kind, u.username, u.id AS user_id,
+    SELECT a.id AS allocation_id, CASE a.kind WHEN 'TRIAL' THEN 'training' ELSE lower(a.kind) END AS kind, u.username, u.id AS user_id,
            a.labels, a.experiment_id, a.slots, {time("a.started_at")} AS start_time,
            {time("coalesce(a.ended_at, :now)")} AS end_time, {_SECONDS}::double precision AS seconds
     FROM {_EVERY} WHERE {_OVERLAPS} ORDER BY a.started_at, a.id

@@ -4,9 +4,10 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any
 
-from det_controlplane.db import usage
+from det_controlplane.db import costs, usage
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid
@@ -22,6 +23,10 @@ _ALLOCATION_COLUMNS = (
 )  # fmt: skip
 _RAW_COLUMNS = (
     "experiment_id", "kind", "username", "labels", "slots", "start_time", "end_time", "seconds",
+    "slot_hours", "cost_usd",
+)  # fmt: skip
+_AGGREGATED_COLUMNS = (
+    "aggregation_type", "aggregation_key", "date", "seconds", "slot_hours", "cost_usd",
 )  # fmt: skip
 _GROUPS = (
     ("username", "byUsername"),
@@ -36,22 +41,46 @@ def allocations_csv(ctx: Context, after: datetime, before: datetime) -> str:
 
 
 def raw_csv(ctx: Context, after: datetime, before: datetime) -> str:
-    rows = _rows(ctx, usage.raw, after, before)
-    cells = (
-        [",".join(r.labels) if c == "labels" else getattr(r, c) for c in _RAW_COLUMNS] for r in rows
-    )
-    return _csv(_RAW_COLUMNS, cells)
+    """Return what ran, and the machines that it ran on, with what the cluster spent on both."""
+    lines = (
+        (
+            e["experimentId"] or "", e["kind"], e["username"], ",".join(e["labels"]), e["slots"], e["startTime"],
+            e["endTime"], e["seconds"], e["slotHours"], f"{e['costUsd']:.6f}",
+        )
+        for e in raw(ctx, after, before)
+    )  # fmt: skip
+    return _csv(_RAW_COLUMNS, lines)
 
 
 def raw(ctx: Context, after: datetime, before: datetime) -> list[dict[str, Any]]:
-    return [
+    """Return allocations, each with its share of machines, and machines, each with what was idle of it.
+
+    So `costUsd` of all entries adds up to what the machines cost.
+    """
+    rows = _rows(ctx, usage.raw, after, before)
+    with ctx.db.begin() as tx:
+        period = costs.Span(after, before, ctx.now())
+        spent, idle = costs.by_allocation(tx, period), costs.idle_of_machines(tx, period)
+    entries = [
         {
             "kind": r.kind, "startTime": r.start_time, "endTime": r.end_time, "experimentId": r.experiment_id or 0,
             "username": r.username, "userId": r.user_id, "labels": list(r.labels), "slots": r.slots,
-            "seconds": r.seconds,
+            "seconds": r.seconds, "slotHours": round(r.slots * r.seconds / 3600, 6),
+            "costUsd": float(round(spent.get(r.allocation_id, Decimal(0)), 6)),
         }
-        for r in _rows(ctx, usage.raw, after, before)
+        for r in rows
     ]  # fmt: skip
+    return entries + [_machine_entry(machine) for machine in idle]
+
+
+def _machine_entry(machine: costs.IdleMachine) -> dict[str, Any]:
+    seconds = (machine.end_time - machine.start_time).total_seconds()
+    return {
+        "kind": "instance", "startTime": machine.start_time.isoformat(), "endTime": machine.end_time.isoformat(),
+        "experimentId": 0, "username": machine.id, "userId": 0, "labels": [], "slots": machine.slots,
+        "seconds": seconds, "slotHours": round(machine.slots * seconds / 3600, 6),
+        "costUsd": float(round(machine.usd, 6)),
+    }  # fmt: skip
 
 
 def aggregated(ctx: Context, first: date, last: date, period: str) -> list[dict[str, Any]]:
@@ -66,16 +95,47 @@ def aggregated(ctx: Context, first: date, last: date, period: str) -> list[dict[
         _count(entry["byResourcePool"], row.pool, row.seconds)
         for label in row.labels:
             _count(entry["byExperimentLabel"], label, row.seconds)
+    _add_costs(ctx, first, last, period, entries)
     return [entries[start] for start in sorted(entries)]
+
+
+def _add_costs(
+    ctx: Context, first: date, last: date, period: str, entries: dict[date, dict[str, Any]]
+) -> None:
+    """Add money: of users and labels what their work cost, of pools and in total what the machines did."""
+    days = _midnight(first), _midnight(last), ctx.now()
+
+    def of(after: datetime) -> dict[str, Any]:
+        start = after.date().replace(day=1) if period == MONTHLY else after.date()
+        found: dict[str, Any] = entries.setdefault(start, _entry(start, period))["costUsd"]
+        return found
+
+    with ctx.db.begin() as tx:
+        work, machines = costs.work_by_day(tx, *days), costs.machines_by_day(tx, *days)
+    for one in work:
+        _count(of(one.after)["byUsername"], one.username, float(one.usd))
+        for label in one.labels:
+            _count(of(one.after)["byExperimentLabel"], label, float(one.usd))
+    for pool in machines:
+        of(pool.after)["total"] += float(pool.usd)
+        _count(of(pool.after)["byResourcePool"], pool.pool, float(pool.usd))
 
 
 def aggregated_csv(ctx: Context, first: date, last: date, period: str) -> str:
     lines: list[Sequence[Any]] = []
     for entry in aggregated(ctx, first, last, period):
-        lines.append(("total", "total", entry["periodStart"], entry["seconds"]))
+        spent = entry["costUsd"]
+        lines.append(("total", "total", *_amounts(entry, entry["seconds"], spent["total"])))
         for name, key in _GROUPS:
-            lines += [(name, k, entry["periodStart"], v) for k, v in sorted(entry[key].items())]
-    return _csv(("aggregation_type", "aggregation_key", "date", "seconds"), lines)
+            lines += [
+                (name, k, *_amounts(entry, entry[key].get(k, 0.0), spent[key].get(k, 0.0)))
+                for k in sorted({*entry[key], *spent[key]})
+            ]
+    return _csv(_AGGREGATED_COLUMNS, lines)
+
+
+def _amounts(entry: dict[str, Any], seconds: float, usd: float) -> tuple[Any, ...]:
+    return entry["periodStart"], seconds, round(seconds / 3600, 6), f"{usd:.6f}"
 
 
 def _days(ctx: Context, first: date, last: date) -> Sequence[Any]:
@@ -100,6 +160,7 @@ def _entry(start: date, period: str) -> dict[str, Any]:
     return {
         "periodStart": start.isoformat(), "period": f"RESOURCE_ALLOCATION_AGGREGATION_PERIOD_{period}",
         "seconds": 0.0, "byUsername": {}, "byExperimentLabel": {}, "byResourcePool": {}, "byAgentLabel": {},
+        "costUsd": {"total": 0.0, "byUsername": {}, "byExperimentLabel": {}, "byResourcePool": {}},
     }  # fmt: skip
 
 

@@ -40,7 +40,7 @@ def listed(ctx: Context) -> list[dict[str, Any]]:
 
 
 def _shown(ctx: Context, tx: Tx, budget: Budget) -> dict[str, Any]:
-    spent = _spent(ctx, tx, budget)
+    spent = spent_of(ctx, tx, budget)
     return {
         "id": budget.id, "scope": budget.scope.value, "scopeId": budget.scope_id, "scopeName": budget.scope_name,
         "limitUsd": float(budget.limit_usd), "period": budget.period.value, "spentUsd": float(round(spent, 6)),
@@ -48,7 +48,7 @@ def _shown(ctx: Context, tx: Tx, budget: Budget) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _spent(ctx: Context, tx: Tx, budget: Budget) -> Decimal:
+def spent_of(ctx: Context, tx: Tx, budget: Budget) -> Decimal:
     period = span(ctx, starts_at(budget.period, ctx.now()))
     return costs.spent(tx, budget.scope, budget.scope_id, period)
 
@@ -147,7 +147,7 @@ def keep_if_due(ctx: Context) -> None:
 def keep(ctx: Context) -> None:
     """Compare every budget with what was spent; warn, drain and stop."""
     with ctx.db.begin() as tx:
-        due = [(b, _spent(ctx, tx, b)) for b in budgets.every(tx)]
+        due = [(b, spent_of(ctx, tx, b)) for b in budgets.every(tx)]
         budgets.set_checked(tx, ctx.now())
     for budget, spent in due:
         state = state_of(budget, spent)

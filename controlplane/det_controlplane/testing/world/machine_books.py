@@ -110,6 +110,13 @@ class Books:
             raise Violation(f"pools cost {total}, their machines {intervals}")
         if not _same(working, of_work) and not self._deleted(tx):
             raise Violation(f"pools worked for {working}, experiments cost {of_work}")
+        every_entry = sum(costs.by_allocation(tx, span).values(), Decimal(0)) + sum(
+            (m.usd for m in costs.idle_of_machines(tx, span)), Decimal(0)
+        )
+        first = self._timeline.start
+        by_day = sum((p.usd for p in costs.machines_by_day(tx, first, now, now)), Decimal(0))
+        if not (_same(every_entry, intervals) and _same(by_day, intervals)):
+            raise Violation(f"reports tell {every_entry} and {by_day}, machines cost {intervals}")
         if any(p.idle_usd < -_CENT for p in pools):
             raise Violation(f"a pool worked for more than it cost: {pools}")
 

@@ -17,6 +17,10 @@ class Timeline:
         self._order = itertools.count()
         self._due: list[tuple[float, int, Action]] = []
 
+    @property
+    def start(self) -> datetime:
+        return _BEGIN
+
     def now(self) -> datetime:
         return _BEGIN + timedelta(seconds=self.seconds)
 

@@ -1,0 +1,22 @@
+"""What a Prometheus server scrapes."""
+
+from det_controlplane.api.http import Answer, Request, Response, json_response
+from det_controlplane.api.router import get
+from det_controlplane.services.cluster import gauges
+from det_controlplane.services.context import Context
+
+
+def state_metrics(ctx: Context, request: Request) -> Answer:
+    return Response(
+        gauges.exposition(ctx).encode(), media_type="text/plain; version=0.0.4; charset=utf-8"
+    )
+
+
+def targets(ctx: Context, request: Request) -> Answer:
+    return json_response(gauges.targets(ctx))
+
+
+ROUTES = (
+    get("/prom/det-state-metrics", state_metrics, summary="Gauges of work, machines and money, for Prometheus"),
+    get("/prom/det-http-sd-config", targets, summary="What Prometheus scrapes on the agents"),
+)  # fmt: skip

@@ -1,0 +1,169 @@
+"""Reports tell money where people look for usage, and it adds up to what the machines cost."""
+
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from det_controlplane.db import costs
+from det_controlplane.db.engine import Database
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.api import Caller, create
+from tests.support.rented import START, Rented, rented_cluster
+
+STOCK_RAW = (
+    "experiment_id", "kind", "username", "labels", "slots", "start_time", "end_time", "seconds",
+)  # fmt: skip
+STOCK_AGGREGATED = ("aggregation_type", "aggregation_key", "date", "seconds")
+EVER = {"timestampAfter": ["2025-01-01T00:00:00Z"], "timestampBefore": ["2027-01-01T00:00:00Z"]}
+JANUARY = {"startDate": ["2026-01-01"], "endDate": ["2026-01-31"]}
+
+
+@pytest.fixture
+def cluster(database: Database, tmp_path: Path) -> Iterator[Rented]:
+    with rented_cluster(database, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def user(cluster: Rented) -> Caller:
+    return cluster.api.signed_in("determined")
+
+
+def play(cluster: Rented, user: Caller, rng: Random, jobs: int) -> None:
+    """Let some experiments of random lengths run on machines that come and go."""
+    for _ in range(jobs):
+        create(user, activate=True, labels=["night"])
+        cluster.settle(2)
+        agent = cluster.boot(cluster.cloud.rented[-1])
+        cluster.settle(1)
+        agent.work()
+        for _ in range(rng.randint(1, 4)):
+            cluster.pass_time(seconds=rng.uniform(5, 24))
+            agent.poll()
+        agent.finish()
+        cluster.pass_time(seconds=rng.uniform(1, 20))
+        cluster.cloud.reclaim(cluster.cloud.rented[-1].cloud_id)
+        for _ in range(4):
+            cluster.pass_time(seconds=45)
+            cluster.settle(1)
+
+
+def rows(user: Caller, report: str, query: Mapping[str, list[str]]) -> list[dict[str, str]]:
+    told = user.ask("GET", f"/resources/allocation/{report}", query=query)
+    assert told.status == 200, told.error
+    return list(csv.DictReader(io.StringIO(told.body.decode())))
+
+
+def machines(cluster: Rented) -> float:
+    return sum(float(i["costUsd"]) for i in cluster.instances(all="true"))
+
+
+def test_raw_entries_of_work_and_machines_add_up_to_the_bill(cluster: Rented, user: Caller) -> None:
+    play(cluster, user, Random(1), 2)
+    found = rows(user, "raw", EVER)
+    assert tuple(found[0])[: len(STOCK_RAW)] == STOCK_RAW
+    assert {row["kind"] for row in found} == {"training", "instance"}
+    assert sum(float(row["cost_usd"]) for row in found) == pytest.approx(
+        machines(cluster), abs=1e-4
+    )
+    work = [row for row in found if row["kind"] == "training"]
+    assert all(float(row["cost_usd"]) > 0 and float(row["slot_hours"]) > 0 for row in work)
+    entries = user.done("GET", "/api/v1/resources/allocation/raw", query=EVER)["resourceEntries"]
+    assert sum(e["costUsd"] for e in entries) == pytest.approx(machines(cluster), abs=1e-4)
+
+
+def test_days_and_months_tell_the_same_money(cluster: Rented, user: Caller) -> None:
+    cluster.time = START + timedelta(hours=23, minutes=58)  # what runs crosses midnight
+    play(cluster, user, Random(2), 2)
+    days = rows(user, "aggregated", JANUARY)
+    assert tuple(days[0])[: len(STOCK_AGGREGATED)] == STOCK_AGGREGATED
+    totals = [row for row in days if row["aggregation_type"] == "total"]
+    assert [row["date"] for row in totals] == ["2026-01-01", "2026-01-02"]
+    assert sum(float(t["cost_usd"]) for t in totals) == pytest.approx(machines(cluster), abs=1e-4)
+    (month,) = [
+        row
+        for row in rows(user, "aggregated", {**JANUARY, "period": ["MONTHLY"]})
+        if row["aggregation_type"] == "total"
+    ]
+    assert float(month["cost_usd"]) == pytest.approx(machines(cluster), abs=1e-4)
+    night = [row for row in days if row["aggregation_key"] == "night"]
+    assert sum(float(row["cost_usd"]) for row in night) > 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_the_period_its_parts_add_up_to_the_cent(
+    cluster: Rented, user: Caller, seed: int
+) -> None:
+    rng = Random(seed)
+    play(cluster, user, rng, 3)
+    length = (cluster.time - START).total_seconds()
+    with cluster.api.ctx.db.begin() as tx:
+        for _ in range(12):
+            cuts = [START + timedelta(seconds=rng.uniform(0, length)) for _ in range(2)]
+            after, before = min(cuts), max(cuts)
+            span = costs.Span(after, before, cluster.time)
+            bill = sum(
+                (_between(m, after, before) for m in cluster.instances(all="true")), Decimal(0)
+            )
+            work = sum(costs.by_allocation(tx, span).values(), Decimal(0))
+            idle = sum((m.usd for m in costs.idle_of_machines(tx, span)), Decimal(0))
+            pools = sum((p.usd for p in costs.by_pool(tx, span)), Decimal(0))
+            users = sum((c.usd for c in costs.by_user(tx, span)), Decimal(0))
+            assert abs(work + idle - bill) < Decimal("0.005")
+            assert abs(pools - bill) < Decimal("0.005")
+            assert abs(users - work) < Decimal("0.005")
+
+
+def _between(machine: dict[str, Any], after: Any, before: Any) -> Decimal:
+    from datetime import datetime
+
+    if machine["launchedAt"] is None:
+        return Decimal(0)
+    start = datetime.fromisoformat(machine["launchedAt"].replace("Z", "+00:00"))
+    end = datetime.fromisoformat((machine["endedAt"] or before.isoformat()).replace("Z", "+00:00"))
+    seconds = max(0.0, (min(end, before) - max(start, after)).total_seconds())
+    return Decimal(str(machine["priceUsdHour"])) * Decimal(seconds) / 3600
+
+
+def test_prometheus_reads_machines_money_and_what_belongs_together(
+    cluster: Rented, user: Caller
+) -> None:
+    experiment_id = create(user, activate=True, labels=['so-called "night"'])
+    cluster.settle()
+    agent = cluster.boot(cluster.cloud.alive()[-1])
+    cluster.settle()
+    agent.work()
+    cluster.pass_time(minutes=10)
+    told = user.ask("GET", "/prom/det-state-metrics")
+    assert told.media_type.startswith("text/plain")
+    families = {f.name: f for f in text_string_to_metric_families(told.body.decode())}
+    samples = {name: [(s.labels, s.value) for s in f.samples] for name, f in families.items()}
+    (order,) = agent.running.values()
+    assert samples["det_container_id_allocation_id"] == [
+        ({"container_id": order["id"], "allocation_id": order["allocation_id"]}, 1.0)
+    ]
+    assert samples["det_experiment_id_label"] == [
+        ({"experiment_id": str(experiment_id), "label": 'so-called "night"'}, 1.0)
+    ]
+    ((labels, count),) = samples["det_instances"]
+    assert (labels["state"], labels["capacity"], count) == ("REGISTERED", "spot", 1.0)
+    assert samples["det_instances_usd_per_hour"][0][1] == 0.4
+    assert samples["det_pool_cost_usd"][0][1] == pytest.approx(0.4 / 6, abs=0.001)
+    assert samples["determined_healthy"] == [({}, 1.0)]
+    assert cluster.api.anonymous().ask("GET", "/prom/det-state-metrics").status == 401
+
+
+def test_prometheus_finds_the_exporters_of_each_agent(cluster: Rented, user: Caller) -> None:
+    create(user, activate=True)
+    cluster.settle()
+    agent = cluster.boot(cluster.cloud.alive()[-1])
+    (found,) = user.get("/prom/det-http-sd-config")
+    assert [target.rpartition(":")[2] for target in found["targets"]] == ["8080", "9400"]
+    assert found["labels"] == {"det_agent_id": agent.agent_id, "det_resource_pool": "default"}
