@@ -194,3 +194,14 @@ def test_a_container_that_mounts_something_of_the_run_is_left_behind(tmp_path: P
 
 def test_files_named_in_the_order_exist() -> None:
     assert [name for name in order.FIRST if not (ROOT / "tests" / name).is_file()] == []
+
+
+def test_a_process_of_another_user_lives_and_disturbs_no_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr("os.kill", refuse)
+    assert alive(os.getpid())
+    assert leftovers("another") == []

@@ -12,6 +12,8 @@ def alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
+    except PermissionError:
+        pass  # it lives, and is another user's
     status = Path(f"/proc/{pid}/stat")
     try:
         return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
