@@ -1,22 +1,45 @@
 """The lines that a container wrote to its stdout or stderr, each once.
 
-`attach` loses lines when it comes after the start; `logs` with `since` repeats those of the same second. So every line
-carries the engine's timestamp, which is also the cursor: what is not newer was seen before.
+`attach` loses lines when it comes after the start; `logs` with `since` repeats those of the same second. So the
+cursor is the engine's timestamp of a line and its number among those of that timestamp: Podman tells whole seconds.
 """
 
+import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from det_agent.runtime import OutputLine, Stream
 
 
+@dataclass(frozen=True, order=True)
+class Place:
+    """Where a line stands in the output: it is the nth line of its moment."""
+
+    moment: str = ""
+    nth: int = 0
+
+    @classmethod
+    def read(cls, cursor: str) -> "Place":
+        """Read a cursor. A moment without a number stands for all of its lines."""
+        moment, _, nth = cursor.partition("#")
+        return cls(moment, int(nth or sys.maxsize))
+
+    def next(self, moment: str) -> "Place":
+        return Place(moment, self.nth + 1 if moment == self.moment else 1)
+
+    def __str__(self) -> str:
+        return f"{self.moment}#{self.nth}"
+
+
 def read_output(
     api: Any, docker_id: str, stream: Stream, cursor: str, follow: bool
 ) -> Iterator[OutputLine]:
-    """Yield the lines newer than `cursor`; with `follow`, until the container stops.
+    """Yield the lines after `cursor`; with `follow`, until the container stops.
 
     A follower may miss the last words of a container that ends while it listens: read once more without `follow` then.
     """
+    seen, place = Place.read(cursor), Place()
     chunks = api.logs(
         docker_id,
         stdout=stream == "stdout",
@@ -24,12 +47,13 @@ def read_output(
         stream=True,
         follow=follow,
         timestamps=True,
-        since=_epoch_seconds(cursor),
+        since=_epoch_seconds(seen.moment),
     )
     try:
         for timestamp, text in _whole_lines(chunks, unfinished_too=not follow):
-            if timestamp > cursor:
-                yield OutputLine(text, timestamp, timestamp)
+            place = place.next(timestamp)
+            if place > seen:
+                yield OutputLine(text, timestamp, str(place))
     finally:
         chunks.close()
 
@@ -54,10 +78,10 @@ def _sortable(timestamp: str) -> str:
     return f"{seconds}.{fraction:0<9}Z"
 
 
-def _epoch_seconds(cursor: str) -> int | None:
-    if not cursor:
+def _epoch_seconds(moment: str) -> int | None:
+    if not moment:
         return None
     from datetime import datetime, timezone
 
-    moment = datetime.strptime(cursor.partition(".")[0], "%Y-%m-%dT%H:%M:%S")
-    return int(moment.replace(tzinfo=timezone.utc).timestamp())
+    second = datetime.strptime(moment.partition(".")[0], "%Y-%m-%dT%H:%M:%S")
+    return int(second.replace(tzinfo=timezone.utc).timestamp())

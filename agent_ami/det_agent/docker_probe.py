@@ -24,6 +24,8 @@ PROBE_IMAGE = "determined-agent-probe"
 PROBE_TIMEOUT_S = 60
 CONNECT_TIMEOUT_S = 3.0
 HOST_GATEWAY_NAME = "host.docker.internal"
+# How Podman says that it has no first process for containers.
+NO_INIT = "container-init binary not found"
 _SYSTEM_FOLDERS = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/nix")
 # Runs in the container: asks every address at once, prints the first in order that gives the expected answer.
 _SCRIPT = """
@@ -86,6 +88,8 @@ def probe(
         "mounts": [Mount(path, path, "bind", read_only=True) for path in _lent_folders()],
         "network_mode": network,
         "read_only": True,
+        # As tasks are started: Podman has its init in a package of its own, which may be missing.
+        "init": True,
         "labels": {"ai.determined.type": "probe"},
     }
     if HOST_GATEWAY_NAME in addresses and network != "host" and sys.platform != "darwin":
@@ -135,5 +139,7 @@ def _read(output: str, code: int, said: str) -> ProbeResult:
 def _is_about_files(error: APIError) -> bool:
     """Return whether the engine has other files than this machine, or another kind of processor."""
     words = str(error.explanation or error).lower()
+    if NO_INIT in words:
+        return False
     missing = ("bind source path does not exist", "mounts denied", "no such file or directory")
     return any(text in words for text in (*missing, "exec format error", "permission denied"))

@@ -2,8 +2,10 @@
 
 import contextlib
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Literal
 
 import docker
@@ -12,6 +14,7 @@ from det_controlplane.core.agent_protocol import ContainerSpec, Slot
 from docker.errors import APIError, DockerException, NotFound
 
 from det_agent.container_key import ContainerKey
+from det_agent.docker_engine import Engine, engine_of
 from det_agent.docker_options import (
     LABEL,
     create_options,
@@ -80,6 +83,13 @@ class DockerRuntime:
         self._payload = payload
         self._host_addresses = HostAddresses(client)
 
+    @cached_property
+    def _engine(self) -> Engine:
+        try:
+            return engine_of(self._client)
+        except (DockerException, *EngineAway) as e:
+            raise _start_failure(e) from e
+
     def host_address(self, network: str, gateway: GatewayAddress) -> str:
         return self._host_addresses.of(network, gateway)
 
@@ -91,6 +101,7 @@ class DockerRuntime:
 
     def start(self, spec: ContainerSpec, env: Mapping[str, str]) -> Started:
         key = ContainerKey.of(spec)
+        self._require_paths(spec)
         options = create_options(spec, env, self._slots, self._payload)
         try:
             container = self._client.containers.create(
@@ -109,6 +120,13 @@ class DockerRuntime:
             self.remove(key)
             raise _start_failure(e) from e
         return Started(key, container.id, _host_ports(spec.network, spec.ports, container))
+
+    def _require_paths(self, spec: ContainerSpec) -> None:
+        """Refuse what Docker refuses itself: a folder of data that is made at this moment is an empty one."""
+        missing = [m.host_path for m in spec.mounts if not os.path.exists(m.host_path)]
+        if missing and self._engine.makes_missing_paths:
+            words = f"this machine has no {missing[0]}, which the task mounts"
+            raise StartFailed("container_failed", f"the container could not be made: {words}")
 
     def kill(self, key: ContainerKey) -> None:
         with contextlib.suppress(APIError, *EngineAway):

@@ -20,6 +20,7 @@ from docker.errors import APIError as EngineError
 from docker.errors import DockerException
 
 from det_agent.container_sessions import ContainerSessions
+from det_agent.docker_engine import DOCKER, engine_of
 from det_agent.gateway import Gateway, GatewayDependencies
 from det_agent.host_address import DEFAULT_NETWORK, HostAddresses
 from det_agent.runtime import GatewayAddress, StartFailed
@@ -28,7 +29,7 @@ from det_agent.slots import SlotsUnavailable, discover
 from det_agent.spool import Spool
 from det_agent.trial_reports import TrialReports
 
-OLDEST_ENGINE = (20, 10)
+OLDEST_DOCKER = (20, 10)
 LITTLE_SPACE_BYTES, TOO_LITTLE_SPACE_BYTES = 20 * 1024**3, 2 * 1024**3
 ODD_CLOCK_S, WRONG_CLOCK_S = 30, 240  # signatures of clouds are good for five minutes
 PING_TOKEN = uuid.uuid4().hex
@@ -96,19 +97,16 @@ def _engine(settings: Settings) -> tuple[Any, Finding]:
         return None, Finding(check, Verdict.SKIPPED, "container_runtime is process")
     try:
         client = docker.from_env(timeout=60)
-        version = str(client.version()["Version"])
+        engine = engine_of(client)
     except (DockerException, OSError) as e:
         verdict = Verdict.FAILED if settings.runtime == "docker" else Verdict.WARNING
         effect = "" if settings.runtime == "docker" else "; tasks would run as plain processes"
         remedy = "install Docker and start it (`systemctl enable --now docker`), or set DOCKER_HOST"
         return None, Finding(check, verdict, f"none answers ({e}){effect}", remedy)
-    numbers = tuple(
-        int(n) for n in version.split("+")[0].split("-")[0].split(".")[:2] if n.isdigit()
-    )
-    if numbers < OLDEST_ENGINE and "podman" not in str(client.version()).lower():
+    if engine.name == DOCKER and engine.older_than(OLDEST_DOCKER):
         remedy = "upgrade to Docker 20.10 or newer"
-        return client, Finding(check, Verdict.WARNING, f"version {version} is old", remedy)
-    return client, Finding(check, Verdict.OK, f"version {version} answers")
+        return client, Finding(check, Verdict.WARNING, f"{engine} is old", remedy)
+    return client, Finding(check, Verdict.OK, f"{engine} answers")
 
 
 def _bridge(target: Target, client: Any) -> Finding:
@@ -151,6 +149,12 @@ def _image_pull(target: Target, client: Any) -> Finding:
     if client.images.list(name=image):
         return Finding(check, Verdict.OK, f"{image} is on this machine")
     try:
+        engine = engine_of(client)
+        if not engine.asks_registries:
+            cause = f"{engine.name} asks no registry before it pulls {image}, which is not here"
+            return Finding(
+                check, Verdict.SKIPPED, cause, f"try `{engine.name.lower()} pull {image}`"
+            )
         client.api.inspect_distribution(image)
     except (EngineError, DockerException, OSError) as e:
         cause = str(getattr(e, "explanation", "") or e)

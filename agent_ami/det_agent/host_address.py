@@ -19,6 +19,7 @@ from docker.errors import APIError, DockerException, NotFound
 
 from det_agent.docker_probe import (
     HOST_GATEWAY_NAME,
+    NO_INIT,
     Reached,
     Unproven,
     Unreachable,
@@ -74,8 +75,9 @@ class HostAddresses:
             result = probe(self._client, network, addresses, gateway)
         except (DockerException, OSError) as e:
             words = str(getattr(e, "explanation", "") or e)
+            remedy = "; install catatonit" if NO_INIT in words else ""
             raise StartFailed(
-                "agent_error", f"the Docker engine could not start a container: {words}"
+                "agent_error", f"the Docker engine could not start a container: {words}{remedy}"
             ) from e
         match result:
             case Reached(address):

@@ -7,7 +7,7 @@ import pytest
 from det_agent.docker_pull import Progress, ensure_image
 from det_agent.runtime import StartFailed
 from det_controlplane.core.agent_protocol import ContainerSpec
-from docker.errors import ImageNotFound
+from docker.errors import NotFound
 
 from tests.support.agents import make_spec
 from tests.support.registry import Registry
@@ -20,7 +20,7 @@ def registry(docker_client: Any) -> Iterator[Registry]:
     private.close()
     try:
         docker_client.images.remove(f"{private.image}:latest")
-    except ImageNotFound:
+    except NotFound:
         pass
 
 

@@ -4,6 +4,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from det_agent.docker_probe import Reached, Unreachable, probe
 from det_agent.host_address import HostAddresses, candidates
 from det_agent.identity import address_towards
 from det_agent.runtime import GatewayAddress, StartFailed
-from docker.errors import NotFound
+from docker.errors import APIError, NotFound
 
 OWN = address_towards("192.0.2.1")
 TOKEN = "ping-token"
@@ -66,6 +67,20 @@ def test_containers_on_the_hosts_network_use_loopback_or_the_own_address() -> No
 def test_docker_desktop_has_a_name_for_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "darwin")
     assert candidates(Engine({"Gateway": "172.17.0.1"}), "bridge") == ["host.docker.internal"]
+
+
+def test_a_podman_that_lacks_its_first_process_is_told_with_the_remedy() -> None:
+    """A task would meet it too: nothing of this machine's files is missing."""
+    words = "container-init binary not found on the host: stat /usr/libexec/podman/catatonit: no such file or directory"
+
+    class Containers:
+        def create(self, image: str, **options: Any) -> None:
+            assert options["init"]
+            raise APIError("500", explanation=words)
+
+    client = SimpleNamespace(containers=Containers(), images=SimpleNamespace(get=str))
+    with pytest.raises(StartFailed, match="install catatonit"):
+        HostAddresses(client).of("bridge", GatewayAddress(1, TOKEN, host=OWN))
 
 
 def _has_address(name: str) -> bool:

@@ -1,0 +1,65 @@
+"""Lines of containers and where to go on: engines differ in how exactly they tell the time of a line."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from det_agent.docker_output import read_output
+
+SECOND = "2026-11-22T16:25:04"
+# As Docker tells it, as Docker tells it without trailing zeros, and as Podman does.
+CLOCKS = (
+    ("2026-11-22T16:25:04.100000001Z", "2026-11-22T16:25:04.100000002Z"),
+    ("2026-11-22T16:25:04.1Z", "2026-11-22T16:25:04.11Z"),
+    (f"{SECOND}Z", f"{SECOND}Z"),
+)
+
+
+class Engine:
+    """Answers `logs` from the second that it is asked for, as engines do."""
+
+    def __init__(self, *frames: str) -> None:
+        self._frames = frames
+
+    def logs(self, _: str, **asked: Any) -> Iterator[bytes]:
+        self.asked = asked
+        for frame in self._frames:
+            yield frame.encode()
+
+
+def lines(engine: Engine, cursor: str = "", follow: bool = False) -> list[tuple[str, str]]:
+    found = read_output(engine, "id", "stdout", cursor, follow)
+    return [(line.text, line.cursor) for line in found]
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_every_line_has_a_cursor_after_which_reading_goes_on(clock: tuple[str, str]) -> None:
+    first, second = clock
+    engine = Engine(f"{first} a\n", f"{first} a\n", f"{second} b\n", f"{second} c\n")
+    read = lines(engine)
+    assert [text for text, _ in read] == ["a", "a", "b", "c"]
+    for count, (_, cursor) in enumerate(read, 1):
+        assert lines(engine, cursor) == read[count:]
+
+
+def test_the_engine_is_asked_from_the_second_of_the_cursor_on() -> None:
+    engine = Engine(f"{SECOND}Z a\n")
+    assert lines(engine)
+    assert engine.asked["since"] is None
+    lines(engine, f"{SECOND}.123000000Z#2")
+    assert engine.asked["since"] == 1795364704
+
+
+def test_pieces_of_a_line_are_joined_under_the_time_of_the_first() -> None:
+    engine = Engine(f"{SECOND}.1Z aa", f"{SECOND}.2Z bb", f"{SECOND}.3Z c\n", f"{SECOND}.4Z next\n")
+    (long, cursor), (short, _) = lines(engine)
+    assert (long, short) == ("aabbc", "next")
+    assert [text for text, _ in lines(engine, cursor)] == ["next"]
+
+
+def test_last_words_without_a_line_end_are_a_line_once_nothing_can_follow() -> None:
+    engine = Engine(f"{SECOND}Z done\n", f"{SECOND}Z end")
+    (done, cursor), (end, _) = lines(engine)
+    assert (done, end) == ("done", "end")
+    assert lines(engine, cursor, follow=True) == []
+    assert [text for text, _ in lines(engine, cursor)] == ["end"]
