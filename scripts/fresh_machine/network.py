@@ -6,8 +6,10 @@ from pathlib import Path
 
 from fresh_machine.system import Failed
 
+# Not the addresses that slirp4netns takes by itself: a rootless engine in the machine has those for its containers.
+ADDRESSES = "10.0.77.0/24"
 # slirp4netns answers questions for names at this address.
-NAME_SERVER = "10.0.2.3"
+NAME_SERVER = "10.0.77.3"
 
 
 class Network:
@@ -20,6 +22,7 @@ class Network:
                     "slirp4netns",
                     "--configure",
                     "--mtu=65520",
+                    f"--cidr={ADDRESSES}",
                     "--disable-host-loopback",
                     f"--exit-fd={until_closed}",
                     f"--ready-fd={tell_ready}",

@@ -11,13 +11,13 @@ from fresh_machine.network import NAME_SERVER
 from fresh_machine.plan import CHECKOUT, NAME, SYSTEM, USER, USER_ID, Plan
 from fresh_machine.system import mount, run
 
-DOCKER_DATA = ("var/lib/docker", "var/lib/containerd")
+ENGINES_DATA = ("var/lib/docker", "var/lib/containerd", "var/lib/containers")
 DOCKER_PROGRAMS = ("docker*", "containerd*", "ctr", "runc", "podman*", "nerdctl*")
 
 
 def lay_out(plan: Plan) -> None:
     """Make the folders that lie on the disk: an empty home, a copy of the checkout, and room for changes."""
-    for name in ("root", "home", "tmp", "checkout", "layers", *DOCKER_DATA):
+    for name in ("root", "home", "tmp", "checkout", "layers", *ENGINES_DATA):
         (plan.folder / name).mkdir(parents=True)
     (plan.folder / "tmp").chmod(0o1777)
     copy_settings(plan.folder / "home")
@@ -47,7 +47,7 @@ def build_root(plan: Plan) -> None:
     _bind(plan.folder / "checkout", plan.at(CHECKOUT))
     for folder in plan.carried:
         _layer_over(plan, CHECKOUT / folder)
-    for data in DOCKER_DATA:
+    for data in ENGINES_DATA:
         _bind(plan.folder / data, plan.at(data))
     prefix = plan.interpreter.prefix
     if not plan.at(prefix / "lib").exists():

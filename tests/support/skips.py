@@ -16,8 +16,9 @@ _REMEDY = "; to run it: "
 GPU = "no GPU"
 CLOUD = "no account at a cloud"
 INTERPRETER = "no interpreter can be downloaded here"
+PACKAGES = "no package can be downloaded here"
 TERRAFORM = "Terraform or a provider of it is not here"
-_EXCUSED = (GPU, CLOUD, INTERPRETER, TERRAFORM)
+_EXCUSED = (GPU, CLOUD, INTERPRETER, PACKAGES, TERRAFORM)
 
 # The remedy of tests about what only root may do.
 AS_ROOT = "make test as root"
