@@ -448,8 +448,10 @@ def next_call(tx: Tx) -> datetime | None:
     return tx.execute(_NEXT_CALL).scalar()
 
 
-def any_live(tx: Tx) -> bool:
-    return bool(tx.execute(select(select(_i.id).where(_LIVE).exists())).scalar())
+def any_live(tx: Tx, *states: InstanceState) -> bool:
+    """Return whether machines exist, in one of some states if these are given."""
+    wanted = _i.state.in_(states) if states else _LIVE
+    return bool(tx.execute(select(select(_i.id).where(wanted).exists())).scalar())
 
 
 def any_of(tx: Tx, pool: str) -> bool:

@@ -33,6 +33,13 @@ def test_two_lists_within_a_moment_are_not_believed() -> None:
     assert reconcile([a_minute_later], []).gone == (ONE,)
 
 
+def test_absence_of_a_machine_that_was_ordered_to_end_is_believed_soon() -> None:
+    ending = Row(ONE, S.TERMINATING, "i-1", unseen=1, silent_s=5.0)
+    assert reconcile([ending], []).gone == (ONE,)
+    ordered_just_now = Row(ONE, S.TERMINATING, "i-1", unseen=1, silent_s=1.0)
+    assert reconcile([ordered_just_now], []).gone == ()
+
+
 def test_a_machine_listed_as_gone_is_believed_at_once() -> None:
     found = reconcile([Row(ONE, S.TERMINATING, "i-1", unseen=0)], [Sighting("i-1", ONE, True)])
     assert found.gone == (ONE,)

@@ -11,6 +11,8 @@ from det_controlplane.core.lifecycle.instance import InstanceState
 # read within a moment.
 ABSENCES_BELIEVED = 2
 ABSENCE_BELIEVED_S = 60.0
+# One that was ordered to end is expected to be missing, and costs until it is believed to be.
+ENDING_BELIEVED_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,4 +78,6 @@ def reconcile(rows: Collection[Row], sightings: Iterable[Sighting]) -> Reconcili
 
 
 def _is_believed(absent: Row) -> bool:
-    return absent.unseen + 1 >= ABSENCES_BELIEVED and absent.silent_s >= ABSENCE_BELIEVED_S
+    ending = absent.state is InstanceState.TERMINATING
+    least_s = ENDING_BELIEVED_S if ending else ABSENCE_BELIEVED_S
+    return absent.unseen + 1 >= ABSENCES_BELIEVED and absent.silent_s >= least_s

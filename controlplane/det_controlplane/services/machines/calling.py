@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from det_controlplane.core.lifecycle.instance import InstanceState
 from det_controlplane.core.provision.cooldown import after_refusal, after_success
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Offer, Scope
@@ -37,6 +38,9 @@ log = logging.getLogger("det.machines")
 CLAIM = timedelta(minutes=2)  # longer than any call takes
 PAUSE_AFTER_SILENCE = timedelta(seconds=15)
 LISTING_INTERVAL_S = 30.0  # while machines exist
+ENDING_INTERVAL_S = (
+    5.0  # while some are ending: until they are seen to be gone, they count and cost
+)
 AT_ONCE = 8  # calls to clouds
 CONSOLE_KEPT = 8000  # characters, the last ones
 
@@ -274,7 +278,9 @@ def _sighting(machine: CloudMachine) -> Sighting:
 def _next_s(ctx: Context) -> float | None:
     with ctx.db.autocommit() as tx:
         call, live = instances.next_call(tx), instances.any_live(tx)
+        ending = instances.any_live(tx, InstanceState.TERMINATING)
     if not live:
         return None
-    until_call = LISTING_INTERVAL_S if call is None else (call - ctx.now()).total_seconds()
-    return min(max(until_call, 0.0), LISTING_INTERVAL_S)
+    listing_s = ENDING_INTERVAL_S if ending else LISTING_INTERVAL_S
+    until_call = listing_s if call is None else (call - ctx.now()).total_seconds()
+    return min(max(until_call, 0.0), listing_s)
