@@ -202,19 +202,28 @@ def ports_of_others() -> list[int]:
 
 @contextmanager
 def local_cluster(
-    folder: Path, *, runtime: str, agents: int = 1, slots: int = 4, config: str = ""
+    folder: Path,
+    *,
+    runtime: str,
+    agents: int = 1,
+    slots: int = 4,
+    config: str = "",
+    port: int = 0,
+    environ: Mapping[str, str] | None = None,
 ) -> Iterator[Cluster]:
-    cluster = Cluster(folder, free_port(), runtime)
+    """Start a cluster. `environ` is what its processes have beside the environment of the tests."""
+    cluster = Cluster(folder, port or free_port(), runtime)
     path = folder / "cluster.yaml"
     path.write_text(f"{config}\nreserved_ports: {ports_of_others()}\n")
     data = str(folder / "data")
     try:
-        cluster.det(
+        up = cluster.run(
             "deploy", "local", "cluster-up", "--data-dir", data, "--master-port", str(cluster.port),
             "--agents", str(agents), "--slots-per-agent", str(slots), "--no-gpu",
             "--container-runtime", runtime, "--initial-user-password", "",
-            "--config", str(path),
+            "--config", str(path), environ=environ,
         )  # fmt: skip
+        assert up.code == 0, f"the cluster did not start: {up.out}{up.err}{cluster.why()}"
         yield cluster
     finally:
         cluster.run("deploy", "local", "cluster-down", "--data-dir", data)

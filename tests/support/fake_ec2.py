@@ -85,6 +85,10 @@ class Wire:
             URLLib3Session, "send", lambda session, request: self._carry(session, send, request)
         )
 
+    def forward(self, send: Callable[..., AWSResponse], request: AWSPreparedRequest) -> AWSResponse:
+        """Carry a request of another process. `send` gets None and a request, as `URLLib3Session.send` does."""
+        return self._carry(None, send, request)
+
     def sent(self, action: str) -> list[Parameters]:
         """Return the parameters of every request of an action."""
         return [parameters for name, parameters in self.requests if name == action]

@@ -1,0 +1,177 @@
+"""The whole way of rented machines, on both clouds in a box: from a submission until nothing is left.
+
+Each machine boots from its user data in namespaces of its own, and joins by what its metadata service tells."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support import skips
+from tests.support.cloudbox.box import Box, Instance, can_make_machines, until
+from tests.support.cloudbox.pools import box_for_a_cluster, boxed_cluster, on_aws, on_google, pool
+from tests.support.cluster import Cluster
+
+pytestmark = pytest.mark.skipif(
+    not can_make_machines(), reason=skips.because("namespaces are for root only", skips.AS_ROOT)
+)
+HELD_AT = 25  # the step before which the training of `exact` waits for its gate
+
+
+@dataclass(frozen=True)
+class Rented:
+    """A cluster whose pools rent from both clouds of a box."""
+
+    box: Box
+    cluster: Cluster
+
+    def instances(self, pool: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.cluster.get(f"/api/v1/instances?pool={pool}&all=true")[
+            "instances"
+        ]
+        return found
+
+    def machine_of(self, trial_id: int) -> Instance:
+        """Wait until a trial runs, and return the machine that it runs on."""
+        log = until(lambda: re.findall(r"Started .* on agent (\S+)", self.log(trial_id)), "a start")
+        return next(i for i in self.box.on() if i.name == log[-1])
+
+    def log(self, trial_id: int) -> str:
+        return "\n".join(line["message"] for line in self.cluster.task_logs(trial_id))
+
+    def until_logged(self, trial_id: int, text: str) -> None:
+        try:
+            self.cluster.until(
+                lambda: text in self.log(trial_id), f"{text!r} of trial {trial_id}", 90
+            )
+        except AssertionError as e:
+            raise AssertionError(f"{e}{self.box.why()}") from None
+
+
+@pytest.fixture(scope="module")
+def rented(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rented]:
+    folder = tmp_path_factory.mktemp("box")
+    with box_for_a_cluster(folder / "clouds") as box:
+        pools = (
+            pool("aws", on_aws(box, "a", "b")),
+            pool("google", on_google(box, "a", "b")),
+            pool("both", on_aws(box, "c"), on_google(box, "c")),
+        )
+        with boxed_cluster(box, folder / "cluster", *pools) as cluster:
+            yield Rented(box, cluster)
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """A file for whose existence trainings wait at their step 25."""
+    gate = tmp_path / "gate" / "open"
+    gate.parent.mkdir()
+    return gate
+
+
+def submit(rented: Rented, exact: Path, gate: Path, pool: str, trials: int = 1) -> int:
+    """Create an experiment whose trials wait at the gate; returns its id."""
+    config = yaml.safe_load((exact / "single.yaml").read_text())
+    config["environment"] = {"environment_variables": [f"EXACT_GATE={gate}"]}
+    config["bind_mounts"] = [{"host_path": str(gate.parent), "container_path": str(gate.parent)}]
+    config["resources"] = {"resource_pool": pool, "slots_per_trial": 1}
+    if trials > 1:
+        values = {"type": "categorical", "vals": list(range(trials))}
+        config["hyperparameters"] = {"number": values}
+        config["searcher"] |= {"name": "grid"}
+    path = gate.parent / "config.yaml"
+    path.write_text(yaml.safe_dump(config))
+    return rented.cluster.create(path, exact)
+
+
+def interrupt(rented: Rented, trial_id: int) -> tuple[Instance, Instance]:
+    """Announce the end of a trial's machine, take it back when another one is there; returns both."""
+    first = rented.machine_of(trial_id)
+    before = {i.cloud_id for i in rented.box.on()}
+    first.announce()
+    (second,) = until(
+        lambda: [i for i in rented.box.on() if i.cloud_id not in before], "a replacement"
+    )
+    assert first.is_on, "the replacement is rented at the notice, not after the loss"
+    rented.until_logged(trial_id, f"preempted at step {HELD_AT}")
+    first.take()
+    return first, second
+
+
+@pytest.mark.parametrize("name", ["aws", "google", "both"])
+def test_work_rents_a_machine_moves_when_it_is_taken_back_and_leaves_nothing(
+    rented: Rented, exact: Path, gate: Path, name: str
+) -> None:
+    experiment = submit(rented, exact, gate, name)
+    (trial,) = rented.cluster.until(lambda: rented.cluster.trials(experiment), "a trial")
+    rented.until_logged(trial["id"], "saved step 20")
+    first, second = interrupt(rented, trial["id"])
+    assert (first.place, type(first)) != (second.place, type(second))
+    assert (type(first) is type(second)) == (name != "both")
+    gate.touch()
+    assert rented.cluster.until_state(experiment, "COMPLETED", "ERROR") == "COMPLETED"
+
+    log = rented.log(trial["id"])
+    assert f"resumed at step {HELD_AT}" in log, "nothing was lost since the notice"
+    assert "finished at step 60: exact" in log
+    (trial,) = rented.cluster.trials(experiment)
+    assert trial["restarts"] == 0
+    nothing_is_left(rented, first, second)
+    money_adds_up(rented, name, experiment)
+
+
+def nothing_is_left(rented: Rented, *machines: Instance) -> None:
+    until(lambda: not rented.box.on(), "an empty cloud")
+    for machine in machines:
+        process = rented.box.machine(machine.cloud_id).process
+        process.wait(60)
+    listed = rented.cluster.until(
+        lambda: not rented.cluster.get("/api/v1/instances")["instances"], "the last row's end"
+    )
+    assert listed
+
+
+def money_adds_up(rented: Rented, name: str, experiment: int) -> None:
+    """Compare what the pool cost with the intervals of its machines, and with what its work cost."""
+    rows = rented.instances(name)
+    assert len(rows) == 2
+    intervals = sum(
+        row["priceUsdHour"] * seconds(row["launchedAt"], row["endedAt"]) / 3600 for row in rows
+    )
+    costs = rented.cluster.get("/api/v1/costs/pools")["costs"]
+    (of_pool,) = [cost for cost in costs if cost["pool"] == name]
+    assert of_pool["costUsd"] == pytest.approx(intervals, abs=0.01)
+    assert of_pool["costUsd"] == pytest.approx(of_pool["workingUsd"] + of_pool["idleUsd"], abs=0.01)
+    (of_work,) = rented.cluster.get(f"/api/v1/costs/experiments?ids={experiment}")["costs"]
+    assert of_pool["workingUsd"] == pytest.approx(of_work["costUsd"], abs=0.01)
+    assert of_work["costUsd"] > 1
+
+
+def seconds(start: str, end: str) -> float:
+    begun, ended = (datetime.fromisoformat(text.replace("Z", "+00:00")) for text in (start, end))
+    return (ended - begun).total_seconds()
+
+
+def test_of_four_machines_one_is_taken_back_and_no_step_is_lost(
+    rented: Rented, exact: Path, gate: Path
+) -> None:
+    experiment = submit(rented, exact, gate, "aws", trials=4)
+    trials = rented.cluster.until(
+        lambda: len(found := rented.cluster.trials(experiment)) == 4 and found, "four trials"
+    )
+    ids = [trial["id"] for trial in trials]
+    for id in ids:
+        rented.until_logged(id, "saved step 20")
+    assert len({rented.machine_of(id).cloud_id for id in ids}) == 4
+    interrupt(rented, ids[2])
+    gate.touch()
+    assert rented.cluster.until_state(experiment, "COMPLETED", "ERROR") == "COMPLETED"
+    logs = {id: rented.log(id) for id in ids}
+    assert all("finished at step 60: exact" in log for log in logs.values())
+    resumed = {id: re.findall(r"resumed at step (\d+)", log) for id, log in logs.items()}
+    assert resumed == {id: [str(HELD_AT)] if id == ids[2] else [] for id in ids}

@@ -1,0 +1,254 @@
+"""The box: both clouds, the network of their machines, and what boots and ends these as the clouds say."""
+
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.exceptions import BotoCoreError
+from moto.ec2 import ec2_backends
+
+from tests.support.cloudbox import ec2, gce
+from tests.support.cloudbox.internet import Answer, Request, internet
+from tests.support.cloudbox.machine import Image, Machine, power_on
+from tests.support.cloudbox.metadata import Service, serve_metadata
+from tests.support.cloudbox.network import GATEWAY, METADATA, Network, network
+from tests.support.cloudbox.relay import relay
+from tests.support.cloudbox.roles import Sts
+from tests.support.fake_ec2 import Wire
+from tests.support.fake_gce.http import serving
+from tests.support.moto import moto_server
+
+LOOK_S = 0.05  # how soon a machine follows what its cloud says
+_HOP_BY_HOP = ("connection", "transfer-encoding", "content-length", "host", "accept-encoding")
+
+
+class Instance(Protocol):
+    """A machine as its cloud has it."""
+
+    @property
+    def cloud_id(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def place(self) -> str: ...
+    @property
+    def image(self) -> str: ...
+    @property
+    def user_data(self) -> str: ...
+    @property
+    def is_on(self) -> bool: ...
+    def metadata(self) -> Service: ...
+    def announce(self) -> None: ...
+    def take(self) -> None: ...
+    def powered_off(self) -> None: ...
+    def show_console(self, text: str) -> None: ...
+
+
+@dataclass
+class Box:
+    """Both clouds. `images` are by the name under which pools name them; others are as they should be."""
+
+    folder: Path
+    port: int  # where the cluster listens on this machine
+    network: Network
+    sts: Sts = field(default_factory=Sts)
+    wire: Wire = field(default_factory=Wire)
+    google: gce.Gce = field(default_factory=gce.Gce)
+    images: dict[str, Image] = field(default_factory=dict)
+    before_boot: Callable[[Instance], None] = lambda instance: None
+    aws_url: str = ""
+    gce_url: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    booted: dict[str, Machine] = field(default_factory=dict)  # every machine that ever was
+    _instances: dict[str, Instance] = field(default_factory=dict)
+    _by_address: dict[str, Service] = field(default_factory=dict)
+    _stopping: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.amazon = ec2.Ec2(self.sts, ("us-west-2",), self.wire.consoles)
+        self.wire.answers["DescribeSpotPriceHistory"] = ec2.SPOT_PRICES.encode()
+
+    @property
+    def master_url(self) -> str:
+        return f"http://{GATEWAY}:{self.port}"
+
+    def on(self) -> list[Instance]:
+        """Return the instances that run now, in either cloud, the oldest first."""
+        return [i for i in self._listed() if i.is_on]
+
+    def machine(self, cloud_id: str) -> Machine:
+        return self.booted[cloud_id]
+
+    def instance(self, cloud_id: str) -> Instance:
+        return self._instances[cloud_id]
+
+    def image_id(self, number: int = 0) -> str:
+        """Return the id of an image of EC2."""
+        return str(list(ec2_backends[ec2.ACCOUNT]["us-west-2"].describe_images())[number].id)
+
+    def follow(self) -> None:
+        """Boot what appears in the clouds, and cut the power of what ended there, until the box is closed."""
+        while not self._stopping.wait(LOOK_S):
+            for instance in self._listed():
+                machine = self.booted.get(instance.cloud_id)
+                if machine is None and instance.is_on:
+                    self._boot(instance)
+                elif machine is not None:
+                    instance.show_console(machine.printed())
+                    if not instance.is_on and machine.process.poll() is None:
+                        machine.kill()
+
+    def close(self) -> None:
+        self._stopping.set()
+        for machine in list(self.booted.values()):
+            machine.close()
+
+    def why(self) -> str:
+        """Return the end of every console, for a failing test."""
+        return "".join(f"\n--- {id}\n{m.printed()[-1500:]}" for id, m in self.booted.items())
+
+    def service_of(self, address: str) -> Service | None:
+        return self._by_address.get(address)
+
+    def route(self, request: Request) -> Answer | None:
+        """Answer as the hosts of AWS and Google do."""
+        if request.host.startswith("sts."):
+            return self.sts.answer(request) or self._to_moto(request)
+        if ".pricing." in f".{request.host}":
+            return Answer(400, b'{"__type": "AccessDeniedException"}')
+        if request.host.endswith((".api.aws", ".amazonaws.com")):
+            return self._to_moto(request)
+        if request.host in ("compute.googleapis.com", "cloudbilling.googleapis.com"):
+            return forwarded(self.gce_url, request)
+        if (request.host, request.path) == ("www.googleapis.com", "/oauth2/v1/certs"):
+            found = self.google.google.certificates()
+            kept = {"Cache-Control": f"max-age={found.max_age_s:.0f}"}
+            return Answer(200, json.dumps(dict(found.by_key)).encode(), kept)
+        return Answer(502, f"the box has no {request.host}".encode())
+
+    def _listed(self) -> list[Instance]:
+        found: list[Instance] = [*self.amazon.instances(), *self.google.instances()]
+        self._instances.update({i.cloud_id: i for i in found})
+        return found
+
+    def _boot(self, instance: Instance) -> None:
+        self.before_boot(instance)
+
+        def plugged(machine: Machine) -> None:
+            self._by_address[machine.address] = instance.metadata()
+
+        folder = self.folder / instance.cloud_id.replace("/", "_")
+        image = self.images.get(instance.image, Image())
+        self.booted[instance.cloud_id] = power_on(
+            self.network, folder, instance.cloud_id, instance.name, instance.user_data, image,
+            plugged, lambda _: instance.powered_off() if instance.is_on else None,
+        )  # fmt: skip
+
+    def _to_moto(self, request: Request) -> Answer | None:
+        def send(_: Any, prepared: AWSPreparedRequest) -> AWSResponse:
+            body = prepared.body if isinstance(prepared.body, bytes) else b""
+            sent = Request(request.method, "", request.path, dict(prepared.headers), body)
+            told = forwarded(self.aws_url, sent)
+            return AWSResponse(prepared.url, told.status, dict(told.headers or {}), _Raw(told.body))
+
+        url = f"https://{request.host}{request.path}"
+        headers = {**request.headers}
+        given = AWSPreparedRequest(request.method, url, headers, request.body, False)
+        try:
+            answer = self.wire.forward(send, given)
+        except BotoCoreError:
+            return None  # the wire lost it
+        return Answer(answer.status_code, answer.content, {"Content-Type": "text/xml"})
+
+
+@dataclass
+class _Raw:
+    content: bytes
+
+    def stream(self, *_: Any, **__: Any) -> Iterator[bytes]:
+        yield self.content
+
+
+def forwarded(url: str, request: Request) -> Answer:
+    """Have a server of this machine answer a request."""
+    there = HTTPConnection(str(urlsplit(url).hostname), urlsplit(url).port, timeout=60)
+    headers = {n: v for n, v in request.headers.items() if n.lower() not in _HOP_BY_HOP}
+    try:
+        there.request(request.method, request.path, request.body, headers)
+        told = there.getresponse()
+        content = told.read()
+    finally:
+        there.close()
+    kept = {n: v for n, v in told.getheaders() if n.lower() not in _HOP_BY_HOP}
+    return Answer(told.status, content, kept)
+
+
+@contextmanager
+def cloud_in_a_box(folder: Path, port: int) -> Iterator[Box]:
+    """Serve both clouds, and boot their machines, which find the cluster of a port of this machine."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        box = Box(folder, port, stack.enter_context(network()))
+        stack.enter_context(relay(box.network.listen(GATEWAY, port), port))
+        box.aws_url = stack.enter_context(moto_server())
+        stack.enter_context(ec2.account())
+        box.gce_url = stack.enter_context(serving(box.google.fake))
+        found = stack.enter_context(internet(folder, box.route))
+        box.environment = {
+            **found, "GOOGLE_APPLICATION_CREDENTIALS": str(_service_account(folder, box)),
+            "AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing",
+        }  # fmt: skip
+        metadata = serve_metadata(box.network.listen(METADATA, 80), box.service_of)
+        for run in (lambda: metadata.serve_forever(0.05), box.follow):
+            thread = threading.Thread(target=run, daemon=True)
+            thread.start()
+            stack.callback(thread.join)
+        stack.callback(metadata.server_close)
+        stack.callback(metadata.shutdown)
+        stack.callback(box.close)
+        yield box
+
+
+def _service_account(folder: Path, box: Box) -> Path:
+    """Write the key of an account by which the control plane calls Google."""
+    from cryptography.hazmat.primitives import serialization
+
+    key = box.google.google.keys["stranger"].private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    account = {
+        "type": "service_account", "project_id": gce.PROJECT, "private_key_id": "1",
+        "private_key": key.decode(), "client_id": "1", "token_uri": "https://oauth2.googleapis.com/token",
+        "client_email": f"cluster@{gce.PROJECT}.iam.gserviceaccount.com",
+    }  # fmt: skip
+    path = folder / "account.json"
+    path.write_text(json.dumps(account))
+    return path
+
+
+def until(condition: Callable[[], Any], what: str, timeout_s: float = 120) -> Any:
+    """Wait for something that happens in other processes."""
+    deadline = time.monotonic() + timeout_s
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"never happened: {what}"
+        time.sleep(0.05)
+    return found
+
+
+def can_make_machines() -> bool:
+    """Tell whether this machine allows namespaces with networks between them."""
+    tried = "ip link add name b type bridge && iptables -N DOCKER-USER"
+    asked = ["unshare", "--net", "--mount", "--uts", "--pid", "--fork", "bash", "-c", tried]
+    try:
+        return subprocess.run(asked, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False

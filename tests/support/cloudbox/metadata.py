@@ -1,0 +1,127 @@
+"""The metadata services of EC2 (version 2) and of Compute Engine, at the address that both have.
+
+Who asks is known by its address in the network, as it is to the hypervisors of clouds."""
+
+import json
+import secrets
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Protocol
+from urllib.parse import parse_qs, urlsplit
+
+
+@dataclass(frozen=True)
+class Asked:
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Told:
+    status: int
+    text: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    hops: int = 64  # how many networks the answer crosses
+
+
+class Service(Protocol):
+    def answer(self, asked: Asked) -> Told: ...
+
+
+@dataclass
+class Ec2Metadata:
+    """What an instance on EC2 is told about itself. `tree` is by paths below /latest/."""
+
+    tree: Callable[[], Mapping[str, str]]
+    hop_limit: int
+    needs_token: bool = True
+    _tokens: dict[str, float] = field(default_factory=dict)
+
+    def answer(self, asked: Asked) -> Told:
+        if asked.path == "/latest/api/token":
+            return self._token(asked)
+        token = asked.headers.get("x-aws-ec2-metadata-token", "")
+        if self.needs_token and self._tokens.get(token, 0.0) < time.monotonic():
+            return Told(401)
+        text = self.tree().get(asked.path.removeprefix("/latest/"))
+        return Told(404) if text is None else Told(200, text)
+
+    def _token(self, asked: Asked) -> Told:
+        life = asked.headers.get("x-aws-ec2-metadata-token-ttl-seconds", "")
+        if asked.method != "PUT" or not life.isdigit() or not 1 <= int(life) <= 21600:
+            return Told(400 if asked.method == "PUT" else 405)
+        if "x-forwarded-for" in asked.headers:
+            return Told(403)
+        token = secrets.token_urlsafe(40)
+        self._tokens[token] = time.monotonic() + int(life)
+        return Told(200, token, hops=self.hop_limit)
+
+
+@dataclass
+class GceMetadata:
+    """What an instance of Compute Engine is told about itself. `tree` is by paths below /computeMetadata/v1/."""
+
+    tree: Callable[[], Mapping[str, str]]
+    identity: Callable[[str], str]  # a token for an audience
+    own: Mapping[str, str] = field(default_factory=lambda: {"Metadata-Flavor": "Google"})
+
+    def answer(self, asked: Asked) -> Told:
+        if asked.headers.get("metadata-flavor") != "Google" or "x-forwarded-for" in asked.headers:
+            return Told(403, "Missing Metadata-Flavor:Google header.", self.own)
+        path = asked.path.removeprefix("/computeMetadata/v1/")
+        if path == "instance/service-accounts/default/identity":
+            if asked.query.get("format") != "full" or not asked.query.get("audience"):
+                return Told(400, "", self.own)
+            return Told(200, self.identity(asked.query["audience"]), self.own)
+        text = self.tree().get(path)
+        return Told(404, "", self.own) if text is None else Told(200, text, self.own)
+
+
+def serve_metadata(
+    listening: socket.socket, service_of: Callable[[str], Service | None]
+) -> ThreadingHTTPServer:
+    """Return a server for the caller to run; `service_of` finds the service of an address."""
+
+    handler = partial(_Handler, service_of)
+    server = ThreadingHTTPServer(("", 0), handler, bind_and_activate=False)
+    server.socket.close()
+    server.socket = listening
+    server.daemon_threads = True
+    return server
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def __init__(self, service_of: Callable[[str], Service | None], *given: Any) -> None:
+        self._service_of = service_of
+        super().__init__(*given)
+
+    def _answer(self) -> None:
+        parts = urlsplit(self.path)
+        query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        service = self._service_of(self.client_address[0])
+        asked = Asked(self.command, parts.path, query, headers)
+        told = service.answer(asked) if service is not None else Told(404)
+        content = told.text.encode()
+        self.connection.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, told.hops)
+        self.send_response(told.status)
+        for name, value in told.headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_GET = do_PUT = _answer
+
+    def log_message(self, *_: Any) -> None:
+        return None
+
+
+def as_text(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, indent=2)
