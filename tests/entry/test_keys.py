@@ -5,11 +5,17 @@ from pathlib import Path
 
 import boto3
 import pytest
-from det_controlplane.entry.keys import cipher_of
-from det_controlplane.entry.settings import BadSettings, from_environment
+from det_controlplane.adapters.aes_cipher import AesCipher
+from det_controlplane.entry import keys
+from det_controlplane.entry.settings import BadSettings, Settings
 from moto import mock_aws
 
 KEY = "sixteen characters or more"
+
+
+def cipher_of(given: str, objects_secret: str = "") -> AesCipher | None:
+    settings = Settings("postgresql://x", secrets_key=given, objects_secret=objects_secret)
+    return keys.cipher_of(settings)
 
 
 def opens(given: str, sealed: str) -> bool:
@@ -47,6 +53,9 @@ def test_a_key_that_cannot_be_had_stops_the_start(given: str) -> None:
 
 
 def test_another_secret_of_the_deployment_serves_where_no_key_is_given() -> None:
-    environment = {"DET_DB_URL": "postgresql://x", "DET_OBJECTS_SECRET": KEY}
-    assert from_environment(environment).secrets_key == KEY
+    made = cipher_of("", objects_secret="of the deployment")
+    again = cipher_of("of the deployment")
+    assert made is not None
+    assert again is not None
+    assert again.open(made.seal(b"secret")) == b"secret"
     assert cipher_of("") is None

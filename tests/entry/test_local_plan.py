@@ -34,7 +34,7 @@ def keep(files: LocalFiles, made: Plan) -> None:
 def test_without_flags_there_is_one_agent_and_a_random_password(files: LocalFiles) -> None:
     made = planned(files)
     assert made.desired.agents == (LocalAgent("determined-agent-0"),)
-    assert (made.desired.port, made.desired.host) == (8080, "0.0.0.0")
+    assert (made.desired.port, made.desired.host) == (8080, "127.0.0.1")
     assert made.password_is_random
     assert len(made.initial_password or "") >= 16
     assert made.initial_password != planned(files).initial_password
@@ -160,3 +160,11 @@ def test_a_database_of_ones_own_is_prepared_and_remembered(
     assert made.password_is_random
     keep(files, made)
     assert planned(files).desired.database_url == empty_database_url
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "10.0.0.1", "::"])
+def test_others_are_let_in_by_password_only(files: LocalFiles, host: str) -> None:
+    with pytest.raises(BadPlan, match="give a password"):
+        planned(files, host=host, initial_user_password="")
+    assert planned(files, host=host, initial_user_password="long enough").desired.host == host
+    assert planned(files, initial_user_password="").desired.host == "127.0.0.1"

@@ -19,7 +19,11 @@ DATABASE = Arg(
 DATA = Arg("--data-dir", metavar="DIR", help="where the cluster keeps everything")
 SLOTS = Arg("--slots-per-agent", type=int, metavar="N", help="artificial slots instead of devices")
 FOREGROUND = Arg("--foreground", action="store_true", help="stay, and stop it all with Ctrl-C")
-HOST = Arg("--host", metavar="ADDRESS", help="address the API listens on")
+HOST = Arg(
+    "--host",
+    metavar="ADDRESS",
+    help="address the API listens on; only this machine reaches it unless this is 0.0.0.0 or the like",
+)
 RUNTIME = Arg("--container-runtime", metavar="KIND", help="auto, docker or process")
 DELETE_DB = Arg("--delete-db", action="store_true", help="forget all experiments first")
 WORK_DIR = Arg("--auto-work-dir", metavar="DIR", help="mount this directory into interactive tasks")

@@ -14,7 +14,7 @@ from det_controlplane.services.organization import users
 def login(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
     token, user_id = authentication.login(
-        ctx, body.text("username"), body.text("password"), body.flag("isHashed")
+        ctx, body.text("username"), body.text("password"), body.flag("isHashed"), request.client
     )
     answer = json_response({"token": token, "user": users.get(ctx, user_id)})
     cookie = f"auth={token}; Path=/; HttpOnly; SameSite=Lax"

@@ -32,7 +32,7 @@ _PLACES: Mapping[str, TaskRule] = {
     "notebooks": TaskRule.AS_OWNER,
     "preview-hp-search": TaskRule.READ,
     "projects": TaskRule.AS_OWNER,
-    "runs": TaskRule.AS_OWNER,
+    "runs": TaskRule.NEVER,  # actions on many at once
     "shells": TaskRule.AS_OWNER,
     "task": TaskRule.BY_SERVICE,
     "tasks": TaskRule.AS_OWNER,
@@ -65,6 +65,8 @@ _EXCEPTIONS: Mapping[tuple[str, str], TaskRule] = {
     ("PUT", f"{_V1}trials"): TaskRule.BY_SERVICE,
     ("POST", f"{_V1}trials/{{trialId}}/kill"): TaskRule.OWN_EXPERIMENT,
     ("PUT", f"{_V1}trials/{{trialId}}/retain_logs"): TaskRule.OWN_EXPERIMENT,
+    ("POST", f"{_V1}runs"): TaskRule.READ,
+    ("POST", f"{_V1}runs/start"): TaskRule.AS_OWNER,
     ("POST", f"{_V1}runs/{{runId}}/metadata"): TaskRule.OWN_TRIAL,
     ("POST", f"{_V1}experiments/continue"): TaskRule.NEVER,
     ("POST", f"{_V1}groups/search"): TaskRule.READ,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import bindparam, case, delete, func, literal_column, or_, select, update
+from sqlalchemy import bindparam, delete, func, literal_column, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from det_controlplane.core.lifecycle.agent import AgentState
@@ -90,7 +90,6 @@ class SignIn:
     user_id: int
     password_hash: str | None
     active: bool
-    locked_until: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +161,7 @@ def forget_expired(tx: Tx, before: datetime) -> None:
 
 
 def sign_in(tx: Tx, username: str) -> SignIn | None:
-    columns = (users.c.id, users.c.password_hash, users.c.active, users.c.locked_until)
+    columns = (users.c.id, users.c.password_hash, users.c.active)
     row = tx.execute(select(*columns).where(users.c.username == username)).first()
     return None if row is None else SignIn(*row)
 
@@ -172,17 +171,8 @@ def is_active_user(tx: Tx, user_id: int) -> bool | None:
     return tx.execute(select(users.c.active).where(users.c.id == user_id)).scalar()
 
 
-def count_failed_sign_in(tx: Tx, user_id: int, limit: int, locked_until: datetime) -> None:
-    failed = users.c.failed_logins + 1
-    until = case((failed >= limit, locked_until))
-    tx.execute(
-        update(users).where(users.c.id == user_id).values(failed_logins=failed, locked_until=until)
-    )
-
-
 def signed_in(tx: Tx, user_id: int, now: datetime) -> None:
-    values = {"failed_logins": 0, "locked_until": None, "last_auth_at": now}
-    tx.execute(update(users).where(users.c.id == user_id).values(values))
+    tx.execute(update(users).where(users.c.id == user_id).values(last_auth_at=now))
 
 
 def access_token(tx: Tx, token_id: int) -> AccessToken | None:

@@ -34,6 +34,11 @@ def build_context(settings: Settings, waker: Waker) -> Context:
     password = settings.initial_user_password
     if password is None:
         password = config.initial_user_password
+    if settings.public and password == "":
+        raise BadSettings(
+            "the initial password is empty, and more than this machine reaches the API:"
+            " set DET_INITIAL_USER_PASSWORD, or listen on 127.0.0.1"
+        )
     if password is not None:
         give_first_password(db, password)
     return Context(
@@ -43,8 +48,9 @@ def build_context(settings: Settings, waker: Waker) -> Context:
         objects=_objects(settings),
         cluster_id=settings.cluster_id or cluster_identity(db),
         bootstrap_token=settings.bootstrap_token,
-        cipher=cipher_of(settings.secrets_key),
+        cipher=cipher_of(settings),
         public_url=settings.public_url,
+        public=settings.public,
         checkpoint_files=ReachableCheckpoints(),
         may_wait_s=settings.may_wait_s,
         identities=identities_of(config),

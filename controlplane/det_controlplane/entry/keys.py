@@ -7,14 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from det_controlplane.adapters.aes_cipher import AesCipher
-from det_controlplane.entry.settings import BadSettings
+from det_controlplane.entry.settings import BadSettings, Settings
 
 _SHORTEST = 16
 
 
-def cipher_of(given: str) -> AesCipher | None:
-    """Read the keys of a setting: the first encrypts, the others only decrypt. None where none is given."""
-    materials = [_material(part.strip()) for part in given.split(",") if part.strip()]
+def cipher_of(settings: Settings) -> AesCipher | None:
+    """Read the keys: the first encrypts, the others only decrypt. None where there is nothing to make one of."""
+    given = [part.strip() for part in settings.secrets_key.split(",") if part.strip()]
+    # What else only this deployment knows will do.
+    other = settings.objects_secret or settings.bootstrap_token
+    materials = [_material(part) for part in given] or [other] * bool(other)
     return AesCipher(materials) if materials else None
 
 

@@ -24,6 +24,7 @@ class Settings:
     secrets_key: str = ""  # where the keys are that secrets of configurations are encrypted with
     initial_user_password: str | None = None
     may_wait_s: float = 0.0
+    public: bool = True  # more than this machine reaches the API
     pool_size: int = 8
     db_idle_s: float = (
         0.0  # the database closes connections that rest longer, so that it may pause; 0: never
@@ -45,8 +46,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         public_url=text("PUBLIC_URL"),
         cluster_id=text("CLUSTER_ID"),
         bootstrap_token=text("BOOTSTRAP_TOKEN"),
-        # What only this deployment knows will do where no key is given.
-        secrets_key=text("SECRETS_KEY") or text("OBJECTS_SECRET") or text("BOOTSTRAP_TOKEN"),
+        secrets_key=text("SECRETS_KEY"),
         initial_user_password=environment.get(_PREFIX + "INITIAL_USER_PASSWORD"),
         may_wait_s=_number(environment, "MAY_WAIT_S", 0.0),
         pool_size=int(_number(environment, "DB_POOL_SIZE", 8)),

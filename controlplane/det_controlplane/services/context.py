@@ -35,6 +35,7 @@ class Context:
     bootstrap_token: str = ""
     cipher: Cipher | None = None  # None: secrets of configurations are refused
     public_url: str = ""
+    public: bool = False  # more than this machine reaches the API
     checkpoint_files: CheckpointFiles | None = None
     may_wait_s: float = 0.0  # how long this host can hold a request
     now: Callable[[], datetime] = _utc_now

@@ -30,11 +30,19 @@ users = Table(
     Column("remote", Boolean, nullable=False, server_default=text("false")),
     Column("agent_user", JSON),  # {agentUid, agentUser, agentGid, agentGroup}
     Column("settings", JSON, nullable=False, server_default=text("'{}'")),
-    Column("failed_logins", Integer, nullable=False, server_default=text("0")),
-    Column("locked_until", Time),
     Column("modified_at", Time, nullable=False, server_default=text("now()")),
     Column("last_auth_at", Time),
     CheckConstraint("username <> ''", name="username"),
+)
+
+# By account, which need not exist, and address.
+sign_in_failures = Table(
+    "sign_in_failures",
+    metadata,
+    Column("username", Text, primary_key=True),
+    Column("address", Text, primary_key=True),
+    Column("failures", Integer, nullable=False),
+    Column("last_at", Time, nullable=False),
 )
 
 # Bearer tokens; only their SHA-256 is stored.

@@ -171,13 +171,19 @@ def _slots(args: Any) -> str:
 
 
 def _host(args: Any, before: Desired | None, password: str | None) -> str:
-    """An empty password lets nobody in but this machine."""
+    """Listen for this machine only, unless asked otherwise."""
     given = getattr(args, "host", None)
     if given:
+        if password == "" and not _is_loopback(str(given)):
+            raise BadPlan(
+                f"--host {given} lets other machines in: give a password by --initial-user-password"
+            )
         return str(given)
-    if password is None and before is not None:
-        return before.host
-    return "127.0.0.1" if password == "" else "0.0.0.0"
+    return "127.0.0.1" if before is None or password == "" else before.host
+
+
+def _is_loopback(host: str) -> bool:
+    return host == "localhost" or host.startswith("127.")
 
 
 def _password(args: Any, configured: str | None, awaits: bool) -> tuple[str | None, bool]:

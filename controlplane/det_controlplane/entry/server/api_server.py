@@ -10,6 +10,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from ipaddress import ip_address
 
 import uvicorn
 
@@ -80,7 +82,8 @@ def serve(
     settings: Settings, listening: socket.socket, notifier: LocalNotifier, beside: Beside
 ) -> None:
     """Serve until SIGTERM, with what runs beside the requests."""
-    ctx = build_context(settings, notifier)
+    public = not ip_address(listening.getsockname()[0]).is_loopback
+    ctx = build_context(replace(settings, public=public), notifier)
 
     @contextmanager
     def background() -> Iterator[None]:
@@ -116,7 +119,7 @@ def listening_socket() -> socket.socket:
     fd = int(os.environ.get(LISTEN_FD, "-1"))
     if fd >= 0:
         return socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=fd)
-    return listen(os.environ.get("HOST", "0.0.0.0"), int(os.environ.get("PORT", "8080")))
+    return listen(os.environ.get("HOST", "127.0.0.1"), int(os.environ.get("PORT", "8080")))
 
 
 def listen(host: str, port: int) -> socket.socket:

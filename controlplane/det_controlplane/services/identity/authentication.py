@@ -5,7 +5,7 @@ import hmac
 import secrets
 from datetime import datetime, timedelta
 
-from det_controlplane.db import sessions
+from det_controlplane.db import sessions, sign_in_failures
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.schema.enums import SessionKind
 from det_controlplane.services.context import Context
@@ -17,8 +17,11 @@ AGENT_PREFIX = "agent-"
 SESSION_LIFE = timedelta(days=7)
 # Stock clients send the password hashed with this salt; what we store is a scrypt hash of that.
 CLIENT_SALT = "GubPEmmotfiK9TMD6Zdw"
-MAX_FAILED_LOGINS = 10
-LOCK_TIME = timedelta(minutes=1)
+# Attempts at one account from one address: some are free, then each waits twice as long as the one before.
+FREE_ATTEMPTS = 5
+LONGEST_WAIT_S = 300.0
+FAILURES_FORGOTTEN = timedelta(hours=1)
+_LONGEST_NAME = 200
 _SCRYPT = {"n": 2**14, "r": 8, "p": 1}
 _UNKNOWN = "the token is unknown or has expired: sign in with 'det user login'"
 
@@ -55,23 +58,37 @@ def agent_of(ctx: Context, token: str) -> AgentPrincipal:
     raise NotSignedIn("this path is for agents; join first")
 
 
-def login(ctx: Context, username: str, password: str, is_hashed: bool) -> tuple[str, int]:
+def login(
+    ctx: Context, username: str, password: str, is_hashed: bool, address: str = ""
+) -> tuple[str, int]:
     """Check a password, return a new token and the user's id."""
     now = ctx.now()
+    # The same steps for every name: neither the answer nor its time tells whether there is such a user.
+    _count_attempt(ctx, username, address, now)
     with ctx.db.begin() as tx:
         row = sessions.sign_in(tx, username)
-    if row is not None and row.locked_until is not None and row.locked_until > now:
-        raise Forbidden("too many failed sign-ins: try again in a minute")
     sent = password if is_hashed else client_hash(password)
-    if row is None or not password_matches(row.password_hash, sent):
-        _count_failure(ctx, None if row is None else row.user_id, now)
+    if not password_matches(None if row is None else row.password_hash, sent) or row is None:
         raise NotSignedIn("invalid credentials")
-    if not row.active:
-        raise Forbidden("user is not active")
     with ctx.db.begin() as tx:
+        sign_in_failures.forget(tx, username[:_LONGEST_NAME], address)
+        if not row.active:
+            raise Forbidden("user is not active")
         sessions.signed_in(tx, row.user_id, now)
         token = new_session(ctx, tx, SessionKind.USER, row.user_id, now + SESSION_LIFE)
     return token, row.user_id
+
+
+def _count_attempt(ctx: Context, username: str, address: str, now: datetime) -> None:
+    """Let attempts at one account from one address wait, longer each time; others are not held up."""
+    with ctx.db.begin() as tx:
+        allowed = sign_in_failures.attempt(
+            tx, username[:_LONGEST_NAME], address, now, now - FAILURES_FORGOTTEN, FREE_ATTEMPTS, LONGEST_WAIT_S
+        )  # fmt: skip
+    if not allowed:
+        raise Forbidden(
+            "too many failed sign-ins: wait a little, longer after each further attempt"
+        )
 
 
 def new_session(
@@ -114,10 +131,3 @@ def password_matches(stored: str | None, client_hashed: str) -> bool:
 def _derive(client_hashed: str, salt: bytes) -> bytes:
     n, r, p = _SCRYPT["n"], _SCRYPT["r"], _SCRYPT["p"]
     return hashlib.scrypt(client_hashed.encode(), salt=salt, n=n, r=r, p=p, dklen=32)
-
-
-def _count_failure(ctx: Context, user_id: int | None, now: datetime) -> None:
-    if user_id is None:
-        return
-    with ctx.db.begin() as tx:
-        sessions.count_failed_sign_in(tx, user_id, MAX_FAILED_LOGINS, now + LOCK_TIME)

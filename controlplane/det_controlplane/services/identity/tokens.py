@@ -13,7 +13,7 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
 from det_controlplane.services.identity.authentication import token_hash
 from det_controlplane.services.identity.principal import User
-from det_controlplane.services.identity.rights import require_self
+from det_controlplane.services.identity.rights import require_admin, require_self
 
 DEFAULT_LIFE = timedelta(days=30)
 MAX_LIFE = timedelta(days=30)
@@ -32,6 +32,8 @@ def create(
 ) -> tuple[str, int]:
     """The token itself is shown this once."""
     require_self(caller, user_id, "create a token for another user")
+    if lifespan == FOREVER:
+        require_admin(caller, "create a token that never expires")
     token, now = ctx.new_token(), ctx.now()
     with ctx.db.begin() as tx:
         active = sessions.is_active_user(tx, user_id)

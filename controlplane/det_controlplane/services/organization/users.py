@@ -1,6 +1,7 @@
 """People with accounts."""
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from det_controlplane.core.paging import Page, Sort
@@ -13,6 +14,7 @@ from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_admin, require_self
 
 _COLUMNS = ("username", "display_name", "admin", "active", "remote")
+SHORTEST_PASSWORD = 8
 _AGENT_USER = ("agentUid", "agentUser", "agentGid", "agentGroup")
 
 
@@ -23,8 +25,26 @@ class Password:
     value: str
     is_hashed: bool
 
-    def stored(self) -> str:
-        return stored_hash(self.value if self.is_hashed else client_hash(self.value))
+    def stored(self, *, public: bool) -> str | None:
+        """Return what is stored; on a cluster that others reach, a password must not be found by trying a few."""
+        hashed = self.value if self.is_hashed else client_hash(self.value)
+        if not public:
+            return stored_hash(hashed)
+        if not hashed:
+            return None  # nobody signs in until there is one
+        if hashed in _of_one_letter() or (
+            not self.is_hashed and len(self.value) < SHORTEST_PASSWORD
+        ):
+            raise Invalid(
+                f"the password is too short: give at least {SHORTEST_PASSWORD} characters"
+            )
+        return stored_hash(hashed)
+
+
+@cache
+def _of_one_letter() -> frozenset[str]:
+    """Return what clients send for passwords of one letter: they hash before anybody can count."""
+    return frozenset(client_hash(chr(code)) for code in range(32, 127))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +84,7 @@ def create(ctx: Context, caller: User, new: UserChanges) -> dict[str, Any]:
         )
     password = new.password or Password("", is_hashed=True)
     values = {
-        "username": username, "password_hash": None if new.remote else password.stored(),
+        "username": username, "password_hash": None if new.remote else password.stored(public=ctx.public),
         "display_name": new.display_name or None, "admin": bool(new.admin),
         "active": new.active is not False, "remote": bool(new.remote),
         "agent_user": _checked_agent_user(new.agent_user) if new.agent_user else None,
@@ -83,7 +103,7 @@ def edit(ctx: Context, caller: User, user_id: int, changes: UserChanges) -> dict
     _check_rights(caller, user_id, changes)
     with ctx.db.begin() as tx:
         _check_changes(tx, _shown(tx, user_id), changes)
-        users.change(tx, user_id, **_columns(changes), modified_at=ctx.now())
+        users.change(tx, user_id, **_columns(changes, ctx.public), modified_at=ctx.now())
         if changes.password is not None:
             # A new password signs out everybody who used the old one.
             keep = caller.session_id if caller.id == user_id else 0
@@ -105,14 +125,14 @@ def set_active(
     return results
 
 
-def _columns(changes: UserChanges) -> dict[str, Any]:
+def _columns(changes: UserChanges, public: bool) -> dict[str, Any]:
     columns: dict[str, Any] = {column: getattr(changes, column) for column in _COLUMNS}
     if changes.username is not None:
         columns["username"] = changes.username.strip()
     if changes.agent_user is not None:
         columns["agent_user"] = _checked_agent_user(changes.agent_user)
     if changes.password is not None:
-        columns["password_hash"] = changes.password.stored()
+        columns["password_hash"] = changes.password.stored(public=public)
     return {column: value for column, value in columns.items() if value is not None}
 
 

@@ -1,0 +1,108 @@
+"""Guessing passwords is slow, locks nobody else out, and tells no names; weak ones are refused where others listen."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from det_controlplane.api.http import Request, Response
+from det_controlplane.services.identity import authentication
+from det_controlplane.services.identity.authentication import client_hash
+
+from tests.support.api import PASSWORD, Api, Caller
+from tests.support.statements import statements
+
+FREE = authentication.FREE_ATTEMPTS
+
+
+def sign_in(api: Api, username: str, password: str, address: str = "10.0.0.1") -> int:
+    body = f'{{"username": "{username}", "password": "{password}"}}'.encode()
+    request = Request("POST", "/api/v1/auth/login", body=body, client=address)
+    answer = api.app.handle(request)
+    assert isinstance(answer, Response)
+    return answer.status
+
+
+@pytest.fixture
+def pass_time(api: Api) -> Callable[[float], None]:
+    start, passed = api.ctx.now(), [0.0]
+    api.ctx.now = lambda: start + timedelta(seconds=passed[0])
+
+    def add(seconds: float) -> None:
+        passed[0] += seconds
+
+    return add
+
+
+def test_each_further_attempt_waits_longer(api: Api, pass_time: Callable[[float], None]) -> None:
+    assert [sign_in(api, "admin", "wrong") for _ in range(FREE)] == [401] * FREE
+    for wait_s in (1, 2, 4, 8):
+        assert sign_in(api, "admin", PASSWORD) == 403
+        pass_time(wait_s)
+        assert sign_in(api, "admin", "wrong") == 401
+
+
+def test_who_waited_signs_in_and_starts_afresh(
+    api: Api, pass_time: Callable[[float], None]
+) -> None:
+    for _ in range(FREE):
+        sign_in(api, "admin", "wrong")
+    pass_time(1)
+    assert sign_in(api, "admin", PASSWORD) == 200
+    assert [sign_in(api, "admin", "wrong") for _ in range(FREE)] == [401] * FREE
+
+
+def test_an_attacker_does_not_lock_the_owner_out(api: Api) -> None:
+    for _ in range(3 * FREE):
+        sign_in(api, "admin", "wrong", address="203.0.113.9")
+    assert sign_in(api, "admin", PASSWORD) == 200
+
+
+def test_unknown_names_are_answered_like_known_ones(api: Api) -> None:
+    asked = []
+    for name in ("admin", "nobody-of-that-name"):
+        with statements(api.ctx.db) as made:
+            told = [sign_in(api, name, "wrong") for _ in range(FREE + 2)]
+        asked.append((told, made))
+    assert asked[0] == asked[1]
+
+
+def hashed(password: str) -> dict[str, object]:
+    return {"password": client_hash(password), "isHashed": True}
+
+
+@pytest.mark.parametrize("weak", [{"password": "short"}, {"password": "x"}, hashed("x")])
+def test_weak_passwords_are_refused_where_others_listen(
+    api: Api, admin: Caller, weak: dict[str, object]
+) -> None:
+    new = {"user": {"username": "grace", "active": True}, **weak}
+    api.ctx.public = True
+    assert admin.ask("POST", "/api/v1/users", new).status == 400
+    api.ctx.public = False
+    assert admin.ask("POST", "/api/v1/users", new).status == 200
+
+
+def test_an_account_without_a_password_is_closed_where_others_listen(
+    api: Api, admin: Caller
+) -> None:
+    api.ctx.public = True
+    made = admin.post("/api/v1/users", {"user": {"username": "grace", "active": True}})
+    assert sign_in(api, "grace", "") == 401
+    path = f"/api/v1/users/{made['user']['id']}"
+    admin.done("PATCH", path, {"password": "a long password", "isHashed": False})
+    assert sign_in(api, "grace", "a long password") == 200
+
+
+def test_only_administrators_make_tokens_without_an_end(admin: Caller, user: Caller) -> None:
+    own = user.get("/api/v1/me")["user"]["id"]
+    assert user.ask("POST", "/api/v1/tokens", {"userId": own, "lifespan": "-1"}).status == 403
+    assert user.ask("POST", "/api/v1/tokens", {"userId": own, "lifespan": "24h"}).status == 200
+    assert admin.ask("POST", "/api/v1/tokens", {"userId": own, "lifespan": "-1"}).status == 200
+
+
+def test_a_deactivated_user_s_tokens_end(api: Api, admin: Caller, user: Caller) -> None:
+    own = user.get("/api/v1/me")["user"]["id"]
+    made = user.post("/api/v1/tokens", {"userId": own, "lifespan": "24h"})
+    token = api.with_token(made["token"])
+    token.get("/api/v1/me")
+    admin.done("PATCH", f"/api/v1/users/{own}", {"active": False})
+    assert token.ask("GET", "/api/v1/me").status == 401
