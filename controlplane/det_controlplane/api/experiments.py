@@ -10,11 +10,10 @@ from det_controlplane.api.http import (
     EMPTY,
     Answer,
     Request,
-    Response,
     as_json,
     json_object,
+    json_parts,
     json_response,
-    json_text,
 )
 from det_controlplane.api.listing import (
     checkpoint_sort_of,
@@ -110,7 +109,7 @@ def begin_upload(ctx: Context, request: Request) -> Answer:
 
 def list_experiments(ctx: Context, request: Request) -> Answer:
     sort = sort_of(request)
-    return Response(listing.experiments(ctx, page_of(request), sort, _filters(request)).encode())
+    return json_parts(listing.experiments(ctx, page_of(request), sort, _filters(request)))
 
 
 def _filters(request: Request) -> dict[str, Any]:
@@ -141,7 +140,7 @@ def get_experiment(ctx: Context, request: Request) -> Answer:
 def list_trials(ctx: Context, request: Request) -> Answer:
     sort = sort_of(request)
     page, states = page_of(request), states_of(request)
-    return json_text(listing.trials(ctx, page, sort, request.id("experimentId"), states))
+    return json_parts(listing.trials(ctx, page, sort, request.id("experimentId"), states))
 
 
 def list_checkpoints(ctx: Context, request: Request) -> Answer:
@@ -149,7 +148,7 @@ def list_checkpoints(ctx: Context, request: Request) -> Answer:
     found = listing.checkpoints(
         ctx, page_of(request), sort, "experiment_id", request.id("id"), states_of(request)
     )
-    return json_text(found)
+    return json_parts(found)
 
 
 def model_definition(ctx: Context, request: Request) -> Answer:

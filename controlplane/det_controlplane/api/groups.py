@@ -3,7 +3,7 @@
 from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.errors import Unimplemented
-from det_controlplane.api.http import EMPTY, Answer, Request, json_response, json_text
+from det_controlplane.api.http import EMPTY, Answer, Request, json_parts, json_response
 from det_controlplane.api.listing import filters_of, page_of, sort_of
 from det_controlplane.api.router import delete, get, patch, post, put
 from det_controlplane.core.paging import Page
@@ -22,7 +22,7 @@ def search_groups(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
     filters = filters_of(name=body.text("name"), user_id=body.integer("userId") or None)
     page = Page(body.integer("offset"), body.integer("limit"))
-    return json_text(groups.search(ctx, page, filters))
+    return json_parts(groups.search(ctx, page, filters))
 
 
 def get_group(ctx: Context, request: Request) -> Answer:
@@ -58,7 +58,7 @@ def list_tokens(ctx: Context, request: Request) -> Answer:
         alive_at=None if request.flag("showInactive", "show_inactive") else ctx.now(),
     )
     found = tokens.listed(ctx, user_of(request), page_of(request), sort_of(request), filters)
-    return json_text(found)
+    return json_parts(found)
 
 
 def create_token(ctx: Context, request: Request) -> Answer:

@@ -4,8 +4,9 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from det_controlplane.api.errors import BadRequest, TooLarge
@@ -113,7 +114,7 @@ class Batch:
 class Stream:
     """Newline-delimited JSON: the host calls `fetch(cursor)` until it is done; empty batches wait for the topic.
 
-    With another media type the "lines" are pieces of one file, which a failure leaves visibly incomplete.
+    The "lines" of a file are pieces of it, and a failure leaves it visibly incomplete.
     """
 
     fetch: Callable[[Any], Batch]
@@ -121,10 +122,7 @@ class Stream:
     topic: str = ""
     media_type: str = "application/json"
     headers: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def is_file(self) -> bool:
-        return self.media_type != "application/json"
+    is_file: bool = False
 
 
 Answer = Response | Wait | Stream
@@ -151,6 +149,20 @@ def json_response(obj: Any, status: int = 200) -> Response:
 def json_text(text: str | None) -> Response:
     """An answer that PostgreSQL already wrote as JSON."""
     return Response((text or "{}").encode())
+
+
+def json_parts(parts: Iterator[str]) -> Answer:
+    """An answer that PostgreSQL already wrote as JSON, sent part by part where there are several."""
+    first, second = next(parts), next(parts, None)
+    if second is None:
+        return json_text(first)
+    left = chain((first, second), parts)
+
+    def fetch(cursor: None) -> Batch:
+        part = next(left, None)
+        return Batch([] if part is None else [part.encode()], cursor, part is None)
+
+    return Stream(fetch, is_file=True)
 
 
 def json_object(**fields: str) -> Response:

@@ -167,7 +167,7 @@ def download_checkpoint(ctx: Context, request: Request) -> Answer:
         following = _next_full(archive.pieces)
         return Batch([piece], following, following is None)
 
-    return Stream(fetch, first, media_type=archive.media_type, headers=headers)
+    return Stream(fetch, first, media_type=archive.media_type, headers=headers, is_file=True)
 
 
 def _next_full(pieces: Iterator[bytes]) -> bytes | None:

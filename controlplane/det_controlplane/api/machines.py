@@ -2,7 +2,7 @@
 
 from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
-from det_controlplane.api.http import Answer, Request, json_response, json_text
+from det_controlplane.api.http import Answer, Request, json_parts, json_response
 from det_controlplane.api.listing import filters_of, page_of, sort_of
 from det_controlplane.api.router import get, post
 from det_controlplane.services.context import Context
@@ -12,7 +12,7 @@ from det_controlplane.services.machines import administration
 def list_instances(ctx: Context, request: Request) -> Answer:
     live = None if request.flag("all") else True
     filters = filters_of(pool=request.text("pool"), live=live)
-    return json_text(administration.listed(ctx, page_of(request), sort_of(request), filters))
+    return json_parts(administration.listed(ctx, page_of(request), sort_of(request), filters))
 
 
 def get_instance(ctx: Context, request: Request) -> Answer:

@@ -1,10 +1,17 @@
 """The model registry."""
 
 import json
+from itertools import chain
 
 from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
-from det_controlplane.api.http import EMPTY, Answer, Request, Response, json_response, json_text
+from det_controlplane.api.http import (
+    EMPTY,
+    Answer,
+    Request,
+    json_parts,
+    json_response,
+)
 from det_controlplane.api.listing import filters_of, owner_filters, page_of, sort_of
 from det_controlplane.api.router import delete, get, patch, post
 from det_controlplane.services.context import Context
@@ -23,7 +30,7 @@ def list_models(ctx: Context, request: Request) -> Answer:
         workspace_names=request.texts("workspaceNames", "workspace_names"),
     )
     filters = owner_filters(request) | own
-    return json_text(models.listed(ctx, page_of(request), sort_of(request), filters))
+    return json_parts(models.listed(ctx, page_of(request), sort_of(request), filters))
 
 
 def get_model(ctx: Context, request: Request) -> Answer:
@@ -91,7 +98,8 @@ def list_versions(ctx: Context, request: Request) -> Answer:
     model, found = versions.listed(
         ctx, request.param("modelName"), page_of(request), sort_of(request)
     )
-    return Response(b'{"model":' + json.dumps(model).encode() + b"," + found[1:].encode())
+    first = f'{{"model":{json.dumps(model)},{next(found)[1:]}'
+    return json_parts(chain((first,), found))
 
 
 def get_version(ctx: Context, request: Request) -> Answer:

@@ -3,7 +3,7 @@
 from det_controlplane.api.auth import setting, user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
-from det_controlplane.api.http import EMPTY, Answer, Request, json_response, json_text
+from det_controlplane.api.http import EMPTY, Answer, Request, json_parts, json_response
 from det_controlplane.api.listing import filters_of, owner_filters, page_of, sort_of
 from det_controlplane.api.router import Handler, delete, get, patch, post, put
 from det_controlplane.core.lifecycle.experiment import Command
@@ -16,7 +16,7 @@ from det_controlplane.services.organization.projects import ProjectChanges
 
 def list_projects(ctx: Context, request: Request) -> Answer:
     page, sort, filters = page_of(request), sort_of(request), owner_filters(request)
-    return json_text(projects.listed(ctx, request.id("id"), page, sort, filters))
+    return json_parts(projects.listed(ctx, request.id("id"), page, sort, filters))
 
 
 def get_project(ctx: Context, request: Request) -> Answer:

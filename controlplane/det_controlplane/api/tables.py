@@ -3,7 +3,7 @@
 from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
-from det_controlplane.api.http import Answer, Request, json_response, json_text
+from det_controlplane.api.http import Answer, Request, json_parts, json_response
 from det_controlplane.api.listing import choice_of
 from det_controlplane.api.router import Handler, get, post
 from det_controlplane.core.filters import parse_filter, parse_sort
@@ -20,13 +20,13 @@ _EVERY_PROJECT = (0, -1)
 def search_runs(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
     chosen, sort = parse_filter(body.text("filter")), parse_sort(body.text("sort"))
-    return json_text(tables.runs(ctx, _project(body, "projectId"), chosen, sort, _page(body)))
+    return json_parts(tables.runs(ctx, _project(body, "projectId"), chosen, sort, _page(body)))
 
 
 def search_experiments(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
     chosen, sort = parse_filter(body.text("filter")), parse_sort(body.text("sort"))
-    return json_text(
+    return json_parts(
         tables.experiments(ctx, _project(body, "projectId"), chosen, sort, _page(body))
     )
 

@@ -2,7 +2,7 @@
 
 from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
-from det_controlplane.api.http import EMPTY, Answer, Request, json_response, json_text
+from det_controlplane.api.http import EMPTY, Answer, Request, json_parts, json_response
 from det_controlplane.api.listing import filters_of, page_of, sort_of
 from det_controlplane.api.router import delete, get, patch, post, put
 from det_controlplane.services.context import Context
@@ -12,7 +12,7 @@ from det_controlplane.services.organization import config_policies, templates
 def list_templates(ctx: Context, request: Request) -> Answer:
     workspace_ids = request.integers("workspaceIds", "workspace_ids")
     filters = filters_of(name=request.text("name"), workspace_ids=workspace_ids)
-    return json_text(templates.listed(ctx, page_of(request), sort_of(request), filters))
+    return json_parts(templates.listed(ctx, page_of(request), sort_of(request), filters))
 
 
 def get_template(ctx: Context, request: Request) -> Answer:

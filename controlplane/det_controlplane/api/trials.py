@@ -9,8 +9,8 @@ from det_controlplane.api.http import (
     Request,
     Response,
     Wait,
+    json_parts,
     json_response,
-    json_text,
 )
 from det_controlplane.api.listing import (
     checkpoint_sort_of,
@@ -45,7 +45,7 @@ def list_checkpoints(ctx: Context, request: Request) -> Answer:
     found = listing.checkpoints(
         ctx, page_of(request), sort, "trial_id", request.id("trialId"), states_of(request)
     )
-    return json_text(found)
+    return json_parts(found)
 
 
 def list_workloads(ctx: Context, request: Request) -> Answer:
@@ -56,7 +56,7 @@ def list_workloads(ctx: Context, request: Request) -> Answer:
         group=metric_group_of(request) or "validation",
     )
     page, sort = page_of(request, default_limit=-1), _workload_sort_of(request)
-    return json_text(workloads.of_trial(ctx, request.id("trialId"), page, sort, options))
+    return json_parts(workloads.of_trial(ctx, request.id("trialId"), page, sort, options))
 
 
 def _workload_sort_of(request: Request) -> Sort:

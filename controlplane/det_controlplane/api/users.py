@@ -5,7 +5,7 @@ import json
 from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
-from det_controlplane.api.http import EMPTY, Answer, Request, json_response, json_text
+from det_controlplane.api.http import EMPTY, Answer, Request, json_parts, json_response
 from det_controlplane.api.listing import filters_of, page_of, sort_of
 from det_controlplane.api.router import get, patch, post
 from det_controlplane.services.context import Context
@@ -17,7 +17,7 @@ from det_controlplane.services.organization.users import Password, UserChanges
 def list_users(ctx: Context, request: Request) -> Answer:
     active, admin = request.flag("active"), request.flag("admin")
     filters = filters_of(active=active, admin=admin, name=request.text("name"))
-    return json_text(users.listed(ctx, page_of(request), sort_of(request), filters))
+    return json_parts(users.listed(ctx, page_of(request), sort_of(request), filters))
 
 
 def get_user(ctx: Context, request: Request) -> Answer:

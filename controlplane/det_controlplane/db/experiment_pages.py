@@ -1,5 +1,6 @@
 """Experiments as JSON text: one, and listings of them."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,7 +8,7 @@ from sqlalchemy import ARRAY, Integer, Text, all_, bindparam, cast, literal_colu
 
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages, views
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine import Database, Tx
 from det_controlplane.db.pages import Collection, label_filters, one_of, owner_filters
 from det_controlplane.db.schema import experiments, jobs, projects, users, workspaces
 
@@ -69,8 +70,8 @@ def one(tx: Tx, experiment_id: int) -> ShownExperiment | None:
     return None if found is None else ShownExperiment(*found)
 
 
-def find(tx: Tx, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
-    return pages.find(tx, _LISTED, page, sort, filters)
+def find(db: Database, page: Page, sort: Sort, filters: dict[str, Any]) -> Iterator[str]:
+    return pages.find(db, _LISTED, page, sort, filters)
 
 
 def ids(tx: Tx, filters: dict[str, Any]) -> list[int]:

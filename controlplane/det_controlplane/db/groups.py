@@ -1,6 +1,6 @@
 """Groups of users."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import bindparam, delete, func, literal_column, select, update
@@ -8,7 +8,7 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by, insert
 
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine import Database, Tx
 from det_controlplane.db.pages import Collection, one_of
 from det_controlplane.db.schema import group_members, groups, users
 from det_controlplane.db.users import SHOWN as USER
@@ -46,8 +46,8 @@ def one(tx: Tx, group_id: int) -> dict[str, Any] | None:
     return found
 
 
-def listed(tx: Tx, page: Page, filters: dict[str, Any]) -> str:
-    return pages.find(tx, _LISTED, page, Sort(), filters)
+def listed(db: Database, page: Page, filters: dict[str, Any]) -> Iterator[str]:
+    return pages.find(db, _LISTED, page, Sort(), filters)
 
 
 def create(tx: Tx, name: str) -> int:

@@ -1,5 +1,6 @@
 """Rented machines, and pools with their offers and holds, as JSON."""
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -11,7 +12,7 @@ from det_controlplane.core.lifecycle.instance import InstanceState
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.db import pages
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine import Database, Tx
 from det_controlplane.db.pages import Collection
 from det_controlplane.db.schema import allocations, cooldowns, instances, pool_holds
 from det_controlplane.db.schema.base import Time
@@ -35,6 +36,7 @@ _LISTED = Collection(
         )
     ),
     orders={"SORT_BY_START_TIME": _i.requested_at, "SORT_BY_ID": _i.id},
+    key=_i.id,
     filters={
         "pool": _i.pool == bindparam("pool"),
         "live": _i.state.not_in([InstanceState.GONE, InstanceState.FAILED]),
@@ -42,8 +44,10 @@ _LISTED = Collection(
 )  # fmt: skip
 
 
-def listed(tx: Tx, page: Page, sort: Sort, filters: dict[str, Any], now: datetime) -> str:
-    return pages.find(tx, _LISTED, page, sort, filters, now=now)
+def listed(
+    db: Database, page: Page, sort: Sort, filters: dict[str, Any], now: datetime
+) -> Iterator[str]:
+    return pages.find(db, _LISTED, page, sort, filters, now=now)
 
 
 def one(tx: Tx, id: UUID, now: datetime) -> dict[str, Any] | None:

@@ -1,6 +1,6 @@
 """The listings of trials and checkpoints, and single ones, as JSON text."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,7 +8,7 @@ from sqlalchemy import Text, bindparam, cast, func, literal_column, select, text
 
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages, views
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine import Database, Tx
 from det_controlplane.db.pages import Collection, one_of
 from det_controlplane.db.schema import checkpoints, experiments, trials
 
@@ -60,9 +60,11 @@ _CHECKPOINT = text(
 )
 
 
-def trials_of(tx: Tx, page: Page, sort: Sort, experiment_id: int, states: Sequence[str]) -> str:
+def trials_of(
+    db: Database, page: Page, sort: Sort, experiment_id: int, states: Sequence[str]
+) -> Iterator[str]:
     given = _given("experiment_id", experiment_id, states)
-    return pages.find(tx, _LISTED_TRIALS, page, sort, given)
+    return pages.find(db, _LISTED_TRIALS, page, sort, given)
 
 
 def trial(tx: Tx, trial_id: int) -> str | None:
@@ -71,12 +73,12 @@ def trial(tx: Tx, trial_id: int) -> str | None:
 
 
 def checkpoints_of(
-    tx: Tx, page: Page, sort: Sort, owner: str, owner_id: int, states: Sequence[str]
-) -> str:
+    db: Database, page: Page, sort: Sort, owner: str, owner_id: int, states: Sequence[str]
+) -> Iterator[str]:
     """Return checkpoints of an owner, which is one of our two columns."""
     listed = _BY_METRIC if sort.metric else _LISTED_CHECKPOINTS
     given = _given(owner, owner_id, states)
-    return pages.find(tx, listed, page, sort, given, metric=sort.metric)
+    return pages.find(db, listed, page, sort, given, metric=sort.metric)
 
 
 def _given(owner: str, owner_id: int, states: Sequence[str]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The model registry: named models and their versions."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -8,7 +9,7 @@ from sqlalchemy import bindparam, delete, func, insert, literal_column, select, 
 
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine import Database, Tx
 from det_controlplane.db.pages import Collection, label_filters, one_of, owner_filters
 from det_controlplane.db.schema import model_versions, models, users, workspaces
 from det_controlplane.db.views import CHECKPOINT, CHECKPOINT_FROM, moment, shown
@@ -88,8 +89,8 @@ def one(tx: Tx, model_id: int) -> dict[str, Any]:
     return found
 
 
-def listed(tx: Tx, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
-    return pages.find(tx, _MODELS, page, sort, filters)
+def listed(db: Database, page: Page, sort: Sort, filters: dict[str, Any]) -> Iterator[str]:
+    return pages.find(db, _MODELS, page, sort, filters)
 
 
 def labels(tx: Tx, workspace_id: int) -> list[str]:
@@ -138,8 +139,8 @@ def one_version(tx: Tx, model_id: int, version: int) -> dict[str, Any] | None:
     return found
 
 
-def listed_versions(tx: Tx, model_id: int, page: Page, sort: Sort) -> str:
-    return pages.find(tx, _VERSIONS, page, sort, {"model_id": model_id})
+def listed_versions(db: Database, model_id: int, page: Page, sort: Sort) -> Iterator[str]:
+    return pages.find(db, _VERSIONS, page, sort, {"model_id": model_id})
 
 
 def create_version(tx: Tx, model_id: int, values: dict[str, Any], now: datetime) -> int:

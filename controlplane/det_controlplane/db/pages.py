@@ -1,6 +1,9 @@
-"""Listings: filter, order and page in one statement; PostgreSQL writes the JSON of each row."""
+"""Listings: filter, order and page in one statement; PostgreSQL writes the JSON of each row.
 
-from collections.abc import Iterable, Mapping, Sequence
+A long page, as one without a limit may be, is read and sent in parts: no process holds all of it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -10,7 +13,7 @@ from sqlalchemy import (
     ColumnElement,
     FromClause,
     Integer,
-    Row,
+    ScalarSelect,
     Select,
     Text,
     TextClause,
@@ -18,6 +21,7 @@ from sqlalchemy import (
     asc,
     bindparam,
     cast,
+    column,
     desc,
     func,
     literal_column,
@@ -25,83 +29,156 @@ from sqlalchemy import (
 )
 
 from det_controlplane.core.paging import Page, Sort
-from det_controlplane.db.engine import Tx, as_json
+from det_controlplane.db.engine import Database, as_json
 from det_controlplane.db.schema import users
+
+PART = (
+    1000  # rows; the longest JSON of one, a checkpoint with its configuration, has a few kilobytes
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Collection:
     """Rows that callers list, each as JSON. The first order is the default, and breaks ties of the others; a filter
-    compares with the parameter of its own name."""
+    compares with the parameter of its own name. No two rows have one key, which is the first order unless it is given."""
 
     name: str  # the field of the answer that holds the rows
     rows: Select[Any]  # of one column
     orders: Mapping[str, ColumnElement[Any] | TextClause]
     filters: Mapping[str, ColumnElement[bool]] = field(default_factory=dict)
+    key: ColumnElement[Any] | None = None
+
+    @property
+    def own_key(self) -> Any:
+        return next(iter(self.orders.values())) if self.key is None else self.key
 
     def filtered(self, names: Iterable[str]) -> Select[Any]:
         return self.rows.where(*(self.filters[name] for name in names))
 
 
 def find(
-    tx: Tx,
+    db: Database,
     collection: Collection,
     page: Page,
     sort: Sort,
     given: Mapping[str, Any],
     **others: Any,
-) -> str:
-    """Return the page that the given filters leave, as the JSON text of the whole answer."""
-    by = sort.checked(collection.orders)
-    # PostgreSQL plans a statement once, knowing how long the page is and whether it is the first, as most are.
-    shape = replace(page, offset=max(-1, min(page.offset, 1)))
-    statement = _page(collection, tuple(given), by, sort.descending, shape)
-    found = tx.execute(statement, {**given, **others, "offset": page.offset}).one()
-    return _answer(collection.name, found, page)
+) -> Iterator[str]:
+    """Return the page that the given filters leave, as the JSON text of the whole answer: at once, or in parts.
+
+    The rows of a long page are settled at its beginning, each is as it is when its part is read."""
+    chosen = (collection, tuple(given), sort.checked(collection.orders), sort.descending)
+    statement = _first_page(*chosen, _first(page))
+    return _read(
+        db, collection.name, statement, lambda: _listed(*chosen), page, {**given, **others}
+    )
 
 
-def search(tx: Tx, name: str, rows: Select[Any], order: Sequence[Any], page: Page) -> str:
+def search(
+    db: Database,
+    name: str,
+    rows: Select[Any],
+    key: ColumnElement[Any],
+    order: Sequence[Any],
+    page: Page,
+) -> Iterator[str]:
     """Return a page of rows that a caller's own conditions chose, in an order of the caller's."""
-    total = _total(rows)
-    statement = _shown(_paged(rows, page, total), order, total)
-    return _answer(name, tx.execute(statement, {"offset": page.offset}).one(), page)
+    listed = _Listed(rows, key, order)
+    return _read(db, name, listed.page(_first(page)), lambda: listed, page, {})
 
 
-def _answer(name: str, found: Row[Any], page: Page) -> str:
-    pagination = as_json(page.pagination(found.total))
-    return f'{{"{name}":[{found.items or ""}],"pagination":{pagination}}}'
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """The rows of a listing in their order, and the statements that read them."""
+
+    rows: Select[Any]
+    key: Any
+    order: Sequence[Any]
+
+    def page(self, page: Page) -> Select[Any]:
+        return select(self._total().label("total"), _joined(self._chosen(page)).label("items"))
+
+    def keys(self, page: Page) -> Select[Any]:
+        return self._chosen(page).with_only_columns(self.key, maintain_column_froms=True)
+
+    def part(self) -> Select[Any]:
+        """Return the statement for the rows with some keys, in the order of those."""
+        given = bindparam("keys", type_=ARRAY(self.key.type))
+        wanted = (
+            func.unnest(given)
+            .table_valued(column("key", self.key.type), with_ordinality="place")
+            .render_derived(name="wanted")
+        )
+        rows = self.rows.where(self.key == wanted.c.key).order_by(wanted.c.place)
+        return select(_joined(rows))
+
+    def _chosen(self, page: Page) -> Select[Any]:
+        rows = self.rows.order_by(*self.order)
+        if page.offset > 0:
+            rows = rows.offset(_OFFSET)
+        elif page.offset < 0:
+            rows = rows.offset(func.greatest(self._total() + _OFFSET, 0))
+        return rows if page.most is None else rows.limit(literal_column(str(page.most)))
+
+    def _total(self) -> ScalarSelect[Any]:
+        counted = self.rows.with_only_columns(func.count(), maintain_column_froms=True)
+        return counted.correlate(None).scalar_subquery()
+
+
+def _joined(rows: Select[Any]) -> ScalarSelect[Any]:
+    shown = rows.with_only_columns(rows.selected_columns[0].label("item")).subquery().c.item
+    return select(func.string_agg(cast(shown, Text), literal_column("','"))).scalar_subquery()
+
+
+def _listed(collection: Collection, filters: tuple[str, ...], by: str, descending: bool) -> _Listed:
+    columns = dict.fromkeys([collection.orders[by], next(iter(collection.orders.values()))])
+    order = [desc(c).nulls_last() if descending else asc(c) for c in columns]
+    return _Listed(collection.filtered(filters), collection.own_key, order)
 
 
 @lru_cache(maxsize=512)
-def _page(
-    collection: Collection, filters: tuple[str, ...], by: str, descending: bool, shape: Page
+def _first_page(
+    collection: Collection, filters: tuple[str, ...], by: str, descending: bool, page: Page
 ) -> Select[Any]:
-    rows = collection.filtered(filters)
-    total = _total(rows)
-    rows = _paged(rows, shape, total)
-    columns = dict.fromkeys([collection.orders[by], next(iter(collection.orders.values()))])
-    ordered = [desc(c).nulls_last() if descending else asc(c) for c in columns]
-    return _shown(rows, ordered, total)
+    return _listed(collection, filters, by, descending).page(page)
 
 
-def _paged(rows: Select[Any], page: Page, total: Any) -> Select[Any]:
-    if page.offset > 0:
-        rows = rows.offset(_OFFSET)
-    elif page.offset < 0:
-        rows = rows.offset(func.greatest(total + _OFFSET, 0))
-    return rows if page.most is None else rows.limit(literal_column(str(page.most)))
+def _first(page: Page) -> Page:
+    """Return the beginning of a page: PostgreSQL plans a statement once, knowing how long that is and whether it is
+    that of the first page, as most are."""
+    is_short = page.most is not None and page.most <= PART
+    offset = max(-1, min(page.offset, 1))
+    return replace(page, offset=offset, limit=page.limit if is_short else PART)
 
 
-def _total(rows: Select[Any]) -> Any:
-    counted = rows.with_only_columns(func.count(), maintain_column_froms=True)
-    return counted.correlate(None).scalar_subquery()
-
-
-def _shown(rows: Select[Any], ordered: Sequence[Any], total: Any) -> Select[Any]:
-    item = rows.selected_columns[0].label("item")
-    shown = rows.with_only_columns(item).order_by(*ordered).subquery().c.item
-    items = select(func.string_agg(cast(shown, Text), literal_column("','"))).scalar_subquery()
-    return select(total.label("total"), items.label("items"))
+def _read(
+    db: Database,
+    name: str,
+    first: Select[Any],
+    listed: Callable[[], _Listed],
+    page: Page,
+    params: Mapping[str, Any],
+) -> Iterator[str]:
+    keys: Sequence[Any] = ()
+    with db.autocommit() as tx:
+        found = tx.execute(first, {**params, "offset": page.offset}).one()
+        pagination = page.pagination(found.total)
+        if pagination["endIndex"] - pagination["startIndex"] > PART:
+            statement = listed().keys(page)
+            keys = tx.execute(statement, {**params, "offset": page.offset}).scalars().all()
+    before, after = f'{{"{name}":[', f'],"pagination":{as_json(pagination)}}}'
+    if not keys:
+        yield f"{before}{found.items or ''}{after}"
+        return
+    statement, separator = listed().part(), ""
+    yield before
+    for start in range(0, len(keys), PART):
+        with db.autocommit() as tx:
+            items = tx.execute(statement, {**params, "keys": keys[start : start + PART]}).scalar()
+        if items:  # unless all were deleted meanwhile
+            yield separator + items
+            separator = ","
+    yield after
 
 
 _OFFSET = bindparam("offset", type_=Integer)

@@ -1,5 +1,6 @@
 """Projects: their rows, notes and JSON, and who looked at them last."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,7 +11,7 @@ from sqlalchemy.dialects.postgresql import insert
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine import Database, Tx
 from det_controlplane.db.pages import Collection, owner_filters
 from det_controlplane.db.schema import (
     experiments,
@@ -86,8 +87,8 @@ def by_key(tx: Tx, key: str) -> dict[str, Any] | None:
     return found
 
 
-def listed(tx: Tx, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
-    return pages.find(tx, _LISTED, page, sort, filters)
+def listed(db: Database, page: Page, sort: Sort, filters: dict[str, Any]) -> Iterator[str]:
+    return pages.find(db, _LISTED, page, sort, filters)
 
 
 def lock(tx: Tx, project_id: int) -> ProjectRow | None:

@@ -1,5 +1,6 @@
 """Bearer tokens: of users, of tasks that act for them, and of agents; failed sign-ins are counted."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -181,5 +182,5 @@ def access_token(tx: Tx, token_id: int) -> AccessToken | None:
     return None if row is None else AccessToken(row[1], row[2], row[0])
 
 
-def access_tokens(tx: Tx, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
-    return pages.find(tx, _ACCESS_TOKENS, page, sort, filters)
+def access_tokens(db: Database, page: Page, sort: Sort, filters: dict[str, Any]) -> Iterator[str]:
+    return pages.find(db, _ACCESS_TOKENS, page, sort, filters)

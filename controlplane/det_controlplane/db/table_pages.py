@@ -1,16 +1,17 @@
 """Pages of the tables of experiments and runs, which callers filter and sort by any column."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, and_, exists, literal_column, not_, select, text
+from sqlalchemy import Integer, Select, and_, exists, literal_column, not_, select, text
 
 from det_controlplane.core.filters import Filter, SortKey
 from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.core.paging import Page
 from det_controlplane.db import pages, views
 from det_controlplane.db.conditions import Find, finder, ordered, where
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine import Database, Tx
 from det_controlplane.db.table_columns import (
     EXPERIMENT_COLUMNS,
     RUN_COLUMNS,
@@ -77,11 +78,11 @@ _EXPERIMENT_COLUMN = finder(
 
 
 def runs(
-    tx: Tx, project_id: int | None, chosen: Filter, sort: tuple[SortKey, ...], page: Page
-) -> str:
+    db: Database, project_id: int | None, chosen: Filter, sort: tuple[SortKey, ...], page: Page
+) -> Iterator[str]:
     rows = _chosen(_RUN, _RUNS, project_id, chosen, _RUN_COLUMN, "(t.archived OR e.archived)")
-    order = [*ordered(sort, _RUN_COLUMN), literal_column("t.id")]
-    return pages.search(tx, "runs", rows, order, page)
+    key = literal_column("t.id", Integer)
+    return pages.search(db, "runs", rows, key, [*ordered(sort, _RUN_COLUMN), key], page)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +106,12 @@ def run_ids(tx: Tx, project_id: int | None, chosen: Filter) -> list[int]:
 
 
 def experiments(
-    tx: Tx, project_id: int | None, chosen: Filter, sort: tuple[SortKey, ...], page: Page
-) -> str:
+    db: Database, project_id: int | None, chosen: Filter, sort: tuple[SortKey, ...], page: Page
+) -> Iterator[str]:
     rows = _chosen(_EXPERIMENT, _EXPERIMENTS, project_id, chosen, _EXPERIMENT_COLUMN, "e.archived")
-    order = [*ordered(sort, _EXPERIMENT_COLUMN), literal_column("e.id")]
-    return pages.search(tx, "experiments", rows, order, page)
+    key = literal_column("e.id", Integer)
+    order = [*ordered(sort, _EXPERIMENT_COLUMN), key]
+    return pages.search(db, "experiments", rows, key, order, page)
 
 
 def _chosen(

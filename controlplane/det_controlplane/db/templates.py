@@ -1,5 +1,6 @@
 """Templates: fragments of configuration under a name."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from sqlalchemy import bindparam, delete, select, update
@@ -7,7 +8,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine import Database, Tx
 from det_controlplane.db.pages import Collection, one_of
 from det_controlplane.db.schema import templates
 from det_controlplane.db.views import shown
@@ -29,8 +30,8 @@ def one(tx: Tx, name: str) -> dict[str, Any] | None:
     return found
 
 
-def listed(tx: Tx, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
-    return pages.find(tx, _LISTED, page, sort, filters)
+def listed(db: Database, page: Page, sort: Sort, filters: dict[str, Any]) -> Iterator[str]:
+    return pages.find(db, _LISTED, page, sort, filters)
 
 
 def stored(tx: Tx, name: str) -> tuple[dict[str, Any], str | None] | None:

@@ -1,5 +1,6 @@
 """Accounts: their rows and JSON, and what web pages remember of their settings."""
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -7,7 +8,7 @@ from sqlalchemy import Text, bindparam, func, insert, or_, select, text, update
 
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages
-from det_controlplane.db.engine import Tx, as_json
+from det_controlplane.db.engine import Database, Tx, as_json
 from det_controlplane.db.pages import Collection
 from det_controlplane.db.schema import sessions, users
 from det_controlplane.db.schema.enums import SessionKind
@@ -56,8 +57,8 @@ def by_name(tx: Tx, username: str) -> dict[str, Any] | None:
     return found
 
 
-def listed(tx: Tx, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
-    return pages.find(tx, _LISTED, page, sort, filters)
+def listed(db: Database, page: Page, sort: Sort, filters: dict[str, Any]) -> Iterator[str]:
+    return pages.find(db, _LISTED, page, sort, filters)
 
 
 def create(tx: Tx, **columns: Any) -> int:

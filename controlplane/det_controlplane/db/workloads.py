@@ -1,14 +1,15 @@
 """List the workloads of a trial: training, validation and checkpoint of the same step are three rows."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, literal_column, select, text
+from sqlalchemy import ColumnElement, Text, literal_column, select, text
 
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine import Database
 from det_controlplane.db.pages import Collection
 from det_controlplane.db.views import CHECKPOINT_WORKLOAD, time
 
@@ -22,8 +23,7 @@ _SOURCE = """(SELECT m.trial_id, m.total_batches AS steps, CASE m.metric_group W
         m.reported_at, m.metric_group::text AS kind, m.id AS metrics, NULL::uuid AS checkpoint
     FROM metrics m WHERE NOT m.archived AND m.total_batches IS NOT NULL AND m.metric_group IN ('training', 'validation')
     UNION ALL SELECT c.trial_id, c.steps_completed, 3, c.reported_at, 'checkpoint', NULL, c.uuid
-    FROM checkpoints c WHERE {kept}) s {joined}
-    WHERE s.trial_id = :trial_id AND {chosen}"""
+    FROM checkpoints c WHERE {kept}) s {joined}"""
 # The metric that entries are ordered by, where it is a number: the one reported at the step of the entry.
 _MEASURED = """LEFT JOIN (SELECT v.total_batches, (v.metrics->>:sort_key)::float8 AS value FROM metrics v
         WHERE v.trial_id = :trial_id AND v.metric_group = :group AND NOT v.archived AND v.total_batches IS NOT NULL
@@ -37,6 +37,7 @@ _CHOSEN = {
 _BY_STEP: dict[str, ColumnElement[Any]] = {
     "": literal_column("(s.steps, s.place, s.reported_at, s.checkpoint)")
 }
+_KEY = literal_column("coalesce(s.metrics::text, s.checkpoint::text)", Text)
 _BY_METRIC = {**_BY_STEP, Sort.BY_METRIC: literal_column("v.value")}
 FILTERS = tuple(_CHOSEN)
 
@@ -49,13 +50,13 @@ class Options:
     group: str  # of the metric that is sorted by
 
 
-def page(tx: Tx, trial_id: int, page: Page, sort: Sort, options: Options) -> str:
+def page(db: Database, trial_id: int, page: Page, sort: Sort, options: Options) -> Iterator[str]:
     """Return entries by step, or by the metric of `sort`, where those without it come last."""
     found = _workloads(
         options.filter, options.batch_metrics, options.skip_deleted, bool(sort.metric)
     )
     by_metric = {"sort_key": sort.metric, "group": options.group} if sort.metric else {}
-    return pages.find(tx, found, page, sort, {}, trial_id=trial_id, **by_metric)
+    return pages.find(db, found, page, sort, {}, trial_id=trial_id, **by_metric)
 
 
 @lru_cache
@@ -64,6 +65,9 @@ def _workloads(chosen: str, batch_metrics: bool, skip_deleted: bool, measured: b
     kept = "c.state <> 'DELETED'" if skip_deleted else "true"
     joined = _MEASURED if measured else ""
     item: ColumnElement[Any] = literal_column(_ITEM.format(batches=batches))
-    source = text(_SOURCE.format(kept=kept, joined=joined, chosen=_CHOSEN[chosen]))
+    source = text(_SOURCE.format(kept=kept, joined=joined))
+    of_trial = text(f"s.trial_id = :trial_id AND {_CHOSEN[chosen]}")
     orders = _BY_METRIC if measured else _BY_STEP
-    return Collection("workloads", select(item).select_from(source), orders)
+    return Collection(
+        "workloads", select(item).select_from(source).where(of_trial), orders, key=_KEY
+    )

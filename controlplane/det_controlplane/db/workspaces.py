@@ -1,6 +1,6 @@
 """Workspaces: their rows, who pinned them, and their JSON."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, ClassVar, Literal
@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine import Database, Tx
 from det_controlplane.db.pages import Collection, one_of, owner_filters
 from det_controlplane.db.schema import experiments, projects, users, workspace_pins, workspaces
 from det_controlplane.db.schema.enums import DeletionState
@@ -80,8 +80,10 @@ def one(tx: Tx, workspace_id: int, user_id: int) -> dict[str, Any] | None:
     return found
 
 
-def listed(tx: Tx, user_id: int, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
-    return pages.find(tx, _LISTED, page, sort, filters, me=user_id)
+def listed(
+    db: Database, user_id: int, page: Page, sort: Sort, filters: dict[str, Any]
+) -> Iterator[str]:
+    return pages.find(db, _LISTED, page, sort, filters, me=user_id)
 
 
 def owner(tx: Tx, workspace_id: int) -> int | None:

@@ -15,6 +15,7 @@ from det_controlplane.entry.server.carry import Carried, carried, fetched
 Event = Mapping[str, Any]
 
 MAX_ANSWER = 6 * 1024 * 1024  # of the JSON that Lambda hands on, base64 included
+MAX_DOCUMENT = 8 * MAX_ANSWER  # before it is compressed
 _ENVELOPE = 4096
 _GATEWAY_S = 25.0  # API Gateway gives up after 29
 _RESERVE_S = 2.0
@@ -140,7 +141,9 @@ def _drained(
     size, cursor, slept = 0, stream.cursor, 0.0
     started = time.monotonic()
     done = False
-    while size < MAX_ANSWER // 2 and not done:
+    is_document = stream.is_file and stream.media_type == "application/json"
+    most = MAX_DOCUMENT if is_document else MAX_ANSWER // 2
+    while size < most and not done:
         batch = fetched(app, request, stream, cursor)
         cursor = batch.cursor
         parts.extend(batch.lines)
@@ -152,8 +155,11 @@ def _drained(
             sleep(_STREAM_PAUSE_S)
             slept += _STREAM_PAUSE_S
     if stream.is_file and not done:
-        error = TooLarge(
-            f"{request.path} is larger than this host carries: read it from its storage (--mode direct)"
+        remedy = (
+            "ask for fewer items (limit, offset)"
+            if is_document
+            else "read it from its storage (--mode direct)"
         )
+        error = TooLarge(f"{request.path} is larger than this host carries: {remedy}")
         return Response(error.to_json(), error.status)
     return Response(b"".join(parts), media_type=stream.media_type)

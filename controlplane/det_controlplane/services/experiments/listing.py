@@ -1,7 +1,7 @@
 """Looking at experiments, trials and checkpoints."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from det_controlplane.core.paging import Page, Sort
@@ -13,9 +13,8 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 
 
-def experiments(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
-    with ctx.db.autocommit() as tx:
-        return experiment_pages.find(tx, page, sort, filters)
+def experiments(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> Iterator[str]:
+    return experiment_pages.find(ctx.db, page, sort, filters)
 
 
 def experiment(ctx: Context, experiment_id: int) -> ShownExperiment:
@@ -36,11 +35,13 @@ def blank_experiment(config: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def trials(ctx: Context, page: Page, sort: Sort, experiment_id: int, states: Sequence[str]) -> str:
+def trials(
+    ctx: Context, page: Page, sort: Sort, experiment_id: int, states: Sequence[str]
+) -> Iterator[str]:
     with ctx.db.autocommit() as tx:
         if not rows.exists(tx, experiment_id):
             raise Missing(f"experiment {experiment_id} not found")
-        return listings.trials_of(tx, page, sort, experiment_id, states)
+    return listings.trials_of(ctx.db, page, sort, experiment_id, states)
 
 
 def trial(ctx: Context, trial_id: int) -> str:
@@ -53,12 +54,12 @@ def trial(ctx: Context, trial_id: int) -> str:
 
 def checkpoints(
     ctx: Context, page: Page, sort: Sort, owner: str, owner_id: int, states: Sequence[str]
-) -> str:
+) -> Iterator[str]:
     exists = rows.exists if owner == "experiment_id" else rows.trial_exists
     with ctx.db.autocommit() as tx:
         if not exists(tx, owner_id):
             raise Missing(f"{owner.removesuffix('_id')} {owner_id} not found")
-        return listings.checkpoints_of(tx, page, sort, owner, owner_id, states)
+    return listings.checkpoints_of(ctx.db, page, sort, owner, owner_id, states)
 
 
 def checkpoint(ctx: Context, uuid: str) -> str:

@@ -1,5 +1,6 @@
 """Tables of experiments and runs: rows that callers filter and sort by any column, and which columns there are."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from det_controlplane.core.filters import ColumnType, Filter, Location, SortKey
@@ -27,16 +28,14 @@ _OF_GROUPS = {"training": Location.TRAINING, "validation": Location.VALIDATIONS}
 
 def runs(
     ctx: Context, project_id: int | None, chosen: Filter, sort: tuple[SortKey, ...], page: Page
-) -> str:
-    with ctx.db.autocommit() as tx:
-        return table_pages.runs(tx, project_id, chosen, sort, page)
+) -> Iterator[str]:
+    return table_pages.runs(ctx.db, project_id, chosen, sort, page)
 
 
 def experiments(
     ctx: Context, project_id: int | None, chosen: Filter, sort: tuple[SortKey, ...], page: Page
-) -> str:
-    with ctx.db.autocommit() as tx:
-        return table_pages.experiments(tx, project_id, chosen, sort, page)
+) -> Iterator[str]:
+    return table_pages.experiments(ctx.db, project_id, chosen, sort, page)
 
 
 def columns(ctx: Context, project_id: int, of_runs: bool) -> list[dict[str, Any]]:

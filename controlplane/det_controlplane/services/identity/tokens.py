@@ -1,5 +1,6 @@
 """Access tokens: long-lived, named, revocable."""
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,11 +21,12 @@ MAX_LIFE = timedelta(days=30)
 FOREVER = "-1"
 
 
-def listed(ctx: Context, caller: User, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
+def listed(
+    ctx: Context, caller: User, page: Page, sort: Sort, filters: dict[str, Any]
+) -> Iterator[str]:
     """An administrator sees everybody's, others see their own."""
     given = filters if caller.admin else {**filters, "user_id": caller.id}
-    with ctx.db.begin() as tx:
-        return sessions.access_tokens(tx, page, sort, given)
+    return sessions.access_tokens(ctx.db, page, sort, given)
 
 
 def create(

@@ -1,6 +1,6 @@
 """Looking at rented machines and at the pools that rent them, and steering both by hand."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 from uuid import UUID
@@ -18,15 +18,14 @@ from det_controlplane.services.identity.rights import require_admin
 from det_controlplane.services.use_case import change
 
 
-def listed(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
+def listed(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> Iterator[str]:
     """Return machines, also of pools that rented once and do not any more."""
     pool = filters.get("pool")
     if pool and ctx.config.pool(pool) is None:
         with ctx.db.autocommit() as tx:
             if not instances.any_of(tx, pool):
                 raise Missing(_no_such_pool(ctx, pool))
-    with ctx.db.autocommit() as tx:
-        return instance_views.listed(tx, page, sort, filters, ctx.now())
+    return instance_views.listed(ctx.db, page, sort, filters, ctx.now())
 
 
 def instance(ctx: Context, id: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Groups of users."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from det_controlplane.core.paging import Page
@@ -17,9 +17,8 @@ def get(ctx: Context, group_id: int) -> dict[str, Any]:
         return _shown(tx, group_id)
 
 
-def search(ctx: Context, page: Page, filters: dict[str, Any]) -> str:
-    with ctx.db.autocommit() as tx:
-        return groups.listed(tx, page, filters)
+def search(ctx: Context, page: Page, filters: dict[str, Any]) -> Iterator[str]:
+    return groups.listed(ctx.db, page, filters)
 
 
 def create(ctx: Context, caller: User, name: str, members: Sequence[int]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Projects: the experiments of one undertaking, inside a workspace."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,13 +41,15 @@ def by_key(ctx: Context, key: str) -> dict[str, Any]:
         return found(projects.by_key(tx, key), f"project with key '{key}'")
 
 
-def listed(ctx: Context, workspace_id: int, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
+def listed(
+    ctx: Context, workspace_id: int, page: Page, sort: Sort, filters: dict[str, Any]
+) -> Iterator[str]:
     """Return the projects of one workspace; 0 stands for all."""
     given = {"workspace_id": workspace_id, **filters} if workspace_id else filters
-    with ctx.db.begin() as tx:
-        if workspace_id:
+    if workspace_id:
+        with ctx.db.autocommit() as tx:
             workspaces.owner(tx, workspace_id)
-        return projects.listed(tx, page, sort, given)
+    return projects.listed(ctx.db, page, sort, given)
 
 
 def create(ctx: Context, caller: User, workspace_id: int, new: ProjectChanges) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Templates: fragments of configuration, merged below what a user submits."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from det_controlplane.core.config.text import json_problems
@@ -17,9 +18,8 @@ def get(ctx: Context, name: str) -> dict[str, Any]:
         return _shown(tx, name)
 
 
-def listed(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
-    with ctx.db.autocommit() as tx:
-        return templates.listed(tx, page, sort, filters)
+def listed(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> Iterator[str]:
+    return templates.listed(ctx.db, page, sort, filters)
 
 
 def create(

@@ -1,5 +1,6 @@
 """People with accounts."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -70,9 +71,8 @@ def by_name(ctx: Context, username: str) -> dict[str, Any]:
         return found(users.by_name(tx, username), f"user '{username}'")
 
 
-def listed(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
-    with ctx.db.autocommit() as tx:
-        return users.listed(tx, page, sort, filters)
+def listed(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> Iterator[str]:
+    return users.listed(ctx.db, page, sort, filters)
 
 
 def create(ctx: Context, caller: User, new: UserChanges) -> dict[str, Any]:

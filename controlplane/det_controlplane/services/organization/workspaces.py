@@ -34,8 +34,7 @@ def get(ctx: Context, caller: User, workspace_id: int) -> dict[str, Any]:
 
 
 def listed(ctx: Context, caller: User, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
-    with ctx.db.autocommit() as tx:
-        return workspaces.listed(tx, caller.id, page, sort, filters)
+    return "".join(workspaces.listed(ctx.db, caller.id, page, sort, filters))
 
 
 def create(ctx: Context, caller: User, new: WorkspaceChanges) -> dict[str, Any]:

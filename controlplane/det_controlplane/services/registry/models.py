@@ -1,6 +1,7 @@
 """The model registry: named models. Their versions are in `versions`."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,9 +34,8 @@ def get(ctx: Context, name_or_id: str) -> dict[str, Any]:
         return models.one(tx, locked(tx, name_or_id).id)
 
 
-def listed(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
-    with ctx.db.begin() as tx:
-        return models.listed(tx, page, sort, filters)
+def listed(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> Iterator[str]:
+    return models.listed(ctx.db, page, sort, filters)
 
 
 def labels(ctx: Context, workspace_id: int) -> list[str]:

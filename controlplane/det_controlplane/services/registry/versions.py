@@ -1,5 +1,6 @@
 """Versions of registered models: each is a checkpoint that collection leaves alone."""
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -27,11 +28,13 @@ class VersionChanges:
     labels: list[str] | None = None
 
 
-def listed(ctx: Context, name_or_id: str, page: Page, sort: Sort) -> tuple[dict[str, Any], str]:
+def listed(
+    ctx: Context, name_or_id: str, page: Page, sort: Sort
+) -> tuple[dict[str, Any], Iterator[str]]:
     """Return the model, and its versions as JSON text."""
     with ctx.db.begin() as tx:
-        model = locked(tx, name_or_id)
-        return models.one(tx, model.id), models.listed_versions(tx, model.id, page, sort)
+        model = models.one(tx, locked(tx, name_or_id).id)
+    return model, models.listed_versions(ctx.db, model["id"], page, sort)
 
 
 def get(ctx: Context, name_or_id: str, version: int) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """What a trial did, step by step."""
 
+from collections.abc import Iterator
+
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import trials, workloads
 from det_controlplane.db.workloads import FILTERS, Options
@@ -9,8 +11,9 @@ from det_controlplane.services.errors import Missing
 __all__ = ["FILTERS", "Options", "of_trial"]
 
 
-def of_trial(ctx: Context, trial_id: int, page: Page, sort: Sort, options: Options) -> str:
+def of_trial(
+    ctx: Context, trial_id: int, page: Page, sort: Sort, options: Options
+) -> Iterator[str]:
     if not trials.known(ctx.db, [trial_id]):
         raise Missing(f"trial {trial_id} not found")
-    with ctx.db.autocommit() as tx:
-        return workloads.page(tx, trial_id, page, sort, options)
+    return workloads.page(ctx.db, trial_id, page, sort, options)
