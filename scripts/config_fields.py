@@ -34,9 +34,16 @@ _WHOLE_CLUSTER: dict[str, Any] = {
             "task_container_defaults": {},
         }
     ],
+    "pipelines": [
+        {"issuer": "https://ci.example", "user": "ci", "claims": {"repository": "me/mine"}}
+    ],
 }
 # Their fields are told elsewhere: by another section, or by the page of experiments.
-_TOLD_ELSEWHERE = ("resource_pools[].task_container_defaults", "checkpoint_storage")
+_TOLD_ELSEWHERE = (
+    "resource_pools[].task_container_defaults",
+    "checkpoint_storage",
+    "pipelines[].claims",
+)
 # Pages of their own tell the fields of these and of what is in them.
 _PAGES_OF_THEIR_OWN = ("resource_pools[].provider", "resource_pools[].offers")
 

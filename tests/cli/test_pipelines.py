@@ -7,10 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jwt
 import pytest
 import yaml
 
+from tests.cli.conftest import Det
+from tests.support.fake_api import Asked
 from tests.support.fake_cluster import FakeCluster
+from tests.support.oidc_server import oidc_server
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "ci/train"
@@ -107,3 +111,64 @@ def test_action_and_template_run_the_script() -> None:
     assert any("ci/train" in command for command in commands)
     template = yaml.safe_load((ROOT / "ci/gitlab.yml").read_text())
     assert "ci/train" in template[".determined-train"]["script"][0]
+
+
+def test_a_job_of_github_signs_in_by_its_own_identity(
+    cluster: FakeCluster, environment: dict[str, str], tmp_path: Path
+) -> None:
+    ended(cluster, "STATE_COMPLETED")
+    audiences = trust(cluster)
+    with oidc_server() as github:
+        asked = {
+            "ACTIONS_ID_TOKEN_REQUEST_URL": f"{github.url}/github/token?api-version=2.0",
+            "ACTIONS_ID_TOKEN_REQUEST_TOKEN": "of the job",
+        }
+        ran = train({**environment, **asked, "DET_USER_TOKEN": ""}, tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert "as ada, until" in ran.stderr
+    assert audiences == ["determined:fake"]
+
+
+def test_a_job_of_gitlab_hands_its_token_over(
+    cluster: FakeCluster, environment: dict[str, str], tmp_path: Path
+) -> None:
+    ended(cluster, "STATE_COMPLETED")
+    audiences = trust(cluster)
+    with oidc_server() as gitlab:
+        token = gitlab.token("of the job's choice")
+    ran = train({**environment, "DET_OIDC_TOKEN": token, "DET_USER_TOKEN": ""}, tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert audiences == ["of the job's choice"]
+
+
+def test_a_job_without_an_identity_is_told_how_to_get_one(cluster: FakeCluster, det: Det) -> None:
+    trust(cluster)
+    ran = det("user", "login", "--pipeline")
+    assert ran.code == 2
+    assert "permissions: {id-token: write}" in ran.err
+    assert "aud: determined:fake" in ran.err
+
+
+def test_a_job_that_github_denies_is_told_so(
+    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trust(cluster)
+    monkeypatch.setenv("ACTIONS_ID_TOKEN_REQUEST_URL", f"{cluster.url}/nothing-here")
+    monkeypatch.setenv("ACTIONS_ID_TOKEN_REQUEST_TOKEN", "of the job")
+    ran = det("user", "login", "--pipeline")
+    assert (ran.code, "GitHub made no identity token" in ran.err) == (1, True)
+
+
+def trust(cluster: FakeCluster) -> list[str]:
+    """Let the cluster take tokens; return for whom those were made that it got."""
+    audiences: list[str] = []
+
+    def exchange(asked: Asked) -> dict[str, Any]:
+        claims = jwt.decode(asked.body["token"], options={"verify_signature": False})
+        audiences.append(claims["aud"])
+        ends = "2026-11-22T18:00:00+00:00"
+        return {"token": "token", "user": {"id": 3, "username": "ada"}, "expiresAt": ends}
+
+    cluster.on("POST", "/api/v1/auth/pipeline", exchange)
+    cluster.on("GET", "/info", {"version": "0.38.1", "cluster_id": "fake"})
+    return audiences

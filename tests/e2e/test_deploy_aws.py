@@ -23,7 +23,7 @@ from tests.support.skips import TERRAFORM, skip
 pytestmark = pytest.mark.heavy("waits for minutes where the AWS provider of Terraform does")
 
 CLUSTER = "box"
-FUNCTIONS = ("api", "tick", "provision", "migrate")
+FUNCTIONS = ("api", "tick", "provision", "migrate", "keys")
 ROLES = tuple(f"det-{CLUSTER}-{name}" for name in FUNCTIONS)
 MIRRORS = (os.environ.get("TF_PLUGIN_MIRROR", ""), "/opt/tf-plugins")
 CONFIG = """

@@ -27,7 +27,7 @@ def environment(database_url: str, tmp_path: Path) -> dict[str, str]:
     return {
         "DET_DB_URL": database_url,
         "DET_OBJECTS": str(tmp_path / "objects"),
-        "DET_OBJECTS_SECRET": "secret",
+        "DET_OBJECTS_SECRET": "a secret of some length",
         "DET_CLUSTER_CONFIG": '{"checkpoint_storage": {"type": "s3", "bucket": "checkpoints"}}',
         "DET_BOOTSTRAP_TOKEN": "bootstrap",
         "DET_INITIAL_USER_PASSWORD": "Password1",

@@ -10,6 +10,7 @@ from tests.support.lambda_calls import call, create_experiment, join_agent, poll
 from tests.support.lambda_events import Http, answered, http_api_event, rest_event
 from tests.support.lambda_runtime import LambdaRuntime
 from tests.support.lambda_service import lambda_service
+from tests.support.oidc_server import oidc_server
 
 pytestmark = pytest.mark.slow
 
@@ -72,3 +73,22 @@ def test_the_cluster_is_identified_as_its_deployment_says(
 ) -> None:
     with LambdaRuntime(task_root, "app.app", {**environment, "DET_CLUSTER_ID": "box"}) as api:
         assert call(api, "GET", "/info")["cluster_id"] == "box"
+
+
+def test_a_pipeline_signs_in_by_keys_that_another_function_fetches(
+    task_root: Path, environment: Mapping[str, str]
+) -> None:
+    functions = {"det-api": "app.app", "det-keys": "app.keys"}
+    with oidc_server() as issuer:
+        entry = {"issuer": issuer.url, "user": "admin", "claims": {"repository": "me/mine"}}
+        config = {**json.loads(environment["DET_CLUSTER_CONFIG"]), "pipelines": [entry]}
+        named = {
+            **environment, "DET_KEYS_FUNCTION": "det-keys", "DET_CLUSTER_ID": "box",
+            "DET_CLUSTER_CONFIG": json.dumps(config),
+        }  # fmt: skip
+        with lambda_service(task_root, named, functions) as service:
+            api = service.runtime("det-api")
+            body = {"token": issuer.token("determined:box")}
+            told = call(api, "POST", "/api/v1/auth/pipeline", body=body)
+            assert call(api, "GET", "/api/v1/me", told["token"])["user"]["username"] == "admin"
+            assert issuer.asked == ["/.well-known/openid-configuration", "/keys"]

@@ -14,6 +14,7 @@ from det_cli import prompts
 from det_cli.actions import costs
 from det_cli.connection import V1, address, anonymous, connect, pages
 from det_cli.errors import CommandError, UsageError
+from det_cli.pipeline_identity import token_for
 from det_cli.render import say, show
 
 _COLUMNS = (
@@ -36,6 +37,8 @@ def _agent(user: dict[str, Any], key: str) -> Any:
 
 
 def login(args: argparse.Namespace) -> None:
+    if args.pipeline:
+        return _login_pipeline(args)
     store = TokenStore(address(args))
     username = args.username or args.user or os.environ.get("DET_USER") or store.active_user()
     username = username or DEFAULT_USER
@@ -44,6 +47,21 @@ def login(args: argparse.Namespace) -> None:
         password = prompts.password(f"Password for user '{username}': ")
     store.keep(username, _token(args, username, password), activate=True)
     say(f"Signed in to {store.master} as {username}.")
+    return None
+
+
+def _login_pipeline(args: argparse.Namespace) -> None:
+    """Exchange the token of the CI service, so that no secret has to be stored there."""
+    if args.username:
+        raise UsageError(
+            "--pipeline takes no user name", "the cluster's configuration says who this pipeline is"
+        )
+    session = anonymous(args)
+    audience = args.audience or f"determined:{session.get('/info')['cluster_id']}"
+    told = session.post("/api/v1/auth/pipeline", {"token": token_for(audience)})
+    store, username = TokenStore(address(args)), told["user"]["username"]
+    store.keep(username, told["token"], activate=True)
+    say(f"Signed in to {store.master} as {username}, until {told['expiresAt']}.")
 
 
 def _token(args: argparse.Namespace, username: str, password: str) -> str:

@@ -64,7 +64,16 @@ MEMBERS = {
             aliases=["ls"],
         ),
         Command(
-            "login", "sign in", "users:login", Arg("username", nargs="?", help="default: the last")
+            "login",
+            "sign in",
+            "users:login",
+            Arg("username", nargs="?", help="default: the last"),
+            Arg(
+                "--pipeline",
+                action="store_true",
+                help="as the user of this pipeline, by the token of its CI service",
+            ),
+            Arg("--audience", help="for whom that token is made; default: determined:CLUSTER_ID"),
         ),
         Command(
             "logout",

@@ -1,10 +1,13 @@
 """The other functions of a deployment on AWS, and the schedules that call them. boto3 is loaded when it is needed."""
 
+import json
 import logging
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
+
+from det_controlplane.ports.compute import Unreachable
 
 log = logging.getLogger("det.lambda")
 
@@ -41,6 +44,26 @@ class LambdaWaker:
         return _client("lambda")
 
 
+class LambdaKeys:
+    """Asks a function for the keys of an issuer: it has a network from which IPv4 leaves."""
+
+    def __init__(self, function: str) -> None:
+        self._function = function
+
+    def __call__(self, issuer: str) -> dict[str, Any]:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        payload = json.dumps({"issuer": issuer}).encode()
+        try:
+            answer = _client("lambda", 15).invoke(FunctionName=self._function, Payload=payload)
+            told = json.loads(answer["Payload"].read())
+        except (BotoCoreError, ClientError, ValueError) as e:
+            raise Unreachable(f"the function {self._function} does not answer: {e}") from e
+        if "FunctionError" in answer:
+            raise Unreachable(str(told.get("errorMessage", "no reason given")))
+        return dict(told)
+
+
 class Schedules:
     """Schedules of EventBridge that the control plane switches."""
 
@@ -63,10 +86,10 @@ class Schedules:
         return _client("scheduler")
 
 
-def _client(service: str) -> Any:
+def _client(service: str, read_timeout_s: float = 5) -> Any:
     import boto3
     from botocore.config import Config
 
     # A function in a network without NAT reaches AWS by IPv6 alone; failing fast leaves time to answer.
-    limits = Config(connect_timeout=2, read_timeout=5, retries={"max_attempts": 2})
+    limits = Config(connect_timeout=2, read_timeout=read_timeout_s, retries={"max_attempts": 2})
     return boto3.client(service, config=limits)

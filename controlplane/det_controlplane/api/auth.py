@@ -6,7 +6,7 @@ from det_controlplane.api.body import Body
 from det_controlplane.api.http import EMPTY, Answer, Request, Response, json_response
 from det_controlplane.api.router import Access, Handler, get, post
 from det_controlplane.services.context import Context
-from det_controlplane.services.identity import authentication
+from det_controlplane.services.identity import authentication, pipelines
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.organization import users
 
@@ -19,6 +19,13 @@ def login(ctx: Context, request: Request) -> Answer:
     answer = json_response({"token": token, "user": users.get(ctx, user_id)})
     cookie = f"auth={token}; Path=/; HttpOnly; SameSite=Lax"
     return Response(answer.body, headers={"set-cookie": cookie})
+
+
+def login_pipeline(ctx: Context, request: Request) -> Answer:
+    token, user_id, expires_at = pipelines.sign_in(ctx, Body(request.json()).text("token"))
+    return json_response(
+        {"token": token, "user": users.get(ctx, user_id), "expiresAt": expires_at.isoformat()}
+    )
 
 
 def logout(ctx: Context, request: Request) -> Answer:
@@ -47,6 +54,12 @@ def setting(change: Callable[[Context, User, int, bool], None], value: bool) -> 
 
 ROUTES = (
     post("/api/v1/auth/login", login, access=Access.PUBLIC, summary="Sign in"),
+    post(
+        "/api/v1/auth/pipeline",
+        login_pipeline,
+        access=Access.PUBLIC,
+        summary="Sign in by the token that a CI service gave a pipeline",
+    ),
     post("/api/v1/auth/logout", logout, summary="End this session"),
     get("/api/v1/auth/user", me, summary="The user of this session"),
     get("/api/v1/me", me, summary="The user of this session"),

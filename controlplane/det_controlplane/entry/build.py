@@ -7,6 +7,8 @@ from typing import Any
 from det_controlplane.adapters.checkpoint_files import ReachableCheckpoints
 from det_controlplane.adapters.directory_objects import DirectoryObjects
 from det_controlplane.adapters.gcs_objects import GcsObjects
+from det_controlplane.adapters.lambda_functions import LambdaKeys
+from det_controlplane.adapters.pipeline_tokens import IssuerTokens, fetch_keys
 from det_controlplane.adapters.s3_objects import S3Objects
 from det_controlplane.api import routes
 from det_controlplane.api.app import App
@@ -54,6 +56,9 @@ def build_context(settings: Settings, waker: Waker) -> Context:
         checkpoint_files=ReachableCheckpoints(),
         may_wait_s=settings.may_wait_s,
         identities=identities_of(config),
+        pipelines=IssuerTokens(
+            LambdaKeys(settings.keys_function) if settings.keys_function else fetch_keys
+        ),
     )
 
 

@@ -30,6 +30,9 @@ class Settings:
         0.0  # the database closes connections that rest longer, so that it may pause; 0: never
     )
     db_wake_s: float = 0.0  # how long a request waits for a database that wakes
+    keys_function: str = (
+        ""  # fetches the keys of pipelines' issuers, from where they can be reached
+    )
     # What provider sections of pools leave out, by provider.
     provider_defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -50,6 +53,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         initial_user_password=environment.get(_PREFIX + "INITIAL_USER_PASSWORD"),
         may_wait_s=_number(environment, "MAY_WAIT_S", 0.0),
         pool_size=int(_number(environment, "DB_POOL_SIZE", 8)),
+        keys_function=text("KEYS_FUNCTION"),
         db_idle_s=_number(environment, "DB_IDLE_S", 0.0),
         db_wake_s=_number(environment, "DB_WAKE_S", 0.0),
         provider_defaults={

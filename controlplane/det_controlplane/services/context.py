@@ -13,6 +13,7 @@ from det_controlplane.ports.checkpoint_files import CheckpointFiles
 from det_controlplane.ports.cipher import Cipher
 from det_controlplane.ports.identity import IdentityVerifier
 from det_controlplane.ports.objects import ObjectStore
+from det_controlplane.ports.pipelines import PipelineTokens
 from det_controlplane.ports.waker import Waker
 from det_controlplane.services.search.cache import SearchCache
 
@@ -42,5 +43,6 @@ class Context:
     new_uuid: Callable[[], uuid.UUID] = uuid.uuid4
     new_token: Callable[[], str] = lambda: secrets.token_urlsafe(32)
     new_seed: Callable[[], int] = lambda: secrets.randbits(31)
+    pipelines: PipelineTokens | None = None
     identities: Mapping[str, IdentityVerifier] = field(default_factory=dict)  # by kind of proof
     searches: SearchCache = field(default_factory=SearchCache)

@@ -103,7 +103,7 @@ variable "bucket_lifecycle" {
 }
 
 variable "api_concurrency" {
-  description = "Most API requests at once: each holds one connection of the database; -1 for no bound."
+  description = "Most API requests at once: each holds one connection of the database; -1 for no bound, in accounts that let no function reserve any."
   type        = number
   default     = 50
 }

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from det_controlplane.core.config.pipelines import PipelineTrust, read_pipelines
 from det_controlplane.core.config.pools import (
     DEFAULT_POOL,
     Pool,
@@ -72,6 +73,7 @@ class ClusterConfig:
     retention_policy: Retention = Retention()
     webhooks: Webhooks = Webhooks()
     log: Log = Log()
+    pipelines: tuple[PipelineTrust, ...] = ()  # that sign in by a token of their CI service
     ignored: tuple[str, ...] = field(default=(), compare=False)  # keys that were given in vain
 
     def pool(self, name: str) -> Pool | None:
@@ -141,6 +143,7 @@ def _cluster(reader: Reader) -> ClusterConfig:
         retention_policy=_retention(reader.section("retention_policy")),
         webhooks=_webhooks(reader.section("webhooks")),
         log=_log(reader.section("log")),
+        pipelines=read_pipelines(reader.items("pipelines")),
     )
     ignored = [
         *reader.ignore(*_IGNORED),

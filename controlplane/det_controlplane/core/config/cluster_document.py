@@ -32,6 +32,10 @@ def document(config: ClusterConfig) -> dict[str, Any]:
         "retention_policy": asdict(config.retention_policy),
         "webhooks": asdict(config.webhooks),
         "log": asdict(config.log),
+        "pipelines": [
+            {**asdict(p), "claims": {name: list(v) for name, v in p.claims.items()}}
+            for p in config.pipelines
+        ],
         "feature_switches": [],  # nothing here depends on one
     }
 

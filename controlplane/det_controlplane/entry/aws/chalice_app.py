@@ -11,6 +11,7 @@ from typing import Any
 from chalice import Chalice
 
 from det_controlplane.adapters.lambda_functions import LambdaWaker, Schedules
+from det_controlplane.adapters.pipeline_tokens import fetch_keys
 from det_controlplane.api.app import App
 from det_controlplane.db.engine import DatabaseDown
 from det_controlplane.entry import turns
@@ -81,6 +82,12 @@ def _turn(turn: turns.Turn, context: Any) -> dict[str, float | None]:
     due_s = turn(turns.Clock(lambda: context.get_remaining_time_in_millis() / 1000))
     waker.flush()
     return {"next_due_s": due_s}
+
+
+@app.lambda_function()  # type: ignore[untyped-decorator]
+def keys(event: Any, context: Any) -> dict[str, Any]:
+    """Fetch the keys of an issuer of tokens: few of them have an address for IPv6, so this runs outside the network."""
+    return fetch_keys(str(event["issuer"]))
 
 
 @app.lambda_function()  # type: ignore[untyped-decorator]

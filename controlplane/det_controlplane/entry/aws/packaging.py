@@ -24,12 +24,21 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2]
 # What the API needs at run time; boto3 comes with Lambda, Chalice adds its own run time.
-ROOTS = ("pydantic", "sqlalchemy", "alembic", "pg8000", "pyyaml", "google-re2", "cryptography")
+ROOTS = (
+    "pydantic",
+    "sqlalchemy",
+    "alembic",
+    "pg8000",
+    "pyyaml",
+    "google-re2",
+    "cryptography",
+    "pyjwt",
+)
 APP = '''"""The functions of the zip, where Chalice looks for them."""
 
-from det_controlplane.entry.aws.chalice_app import app, migrate, provision, tick
+from det_controlplane.entry.aws.chalice_app import app, keys, migrate, provision, tick
 
-__all__ = ["app", "migrate", "provision", "tick"]
+__all__ = ["app", "keys", "migrate", "provision", "tick"]
 '''
 UNUSED = (
     # Packages ask for their own version: METADATA stays.

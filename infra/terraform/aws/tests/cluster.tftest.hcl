@@ -69,7 +69,7 @@ run "a_cluster" {
   }
 
   assert {
-    condition     = toset(keys(output.functions)) == toset(["api", "tick", "provision", "migrate"])
+    condition     = toset(keys(output.functions)) == toset(["api", "tick", "provision", "migrate", "keys"])
     error_message = "The functions are others: ${join(", ", keys(output.functions))}"
   }
 

@@ -65,6 +65,11 @@ run "rights" {
   }
 
   assert {
+    condition     = join(",", data.aws_iam_policy_document.function["keys"].statement[*].sid) == "Logs" && length(aws_lambda_function.keys.vpc_config) == 0 && length(aws_lambda_function.keys.environment) == 0
+    error_message = "The function outside the network has more than it needs."
+  }
+
+  assert {
     condition     = alltrue([for statement in data.aws_iam_policy_document.function["provision"].statement : length(statement.condition) > 0 if contains(["StartTaggedMachines", "EndOwnMachines", "PassMachineRole"], statement.sid)])
     error_message = "Machines of others could be started or ended."
   }

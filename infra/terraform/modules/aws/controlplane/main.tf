@@ -11,16 +11,19 @@ locals {
     provision = { timeout_s = 300, concurrency = 1 }
     migrate   = { timeout_s = 900, concurrency = 1 }
   }
-  functions  = toset(["api", "tick", "provision", "migrate"])
+  functions  = toset(["api", "tick", "provision", "migrate", "keys"])
   arn_prefix = "arn:${data.aws_partition.current.partition}"
   account    = data.aws_caller_identity.current.account_id
   region     = data.aws_region.current.name
   arns       = { for name in local.functions : name => "${local.arn_prefix}:lambda:${local.region}:${local.account}:function:${var.name}-${name}" }
   schedules  = toset(["tick", "provision"])
+  # A new account has ten executions at once in all, and lets none be reserved.
+  reserves = var.api_concurrency >= 0
   # The functions start each other by name; a name is known before its function exists.
   environment = merge(var.environment, {
     DET_TICK_FUNCTION      = "${var.name}-tick"
     DET_PROVISION_FUNCTION = "${var.name}-provision"
+    DET_KEYS_FUNCTION      = "${var.name}-keys"
     DET_DB_POOL_SIZE       = "1"
     # The database pauses without connections: those of frozen functions it closes itself, and who calls it waits.
     DET_DB_IDLE_S = "60"
@@ -133,7 +136,7 @@ resource "aws_lambda_function" "worker" {
   architectures                  = [var.architecture]
   memory_size                    = 1024
   timeout                        = each.value.timeout_s
-  reserved_concurrent_executions = each.value.concurrency
+  reserved_concurrent_executions = local.reserves ? each.value.concurrency : -1
 
   environment {
     variables = merge(local.environment, {
@@ -147,6 +150,23 @@ resource "aws_lambda_function" "worker" {
     security_group_ids          = [aws_security_group.functions.id]
     ipv6_allowed_for_dual_stack = true
   }
+
+  depends_on = [aws_cloudwatch_log_group.this, aws_iam_role_policy.function]
+}
+
+# Fetches the public keys of those who vouch for pipelines. Few of them have an address for IPv6, which alone leaves the
+# network: so this runs outside of it, and has neither rights nor secrets.
+resource "aws_lambda_function" "keys" {
+  function_name                  = "${var.name}-keys"
+  role                           = aws_iam_role.function["keys"].arn
+  filename                       = var.zip
+  source_code_hash               = filebase64sha256(var.zip)
+  handler                        = "app.keys"
+  runtime                        = var.runtime
+  architectures                  = [var.architecture]
+  memory_size                    = 512
+  timeout                        = 25
+  reserved_concurrent_executions = local.reserves ? 2 : -1
 
   depends_on = [aws_cloudwatch_log_group.this, aws_iam_role_policy.function]
 }

@@ -52,13 +52,27 @@ data "aws_iam_policy_document" "function" {
   }
 
   # Lambda attaches functions to the network; AWS gives these actions no resource.
-  statement {
-    sid = "Network"
-    actions = [
-      "ec2:CreateNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets",
-      "ec2:DeleteNetworkInterface", "ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses",
-    ]
-    resources = ["*"]
+  dynamic "statement" {
+    for_each = each.key == "keys" ? [] : [1]
+
+    content {
+      sid = "Network"
+      actions = [
+        "ec2:CreateNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets",
+        "ec2:DeleteNetworkInterface", "ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses",
+      ]
+      resources = ["*"]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = each.key == "api" ? [1] : []
+
+    content {
+      sid       = "FetchKeys"
+      actions   = ["lambda:InvokeFunction"]
+      resources = [local.arns.keys]
+    }
   }
 
   dynamic "statement" {

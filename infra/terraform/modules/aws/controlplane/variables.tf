@@ -35,7 +35,7 @@ variable "environment" {
 }
 
 variable "api_concurrency" {
-  description = "Most requests at once, bounded by the connections of the database; -1 for no bound."
+  description = "Most requests at once, bounded by the connections of the database; -1 for no bound, in accounts that let no function reserve any."
   type        = number
 }
 

@@ -1,0 +1,94 @@
+"""Verify OIDC tokens by their issuer's public keys, which are kept for an hour."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from det_controlplane.core.config.pipelines import is_safe
+from det_controlplane.ports.compute import Unreachable
+from det_controlplane.ports.identity import NotProven
+
+MOST_TOKEN = 16 * 1024
+_KEPT_S = 3600.0
+_LEAST_AGE_S = 60.0  # how often an unknown key may cause a fetch
+_TIMEOUT_S = 10.0
+_MOST_BYTES = 256 * 1024
+_CLOCK_SKEW_S = 30
+_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384")
+
+FetchKeys = Callable[[str], dict[str, Any]]
+
+
+def fetch_keys(issuer: str) -> dict[str, Any]:
+    """Return an issuer's key set, which its discovery document names. Raises Unreachable."""
+    described = _fetched(f"{issuer}/.well-known/openid-configuration")
+    if str(described.get("issuer", "")).rstrip("/") != issuer:
+        raise Unreachable(f"{issuer} describes another issuer: {described.get('issuer')!r}")
+    return _fetched(str(described.get("jwks_uri", "")))
+
+
+class IssuerTokens:
+    """Implements `ports.pipelines.PipelineTokens`."""
+
+    def __init__(
+        self, fetch: FetchKeys = fetch_keys, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._fetch = fetch
+        self._now = now
+        self._lock = threading.Lock()
+        self._kept: dict[str, tuple[float, Mapping[str, Any]]] = {}
+
+    def verified(self, token: str, trusted: Mapping[str, Collection[str]]) -> Mapping[str, Any]:
+        import jwt
+
+        if len(token) > MOST_TOKEN:
+            raise NotProven("the token is too long")
+        try:
+            header = jwt.get_unverified_header(token)
+            stated = jwt.decode(token, options={"verify_signature": False}).get("iss")
+            issuer = next((i for i in trusted if i == str(stated).rstrip("/")), None)
+            if issuer is None:
+                raise NotProven(f"this cluster trusts no tokens of {stated!r}")
+            claims: Mapping[str, Any] = jwt.decode(
+                token,
+                self._key(issuer, str(header.get("kid", ""))),
+                algorithms=list(_ALGORITHMS),
+                audience=list(trusted[issuer]),
+                issuer=str(stated),
+                leeway=_CLOCK_SKEW_S,
+                options={"require": ["exp", "iat", "iss", "aud", "sub"]},
+            )
+        except jwt.PyJWTError as e:
+            raise NotProven(f"the token is not valid: {e}") from e
+        return claims
+
+    def _key(self, issuer: str, key_id: str) -> Any:
+        import jwt
+
+        with self._lock:
+            fetched_at, keys = self._kept.get(issuer, (float("-inf"), {}))
+            age_s = self._now() - fetched_at
+            if age_s >= _KEPT_S or (key_id not in keys and age_s >= _LEAST_AGE_S):
+                found = jwt.PyJWKSet.from_dict(self._fetch(issuer))
+                keys = {str(key.key_id or ""): key for key in found.keys}
+                self._kept[issuer] = (self._now(), keys)
+        if key_id not in keys:
+            raise NotProven(f"{issuer} has no key {key_id!r}")
+        return keys[key_id]
+
+
+def _fetched(url: str) -> dict[str, Any]:
+    import urllib.request  # half of what importing this module would cost
+
+    if not is_safe(url):
+        raise Unreachable(f"{url!r} is no https address")
+    try:
+        with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:
+            found = json.loads(answer.read(_MOST_BYTES))
+    except (OSError, ValueError) as e:
+        raise Unreachable(f"{url} cannot be read: {e}") from e
+    if not isinstance(found, dict):
+        raise Unreachable(f"{url} does not hold an object")
+    return found

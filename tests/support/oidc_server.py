@@ -1,0 +1,111 @@
+"""An OIDC issuer as CI services have one: discovery, a key set that can be rotated, and tokens for jobs."""
+
+import base64
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import jwt
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+GITHUB = {
+    "sub": "repo:me/mine:ref:refs/heads/main", "repository": "me/mine", "ref": "refs/heads/main",
+    "workflow": "train",
+}  # fmt: skip
+
+
+class OidcServer:
+    def __init__(self) -> None:
+        self.url = ""
+        self.down = False
+        self.described_as = ""
+        self.asked: list[str] = []
+        self.keys: dict[str, rsa.RSAPrivateKey] = {}
+        self.rotate("key-1")
+
+    def rotate(self, key_id: str) -> None:
+        """Sign with a new key, and no longer tell the others."""
+        self.keys = {key_id: rsa.generate_private_key(public_exponent=65537, key_size=2048)}
+
+    def token(self, audience: str, **claims: Any) -> str:
+        now = int(time.time())
+        said = {**GITHUB, "iss": self.url, "aud": audience, "iat": now, "exp": now + 300, **claims}
+        ((key_id, key),) = self.keys.items()
+        said = {name: value for name, value in said.items() if value is not None}
+        return jwt.encode(said, key, algorithm="RS256", headers={"kid": key_id})
+
+    def key_set(self) -> dict[str, Any]:
+        return {"keys": [_as_jwk(key_id, key) for key_id, key in self.keys.items()]}
+
+    def answer(self, target: str) -> tuple[int, Any]:
+        path = urlsplit(target).path
+        self.asked.append(path)
+        if self.down:
+            return 500, {}
+        if path == "/.well-known/openid-configuration":
+            return 200, {"issuer": self.described_as or self.url, "jwks_uri": f"{self.url}/keys"}
+        if path == "/keys":
+            return 200, self.key_set()
+        if path == "/github/token":  # what a job of GitHub asks for its token
+            (audience,) = parse_qs(urlsplit(target).query)["audience"]
+            return 200, {"value": self.token(audience)}
+        return 404, {}
+
+
+def unsigned(claims: dict[str, Any]) -> str:
+    """Return a token that says that it needs no signature."""
+    parts = ({"alg": "none", "kid": "key-1"}, claims)
+    encoded = [
+        base64.urlsafe_b64encode(json.dumps(p).encode()).rstrip(b"=").decode() for p in parts
+    ]
+    return ".".join([*encoded, ""])
+
+
+def signed_by_public_key(server: OidcServer, audience: str) -> str:
+    """Return a token whose HMAC has the public key as its secret, which everybody knows."""
+    (key,) = server.keys.values()
+    public = key.public_key().public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    digest = hashes.Hash(hashes.SHA256())
+    digest.update(public)
+    now = int(time.time())
+    said = {**GITHUB, "iss": server.url, "aud": audience, "iat": now, "exp": now + 300}
+    return jwt.encode(said, digest.finalize(), algorithm="HS256", headers={"kid": "key-1"})
+
+
+def _as_jwk(key_id: str, key: rsa.RSAPrivateKey) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key()))
+    return {**told, "kid": key_id, "use": "sig", "alg": "RS256"}
+
+
+@contextmanager
+def oidc_server() -> Iterator[OidcServer]:
+    issuer = OidcServer()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, value = issuer.answer(self.path)
+            content = json.dumps(value).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    issuer.url = f"http://127.0.0.1:{server.server_port}"
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    try:
+        yield issuer
+    finally:
+        server.shutdown()
+        server.server_close()
