@@ -20,6 +20,25 @@ MEMBERS = {
         ),
         Command("enable", "let an agent take work again", "agents:enable", WHICH, ALL),
         Command("list", "list agents", "agents:list_", OUTPUT, aliases=["ls"]),
+        Group(
+            "token",
+            "manage tokens that agents join with (administrators)",
+            Command(
+                "create",
+                "make a token, shown this once",
+                "agent_tokens:create",
+                Arg("--description", default="", help="what it is for"),
+                Arg("--expiration", metavar="TIME", default="24h", help="such as 90m or 240h"),
+                Arg("--agents", metavar="N", type=int, help="how many agents may join with it"),
+            ),
+            Command("list", "list the tokens", "agent_tokens:list_", OUTPUT, aliases=["ls"]),
+            Command(
+                "revoke",
+                "let no agent join with a token any more",
+                "agent_tokens:revoke",
+                Arg("token_id", type=int),
+            ),
+        ),
         aliases=["a"],
         default="list",
     )

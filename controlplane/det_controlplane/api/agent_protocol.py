@@ -1,5 +1,6 @@
 """The agent protocol (docs/reference/agent-protocol.md)."""
 
+from typing import Any
 from uuid import UUID
 
 from det_controlplane.api.body import Body
@@ -16,6 +17,8 @@ from det_controlplane.services.identity.authentication import AGENT_PREFIX
 
 # A reason is a sentence, not a log.
 MAX_REASON_CHARACTERS = 2000
+# More than any machine has; a pool of them would only mislead the scheduler.
+MAX_SLOTS, MAX_ADDRESSES = 1024, 256
 _DEVICES = ("cpu", "cuda", "rocm")
 
 
@@ -44,11 +47,10 @@ def _joining(body: Body) -> Joining:
         }
         for s in body.bodies("slots")
     ]
-    for slot in slots:
-        if slot["type"] not in _DEVICES:
-            raise BadRequest(
-                f"slots: type must be one of {', '.join(_DEVICES)}, not {slot['type']!r}"
-            )
+    _check_slots(slots)
+    addresses = [str(a) for a in body.items("addresses")]
+    if len(addresses) > MAX_ADDRESSES:
+        raise BadRequest(f"addresses: at most {MAX_ADDRESSES}, not {len(addresses)}")
     proof = body.object("proof")
     return Joining(
         agent_id=body.required_text("agentId"),
@@ -58,11 +60,23 @@ def _joining(body: Body) -> Joining:
         version=body.text("version"),
         hostname=body.text("hostname"),
         runtime=body.text("runtime"),
-        addresses=[str(a) for a in body.items("addresses")],
+        addresses=addresses,
         slots=slots,
         proof={str(name): str(value) for name, value in proof.items()},
         out_of_service=body.text("outOfService")[:MAX_REASON_CHARACTERS],
     )
+
+
+def _check_slots(slots: list[dict[str, Any]]) -> None:
+    ids = [slot["id"] for slot in slots]
+    if len(ids) > MAX_SLOTS or any(not 0 <= id < MAX_SLOTS for id in ids):
+        raise BadRequest(f"slots: at most {MAX_SLOTS}, with ids from 0 to {MAX_SLOTS - 1}")
+    if len(set(ids)) < len(ids):
+        raise BadRequest(f"slots: an id is given twice in {ids[:50]}")
+    for slot in slots:
+        if slot["type"] not in _DEVICES:
+            known = ", ".join(_DEVICES)
+            raise BadRequest(f"slots: type must be one of {known}, not {slot['type']!r}")
 
 
 def poll(ctx: Context, request: Request) -> Answer:

@@ -2,9 +2,9 @@
 
 from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
-from det_controlplane.api.http import Answer, Request, json_response
-from det_controlplane.api.router import get, post
-from det_controlplane.services.agents import administration
+from det_controlplane.api.http import EMPTY, Answer, Request, json_response
+from det_controlplane.api.router import delete, get, post
+from det_controlplane.services.agents import administration, join_tokens
 from det_controlplane.services.context import Context
 
 
@@ -80,7 +80,24 @@ def list_pools(ctx: Context, request: Request) -> Answer:
     return json_response({"resourcePools": found, "pagination": pagination})
 
 
-_A = "/api/v1/agents"
+def create_token(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    made = join_tokens.create(
+        ctx, user_of(request), body.text("description"), body.text("lifespan"), body.optional_integer("maxUses")
+    )  # fmt: skip
+    return json_response({"agentToken": made})
+
+
+def list_tokens(ctx: Context, request: Request) -> Answer:
+    return json_response({"agentTokens": join_tokens.listed(ctx, user_of(request))})
+
+
+def revoke_token(ctx: Context, request: Request) -> Answer:
+    join_tokens.revoke(ctx, user_of(request), request.id("tokenId"))
+    return EMPTY
+
+
+_A, _T = "/api/v1/agents", "/api/v1/agent-tokens"
 ROUTES = (
     get(_A, list_agents, summary="Agents with their slots and containers"),
     get(f"{_A}/{{agentId}}", get_agent, summary="One agent"),
@@ -96,5 +113,8 @@ ROUTES = (
         disable_slot,
         summary="Take a slot out of service",
     ),
+    get(_T, list_tokens, summary="Tokens that agents join with"),
+    post(_T, create_token, summary="Make a token that agents join with"),
+    delete(f"{_T}/{{tokenId}}", revoke_token, summary="Revoke a token that agents join with"),
     get("/api/v1/resource-pools", list_pools, summary="Resource pools"),
 )

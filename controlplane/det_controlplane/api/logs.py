@@ -154,7 +154,7 @@ def ship(ctx: Context, request: Request) -> Answer:
         row(entry) | ({"matched": tuple(entry.items("matched"))} if is_matched else {})
         for entry in body.bodies("logs")
     ]
-    task_logs.store(ctx, lines, batch_id=batch_id, agent_id=request.principal.id)
+    task_logs.ship(ctx, lines, batch_id, request.principal.id)
     return EMPTY
 
 

@@ -19,6 +19,7 @@ _PLACES: dict[str, tuple[str, ...]] = {
     "/resources": ("master",),
     "/task-logs": ("logs",),
     "/tasks": ("tasks",),
+    "agent-tokens": ("agents",),
     "agents": ("agents",),
     "allocations": ("allocations",),
     "auth": ("auth",),

@@ -44,6 +44,7 @@ _PLACES: Mapping[str, TaskRule] = {
     "webhooks": TaskRule.NEVER,
     "workspaces": TaskRule.AS_OWNER,
     # Accounts, rights, agents, machines, money and the cluster: for people.
+    "agent-tokens": TaskRule.NEVER,
     "agents": TaskRule.NEVER,
     "budgets": TaskRule.NEVER,
     "cleanup_logs": TaskRule.NEVER,

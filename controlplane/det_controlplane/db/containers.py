@@ -1,6 +1,6 @@
 """Rows of containers: the parts of an allocation on its agents."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,7 +11,7 @@ from sqlalchemy import any_, bindparam, func, literal_column, select, text, upda
 from det_controlplane.core.lifecycle.allocation import ContainerExit, ContainerState, Failure
 from det_controlplane.db import schema
 from det_controlplane.db.allocations import AllocationRow
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine import Database, Tx
 
 _c, _a = schema.containers.c, schema.allocations.c
 _LIVE = _c.state != literal_column("'TERMINATED'")
@@ -140,3 +140,15 @@ def arrive(tx: Tx, container_id: UUID, now: datetime) -> None:
 def mark_daemon(tx: Tx, container_id: UUID, allocation_id: str) -> bool:
     params = {"container_id": container_id, "allocation": allocation_id}
     return tx.execute(_DAEMON, params).rowcount == 1
+
+
+_TASKS_OF_AGENT = text("""
+    SELECT DISTINCT a.task_id FROM allocations a JOIN containers c ON c.allocation_id = a.id
+    WHERE a.task_id = ANY(cast(:tasks AS text[])) AND c.agent_id = :agent_id
+""")
+
+
+def tasks_of_agent(db: Database, agent_id: str, tasks: Collection[str]) -> set[str]:
+    """Return those of some tasks that have, or had, a container on an agent."""
+    found = db.read(_TASKS_OF_AGENT, {"tasks": list(tasks), "agent_id": agent_id})
+    return {row.task_id for row in found}

@@ -35,6 +35,22 @@ users = Table(
     CheckConstraint("username <> ''", name="username"),
 )
 
+# What agents join with, besides the token of the deployment and proofs of machines.
+join_tokens = Table(
+    "join_tokens",
+    metadata,
+    Column("id", Integer, Identity(), primary_key=True),
+    Column("token_hash", LargeBinary, nullable=False, unique=True),
+    Column("description", Text, nullable=False),
+    Column("user_id", Integer, ForeignKey("users.id"), nullable=False),
+    Column("max_uses", Integer),
+    Column("uses", Integer, nullable=False, server_default=text("0")),
+    Column("created_at", Time, nullable=False),
+    Column("expires_at", Time),
+    Column("revoked_at", Time),
+    Column("last_used_at", Time),
+)
+
 # By account, which need not exist, and address.
 sign_in_failures = Table(
     "sign_in_failures",

@@ -15,10 +15,10 @@ from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.lifecycle.agent import AgentState
 from det_controlplane.db import agents, instances
 from det_controlplane.ports.identity import MachineIdentity
-from det_controlplane.services.agents import container_spec, containers, leaving
+from det_controlplane.services.agents import container_spec, containers, join_tokens, leaving
 from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Invalid, NotSignedIn, Taken
+from det_controlplane.services.errors import Invalid, Taken
 from det_controlplane.services.identity.authentication import AGENT_PREFIX, agent_of, token_hash
 from det_controlplane.services.machines import admission
 from det_controlplane.services.use_case import change
@@ -59,10 +59,14 @@ def join(ctx: Context, joining: Joining) -> Joined:
     machine = _proven(ctx, joining)
     if not _AGENT_ID.fullmatch(joining.agent_id):
         raise Invalid(f"agent id {joining.agent_id!r} must be letters, digits, '.', '_' or '-'")
-    now, token = ctx.now(), AGENT_PREFIX + ctx.new_token()
+    now, agent_token = ctx.now(), AGENT_PREFIX + ctx.new_token()
     key_hash = token_hash(joining.agent_key)
     with change(ctx) as changed:
         holder = agents.holder(changed.tx, joining.agent_id)
+        if machine is None and not _has_deployment_token(ctx, joining):
+            comes_again = holder is not None and _has_key(holder, key_hash)
+            token = joining.proof.get("token", "")
+            join_tokens.spend(changed.tx, token, now, known_agent=comes_again)
         if holder is not None and _holds(holder, key_hash, now):
             raise Taken(
                 f"agent id {joining.agent_id!r} is held by a running agent; give this one another --agent-id"
@@ -74,20 +78,27 @@ def join(ctx: Context, joining: Joining) -> Joined:
         lease_until = now + LEASE
         row = {
             "id": joining.agent_id, "pool": pool.pool_name, "key_hash": key_hash,
-            "incarnation": joining.incarnation, "token_hash": token_hash(token),
+            "incarnation": joining.incarnation, "token_hash": token_hash(agent_token),
             "version": joining.version, "hostname": joining.hostname, "runtime": joining.runtime,
             "addresses": joining.addresses, "out_of_service": joining.out_of_service, "now": now, "lease_until": lease_until,
             "lost_after": lease_until + timedelta(seconds=float(pool.agent_reconnect_wait)),
         }  # fmt: skip
         agents.upsert(changed.tx, row, joining.slots)
         changed.queue_changed(pool.pool_name)
-    return Joined(token, LEASE.total_seconds(), 0.0)
+    return Joined(agent_token, LEASE.total_seconds(), 0.0)
 
 
 def _holds(holder: agents.Holder, key_hash: bytes, now: datetime) -> bool:
     """Whether somebody else holds the identity, and is alive."""
-    same = hmac.compare_digest(holder.agent_key_hash, key_hash)
-    return not same and holder.state is AgentState.JOINED and holder.lease_until > now
+    return (
+        not _has_key(holder, key_hash)
+        and holder.state is AgentState.JOINED
+        and holder.lease_until > now
+    )
+
+
+def _has_key(holder: agents.Holder, key_hash: bytes) -> bool:
+    return hmac.compare_digest(holder.agent_key_hash, key_hash)
 
 
 def _pool(ctx: Context, name: str) -> Pool:
@@ -99,19 +110,19 @@ def _pool(ctx: Context, name: str) -> Pool:
 
 
 def _proven(ctx: Context, joining: Joining) -> MachineIdentity | None:
-    """Return the rented machine that the agent proves to be on, None for one with the operator's token."""
+    """Return the rented machine that the agent proves to be on, None for one that has a token."""
     kind = joining.proof.get("kind", "")
     if kind != "bootstrap_token":
         nonce = agent_protocol.join_nonce(
             ctx.cluster_id, joining.agent_id, joining.agent_key, str(joining.incarnation)
         )
         return admission.identity(ctx, kind, joining.proof, nonce)
-    sent, expected = joining.proof.get("token", "").encode(), ctx.bootstrap_token.encode()
-    if not expected or not hmac.compare_digest(sent, expected):
-        raise NotSignedIn(
-            "the bootstrap token is wrong; the cluster's operator has the current one"
-        )
     return None
+
+
+def _has_deployment_token(ctx: Context, joining: Joining) -> bool:
+    sent, expected = joining.proof.get("token", "").encode(), ctx.bootstrap_token.encode()
+    return bool(expected) and hmac.compare_digest(sent, expected)
 
 
 def _special_waits(ctx: Context) -> dict[str, float]:

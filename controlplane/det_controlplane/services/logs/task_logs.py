@@ -1,5 +1,6 @@
 """Take task logs in batches; read them page by page or follow them (docs/reference/compatibility.md#logs)."""
 
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -9,11 +10,13 @@ from typing import Any
 from uuid import UUID
 
 from det_controlplane.core.patterns import LONGEST_LINE, InvalidPattern, compiled
-from det_controlplane.db import logs
+from det_controlplane.db import containers, logs
 from det_controlplane.db.logs import Filters as Filters
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
 from det_controlplane.services.logs import policies
+
+log = logging.getLogger("det.logs")
 
 BATCH = 1000
 SEARCH_S = 2.0
@@ -66,6 +69,17 @@ def store(
             policies.act(tx, match, now)
     for task_id in by_task:
         ctx.waker.wake(f"logs:{task_id}")
+
+
+def ship(ctx: Context, lines: Sequence[dict[str, Any]], batch_id: UUID, agent_id: str) -> None:
+    """Store what an agent sends of tasks whose containers it has had; it speaks for no others, nor for other agents."""
+    named = {str(line.get("task_id") or "") for line in lines}
+    own = containers.tasks_of_agent(ctx.db, agent_id, named)
+    foreign = named - own
+    if foreign:
+        log.warning("agent %s sent lines of %d tasks that are not its own", agent_id, len(foreign))
+    kept = [{**line, "agent_id": agent_id} for line in lines if line.get("task_id") in own]
+    store(ctx, kept, batch_id=batch_id, agent_id=agent_id)
 
 
 def _row(line: dict[str, Any], agent_id: str | None) -> dict[str, Any]:

@@ -1,0 +1,63 @@
+"""Tokens that agents join with: made by administrators, for a time and a number of agents."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from det_controlplane.core.durations import parse_duration
+from det_controlplane.db import join_tokens
+from det_controlplane.db.engine import Tx
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Invalid, Missing, NotSignedIn
+from det_controlplane.services.identity.authentication import token_hash
+from det_controlplane.services.identity.principal import User
+from det_controlplane.services.identity.rights import require_admin
+
+PREFIX = "join-"
+DEFAULT_LIFE = timedelta(hours=24)
+_MOST_USES = 1_000_000
+
+
+def create(
+    ctx: Context, caller: User, description: str, lifespan: str, max_uses: int | None
+) -> dict[str, Any]:
+    """Return the token, which is shown this once, with what is known of it."""
+    require_admin(caller, "make tokens that agents join with")
+    life = parse_duration(lifespan) if lifespan else DEFAULT_LIFE
+    if life is None or life <= timedelta(0):
+        raise Invalid(f"lifespan {lifespan!r} must be a length of time such as '90m' or '240h'")
+    if max_uses is not None and not 1 <= max_uses <= _MOST_USES:
+        raise Invalid(f"maxUses must be between 1 and {_MOST_USES}, not {max_uses}")
+    token, now = PREFIX + ctx.new_token(), ctx.now()
+    with ctx.db.begin() as tx:
+        made = join_tokens.create(
+            tx, token_hash=token_hash(token), description=description, user_id=caller.id,
+            max_uses=max_uses, created_at=now, expires_at=now + life,
+        )  # fmt: skip
+    return {**made, "token": token}
+
+
+def listed(ctx: Context, caller: User) -> list[dict[str, Any]]:
+    require_admin(caller, "see tokens that agents join with")
+    with ctx.db.autocommit() as tx:
+        return join_tokens.listed(tx)
+
+
+def revoke(ctx: Context, caller: User, token_id: int) -> None:
+    """Let no agent join with a token from now on; those that have joined go on until their leases end."""
+    require_admin(caller, "revoke tokens that agents join with")
+    with ctx.db.begin() as tx:
+        if not join_tokens.revoke(tx, token_id, ctx.now()):
+            raise Missing(f"agent token {token_id} not found: see 'det agent token list'")
+
+
+def spend(tx: Tx, token: str, now: datetime, *, known_agent: bool) -> None:
+    """Count an agent that is new; one that comes again, with its own key, only needs a token that is not revoked."""
+    token_id = join_tokens.known(tx, token_hash(token))
+    if token_id is None:
+        raise NotSignedIn(
+            "the bootstrap token is wrong or revoked; the cluster's operator has the current one"
+        )
+    if not known_agent and not join_tokens.use(tx, token_id, now):
+        raise NotSignedIn(
+            "this token has ended or was used up: have an administrator run 'det agent token create'"
+        )

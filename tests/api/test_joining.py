@@ -1,0 +1,92 @@
+"""Agents join with tokens that end, are counted and can be revoked, and speak for themselves only."""
+
+import uuid
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.support.api import Api, Caller, Told, create, trial_of
+from tests.support.stock_world import PlayedAgent
+
+CPU = {"id": 0, "type": "cpu", "uuid": "u", "brand": "b"}
+
+
+def join(api: Api, token: str, name: str = "a", **more: Any) -> Told:
+    body = {
+        "agent_id": name, "agent_key": f"key of {name}", "incarnation": str(uuid.uuid4()), "pool": "default",
+        "version": "0.38.1", "hostname": "h", "addresses": ["127.0.0.1"], "runtime": "process", "slots": [CPU],
+        "proof": {"kind": "bootstrap_token", "token": token}, **more,
+    }  # fmt: skip
+    return api.anonymous().ask("POST", "/agents/v1/join", body)
+
+
+def token_of(admin: Caller, **more: Any) -> dict[str, Any]:
+    made: dict[str, Any] = admin.post("/api/v1/agent-tokens", more)["agentToken"]
+    return made
+
+
+def test_a_token_is_good_for_so_many_agents(api: Api, admin: Caller) -> None:
+    token = token_of(admin, maxUses=2)["token"]
+    assert [join(api, token, name).status for name in ("a", "b", "c")] == [200, 200, 401]
+    assert join(api, token, "a").status == 200, "an agent that comes again is not counted"
+    (shown,) = admin.get("/api/v1/agent-tokens")["agentTokens"]
+    assert (shown["uses"], shown["maxUses"]) == (2, 2)
+    assert "token" not in shown
+
+
+def test_a_token_ends(api: Api, admin: Caller) -> None:
+    token = token_of(admin, lifespan="1h")["token"]
+    assert join(api, token, "a").status == 200
+    now = api.ctx.now()
+    api.ctx.now = lambda: now + timedelta(hours=2)
+    assert join(api, token, "b").status == 401
+    assert join(api, token, "a").status == 200, "its agents come again after a restart"
+
+
+def test_a_revoked_token_is_good_for_nobody(api: Api, admin: Caller) -> None:
+    made = token_of(admin)
+    assert join(api, made["token"], "a").status == 200
+    admin.done("DELETE", f"/api/v1/agent-tokens/{made['id']}")
+    assert join(api, made["token"], "a").status == 401
+    assert join(api, made["token"], "b").status == 401
+
+
+def test_only_administrators_have_to_do_with_the_tokens(user: Caller) -> None:
+    assert user.ask("POST", "/api/v1/agent-tokens", {}).status == 403
+    assert user.ask("GET", "/api/v1/agent-tokens").status == 403
+    assert user.ask("DELETE", "/api/v1/agent-tokens/1").status == 403
+
+
+@pytest.mark.parametrize(
+    "slots",
+    [
+        [CPU, CPU],
+        [{**CPU, "id": -1}],
+        [{**CPU, "id": 2**31}],
+        [{**CPU, "id": 100_000}],
+        [{**CPU, "id": n} for n in range(2000)],
+    ],
+    ids=["twice", "negative", "huge", "large", "many"],
+)
+def test_slots_that_no_machine_has_are_refused(api: Api, slots: list[dict[str, Any]]) -> None:
+    assert join(api, api.ctx.bootstrap_token, slots=slots).status == 400
+
+
+def test_an_agent_ships_logs_of_its_own_tasks_under_its_own_name(api: Api, user: Caller) -> None:
+    own = create(user, activate=True)
+    agent = PlayedAgent(api, "agent-1")
+    agent.join()
+    api.tick()
+    agent.poll()
+    other = create(user)
+    tasks = [trial_of(user, experiment)["taskId"] for experiment in (own, other)]
+    lines = [{"task_id": task, "log": "spoken", "agent_id": "agent-9"} for task in tasks]
+    body = {"batch_id": str(uuid.uuid4()), "logs": lines}
+    agent._caller.post("/agents/v1/logs", body)
+    heard = [
+        [line for line in user.lines(f"/api/v1/tasks/{task}/logs") if line["log"] == "spoken"]
+        for task in tasks
+    ]
+    assert [len(lines) for lines in heard] == [1, 0]
+    assert heard[0][0]["agentId"] == "agent-1"
