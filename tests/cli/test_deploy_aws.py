@@ -304,3 +304,68 @@ def test_a_dry_run_tells_what_a_month_costs_and_makes_nothing(
     assert "compute-pool costs $0.53 an hour and machine (g4dn.xlarge, on-demand)" in ran.out
     assert [call["verb"] for call in terraform.calls("plan", "apply")] == ["plan"]
     assert account.client("s3").list_buckets()["Buckets"] == []
+
+
+@pytest.fixture
+def pool_on_google(tmp_path: Path) -> Path:
+    provider = {
+        "type": "gcp", "project": "acme", "region": "us-central1",
+        "instance_type": {"machine_type": "g2-standard-8"},
+    }  # fmt: skip
+    path = tmp_path / "master.yaml"
+    pools = [{"pool_name": "default", "provider": provider}]
+    path.write_text(json.dumps({"resource_pools": pools}))
+    return path
+
+
+def test_pools_on_google_need_a_way_to_sign_in_there(
+    det: Det, account: Account, terraform: FakeTerraform, pool_on_google: Path
+) -> None:
+    ran = det("deploy", "aws", "up", "--yes", "--config", pool_on_google, *account.where)
+    assert ran.code == 2
+    assert "a pool rents machines from Google Cloud, and functions cannot sign in" in ran.err
+    assert "--google-credentials FILE" in ran.err
+    assert terraform.calls("init") == []
+
+
+def test_a_key_of_an_account_does_not_get_into_functions(
+    det: Det, account: Account, terraform: FakeTerraform, pool_on_google: Path, tmp_path: Path
+) -> None:
+    key = tmp_path / "key.json"
+    key.write_text('{"type": "service_account", "private_key": "-----BEGIN"}')
+    given = ("--config", pool_on_google, "--google-credentials", key)
+    ran = det("deploy", "aws", "up", "--yes", *given, *account.where)
+    assert (ran.code, "is no configuration of workload identity federation" in ran.err) == (2, True)
+
+
+def test_the_function_that_rents_gets_the_client_of_google_and_the_others_do_not(
+    det: Det,
+    account: Account,
+    terraform: FakeTerraform,
+    pool_on_google: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    built: dict[str, Any] = {}
+
+    def build(out: Path, files: dict[str, bytes], *, google: bool = False) -> Path:
+        built.update(files=files, google=google)
+        for name in ("deployment.zip", "provision.zip"):
+            (out / name).write_bytes(b"zip")
+        return out / "deployment.zip"
+
+    monkeypatch.setattr(packaging, "build", build)
+    federation = tmp_path / "federation.json"
+    federation.write_text('{"type": "external_account"}')
+    given = ("--config", pool_on_google, "--google-credentials", federation)
+    ran = det("deploy", "aws", "up", "--dry-run", *given, *account.where)
+    assert ran.code == 0, ran.err
+    assert built["google"] is True
+    assert built["files"]["gcp-credentials.json"] == federation.read_bytes()
+    (plan,) = terraform.calls("plan")
+    told = plan["variables"]
+    assert (Path(told["zip"]).name, Path(told["provision_zip"]).name) == (
+        "deployment.zip", "provision.zip",
+    )  # fmt: skip
+    assert told["google_credentials"] == "/var/task/gcp-credentials.json"
+    assert told["google_project"] == "acme"

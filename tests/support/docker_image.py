@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +67,8 @@ def _build(client: Any) -> None:
     with tempfile.NamedTemporaryFile(suffix=".tar") as rootfs:
         with tarfile.open(fileobj=rootfs, mode="w") as tar:
             _add_skeleton(tar)
-            for path in _package_files():
-                _add(tar, path, path)
+            for path in sorted({*package_files(_closure()), *_extra_files()}):
+                add(tar, path, path)
             _add_numpy(tar)
         rootfs.flush()
         changes = [
@@ -94,13 +95,17 @@ def _add_skeleton(tar: tarfile.TarFile) -> None:
         tar.addfile(link)
 
 
-def _package_files() -> list[str]:
-    listed = _query("-L", *_closure()).splitlines()
+def package_files(packages: Iterable[str]) -> list[str]:
+    """Return the files of packages of this machine, as they are in an image with a merged /usr."""
+    listed = _query("-L", *packages).splitlines()
     files = {re.sub(r"^/(bin|sbin|lib|lib64)/", r"/usr/\1/", path) for path in listed}
-    files |= set(_EXTRA_FILES)
     # The links of a merged /usr are in the skeleton, and an archive must not name a path twice.
     files -= {f"/{name}" for name in _MERGED}
     return sorted(p for p in files if not _SKIPPED_FILES.match(p) and _is_file(p))
+
+
+def _extra_files() -> list[str]:
+    return [path for path in _EXTRA_FILES if _is_file(path)]
 
 
 def _closure() -> list[str]:
@@ -135,10 +140,11 @@ def _add_numpy(tar: tarfile.TarFile) -> None:
     for name in ("numpy", "numpy.libs"):
         for path in sorted((site / name).rglob("*")):
             if path.is_file() and "tests" not in path.parts and path.suffix != ".pyc":
-                _add(tar, str(path), f"/usr/lib/python3/dist-packages/{path.relative_to(site)}")
+                add(tar, str(path), f"/usr/lib/python3/dist-packages/{path.relative_to(site)}")
 
 
-def _add(tar: tarfile.TarFile, source: str, target: str) -> None:
+def add(tar: tarfile.TarFile, source: str, target: str) -> None:
+    """Add a file of this machine to an image."""
     entry = tar.gettarinfo(source, target.lstrip("/"))
     if entry.isreg() or entry.islnk():
         # Hard links become files: their other name may not be in the image.

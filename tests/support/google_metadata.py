@@ -1,4 +1,4 @@
-"""Google's metadata server, as far as a service asks it for tokens that name it to another service."""
+"""Google's metadata server, as far as a service asks it for tokens: of its account, and to name itself to others."""
 
 import base64
 import json
@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
-ACCOUNT_PATH = "/computeMetadata/v1/instance/service-accounts/default/"
+INSTANCE = "/computeMetadata/v1/instance"
+PROJECT_PATH = "/computeMetadata/v1/project/project-id"
+ACCOUNT_PATH = f"{INSTANCE}/service-accounts/default/"
 IDENTITY = f"{ACCOUNT_PATH}identity"
 ACCOUNT = {"email": "api@project.iam.gserviceaccount.com", "scopes": [], "aliases": ["default"]}
 
@@ -35,18 +37,32 @@ def identity_token(audience: str) -> str:
     return ".".join([*encoded, "c2lnbmF0dXJl"])
 
 
+def _told(path: str, audience: str) -> object:
+    """Return what the server says at a path: a text, an object, or nothing."""
+    if path == IDENTITY:
+        return identity_token(audience)
+    if path == PROJECT_PATH:
+        return "acme"
+    if path in (ACCOUNT_PATH, f"{INSTANCE}/service-accounts/{ACCOUNT['email']}/"):
+        return ACCOUNT
+    if path.startswith(f"{INSTANCE}/service-accounts/") and path.endswith("/token"):
+        return {"access_token": "token", "expires_in": 3600, "token_type": "Bearer"}
+    return "" if path in ("/", "/computeMetadata/v1/instance/") else None
+
+
 @contextmanager
 def metadata_server() -> Iterator[FakeMetadata]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             asked = urlsplit(self.path)
-            known = asked.path == IDENTITY and self.headers["Metadata-Flavor"] == "Google"
             audience = parse_qs(asked.query).get("audience", [""])[0]
-            if known:
+            told = _told(asked.path, audience)
+            if asked.path == IDENTITY:
                 fake.audiences.append(audience)
-            body = (identity_token(audience) if known else json.dumps(ACCOUNT)).encode()
-            self.send_response(200 if known or asked.path == ACCOUNT_PATH else 404)
-            self.send_header("Content-Type", "text/plain" if known else "application/json")
+            is_text = isinstance(told, str)
+            body = (told if isinstance(told, str) else json.dumps(told)).encode()
+            self.send_response(404 if told is None else 200)
+            self.send_header("Content-Type", "text/plain" if is_text else "application/json")
             self.send_header("Metadata-Flavor", "Google")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

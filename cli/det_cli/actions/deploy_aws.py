@@ -10,7 +10,7 @@ from det_cli.render import print_object, say
 
 
 def up(args: argparse.Namespace) -> None:
-    deployment = AwsDeployment(_wanted(args), say)
+    deployment = AwsDeployment(_wanted(args), say, args.google_credentials or "")
     deploy_cloud.up(args, deployment, _place(deployment.account))
 
 

@@ -53,6 +53,8 @@ AWS = Group(
         Arg("--max-agent-starting-period", metavar="TIME", help="how long machines may take to join (20m)"),
         Arg("--max-aux-containers-per-agent", type=int, metavar="N", help="containers without slots a machine (16)"),
         Arg("--initial-user-password", metavar="PASSWORD", help="of the first users (one is made, and shown once)"),
+        Arg("--google-credentials", metavar="FILE",
+            help="how functions sign in to Google Cloud, for pools that rent there (workload identity federation)"),
         Arg("--var", action="append", metavar="NAME=VALUE",
             help="a variable of the Terraform stack, such as database=rds (may be repeated)"),
         Arg("--dry-run", action="store_true", help="tell what would be made"),

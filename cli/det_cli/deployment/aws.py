@@ -20,6 +20,7 @@ CLUSTER_ID = re.compile(r"[a-zA-Z][-a-zA-Z0-9]{0,30}")
 TAG = "determined-cluster"
 RDS_CERTIFICATES = "https://truststore.pki.rds.amazonaws.com/global/global-bundle.pem"
 _MIGRATION_S = 900
+GOOGLE_FILE = "gcp-credentials.json"
 
 
 class Aws:
@@ -161,16 +162,17 @@ class AwsDeployment(Deployment):
     storage_type = "s3"
     account: Aws
 
-    def __init__(self, wanted: Wanted, say: Say) -> None:
+    def __init__(self, wanted: Wanted, say: Say, google_credentials: str = "") -> None:
         if not CLUSTER_ID.fullmatch(wanted.cluster_id):
             raise UsageError(
                 f"--cluster-id {wanted.cluster_id!r} must be a letter, then at most 30 letters, digits and hyphens"
             )
         super().__init__(wanted, say)
+        self._google_file = google_credentials
         self.account = Aws(wanted.region, wanted.endpoint_url)
 
     def _check(self) -> None:
-        self._config()
+        self._google_credentials()
 
     def prices(self) -> Iterator[str]:
         return prices.month(prices.AWS_IDLE, self._config())
@@ -182,6 +184,12 @@ class AwsDeployment(Deployment):
             "cluster_id": self._wanted.cluster_id, "region": self._wanted.region, "zip": str(made),
             "runtime": version, **self._wanted.variables,
         }  # fmt: skip
+        projects = _google_projects(self._config())
+        if projects:
+            variables |= {
+                "google_project": projects[0], "google_credentials": f"/var/task/{GOOGLE_FILE}",
+                "provision_zip": str(made.with_name("provision.zip") if build else made),
+            }  # fmt: skip
         if self._wanted.endpoint_url:
             variables |= {"endpoint_url": self._wanted.endpoint_url, "database_ca": ""}
         return variables
@@ -195,10 +203,34 @@ class AwsDeployment(Deployment):
         files = {"cluster.yaml": yaml.safe_dump(self._config(), sort_keys=False).encode()}
         if not self._wanted.endpoint_url:
             files["rds-ca.pem"] = _fetch(RDS_CERTIFICATES)
+        google = self._google_credentials()
+        if google is not None:
+            files[GOOGLE_FILE] = google
         try:
-            return packaging.build(folder, files)
+            return packaging.build(folder, files, **({"google": True} if google else {}))
         except packaging.PackagingFailed as e:
             raise CommandError(str(e)) from e
+
+    def _google_credentials(self) -> bytes | None:
+        """Return how functions sign in to Google Cloud, if a pool rents there. Raises UsageError."""
+        if not _google_projects(self._config()):
+            return None
+        if not self._google_file:
+            raise UsageError(
+                "a pool rents machines from Google Cloud, and functions cannot sign in there",
+                'give --google-credentials FILE: docs/guides/machines.md, "Across clouds", tells how to make it',
+            )
+        content = Path(self._google_file).read_bytes()
+        try:
+            kind = json.loads(content)["type"]
+        except (ValueError, KeyError, TypeError):
+            kind = ""
+        if kind != "external_account":
+            raise UsageError(
+                f"{self._google_file} is no configuration of workload identity federation",
+                "a key of a service account does not belong into functions; make a configuration without a secret",
+            )
+        return content
 
     def _bucket(self) -> str:
         name = f"det-{self._wanted.cluster_id}-{self._wanted.region}-{self.account.account}"
@@ -233,6 +265,16 @@ class AwsDeployment(Deployment):
 
     def _where_logs_are(self) -> str:
         return f"the log group /aws/lambda/det-{self._wanted.cluster_id}-api says why"
+
+
+def _google_projects(config: dict[str, Any]) -> list[str]:
+    """Return the projects that pools rent in."""
+    from det_controlplane.core.config.cluster import load_cluster
+
+    sections = [
+        section for pool in load_cluster(config).resource_pools for section in pool.sections
+    ]
+    return sorted({str(s.settings.get("project") or "") for s in sections if s.provider == "gcp"})
 
 
 def _empty_zip(folder: Path) -> Path:

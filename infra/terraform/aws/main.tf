@@ -16,6 +16,8 @@ locals {
   name   = "det-${var.cluster_id}"
   zones  = length(var.zones) > 0 ? var.zones : slice(data.aws_availability_zones.available.names, 0, min(3, length(data.aws_availability_zones.available.names)))
   bucket = var.bucket != "" ? var.bucket : lower("det-${var.cluster_id}-${var.region}-${data.aws_caller_identity.current.account_id}")
+  # How pools on Google Cloud are rented, by Google's own names.
+  google = var.google_credentials == "" ? {} : { GOOGLE_APPLICATION_CREDENTIALS = var.google_credentials, GOOGLE_CLOUD_PROJECT = var.google_project }
   ca     = var.database_ca == "" ? "" : "?sslrootcert=${var.database_ca}"
 }
 
@@ -74,6 +76,7 @@ module "controlplane" {
   name                 = local.name
   cluster_id           = var.cluster_id
   zip                  = var.zip
+  provision_zip        = var.provision_zip
   runtime              = var.runtime
   architecture         = var.architecture
   snap_start           = var.snap_start
@@ -86,7 +89,7 @@ module "controlplane" {
   permissions_boundary = var.permissions_boundary
   alarm_topic_arn      = var.alarm_topic_arn
 
-  environment = {
+  environment = merge(local.google, {
     DET_DB_URL                 = "postgresql://${module.database.user}:${module.database.password}@${module.database.host}:${module.database.port}/${module.database.name}${local.ca}"
     DET_CLUSTER_ID             = var.cluster_id
     DET_CLUSTER_CONFIG         = "/var/task/cluster.yaml"
@@ -104,7 +107,7 @@ module "controlplane" {
         public_ip         = true
       }
     })
-  }
+  })
 }
 
 module "budget" {

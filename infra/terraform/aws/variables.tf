@@ -30,6 +30,24 @@ variable "zip" {
   type        = string
 }
 
+variable "provision_zip" {
+  description = "Path of another zip for the function that rents machines, with the client of Google Cloud; empty for the same zip."
+  type        = string
+  default     = ""
+}
+
+variable "google_credentials" {
+  description = "Path inside the zip of a configuration of workload identity federation, for pools on Google Cloud."
+  type        = string
+  default     = ""
+}
+
+variable "google_project" {
+  description = "Project of pools on Google Cloud that name none."
+  type        = string
+  default     = ""
+}
+
 variable "runtime" {
   description = "Lambda runtime that the zip was made for."
   type        = string

@@ -104,24 +104,8 @@ module "secrets" {
   }
 }
 
-module "controlplane" {
-  source               = "../modules/gcp/controlplane"
-  name                 = local.name
-  cluster_id           = var.cluster_id
-  region               = var.region
-  image                = var.image
-  memory               = var.memory
-  api_instances        = var.api_instances
-  network_id           = local.network_id
-  subnetwork_id        = local.subnetwork_id
-  bucket               = module.storage.bucket
-  machine_account_name = module.machines.account_name
-  secrets              = module.secrets.versions
-  secret_environment   = { DET_DB_URL = "database-url", DET_INITIAL_USER_PASSWORD = "password", DET_SECRETS_KEY = "secrets-key" }
-  secret_files         = { database-ca = "ca.pem" }
-  labels               = local.labels
-
-  environment = {
+locals {
+  environment = merge(var.aws_role_arn == "" ? {} : { DET_AWS_ROLE_ARN = var.aws_role_arn }, {
     DET_CLUSTER_ID     = var.cluster_id
     DET_CLUSTER_NAME   = var.cluster_id
     DET_CLUSTER_CONFIG = var.cluster_config != "" ? var.cluster_config : jsonencode({ checkpoint_storage = { type = "gcs", bucket = module.storage.bucket } })
@@ -143,7 +127,27 @@ module "controlplane" {
         scopes = ["https://www.googleapis.com/auth/cloud-platform"]
       }
     })
-  }
+  })
+}
+
+module "controlplane" {
+  source               = "../modules/gcp/controlplane"
+  name                 = local.name
+  cluster_id           = var.cluster_id
+  region               = var.region
+  image                = var.image
+  memory               = var.memory
+  api_instances        = var.api_instances
+  network_id           = local.network_id
+  subnetwork_id        = local.subnetwork_id
+  bucket               = module.storage.bucket
+  machine_account_name = module.machines.account_name
+  secrets              = module.secrets.versions
+  secret_environment   = { DET_DB_URL = "database-url", DET_INITIAL_USER_PASSWORD = "password", DET_SECRETS_KEY = "secrets-key" }
+  secret_files         = { database-ca = "ca.pem" }
+  labels               = local.labels
+
+  environment = local.environment
 }
 
 module "budget" {

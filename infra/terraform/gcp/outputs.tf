@@ -38,3 +38,8 @@ output "initial_user_password" {
   value       = terraform_data.first_password.output
   sensitive   = true
 }
+
+output "provision_account_id" {
+  description = "Unique id of the account that rents machines: a role in AWS trusts it."
+  value       = module.controlplane.provision_account_id
+}

@@ -123,6 +123,12 @@ variable "machine_external_ip" {
   default     = true
 }
 
+variable "aws_role_arn" {
+  description = "Role that `provision` assumes in AWS, for pools that rent there; empty for none."
+  type        = string
+  default     = ""
+}
+
 variable "monthly_budget_usd" {
   description = "Dollars a month of the project at which Google Cloud itself writes mails; 0 for no such alarm."
   type        = number

@@ -4,8 +4,9 @@ import os
 import threading
 from typing import Any
 
-import boto3
 from botocore.config import Config
+
+from det_provisioner_aws import federation
 
 # Variables by which an operator chooses endpoints: in networks without IPv6, in regions that lack some, in tests.
 _CHOOSING = ("AWS_USE_DUALSTACK_ENDPOINT", "AWS_ENDPOINT_URL")
@@ -16,7 +17,7 @@ class Clients:
 
     def __init__(self, endpoint_url: str | None = None) -> None:
         self._endpoint_url = endpoint_url
-        self._session = boto3.session.Session()
+        self._session = federation.session()
         self._made: dict[tuple[str, str, bool], Any] = {}
         self._making = threading.Lock()
 

@@ -3,32 +3,35 @@
 import os
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from det_controlplane.ports.compute import Compute
 from det_controlplane.ports.identity import IdentityVerifier
 from det_controlplane.ports.market import Market
 
+if TYPE_CHECKING:
+    from det_provisioner_gcp.api import GceApi
+
 # Google's own libraries read the project by the same name.
 PROJECT_VARIABLE = "GOOGLE_CLOUD_PROJECT"
+# An address of Compute Engine that is not Google's, for trials.
+ENDPOINT_VARIABLE = "DET_GCE_ENDPOINT"
 
 
 def compute(sections: Sequence[Mapping[str, Any]]) -> Compute:
     """Return how to rent machines, for pools with these provider sections. Raises ModuleNotFoundError."""
     _require("google.cloud", "google.cloud.compute_v1")
-    from det_provisioner_gcp.api import GceApi
     from det_provisioner_gcp.compute_engine import GceCompute
 
-    return GceCompute(GceApi(), os.environ.get(PROJECT_VARIABLE, ""))
+    return GceCompute(_api(), os.environ.get(PROJECT_VARIABLE, ""))
 
 
 def market(sections: Sequence[Mapping[str, Any]]) -> Market:
     """Return how to read types and prices. Raises ModuleNotFoundError."""
     _require("google.cloud", "google.cloud.compute_v1")
-    from det_provisioner_gcp.api import GceApi
     from det_provisioner_gcp.prices import GceMarket
 
-    return GceMarket(GceApi(), os.environ.get(PROJECT_VARIABLE, ""))
+    return GceMarket(_api(), os.environ.get(PROJECT_VARIABLE, ""))
 
 
 def identity_verifiers(sections: Sequence[Mapping[str, Any]]) -> Sequence[IdentityVerifier]:
@@ -39,6 +42,12 @@ def identity_verifiers(sections: Sequence[Mapping[str, Any]]) -> Sequence[Identi
     default = os.environ.get(PROJECT_VARIABLE, "")
     projects = {str(section.get("project") or default) for section in sections} - {""}
     return (GceIdentityVerifier(projects, GoogleCertificates()),)
+
+
+def _api() -> "GceApi":
+    from det_provisioner_gcp.api import GceApi
+
+    return GceApi(os.environ.get(ENDPOINT_VARIABLE, ""))
 
 
 def _require(*modules: str) -> None:

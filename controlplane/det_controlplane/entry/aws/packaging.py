@@ -1,9 +1,10 @@
 """Builds the zip for AWS Lambda: packaged by Chalice, trimmed, with byte-code.
 
-    python -m det_controlplane.entry.aws.packaging OUT_DIR
+    python -m det_controlplane.entry.aws.packaging OUT_DIR [--google]
 
-leaves `deployment.zip` in OUT_DIR. Lambda's task directory is
-read-only, so code without byte-code would be compiled at every cold start: half of its CPU time.
+leaves `deployment.zip` in OUT_DIR; for pools on Google Cloud also `provision.zip`, with the client of Compute Engine.
+Lambda's task directory is read-only, so code without byte-code would be compiled at every cold start: half of its
+CPU time.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2]
@@ -34,6 +35,12 @@ ROOTS = (
     "cryptography",
     "pyjwt",
 )
+# What pools on Google Cloud need besides: `provision` calls Compute Engine, the API verifies proofs of machines alone.
+GOOGLE_ROOTS = ("google-cloud-compute",)
+OF_PROVISION_ALONE = (
+    "google/[!ao]*", "google/api*", "google_cloud_*", "google_api_core-*", "googleapis_common_protos-*",
+    "grpc*", "opentelemetry*", "proto", "proto_plus-*", "protobuf-*",
+)  # fmt: skip
 APP = '''"""The functions of the zip, where Chalice looks for them."""
 
 from det_controlplane.entry.aws.chalice_app import app, keys, migrate, provision, tick
@@ -57,12 +64,15 @@ class PackagingFailed(Exception):
     """Chalice refused; the message is what it said."""
 
 
-def build(out: Path, files: Mapping[str, bytes] | None = None) -> Path:
-    """Build the zip, with more files of a deployment beside the code: its cluster configuration, certificates."""
+def build(out: Path, files: Mapping[str, bytes] | None = None, *, google: bool = False) -> Path:
+    """Build the zip, with more files of a deployment beside the code: its cluster configuration, certificates.
+
+    With `google`, pools may rent from Google Cloud, and `provision.zip` lies beside it.
+    """
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         project, packaged, task = (Path(folder) / n for n in ("project", "packaged", "task"))
-        write_project(project)
+        write_project(project, google=google)
         run_chalice(project, packaged)
         with zipfile.ZipFile(packaged / "deployment.zip") as made:
             made.extractall(task)
@@ -70,24 +80,29 @@ def build(out: Path, files: Mapping[str, bytes] | None = None) -> Path:
         add_bytecode(task)
         for name, content in (files or {}).items():
             (task / name).write_bytes(content)
+        if google:
+            write_zip(task, out / "provision.zip")
+            trim(task, OF_PROVISION_ALONE)
         write_zip(task, out / "deployment.zip")
     return out / "deployment.zip"
 
 
-def write_project(project: Path) -> None:
+def write_project(project: Path, *, google: bool = False) -> None:
     (project / ".chalice").mkdir(parents=True)
     config = {"version": "2.0", "app_name": "determined-serverless", "stages": {"api": {}}}
     (project / ".chalice/config.json").write_text(json.dumps(config))
     (project / "app.py").write_text(APP)
-    (project / "requirements.txt").write_text("\n".join(pinned(ROOTS)) + "\n")
+    (project / "requirements.txt").write_text(
+        "\n".join(pinned((*ROOTS, *(GOOGLE_ROOTS if google else ())))) + "\n"
+    )
     ignored = shutil.ignore_patterns("__pycache__", "testing")
-    for package in (PACKAGE, *provisioners()):
+    for package in (PACKAGE, *provisioners("aws"), *(provisioners("gcp") if google else ())):
         shutil.copytree(package, project / "vendor" / package.name, ignore=ignored)
 
 
-def provisioners() -> list[Path]:
-    """Return the packages of provisioners that need nothing but what Lambda has: that of EC2."""
-    found = importlib.util.find_spec("det_provisioner_aws")
+def provisioners(cloud: str) -> list[Path]:
+    """Return the package of a cloud's provisioner. That of EC2 needs nothing but what Lambda has."""
+    found = importlib.util.find_spec(f"det_provisioner_{cloud}")
     return [Path(place) for place in (found.submodule_search_locations or ())] if found else []
 
 
@@ -132,8 +147,8 @@ def run_chalice(project: Path, out: Path) -> None:
         raise PackagingFailed(f"chalice package failed:\n{done.stdout}{done.stderr}")
 
 
-def trim(task: Path) -> None:
-    for pattern in UNUSED:
+def trim(task: Path, unused: Sequence[str] = UNUSED) -> None:
+    for pattern in unused:
         for path in task.glob(pattern):
             if path.is_dir():
                 shutil.rmtree(path)
@@ -167,9 +182,10 @@ def write_zip(task: Path, target: Path) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Build the zip for AWS Lambda.")
     parser.add_argument("out", type=Path, help="folder for deployment.zip")
-    out = parser.parse_args().out
+    parser.add_argument("--google", action="store_true", help="for pools on Google Cloud too")
+    given = parser.parse_args()
     try:
-        made = build(out)
+        made = build(given.out, google=given.google)
     except PackagingFailed as e:
         print(e, file=sys.stderr)
         return 1

@@ -74,3 +74,18 @@ run "rights" {
     error_message = "Machines of others could be started or ended."
   }
 }
+
+run "another_zip_is_that_of_the_function_that_rents" {
+  module {
+    source = "../modules/aws/controlplane"
+  }
+
+  variables {
+    provision_zip = "main.tf"
+  }
+
+  assert {
+    condition     = { for name, worker in aws_lambda_function.worker : name => worker.filename } == { tick = "versions.tf", migrate = "versions.tf", provision = "main.tf" }
+    error_message = "Another function carries the client of Google Cloud, or provision does not."
+  }
+}

@@ -76,6 +76,22 @@ run "a_network_without_its_subnet_is_refused" {
   expect_failures = [var.network_id]
 }
 
+run "a_role_of_aws_is_told_to_the_services" {
+  variables {
+    aws_role_arn = "arn:aws:iam::123456789012:role/det-lab-from-google"
+  }
+
+  assert {
+    condition     = local.environment["DET_AWS_ROLE_ARN"] == var.aws_role_arn
+    error_message = "Services do not know the role that AWS trusts them with."
+  }
+
+  assert {
+    condition     = local.environment["DET_CLUSTER_ID"] == "lab"
+    error_message = "Machines would not carry the cluster's name, by which they are found when it is removed."
+  }
+}
+
 run "an_alarm_without_a_billing_account_is_refused" {
   command = plan
 

@@ -19,6 +19,7 @@ locals {
   schedules  = toset(["tick", "provision"])
   # A new account has ten executions at once in all, and lets none be reserved.
   reserves = var.api_concurrency >= 0
+  zips     = { for name in local.functions : name => name == "provision" && var.provision_zip != "" ? var.provision_zip : var.zip }
   # The functions start each other by name; a name is known before its function exists.
   environment = merge(var.environment, {
     DET_TICK_FUNCTION      = "${var.name}-tick"
@@ -129,8 +130,8 @@ resource "aws_lambda_function" "worker" {
   for_each                       = local.workers
   function_name                  = "${var.name}-${each.key}"
   role                           = aws_iam_role.function[each.key].arn
-  filename                       = var.zip
-  source_code_hash               = filebase64sha256(var.zip)
+  filename                       = local.zips[each.key]
+  source_code_hash               = filebase64sha256(local.zips[each.key])
   handler                        = "app.${each.key}"
   runtime                        = var.runtime
   architectures                  = [var.architecture]

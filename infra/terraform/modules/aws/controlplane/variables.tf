@@ -13,6 +13,12 @@ variable "zip" {
   type        = string
 }
 
+variable "provision_zip" {
+  description = "Path of another zip for the function that rents machines; empty for the same."
+  type        = string
+  default     = ""
+}
+
 variable "runtime" {
   description = "Lambda runtime whose Python the zip was compiled for, like python3.11."
   type        = string

@@ -18,3 +18,8 @@ output "schedules" {
   description = "Names of the schedules that the control plane pauses and resumes."
   value       = [for job in google_cloud_scheduler_job.this : job.name]
 }
+
+output "provision_account_id" {
+  description = "Unique id of the account that rents machines."
+  value       = google_service_account.this["provision"].unique_id
+}

@@ -1,0 +1,169 @@
+# In an account of AWS: what a cluster on Google Cloud needs to rent machines there, without a key.
+
+terraform {
+  required_version = ">= 1.9"
+
+  required_providers {
+    aws = {
+      source  = "hashicorp/aws"
+      version = "~> 5.90"
+    }
+  }
+}
+
+variable "cluster_id" {
+  description = "Name of the cluster on Google Cloud."
+  type        = string
+}
+
+variable "provision_account_id" {
+  description = "Unique id of the cluster's account that rents machines: `terraform output provision_account_id` of its stack."
+  type        = string
+}
+
+variable "bucket_arn" {
+  description = "Bucket of S3 that machines read and write."
+  type        = string
+}
+
+provider "aws" {
+  region = "us-east-1"
+}
+
+data "aws_caller_identity" "current" {}
+
+locals {
+  name    = "det-${var.cluster_id}"
+  account = data.aws_caller_identity.current.account_id
+}
+
+module "network" {
+  source = "../../modules/aws/network"
+  name   = local.name
+  cidr   = "10.70.0.0/16"
+  zones  = ["us-east-1a", "us-east-1b"]
+}
+
+module "machines" {
+  source               = "../../modules/aws/machines"
+  name                 = local.name
+  vpc_id               = module.network.vpc_id
+  bucket_arn           = var.bucket_arn
+  permissions_boundary = null
+}
+
+# Google signs who the service is: the account, and that the token is for Determined.
+data "aws_iam_policy_document" "trust" {
+  statement {
+    actions = ["sts:AssumeRoleWithWebIdentity"]
+
+    principals {
+      type        = "Federated"
+      identifiers = ["accounts.google.com"]
+    }
+
+    condition {
+      test     = "StringEquals"
+      variable = "accounts.google.com:sub"
+      values   = [var.provision_account_id]
+    }
+
+    condition {
+      test     = "StringEquals"
+      variable = "accounts.google.com:oaud"
+      values   = ["determined-serverless"]
+    }
+  }
+}
+
+data "aws_iam_policy_document" "provision" {
+  statement {
+    sid = "LookAtMachines"
+    actions = [
+      "ec2:DescribeInstances", "ec2:DescribeImages", "ec2:DescribeLaunchTemplates", "ec2:DescribeInstanceTypes",
+      "ec2:DescribeInstanceTypeOfferings", "ec2:DescribeSpotPriceHistory",
+    ]
+    resources = ["*"]
+  }
+
+  statement {
+    sid       = "Images"
+    actions   = ["ssm:GetParameters"]
+    resources = ["arn:aws:ssm:*::parameter/aws/service/*"]
+  }
+
+  statement {
+    sid       = "StartTaggedMachines"
+    actions   = ["ec2:RunInstances", "ec2:CreateFleet", "ec2:CreateLaunchTemplate", "ec2:CreateTags"]
+    resources = [for kind in ["instance", "volume", "fleet", "launch-template", "spot-instances-request"] : "arn:aws:ec2:*:${local.account}:${kind}/*"]
+
+    condition {
+      test     = "StringEquals"
+      variable = "aws:RequestTag/determined-cluster"
+      values   = [var.cluster_id]
+    }
+  }
+
+  statement {
+    sid     = "StartMachinesWith"
+    actions = ["ec2:RunInstances", "ec2:CreateFleet"]
+    resources = concat(
+      [for kind in ["network-interface", "subnet", "security-group", "key-pair", "launch-template"] : "arn:aws:ec2:*:${local.account}:${kind}/*"],
+      ["arn:aws:ec2:*::image/*", "arn:aws:ec2:*::snapshot/*"],
+    )
+  }
+
+  statement {
+    sid       = "EndOwnMachines"
+    actions   = ["ec2:TerminateInstances", "ec2:GetConsoleOutput", "ec2:DeleteLaunchTemplate"]
+    resources = [for kind in ["instance", "launch-template"] : "arn:aws:ec2:*:${local.account}:${kind}/*"]
+
+    condition {
+      test     = "StringEquals"
+      variable = "aws:ResourceTag/determined-cluster"
+      values   = [var.cluster_id]
+    }
+  }
+
+  statement {
+    sid       = "PassMachineRole"
+    actions   = ["iam:PassRole"]
+    resources = [module.machines.role_arn]
+
+    condition {
+      test     = "StringEquals"
+      variable = "iam:PassedToService"
+      values   = ["ec2.amazonaws.com"]
+    }
+  }
+}
+
+resource "aws_iam_role" "provision" {
+  name               = "${local.name}-from-google"
+  assume_role_policy = data.aws_iam_policy_document.trust.json
+}
+
+resource "aws_iam_role_policy" "provision" {
+  name   = "machines"
+  role   = aws_iam_role.provision.id
+  policy = data.aws_iam_policy_document.provision.json
+}
+
+output "role_arn" {
+  description = "For `det deploy gcp up --var aws_role_arn=…`."
+  value       = aws_iam_role.provision.arn
+}
+
+output "provider_section" {
+  description = "What the `provider` section of a pool says besides types and limits."
+  value = jsonencode({
+    type                     = "aws"
+    region                   = "us-east-1"
+    iam_instance_profile_arn = module.machines.instance_profile_arn
+    network_interface = {
+      subnet_ids        = module.network.public_subnet_ids
+      security_group_id = module.machines.security_group_id
+      public_ip         = true
+    }
+  })
+}

@@ -1,0 +1,132 @@
+# In a project of Google Cloud: what a cluster on AWS needs to rent machines there, without a key.
+
+terraform {
+  required_version = ">= 1.9"
+
+  required_providers {
+    google = {
+      source  = "hashicorp/google"
+      version = ">= 6.30"
+    }
+  }
+}
+
+variable "project" {
+  description = "Id of the project."
+  type        = string
+}
+
+variable "aws_account_id" {
+  description = "Account of AWS that the cluster runs in."
+  type        = string
+}
+
+variable "cluster_id" {
+  description = "Name of the cluster on AWS."
+  type        = string
+}
+
+variable "bucket" {
+  description = "Bucket of Google Cloud that machines read and write."
+  type        = string
+}
+
+locals {
+  # The role of the one function that rents machines.
+  role = "det-${var.cluster_id}-provision"
+}
+
+provider "google" {
+  project = var.project
+}
+
+resource "google_iam_workload_identity_pool" "aws" {
+  workload_identity_pool_id = "det-${var.cluster_id}"
+  display_name              = "Determined ${var.cluster_id} on AWS"
+}
+
+resource "google_iam_workload_identity_pool_provider" "aws" {
+  workload_identity_pool_id          = google_iam_workload_identity_pool.aws.workload_identity_pool_id
+  workload_identity_pool_provider_id = "aws"
+  attribute_condition                = "attribute.aws_role == \"${local.role}\""
+
+  attribute_mapping = {
+    "google.subject"     = "assertion.arn"
+    "attribute.aws_role" = "assertion.arn.extract('assumed-role/{role}/')"
+  }
+
+  aws {
+    account_id = var.aws_account_id
+  }
+}
+
+resource "google_service_account" "provision" {
+  account_id   = "det-${var.cluster_id}-prov"
+  display_name = "Rents machines for Determined ${var.cluster_id}"
+}
+
+resource "google_service_account_iam_member" "federation" {
+  service_account_id = google_service_account.provision.name
+  role               = "roles/iam.workloadIdentityUser"
+  member             = "principalSet://iam.googleapis.com/${google_iam_workload_identity_pool.aws.name}/attribute.aws_role/${local.role}"
+}
+
+resource "google_project_iam_member" "provision" {
+  project = var.project
+  role    = "roles/compute.instanceAdmin.v1"
+  member  = "serviceAccount:${google_service_account.provision.email}"
+
+  condition {
+    title       = "machines of Determined"
+    description = "Instances are only made, changed and ended under names that Determined gives."
+    expression  = "resource.type != \"compute.googleapis.com/Instance\" || resource.name.extract(\"instances/{name}\").startsWith(\"det-\")"
+  }
+}
+
+module "network" {
+  source = "../../modules/gcp/network"
+  name   = "det-${var.cluster_id}"
+  region = "us-central1"
+  cidr   = "10.70.0.0/20"
+  nat    = false
+}
+
+module "machines" {
+  source     = "../../modules/gcp/machines"
+  name       = "det-${var.cluster_id}"
+  account_id = "det-${var.cluster_id}-vm"
+  network_id = module.network.network_id
+  bucket     = var.bucket
+}
+
+resource "google_service_account_iam_member" "machines" {
+  service_account_id = module.machines.account_name
+  role               = "roles/iam.serviceAccountUser"
+  member             = "serviceAccount:${google_service_account.provision.email}"
+}
+
+output "credentials" {
+  description = "For `det deploy aws up --google-credentials FILE`: `terraform output -raw credentials > FILE`. It holds no secret."
+  value = jsonencode({
+    type                              = "external_account"
+    audience                          = "//iam.googleapis.com/${google_iam_workload_identity_pool_provider.aws.name}"
+    subject_token_type                = "urn:ietf:params:aws:token-type:aws4_request"
+    token_url                         = "https://sts.googleapis.com/v1/token"
+    service_account_impersonation_url = "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/${google_service_account.provision.email}:generateAccessToken"
+    credential_source = {
+      environment_id                 = "aws1"
+      regional_cred_verification_url = "https://sts.{region}.amazonaws.com?Action=GetCallerIdentity&Version=2011-06-15"
+    }
+  })
+}
+
+output "provider_section" {
+  description = "What the `provider` section of a pool says besides types and limits."
+  value = jsonencode({
+    type              = "gcp"
+    project           = var.project
+    region            = "us-central1"
+    network_interface = { network = module.network.network_id, subnetwork = module.network.subnetwork_id, external_ip = true }
+    service_account   = { email = module.machines.email, scopes = ["https://www.googleapis.com/auth/cloud-platform"] }
+  })
+}

@@ -1,0 +1,184 @@
+"""The image of the control plane in a real Docker engine: three services as on Cloud Run, over fakes."""
+
+import json
+import re
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import storage
+
+from tests.support import fake_gce, fake_gcs
+from tests.support.control_image import control_image
+from tests.support.docker import docker_engine
+from tests.support.fake_gce import FakeGce
+from tests.support.fake_gcs import FakeGCS
+from tests.support.google_metadata import FakeMetadata, metadata_server
+from tests.support.ports import free_port
+from tests.support.processes import eventually
+
+pytestmark = [pytest.mark.docker, pytest.mark.heavy("builds an image of some hundred megabytes")]
+
+BUCKET = "det-lab-acme"
+POOLS = [
+    {
+        "pool_name": "default",
+        "provider": {
+            "type": "gcp",
+            "zones": ["us-central1-a", "us-central1-b"],
+            "instance_type": {
+                "machine_type": "n1-standard-8", "gpu_type": "nvidia-tesla-t4", "gpu_num": 1,
+            },
+        },
+    }
+]  # fmt: skip
+EXPERIMENT = """
+name: in-containers
+entrypoint: python3 train.py
+searcher: {name: single, metric: loss, max_length: {batches: 1}}
+resources: {slots_per_trial: 1}
+"""
+
+
+@dataclass
+class Cluster:
+    """Containers of the three roles on this machine's network, and the fakes behind them."""
+
+    engine: Any
+    gce: FakeGce
+    metadata: FakeMetadata
+    objects: Any
+    containers: dict[str, Any] = field(default_factory=dict)
+    ports: dict[str, int] = field(default_factory=dict)
+
+    def url(self, role: str) -> str:
+        return f"http://127.0.0.1:{self.ports[role]}"
+
+    def start(self, role: str, environment: dict[str, str]) -> None:
+        self.containers[role] = self.engine.containers.run(
+            control_image(self.engine),
+            detach=True,
+            environment={**environment, "DET_ROLE": role, "PORT": str(self.ports[role])},
+            network_mode="host",
+            read_only=True,
+            tmpfs={"/tmp": ""},
+            cap_drop=["ALL"],
+            security_opt=["no-new-privileges:true"],
+        )
+
+    def call(self, method: str, path: str, token: str = "", body: Any = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url("api") + path, data, method=method)
+        if token:
+            request.add_header("Authorization", f"Bearer {token}")
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.loads(answer.read())
+
+    def answers(self) -> bool:
+        try:
+            self.call("GET", "/info")
+        except OSError:
+            return False
+        return True
+
+    def log(self) -> str:
+        told = {role: c.logs().decode()[-2000:] for role, c in self.containers.items()}
+        return "\n".join(f"== {role}\n{text}" for role, text in told.items())
+
+
+@pytest.fixture
+def cluster(empty_database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    with ExitStack() as stack:
+        engine = docker_engine()
+        stack.callback(engine.close)
+        control_image(engine)
+        gce = FakeGce()
+        endpoint = stack.enter_context(fake_gce.serving(gce))
+        emulator = stack.enter_context(fake_gcs.serving(FakeGCS()))
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", emulator)
+        client = storage.Client(project="acme", credentials=AnonymousCredentials())
+        stack.callback(client.close)
+        objects = client.create_bucket(BUCKET)
+        metadata = stack.enter_context(metadata_server())
+        made = Cluster(engine, gce, metadata, objects)
+        made.ports = {role: free_port() for role in ("tick", "provision", "api")}
+        for role in made.ports:
+            made.start(role, _environment(made, over_tcp(empty_database_url), endpoint, emulator))
+            stack.callback(made.containers[role].remove, force=True)
+        assert eventually(made.answers, 60), made.log()
+        yield made
+
+
+def over_tcp(database_url: str) -> str:
+    """Return the address of a database whose socket is for this user alone."""
+    found = re.search(r"@localhost/(\w+)\?unix_sock=.*\.(\d+)$", database_url)
+    assert found, database_url
+    return f"postgresql://postgres@127.0.0.1:{found[2]}/{found[1]}"
+
+
+def _environment(made: Cluster, database: str, endpoint: str, emulator: str) -> dict[str, str]:
+    """Return what the stack tells its services, with addresses of the fakes."""
+    defaults = {"project": "acme", "service_account": {"email": "vm@acme", "scopes": ["s"]}}
+    storage_section = {"type": "gcs", "bucket": BUCKET}
+    config = {"checkpoint_storage": storage_section, "resource_pools": POOLS}
+    return {
+        "DET_DB_URL": database,
+        "DET_CLUSTER_ID": "lab",
+        "DET_CLUSTER_CONFIG": json.dumps(config),
+        "DET_OBJECTS": f"gs://{BUCKET}/contexts",
+        "DET_GCP_DEFAULTS": json.dumps(defaults),
+        "DET_INITIAL_USER_PASSWORD": "Password1",
+        "DET_SECRETS_KEY": "0123456789abcdef0123456789abcdef",
+        "DET_PUBLIC_URL": made.url("api"),
+        "DET_TICK_URL": made.url("tick"),
+        "DET_PROVISION_URL": made.url("provision"),
+        "DET_GCE_ENDPOINT": endpoint,
+        "STORAGE_EMULATOR_HOST": emulator,
+        "GOOGLE_CLOUD_PROJECT": "acme",
+        "HOST": "127.0.0.1",
+        **made.metadata.environment,
+    }
+
+
+def test_work_that_the_api_takes_rents_a_machine_through_the_other_two(cluster: Cluster) -> None:
+    login = {"username": "determined", "password": "Password1"}
+    token = str(cluster.call("POST", "/api/v1/auth/login", body=login)["token"])
+    file = {"path": "train.py", "type": 48, "content": "", "mode": 0o644}
+    body = {"config": EXPERIMENT, "modelDefinition": [file], "activate": True}
+    cluster.call("POST", "/api/v1/experiments", token, body)
+
+    assert eventually(lambda: cluster.gce.listed("acme"), 60), cluster.log()
+    (machine,) = cluster.gce.listed("acme")
+    assert machine.body["labels"]["det-cluster"] == "lab"
+    assert machine.body["serviceAccounts"][0]["email"] == "vm@acme"
+    assert {cluster.url("tick"), cluster.url("provision")} <= set(cluster.metadata.audiences)
+    assert [blob.name for blob in cluster.objects.list_blobs(prefix="contexts/")] != []
+
+    for role, container in cluster.containers.items():
+        check_walls(container)
+        container.stop(timeout=20)
+        assert container.wait()["StatusCode"] == 0, f"{role}: {cluster.log()}"
+    assert "Traceback" not in cluster.log()
+
+
+def check_walls(container: Any) -> None:
+    """Look at a service from inside: nobody's user, and nothing to write to."""
+    look = "import os; print(os.getuid()); open('/venv/x', 'w')"
+    code, said = container.exec_run(["python3", "-c", look])
+    assert code == 1
+    assert said.decode().splitlines()[0] == "65532"
+    assert "Read-only file system" in said.decode()
+
+
+def test_a_service_that_starts_answers_soon(cluster: Cluster) -> None:
+    """Scale to zero and back: what a person waits for when nobody has asked for an hour."""
+    cluster.containers["api"].stop(timeout=20)
+    begun = time.monotonic()
+    cluster.containers["api"].start()
+    assert eventually(cluster.answers, 60), cluster.log()
+    print(f"container to first answer: {time.monotonic() - begun:.2f} s")

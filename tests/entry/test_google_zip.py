@@ -1,0 +1,68 @@
+"""The zips of a cluster on AWS whose pools rent from Google Cloud."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from det_controlplane.entry.aws import packaging
+
+pytestmark = pytest.mark.heavy("packs the client of Compute Engine, which is large")
+
+MIB = 1024**2
+# Limits of Lambda: what may be uploaded directly, and what a function may unpack.
+MOST_ZIPPED, MOST_UNPACKED = 50 * MIB, 250 * MIB
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("zips")
+    packaging.build(out, google=True)
+    for name in ("deployment", "provision"):
+        with zipfile.ZipFile(out / f"{name}.zip") as archive:
+            archive.extractall(out / name)
+    return out
+
+
+def python(task: Path, code: str) -> "subprocess.CompletedProcess[str]":
+    """Run code that has what is in the zip and what Lambda brings, and nothing of this environment."""
+    command = [
+        sys.executable,
+        "-I",
+        "-S",
+        "-c",
+        f"import sys; sys.path.append({str(task)!r}); {code}",
+    ]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_the_function_that_rents_can_load_the_client(folder: Path) -> None:
+    done = python(folder / "provision", "import google.cloud.compute_v1, det_provisioner_gcp.api")
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_api_can_read_proofs_of_machines_and_carries_no_client(folder: Path) -> None:
+    done = python(
+        folder / "deployment", "from google.auth import exceptions, jwt, crypt; crypt.RSAVerifier"
+    )
+    assert done.returncode == 0, done.stderr
+    assert python(folder / "deployment", "import google.cloud.compute_v1").returncode == 1
+    assert python(folder / "deployment", "import grpc").returncode == 1
+
+
+@pytest.mark.parametrize("name", ["deployment", "provision"])
+def test_lambda_takes_the_zip(folder: Path, name: str) -> None:
+    assert (folder / f"{name}.zip").stat().st_size < MOST_ZIPPED
+    unpacked = sum(path.stat().st_size for path in (folder / name).rglob("*") if path.is_file())
+    assert unpacked < MOST_UNPACKED
+
+
+def test_the_api_s_zip_is_hardly_larger_than_without(folder: Path) -> None:
+    own = sum(p.stat().st_size for p in (folder / "deployment").rglob("*") if p.is_file())
+    google = [
+        p
+        for n in ("google", "pyasn1", "pyasn1_modules")
+        for p in (folder / "deployment" / n).rglob("*")
+    ]
+    assert sum(path.stat().st_size for path in google if path.is_file()) < 10 * MIB < own
