@@ -2,12 +2,14 @@
 
 import gzip
 import http.client
+import io
 import json
 import logging
 import socket
 import tempfile
 import threading
 import uuid
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -224,9 +226,13 @@ class _Handler(BaseHTTPRequestHandler):
         if (self.headers.get("Content-Encoding") or "").lower() != "gzip":
             return raw
         try:
-            return gzip.decompress(raw)
-        except (OSError, EOFError):
+            with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
+                unpacked = file.read(MAX_LOG_BODY_BYTES + 1)
+        except (OSError, EOFError, zlib.error):
             raise BadTaskLogs(400, "the body says gzip and is not") from None
+        if len(unpacked) > MAX_LOG_BODY_BYTES:
+            raise BadTaskLogs(400, f"more than {MAX_LOG_BODY_BYTES} bytes of logs in one request")
+        return unpacked
 
     def _refuse(self, status: int, message: str) -> None:
         code, reason = _REASONS.get(status, _UNAVAILABLE)

@@ -365,3 +365,13 @@ class _streaming_server:
     def __exit__(self, *exc: object) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+
+def test_logs_that_unpack_to_more_than_a_request_may_have_are_refused(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("det_agent.gateway.MAX_LOG_BODY_BYTES", 1 << 20)
+    body = gzip.compress(b" " * (4 << 20) + b'{"logs": []}')
+    headers = {**TOKEN, "Content-Encoding": "gzip"}
+    assert caller.ask("POST", "/api/v1/task/logs", body, headers)[0] == 400
+    assert caller.spooled() == []

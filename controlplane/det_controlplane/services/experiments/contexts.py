@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
+from det_controlplane.core import context_archive
+from det_controlplane.core.context_archive import BadArchive
 from det_controlplane.db import contexts as rows
 from det_controlplane.db.contexts import NewContext, StoredContext
 from det_controlplane.services.context import Context
@@ -40,6 +42,11 @@ def archive(files: Sequence[File]) -> bytes:
     """A tar.gz of the files; paths that leave the archive are refused."""
     # Level 1: contexts are small text, and this runs in the request.
     gzip = zlib.compressobj(1, wbits=_GZIP, memLevel=_memory_level(files))
+    if len(files) > context_archive.MAX_ENTRIES:
+        most = context_archive.MAX_ENTRIES
+        raise Oversized(
+            f"the model definition has more than {most} files; exclude some by .detignore"
+        )
     parts, total = [], 0
     for file in files:
         content = _content(file)
@@ -135,8 +142,17 @@ def check_uploaded(ctx: Context, context_id: UUID) -> None:
         raise Invalid(
             f"context {context_id}: what was uploaded is not what was announced; upload it again"
         )
+    require_bearable(content)
     with ctx.db.begin() as tx:
         rows.uploaded(tx, context_id)
+
+
+def require_bearable(content: bytes) -> None:
+    """Refuse an archive that unpacks to too much, before anything reads it."""
+    try:
+        context_archive.check(content)
+    except BadArchive as e:
+        raise Oversized(f"the archive of the model definition is not taken: {e}") from e
 
 
 def content_of(ctx: Context, context_id: UUID | None) -> bytes:

@@ -8,8 +8,10 @@ from datetime import datetime, timezone
 from typing import Any
 
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Missing
+from det_controlplane.services.errors import Missing, Oversized
 from det_controlplane.services.experiments import contexts
+
+MAX_SHOWN = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,21 +24,34 @@ def tree(ctx: Context, experiment_id: int) -> list[dict[str, Any]]:
     """Nested by directory, in the order of names."""
     root: dict[str, Any] = {"path": "", "files": []}
     nodes: dict[str, dict[str, Any]] = {"": root}
-    for member in _members(contexts.of_experiment(ctx, experiment_id)):
+    for member in _members(_archive(ctx, experiment_id)):
         _add(nodes, member.name, member.size, member.mtime, member.isdir())
     return list(root["files"])
 
 
 def file(ctx: Context, experiment_id: int, path: str) -> FileContent:
-    content = contexts.of_experiment(ctx, experiment_id)
+    content = _archive(ctx, experiment_id)
     wanted = path.strip("/")
     if content:
         with tarfile.open(fileobj=io.BytesIO(content)) as tar:
             for member in tar:
                 if member.isfile() and member.name.strip("/") == wanted:
+                    if member.size > MAX_SHOWN:
+                        raise Oversized(
+                            f"'{path}' has {member.size >> 20} MiB; files of up to {MAX_SHOWN >> 20} MiB are shown."
+                            f" 'det experiment download-model-def {experiment_id}' fetches all of them"
+                        )
                     stream = tar.extractfile(member)
                     return FileContent(wanted, stream.read() if stream else b"")
     raise Missing(f"experiment {experiment_id} has no file '{path}' in its model definition")
+
+
+def _archive(ctx: Context, experiment_id: int) -> bytes:
+    """Return the archive; it may have been uploaded before archives were looked through."""
+    content = contexts.of_experiment(ctx, experiment_id)
+    if content:
+        contexts.require_bearable(content)
+    return content
 
 
 def _members(content: bytes) -> list[tarfile.TarInfo]:

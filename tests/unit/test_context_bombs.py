@@ -1,0 +1,82 @@
+"""Archives that would unpack to gigabytes are noticed without unpacking them."""
+
+import gzip
+import io
+import tarfile
+import tracemalloc
+
+import pytest
+from det_controlplane.core import context_archive
+from det_controlplane.core.context_archive import BadArchive, check
+
+MIB = 1 << 20
+
+
+def member(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.size, made.type = size, kind
+    return made
+
+
+def packed(*parts: bytes) -> bytes:
+    return gzip.compress(b"".join(parts) + bytes(1024), 9)
+
+
+def zeros(mib: int) -> bytes:
+    """A file of zeros in a small archive, made without holding it."""
+    made = io.BytesIO()
+    with gzip.GzipFile(fileobj=made, mode="wb", compresslevel=1) as file:
+        file.write(member("zeros", mib * MIB).tobuf())
+        for _ in range(mib):
+            file.write(bytes(MIB))
+        file.write(bytes(1024))
+    return made.getvalue()
+
+
+def test_a_small_archive_of_gigabytes_is_refused_in_little_memory() -> None:
+    bomb = zeros(2048)
+    assert len(bomb) < 16 * MIB
+    tracemalloc.start()
+    with pytest.raises(BadArchive, match="unpacks to more than"):
+        check(bomb)
+    assert tracemalloc.get_traced_memory()[1] < 16 * MIB
+    tracemalloc.stop()
+
+
+def test_many_entries_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context_archive, "MAX_ENTRIES", 100)
+    empty = [member(f"f{n}", 0).tobuf() for n in range(101)]
+    assert check(packed(*empty[:100])).entries == 100
+    with pytest.raises(BadArchive, match="more than 100 files"):
+        check(packed(*empty))
+
+
+def test_a_sparse_file_is_refused() -> None:
+    old = member("holes", 0, tarfile.GNUTYPE_SPARSE).tobuf()
+    with pytest.raises(BadArchive, match="of a kind"):
+        check(packed(old))
+    new = member("holes", 0)
+    new.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.realsize": str(1 << 40)}
+    with pytest.raises(BadArchive, match="sparse"):
+        check(packed(new.tobuf(tarfile.PAX_FORMAT)))
+
+
+def test_a_header_that_fills_memory_is_refused() -> None:
+    with pytest.raises(BadArchive, match="header of a file is too long"):
+        check(packed(member("x", 300 * MIB, tarfile.XHDTYPE).tobuf()))
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", gzip.compress(b"x" * 100_000)[:-9]])
+def test_what_is_no_archive_is_refused_or_empty(content: bytes) -> None:
+    if content:
+        with pytest.raises(BadArchive):
+            check(content)
+
+
+def test_archives_of_programs_are_taken() -> None:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz") as tar:
+        for name in ("model.py", "ä" * 150 + ".py"):
+            tar.addfile(member(name, 3), io.BytesIO(b"x=1"))
+        tar.addfile(member("folder", 0, tarfile.DIRTYPE))
+    assert check(made.getvalue()).entries == 3
