@@ -177,11 +177,20 @@ def test_an_unknown_pool_is_told_by_the_cluster(rented: FakeCluster, det: Det) -
         (
             {
                 "waiting": [
-                    {"allocations": 1, "slots": 2, "sentence": "needs 2 slots"},
-                    {"allocations": 3, "slots": 3, "sentence": "waits for a machine"},
+                    {
+                        "allocations": 1,
+                        "slots": 2,
+                        "sentence": "needs 2 slots",
+                        "code": "PRICE_CAP",
+                    },
+                    {
+                        "allocations": 3,
+                        "slots": 3,
+                        "sentence": "waits for a machine",
+                        "code": "LAUNCHING",
+                    },
                 ]
             },
-            "Nothing keeps pool gpu from launching.\n"
             "1 allocation (slots: 2): needs 2 slots\n3 allocations (slots: 3): waits for a machine\n",
         ),
     ],

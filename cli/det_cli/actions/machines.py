@@ -34,6 +34,10 @@ _POOL_COLUMNS: tuple[Column, ...] = (
 )
 
 
+# Why work waits although its machines are being rented, or were.
+_ON_THE_WAY = ("LAUNCHING", "MACHINE_STARTING")
+
+
 def _offer(offer: dict[str, Any]) -> str:
     place = offer["zone"] or offer["region"]
     return f"{offer['provider']} {place} {offer['machineType']} {offer['capacity']}"
@@ -89,8 +93,10 @@ def why(args: argparse.Namespace) -> None:
         print_object(args, pool)
         return
     lines = [*_limits(pool), *_refusals(pool), *_prices(pool)]
-    for line in lines or [f"Nothing keeps pool {pool['name']} from launching."]:
+    for line in lines:
         print(line)
+    if not lines and all(reason["code"] in _ON_THE_WAY for reason in pool["waiting"]):
+        print(f"Nothing keeps pool {pool['name']} from launching.")
     if not pool["queued"]:
         print("Nothing waits for machines.")
     for reason in pool["waiting"]:
@@ -103,8 +109,10 @@ def why(args: argparse.Namespace) -> None:
 def _limits(pool: dict[str, Any]) -> Iterator[str]:
     name, cost, most = pool["name"], pool["priceUsdHour"], pool["maxHourlyCost"]
     if pool["hold"]:
-        yield f"Pool {name} launches nothing: {pool['hold']['sentence']}"
-        yield f"`det pool resume {name}` lets it launch again."
+        until = pool["hold"].get("until")
+        again = f" (next try {local(until)})" if until else ""
+        yield f"Pool {name} launches nothing: {pool['hold']['sentence']}{again}"
+        yield f"`det pool resume {name}` lets it launch {'at once' if until else 'again'}."
     if pool["instances"] >= pool["maxInstances"]:
         yield f"Pool {name} has all {pool['maxInstances']} machines that max_instances allows."
     cheapest = min((offer["priceUsdHour"] for offer in pool["offers"]), default=0)

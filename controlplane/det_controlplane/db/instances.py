@@ -139,6 +139,7 @@ def _machine(r: Any) -> Machine:
         leaving_since=_seconds(r.last_seen_at) if r.leaving else None,
         stopped=r.stopped,
         purpose=r.purpose or "",
+        trouble=(r.reason or "") if r.state == InstanceState.REQUESTED.value else "",
     )  # fmt: skip
 
 
@@ -217,7 +218,7 @@ def _requested(row: Any) -> Requested:
 def launched(tx: Tx, id: UUID, offer: Offer, cloud_id: str, now: datetime) -> bool:
     """Record that a cloud gave the machine. It may be on its way out already: then only its name there is kept."""
     values = {"cloud_id": cloud_id, "claimed_until": None, "launched_at": now, **_columns(offer)}
-    becomes = _move(tx, [id], InstanceState.LAUNCHED, values)
+    becomes = _move(tx, [id], InstanceState.LAUNCHED, {**values, "reason": None})
     if not becomes:
         tx.execute(update(schema.instances).where(_i.id == id, _LIVE).values(values))
     return bool(becomes)
@@ -230,10 +231,12 @@ def refused(tx: Tx, id: UUID, sentence: str, now: datetime) -> None:
         _move(tx, [id], InstanceState.GONE, values)
 
 
-def ask_again(tx: Tx, id: UUID, at: datetime) -> None:
-    """Have the same attempt repeated: nobody knows what the cloud did."""
+def ask_again(tx: Tx, id: UUID, at: datetime, sentence: str) -> bool:
+    """Have the same attempt repeated: nobody knows what the cloud did. Return whether the reason is new."""
     row = update(schema.instances).where(_i.id == id)
     tx.execute(row.values(claimed_until=None, not_before=at))
+    is_new = row.where(_i.state == InstanceState.REQUESTED, _i.reason.is_distinct_from(sentence))
+    return tx.execute(is_new.values(reason=sentence)).rowcount > 0
 
 
 def drain(tx: Tx, id: UUID, reason: str, now: datetime) -> str | None:
@@ -338,7 +341,7 @@ def adopt(tx: Tx, id: UUID, offer: Offer, cloud_id: str, now: datetime) -> None:
     found = update(schema.instances).where(_i.id == id, _i.cloud_id.is_(None))
     launched_at = func.coalesce(_i.launched_at, now)
     tx.execute(found.values(cloud_id=cloud_id, launched_at=launched_at, **_columns(offer)))
-    _move(tx, [id], InstanceState.LAUNCHED, {"claimed_until": None})
+    _move(tx, [id], InstanceState.LAUNCHED, {"claimed_until": None, "reason": None})
 
 
 def places(tx: Tx) -> set[tuple[str, str]]:

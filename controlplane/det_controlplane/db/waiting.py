@@ -14,14 +14,13 @@ _REASONS = (
         'code', CASE WHEN a.state = 'QUEUED' THEN coalesce(a.wait_code::text, 'NOT_SCHEDULED_YET') WHEN a.killed THEN 'KILLED'
                 WHEN a.preempt_at IS NOT NULL THEN 'PREEMPTED' ELSE 'RUNS' END,
         'sentence', CASE WHEN a.state = 'QUEUED'
-                THEN concat_ws('; ', coalesce(a.wait_reason, 'was queued just now and has not been looked at yet; ask again in a second'),
-                               a.machine_reason)
+                THEN coalesce(a.wait_reason, 'was queued just now and has not been looked at yet; ask again in a second')
             WHEN a.killed THEN 'is being killed: ' || coalesce(a.preempt_reason, 'on request')
             WHEN a.preempt_at IS NOT NULL THEN 'was asked to checkpoint and stop: ' || a.preempt_reason
             WHEN a.state = 'PULLING' THEN 'pulls its image on ' || {agents}
             WHEN a.state = 'ASSIGNED' THEN 'was given to ' || {agents} || ', which has not started it yet'
             ELSE 'runs on ' || {agents} END,
-        'noShow', n.no_show, 'machines', a.machine_code, 'nextTry', {next_try}, 'since', {since}) ORDER BY a.requested_at, a.id), '[]'::json)
+        'machineReason', a.machine_reason, 'noShow', n.no_show, 'machines', a.machine_code, 'nextTry', {next_try}, 'since', {since}) ORDER BY a.requested_at, a.id), '[]'::json)
     FROM allocations a JOIN tasks k ON k.id = a.task_id LEFT JOIN (
         SELECT DISTINCT ON (i.purpose) i.purpose, json_build_object('id', i.id, 'console', i.console) AS no_show
         FROM instances i WHERE i.console <> '' ORDER BY i.purpose, i.requested_at DESC

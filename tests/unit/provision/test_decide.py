@@ -236,7 +236,7 @@ def test_an_invalid_offer_is_left_out_until_it_is_corrected() -> None:
         pool([ONE, spot(1, 1, region="eu-west-1", max_price_usd_hour=Decimal(0))], wants(1)),
         [invalid],
     )
-    assert "no image ami-1; correct it, then `det pool resume POOL`" in alone.waiting["d1"].sentence
+    assert "no image ami-1; correct it, then `det pool resume pool`" in alone.waiting["d1"].sentence
     assert alone.waiting["d1"].next_try is None
 
 

@@ -63,6 +63,7 @@ class Cooldowns:
     def __init__(self, cooldowns: Iterable[Cooldown], now: float, pool: str = "") -> None:
         self._by_scope: dict[Scope, Cooldown] = {}
         self._hints: set[Scope] = set()
+        self.pool = pool
         for cooldown in cooldowns:
             if cooldown.until > now and cooldown.pool in ("", pool):
                 self._hints |= {cooldown.scope._replace(zone=zone) for zone in cooldown.hint}
@@ -107,7 +108,7 @@ def hold_for(offers: Sequence[Offer], cooldowns: Cooldowns) -> Hold | None:
     ends = [c.until for c in causes.values() if c.kind is not RefusalKind.INVALID]
     sentence = "; ".join(causes)
     if not ends:
-        return Hold(f"{sentence}; correct it, then `det pool resume POOL`")
+        return Hold(f"{sentence}; correct it")  # the way on is told of every hold without an end
     return Hold(sentence, min(ends))
 
 

@@ -20,7 +20,10 @@ _SHOWN = 3
 class Explainer:
     """Puts into words what a pool's pass decided. Demand of one shape has one reason."""
 
-    def __init__(self, market: Market, limits: Limits, machines: int, usd_hour: Decimal) -> None:
+    def __init__(
+        self, pool: str, market: Market, limits: Limits, machines: int, usd_hour: Decimal
+    ) -> None:
+        self._pool = pool
         self._market = market
         self._limits = limits
         self._machines = machines  # that the pool has or will have
@@ -80,6 +83,9 @@ class Explainer:
             for name, count in Counter(str(machine.offer) for machine in machines).items()
         )
         sentence = f"waits for {names}, asked for at {clock(newest.requested_at)}"
+        trouble = next((machine.trouble for machine in machines if machine.trouble), "")
+        if trouble:
+            return ProvisionReason(ProvisionCode.MACHINE_STARTING, f"{sentence}; {trouble}")
         if newest.launched_at is None:
             return ProvisionReason(ProvisionCode.MACHINE_STARTING, sentence)
         until = since(newest) + self._limits.max_starting_s
@@ -88,8 +94,11 @@ class Explainer:
 
     def held(self, hold: Hold) -> ProvisionReason:
         """Explain that the pool rents nothing."""
-        again = f"; tried again at {clock(hold.until)}" if hold.until is not None else ""
-        sentence = f"the pool rents no machines: {hold.sentence}{again}"
+        if hold.until is not None:
+            then = f"tried again at {clock(hold.until)}"
+        else:
+            then = f"an administrator ends that by `det pool resume {self._pool}`"
+        sentence = f"the pool rents no machines: {hold.sentence}; {then}"
         return ProvisionReason(ProvisionCode.POOL_HELD, sentence, hold.until)
 
     def unmet(self, demand: Demand, code: ProvisionCode | None) -> ProvisionReason:

@@ -124,15 +124,16 @@ def _excluded(
     cap = offer.max_price_usd_hour
     if cap is not None and offer.price_usd_hour > cap:
         again = "" if due is None else f"; its price is read again at {clock(due)}"
-        sentence = (
-            f"costs {money(offer.price_usd_hour)} an hour, above its max_price {money(cap)}{again}"
-        )
+        dear = f"costs {money(offer.price_usd_hour)} an hour, above its max_price {money(cap)}"
+        sentence = f"{dear}; raise that, or add cheaper offers{again}"
         return Excluded(offer, ProvisionCode.PRICE_CAP, sentence, due)
     cooldown = cooldowns.of(offer)
     if cooldown is None:
         return None
     if cooldown.kind is RefusalKind.INVALID:
-        sentence = f"{cooldown.sentence}; correct it, then `det pool resume POOL`"
+        sentence = (
+            f"{cooldown.sentence}; correct it, then `det pool resume {cooldowns.pool or 'POOL'}`"
+        )
         return Excluded(offer, ProvisionCode.COOLING_DOWN, sentence, None)
     sentence = f"{cooldown.sentence}; tried again at {clock(cooldown.until)}"
     return Excluded(offer, ProvisionCode.COOLING_DOWN, sentence, cooldown.until)

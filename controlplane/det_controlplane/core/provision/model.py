@@ -66,6 +66,7 @@ class Machine:
     leaving_since: float | None = None  # the cloud announced that it takes the machine back
     stopped: bool = False  # the cloud says that it does not run
     purpose: str = ""  # the allocation that it was rented for
+    trouble: str = ""  # why its cloud has not answered yet
 
     @property
     def is_alive(self) -> bool:

@@ -197,7 +197,7 @@ class PoolPass:
     def _explain(self, seating: Seating, basket: Basket) -> None:
         usd_hour = self.fleet.usd_hour + sum(o[0].price_usd_hour for o in self._rented)
         machines = len(self.fleet.staying) + len(self._rented)
-        explainer = Explainer(self._market, self._limits, machines, usd_hour)
+        explainer = Explainer(self._pool.name, self._market, self._limits, machines, usd_hour)
         unmet = {one.allocation_id for one in seating.unmet}
         for demand in self._pool.demand:
             hosts = seating.hosts_of.get(demand.allocation_id)

@@ -88,8 +88,13 @@ def _rent(ctx: Context, clouds: Clouds, requested: Requested) -> None:
         outcome = cloud.launch(_request(ctx, requested))
     except Unreachable as e:
         log.warning("%s does not answer about %s: %s", requested.provider, requested.id, e)
-        with ctx.db.begin() as tx:
-            instances.ask_again(tx, requested.id, ctx.now() + PAUSE_AFTER_SILENCE)
+        sentence = (
+            f"{requested.provider} does not answer, and is asked again every few seconds: {e}"
+        )
+        with change(ctx) as changed:
+            at = changed.now + PAUSE_AFTER_SILENCE
+            if instances.ask_again(changed.tx, requested.id, at, sentence):
+                changed.queue_changed(requested.pool)  # what waits for it learns of that
     else:
         _store(ctx, requested, outcome)
 

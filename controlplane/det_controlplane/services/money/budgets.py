@@ -162,7 +162,7 @@ def _change_state(ctx: Context, budget: Budget, state: BudgetState, spent: Decim
         if not budgets.set_state(changed.tx, budget, state):
             return
         if budget.scope is BudgetScope.POOL and is_spent(state):
-            sentence = f"{budget.name} is spent"
+            sentence = f"{budget.name} is spent; raise it with `det budget set`"
             instances.hold(changed.tx, budget.scope_id, sentence, changed.now, by_operator=False)
             changed.queue_changed(budget.scope_id)
         elif is_spent(budget.state) and not is_spent(state):

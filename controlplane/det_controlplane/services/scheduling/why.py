@@ -1,10 +1,13 @@
 """Why something waits, in the scheduler's own words."""
 
+import re
 from typing import Any
 from uuid import UUID
 
 from det_controlplane.core.provision import boot
-from det_controlplane.db import waiting
+from det_controlplane.core.schedule.model import WaitCode
+from det_controlplane.db import budgets, waiting
+from det_controlplane.db.engine import Tx
 from det_controlplane.db.waiting import Standing
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
@@ -15,6 +18,8 @@ _SENTENCES = {
     "CANCELED": "was canceled",
     "ENDED": "has ended",
 }
+# How the provisioner begins, which the scheduler has told by then.
+_NEED = re.compile(r"^needs (\d+ slots?( on one machine)?|a machine, but no slot); ")
 
 
 def of(ctx: Context, kind: str, id: str) -> list[dict[str, Any]]:
@@ -30,7 +35,33 @@ def of(ctx: Context, kind: str, id: str) -> list[dict[str, Any]]:
         if found is None:
             raise Missing(f"{kind} '{id}' not found")
         reasons = waiting.reasons(tx, kind, id)
-    return [_with_no_show(reason) for reason in reasons] or [_itself(found)]
+        spent = _spent_budget(ctx, tx, found.experiment_id)
+    return [_told(reason, spent) for reason in reasons] or [_itself(found, spent)]
+
+
+def _spent_budget(ctx: Context, tx: Tx, experiment_id: int | None) -> str:
+    """Return which spent budget pauses an experiment, and the way out; empty where none does."""
+    if experiment_id is None or not ctx.config.rents:
+        return ""
+    budget = budgets.spent_for(tx, experiment_id)
+    return f"{budget.name} is spent; raise it with `det budget set`" if budget else ""
+
+
+def _told(reason: dict[str, Any], spent: str) -> dict[str, Any]:
+    """Join what the scheduler says, what the provisioner says, and what a budget has to do with it."""
+    machines = reason.pop("machineReason")
+    if reason["state"] == "QUEUED" and machines:
+        reason["sentence"] = _joined(reason["sentence"], machines, reason["code"])
+    if reason["code"] in ("PREEMPTED", "KILLED") and spent:
+        reason["sentence"] += f", as {spent}"
+    return _with_no_show(reason)
+
+
+def _joined(scheduler: str, machines: str, code: str) -> str:
+    """Tell the need once. Where the pool has no agent, only machines matter."""
+    need = scheduler.partition("; ")[0]
+    rest = _NEED.sub("", machines) if need.startswith("needs ") else machines
+    return f"{need}; {rest}" if code == WaitCode.NO_AGENTS.value else f"{scheduler}; {rest}"
 
 
 def _with_no_show(reason: dict[str, Any]) -> dict[str, Any]:
@@ -44,14 +75,16 @@ def _with_no_show(reason: dict[str, Any]) -> dict[str, Any]:
     return reason
 
 
-def _itself(row: Standing) -> dict[str, Any]:
+def _itself(row: Standing, spent: str) -> dict[str, Any]:
     return {
         "allocationId": None, "trialId": None, "state": row.state, "code": row.state,
-        "sentence": _sentence_of(row), "since": None,
+        "sentence": _sentence_of(row, spent), "since": None,
     }  # fmt: skip
 
 
-def _sentence_of(row: Standing) -> str:
+def _sentence_of(row: Standing, spent: str) -> str:
+    if row.state == "PAUSED" and spent:
+        return f"is paused, as {spent}, then `det experiment activate {row.experiment_id}`"
     last = f"its last run: {row.exit_reason}" if row.exit_reason else ""
     if row.state == "ERROR":
         return f"has failed: {'; '.join(filter(None, (row.error, last))) or 'see its logs'}"
