@@ -132,6 +132,7 @@ def test_without_terraform_up_says_where_to_get_it(
 ) -> None:
     monkeypatch.delenv("DET_TERRAFORM", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("DET_TERRAFORM_RELEASES", "http://127.0.0.1:9")
     ran = det("deploy", "aws", "up", "--yes", *account.where)
     assert (ran.code, "Terraform is not installed" in ran.err) == (1, True)
     assert "developer.hashicorp.com/terraform/install" in ran.err

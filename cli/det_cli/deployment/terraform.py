@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from det_cli.deployment import terraform_release
 from det_cli.errors import CommandError
 
 OLDEST = (1, 9)
@@ -166,11 +167,7 @@ def _find() -> str:
     wanted = ".".join(map(str, OLDEST))
     binary = os.environ.get("DET_TERRAFORM") or shutil.which("terraform")
     if not binary:
-        raise CommandError(
-            "Terraform is not installed",
-            f"install {wanted} or newer from developer.hashicorp.com/terraform/install,"
-            " or name its program by DET_TERRAFORM",
-        )
+        return terraform_release.fetched()
     try:
         done = subprocess.run(
             [binary, "version", "-json"], capture_output=True, text=True, check=False

@@ -1,0 +1,79 @@
+"""Terraform is fetched where it is not installed, and only as its publisher released it."""
+
+import hashlib
+import io
+import subprocess
+import threading
+import zipfile
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from det_cli.deployment import terraform_release
+from det_cli.errors import CommandError
+
+VERSION = terraform_release.VERSION
+NAME = f"terraform_{VERSION}_linux_amd64.zip"
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        return
+
+
+@pytest.fixture
+def releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A publisher with one release, which says its version."""
+    folder = tmp_path / "releases" / VERSION
+    folder.mkdir(parents=True)
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("LICENSE.txt", "terms")
+        archive.writestr("terraform", "#!/bin/sh\necho released\n")
+    (folder / NAME).write_bytes(packed.getvalue())
+    digest = hashlib.sha256(packed.getvalue()).hexdigest()
+    (folder / f"terraform_{VERSION}_SHA256SUMS").write_text(f"{digest}  {NAME}\n")
+    handler = partial(Quiet, directory=str(tmp_path / "releases"))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    monkeypatch.setenv("DET_TERRAFORM_RELEASES", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setattr("sys.platform", "linux")
+    yield folder
+    server.shutdown()
+    server.server_close()
+
+
+def test_the_release_is_fetched_once(releases: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = terraform_release.fetched()
+    assert subprocess.run([program], capture_output=True, check=True).stdout == b"released\n"
+    assert f"fetching {VERSION}" in capsys.readouterr().err
+    (releases / NAME).unlink()
+    assert terraform_release.fetched() == program
+
+
+def test_what_its_publisher_does_not_list_is_not_run(releases: Path, tmp_path: Path) -> None:
+    (releases / NAME).write_bytes(b"something else")
+    with pytest.raises(CommandError, match="is not what its publisher lists"):
+        terraform_release.fetched()
+    assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
+
+
+def test_a_publisher_that_is_out_of_reach_is_told_with_the_way_out(
+    releases: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DET_TERRAFORM_RELEASES", "http://127.0.0.1:9")
+    with pytest.raises(CommandError, match="not installed, and http://127") as failed:
+        terraform_release.fetched()
+    assert "developer.hashicorp.com/terraform/install" in failed.value.hint
+
+
+def test_a_machine_without_a_release_is_told(
+    releases: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "sparc64")
+    with pytest.raises(CommandError, match="no release that is known for linux sparc64"):
+        terraform_release.fetched()
