@@ -291,6 +291,18 @@ def test_the_certificate_of_another_machine_is_verified(url: str) -> None:
     assert tls.check_hostname
 
 
+def test_a_connection_by_socket_reads_no_authorities(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("TLS over a socket")
+
+    monkeypatch.setattr(ssl, "create_default_context", refuse)
+    opened = Database(database_url)
+    assert opened.read(text("select 1")) == [(1,)]
+    opened.dispose()
+
+
 def test_an_authority_of_one_server_alone_proves_it_under_any_address() -> None:
     url = f"postgresql://u@10.0.0.7/x?sslmode=verify-ca&sslrootcert={certifi.where()}"
     tls = pg8000_arguments(driver_url(url))["ssl_context"]

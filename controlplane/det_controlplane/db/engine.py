@@ -211,7 +211,8 @@ def pg8000_arguments(url: URL) -> dict[str, Any]:
     if url.password:
         arguments["password"] = str(url.password)
     if "unix_sock" in url.query:
-        return {**arguments, "unix_sock": url.query["unix_sock"]}
+        # None would ask the server for TLS, which sockets never have, and read all authorities for that.
+        return {**arguments, "unix_sock": url.query["unix_sock"], "ssl_context": False}
     host = url.host or "127.0.0.1"
     tls = _tls(host, url.query)
     return {**arguments, "host": host, "port": url.port or 5432, "ssl_context": tls}
