@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import yaml
 from det_controlplane.adapters.aes_cipher import AesCipher
@@ -16,15 +17,18 @@ from det_controlplane.api import routes
 from det_controlplane.api.app import App
 from det_controlplane.api.http import Answer, Request, Response, Stream
 from det_controlplane.api.router import Router
-from det_controlplane.core.config.cluster import load_cluster
+from det_controlplane.core.config.cluster import ClusterConfig, load_cluster
 from det_controlplane.db.engine import Database
 from det_controlplane.ports.waker import NoWaker
 from det_controlplane.services.cluster import first_start
 from det_controlplane.services.context import Context
+from det_controlplane.services.identity import authentication
 from det_controlplane.services.maintenance import tick
 
 PASSWORD = "a first password"
 BOOTSTRAP = "bootstrap"
+# Each test signs in, twice as a rule: tests/unit/test_passwords.py holds what a password costs outside of tests.
+CHEAP_SCRYPT = 2
 POOLS = ("default", "reserved")
 Query = Mapping[str, Sequence[str]]
 
@@ -122,6 +126,12 @@ def api_over(database: Database, folder: Path) -> Iterator[Api]:
             "resource_pools": [{"pool_name": name} for name in POOLS],
         }
     )
+    with patch.dict(authentication.SCRYPT, n=CHEAP_SCRYPT):
+        yield _api(database, config, checkpoints)
+
+
+def _api(database: Database, config: ClusterConfig, checkpoints: Path) -> Api:
+    folder = checkpoints.parent
     first_start.give_first_password(database, PASSWORD)
     ctx = Context(
         db=database,
@@ -133,7 +143,7 @@ def api_over(database: Database, folder: Path) -> Iterator[Api]:
         cipher=AesCipher(["the key of the tests"]),
         checkpoint_files=ReachableCheckpoints(),
     )
-    yield Api(ctx, App(ctx, Router(routes.every())), checkpoints)
+    return Api(ctx, App(ctx, Router(routes.every())), checkpoints)
 
 
 def config_of(**more: Any) -> str:

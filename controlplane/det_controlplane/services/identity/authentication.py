@@ -22,7 +22,7 @@ FREE_ATTEMPTS = 5
 LONGEST_WAIT_S = 300.0
 FAILURES_FORGOTTEN = timedelta(hours=1)
 _LONGEST_NAME = 200
-_SCRYPT = {"n": 2**14, "r": 8, "p": 1}
+SCRYPT = {"n": 2**14, "r": 8, "p": 1}
 _UNKNOWN = "the token is unknown or has expired: sign in with 'det user login'"
 
 
@@ -129,5 +129,5 @@ def password_matches(stored: str | None, client_hashed: str) -> bool:
 
 
 def _derive(client_hashed: str, salt: bytes) -> bytes:
-    n, r, p = _SCRYPT["n"], _SCRYPT["r"], _SCRYPT["p"]
+    n, r, p = SCRYPT["n"], SCRYPT["r"], SCRYPT["p"]
     return hashlib.scrypt(client_hashed.encode(), salt=salt, n=n, r=r, p=p, dklen=32)

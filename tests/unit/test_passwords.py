@@ -1,0 +1,26 @@
+"""How passwords are kept."""
+
+import hashlib
+
+from det_controlplane.services.identity.authentication import (
+    client_hash,
+    password_matches,
+    stored_hash,
+)
+
+
+def test_a_stored_password_costs_whoever_guesses_sixteen_megabytes_and_a_while() -> None:
+    sent = client_hash("a password")
+    kind, salt, digest = stored_hash(sent).split("$")
+    derived = hashlib.scrypt(sent.encode(), salt=bytes.fromhex(salt), n=2**14, r=8, p=1, dklen=32)
+    assert (kind, digest) == ("scrypt", derived.hex())
+
+
+def test_the_same_password_is_stored_differently_each_time_and_matches() -> None:
+    sent = client_hash("a password")
+    first, second = stored_hash(sent), stored_hash(sent)
+    assert first != second
+    assert password_matches(first, sent)
+    assert password_matches(second, sent)
+    assert not password_matches(first, client_hash("another"))
+    assert not password_matches(None, sent)
