@@ -1,19 +1,19 @@
 """Machines that have nothing, for tests of first starts."""
 
 import os
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.support.memory import folder_in_memory
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "fresh-machine"
 TIMEOUT_S = 900.0
 # What `make quickstart` writes, several times over.
 ROOM_BYTES = 4 * 1024**3
-MEMORY = Path("/dev/shm")
 
 requires_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may make namespaces")
 
@@ -39,6 +39,5 @@ def start_on_fresh_machine(*command: str, folder: Path) -> "subprocess.Popen[str
 
 
 def _environment(folder: "Path | None") -> dict[str, str]:
-    if folder is None and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM_BYTES:
-        folder = MEMORY
+    folder = folder or folder_in_memory(ROOM_BYTES)
     return {**os.environ, "TMPDIR": str(folder)} if folder else dict(os.environ)

@@ -11,7 +11,11 @@ from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres
 from det_controlplane.db.engine import driver_url, pg8000_arguments
 from det_controlplane.db.migrate import migrate
 
+from tests.support.memory import folder_in_memory
+
 TEMPLATE = "template_det"
+# A server of each worker: its own files, its log of changes, and the databases of a module.
+ROOM_BYTES = 4 * 1024**3
 
 
 class DatabaseServer:
@@ -41,7 +45,9 @@ class DatabaseServer:
 @contextlib.contextmanager
 def throwaway_server() -> Iterator[DatabaseServer]:
     with (
-        tempfile.TemporaryDirectory(prefix="det-test-", ignore_cleanup_errors=True) as folder,
+        tempfile.TemporaryDirectory(
+            prefix="det-test-", dir=folder_in_memory(ROOM_BYTES), ignore_cleanup_errors=True
+        ) as folder,
         EmbeddedPostgres(Path(folder), throwaway=True) as postgres,
     ):
         server = DatabaseServer(postgres)
