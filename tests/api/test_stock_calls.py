@@ -16,8 +16,7 @@ from tests.support.stock_world import PlayedAgent, World, build
 
 # These lists may only get shorter.
 WITHOUT_A_ROUTE = """
-delete_DeleteWebhook get_GetTrialProfilerAvailableSeries get_GetTrialProfilerMetrics get_GetWebhooks patch_PatchWebhook
-post_PostTrialProfilerMetricsBatch post_PostWebhook post_PostWebhookEventData post_TestWebhook
+delete_DeleteWebhook get_GetWebhooks patch_PatchWebhook post_PostWebhook post_PostWebhookEventData post_TestWebhook
 """
 # Roles, Kubernetes, and tasks that are not trials.
 REFUSED = """

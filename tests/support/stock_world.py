@@ -355,6 +355,7 @@ def reports(world: World, trial: Any, allocation_id: str) -> None:
         ask(
             "post_ReportTrialMetrics", {"group": group, "metrics": report}, metrics_trialId=trial_id
         )
+    profile(world, trial_id)
     later = {**report, "stepsCompleted": 3}
     ask("post_ReportTrialTrainingMetrics", later, trainingMetrics_trialId=trial_id)
     ask("post_ReportTrialValidationMetrics", later, validationMetrics_trialId=trial_id)
@@ -373,6 +374,19 @@ def reports(world: World, trial: Any, allocation_id: str) -> None:
     source = {"trialId": trial_id, "checkpointUuid": world.checkpoints[0]}
     kind = {"trialSourceInfoType": "TRIAL_SOURCE_INFO_TYPE_INFERENCE"}
     ask("post_ReportTrialSourceInfo", {"trialSourceInfo": {**source, **kind}})
+
+
+def profile(world: World, trial_id: int) -> None:
+    ask = world.ask
+    kind = "PROFILER_METRIC_TYPE_SYSTEM"
+    labels = {"trialId": trial_id, "name": "gpu_util", "agentId": "a1", "gpuUuid": "GPU-1"}
+    batch = {
+        "values": [0.5], "batches": [2], "timestamps": ["2026-11-20T10:00:00Z"],
+        "labels": {**labels, "metricType": kind},
+    }  # fmt: skip
+    ask("post_PostTrialProfilerMetricsBatch", {"batches": [batch]})
+    ask("get_GetTrialProfilerAvailableSeries", trialId=trial_id)
+    ask("get_GetTrialProfilerMetrics", query={"labels.name": "gpu_util"}, labels_trialId=trial_id)
 
 
 def logs(world: World, trial: Any, container: Any) -> None:

@@ -61,7 +61,7 @@ _PLACES: dict[str, tuple[str, ...]] = {
     "tensorboards": ("interactive",),
     "tokens": ("groups",),
     "trial-source-info": ("trials",),
-    "trials": ("lineage", "logs", "metric_curves", "trials"),
+    "trials": ("lineage", "logs", "metric_curves", "profiles", "trials"),
     "user": ("users",),
     "users": ("groups", "users"),
     "why": ("why",),
@@ -70,8 +70,8 @@ _PLACES: dict[str, tuple[str, ...]] = {
 # In the order of the reference.
 _MODULES = (
     "cluster", "auth", "users", "groups", "workspaces", "projects", "templates", "models", "master", "experiments",
-    "lineage", "metric_curves", "remote_search", "trials", "tables", "allocations", "tasks", "logs", "agents",
-    "machines", "money", "prometheus", "jobs", "interactive", "why", "agent_protocol",
+    "lineage", "metric_curves", "remote_search", "trials", "tables", "profiles", "allocations", "tasks", "logs",
+    "agents", "machines", "money", "prometheus", "jobs", "interactive", "why", "agent_protocol",
 )  # fmt: skip
 
 
