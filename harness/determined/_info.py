@@ -147,7 +147,7 @@ def task_environment() -> Optional[Mapping[str, str]]:
     """Return the DET_* variables. A shell opened by ssh lost them and reads what the entry script wrote."""
     if os.environ.get("DET_ALLOCATION_ID"):
         return os.environ
-    saved = read_info_file("cluster")
+    saved = read_info_file("environment")
     return saved if saved and saved.get("DET_ALLOCATION_ID") else None
 
 
@@ -164,8 +164,8 @@ def _rendezvous_info() -> Optional[RendezvousInfo]:
     peers = read_info_file("rendezvous")
     if peers is None:
         return None
-    slots = [int(n) for n in peers["slots"]]
-    return RendezvousInfo(list(peers["addresses"]), int(peers["rank"]), slots)
+    slots = [int(n) for n in peers["container_slot_counts"]]
+    return RendezvousInfo(list(peers["container_addrs"]), int(peers["container_rank"]), slots)
 
 
 def _trial_info(env: Mapping[str, str]) -> Optional[TrialInfo]:

@@ -36,9 +36,12 @@ def extract_safely(tar: tarfile.TarFile, target: str) -> None:
 
 
 def write_info_files(env: Mapping[str, str]) -> None:
-    """Write the environment down for shells opened by ssh, which do not inherit the container's."""
+    """Write the environment down for shells opened by ssh, which do not inherit the container's.
+
+    The other files have exactly the fields that Determined's own harness reads from them."""
     kept = {k: v for k, v in env.items() if k.startswith(("DET_", "DTRAIN_", "INTER_TRAIN_"))}
-    write_info("cluster", kept)
+    write_info("environment", kept)
+    write_info("cluster", _cluster(env))
     if env.get("DET_TRIAL_ID"):
         write_info(
             "trial",
@@ -50,8 +53,26 @@ def write_info_files(env: Mapping[str, str]) -> None:
                 "config": json.loads(env.get("DET_EXPERIMENT_CONFIG") or "{}"),
                 "steps_completed": int(env.get("DET_STEPS_COMPLETED") or 0),
                 "trial_run_id": int(env.get("DET_TRIAL_RUN_ID") or 0),
+                "debug": False,
+                "inter_node_network_interface": env.get("DET_INTER_NODE_NETWORK_INTERFACE") or None,
             },
         )
+
+
+def _cluster(env: Mapping[str, str]) -> Dict[str, Any]:
+    return {
+        "master_url": env.get("DET_MASTER", ""),
+        "cluster_id": env.get("DET_CLUSTER_ID", ""),
+        "agent_id": env.get("DET_AGENT_ID", ""),
+        "slot_ids": json.loads(env.get("DET_SLOT_IDS") or "[]"),
+        "task_id": env.get("DET_TASK_ID", ""),
+        "allocation_id": env.get("DET_ALLOCATION_ID", ""),
+        "session_token": env.get("DET_SESSION_TOKEN", ""),
+        "task_type": env.get("DET_TASK_TYPE", "TRIAL"),
+        "master_cert_name": env.get("DET_MASTER_CERT_NAME") or None,
+        "master_cert_file": env.get("DET_MASTER_CERT_FILE") or None,
+        "latest_checkpoint": env.get("DET_LATEST_CHECKPOINT") or None,
+    }
 
 
 def write_info(name: str, content: Dict[str, Any]) -> None:

@@ -30,5 +30,10 @@ def rendezvous(env: Mapping[str, str]) -> Dict[str, Any]:
             time.sleep(RETRY_S)
         else:
             info: Dict[str, Any] = answer["rendezvousInfo"]
-            write_info("rendezvous", info)
+            peers = {
+                "container_addrs": info["addresses"],
+                "container_rank": info["rank"],
+                "container_slot_counts": info["slots"],
+            }
+            write_info("rendezvous", peers)
             return info

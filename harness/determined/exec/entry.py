@@ -142,7 +142,7 @@ def start(
 def total_slots(env: Mapping[str, str]) -> int:
     try:
         with open(os.path.join(_paths.info_dir(), "rendezvous.json")) as f:
-            return sum(int(n) for n in json.load(f)["slots"])
+            return sum(int(n) for n in json.load(f)["container_slot_counts"])
     except FileNotFoundError:
         return expected_slots(env)
 

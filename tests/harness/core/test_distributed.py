@@ -228,7 +228,11 @@ def test_the_launcher_and_the_context_fit(
     )
     info = Path(env["DET_RUN_DIR"]) / "info"
     info.mkdir(parents=True)
-    peers = {"addresses": ["127.0.0.1"], "rank": 0, "slots": [2]}
+    peers = {
+        "container_addrs": ["127.0.0.1"],
+        "container_rank": 0,
+        "container_slot_counts": [2],
+    }
     (info / "rendezvous.json").write_text(json.dumps(peers))
     code = (
         "from determined import core\n"

@@ -1,5 +1,6 @@
 import base64
 import io
+import json
 import os
 import signal
 import subprocess
@@ -169,6 +170,34 @@ def test_rendezvous_waits_while_peers_are_missing(master: FakeMaster, trial_env:
     script = "import determined as d; print(d.get_cluster_info().container_addrs)"
     done = run_entry(trial_env({"entrypoint": [sys.executable, "-c", script]}))
     assert "['10.0.0.1']" in done.stdout
+
+
+def test_a_stock_harness_finds_its_files_with_exactly_the_fields_that_it_reads(
+    master: FakeMaster, trial_env: TrialEnv
+) -> None:
+    serve(master, {})
+    env = trial_env({"entrypoint": "true"}, DET_LATEST_CHECKPOINT="uuid-1")
+    assert run_entry(env).returncode == 0
+    info = Path(env["DET_RUN_DIR"]) / "info"
+    cluster, trial, resources, peers = (
+        json.loads((info / f"{name}.json").read_text())
+        for name in ("cluster", "trial", "resources", "rendezvous")
+    )
+    assert cluster == {
+        "master_url": master.url, "cluster_id": "cluster-1", "agent_id": "agent-1", "slot_ids": [0],
+        "task_id": "1.task", "allocation_id": "1.task.1", "session_token": "token-1",
+        "task_type": "TRIAL", "master_cert_name": None, "master_cert_file": None,
+        "latest_checkpoint": "uuid-1",
+    }  # fmt: skip
+    assert trial.pop("config")["searcher"]["name"] == "single"
+    assert trial == {
+        "trial_id": 7, "experiment_id": 3, "trial_seed": 42, "hparams": {"lr": 0.1},
+        "steps_completed": 0, "trial_run_id": 2, "debug": False, "inter_node_network_interface": None,
+    }  # fmt: skip
+    assert resources == {"gpu_uuids": []}
+    assert peers == {
+        "container_addrs": ["127.0.0.1"], "container_rank": 0, "container_slot_counts": [1],
+    }  # fmt: skip
 
 
 def test_a_trial_class_is_run_by_the_trial_runner(master: FakeMaster, trial_env: TrialEnv) -> None:

@@ -19,7 +19,9 @@ TWO_BY_TWO = {"addresses": ["10.0.0.1", "10.0.0.2"], "rank": 1, "slots": [2, 2]}
 def container(env: dict[str, str], rendezvous: dict[str, Any]) -> dict[str, str]:
     info = Path(env["DET_RUN_DIR"]) / "info"
     info.mkdir(parents=True, exist_ok=True)
-    (info / "rendezvous.json").write_text(json.dumps(rendezvous))
+    names = {"addresses": "addrs", "rank": "rank", "slots": "slot_counts"}
+    peers = {f"container_{names[k]}": v for k, v in rendezvous.items()}
+    (info / "rendezvous.json").write_text(json.dumps(peers))
     return {**os.environ, **env}
 
 
