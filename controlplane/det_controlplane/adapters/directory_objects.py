@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
+from det_controlplane.core.numerals import whole
+
 UPLOAD_PATH = "/objects/"
 _KEY = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
 
@@ -71,7 +73,7 @@ class DirectoryObjects:
 
     def receive(self, key: str, content: bytes, size: str, expires: str, signature: str) -> None:
         """What the API route does with a PUT to an upload URL."""
-        if not (size.isdigit() and expires.isdigit()):
+        if whole(size) is None or whole(expires) is None:
             raise UploadRefused("the upload URL is not complete: ask for a new one")
         if not hmac.compare_digest(self._signature(key, int(size), int(expires)), signature):
             raise UploadRefused("the upload URL was not made here: ask for a new one")

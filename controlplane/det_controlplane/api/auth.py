@@ -1,5 +1,6 @@
 """Signing in and out, and what only needs to know the caller."""
 
+import hashlib
 from collections.abc import Callable
 
 from det_controlplane.api.body import Body
@@ -40,6 +41,15 @@ def me(ctx: Context, request: Request) -> Answer:
 def user_of(request: Request) -> User:
     assert isinstance(request.principal, User)
     return request.principal
+
+
+def request_key(request: Request) -> str | None:
+    """Return what a repetition of this request has in common with it: its key, its user and its body."""
+    key = request.headers.get("idempotency-key")
+    if not key:
+        return None
+    asked = f"{user_of(request).id}\n{request.method} {request.path}\n{key}\n".encode()
+    return hashlib.sha256(asked + request.body).hexdigest()
 
 
 def setting(change: Callable[[Context, User, int, bool], None], value: bool) -> Handler:

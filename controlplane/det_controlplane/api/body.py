@@ -6,6 +6,8 @@ from functools import lru_cache
 from typing import Any
 
 from det_controlplane.api.errors import BadRequest
+from det_controlplane.core.numerals import LARGEST, whole
+from det_controlplane.core.problems import shown
 
 
 class Body:
@@ -35,13 +37,13 @@ class Body:
         value = self.raw(name)
         if value is None:
             return default  # type: ignore[return-value]
-        if isinstance(value, str) and value.lstrip("-").isdigit():
-            return int(value)  # 64-bit numbers travel as strings
         if isinstance(value, float) and value.is_integer():
-            return int(value)
-        if isinstance(value, bool):
+            value = int(value)
+        # 64-bit numbers travel as strings.
+        found = whole(value) if isinstance(value, str) else value
+        if isinstance(found, bool) or not isinstance(found, int) or abs(found) > LARGEST:
             raise self._wrong(name, "an integer", value)
-        return int(self._typed(name, value, int, "an integer"))
+        return found
 
     def optional_integer(self, name: str) -> int | None:
         return None if self.raw(name) is None else self.integer(name)
@@ -99,7 +101,7 @@ class Body:
         return value
 
     def _wrong(self, name: str, what: str, value: Any) -> BadRequest:
-        return BadRequest(f"{self._path}{name} must be {what}, not {value!r:.80}")
+        return BadRequest(f"{self._path}{name} must be {what}, not {shown(value)}")
 
 
 def parse_time(value: str, what: str) -> datetime:

@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from det_controlplane.api.auth import user_of
+from det_controlplane.api.auth import request_key, user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import (
@@ -74,7 +74,7 @@ def _submission(request: Request, external_id: str | None = None) -> Submission:
         unmanaged=body.flag("unmanaged") or external_id is not None,
         validate_only=body.flag("validateOnly"),
         external_id=external_id,
-        idempotency_key=request.headers.get("idempotency-key"),
+        idempotency_key=request_key(request),
     )
 
 

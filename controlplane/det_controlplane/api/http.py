@@ -10,8 +10,10 @@ from itertools import chain
 from typing import Any
 
 from det_controlplane.api.errors import BadRequest, TooLarge
+from det_controlplane.core.numerals import whole
 from det_controlplane.services.identity.principal import Principal
 
+MAX_DEPTH = 200
 MAX_BODY = 130 * 1024 * 1024  # what the stock client may send: 95 MiB of files in base64
 
 
@@ -45,6 +47,8 @@ class Request:
             raise BadRequest(f"the body is not valid JSON: {e}") from e
         if not isinstance(obj, dict):
             raise BadRequest("the body must be a JSON object")
+        if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
+            _refuse_depth(obj)
         return obj
 
     def text(self, *names: str, default: str = "") -> str:
@@ -59,16 +63,16 @@ class Request:
         value = self.text(*names)
         if not value:
             return default
-        try:
-            return int(value)
-        except ValueError as e:
-            raise BadRequest(f"query parameter {names[0]} must be an integer, not {value!r}") from e
+        found = whole(value)
+        if found is None:
+            raise BadRequest(f"query parameter {names[0]} must be an integer, not {value[:80]!r}")
+        return found
 
     def integers(self, *names: str) -> list[int]:
-        try:
-            return [int(v) for v in self.texts(*names) if v]
-        except ValueError as e:
-            raise BadRequest(f"query parameter {names[0]} must be a list of integers") from e
+        found = [whole(v) for v in self.texts(*names) if v]
+        if None in found:
+            raise BadRequest(f"query parameter {names[0]} must be a list of integers")
+        return [number for number in found if number is not None]
 
     def flag(self, *names: str) -> bool | None:
         value = self.text(*names).lower()
@@ -80,8 +84,8 @@ class Request:
     def id(self, name: str) -> int:
         """A numeric path parameter."""
         value = self.params[name]
-        if not value.isdigit() or len(value) > 9:
-            raise BadRequest(f"{name} must be a number, not {value!r}")
+        if not (value.isascii() and value.isdigit()) or len(value) > 9:
+            raise BadRequest(f"{name} must be a number, not {value[:80]!r}")
         return int(value)
 
 
@@ -126,6 +130,21 @@ class Stream:
 
 
 Answer = Response | Wait | Stream
+
+
+def _refuse_depth(value: Any) -> None:
+    """Refuse what could be read and not be written again."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return
+    raise BadRequest(f"the body nests values deeper than {MAX_DEPTH} levels")
 
 
 def _unpacked(body: bytes) -> bytes:

@@ -105,7 +105,7 @@ def post_bare_logs(ctx: Context, request: Request) -> Answer:
     """`/task-logs` takes a bare list."""
     try:
         items = json.loads(request.body or b"[]")
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise BadRequest(f"the body is not valid JSON: {e}") from e
     if not isinstance(items, list):
         raise BadRequest("the body must be a list of log lines")

@@ -67,6 +67,7 @@ class ClusterConfig:
     port: int = 8080
     reserved_ports: frozenset[int] = frozenset()  # that no trial may be told to use
     initial_user_password: str | None = None  # None: it is made up
+    allowed_host_paths: tuple[str, ...] | None = None  # None: all but those of the system
     launch_error: bool = True
     notebook_timeout: float | None = None  # seconds; None: never
     tensorboard_timeout: float = 300.0
@@ -126,6 +127,7 @@ def _cluster(reader: Reader) -> ClusterConfig:
     defaults = read_task_defaults(reader.section("task_container_defaults"))
     scheduler = _scheduler(reader, resource_manager)
     pools = _pools(reader, scheduler, defaults)
+    host_paths = security.texts("allowed_host_paths")
     config = ClusterConfig(
         scheduler=scheduler,
         resource_pools=pools,
@@ -137,6 +139,7 @@ def _cluster(reader: Reader) -> ClusterConfig:
         port=reader.whole("port", 8080, 1, 65535, "http_port"),
         reserved_ports=frozenset(reader.wholes("reserved_ports", 1, 65535)),
         initial_user_password=security.text_or_none("initial_user_password"),
+        allowed_host_paths=host_paths if security.gives("allowed_host_paths") else None,
         launch_error=reader.flag("launch_error", True),
         notebook_timeout=reader.seconds("notebook_timeout", None),
         tensorboard_timeout=reader.seconds("tensorboard_timeout", 300.0) or 300.0,

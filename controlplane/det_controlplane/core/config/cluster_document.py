@@ -15,7 +15,10 @@ def document(config: ClusterConfig) -> dict[str, Any]:
     return {
         "cluster_name": config.cluster_name,
         "port": config.port,
-        "security": {"initial_user_password": config.initial_user_password},
+        "security": {
+            "initial_user_password": config.initial_user_password,
+            "allowed_host_paths": config.allowed_host_paths and list(config.allowed_host_paths),
+        },
         "resource_manager": {
             "type": "agent",
             "scheduler": asdict(config.scheduler),

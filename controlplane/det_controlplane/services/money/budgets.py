@@ -17,6 +17,7 @@ from det_controlplane.core.budget import (
     state_of,
 )
 from det_controlplane.core.lifecycle.experiment import Command
+from det_controlplane.core.numerals import whole
 from det_controlplane.db import budgets, costs, experiments, instances, users, workspaces
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
@@ -87,7 +88,7 @@ def _member(kind: type[E], value: str, name: str) -> E:
 def _scope_id(ctx: Context, tx: Tx, caller: User, scope: BudgetScope, of: str) -> str:
     """Return the id of what a budget is for, after checking who may set it."""
     if scope is BudgetScope.EXPERIMENT:
-        owner = experiments.owner(tx, int(of)) if of.isdigit() else None
+        owner = experiments.owner(tx, int(of)) if whole(of) is not None and len(of) < 10 else None
         if owner is None:
             raise Missing(f"experiment {of} not found")
         require_owner(caller, owner, f"set the budget of experiment {of}")

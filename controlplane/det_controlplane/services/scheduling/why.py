@@ -4,6 +4,7 @@ import re
 from typing import Any
 from uuid import UUID
 
+from det_controlplane.core.numerals import whole
 from det_controlplane.core.provision import boot
 from det_controlplane.core.schedule.model import WaitCode
 from det_controlplane.db import budgets, waiting
@@ -26,7 +27,7 @@ def of(ctx: Context, kind: str, id: str) -> list[dict[str, Any]]:
     """One entry for each live allocation; without any, one for the thing itself."""
     if kind not in waiting.KINDS:
         raise Invalid(f"cannot tell why for a {kind!r}; ask for {', '.join(waiting.KINDS)}")
-    if kind in ("experiment", "trial") and not id.isdigit():
+    if kind in ("experiment", "trial") and (whole(id) is None or len(id) > 9):
         raise Invalid(f"{kind} id must be a number, not {id!r}")
     if kind == "job" and not _is_uuid(id):
         raise Invalid(f"job id must be a UUID, not {id!r}; `det job list` shows them")

@@ -1,0 +1,106 @@
+"""Odd numbers and deep nesting are mistakes of the caller; a key of one user is no other's; hosts keep their files."""
+
+import json
+from typing import Any
+
+import pytest
+from det_controlplane.core.config.cluster import load_cluster
+
+from tests.support.api import POOLS, Api, Caller, Told, config_of, create
+
+LONG = "9" * 5_000
+
+
+@pytest.mark.parametrize("number", ["²", "١٢", LONG, "99999999999999999999", "1_0", "+1"])
+def test_what_is_no_number_is_refused_everywhere(user: Caller, number: str) -> None:
+    experiment = create(user)
+    path = f"/api/v1/experiments/{experiment}"
+    asked = [
+        user.ask("GET", f"/api/v1/experiments/{number}"),
+        user.ask("GET", f"/api/v1/trials/{number}"),
+        user.ask("GET", "/api/v1/experiments", query={"limit": [number]}),
+        user.ask("GET", "/api/v1/costs/experiments", query={"ids": [number]}),
+        user.ask("POST", "/api/v1/experiments/continue", {"id": number}),
+        user.ask("POST", f"{path}/move", {"destinationProjectId": number}),
+        user.ask("GET", f"/api/v1/why/experiment/{number}"),
+        user.ask("PUT", "/api/v1/budgets", {"scope": "experiment", "of": number, "limitUsd": "1"}),
+    ]
+    assert [told.status for told in asked if told.status not in (400, 403, 404)] == []
+
+
+def test_numbers_of_json_that_no_column_holds_are_refused(user: Caller) -> None:
+    for number in (LONG, "1e300", str(2**64)):
+        body = f'{{"id": {number}}}'.encode()
+        assert user.ask("POST", "/api/v1/experiments/continue", body).status == 400
+
+
+@pytest.mark.parametrize("depth", [300, 900, 5_000, 100_000])
+def test_values_nested_too_deep_are_refused(user: Caller, depth: int) -> None:
+    nested = "[" * depth + "]" * depth
+    experiment = create(user)
+    told = [
+        user.ask("PATCH", f"/api/v1/experiments/{experiment}", f'{{"labels": {nested}}}'.encode()),
+        user.ask("POST", "/api/v1/templates/deep", f'{{"config": {{"data": {nested}}}}}'.encode()),
+        user.ask("POST", "/task-logs", nested.encode()),
+        user.ask("POST", "/api/v1/experiments", {"config": f"data: {nested}"}),
+    ]
+    assert [t.status for t in told] == [400] * len(told)
+
+
+def submit(caller: Caller, key: str, **more: Any) -> Told:
+    request = {"config": config_of(**more), "activate": False}
+    raw = json.dumps(request).encode()
+    return caller.ask("POST", "/api/v1/experiments", raw, headers={"idempotency-key": key})
+
+
+def test_a_key_is_good_for_one_user_and_one_body(admin: Caller, user: Caller) -> None:
+    def id_of(told: Told) -> int:
+        return int(told.json()["experiment"]["id"])
+
+    first = submit(user, "key")
+    assert id_of(submit(user, "key")) == id_of(first)
+    others = submit(user, "key", name="other"), submit(admin, "key")
+    assert len({id_of(told) for told in (first, *others)}) == 3
+
+
+def mounting(caller: Caller, path: str) -> Told:
+    mounts = [{"host_path": path, "container_path": "/there"}]
+    request = {"config": config_of(bind_mounts=mounts), "activate": False}
+    return caller.ask("POST", "/api/v1/experiments", request)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "//", "/etc", "/etc/../etc/ssl", "/var/run/docker.sock", "/run", "/proc/1", "/dev"],
+)
+def test_files_of_the_system_are_mounted_for_administrators_only(
+    admin: Caller, user: Caller, path: str
+) -> None:
+    told = mounting(user, path)
+    assert told.status == 400
+    assert "bind_mounts[0].host_path" in told.error
+    assert mounting(admin, path).status == 200
+
+
+def test_other_directories_may_be_mounted(user: Caller) -> None:
+    for path in ("/data", "/dev/shm", "/home/ada"):
+        assert mounting(user, path).status == 200
+
+
+def test_a_cluster_may_list_what_is_mounted(api: Api, admin: Caller, user: Caller) -> None:
+    api.ctx.config = load_cluster(
+        {
+            "security": {"allowed_host_paths": ["/data"]},
+            "checkpoint_storage": {"type": "shared_fs", "host_path": "/checkpoints"},
+            "task_container_defaults": {
+                "bind_mounts": [{"host_path": "/scratch", "container_path": "/scratch"}]
+            },
+            "resource_pools": [{"pool_name": name} for name in POOLS],
+        }
+    )
+    assert mounting(user, "/data/sets").status == 200
+    assert mounting(user, "/data/../home").status == 400
+    assert mounting(user, "/database").status == 400
+    own = {"checkpoint_storage": {"type": "shared_fs", "host_path": "/elsewhere"}}
+    request = {"config": config_of(**own), "activate": False}
+    assert user.ask("POST", "/api/v1/experiments", request).status == 400
