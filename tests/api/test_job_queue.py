@@ -9,7 +9,7 @@ from det_controlplane.services.tasks import auxiliary
 from det_controlplane.services.use_case import change
 
 from tests.support.api import Api, Caller, create
-from tests.support.stock_world import PlayedAgent
+from tests.support.played_agent import PlayedAgent
 
 QUEUES = "/api/v1/job-queues"
 

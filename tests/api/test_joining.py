@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.api import Api, Caller, Told, create, trial_of
-from tests.support.stock_world import PlayedAgent
+from tests.support.played_agent import PlayedAgent
 
 CPU = {"id": 0, "type": "cpu", "uuid": "u", "brand": "b"}
 

@@ -23,7 +23,7 @@ from tests.support.api import (
     report_checkpoint,
     trial_of,
 )
-from tests.support.stock_world import PlayedAgent
+from tests.support.played_agent import PlayedAgent
 
 MARK = "planted"
 STORAGE = {

@@ -11,8 +11,10 @@ import pytest
 from det_controlplane.api import routes
 
 from tests.support.api import Api
+from tests.support.played_agent import PlayedAgent
+from tests.support.stock_asker import World
 from tests.support.stock_catalog import Catalog, catalog, unreadable
-from tests.support.stock_world import PlayedAgent, World, build
+from tests.support.stock_world import build
 
 # These lists may only get shorter.
 WITHOUT_A_ROUTE = """

@@ -18,7 +18,7 @@ from tests.support.api import (
     report_metrics,
     trial_of,
 )
-from tests.support.stock_world import PlayedAgent
+from tests.support.played_agent import PlayedAgent
 
 
 def task_of(api: Api, owner: Caller, **config: Any) -> tuple[Caller, int]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from det_controlplane.core.config.pools import Scheduler
 
 from tests.support.api import Api, Caller, create
-from tests.support.stock_world import PlayedAgent
+from tests.support.played_agent import PlayedAgent
 
 
 def test_live_tasks_tell_the_scheduler_of_their_pool(api: Api, user: Caller) -> None:

@@ -3,14 +3,13 @@
 import base64
 import logging
 import uuid
-from collections import defaultdict
-from dataclasses import dataclass, field
 from typing import Any
 
 from det_controlplane.services.logs.master_log import StoredLog
 
-from tests.support.api import BOOTSTRAP, PASSWORD, Api, Caller, config_of
-from tests.support.stock_catalog import Catalog
+from tests.support.api import config_of
+from tests.support.stock_asker import World
+from tests.support.stock_organization import organization, people, templates, tokens
 
 SINCE = "2020-01-01T00:00:00Z"
 UNTIL = "2100-01-01T00:00:00Z"
@@ -26,72 +25,6 @@ RANDOM = {"name": "random", "metric": "loss", "max_trials": 2, "max_length": {"b
 ADAPTIVE = {
     "name": "adaptive_asha", "metric": "loss", "time_metric": "batches", "max_time": 16, "max_trials": 4,
 }  # fmt: skip
-
-
-@dataclass
-class World:
-    """Asks by the names of the stock client's calls and keeps what it was told."""
-
-    api: Api
-    catalog: Catalog
-    caller: Caller
-    agent: "PlayedAgent"
-    told: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
-    checkpoints: list[str] = field(default_factory=list)
-
-    def ask(self, name: str, body: Any = None, query: Any = None, **places: object) -> Any:
-        """Make a call that must succeed; at its first time, with each choice of its query, too."""
-        call, is_first = self.catalog.calls[name], name not in self.told
-        if isinstance(body, dict) and call.body in self.catalog.messages:
-            unknown = set(body) - set(self.catalog.messages[call.body])
-            assert not unknown, f"{name} has no {unknown}"
-        asked = {k: v if isinstance(v, list) else [str(v)] for k, v in (query or {}).items()}
-        assert set(asked) <= set(call.query), f"{name} has no {set(asked) - set(call.query)}"
-        answer = self._answer(name, call.url(places), body, asked)
-        if is_first and call.method == "GET":
-            for choice in self.catalog.choices(call):
-                self._answer(name, call.url(places), body, {**asked, **choice})
-        return answer
-
-    def _answer(self, name: str, url: str, body: Any, query: dict[str, list[str]]) -> Any:
-        call = self.catalog.calls[name]
-        if call.stream:
-            answer: Any = self.caller.lines(url, query)
-        else:
-            answer = self.caller.done(call.method, url, body, query)
-        self.told[name].append(answer)
-        return answer
-
-
-class PlayedAgent:
-    """Joins, takes the containers that it is given, and reports them as it is told."""
-
-    def __init__(self, api: Api, name: str) -> None:
-        self._api, self._name, self._incarnation, self._seq = api, name, str(uuid.uuid4()), 0
-        self.containers: dict[str, dict[str, Any]] = {}
-
-    def join(self, pool: str = "default") -> None:
-        name = self._name
-        slots = [{"id": i, "type": "cuda", "brand": "A100", "uuid": f"{name}-{i}"} for i in (0, 1)]
-        body = {
-            "agent_id": name, "agent_key": "key", "incarnation": self._incarnation, "pool": pool,
-            "runtime": "process", "hostname": name, "addresses": ["127.0.0.1"], "slots": slots,
-            "version": "0.38.1", "proof": {"kind": "bootstrap_token", "token": BOOTSTRAP},
-        }  # fmt: skip
-        joined = self._api.anonymous().post("/agents/v1/join", body)
-        self._caller = self._api.with_token(joined["agent_token"])
-
-    def poll(self, state: str = "running", **more: Any) -> list[dict[str, Any]]:
-        """Report all containers in a state; return the directives that came back."""
-        reports = [
-            {"id": c["id"], "epoch": c["epoch"], "state": state, "address": "127.0.0.1", **more}
-            for c in self.containers.values()
-        ]
-        self._seq += 1
-        body = {"incarnation": self._incarnation, "seq": self._seq, "containers": reports}
-        told: dict[str, Any] = self._caller.post("/agents/v1/poll", body)
-        self.containers = {c["id"]: c for c in told["containers"]}
-        return list(self.containers.values())
 
 
 def build(world: World) -> None:
@@ -112,127 +45,6 @@ def build(world: World) -> None:
     look(world, experiment_id)
     tables(world)
     usage(world)
-
-
-def people(world: World) -> None:
-    ask = world.ask
-    ask("post_Login", {"username": "determined", "password": PASSWORD, "isHashed": False})
-    ask("get_CurrentUser")
-    ask("get_GetMe")
-    about = {"username": "grace", "active": True, "admin": False, "displayName": "Grace H."}
-    group = {"agentUid": 1, "agentUser": "grace", "agentGid": 2, "agentGroup": "navy"}
-    user = {**about, "agentUserGroup": group}
-    new = {"user": user, "password": "Strong1Password", "isHashed": False}
-    grace = ask("post_PostUser", new)["user"]["id"]
-    ask("patch_PatchUser", {"displayName": "Grace"}, userId=grace)
-    ask("post_SetUserPassword", "0" * 128, userId=grace)
-    ask("get_GetUser", userId=grace)
-    ask("get_GetUserByUsername", username="grace")
-    ask("get_GetUsers", query={"name": "gra"})
-    ask("patch_PatchUsers", {"userIds": [grace], "activate": True})
-    group_id = ask("post_CreateGroup", {"name": "navy", "addUsers": [grace]})["group"]["groupId"]
-    ask("get_GetGroup", groupId=group_id)
-    ask("post_GetGroups", {"limit": 10})
-    ask("put_UpdateGroup", {"groupId": group_id, "name": "army"}, groupId=group_id)
-    ask("delete_DeleteGroup", groupId=group_id)
-    setting = {"key": "theme", "storagePath": "ui", "value": "dark"}
-    ask("post_PostUserSetting", {"settings": [setting]})
-    ask("get_GetUserSetting")
-    ask("post_ResetUserSetting")
-    ask("get_GetPermissionsSummary")
-
-
-def tokens(world: World) -> None:
-    ask = world.ask
-    me = ask("get_GetMe")["user"]["id"]
-    token = ask("post_PostAccessToken", {"userId": me, "lifespan": "24h", "description": "ci"})
-    ask("get_GetAccessTokens")
-    change = {"tokenId": token["tokenId"], "description": "nightly", "setRevoked": True}
-    ask("patch_PatchAccessToken", change, tokenId=token["tokenId"])
-    signed_in = world.api.signed_in("determined")
-    before, world.caller = world.caller, signed_in
-    ask("post_Logout")
-    world.caller = before
-
-
-def organization(world: World) -> None:
-    ask = world.ask
-    storage = {"type": "directory", "container_path": "/checkpoints"}
-    group = {"agentUid": 1, "agentUser": "u", "agentGid": 2, "agentGroup": "g"}
-    vision = ask(
-        "post_PostWorkspace",
-        {
-            "name": "vision", "checkpointStorageConfig": storage, "agentUserGroup": group,
-            "defaultComputePool": "default", "defaultAuxPool": "default",
-        },
-    )["workspace"]["id"]  # fmt: skip
-    ask("patch_PatchWorkspace", {"name": "sight"}, id=vision)
-    for call in ("ArchiveWorkspace", "UnarchiveWorkspace", "PinWorkspace"):
-        ask(f"post_{call}", id=vision)
-    ask("get_GetWorkspace", id=vision)
-    ask("get_GetWorkspaces")
-    ask("post_UnpinWorkspace", id=vision)
-    ask("get_ListRPsBoundToWorkspace", workspaceId=vision)
-    ask("get_ListWorkspaceNamespaceBindings", id=vision)
-    ask("get_GetWorkspacesWithDefaultNamespaceBindings")
-    ask("get_GetKubernetesResourceManagers")
-    projects(world, vision)
-    pools(world, vision)
-    ask("delete_DeleteWorkspace", id=vision)
-
-
-def projects(world: World, workspace_id: int) -> None:
-    ask = world.ask
-    new = {"name": "cats", "workspaceId": workspace_id, "description": "meow", "key": "CATS"}
-    cats = ask("post_PostProject", new, workspaceId=workspace_id)["project"]["id"]
-    note = {"name": "idea", "contents": "more cats"}
-    ask("post_AddProjectNote", note, projectId=cats)
-    ask("put_PutProjectNotes", {"projectId": cats, "notes": [note]}, projectId=cats)
-    ask("patch_PatchProject", {"name": "dogs"}, id=cats)
-    ask("post_ArchiveProject", id=cats)
-    ask("get_GetWorkspaceProjects", id=workspace_id)
-    ask("post_UnarchiveProject", id=cats)
-    ask("get_GetProject", id=cats)
-    ask("get_GetProjectByKey", key="CATS")
-    seen = {"activityType": "ACTIVITY_TYPE_GET", "entityType": "ENTITY_TYPE_PROJECT"}
-    ask("post_PostUserActivity", {**seen, "entityId": cats})
-    ask("get_GetProjectsByUserActivity")
-    other = ask("post_PostWorkspace", {"name": "other"})["workspace"]["id"]
-    move = {"projectId": cats, "destinationWorkspaceId": other}
-    ask("post_MoveProject", move, projectId=cats)
-    ask("delete_DeleteProject", id=cats)
-
-
-def pools(world: World, workspace_id: int) -> None:
-    ask, pool = world.ask, {"resourcePoolName": "reserved"}
-    ask("get_GetResourcePools")
-    bound = {**pool, "workspaceIds": [workspace_id]}
-    ask("post_BindRPToWorkspace", bound, **pool)
-    ask("get_ListWorkspacesBoundToRP", **pool)
-    ask("put_OverwriteRPWorkspaceBindings", bound, **pool)
-    ask("get_ListRPsBoundToWorkspace", workspaceId=workspace_id)
-    ask("delete_UnbindRPFromWorkspace", bound, **pool)
-
-
-def templates(world: World) -> None:
-    ask = world.ask
-    new = {"name": "small", "config": {"max_restarts": 0}, "workspaceId": 1}
-    ask("post_PostTemplate", new, template_name="small")
-    ask("put_PutTemplate", new, template_name="small")
-    ask("patch_PatchTemplateConfig", {"max_restarts": 1}, templateName="small")
-    ask("patch_PatchTemplateName", {"oldName": "small", "newName": "tiny"})
-    ask("get_GetTemplates")
-    ask("get_GetTemplate", templateName="tiny")
-    ask("delete_DeleteTemplate", templateName="tiny")
-    policies = {"workloadType": "EXPERIMENT", "configPolicies": "constraints: {priority_limit: 1}"}
-    everywhere = {"workloadType": "EXPERIMENT"}
-    here = {**everywhere, "workspaceId": 1}
-    ask("put_PutGlobalConfigPolicies", policies, **everywhere)
-    ask("get_GetGlobalConfigPolicies", **everywhere)
-    ask("delete_DeleteGlobalConfigPolicies", **everywhere)
-    ask("put_PutWorkspaceConfigPolicies", {**policies, "workspaceId": 1}, **here)
-    ask("get_GetWorkspaceConfigPolicies", **here)
-    ask("delete_DeleteWorkspaceConfigPolicies", **here)
 
 
 def cluster(world: World) -> None:

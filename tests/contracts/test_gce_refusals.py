@@ -1,0 +1,277 @@
+"""What Compute Engine refuses, and what is told of it."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from det_controlplane.core.provision.model import RefusalKind
+from det_controlplane.core.provision.offers import Capacity
+from det_controlplane.ports.compute import Unreachable
+from det_controlplane.testing.contracts.compute import launch_request
+
+from tests.support.fake_gce import GceError, denied, quota, stockout
+from tests.support.fake_gce.errors import OperationError
+from tests.support.gce_provider import PROJECT, REGION, ZONE, Gce, body_of, offer, provided
+
+
+@pytest.fixture
+def cloud() -> Iterator[Gce]:
+    with provided() as gce:
+        yield gce
+
+
+def test_a_stockout_hints_at_the_zones_that_have_room(cloud: Gce) -> None:
+    cloud.give(stockout(ZONE, "e2-standard-4", ["us-central1-c", "us-central1-f"]))
+    (refusal,) = cloud.compute.launch(launch_request(cloud, [offer()])).refusals
+    assert refusal.hint == ("us-central1-c", "us-central1-f")
+    assert refusal.scope.zone == ZONE
+    assert "us-central1-c" in refusal.sentence
+
+
+def test_the_next_zone_is_tried_after_a_stockout(cloud: Gce) -> None:
+    cloud.give(stockout(ZONE, "e2-standard-4"), zone=ZONE)
+    offers = [offer(), offer(zone="us-central1-b")]
+    outcome = cloud.compute.launch(launch_request(cloud, offers))
+    assert outcome.machine is not None
+    assert outcome.machine.zone == "us-central1-b"
+    assert [r.scope.zone for r in outcome.refusals] == [ZONE]
+
+
+def test_an_accepted_machine_that_fails_later_tells_why_when_asked_again(cloud: Gce) -> None:
+    cloud.fake.operation_s = 60.0
+    cloud.give(stockout(ZONE, "e2-standard-4", ["us-central1-b"]), zone=ZONE)
+    request = launch_request(cloud, [offer()])
+    accepted = cloud.compute.launch(request).machine
+    assert accepted is not None
+    assert accepted.state == "pending"
+    assert [m.state for m in cloud.compute.owned(request.cluster_id, cloud.place)] == ["pending"]
+    cloud.sleep(120)
+    assert list(cloud.compute.owned(request.cluster_id, cloud.place)) == []
+    cloud.allow()
+    cloud.fake.forget_request_ids()
+    again = cloud.compute.launch(request)
+    assert again.machine is None
+    assert [(r.kind, r.hint) for r in again.refusals] == [
+        (RefusalKind.NO_CAPACITY, ("us-central1-b",))
+    ]
+
+
+def test_asking_what_failed_later_starts_nothing(cloud: Gce) -> None:
+    cloud.fake.operation_s = 60.0
+    cloud.give(stockout(ZONE, "g2-standard-8"), "g2-standard-8")
+    request = launch_request(cloud, cloud.offers(Capacity.SPOT))
+    assert cloud.compute.launch(request).machine is not None
+    cloud.sleep(120)
+    again = cloud.compute.launch(request)
+    assert again.machine is None
+    assert [r.scope.machine_type for r in again.refusals] == ["g2-standard-8"]
+    assert cloud.fake.listed(PROJECT) == []
+
+
+def test_refusals_before_a_lost_answer_are_told_with_the_machine(cloud: Gce) -> None:
+    first, second = cloud.offers(Capacity.SPOT)
+    cloud.give(stockout(ZONE, first.machine_type), first.machine_type)
+    request = launch_request(cloud, [first, second])
+    outcome = cloud.compute.launch(request)
+    assert cloud.compute.launch(request) == outcome
+    assert outcome.machine is not None
+    assert [r.scope.machine_type for r in outcome.refusals] == [first.machine_type]
+
+
+def test_a_machine_that_was_taken_back_is_not_started_again_by_its_token(cloud: Gce) -> None:
+    request = launch_request(cloud, cloud.offers(Capacity.SPOT))
+    machine = cloud.compute.launch(request).machine
+    assert machine is not None
+    cloud.reclaim(machine)
+    cloud.fake.forget_request_ids()
+    again = cloud.compute.launch(request).machine
+    assert again is not None
+    assert (again.state, again.cloud_id) == ("gone", machine.cloud_id)
+    assert again.ended_because == "spot capacity was taken back"
+    assert cloud.fake.instances == []
+
+
+def test_a_machine_that_has_the_name_is_the_one(cloud: Gce) -> None:
+    request = launch_request(cloud)
+    first = cloud.compute.launch(request).machine
+    cloud.fake.forget_request_ids()
+    cloud.fake.operations.clear()
+    assert cloud.compute.launch(request).machine == first
+    assert len(cloud.fake.instances) == 1
+
+
+def test_many_launches_and_ends_at_once_share_a_provider(cloud: Gce) -> None:
+    requests = [launch_request(cloud) for _ in range(24)]
+    with ThreadPoolExecutor(8) as pool:
+        launched = [o.machine for o in pool.map(cloud.compute.launch, requests)]
+    ids = [m.cloud_id for m in launched if m]
+    assert len(set(ids)) == 24
+    assert [m.machine_id for m in launched if m] == [r.machine_id for r in requests]
+    assert list(cloud.compute.terminate([m for m in launched if m])) == []
+
+
+def test_a_launch_waits_a_few_seconds_at_most(cloud: Gce) -> None:
+    cloud.fake.operation_s = 3600.0
+    before = cloud.clock[0]
+    machine = cloud.compute.launch(launch_request(cloud)).machine
+    assert machine is not None
+    assert machine.state == "pending"
+    assert 0 < cloud.clock[0] - before <= 6
+
+
+def test_a_machine_of_any_zone_that_failed_in_one_tells_why_for_that_zone(cloud: Gce) -> None:
+    cloud.fake.operation_s = 60.0
+    cloud.give(stockout(ZONE, "g2-standard-8"))
+    request = launch_request(cloud, [offer("g2-standard-8", zone="")])
+    assert cloud.compute.launch(request).machine is not None
+    cloud.sleep(120)
+    cloud.allow()
+    there = replace(request, offers=(offer("g2-standard-8", zone=ZONE),))
+    again = cloud.compute.launch(there)
+    assert again.machine is None
+    assert {r.kind for r in again.refusals} == {RefusalKind.NO_CAPACITY}
+    assert ZONE in {r.scope.zone for r in again.refusals}
+
+
+def test_a_launch_over_many_offers_ends_before_its_caller_gives_up(cloud: Gce) -> None:
+    cloud.fake.operation_s = 4.0
+    cloud.give(stockout(ZONE, "e2-standard-4"))
+    types = [f"e2-standard-{n}" for n in range(100)]
+    offers = [replace(offer(), machine_type=t, zone=z) for t in types for z in (ZONE,)]
+    cloud.fake.machine_types |= {t: {"guestCpus": 4, "memoryMb": 1024} for t in types}
+    before = cloud.clock[0]
+    outcome = cloud.compute.launch(launch_request(cloud, offers))
+    assert outcome.machine is None
+    assert 0 < len(outcome.refusals) < 100
+    assert cloud.clock[0] - before <= 66
+
+
+def test_any_zone_means_the_first_with_room(cloud: Gce) -> None:
+    cloud.give(stockout(ZONE, "g2-standard-8"), "g2-standard-8", ZONE)
+    anywhere = offer("g2-standard-8", zone="", capacity=Capacity.SPOT)
+    machine = cloud.compute.launch(launch_request(cloud, [anywhere])).machine
+    assert machine is not None
+    assert (machine.zone, machine.state) == ("us-central1-b", "running")
+    assert body_of(cloud, machine)["scheduling"]["provisioningModel"] == "SPOT"
+
+
+def test_one_regional_call_chooses_among_types_by_rank(cloud: Gce) -> None:
+    cloud.give(stockout(ZONE, "a2-highgpu-1g"), "a2-highgpu-1g")
+    offers = [offer("a2-highgpu-1g", zone=""), offer("g2-standard-8", zone="")]
+    machine = cloud.compute.launch(launch_request(cloud, offers)).machine
+    assert machine is not None
+    assert machine.machine_type == "g2-standard-8"
+    assert sum("bulkInsert" in call for call in cloud.fake.calls) == 1
+
+
+def test_a_region_without_room_refuses_every_type_that_was_asked_for(cloud: Gce) -> None:
+    cloud.give(stockout(ZONE, "a2-highgpu-1g"))
+    offers = [offer("a2-highgpu-1g", zone=""), offer("g2-standard-8", zone="")]
+    request = launch_request(cloud, offers)
+    for outcome in (cloud.compute.launch(request), cloud.compute.launch(request)):
+        assert outcome.machine is None
+        assert [(r.kind, r.scope.machine_type) for r in outcome.refusals] == [
+            (RefusalKind.NO_CAPACITY, "a2-highgpu-1g"),
+            (RefusalKind.NO_CAPACITY, "g2-standard-8"),
+        ]
+
+
+def test_a_quota_behind_a_failed_bulk_insert_is_named(cloud: Gce) -> None:
+    cloud.give(quota("NVIDIA_L4_GPUS", 2.0, REGION))
+    anywhere = offer("g2-standard-8", zone="")
+    (refusal,) = cloud.compute.launch(launch_request(cloud, [anywhere])).refusals
+    assert refusal.kind is RefusalKind.QUOTA
+    assert "NVIDIA_L4_GPUS" in refusal.sentence
+
+
+def test_a_zone_is_tried_though_a_bulk_insert_failed_there(cloud: Gce) -> None:
+    cloud.give(stockout(ZONE, "g2-standard-8"), "g2-standard-8")
+    offers = [offer("g2-standard-8", zone=""), offer("e2-standard-4")]
+    machine = cloud.compute.launch(launch_request(cloud, offers)).machine
+    assert machine is not None
+    assert (machine.machine_type, machine.zone) == ("e2-standard-4", ZONE)
+
+
+def test_types_that_may_not_be_asked_for_together_are_asked_for_alone(cloud: Gce) -> None:
+    offers = [offer("a2-highgpu-1g", zone=""), offer("g2-standard-8", zone="")]
+    cloud.fake.accepts_flexibility = False
+    machine = cloud.compute.launch(launch_request(cloud, offers)).machine
+    assert machine is not None
+    assert machine.machine_type == "a2-highgpu-1g"
+
+
+def test_a_region_that_had_no_room_is_not_asked_again_by_a_token(cloud: Gce) -> None:
+    cloud.give(quota("NVIDIA_L4_GPUS", 2.0, REGION))
+    request = launch_request(cloud, [offer("g2-standard-8", zone="")])
+    first = cloud.compute.launch(request)
+    cloud.allow()
+    cloud.fake.forget_request_ids()
+    assert cloud.compute.launch(request) == first
+
+
+def test_a_machine_of_unknown_zone_is_found_to_end_it_and_to_read_its_console(cloud: Gce) -> None:
+    machine = cloud.compute.launch(launch_request(cloud)).machine
+    assert machine is not None
+    cloud.print_on_console(machine, "ready\n")
+    somewhere = replace(machine, zone="")
+    assert cloud.compute.console(somewhere, cloud.place) == "ready"
+    assert list(cloud.compute.terminate([somewhere])) == []
+    cloud.sleep(60)
+    assert list(cloud.compute.owned(launch_request(cloud).cluster_id, cloud.place)) == []
+
+
+def test_a_quota_is_named_with_its_limit_and_region(cloud: Gce) -> None:
+    cloud.give(quota("NVIDIA_L4_GPUS", 1.0, REGION))
+    (refusal,) = cloud.compute.launch(launch_request(cloud, [offer("g2-standard-8")])).refusals
+    assert refusal.kind is RefusalKind.QUOTA
+    assert "NVIDIA_L4_GPUS in us-central1 allows 1 " in refusal.sentence
+    assert not refusal.scope.covers(replace(offer("g2-standard-8"), region="europe-west4"))
+    assert refusal.scope.covers(offer("g2-standard-8", zone="us-central1-b"))
+
+
+def test_a_quota_of_the_project_holds_in_every_region(cloud: Gce) -> None:
+    cloud.give(quota("GPUS_ALL_REGIONS", 0.0))
+    (refusal,) = cloud.compute.launch(launch_request(cloud, [offer("g2-standard-8")])).refusals
+    assert refusal.scope.covers(replace(offer("g2-standard-8"), region="europe-west4"))
+    assert not refusal.scope.covers(offer("e2-standard-4"))
+
+
+def test_a_missing_permission_is_named_and_asked_for_once(cloud: Gce) -> None:
+    cloud.give(denied("compute.instances.create"))
+    offers = [offer(), offer(zone="us-central1-b"), offer("g2-standard-8")]
+    (refusal,) = cloud.compute.launch(launch_request(cloud, offers)).refusals
+    assert refusal.kind is RefusalKind.DENIED
+    assert "compute.instances.create on projects/acme" in refusal.sentence
+    assert all(refusal.scope.covers(o) for o in offers)
+    assert sum(call.startswith("POST") for call in cloud.fake.calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (GceError(429, "rateLimitExceeded", "slow down"), RefusalKind.RETRYABLE),
+        (GceError(503, "backendError", "try again"), RefusalKind.RETRYABLE),
+        (GceError(412, "conditionNotMet", "Constraint vmExternalIpAccess"), RefusalKind.DENIED),
+        (GceError(404, "notFound", "The resource 'image' was not found"), RefusalKind.INVALID),
+        (OperationError(0, ({"code": "INTERNAL_ERROR", "message": "x"},)), RefusalKind.RETRYABLE),
+        (OperationError(400, ({"code": "INVALID_USAGE", "message": "x"},)), RefusalKind.INVALID),
+        (
+            OperationError(503, ({"code": "VM_MIN_COUNT_NOT_REACHED", "message": "x"},)),
+            RefusalKind.NO_CAPACITY,
+        ),
+    ],
+)
+def test_errors_are_of_their_kind(
+    cloud: Gce, error: GceError | OperationError, kind: RefusalKind
+) -> None:
+    cloud.give(error)
+    (refusal,) = cloud.compute.launch(launch_request(cloud, [offer()])).refusals
+    assert refusal.kind is kind
+
+
+@pytest.mark.parametrize("status", [500, 502, 504])
+def test_an_answer_that_leaves_the_effect_open_is_no_refusal(cloud: Gce, status: int) -> None:
+    cloud.give(GceError(status, "backendError", "oops"))
+    with pytest.raises(Unreachable, match="oops"):
+        cloud.compute.launch(launch_request(cloud, [offer()]))

@@ -1,0 +1,37 @@
+"""An agent that joins, polls and reports as a test tells it."""
+
+import uuid
+from typing import Any
+
+from tests.support.api import BOOTSTRAP, Api
+
+
+class PlayedAgent:
+    """Joins, takes the containers that it is given, and reports them as it is told."""
+
+    def __init__(self, api: Api, name: str) -> None:
+        self._api, self._name, self._incarnation, self._seq = api, name, str(uuid.uuid4()), 0
+        self.containers: dict[str, dict[str, Any]] = {}
+
+    def join(self, pool: str = "default") -> None:
+        name = self._name
+        slots = [{"id": i, "type": "cuda", "brand": "A100", "uuid": f"{name}-{i}"} for i in (0, 1)]
+        body = {
+            "agent_id": name, "agent_key": "key", "incarnation": self._incarnation, "pool": pool,
+            "runtime": "process", "hostname": name, "addresses": ["127.0.0.1"], "slots": slots,
+            "version": "0.38.1", "proof": {"kind": "bootstrap_token", "token": BOOTSTRAP},
+        }  # fmt: skip
+        joined = self._api.anonymous().post("/agents/v1/join", body)
+        self._caller = self._api.with_token(joined["agent_token"])
+
+    def poll(self, state: str = "running", **more: Any) -> list[dict[str, Any]]:
+        """Report all containers in a state; return the directives that came back."""
+        reports = [
+            {"id": c["id"], "epoch": c["epoch"], "state": state, "address": "127.0.0.1", **more}
+            for c in self.containers.values()
+        ]
+        self._seq += 1
+        body = {"incarnation": self._incarnation, "seq": self._seq, "containers": reports}
+        told: dict[str, Any] = self._caller.post("/agents/v1/poll", body)
+        self.containers = {c["id"]: c for c in told["containers"]}
+        return list(self.containers.values())
