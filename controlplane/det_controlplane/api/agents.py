@@ -4,8 +4,11 @@ from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response
 from det_controlplane.api.router import delete, get, post
+from det_controlplane.core.paging import Page
 from det_controlplane.services.agents import administration, join_tokens
 from det_controlplane.services.context import Context
+
+_ALL = Page(default_limit=-1)
 
 
 def list_agents(ctx: Context, request: Request) -> Answer:
@@ -14,9 +17,7 @@ def list_agents(ctx: Context, request: Request) -> Answer:
         found = [{**a, "slots": {}} for a in found]
     if request.flag("excludeContainers", "exclude_containers"):
         found = [{**a, "containers": {}} for a in found]
-    total = len(found)
-    pagination = {"offset": 0, "limit": 0, "startIndex": 0, "endIndex": total, "total": total}
-    return json_response({"agents": found, "pagination": pagination})
+    return json_response({"agents": found, "pagination": _ALL.pagination(len(found))})
 
 
 def get_agent(ctx: Context, request: Request) -> Answer:
@@ -75,9 +76,7 @@ def disable_slot(ctx: Context, request: Request) -> Answer:
 
 def list_pools(ctx: Context, request: Request) -> Answer:
     found = administration.pools(ctx)
-    total = len(found)
-    pagination = {"offset": 0, "limit": 0, "startIndex": 0, "endIndex": total, "total": total}
-    return json_response({"resourcePools": found, "pagination": pagination})
+    return json_response({"resourcePools": found, "pagination": _ALL.pagination(len(found))})
 
 
 def create_token(ctx: Context, request: Request) -> Answer:

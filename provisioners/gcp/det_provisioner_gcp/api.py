@@ -167,30 +167,29 @@ class GceApi:
     def machine_types(self, project: str, names: Sequence[str]) -> Sequence[FoundMachineType]:
         """Return machine types by name, once for each zone that has them."""
         with _translated("listing machine types"):
-            request = self._sdk.AggregatedListMachineTypesRequest(
-                project=project, max_results=_PAGE, filter=f'name eq "{"|".join(names)}"'
-            )
-            client = self._client("MachineTypesClient")
-            pages = client.aggregated_list(request, timeout=TIMEOUT_S, retry=None)
             return [
-                _machine_type(place.rpartition("/")[2], found)
-                for place, listed in pages
+                _machine_type(zone, found)
+                for zone, listed in self._by_zone("MachineTypes", project, names)
                 for found in listed.machine_types
             ]
 
     def accelerator_types(self, project: str, names: Sequence[str]) -> Sequence[tuple[str, str]]:
         """Return the names of accelerators, each with a zone that has it."""
         with _translated("listing accelerator types"):
-            request = self._sdk.AggregatedListAcceleratorTypesRequest(
-                project=project, max_results=_PAGE, filter=f'name eq "{"|".join(names)}"'
-            )
-            client = self._client("AcceleratorTypesClient")
-            pages = client.aggregated_list(request, timeout=TIMEOUT_S, retry=None)
             return [
-                (found.name, place.rpartition("/")[2])
-                for place, listed in pages
+                (found.name, zone)
+                for zone, listed in self._by_zone("AcceleratorTypes", project, names)
                 for found in listed.accelerator_types
             ]
+
+    def _by_zone(self, kind: str, project: str, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
+        """Yield what Google Cloud lists of a kind, of these names, zone by zone."""
+        request = getattr(self._sdk, f"AggregatedList{kind}Request")(
+            project=project, max_results=_PAGE, filter=f'name eq "{"|".join(names)}"'
+        )
+        client = self._client(f"{kind}Client")
+        for place, listed in client.aggregated_list(request, timeout=TIMEOUT_S, retry=None):
+            yield place.rpartition("/")[2], listed
 
     @cached_property
     def _sdk(self) -> Any:

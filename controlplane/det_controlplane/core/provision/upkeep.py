@@ -32,10 +32,6 @@ def works(machine: Machine) -> bool:
     return machine.used_slots > 0 or machine.aux_used > 0
 
 
-def is_leaving(machine: Machine) -> bool:
-    return machine.leaving_since is not None or machine.stopped
-
-
 def since(machine: Machine) -> float:
     """Return since when the machine is awaited."""
     return machine.requested_at if machine.launched_at is None else machine.launched_at

@@ -16,7 +16,7 @@ from det_controlplane.core.context_archive import BadArchive
 from det_controlplane.db import contexts as rows
 from det_controlplane.db.contexts import NewContext, StoredContext
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Invalid, Missing, Oversized, WrongState
+from det_controlplane.services.errors import Invalid, Missing, Oversized, WrongState, found
 
 MAX_CONTEXT = 95 * 1024 * 1024
 # Larger archives go to the object store instead of a row.
@@ -170,23 +170,16 @@ def content_of(ctx: Context, context_id: UUID | None) -> bytes:
 
 def of_task(ctx: Context, task_id: str) -> bytes:
     with ctx.db.begin() as tx:
-        owner = rows.of_task(tx, task_id)
-    if owner is None:
-        raise Missing(f"task {task_id} not found")
+        owner = found(rows.of_task(tx, task_id), f"task {task_id}")
     return content_of(ctx, owner.context_id)
 
 
 def of_experiment(ctx: Context, experiment_id: int) -> bytes:
     with ctx.db.begin() as tx:
-        owner = rows.of_experiment(tx, experiment_id)
-    if owner is None:
-        raise Missing(f"experiment {experiment_id} not found")
+        owner = found(rows.of_experiment(tx, experiment_id), f"experiment {experiment_id}")
     return content_of(ctx, owner.context_id)
 
 
 def _find(ctx: Context, context_id: UUID) -> StoredContext:
     with ctx.db.begin() as tx:
-        row = rows.find(tx, context_id)
-    if row is None:
-        raise Missing(f"context {context_id} not found")
-    return row
+        return found(rows.find(tx, context_id), f"context {context_id}")

@@ -10,7 +10,7 @@ from det_controlplane.db import experiments as rows
 from det_controlplane.db.experiment_pages import ShownExperiment
 from det_controlplane.services.checkpoints.records import parse_uuid
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Missing
+from det_controlplane.services.errors import Missing, found
 
 
 def experiments(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> Iterator[str]:
@@ -19,10 +19,7 @@ def experiments(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -
 
 def experiment(ctx: Context, experiment_id: int) -> ShownExperiment:
     with ctx.db.autocommit() as tx:
-        found = experiment_pages.one(tx, experiment_id)
-    if found is None:
-        raise Missing(f"experiment {experiment_id} not found")
-    return found
+        return found(experiment_pages.one(tx, experiment_id), f"experiment {experiment_id}")
 
 
 def blank_experiment(config: dict[str, Any]) -> dict[str, Any]:
@@ -46,10 +43,7 @@ def trials(
 
 def trial(ctx: Context, trial_id: int) -> str:
     with ctx.db.autocommit() as tx:
-        found = listings.trial(tx, trial_id)
-    if found is None:
-        raise Missing(f"trial {trial_id} not found")
-    return found
+        return found(listings.trial(tx, trial_id), f"trial {trial_id}")
 
 
 def checkpoints(
@@ -64,10 +58,7 @@ def checkpoints(
 
 def checkpoint(ctx: Context, uuid: str) -> str:
     with ctx.db.autocommit() as tx:
-        found = listings.checkpoint(tx, parse_uuid(uuid))
-    if found is None:
-        raise Missing(f"checkpoint {uuid} not found")
-    return found
+        return found(listings.checkpoint(tx, parse_uuid(uuid)), f"checkpoint {uuid}")
 
 
 def labels(ctx: Context, project_id: int) -> list[str]:
@@ -78,11 +69,9 @@ def labels(ctx: Context, project_id: int) -> list[str]:
 
 def trial_by_external_id(ctx: Context, experiment: str, trial: str) -> str:
     with ctx.db.autocommit() as tx:
-        found = rows.trial_by_external_id(tx, experiment, trial)
-        shown = None if found is None else listings.trial(tx, found)
-    if shown is None:
-        raise Missing(f"trial '{trial}' of experiment '{experiment}' not found")
-    return shown
+        trial_id = rows.trial_by_external_id(tx, experiment, trial)
+        shown = None if trial_id is None else listings.trial(tx, trial_id)
+    return found(shown, f"trial '{trial}' of experiment '{experiment}'")
 
 
 def best_searcher_metric(ctx: Context, experiment_id: int) -> float:
