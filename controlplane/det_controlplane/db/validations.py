@@ -52,9 +52,7 @@ _STORE = text("""
     UPDATE searches SET seq = seq + :events
     WHERE experiment_id = :id AND seq = :seq AND (SELECT count(*) FROM added) = :count
 """)
-_SAVE_STANDING = update(schema.experiments).where(
-    schema.experiments.c.id == bindparam("experiment")
-)
+_SAVE_SUMMARY = update(schema.experiments).where(schema.experiments.c.id == bindparam("experiment"))
 _EXPERIMENT = len(fields(ExperimentRow))
 _TRIAL_ROW = _EXPERIMENT + len(fields(TrialRow))
 
@@ -84,7 +82,7 @@ class Validation:
 
 
 @dataclass(slots=True)
-class Standing:
+class ExperimentSummary:
     """What reports change on the experiment's own row."""
 
     progress: float | None
@@ -112,23 +110,25 @@ def _trial(row: Any) -> ReportingTrial:
     return ReportingTrial(trial, *row[_TRIAL_ROW:])
 
 
-def store(tx: Tx, experiment: ExperimentRow, new: Sequence[Validation], standing: Standing) -> bool:
+def store(
+    tx: Tx, experiment: ExperimentRow, new: Sequence[Validation], summary: ExperimentSummary
+) -> bool:
     """With the search's events. False: not all of it could be written, so nothing of it may be committed."""
-    return tx.execute(_STORE, _params(experiment, new, standing)).rowcount == 1
+    return tx.execute(_STORE, _params(experiment, new, summary)).rowcount == 1
 
 
-def save_standing(tx: Tx, experiment_id: int, standing: Standing) -> None:
+def save_summary(tx: Tx, experiment_id: int, summary: ExperimentSummary) -> None:
     values: dict[str, float | None] = {
-        "progress": standing.progress,
-        "best_metric": standing.best_metric,
+        "progress": summary.progress,
+        "best_metric": summary.best_metric,
     }
-    if standing.best_trial_id is not None:
-        values["best_trial_id"] = standing.best_trial_id
-    tx.execute(_SAVE_STANDING, {"experiment": experiment_id, **values})
+    if summary.best_trial_id is not None:
+        values["best_trial_id"] = summary.best_trial_id
+    tx.execute(_SAVE_SUMMARY, {"experiment": experiment_id, **values})
 
 
 def _params(
-    experiment: ExperimentRow, new: Sequence[Validation], standing: Standing
+    experiment: ExperimentRow, new: Sequence[Validation], summary: ExperimentSummary
 ) -> dict[str, Any]:
     rows, seq = [], experiment.seq
     for one in new:
@@ -144,6 +144,6 @@ def _params(
         )  # fmt: skip
     return {
         "id": experiment.id, "seq": experiment.seq, "rows": as_json(rows), "count": len(rows),
-        "events": seq - experiment.seq, "progress": standing.progress, "best_metric": standing.best_metric,
-        "best_trial_id": standing.best_trial_id, "shown": standing.shown,
+        "events": seq - experiment.seq, "progress": summary.progress, "best_metric": summary.best_metric,
+        "best_trial_id": summary.best_trial_id, "shown": summary.shown,
     }  # fmt: skip

@@ -63,8 +63,8 @@ KINDS = tuple(_BY)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """The thing itself, which may have no live allocation."""
+class Subject:
+    """Hold the state of the experiment, trial, job or task that is asked about; it may have no live allocation."""
 
     state: str
     error: str
@@ -73,9 +73,9 @@ class Standing:
     exit_reason: str | None  # of its last run
 
 
-def standing(tx: Tx, kind: str, id: str) -> Standing | None:
+def subject(tx: Tx, kind: str, id: str) -> Subject | None:
     row = tx.execute(_STATE_OF[kind], {"id": id}).first()
-    return None if row is None else Standing(*row)
+    return None if row is None else Subject(*row)
 
 
 def reasons(tx: Tx, kind: str, id: str) -> list[dict[str, Any]]:

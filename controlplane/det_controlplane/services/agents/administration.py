@@ -10,7 +10,7 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_admin
-from det_controlplane.services.scheduling import placement
+from det_controlplane.services.scheduling import stopping
 from det_controlplane.services.use_case import change
 
 
@@ -75,7 +75,7 @@ def _change(ctx: Context, agent_id: str, slot_id: int | None, enabled: bool, dra
             [] if enabled or drain else containers.allocations_on(changed.tx, agent_id, slot_id)
         )
     for allocation_id in doomed:
-        placement.kill(ctx, allocation_id, f"agent {agent_id} was disabled")
+        stopping.kill(ctx, allocation_id, f"agent {agent_id} was disabled")
 
 
 def pools(ctx: Context) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from det_controlplane.db.engine import as_json
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid
 from det_controlplane.services.experiments import live
-from det_controlplane.services.scheduling import placement
+from det_controlplane.services.scheduling import stopping
 from det_controlplane.services.tasks import auxiliary
 from det_controlplane.services.use_case import Change, change
 
@@ -112,15 +112,15 @@ def _end_if_over(change: Change, allocation: AllocationRow) -> Exit | None:
             killed_before_exit=allocation.kill_before_exit,
             preempt_acked=allocation.preemptible and allocation.preempt_acked,
         )
-        placement.end(change, allocation, exit)
+        stopping.end(change, allocation, exit)
         return exit
     if state is AllocationState.TERMINATED:
         state = AllocationState.TERMINATING
         allocations.kill(tx, allocation.id, "its other containers have ended")
-        placement.announce(change, allocation)
+        stopping.announce(change, allocation)
     elif any(c.state is ContainerState.TERMINATED and _failed(c) for c in found):
         allocations.kill(tx, allocation.id, "another of its containers failed")
-        placement.announce(change, allocation)
+        stopping.announce(change, allocation)
     allocations.progress(tx, allocation.id, state, change.now)
     return None
 

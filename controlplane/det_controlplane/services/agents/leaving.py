@@ -4,7 +4,7 @@ from det_controlplane.core.lifecycle.allocation import AllocationState
 from det_controlplane.core.lifecycle.trial import Signal
 from det_controlplane.db import allocations, containers
 from det_controlplane.services.context import Context
-from det_controlplane.services.scheduling import placement
+from det_controlplane.services.scheduling import stopping
 from det_controlplane.services.use_case import change
 
 
@@ -17,5 +17,5 @@ def stop_all(ctx: Context, agent_id: str) -> bool:
             allocation = allocations.lock(changed.tx, allocation_id)
             if allocation is not None and allocation.state is not AllocationState.TERMINATED:
                 reason = f"the machine of agent {agent_id} goes away"
-                placement.stop(changed, allocation, Signal.TERMINATE, reason)
+                stopping.stop(changed, allocation, Signal.TERMINATE, reason)
     return bool(found)

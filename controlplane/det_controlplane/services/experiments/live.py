@@ -18,7 +18,7 @@ from det_controlplane.db.logs import NamedLine
 from det_controlplane.db.trials import PlannedTrial, TrialRow
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
-from det_controlplane.services.scheduling import capacity, placement
+from det_controlplane.services.scheduling import capacity, stopping
 from det_controlplane.services.search.journal import Journal
 from det_controlplane.services.use_case import Change, change
 
@@ -80,7 +80,7 @@ class LiveExperiment:
         """Those that run are asked to leave all at once."""
         if not request_ids:
             return
-        told = placement.ask_to_leave(
+        told = stopping.ask_to_leave(
             self.change, self.row.id, request_ids, _why(TrialState.STOPPING_COMPLETED)
         )
         for request_id in request_ids:
@@ -198,7 +198,7 @@ class LiveExperiment:
         if trial.parked:
             self.change.operation_changed(trial.id)
         if live is not None:
-            ended = placement.signal(self.change, live, signal, reason)
+            ended = stopping.signal(self.change, live, signal, reason)
             if ended is not None:
                 self.allocation_ended(trial, ended)
         elif trial.state.stopping:
@@ -212,18 +212,19 @@ class LiveExperiment:
         if allocation is None:
             self._end_trial(trial, TrialState.COMPLETED)
         elif allocation.state is AllocationState.QUEUED:
-            ended = placement.signal(self.change, allocation, Signal.KILL, reason)
+            ended = stopping.signal(self.change, allocation, Signal.KILL, reason)
             assert ended is not None
             self.allocation_ended(trial, ended)
         else:
-            placement.kill_soon(self.change, allocation, reason)
+            stopping.kill_soon(self.change, allocation, reason)
         self.feed()
 
     def _allocate(self, trial: TrialRow, delay: Delay | None = None) -> None:
         if trial.stop_requested or trial.early_exit or trial.parked:
             return
         if allocations.live_of_task(self.tx, trial.task_id) is None:
-            placement.request_for_trial(self.change, trial, delay)
+            pool = trials.request_allocation(self.tx, trial, self.change.now, delay)
+            self.change.queue_changed(pool)
 
     def allocation_ended(self, trial: TrialRow, exit: Exit) -> None:
         """What follows for the trial now that its allocation has ended."""

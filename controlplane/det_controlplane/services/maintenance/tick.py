@@ -11,7 +11,7 @@ from det_controlplane.services.machines import deciding
 from det_controlplane.services.machines.places import rented_pools
 from det_controlplane.services.maintenance import outbox
 from det_controlplane.services.money import budgets
-from det_controlplane.services.scheduling import placement, schedule_pool
+from det_controlplane.services.scheduling import schedule_pool, stopping
 from det_controlplane.services.trials import unmanaged
 
 log = logging.getLogger("det.tick")
@@ -51,7 +51,7 @@ def _kill_what_is_due(ctx: Context) -> None:
     with ctx.db.begin() as tx:
         due = allocations.kills_due(tx, ctx.now())
     for allocation_id in due:
-        placement.kill(ctx, allocation_id, "it took too long")
+        stopping.kill(ctx, allocation_id, "it took too long")
 
 
 def _expire_agents(ctx: Context) -> None:

@@ -26,7 +26,7 @@ from det_controlplane.services.experiments import actions
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_admin, require_owner
 from det_controlplane.services.money.costs import span
-from det_controlplane.services.scheduling import placement
+from det_controlplane.services.scheduling import stopping
 from det_controlplane.services.use_case import Change, change
 
 log = logging.getLogger("det.budgets")
@@ -188,4 +188,4 @@ def _stop_work(ctx: Context, budget: Budget, state: BudgetState) -> None:
             actions.command(ctx, experiment_id, Command.PAUSE)
             log.warning("experiment %d was paused: %s is spent", experiment_id, budget.name)
     for allocation_id in lingering:
-        placement.kill(ctx, allocation_id, f"{budget.name} is exceeded")
+        stopping.kill(ctx, allocation_id, f"{budget.name} is exceeded")

@@ -12,7 +12,7 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid
 from det_controlplane.services.experiments import live
 from det_controlplane.services.experiments.live import LiveExperiment
-from det_controlplane.services.scheduling import capacity, placement
+from det_controlplane.services.scheduling import capacity, stopping
 from det_controlplane.services.use_case import change
 
 
@@ -66,7 +66,7 @@ def _move(experiment: LiveExperiment, pool: str) -> None:
         allocation = allocations.live_of_task(experiment.tx, trial.task_id)
         if allocation is not None and allocation.state is not AllocationState.QUEUED:
             reason = f"the experiment moves to resource pool {pool}"
-            placement.stop(experiment.change, allocation, Signal.TERMINATE, reason)
+            stopping.stop(experiment.change, allocation, Signal.TERMINATE, reason)
     experiment.change.queue_changed(pool)
 
 

@@ -10,7 +10,7 @@ from det_controlplane.db.engine import Tx
 from det_controlplane.db.logs import NamedLine
 from det_controlplane.db.schedule import Assigned, NewContainer
 from det_controlplane.services.context import Context
-from det_controlplane.services.scheduling import placement
+from det_controlplane.services.scheduling import stopping
 from det_controlplane.services.use_case import Change, change
 
 # Names and lowest numbers of the ports that a multi-container trial may use.
@@ -124,7 +124,7 @@ def _preempt(change: Change, preempted: Iterable[schedule.Preempt]) -> None:
         reason = (
             f"its slots are needed elsewhere ({preempt.reason.value.lower().replace('_', ' ')})"
         )
-        placement.stop(change, allocation, Signal.TERMINATE, reason)
+        stopping.stop(change, allocation, Signal.TERMINATE, reason)
 
 
 def _free_ports(taken: set[int], count: int) -> list[dict[str, int]]:

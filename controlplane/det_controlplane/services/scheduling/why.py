@@ -9,7 +9,7 @@ from det_controlplane.core.provision import boot
 from det_controlplane.core.schedule.model import WaitCode
 from det_controlplane.db import budgets, waiting
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.waiting import Standing
+from det_controlplane.db.waiting import Subject
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
 
@@ -32,7 +32,7 @@ def of(ctx: Context, kind: str, id: str) -> list[dict[str, Any]]:
     if kind == "job" and not _is_uuid(id):
         raise Invalid(f"job id must be a UUID, not {id!r}; `det job list` shows them")
     with ctx.db.begin() as tx:
-        found = waiting.standing(tx, kind, id)
+        found = waiting.subject(tx, kind, id)
         if found is None:
             raise Missing(f"{kind} '{id}' not found")
         reasons = waiting.reasons(tx, kind, id)
@@ -76,14 +76,14 @@ def _with_no_show(reason: dict[str, Any]) -> dict[str, Any]:
     return reason
 
 
-def _itself(row: Standing, spent: str) -> dict[str, Any]:
+def _itself(row: Subject, spent: str) -> dict[str, Any]:
     return {
         "allocationId": None, "trialId": None, "state": row.state, "code": row.state,
         "sentence": _sentence_of(row, spent), "since": None,
     }  # fmt: skip
 
 
-def _sentence_of(row: Standing, spent: str) -> str:
+def _sentence_of(row: Subject, spent: str) -> str:
     if row.state == "PAUSED" and spent:
         return f"is paused, as {spent}, then `det experiment activate {row.experiment_id}`"
     last = f"its last run: {row.exit_reason}" if row.exit_reason else ""

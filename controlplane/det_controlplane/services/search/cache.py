@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from det_controlplane.services.trials.batching import Gathering
+from det_controlplane.services.trials.batching import ReportQueue
 from det_controlplane.services.trials.reports import MetricsReport
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class SearchCache:
         self._queues: dict[int, _Queue] = {}
         self._experiments: dict[int, int] = {}
         self._lock = threading.Lock()
-        self.reports: Gathering[MetricsReport] = Gathering(_REPORTS_TOGETHER)
+        self.reports: ReportQueue[MetricsReport] = ReportQueue(_REPORTS_TOGETHER)
 
     @contextmanager
     def turn(self, experiment_id: int) -> Iterator[None]:

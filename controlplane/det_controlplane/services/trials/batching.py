@@ -1,4 +1,4 @@
-"""What several threads want done is done together by one of them."""
+"""Let one thread store, in one transaction, what several threads have to report of an experiment."""
 
 import threading
 from collections import defaultdict
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class Ticket(Generic[T]):
-    """One wish. Whoever fulfils it says how that went."""
+    """A report that waits; the thread that stores it tells how that went."""
 
     item: T
     answered: bool = False
@@ -24,8 +24,8 @@ class Ticket(Generic[T]):
         self.answered, self.error = True, error
 
 
-class Gathering(Generic[T]):
-    """Wishes by what they are about, in the order in which they came."""
+class ReportQueue(Generic[T]):
+    """Keeps reports that wait, by experiment, in the order in which they came."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -16,8 +16,8 @@ from det_controlplane.services.errors import Invalid, Missing, WrongState
 from det_controlplane.services.experiments import live
 from det_controlplane.services.experiments.live import LiveExperiment
 from det_controlplane.services.trials import validations
+from det_controlplane.services.trials.experiment_summary import SummaryUpdate
 from det_controlplane.services.trials.reports import MetricsReport
-from det_controlplane.services.trials.tally import Tally
 
 VALIDATION = "validation"
 _SUMMARY_KEYS = {"training": "avg_metrics", VALIDATION: "validation_metrics"}
@@ -58,8 +58,8 @@ def _report_validation(experiment: LiveExperiment, report: MetricsReport) -> Non
         metrics.save_trial(tx, trial)
         return
     trial.latest_validation_id = row_id
-    tally = Tally(experiment)
-    value, best_of_trial = tally.take(report, trial.searcher_metric)
+    update = SummaryUpdate(experiment)
+    value, best_of_trial = update.take(report, trial.searcher_metric)
     if rolled_back:
         _find_best_again(tx, trial, row)
     elif best_of_trial:
@@ -70,9 +70,9 @@ def _report_validation(experiment: LiveExperiment, report: MetricsReport) -> Non
         event = experiment.journal.validation(str(trial.request_id), report.metrics)
         if event is not None:
             actions = experiment.journal.record(event)
-        tally.look_at_progress()
-    if tally.standing.shown:
-        validation_rows.save_standing(tx, row.id, tally.standing)
+        update.look_at_progress()
+    if update.summary.shown:
+        validation_rows.save_summary(tx, row.id, update.summary)
     experiment.carry_out(actions)
 
 

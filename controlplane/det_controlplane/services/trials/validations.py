@@ -15,8 +15,8 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import live
 from det_controlplane.services.experiments.live import LiveExperiment
 from det_controlplane.services.trials.batching import Ticket
+from det_controlplane.services.trials.experiment_summary import SummaryUpdate
 from det_controlplane.services.trials.reports import MetricsReport
-from det_controlplane.services.trials.tally import Tally
 from det_controlplane.services.use_case import change
 
 _ENDS_THE_SEARCH = (search.Shutdown, search.Fail)
@@ -120,20 +120,20 @@ class _Decisions:
         self._taken: list[Report] = []
         self._new: list[Validation] = []
         self._actions: list[search.Action] = []
-        self._tally = Tally(experiment)
+        self._update = SummaryUpdate(experiment)
         for ticket in tickets:
             self._take(ticket.item)
             self._taken.append(ticket)
             if any(isinstance(a, _ENDS_THE_SEARCH) for a in self._actions):
                 break  # what comes after is told to nobody
-        self._tally.look_at_progress()
+        self._update.look_at_progress()
 
     def store(self) -> list[Report]:
         """Those that were written."""
         experiment, journal = self._experiment, self._experiment.journal
         tx, row = experiment.tx, experiment.row
         nothing_follows = len(self._new) == 1 and not self._actions and not journal.snapshot_due
-        if not validations.store(tx, row, self._new, self._tally.standing):
+        if not validations.store(tx, row, self._new, self._update.summary):
             raise _NotAll
         journal.written()
         if nothing_follows:
@@ -151,7 +151,7 @@ class _Decisions:
         event = journal.validation(str(trial.row.request_id), report.metrics)
         if event is not None:
             self._actions += journal.record(event)
-        value, best_of_trial = self._tally.take(report, trial.searcher_metric)
+        value, best_of_trial = self._update.take(report, trial.searcher_metric)
         self._new.append(
             Validation(
                 trial_id=trial.row.id, run_id=report.run_id, steps=report.total_batches,

@@ -1,13 +1,12 @@
-"""Asking for slots, and taking them back: the allocation side of a trial or task."""
+"""Stop allocations: ask for a checkpoint, kill, end, and free their slots."""
 
 from datetime import timedelta
 
 from det_controlplane.core.lifecycle.allocation import AllocationState, Exit, ExitKind, end_sentence
 from det_controlplane.core.lifecycle.trial import Signal
-from det_controlplane.db import allocations, logs, slots, trials
-from det_controlplane.db.allocations import AllocationRow, Delay
+from det_controlplane.db import allocations, logs, slots
+from det_controlplane.db.allocations import AllocationRow
 from det_controlplane.db.logs import NamedLine
-from det_controlplane.db.trials import TrialRow
 from det_controlplane.services import use_case
 from det_controlplane.services.context import Context
 from det_controlplane.services.use_case import Change
@@ -16,11 +15,6 @@ from det_controlplane.services.use_case import Change
 TOKEN_GRACE = timedelta(seconds=60)
 
 KILL_DELAY = timedelta(seconds=10)
-
-
-def request_for_trial(change: Change, trial: TrialRow, delay: Delay | None = None) -> None:
-    """Queue the trial's next allocation."""
-    change.queue_changed(trials.request_allocation(change.tx, trial, change.now, delay))
 
 
 def signal(change: Change, allocation: AllocationRow, signal: Signal, reason: str) -> Exit | None:

@@ -1,7 +1,7 @@
 """What validations mean for their trials and their experiment, for one report and for many that share a commit."""
 
 from det_controlplane.core import metrics as core_metrics
-from det_controlplane.db.validations import Standing
+from det_controlplane.db.validations import ExperimentSummary
 from det_controlplane.services.experiments.live import LiveExperiment
 from det_controlplane.services.trials.reports import MetricsReport
 
@@ -9,26 +9,26 @@ from det_controlplane.services.trials.reports import MetricsReport
 _VISIBLE = 0.001
 
 
-class Tally:
+class SummaryUpdate:
     """Follows the best value and the progress of an experiment from report to report."""
 
     def __init__(self, experiment: LiveExperiment) -> None:
         self._experiment = experiment
-        self.standing = Standing(experiment.row.progress, experiment.row.best_metric)
+        self.summary = ExperimentSummary(experiment.row.progress, experiment.row.best_metric)
 
     def take(self, report: MetricsReport, best_of_trial: float | None) -> tuple[float | None, bool]:
         """Return the searcher's metric of the report, and whether it is the trial's best now."""
-        row, standing = self._experiment.row, self.standing
+        row, summary = self._experiment.row, self.summary
         value = core_metrics.number(report.metrics.get(row.metric))
         if value is None:
             return None, False
-        if core_metrics.is_better(value, standing.best_metric, row.smaller_is_better):
-            standing.best_metric, standing.best_trial_id = value, report.trial_id
-            standing.shown = True
+        if core_metrics.is_better(value, summary.best_metric, row.smaller_is_better):
+            summary.best_metric, summary.best_trial_id = value, report.trial_id
+            summary.shown = True
         return value, core_metrics.is_better(value, best_of_trial, row.smaller_is_better)
 
     def look_at_progress(self) -> None:
-        """Once the search has heard of the reports."""
+        """Update the progress, once the search has heard of the reports."""
         progress = self._experiment.journal.progress(self._experiment.now)
-        if progress is not None and abs(progress - (self.standing.progress or 0.0)) >= _VISIBLE:
-            self.standing.progress, self.standing.shown = progress, True
+        if progress is not None and abs(progress - (self.summary.progress or 0.0)) >= _VISIBLE:
+            self.summary.progress, self.summary.shown = progress, True
