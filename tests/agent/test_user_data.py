@@ -5,10 +5,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from det_controlplane.core.provision.boot import VENV, Boot, user_data
+from det_controlplane.core.provision.boot import VENV, Boot, last_words, user_data
 
 from tests.support import skips
 from tests.support.fake_controlplane import JOIN_TOKEN, FakeControlPlane
@@ -22,6 +23,7 @@ BOOTS = {
         "ours", "https://c", "gpus", "aws", startup_script="if true; then\n  echo 'it'\nfi\n# end"
     ),
     "empty startup script": Boot("ours", "https://c", "gpus", "aws", startup_script="\n\n"),
+    "machine with GPUs": Boot("ours", "https://c", "gpus", "aws", has_gpus=True),
     "options of the agent": Boot(
         "ours", "https://c", "gpus", "aws", agent_config={"hooks": {"x": HOSTILE}, "slots": "none"}
     ),
@@ -74,6 +76,28 @@ def test_what_operators_write_is_no_command(tmp_path: Path) -> None:
     command = script[written : script.index(" > /etc/determined/agent.yaml")]
     ran = subprocess.run(["bash", "-c", command], text=True, capture_output=True, check=True)
     assert '"resource_pool": "it\'s $HOME `id`' in ran.stdout
+
+
+def test_a_machine_with_gpus_joins_with_them_or_not_at_all() -> None:
+    script = user_data(BOOTS["machine with GPUs"])
+    assert '"slots": "cuda"' in script
+    assert "nvidia-smi -L" in script
+    chosen = user_data(replace(BOOTS["machine with GPUs"], agent_config={"slots": "artificial:1"}))
+    assert '"slots": "artificial:1"' in chosen
+    assert "nvidia-smi -L" not in chosen
+
+
+def test_what_a_console_says_last_is_the_reason_without_steps_and_dates() -> None:
+    failed = (
+        "determined-boot: installing docker\nE: no such package\ndetermined-boot: failed at line 3"
+    )
+    assert last_words(failed) == "E: no such package"
+    waits = (
+        "determined-boot: done\n2026-01-01 WARNING the cluster refused, trying again: wrong clock\n"
+    )
+    assert last_words(waits) == "wrong clock"
+    assert last_words("determined-boot: done\n") == ""
+    assert len(last_words("x" * 5000)) < 400
 
 
 @contextmanager

@@ -212,7 +212,8 @@ def test_a_machine_that_never_joins_is_given_back(cluster: Rented, user: Caller)
     cluster.settle()
     (dead,) = cluster.cloud.alive()
     dead.console = (
-        "determined-boot: installing docker\ndetermined-boot:\0 failed at line 12 with status 7"
+        "determined-boot: installing docker\nE: no such package\n"
+        "determined-boot: failed at line 12\0 with status 7"
     )
     cluster.pass_time(minutes=21)
     cluster.settle()
@@ -222,9 +223,10 @@ def test_a_machine_that_never_joins_is_given_back(cluster: Rented, user: Caller)
     ended = next(i for i in cluster.instances(all="true") if i["cloudId"] == dead.cloud_id)
     assert "did not join" in ended["reason"]
     assert ended["console"].endswith("failed at line 12 with status 7")
-    assert f"its start ended at: installing docker (`det instance describe {ended['id']}`)" in (
-        reason(user, experiment_id)
-    )
+    assert (
+        "its start ended at: installing docker, and it said: E: no such package"
+        f" (`det instance describe {ended['id']}`)"
+    ) in reason(user, experiment_id)
 
 
 def test_a_pool_whose_machines_never_join_stops_to_rent_and_says_so(
@@ -240,6 +242,26 @@ def test_a_pool_whose_machines_never_join_stops_to_rent_and_says_so(
     cluster.pass_time(minutes=16)
     cluster.settle()
     assert len(cluster.cloud.rented) == 4
+
+
+def test_a_pool_whose_machines_end_by_themselves_while_they_boot_stops_to_rent(
+    cluster: Rented, user: Caller
+) -> None:
+    id = create(user, activate=True)
+    for _ in range(5):
+        cluster.settle()
+        for dead in cluster.cloud.alive():
+            dead.console = "determined-boot: installing docker\nKernel panic - not syncing"
+            cluster.cloud.reclaim(dead.cloud_id)
+            dead.ended_because = "it switched itself off"
+        cluster.pass_time(minutes=1)
+        cluster.settle()
+    assert len(cluster.cloud.rented) == 3, "no money is spent in a loop"
+    said = reason(user, id)
+    assert "the last 3 machines did not join" in said
+    assert "its start ended at: installing docker" in said
+    first = cluster.instances(all="true")[0]
+    assert first["reason"] == "it ended before its agent joined: it switched itself off"
 
 
 def test_a_machine_that_nobody_asked_for_is_ended(cluster: Rented, user: Caller) -> None:

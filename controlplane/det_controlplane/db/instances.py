@@ -58,7 +58,8 @@ _TELL = text("""
 # The newest machines of a pool of which it is known whether their agents joined.
 _NO_SHOWS = text("""
     SELECT count(*) FROM (
-        SELECT registered_at FROM instances WHERE pool = :pool AND (registered_at IS NOT NULL OR reason = :reason)
+        SELECT registered_at FROM instances WHERE pool = :pool
+            AND (registered_at IS NOT NULL OR reason = ANY(:reasons) OR starts_with(reason, :ended_alone))
         ORDER BY requested_at DESC, id LIMIT :newest
     ) AS known WHERE registered_at IS NULL
 """)
@@ -397,9 +398,17 @@ def holds(tx: Tx, now: datetime) -> dict[str, Hold]:
     return {r.pool: Hold(r.sentence, _seconds(r.until)) for r in found}
 
 
-def no_shows(tx: Tx, pool: str, reason: str, newest: int) -> int:
-    """Return how many of the newest machines were given back for this reason and never joined."""
-    values = {"pool": pool, "reason": reason, "newest": newest}
+def ended_alone(tx: Tx, id: UUID, reason: str) -> str | None:
+    """Record why a machine ended that never joined and whose end was not ordered; returns its pool."""
+    ended = update(schema.instances).where(
+        _i.id == id, _i.state == InstanceState.LAUNCHED, _i.registered_at.is_(None)
+    )
+    return tx.execute(ended.values(reason=reason).returning(_i.pool)).scalar()
+
+
+def no_shows(tx: Tx, pool: str, reasons: list[str], ended_alone: str, newest: int) -> int:
+    """Return how many of the newest machines never joined, and ended for one of the reasons or by themselves."""
+    values = {"pool": pool, "reasons": reasons, "ended_alone": ended_alone, "newest": newest}
     return int(tx.execute(_NO_SHOWS, values).scalar() or 0)
 
 

@@ -31,9 +31,11 @@ for program in {programs}; do
 done
 printf '#!/bin/sh\\necho "systemctl $*" >> /var/log/called\\n[ "$1" != poweroff ] || echo off > /run/power\\n' \
     > {scratch}/bin/systemctl
+printf '#!/bin/sh\\necho off > /run/power\\n' > {scratch}/bin/shutdown
 printf '#!/bin/sh\\nexec {python} -m det_agent.main "$@"\\n' > {venv}/bin/det-agent
 chmod +x {scratch}/bin/* {venv}/bin/det-agent
 {image}
+chmod +x {scratch}/bin/*
 echo plug
 read address
 ip link set lo up
@@ -113,8 +115,9 @@ def power_on(
     script.chmod(0o700)
     # Images run user data that names its interpreter, and pass over everything else.
     runs = image.runs_user_data and user_data.startswith("#!")
+    change = image.change.replace("{scratch}", str(scratch))
     boot = _BOOT.format(
-        scratch=scratch, name=name, venv=VENV, python=sys.executable, image=image.change,
+        scratch=scratch, name=name, venv=VENV, python=sys.executable, image=change,
         programs=" ".join(image.programs), gateway=GATEWAY, metadata=METADATA,
         user_data=script if runs else "true",
     )  # fmt: skip
@@ -138,7 +141,11 @@ def power_on(
     said = []
     while (line := process.stdout.readline()) not in ("plug\n", ""):
         said.append(line)
-    assert line, f"the machine did not power on: {said}"
+    if not line:  # it died before it had a network
+        dead = Machine(cloud_id, process, "", [text.rstrip("\n") for text in said])
+        process.wait()
+        when_off(dead)
+        return dead
     machine = Machine(cloud_id, process, network.plug(process.pid))
     when_plugged(machine)
     process.stdin.write(f"{machine.address}\n")

@@ -10,6 +10,11 @@ from typing import Any
 DEFAULT_PACKAGE = "determined-serverless"
 VENV = "/opt/determined/venv"
 _SAYS = "determined-boot: "
+# The words before the reason, in the log of an agent whose join was refused or not answered.
+_AGENT_WAITS = "trying again: "
+_MOST_WORDS = 300
+# By these an operator chooses the slots of machines.
+_SLOT_OPTIONS = frozenset(("slots", "slot_type", "artificial_slots"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +31,16 @@ class Boot:
     )
     startup_script: str = ""  # the operator's, before everything else
     agent_config: Mapping[str, Any] = field(default_factory=dict)  # further options of the agent
+    has_gpus: bool = (
+        False  # by its type: a machine that shows none must not join with its processor
+    )
 
 
 def user_data(boot: Boot) -> str:
     """Return the shell script that a cloud runs at the machine's first start."""
+    shows_gpus = boot.has_gpus and not _SLOT_OPTIONS & boot.agent_config.keys()
     options = {
+        **({"slots": "cuda"} if shows_gpus else {}),
         **boot.agent_config,
         "master_url": boot.master_url,
         "resource_pool": boot.pool,
@@ -44,21 +54,44 @@ def user_data(boot: Boot) -> str:
         startup=boot.startup_script.rstrip() or ":",
         options=shlex.quote(json.dumps(options, indent=1, sort_keys=True)),
         package=shlex.quote(boot.package),
+        gpus=_GPUS if shows_gpus else "",
         venv=VENV,
     )
 
 
 def last_step(console: str) -> str:
     """Return the step of the script that a console shows last, empty where it shows none."""
-    steps = [line.partition(_SAYS)[2].strip() for line in console.splitlines() if _SAYS in line]
-    begun = [step for step in steps if not step.startswith("failed ")]
-    return begun[-1] if begun else ""
+    return _split(console)[0]
+
+
+def last_words(console: str) -> str:
+    """Return what a console shows last since that step: the error that it failed with, or why the agent waits."""
+    said = next((line for line in reversed(_split(console)[1]) if line), "")
+    words = said.partition(_AGENT_WAITS)[2] or said
+    return words if len(words) <= _MOST_WORDS else f"{words[:_MOST_WORDS]}…"
+
+
+def _split(console: str) -> tuple[str, list[str]]:
+    """Return the last step that began, and the lines after it."""
+    step, after = "", []
+    for line in console.splitlines():
+        _, is_step, name = line.partition(_SAYS)
+        if not is_step:
+            after.append(line.strip())
+        elif not name.startswith("failed "):
+            step, after = name.strip(), []
+    return step, after
 
 
 def _comment(text: str) -> str:
     return text.replace("\n", " ")
 
 
+# Some images install NVIDIA's driver at their first start.
+_GPUS = """step "waiting for the GPUs"
+timeout 300 sh -c 'until nvidia-smi -L 2> /dev/null | grep -q GPU; do sleep 5; done' ||
+    { echo "no GPU is visible: the image needs NVIDIA's driver"; false; }
+"""
 # Each step prints its name: the console of a machine that never joins shows where it stopped.
 _SCRIPT = """#!/bin/bash
 # Makes this machine an agent of the Determined cluster {cluster}.
@@ -66,7 +99,12 @@ set -eu
 exec > >(tee -a /var/log/determined-boot.log) 2>&1
 export DEBIAN_FRONTEND=noninteractive
 step() {{ echo "determined-boot: $*"; }}
-trap 'step "failed at line $LINENO with status $?"' ERR
+# Where a step fails nothing will come of this machine: it ends, and leaves time to read its console.
+failed() {{
+    step "failed at line $1 with status $2"
+    shutdown -h +2 "determined-boot failed; to keep this machine: shutdown -c" || true
+}}
+trap 'failed "$LINENO" "$?"' ERR
 
 step "startup script of the pool"
 (
@@ -82,7 +120,7 @@ if ! command -v docker > /dev/null; then
     apt-get update -q
     apt-get install -qy --no-install-recommends docker.io iptables
 fi
-if command -v nvidia-smi > /dev/null && ! command -v nvidia-ctk > /dev/null; then
+{gpus}if command -v nvidia-smi > /dev/null && ! command -v nvidia-ctk > /dev/null; then
     step "installing the NVIDIA container toolkit"
     curl -fsSL https://nvidia.github.io/libnvidia-container/gpgkey |
         gpg --dearmor --yes -o /usr/share/keyrings/nvidia-container-toolkit.gpg

@@ -54,6 +54,12 @@ def machine_type(provider: str, name: str) -> Priced:
     return Priced(machine, price)
 
 
+def has_gpus(provider: str, name: str) -> bool:
+    """Return whether a type is known to have GPUs of its own."""
+    known = _types(provider).get(name)
+    return known is not None and known[0].accelerator != ""
+
+
 def with_gpus(machine: Priced, gpu_type: str, count: int) -> Priced:
     """Return an N1 type with GPUs attached to it. Raises Unknown."""
     if gpu_type not in catalog_gcp.ATTACHED:

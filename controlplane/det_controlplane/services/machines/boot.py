@@ -1,6 +1,9 @@
 """The user data of a machine: what the cluster and the pool's provider section say, as a script."""
 
-from det_controlplane.core.provision import boot
+from collections.abc import Mapping
+from typing import Any
+
+from det_controlplane.core.provision import boot, catalog
 from det_controlplane.db.instances import Requested
 from det_controlplane.services.context import Context
 
@@ -18,5 +21,17 @@ def user_data(ctx: Context, requested: Requested) -> str:
             package=str(settings.get("agent_package") or boot.DEFAULT_PACKAGE),
             startup_script=str(settings.get("startup_script") or ""),
             agent_config=contents if isinstance(contents, dict) else {},
+            has_gpus=_has_gpus(requested, settings),
         )
+    )
+
+
+def _has_gpus(requested: Requested, settings: Mapping[str, Any]) -> bool:
+    """Return whether each type that was asked for is known to have GPUs; N1 types have those of their section."""
+    given = settings.get("instance_type")
+    attached = given.get("gpu_num", 0) if isinstance(given, Mapping) else 0
+    return all(
+        catalog.has_gpus(offer.provider, offer.machine_type)
+        or (attached and offer.machine_type.startswith("n1-"))
+        for offer in requested.offers
     )

@@ -28,7 +28,7 @@ from det_controlplane.ports.compute import (
     Unreachable,
 )
 from det_controlplane.services.context import Context
-from det_controlplane.services.machines import boot, prices
+from det_controlplane.services.machines import boot, no_shows, prices
 from det_controlplane.services.machines.places import place_of, rented_pools
 from det_controlplane.services.machines.prices import Markets
 from det_controlplane.services.use_case import change
@@ -175,19 +175,19 @@ def _end_ordered(ctx: Context, clouds: Clouds) -> None:
         if cloud is not None:
             for end in mine:
                 if end.lacks_console:
-                    _store_console(ctx, cloud, end)
+                    _store_console(ctx, cloud, end.id, _machine(end))
             _terminate(cloud, [_machine(end) for end in mine])
 
 
-def _store_console(ctx: Context, cloud: Compute, end: OrderedEnd) -> None:
+def _store_console(ctx: Context, cloud: Compute, id: UUID, machine: CloudMachine) -> None:
     """Keep what a machine that never joined printed last: its cloud forgets it with the machine."""
     try:
-        printed = cloud.console(_machine(end), place_of(ctx, end.provider, end.region))
+        printed = cloud.console(machine, place_of(ctx, machine.provider, machine.region))
     except Unreachable as e:
         printed = f"{cloud.provider} did not tell what the machine printed: {e}"
     with ctx.db.begin() as tx:
         # A serial line carries anything; PostgreSQL's text does not take zeros.
-        instances.set_console(tx, end.id, printed.replace("\0", "")[-CONSOLE_KEPT:])
+        instances.set_console(tx, id, printed.replace("\0", "")[-CONSOLE_KEPT:])
 
 
 def _terminate(cloud: Compute, machines: Sequence[CloudMachine]) -> None:
@@ -239,12 +239,15 @@ def _compare(ctx: Context, clouds: Clouds, provider: str, region: str) -> bool:
         instances.seen(tx, found.seen, found.stopped, now)
         instances.unseen(tx, found.absent)
         never_came = instances.never_joined(tx, found.gone)
+        alone = no_shows.ended_alone(changed, rows, found.gone, machines)
         for gone in instances.end(tx, found.gone, now):
             changed.queue_changed(gone.pool)
             if gone.agent_id is not None:
                 agents.give_up(tx, gone.agent_id, now)
         for moved in instances.pools_of(tx, [*found.stopped, *found.adopted]):
             changed.queue_changed(moved.pool)
+    for id, machine in alone.items():
+        _store_console(ctx, cloud, id, machine)
     for requested in never_came:
         _learn_why(ctx, cloud, requested)
     orphans = {o.cloud_id for o in found.orphans}

@@ -21,6 +21,7 @@ from det_controlplane.db import schedule as pool_rows
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.agents import leaving
 from det_controlplane.services.context import Context
+from det_controlplane.services.machines import no_shows
 from det_controlplane.services.machines.places import rented_pools
 from det_controlplane.services.use_case import Change, change
 
@@ -28,9 +29,6 @@ log = logging.getLogger("det.machines")
 
 # Reclaims that count against an offer.
 MEMORY_OF_RECLAIMS = timedelta(days=3)
-# Machines that do not join one after the other are a fault of the image or the network: renting more is in vain.
-NO_SHOWS_TO_HOLD = 3
-HOLD_AFTER_NO_SHOWS = timedelta(minutes=15)
 # A pool that is being scheduled is looked at a moment later.
 _BUSY_POOL_WAIT = timedelta(seconds=1)
 
@@ -43,11 +41,10 @@ _ENDS = {
     TerminateReason.IDLE: "idle for longer than max_idle_agent_period",
     TerminateReason.OVER_MAXIMUM: "the pool has more machines than max_instances",
     TerminateReason.BUDGET: "the pool's machines cost more than max_hourly_cost",
-    TerminateReason.NEVER_REGISTERED: "its agent did not join within max_agent_starting_period",
     TerminateReason.DISCONNECTED: "its agent is silent",
-    TerminateReason.STOPPED: "its cloud stopped it",
     TerminateReason.DRAINED: "it is drained",
     TerminateReason.NOT_NEEDED: "what it was for no longer waits",
+    **no_shows.REASONS,
 }
 
 
@@ -133,23 +130,14 @@ def _hold_after_no_shows(
     change: Change, snapshot: ProvisionSnapshot, plan: ProvisionPlan
 ) -> set[str]:
     """Hold pools whose last machines did not join, one after the other, for a while; return them."""
-    lost = {id for id, reason in plan.terminate if reason is TerminateReason.NEVER_REGISTERED}
-    held = set()
-    for pool in snapshot.pools:
-        if pool.hold is not None or lost.isdisjoint(machine.id for machine in pool.machines):
-            continue
-        reason = _ENDS[TerminateReason.NEVER_REGISTERED]
-        if instances.no_shows(change.tx, pool.name, reason, NO_SHOWS_TO_HOLD) < NO_SHOWS_TO_HOLD:
-            continue
-        sentence = (
-            f"the last {NO_SHOWS_TO_HOLD} machines did not join; `det instance list --all` names them,"
-            " and `det instance describe ID` shows the end of their console"
-        )
-        until = change.now + HOLD_AFTER_NO_SHOWS
-        instances.hold(change.tx, pool.name, sentence, change.now, until=until, by_operator=False)
-        change.queue_changed(pool.name)  # what waits learns of it
-        held.add(pool.name)
-    return held
+    lost = {id for id, reason in plan.terminate if reason in no_shows.REASONS}
+    return {
+        pool.name
+        for pool in snapshot.pools
+        if pool.hold is None
+        and not lost.isdisjoint(machine.id for machine in pool.machines)
+        and no_shows.hold_if_in_vain(change, pool.name)
+    }
 
 
 def _request(ctx: Context, change: Change, plan: ProvisionPlan, held: Collection[str]) -> None:

@@ -69,9 +69,10 @@ def _with_no_show(reason: dict[str, Any]) -> dict[str, Any]:
     """Add where the machine stopped that was rented for a waiting allocation before and never joined."""
     no_show = reason.pop("noShow")
     if no_show is not None:
-        step = boot.last_step(no_show["console"])
+        step, words = boot.last_step(no_show["console"]), boot.last_words(no_show["console"])
         at = f", its start ended at: {step}" if step else ""
-        told = f"a machine before did not join{at} (`det instance describe {no_show['id']}`)"
+        said = f", and it said: {words}" if words else ""
+        told = f"a machine before did not join{at}{said} (`det instance describe {no_show['id']}`)"
         reason["sentence"] += f"; {told}"
     return reason
 

@@ -1,0 +1,56 @@
+"""Machines that never join: remember them, and rent nothing more for a while when one follows the other."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
+from uuid import UUID
+
+from det_controlplane.core.provision.model import TerminateReason
+from det_controlplane.core.provision.sightings import Row
+from det_controlplane.db import instances
+from det_controlplane.ports.compute import CloudMachine
+from det_controlplane.services.use_case import Change
+
+# Machines that do not join one after the other are a fault of the image or the network: renting more is in vain.
+NO_SHOWS_TO_HOLD = 3
+HOLD_AFTER_NO_SHOWS = timedelta(minutes=15)
+# Why such machines ended, as their rows tell it: some were given back, some stopped, some ended by themselves.
+REASONS: Mapping[TerminateReason, str] = {
+    TerminateReason.NEVER_REGISTERED: "its agent did not join within max_agent_starting_period",
+    TerminateReason.STOPPED: "its cloud stopped it",
+}
+ENDED_ALONE = "it ended before its agent joined"
+
+
+def ended_alone(
+    changed: Change, rows: Sequence[Row], gone: Collection[UUID], listed: Sequence[CloudMachine]
+) -> Mapping[UUID, CloudMachine]:
+    """Record machines that ended before they joined though nobody ordered it; returns them by their rows.
+
+    `listed` tells them from launches that a cloud accepted and had no room for."""
+    ended = {m.cloud_id: m for m in listed if m.state == "gone"}
+    known = {r.id: ended[r.cloud_id] for r in rows if r.id in gone and r.cloud_id in ended}
+    found = {}
+    for id, machine in known.items():
+        said = machine.ended_because
+        reason = f"{ENDED_ALONE}: {said}" if said else ENDED_ALONE
+        pool = instances.ended_alone(changed.tx, id, reason)
+        if pool is not None:
+            found[id] = machine
+            hold_if_in_vain(changed, pool)
+    return found
+
+
+def hold_if_in_vain(changed: Change, pool: str) -> bool:
+    """Hold a pool whose last machines did not join, one after the other; returns whether it is held now."""
+    reasons = list(REASONS.values())
+    count = instances.no_shows(changed.tx, pool, reasons, ENDED_ALONE, NO_SHOWS_TO_HOLD)
+    if count < NO_SHOWS_TO_HOLD:
+        return False
+    sentence = (
+        f"the last {NO_SHOWS_TO_HOLD} machines did not join; `det instance list --all` names them,"
+        " and `det instance describe ID` shows the end of their console"
+    )
+    until = changed.now + HOLD_AFTER_NO_SHOWS
+    instances.hold(changed.tx, pool, sentence, changed.now, until=until, by_operator=False)
+    changed.queue_changed(pool)  # what waits learns of it
+    return True
