@@ -73,15 +73,21 @@ class DirectoryObjects:
 
     def receive(self, key: str, content: bytes, size: str, expires: str, signature: str) -> None:
         """What the API route does with a PUT to an upload URL."""
+        self.admitted(key, size, expires, signature)
+        if len(content) != int(size):
+            raise UploadRefused(f"the upload URL is for {size} bytes, got {len(content)}")
+        self.put(key, content)
+
+    def admitted(self, key: str, size: str, expires: str, signature: str) -> int:
+        """Return how many bytes an upload URL is for, known before any of them is read."""
+        self._path(key)
         if whole(size) is None or whole(expires) is None:
             raise UploadRefused("the upload URL is not complete: ask for a new one")
         if not hmac.compare_digest(self._signature(key, int(size), int(expires)), signature):
             raise UploadRefused("the upload URL was not made here: ask for a new one")
         if self._clock() > int(expires):
             raise UploadRefused("the upload URL has expired: ask for a new one")
-        if len(content) != int(size):
-            raise UploadRefused(f"the upload URL is for {size} bytes, got {len(content)}")
-        self.put(key, content)
+        return int(size)
 
     def _signature(self, key: str, size: int, expires: int) -> str:
         message = f"PUT\n{key}\n{size}\n{expires}".encode()

@@ -3,7 +3,14 @@
 import logging
 
 from det_controlplane.api import errors
-from det_controlplane.api.http import Answer, Request, Response, bearer_token
+from det_controlplane.api.http import (
+    MAX_BODY,
+    STRANGERS_BODY,
+    Answer,
+    Request,
+    Response,
+    bearer_token,
+)
 from det_controlplane.api.router import Access, Handler, Match, Router
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db.engine import WAKING_S, DatabaseDown, TryAgain, Unstorable
@@ -52,6 +59,23 @@ class App:
             return Response(e.to_json(), e.status)
         except Exception as e:
             return self.failed(request, e)
+
+    def admit(self, request: Request) -> int | Response:
+        """Return how large the body of a request may be, from what its headers say of the caller; or the refusal."""
+        try:
+            match = self._route(request)
+            request.params = match.params
+            if match.route.admits is not None:
+                return match.route.admits(request)
+            if match.route.access is Access.AGENT_BY_HANDLER:
+                authentication.agent_of(self.ctx, bearer_token(request))
+            elif self._principal(match, request) is None:
+                return STRANGERS_BODY
+        except errors.ApiError as e:
+            return Response(e.to_json(), e.status)
+        except Exception as e:
+            return self.failed(request, e)
+        return MAX_BODY
 
     def _answer(self, handler: Handler, request: Request) -> Answer:
         for _ in range(_TRIES - 1):

@@ -14,6 +14,7 @@ from det_controlplane.core.numerals import whole
 from det_controlplane.services.identity.principal import Principal
 
 MAX_DEPTH = 200
+STRANGERS_BODY = 64 * 1024  # of a caller who is not known (yet)
 MAX_BODY = 130 * 1024 * 1024  # what the stock client may send: 95 MiB of files in base64
 
 

@@ -30,6 +30,8 @@ class Route:
     handler: Handler
     access: Access = Access.USER
     summary: str = ""
+    # For routes that are open: how large a body may be, or a refusal, before it is read.
+    admits: Callable[[Request], int] | None = None
 
 
 @dataclass(slots=True)

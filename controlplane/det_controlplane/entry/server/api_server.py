@@ -23,6 +23,7 @@ from det_controlplane.entry.clouds import clouds_of, markets_of
 from det_controlplane.entry.local.client import SAYS
 from det_controlplane.entry.local.routes import local_routes
 from det_controlplane.entry.server.asgi import AsgiApp
+from det_controlplane.entry.server.protocol import PatientProtocol, most_connections
 from det_controlplane.entry.server.tick_loop import TickLoop
 from det_controlplane.entry.settings import BadSettings, Settings, from_environment
 from det_controlplane.services.context import Context
@@ -100,6 +101,8 @@ def serve(
         proxy_headers=False,  # nothing here trusts the address of a client
         server_header=False,
         ws="none",
+        http=PatientProtocol,
+        limit_concurrency=most_connections(),
         timeout_keep_alive=75,
         timeout_graceful_shutdown=_GRACE_S,
     )

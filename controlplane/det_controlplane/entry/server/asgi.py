@@ -12,7 +12,15 @@ from urllib.parse import parse_qsl, quote
 from det_controlplane.adapters.notifier import LocalNotifier
 from det_controlplane.api.app import App
 from det_controlplane.api.errors import TooLarge
-from det_controlplane.api.http import MAX_BODY, Answer, Request, Response, Stream, Wait
+from det_controlplane.api.http import (
+    MAX_BODY,
+    STRANGERS_BODY,
+    Answer,
+    Request,
+    Response,
+    Stream,
+    Wait,
+)
 from det_controlplane.entry.server.carry import Carried, carried, fetched, stream_headers
 
 Message = MutableMapping[str, Any]
@@ -22,6 +30,7 @@ T = TypeVar("T")
 
 _THREADS = 16
 _STREAM_PAUSE_S = 1.0
+BODY_S = 60.0  # how long the next part of a body is waited for
 
 
 class _Disconnected(Exception):
@@ -85,9 +94,9 @@ class AsgiApp:
 
     async def _http(self, scope: Message, receive: Receive, send: Send) -> None:
         request = _request(scope)
-        body = await _read_body(receive, self._max_body)
-        if body is None:
-            await _send(send, carried(request, _too_large(self._max_body)))
+        body = await self._body(request, receive)
+        if isinstance(body, Response):
+            await _send(send, carried(request, body))
             return
         request.body = body
         client = _Client(receive)
@@ -99,6 +108,19 @@ class AsgiApp:
                 await _send(send, answer)
         finally:
             client.close()
+
+    async def _body(self, request: Request, receive: Receive) -> bytes | Response:
+        """Read the body; whoever sends more than a little must be known first."""
+        body = _Body(receive)
+        if not await body.read(min(STRANGERS_BODY, self._max_body)):
+            limit = await self._in_thread(self._app.admit, request)
+            if isinstance(limit, Response):
+                return limit
+            limit = min(limit, self._max_body)
+            if not await body.read(limit):
+                await body.drain(4 * limit)
+                return _too_large(limit)
+        return body.content()
 
     async def _answer(self, request: Request, client: "_Client") -> Carried | Stream:
         """Call the handler, and as long as it has nothing to say, wait and call it again."""
@@ -179,29 +201,49 @@ def _request(scope: Message) -> Request:
     )
 
 
-async def _read_body(receive: Receive, limit: int) -> bytes | None:
-    """The body; None when it is over the limit. The rest is drained, so that the client reads why."""
-    parts: list[bytes] = []
-    size, more = 0, True
-    while more:
-        message = await receive()
+class _Body:
+    """A request's body, read as far as it may be."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._parts: list[bytes] = []
+        self._size, self._more = 0, True
+
+    async def read(self, limit: int) -> bool:
+        """Read on; False as soon as there is more than the limit."""
+        while self._more and self._size <= limit:
+            self._parts.append(await self._next())
+        return self._size <= limit
+
+    async def drain(self, limit: int) -> None:
+        """Read and forget the rest, so that the client reads why: within bounds."""
+        self._parts.clear()
+        while self._more and self._size <= limit:
+            await self._next()
+
+    def content(self) -> bytes:
+        return b"".join(self._parts)
+
+    async def _next(self) -> bytes:
+        try:
+            message = await asyncio.wait_for(self._receive(), BODY_S)
+        except asyncio.TimeoutError:
+            raise _Disconnected from None
         if message["type"] == "http.disconnect":
             raise _Disconnected
-        part = message.get("body", b"")
-        size += len(part)
-        more = message.get("more_body", False)
-        if size <= limit:
-            parts.append(part)
-        else:
-            parts.clear()
-        if size > 4 * limit:
-            return None
-    return b"".join(parts) if size <= limit else None
+        part: bytes = message.get("body", b"")
+        self._size += len(part)
+        self._more = message.get("more_body", False)
+        return part
 
 
 def _too_large(limit: int) -> Response:
-    error = TooLarge(f"the request is larger than {limit // 1024**2} MiB: send less, or in parts")
+    error = TooLarge(f"the request is larger than {_shown_size(limit)}: send less, or in parts")
     return Response(error.to_json(), error.status)
+
+
+def _shown_size(limit: int) -> str:
+    return f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit >> 10} KiB"
 
 
 async def _send(send: Send, answer: Carried) -> None:

@@ -23,6 +23,15 @@ def object_routes(store: DirectoryObjects) -> tuple[Route, ...]:
             raise PermissionDenied(str(e)) from e
         return EMPTY
 
+    def admits(request: Request) -> int:
+        size, expires, signature = (request.text(n) for n in ("size", "expires", "signature"))
+        try:
+            return store.admitted(request.param("key"), size, expires, signature)
+        except BadKey as e:
+            raise BadRequest(str(e)) from e
+        except UploadRefused as e:
+            raise PermissionDenied(str(e)) from e
+
     # The signature in the URL is the caller's credential.
     path = UPLOAD_PATH + "{key...}"
-    return (Route("PUT", path, upload, Access.PUBLIC, "Upload an object by a signed URL"),)
+    return (Route("PUT", path, upload, Access.PUBLIC, "Upload an object by a signed URL", admits),)
