@@ -45,6 +45,7 @@ class Tell(pytorch.PyTorchCallback):
 class NoisyTrial(pytorch.PyTorchTrial):
     def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
         super().__init__(context)
+        self.context = context  # the stock harness leaves that to trials
         torch.set_num_threads(1)
         # Only a first run is slow, so that it is interrupted in its middle; those after it hurry.
         first_run = os.environ["DET_TRIAL_RUN_ID"] == "1"
