@@ -13,6 +13,7 @@ from det_controlplane.core import agent_protocol
 from det_controlplane.core.agent_protocol import Directive
 from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.lifecycle.agent import AgentState
+from det_controlplane.core.lifecycle.allocation import ContainerState
 from det_controlplane.db import agents, instances
 from det_controlplane.ports.identity import MachineIdentity
 from det_controlplane.services.agents import container_spec, containers, join_tokens, leaving
@@ -28,7 +29,8 @@ LEASE = timedelta(seconds=30)
 LONGEST_HELD_S = LEASE.total_seconds() / 2
 # How long a silent agent keeps its work, counted from the end of its lease.
 DEFAULT_RECONNECT_WAIT_S = 25.0
-BUSY_POLL_S, IDLE_POLL_S = 2.0, 10.0
+# When an agent calls again where polls are not held: soon while something starts or ends.
+BUSY_POLL_S, STEADY_POLL_S, IDLE_POLL_S = 2.0, 10.0, 10.0
 _AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -149,6 +151,14 @@ class PollAnswer:
     news: bool  # something the agent does not know yet
 
 
+def _pause_s(listed: Sequence[Directive], reported: Mapping[str, Report]) -> float:
+    if not listed:
+        return IDLE_POLL_S
+    running = {id for id, report in reported.items() if report.state is ContainerState.RUNNING}
+    steady = all(o.id in running and o.desired == "running" and not o.preempt for o in listed)
+    return STEADY_POLL_S if steady else BUSY_POLL_S
+
+
 def poll(ctx: Context, poll: Poll) -> PollAnswer:
     """Take the agent's state, say what it should run."""
     touched = _extend_lease(ctx, poll)
@@ -171,7 +181,7 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
         containers=listed,
         forget=tuple(forget),
         version=version,
-        next_poll_s=BUSY_POLL_S if listed else IDLE_POLL_S,
+        next_poll_s=_pause_s(listed, reported),
         draining=touched.draining,
     )
     spec_due = any(d.spec is not None for d in listed)

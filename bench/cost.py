@@ -1,0 +1,308 @@
+"""Tell what a cluster costs: `python -m bench.cost > docs/cost.md`.
+
+From the reference month, what agents ask for in an hour, the variables of infra/terraform, and published prices.
+"""
+
+# ruff: noqa: E501 – the sentences are as long as they are read
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from det_controlplane.core.provision.catalog import machine_type
+from det_controlplane.core.provision.offers import Capacity
+
+from bench.reference_month import DAYS, DRIFT, FAULTS, SEED, TYPES, USERS, Outcome, played
+
+TERRAFORM = Path(__file__).parents[1] / "infra" / "terraform"
+HOURS = 730  # of a month
+GPUS = 100
+IDLE_LIMIT_USD = {"aws": 1.0, "gcp": 10.0}
+SHARE_LIMIT, SPOT_LIMIT = 0.0015, 0.45
+
+# Published list prices in US dollars, as of June 2025, in us-east-1 and us-central1; free allowances are not counted.
+PRICES_OF = "June 2025"
+PRICES: Mapping[str, tuple[float, str]] = {
+    "lambda_gb_s": (0.0000166667, "AWS Lambda, x86, a GB and second"),
+    "lambda_request": (0.0000002, "AWS Lambda, a request"),
+    "aurora_acu_h": (0.12, "Aurora Serverless v2 (PostgreSQL), an ACU and hour"),
+    "aurora_gb_month": (0.10, "Aurora, a GB of data and month"),
+    "rds_small_h": (0.032, "RDS db.t4g.small, an hour"),
+    "rds_gb_month": (0.115, "RDS gp3, a GB and month"),
+    "secret_month": (0.40, "Secrets Manager, a secret and month"),
+    "s3_gb_month": (0.023, "S3 Standard, a GB and month"),
+    "logs_gb": (0.50, "CloudWatch Logs, a GB taken in"),
+    "logs_gb_month": (0.03, "CloudWatch Logs, a GB kept and month"),
+    "run_vcpu_s": (0.000024, "Cloud Run, a vCPU and second of requests"),
+    "run_gib_s": (0.0000025, "Cloud Run, a GiB and second of requests"),
+    "run_request": (0.0000004, "Cloud Run, a request"),
+    "sql_f1_micro_h": (0.0105, "Cloud SQL db-f1-micro, an hour"),
+    "sql_ssd_gb_month": (0.17, "Cloud SQL SSD, a GB and month"),
+    "sql_backup_gb_month": (0.08, "Cloud SQL backups, a GB and month"),
+    "scheduler_job_month": (0.10, "Cloud Scheduler, a job and month"),
+    "secret_version_month": (0.06, "Secret Manager, a version and month"),
+    "gcs_gb_month": (0.02, "Cloud Storage Standard, a GB and month"),
+}
+
+# What an agent asks for in an hour where polls are not held; tests/api/test_requests_of_agents.py counts the polls.
+IDLE_POLLS, STEADY_POLLS, EARLIER_POLLS = 360, 360, 1800
+# Assumed of a trial: metrics once a minute, a line of its log every ten seconds.
+REPORTS, LOG_BATCHES = 60, 360
+# Assumed of the functions: how long a request and a look of the schedule are billed, and what the database needs.
+REQUEST_S, TICK_S_HOUR, PROVISION_S_HOUR = 0.04, 720.0, 300.0
+BUSY_ACU = 1.0
+DATABASE_GB, BUCKET_GB, LOG_GB_HOUR = 1.0, 1.0, 0.01
+
+
+def price(name: str) -> float:
+    return PRICES[name][0]
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Hold what infra/terraform says by default."""
+
+    memory_gb: float
+    api_memory_gb: float
+    database: str
+    pause_after_s: int
+    log_retention_days: int
+    secrets_aws: int
+    sql_tier: str
+    sql_disk_gb: int
+    schedules_gcp: int
+    secrets_gcp: int
+
+
+def stack() -> Stack:
+    controlplane = _text("modules/aws/controlplane/main.tf")
+    memories = [int(found) for found in re.findall(r"memory_size\s*=\s*(\d+)", controlplane)]
+    sql = _text("modules/gcp/database/main.tf")
+    return Stack(
+        memory_gb=memories[1] / 1024,
+        api_memory_gb=memories[0] / 1024,
+        database=_default("aws/variables.tf", "database"),
+        pause_after_s=int(_default("aws/variables.tf", "database_pause_after_s")),
+        log_retention_days=int(_default("aws/variables.tf", "log_retention_days")),
+        secrets_aws=_count("modules/aws", "aws_secretsmanager_secret"),
+        sql_tier=_default("gcp/variables.tf", "database_tier"),
+        sql_disk_gb=int(_match(r"disk_size\s*=\s*(\d+)", sql)),
+        schedules_gcp=len(_names("modules/gcp/controlplane/main.tf", r"services\s*="))
+        - 1,  # all but the API
+        secrets_gcp=len(_names("gcp/main.tf", r"module \"secrets\".*?values\s*=")),
+    )
+
+
+def _text(path: str) -> str:
+    return (TERRAFORM / path).read_text()
+
+
+def _default(path: str, variable: str) -> str:
+    block = _match(rf'variable "{variable}" {{(.*?)\n}}', _text(path))
+    return _match(r"default\s*=\s*\"?([^\"\n]+)\"?", block).strip()
+
+
+def _count(folder: str, resource: str) -> int:
+    files = sorted((TERRAFORM / folder).rglob("*.tf"))
+    return sum(len(re.findall(rf'resource "{resource}" ', f.read_text())) for f in files)
+
+
+def _names(path: str, before: str) -> list[str]:
+    """Return the keys of the map that follows a pattern."""
+    body = _match(before + r"\s*{\n(.*?)\n  }", _text(path))
+    return re.findall(r"^    ([\w-]+)\s*=", body, re.MULTILINE)
+
+
+def _match(pattern: str, text: str) -> str:
+    found = re.search(pattern, text, re.DOTALL)
+    if found is None:
+        raise LookupError(f"infra/terraform has nothing like {pattern!r}")
+    return found[1]
+
+
+def idle_aws(s: Stack) -> dict[str, float]:
+    """Return the parts of a month in which nobody does anything: schedules are off, the database is paused."""
+    return {
+        f"{s.secrets_aws} secret": s.secrets_aws * price("secret_month"),
+        "alarms: none without a topic": 0.0,
+        f"Aurora, paused: {DATABASE_GB:g} GB of data": DATABASE_GB * price("aurora_gb_month"),
+        f"bucket: {BUCKET_GB:g} GB of code and checkpoints": BUCKET_GB * price("s3_gb_month"),
+        f"logs of the last {s.log_retention_days} days: none": 0.0,
+        "functions, schedules, network: nothing runs": 0.0,
+    }
+
+
+def idle_gcp(s: Stack) -> dict[str, float]:
+    return {
+        f"Cloud SQL {s.sql_tier}, always on": HOURS * price("sql_f1_micro_h"),
+        f"its disk, {s.sql_disk_gb} GB": s.sql_disk_gb * price("sql_ssd_gb_month"),
+        f"backups: {DATABASE_GB / 4:g} GB": DATABASE_GB / 4 * price("sql_backup_gb_month"),
+        f"{s.schedules_gcp} schedules, paused": s.schedules_gcp * price("scheduler_job_month"),
+        f"{s.secrets_gcp} secrets": s.secrets_gcp * price("secret_version_month"),
+        f"bucket: {BUCKET_GB:g} GB": BUCKET_GB * price("gcs_gb_month"),
+        "Cloud Run: no request, no instance": 0.0,
+    }  # fmt: skip
+
+
+def busy_aws(
+    agents: float,
+    requests: float,
+    memory_gb: float,
+    turn_memory_gb: float,
+    database_usd_hour: float,
+) -> dict[str, float]:
+    """Return the parts of an hour with so many agents at work."""
+    each = REQUEST_S * memory_gb * price("lambda_gb_s") + price("lambda_request")
+    turns_s = TICK_S_HOUR + PROVISION_S_HOUR
+    return {
+        f"{agents * requests:,.0f} requests": agents * requests * each,
+        "tick and provision": turns_s * turn_memory_gb * price("lambda_gb_s"),
+        "database": database_usd_hour,
+        "logs": LOG_GB_HOUR * (price("logs_gb") + price("logs_gb_month")),
+    }
+
+
+def text() -> str:
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    found, s = played(DAYS), stack()
+    yield from _head()
+    yield from _idle(s)
+    yield from _hundred(s)
+    yield from _month(found, s)
+    yield from _prices()
+
+
+def _head() -> Iterator[str]:
+    yield "<!-- Written by `python -m bench.cost > docs/cost.md`; a test compares. -->"
+    yield "# What a cluster costs"
+    yield ""
+    yield "A model, not a bill: no real account has seen the product yet. It is computed from the defaults of `infra/terraform`, published prices of"
+    yield f"{PRICES_OF}, a simulated month of a team, and the requests of an agent. Free allowances of the clouds are not counted."
+    yield ""
+
+
+def _table(head: str, parts: Mapping[str, float], digits: int) -> Iterator[str]:
+    yield f"| {head} | $ |"
+    yield "|---|---|"
+    for name, usd in parts.items():
+        yield f"| {name} | {usd:.{digits}f} |"
+    yield f"| **together** | **{sum(parts.values()):.{digits}f}** |"
+    yield ""
+
+
+def _idle(s: Stack) -> Iterator[str]:
+    yield "## A month in which nobody trains"
+    yield ""
+    for cloud, name, parts in (
+        ("aws", "AWS", idle_aws(s)),
+        ("gcp", "Google Cloud", idle_gcp(s)),
+    ):
+        total, limit = sum(parts.values()), IDLE_LIMIT_USD[cloud]
+        verdict = "is met" if total <= limit else "is **missed**"
+        yield f"{name}: the aim of ${limit:g} {verdict}."
+        yield ""
+        yield from _table("a month", parts, 2)
+    yield f"Schedules are switched off when nothing waits, runs or is rented, and Aurora pauses {s.pause_after_s} seconds after the last connection. Looking at the cluster wakes it:"
+    yield f"a glance of a minute costs {BUSY_ACU * price('aurora_acu_h') * (60 + s.pause_after_s) / 3600 * 100:.1f} cents of Aurora. On Google Cloud the smallest instance of Cloud SQL runs always: it is most of the bill."
+    yield "Checkpoints that are kept cost what the bucket costs."
+    yield ""
+
+
+def _hundred(s: Stack) -> Iterator[str]:
+    gpu = float(machine_type("aws", "g4dn.xlarge").price("us-east-1", Capacity.ON_DEMAND))
+    bill, requests = GPUS * gpu, STEADY_POLLS + REPORTS + LOG_BATCHES
+    aurora = BUSY_ACU * price("aurora_acu_h")
+    parts = busy_aws(GPUS, requests, s.api_memory_gb, s.memory_gb, aurora)
+    share = sum(parts.values()) / bill
+    verdict = "met" if share <= SHARE_LIMIT else "**missed**"
+    yield f"## An hour with {GPUS} T4 GPUs at work"
+    yield ""
+    yield f"{GPUS} machines g4dn.xlarge on demand cost ${bill:.2f} an hour. The control plane on AWS adds {share:.2%} to that; the aim of {SHARE_LIMIT:.2%} is {verdict}."
+    yield ""
+    yield from _table("an hour", parts, 4)
+    yield f"An agent whose work runs steadily polls {STEADY_POLLS} times an hour, an idle one {IDLE_POLLS} times (counted; it was {EARLIER_POLLS} while agents with work polled every two seconds)."
+    yield f"Assumed are {REPORTS} reports and {LOG_BATCHES} batches of log lines of its trial, {REQUEST_S * 1000:.0f} ms billed a request, {TICK_S_HOUR + PROVISION_S_HOUR:.0f} seconds of `tick` and `provision`"
+    yield f"an hour, {BUSY_ACU:g} ACU and {LOG_GB_HOUR:g} GB of logs."
+    yield ""
+    yield from _remedies(s, bill)
+
+
+def _remedies(s: Stack, bill: float) -> Iterator[str]:
+    """Tell what brings the share down, one change after the other."""
+    aurora, rds = BUSY_ACU * price("aurora_acu_h"), price("rds_small_h")
+    quiet = STEADY_POLLS + REPORTS + 120
+    steps = (
+        ("agents with work polling every two seconds, as before", EARLIER_POLLS + REPORTS + LOG_BATCHES, s.api_memory_gb, aurora),
+        ("as it is", STEADY_POLLS + REPORTS + LOG_BATCHES, s.api_memory_gb, aurora),
+        ("and log lines sent every 30 seconds while nobody follows them", quiet, s.api_memory_gb, aurora),
+        ("and `database = \"rds\"` with db.t4g.small: no pause, about $23 a month", quiet, s.api_memory_gb, rds),
+        ("and 512 MB for the functions", quiet, 0.5, rds),
+    )  # fmt: skip
+    yield "| what it would be with | $ an hour | of the bill |"
+    yield "|---|---|---|"
+    for name, requests, memory_gb, database in steps:
+        usd = sum(
+            busy_aws(GPUS, requests, memory_gb, min(memory_gb, s.memory_gb), database).values()
+        )
+        yield f"| {name} | {usd:.3f} | {usd / bill:.2%} |"
+    yield ""
+    yield "The database is the largest part; an RDS instance is cheaper for a cluster that is never idle, and Aurora for one that often is. Sending log lines less often and smaller"
+    yield "functions are not done."
+    yield ""
+
+
+def _month(found: Mapping[str, Outcome], s: Stack) -> Iterator[str]:
+    spot, on_demand = found["spot with fallback"], found["on demand"]
+    ratio = spot.usd / on_demand.usd
+    verdict = "met" if ratio <= SPOT_LIMIT else "**missed**"
+    yield "## The reference month"
+    yield ""
+    yield f"{USERS} people submit single trials, adaptive searches of 16 trials and trials on four GPUs, at day; nights and weekends are quiet. The pool may rent {', '.join(TYPES)} in three zones of"
+    yield f"us-east-1. Decisions, cooldowns and prices are the product's; the market is simulated (seed {SEED}): spot costs 45 % of on-demand and drifts by {DRIFT:.0%}, a spot machine is taken back"
+    yield f"every {1 / FAULTS.reclaims_per_hour:.0f} hours, {FAULTS.reclaims_unannounced:.0%} of them without a notice, and {FAULTS.stockout:.0%} of the time a zone lacks a type."
+    yield ""
+    yield f"Spot with fallback costs {ratio:.1%} of on-demand, with the same trials done; the aim of {SPOT_LIMIT:.0%} is {verdict}."
+    yield ""
+    yield "| | " + " | ".join(found) + " |"
+    yield "|---|---|---|"
+    rows = (
+        ("trials done", "trials", "{:,}"), ("GPU-hours asked for", "gpu_hours", "{:,.0f}"),
+        ("machine-hours", "machine_hours", "{:,.0f}"), ("machines", "machines", "{:,}"),
+        ("reclaims that hit work", "reclaims", "{:,}"), ("refused offers", "refusals", "{:,}"),
+        ("longest wait of a trial, hours", "longest_wait_h", "{:.1f}"), ("machines, $", "usd", "{:,.2f}"),
+    )  # fmt: skip
+    for name, of, form in rows:
+        yield (
+            f"| {name} | " + " | ".join(form.format(getattr(o, of)) for o in found.values()) + " |"
+        )
+    yield f"| control plane, $ | {_control_plane(spot, s):.2f} | {_control_plane(on_demand, s):.2f} |"
+    yield ""
+    yield f"The control plane is Aurora and functions in the {spot.active_hours:.0f} hours in which a machine is there, and the idle month. Disks, traffic and taxes are not counted."
+    yield ""
+
+
+def _control_plane(outcome: Outcome, s: Stack) -> float:
+    requests = STEADY_POLLS + REPORTS + LOG_BATCHES
+    agents = outcome.machine_hours / outcome.active_hours
+    aurora = BUSY_ACU * price("aurora_acu_h")
+    hour = sum(busy_aws(agents, requests, s.api_memory_gb, s.memory_gb, aurora).values())
+    return outcome.active_hours * hour + sum(idle_aws(s).values())
+
+
+def _prices() -> Iterator[str]:
+    yield "## Prices"
+    yield ""
+    yield f"As published in {PRICES_OF}; those of machines are in [pools](reference/pools.md#machine-types-and-prices)."
+    yield ""
+    yield "| what | $ |"
+    yield "|---|---|"
+    for usd, what in PRICES.values():
+        yield f"| {what} | {usd:.10f}".rstrip("0").rstrip(".") + " |"
+
+
+if __name__ == "__main__":
+    print(text(), end="")

@@ -1,0 +1,310 @@
+"""Play a month of a team's work on rented machines: docs/cost.md tells what it cost.
+
+The decisions, cooldowns and prices are the product's own; clouds, stockouts and reclaims are the simulated world's. The
+same work is played on spot capacity with fallback and on demand. Nothing is drawn but by the seed.
+"""
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from det_controlplane.core.config.pools import Pool
+from det_controlplane.core.config.providers import Section
+from det_controlplane.core.lifecycle.instance import InstanceState as S
+from det_controlplane.core.provision.catalog import machine_type
+from det_controlplane.core.provision.cooldown import after_refusal, after_success
+from det_controlplane.core.provision.decide import decide
+from det_controlplane.core.provision.model import (
+    Cooldown,
+    Demand,
+    Limits,
+    Machine,
+    PoolSnapshot,
+    ProvisionSnapshot,
+)
+from det_controlplane.core.provision.offers import Capacity, Offer, Scope
+from det_controlplane.core.provision.prices import Known, Quote, current, wanted_of
+from det_controlplane.ports.compute import CloudMachine, LaunchRequest, Place
+from det_controlplane.testing.fakecloud import CloudFaults, FakeCloud, RentedMachine
+from det_controlplane.testing.fakemarket import FakeMarket
+
+SEED, DAYS, USERS = 20260, 30, 20
+REGION, ZONES = "us-east-1", ("us-east-1a", "us-east-1b", "us-east-1c")
+TYPES = ("g4dn.xlarge", "g4dn.12xlarge", "g5.xlarge")
+# A reclaim every ten hours of a machine, a third of them without a notice, and every fifth spell a zone lacks a type.
+FAULTS = CloudFaults(stockout=0.2, reclaims_per_hour=0.1, reclaims_unannounced=0.33, slow_boot=0.05)
+DRIFT = 0.15  # of spot prices
+HOUR, DAY = 3600.0, 86_400.0
+BOOT_S = 120.0
+CHECKPOINT_S = 600.0  # between checkpoints of a trial
+RESTART_S = 60.0  # to pull, to restore
+LONGEST_STEP_S = 600.0
+PRICES_S = 1800.0
+
+
+@dataclass(slots=True)
+class Trial:
+    """Work of some slots. `left_s` counts from its last checkpoint."""
+
+    id: str
+    job: str
+    slots: int
+    submitted: float
+    left_s: float
+    started: float = 0.0
+
+
+@dataclass(slots=True)
+class Host:
+    """A machine as the control plane knows it, with what runs there."""
+
+    row: Machine
+    cloud: RentedMachine
+    trials: list[Trial] = field(default_factory=list)
+
+    @property
+    def free(self) -> int:
+        return self.row.offer.slots - sum(trial.slots for trial in self.trials)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    trials: int
+    gpu_hours: float  # of work that was asked for
+    machine_hours: float
+    active_hours: float  # in which a machine was there
+    machines: int
+    reclaims: int
+    refusals: int
+    usd: float
+    longest_wait_h: float
+
+
+def work(seed: int, days: int) -> list[Trial]:
+    """Return what the team submits: at day, and little at weekends."""
+    rng = random.Random(f"{seed}/work")
+    trials: list[Trial] = []
+    for day in range(days):
+        busy = 0.05 if day % 7 in (5, 6) else 1.0
+        for user in range(USERS):
+            at = day * DAY + rng.uniform(9, 18) * HOUR
+            kind = rng.random()
+            if rng.random() > busy or kind > 0.73:
+                continue
+            job = f"{day}-{user}"
+            if kind < 0.5:
+                lengths = [(1, rng.uniform(1, 4) * HOUR)]
+            elif kind < 0.65:  # an adaptive search: most trials stop at a first rung
+                rungs = rng.choices((0.25, 1.0, 3.0), (60, 25, 15), k=16)
+                lengths = [(1, rung * HOUR) for rung in rungs]
+            else:
+                lengths = [(4, rng.uniform(2, 6) * HOUR)]
+            trials += [
+                Trial(f"{job}.{n}", job, slots, at, length)
+                for n, (slots, length) in enumerate(lengths)
+            ]
+    return sorted(trials, key=lambda trial: (trial.submitted, trial.id))
+
+
+def offers(capacities: Sequence[Capacity]) -> tuple[Offer, ...]:
+    """Return T4 and A10G machines of AWS at list prices."""
+    return tuple(
+        Offer("aws", REGION, zone, name, capacity, priced.type.slots, priced.price(REGION, capacity))
+        for name in TYPES
+        for priced in [machine_type("aws", name)]
+        for zone in ZONES
+        for capacity in capacities
+    )  # fmt: skip
+
+
+class Month:
+    """Plays the work on one pool, from one event to the next."""
+
+    def __init__(self, capacities: Sequence[Capacity], seed: int, days: int) -> None:
+        self.now = 0.0
+        self._coming = work(seed, days)
+        self._trials = len(self._coming)
+        self._gpu_hours = sum(t.slots * t.left_s for t in self._coming) / HOUR
+        self._queue: list[Trial] = []
+        self._hosts: list[Host] = []
+        self._done = 0
+        self._wait_s = 0.0
+        self._reclaims = self._refusals = self._launches = 0
+        self._cooldowns: tuple[Cooldown, ...] = ()
+        self._interruptions: list[tuple[Scope, float]] = []
+        self._ids = random.Random(f"{seed}/ids")
+        self._cloud = FakeCloud("aws", seed, FAULTS, now=lambda: self.now, boot_s=BOOT_S)
+        self._listed = offers(capacities)
+        self._market = FakeMarket("aws", now=lambda: self.now, seed=seed, drift=DRIFT)
+        self._market.follow([o for o in self._listed if o.capacity is Capacity.SPOT])
+        self._pool = Pool(sections=(Section("aws", {}, (REGION,)),))
+        self._known, self._read_at = Known(), -PRICES_S
+        self._limits = Limits(max_instances=60, max_idle_s=600, preemption=False)
+        self._next_decision = 0.0
+
+    def play(self) -> Outcome:
+        while self._coming or self._queue or self._hosts:
+            self.now = self._next_event()
+            while self._coming and self._coming[0].submitted <= self.now:
+                self._queue.append(self._coming.pop(0))
+            self._attend()
+            self._place()
+            self._decide()
+        rented = self._cloud.rented
+        return Outcome(
+            trials=self._done,
+            gpu_hours=round(self._gpu_hours, 1),
+            machine_hours=round(sum(m.ends_at - m.launched_at for m in rented) / HOUR, 1),
+            active_hours=round(_union_s((m.launched_at, m.ends_at) for m in rented) / HOUR, 1),
+            machines=len(rented),
+            reclaims=self._reclaims,
+            refusals=self._refusals,
+            usd=float(round(self._cloud.cost_usd(), 2)),
+            longest_wait_h=round(self._wait_s / HOUR, 2),
+        )
+
+    def _next_event(self) -> float:
+        times = [self._next_decision] if self._queue or self._hosts else []
+        times += [trial.submitted for trial in self._coming[:1]]
+        for host in self._hosts:
+            machine = host.cloud
+            times += [machine.boots_at, machine.notice_at, machine.ends_at]
+            times += [trial.started + RESTART_S + trial.left_s for trial in host.trials]
+        later = [time for time in times if time > self.now]
+        busy = self.now + LONGEST_STEP_S if self._queue or self._hosts else float("inf")
+        return min([*later, busy])
+
+    def _attend(self) -> None:
+        """See what ended, what is announced and what joined."""
+        for host in list(self._hosts):
+            machine = host.cloud
+            for trial in [t for t in host.trials if self._is_done(t)]:
+                host.trials.remove(trial)
+                self._done += 1
+                host.row = replace(host.row, idle_since=self.now)
+            if self.now >= machine.ends_at:
+                self._requeue(host, announced=False)
+                self._hosts.remove(host)
+            elif self.now >= machine.notice_at and host.row.leaving_since is None:
+                self._requeue(host, announced=True)
+                self._interrupted(host)
+                host.row = replace(host.row, leaving_since=self.now, takes_work=False)
+            elif host.row.state is S.LAUNCHED and machine.runs_agent(self.now):
+                host.row = replace(
+                    host.row, state=S.REGISTERED, registered_at=self.now, takes_work=True, idle_since=self.now
+                )  # fmt: skip
+
+    def _is_done(self, trial: Trial) -> bool:
+        return self.now >= trial.started + RESTART_S + trial.left_s
+
+    def _requeue(self, host: Host, *, announced: bool) -> None:
+        """Put work back: with a notice it saved a checkpoint, otherwise it goes on from the last one."""
+        if host.trials and not announced:
+            self._interrupted(host)
+        for trial in host.trials:
+            worked = max(0.0, self.now - trial.started - RESTART_S)
+            kept = worked if announced else worked - worked % CHECKPOINT_S
+            trial.left_s = max(trial.left_s - kept, 1.0)
+            trial.submitted = self.now
+            self._queue.insert(0, trial)
+        host.trials.clear()
+
+    def _interrupted(self, host: Host) -> None:
+        self._reclaims += 1
+        scope = Scope.of(host.row.offer)._replace(capacity="")
+        self._interruptions.append((scope, self.now))
+
+    def _place(self) -> None:
+        """Give free slots to the queue, in its order, where the least is left over."""
+        for trial in list(self._queue):
+            free = [h for h in self._hosts if h.row.takes_work and h.free >= trial.slots]
+            if not free:
+                continue
+            host = min(free, key=lambda h: (h.free, h.row.id))
+            host.trials.append(trial)
+            self._wait_s = max(self._wait_s, self.now - trial.submitted)
+            trial.started = self.now
+            self._queue.remove(trial)
+
+    def _decide(self) -> None:
+        plan = decide(self._snapshot(), self.now)
+        self._next_decision = float("inf") if plan.next_at is None else plan.next_at
+        by_id = {host.row.id: host for host in self._hosts}
+        for id, _ in plan.drain:
+            by_id[id].row = replace(by_id[id].row, state=S.DRAINING, takes_work=False)
+        for id, _ in plan.terminate:
+            host = by_id[id]
+            self._cloud.terminate([_listed(host.cloud)])
+            host.row = replace(host.row, state=S.TERMINATING, takes_work=False)
+        refused = False
+        for launch in plan.launch:
+            refused |= not self._launch(launch.offers, launch.purpose)
+        if refused:
+            self._next_decision = self.now + 1.0
+
+    def _snapshot(self) -> ProvisionSnapshot:
+        demand = tuple(
+            Demand(t.id, t.job, t.slots, t.submitted, single_agent=t.slots > 1) for t in self._queue
+        )
+        machines = tuple(
+            replace(
+                host.row,
+                used_slots=sum(t.slots for t in host.trials),
+                idle_since=None if host.trials else host.row.idle_since,
+            )
+            for host in self._hosts
+        )
+        pool = PoolSnapshot("gpu", self._limits, self._offers(), demand, machines)
+        recent = tuple((s, at) for s, at in self._interruptions if self.now - at < 3 * DAY)
+        return ProvisionSnapshot((pool,), self._cooldowns, recent)
+
+    def _offers(self) -> tuple[Offer, ...]:
+        if self.now - self._read_at >= PRICES_S:
+            wanted = sorted({wanted_of(o, self._pool.sections) for o in self._listed})
+            told = self._market.read(Place(REGION, {}), wanted)
+            self._known = Known({p.scope: Quote(p.usd_hour, self.now) for p in told.prices})
+            self._read_at = self.now
+        return current(self._listed, self._pool.sections, self._known)
+
+    def _launch(self, wanted: tuple[Offer, ...], purpose: str) -> bool:
+        id = UUID(int=self._ids.getrandbits(128), version=4)
+        outcome = self._cloud.launch(LaunchRequest("month", "gpu", id, 1, wanted, {}, ""))
+        known = {c.scope: c for c in self._cooldowns}
+        for r in outcome.refusals:
+            self._refusals += 1
+            known[r.scope] = after_refusal(
+                known.get(r.scope), r.kind, r.scope, r.sentence, self.now, hint=r.hint
+            )
+        self._cooldowns = tuple(known.values())
+        if outcome.machine is None:
+            return False
+        rented = self._cloud.rented[-1]
+        self._cooldowns = after_success(self._cooldowns, rented.offer)
+        row = Machine(str(id), "gpu", rented.offer, S.LAUNCHED, self.now, self.now, purpose=purpose)
+        self._hosts.append(Host(row, rented))
+        return True
+
+
+def _union_s(spans: Iterable[tuple[float, float]]) -> float:
+    """Return how many seconds any of the spans covers."""
+    covered, until = 0.0, 0.0
+    for begin, end in sorted(spans):
+        covered += max(0.0, end - max(begin, until))
+        until = max(until, end)
+    return covered
+
+
+def _listed(machine: RentedMachine) -> CloudMachine:
+    return CloudMachine("aws", REGION, machine.zone, machine.cloud_id, "running")
+
+
+CASES: dict[str, tuple[Capacity, ...]] = {
+    "spot with fallback": (Capacity.SPOT, Capacity.ON_DEMAND),
+    "on demand": (Capacity.ON_DEMAND,),
+}
+
+
+def played(days: int) -> dict[str, Outcome]:
+    """Return what the same work costs on each kind of capacity."""
+    return {name: Month(capacities, SEED, days).play() for name, capacities in CASES.items()}

@@ -1,0 +1,38 @@
+"""The page about costs is what the model says now, and the aims that it calls met are met."""
+
+from pathlib import Path
+
+import pytest
+
+from bench import cost
+from bench.reference_month import DAYS, Outcome, played
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "cost.md"
+
+
+@pytest.fixture(scope="module")
+def month() -> dict[str, Outcome]:
+    return played(DAYS)
+
+
+def test_the_page_is_what_the_model_says(
+    month: dict[str, Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cost, "played", lambda days: month)
+    assert PAGE.read_text() == cost.text(), "python -m bench.cost > docs/cost.md"
+
+
+def test_spot_with_fallback_does_the_same_work_for_less(month: dict[str, Outcome]) -> None:
+    spot, on_demand = month["spot with fallback"], month["on demand"]
+    assert spot.trials == on_demand.trials > 1000
+    assert spot.reclaims > 50, "the market takes machines back"
+    assert spot.refusals > 50, "and often has none"
+    assert spot.usd <= cost.SPOT_LIMIT * on_demand.usd
+
+
+def test_an_idle_cluster_costs_what_was_promised() -> None:
+    stack = cost.stack()
+    assert (stack.database, stack.sql_tier) == ("aurora", "db-f1-micro")
+    assert (stack.schedules_gcp, stack.secrets_gcp) == (2, 4)
+    assert sum(cost.idle_aws(stack).values()) <= cost.IDLE_LIMIT_USD["aws"]
+    assert sum(cost.idle_gcp(stack).values()) <= cost.IDLE_LIMIT_USD["gcp"]
