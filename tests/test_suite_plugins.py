@@ -3,11 +3,12 @@
 import os
 import re
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from tests.support import order, skips
+from tests.support import memory, order, skips
 from tests.support.cluster import ROOT
 from tests.support.leftovers import VARIABLE, leftovers
 from tests.support.processes import alive, eventually
@@ -205,3 +206,23 @@ def test_a_process_of_another_user_lives_and_disturbs_no_search(
     monkeypatch.setattr("os.kill", refuse)
     assert alive(os.getpid())
     assert leftovers("another") == []
+
+
+def test_folders_in_memory_go_also_when_their_process_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "MEMORY", tmp_path)
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    (tmp_path / f"det-test-{ended.pid}-a" / "base").mkdir(parents=True)
+    (tmp_path / f"det-test-{os.getppid()}-b").mkdir()
+    with memory.temporary_folder(1) as folder:
+        assert folder.parent == tmp_path
+        left = {path.name for path in tmp_path.iterdir()}
+        assert left == {f"det-test-{os.getppid()}-b", folder.name}
+    assert not folder.exists()
+
+
+def test_folders_lie_on_the_disk_where_memory_has_no_room(tmp_path: Path) -> None:
+    with memory.temporary_folder(2**60) as folder:
+        assert folder.parent == Path(tempfile.gettempdir())

@@ -1,12 +1,38 @@
 """Folders in memory for what tests write much of and forget: a disk makes them wait, and is worn."""
 
+import contextlib
+import os
 import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
-_MEMORY = Path("/dev/shm")
+from tests.support.processes import alive
+
+MEMORY = Path("/dev/shm")
+_PREFIX = "det-test-"
 
 
 def folder_in_memory(room_bytes: int) -> "Path | None":
     """Return where files lie in memory if that has room, else None: let tempfile choose."""
-    roomy = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > room_bytes
-    return _MEMORY if roomy else None
+    roomy = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > room_bytes
+    return MEMORY if roomy else None
+
+
+@contextlib.contextmanager
+def temporary_folder(room_bytes: int) -> Iterator[Path]:
+    """Make a folder, in memory where that has room; first remove those of processes that were killed."""
+    parent = folder_in_memory(room_bytes)
+    if parent is not None:
+        _sweep(parent)
+    with tempfile.TemporaryDirectory(
+        prefix=f"{_PREFIX}{os.getpid()}-", dir=parent, ignore_cleanup_errors=True
+    ) as made:
+        yield Path(made)
+
+
+def _sweep(parent: Path) -> None:
+    for folder in parent.glob(f"{_PREFIX}*-*"):
+        owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
+        if owner.isdigit() and not alive(int(owner)):
+            shutil.rmtree(folder, ignore_errors=True)

@@ -2,16 +2,14 @@
 
 import contextlib
 import itertools
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pg8000.native
 from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres
 from det_controlplane.db.engine import driver_url, pg8000_arguments
 from det_controlplane.db.migrate import migrate
 
-from tests.support.memory import folder_in_memory
+from tests.support.memory import temporary_folder
 
 TEMPLATE = "template_det"
 # A server of each worker: its own files, its log of changes, and the databases of a module.
@@ -45,10 +43,8 @@ class DatabaseServer:
 @contextlib.contextmanager
 def throwaway_server() -> Iterator[DatabaseServer]:
     with (
-        tempfile.TemporaryDirectory(
-            prefix="det-test-", dir=folder_in_memory(ROOM_BYTES), ignore_cleanup_errors=True
-        ) as folder,
-        EmbeddedPostgres(Path(folder), throwaway=True) as postgres,
+        temporary_folder(ROOM_BYTES) as folder,
+        EmbeddedPostgres(folder, throwaway=True) as postgres,
     ):
         server = DatabaseServer(postgres)
         try:
