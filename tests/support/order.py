@@ -13,6 +13,8 @@ FIRST = (
     "e2e/test_stock_client.py",
     "e2e/test_distributed.py",
     "sim/test_world.py",
+    "sim/test_machine_world.py",
+    "sim/test_mutations.py",
     "e2e/test_frameworks.py",
     "harness/frameworks/test_pytorch_suite.py",
     "e2e/test_gallery.py",
