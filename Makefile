@@ -12,7 +12,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 help:
 	@echo "make quickstart   train an example on a cluster on this machine"
-	@echo "make test         run the tests; a table at the end tells which did not run"
+	@echo "make test         run the tests; a table at the end tells which did not run (TESTS=tests/api for a part)"
 	@echo "make test-all     run the heavy ones too"
 	@echo "make fresh        try first starts on machines that have nothing (Linux, root)"
 	@echo "make check        format, lint, types, architecture, shell scripts"
@@ -24,11 +24,15 @@ help:
 quickstart: $(VENV)/.installed
 	@scripts/quickstart
 
+# All environments are made beside all tests; `make test TESTS=tests/api` makes those that its tests ask for.
+TESTS ?=
+PYTEST = $(RUN)/python -m pytest -n $(WORKERS) --dist loadfile $(or $(TESTS),--environments)
+
 test: $(VENV)/.installed-dev
-	$(RUN)/python -m pytest -n $(WORKERS) --dist loadfile --environments
+	$(PYTEST)
 
 test-all: $(VENV)/.installed-dev
-	DET_TEST_FRAMEWORKS=1 $(RUN)/python -m pytest -n $(WORKERS) --dist loadfile --environments
+	DET_TEST_FRAMEWORKS=1 $(PYTEST)
 
 fresh: $(VENV)/.installed-dev
 	$(RUN)/python -m pytest -n $(WORKERS) tests/fresh

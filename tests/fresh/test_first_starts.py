@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.support import skips
 from tests.support.fresh import fresh_machine, requires_root
 from tests.support.pythons import interpreter
 
@@ -35,7 +36,7 @@ def test_containers_reach_the_gateway_on_an_engine_that_has_just_made_its_bridge
 def test_quickstart_works_twice_in_a_row(version: str, options: Sequence[str]) -> None:
     python = interpreter(version)
     if python is None:
-        pytest.skip(f"this machine has no Python {version}")
+        skips.skip(f"{skips.INTERPRETER}: Python {version}", f"uv python install {version}")
     script = "make quickstart && make quickstart"
     done = fresh_machine("sh", "-c", script, options=("--python", python, *options))
     assert done.returncode == 0, done.stdout + done.stderr

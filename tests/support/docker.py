@@ -37,8 +37,17 @@ def docker_engine() -> Any:
     """A client of a running engine, which DOCKER_HOST then names for every child process; skips where it cannot be."""
     client = _answering(None) or _our_own()
     if client is None:
-        skips.skip("no Docker engine answers, and this user may not start one", "start Docker")
+        skips.skip(*_no_engine())
     return client
+
+
+def _no_engine() -> tuple[str, str]:
+    """Return why no container can run here, and what to do."""
+    if os.geteuid() != 0:
+        missing = "no Docker engine answers this user, who may not start one"
+        return missing, "start Docker, and let this user use it"
+    log = cache_folder() / "docker" / "dockerd.log"
+    return "no Docker engine answers, and none could be started", f"install Docker; see {log}"
 
 
 def _our_own() -> Any | None:

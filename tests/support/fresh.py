@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import skips
 from tests.support.memory import folder_in_memory
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -15,7 +16,9 @@ TIMEOUT_S = 900.0
 # What `make quickstart` writes, several times over.
 ROOM_BYTES = 4 * 1024**3
 
-requires_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may make namespaces")
+requires_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason=skips.because("only root may make namespaces", "make fresh as root")
+)
 
 
 def fresh_machine(

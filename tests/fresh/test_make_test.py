@@ -1,0 +1,38 @@
+"""`make test` where nothing was there before: a part of the tests that asks for what the others ask for, too."""
+
+import re
+import sys
+
+import pytest
+
+from tests.support.fresh import fresh_machine, requires_root
+
+pytestmark = [requires_root, pytest.mark.slow]
+
+# A database, processes, an engine with its image.
+PART = " ".join((
+    "tests/db/test_connections.py", "tests/agent/test_task_python.py", "tests/agent/test_host_address.py",
+    "tests/test_suite_plugins.py",
+))  # fmt: skip
+
+
+@pytest.mark.docker
+def test_tests_pass_twice_in_a_row_and_none_is_skipped() -> None:
+    """The second run meets what the first one left: environments, an image, an engine that runs."""
+    script = (
+        f'export DET_TEST_NO_SKIPS=1; for run in 1 2; do make test TESTS="{PART}" || exit; done'
+    )
+    done = fresh_machine("sh", "-c", script)
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, second = re.findall(r"^(\d+) passed in", done.stdout, re.MULTILINE)
+    assert int(first) == int(second) > 50
+
+
+def test_a_user_without_rights_and_without_docker_is_told_what_did_not_run() -> None:
+    options = ("--not-root", "--without-docker", "--carry", ".venv", "--python", sys.executable)
+    done = fresh_machine("make", "test", f"TESTS={PART}", options=options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    table = done.stdout.partition("tests that did not run")[2]
+    assert re.search(r"\d+ +no Docker engine answers this user.* +start Docker", table)
+    assert re.search(r"\d+ +only root .* +make test as root", table)
+    assert "not told" not in table
