@@ -4,7 +4,7 @@ terraform {
   required_providers {
     google = {
       source  = "hashicorp/google"
-      version = ">= 6.30"
+      version = ">= 7.2, < 9.0"
     }
   }
 }

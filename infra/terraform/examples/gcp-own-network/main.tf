@@ -6,7 +6,7 @@ terraform {
   required_providers {
     google = {
       source  = "hashicorp/google"
-      version = ">= 6.30"
+      version = ">= 7.2, < 9.0"
     }
   }
 }
