@@ -26,7 +26,8 @@ class FakeMetadata:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {"GCE_METADATA_HOST": self.host, "GCE_METADATA_ROOT": self.host}
+        names = ("GCE_METADATA_HOST", "GCE_METADATA_ROOT", "GCE_METADATA_IP")
+        return dict.fromkeys(names, self.host)
 
 
 def identity_token(audience: str) -> str:
