@@ -323,7 +323,7 @@ def test_any_binding_can_be_called(stock: StockClient, trained: str) -> None:
         (("e", "describe", "9999"), "experiment 9999 not found"),
         (("t", "describe", "9999"), "trial 9999 not found"),
         (("t", "logs", "9999"), "trial 9999 not found"),
-        (("agent", "disable", "nobody"), "agent 'nobody' not found"),
+        (("agent", "disable", "nobody"), "only an administrator may take agents"),
         (("model", "describe", "nothing"), "model 'nothing' not found"),
         (("template", "describe", "nothing"), "template 'nothing' not found"),
         (("e", "create", CONFIG, FILES, "--config", "searcher.name=guess"), "searcher.name"),

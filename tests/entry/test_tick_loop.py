@@ -6,6 +6,7 @@ import time
 from itertools import pairwise
 
 import pytest
+from det_controlplane.db.engine import TryAgain
 from det_controlplane.entry.server.tick_loop import TickLoop
 
 
@@ -93,3 +94,10 @@ def test_a_tick_that_takes_long_leaves_most_of_the_time_to_others() -> None:
     with loop.running():
         assert enough.wait(60)
     assert all(later - earlier > 0.14 for earlier, later in pairwise(ends[:4]))
+
+
+def test_a_collision_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    ticks = Ticks(TryAgain("deadlock detected"))
+    with TickLoop(ticks).running():
+        assert ticks.reached(2)
+    assert [r for r in caplog.records if r.levelname == "ERROR"] == []

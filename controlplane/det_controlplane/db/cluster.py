@@ -35,6 +35,11 @@ def answers(tx: Tx) -> None:
     tx.execute(select(1))
 
 
+def takes_writes(tx: Tx) -> None:
+    """Raise DatabaseDown where the database answers and cannot write, as with a full disk."""
+    tx.execute(update(cluster).values(ticking=cluster.c.ticking))
+
+
 def identity(tx: Tx) -> str:
     return str(tx.execute(select(cluster.c.cluster_id)).scalar())
 

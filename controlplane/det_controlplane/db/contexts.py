@@ -14,6 +14,15 @@ from det_controlplane.db.schema import contexts, experiments, tasks
 INSERT = """INSERT INTO contexts (id, size, sha256, content, object_key, uploaded, user_id, created_at)
     VALUES (:context_id, :context_size, :context_sha256, :context_content, :context_object_key, :context_uploaded, :user_id, :now)"""
 _INSERT = text(INSERT)
+# What an experiment or task is being made of right now is locked by it, and left alone.
+_DELETE_UNUSED = text("""
+    DELETE FROM contexts WHERE id IN (
+        SELECT c.id FROM contexts c WHERE c.created_at < :before
+            AND NOT EXISTS (SELECT 1 FROM experiments e WHERE e.context_id = c.id)
+            AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.context_id = c.id)
+        ORDER BY c.id LIMIT :limit FOR UPDATE OF c SKIP LOCKED)
+    RETURNING object_key
+""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +67,12 @@ def find(tx: Tx, context_id: UUID) -> StoredContext | None:
 
 def uploaded(tx: Tx, context_id: UUID) -> None:
     tx.execute(update(contexts).where(contexts.c.id == context_id).values(uploaded=True))
+
+
+def delete_unused(tx: Tx, before: datetime, limit: int) -> list[str]:
+    """Delete what was announced or uploaded and nothing was made of; return the keys of objects, which may not exist."""
+    found = tx.execute(_DELETE_UNUSED, {"before": before, "limit": limit}).scalars()
+    return [key for key in found if key is not None]
 
 
 def of_task(tx: Tx, task_id: str) -> Owner | None:

@@ -45,4 +45,5 @@ class Context:
     new_seed: Callable[[], int] = lambda: secrets.randbits(31)
     pipelines: PipelineTokens | None = None
     identities: Mapping[str, IdentityVerifier] = field(default_factory=dict)  # by kind of proof
+    wrote_at: datetime | None = None  # when a look at the database's health last wrote
     searches: SearchCache = field(default_factory=SearchCache)

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from det_controlplane.db.engine import TryAgain
+
 log = logging.getLogger("det.tick")
 
 SAFETY_NET_S = 60.0
@@ -51,6 +53,10 @@ class TickLoop:
     def _once(self) -> float:
         try:
             due_s = self._tick()
+        except TryAgain as e:
+            # Nothing was written, and the next tick finds the same.
+            log.info("the tick collided with another transaction; again at once: %s", e)
+            return _SPACING_S
         except Exception:
             log.exception("the tick failed; again in %.1f s", self._retry_s)
             pause_s, self._retry_s = self._retry_s, min(self._retry_s * 2, _LAST_RETRY_S)

@@ -17,11 +17,14 @@ from det_controlplane.db import contexts as rows
 from det_controlplane.db.contexts import NewContext, StoredContext
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, Oversized, WrongState, found
+from det_controlplane.services.use_case import change
 
 MAX_CONTEXT = 95 * 1024 * 1024
 # Larger archives go to the object store instead of a row.
 INLINE_LIMIT = 8 * 1024 * 1024
 UPLOAD_LIFE = timedelta(hours=1)
+UNUSED_FOR = timedelta(days=1)
+_AT_ONCE = 1000
 _GZIP = 31  # zlib's way to ask for gzip around it
 _FEW_TABLES, _USUAL_TABLES, _SMALL = 5, 8, 1 << 16
 _DIRECTORY = 53  # the tar type flag '5'; files are 48, '0'
@@ -153,6 +156,13 @@ def require_bearable(content: bytes) -> None:
         context_archive.check(content)
     except BadArchive as e:
         raise Oversized(f"the archive of the model definition is not taken: {e}") from e
+
+
+def collect_unused(ctx: Context) -> None:
+    """Give up archives that nothing was made of: uploads that were cut off, and experiments that were refused."""
+    with change(ctx) as changed:
+        for key in rows.delete_unused(changed.tx, changed.now - UNUSED_FOR, _AT_ONCE):
+            changed.later("delete_object", key=key)
 
 
 def content_of(ctx: Context, context_id: UUID | None) -> bytes:

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from det_controlplane.db import cluster, sessions, sign_in_failures
 from det_controlplane.services.context import Context
+from det_controlplane.services.experiments import contexts
 from det_controlplane.services.logs import master_log, retention
 from det_controlplane.services.maintenance import earlier_secrets
 
@@ -19,6 +20,7 @@ def run_if_due(ctx: Context) -> bool:
         sessions.forget_expired(tx, now - INTERVAL)
         sign_in_failures.forget_old(tx, now - INTERVAL)
     earlier_secrets.seal(ctx)
+    contexts.collect_unused(ctx)
     retention.delete_old(ctx)
     master_log.forget_old(ctx)
     return True
