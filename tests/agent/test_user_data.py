@@ -88,9 +88,7 @@ def test_a_machine_with_gpus_joins_with_them_or_not_at_all() -> None:
 
 
 def test_what_a_console_says_last_is_the_reason_without_steps_and_dates() -> None:
-    failed = (
-        "determined-boot: installing docker\nE: no such package\ndetermined-boot: failed at line 3"
-    )
+    failed = "determined-boot: installing docker\nE: no such package\ndetermined-boot: failed at line 3\npower off"
     assert last_words(failed) == "E: no such package"
     waits = (
         "determined-boot: done\n2026-01-01 WARNING the cluster refused, trying again: wrong clock\n"

@@ -72,14 +72,17 @@ def last_words(console: str) -> str:
 
 
 def _split(console: str) -> tuple[str, list[str]]:
-    """Return the last step that began, and the lines after it."""
-    step, after = "", []
+    """Return the last step that began, and the lines after it, up to its failure: then the machine switches off."""
+    step, has_failed = "", False
+    after: list[str] = []
     for line in console.splitlines():
         _, is_step, name = line.partition(_SAYS)
-        if not is_step:
+        if is_step:
+            has_failed = name.startswith("failed ")
+            if not has_failed:
+                step, after = name.strip(), []
+        elif not has_failed:
             after.append(line.strip())
-        elif not name.startswith("failed "):
-            step, after = name.strip(), []
     return step, after
 
 
