@@ -3,7 +3,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 PACKAGES := harness/determined cli/det_cli controlplane/det_controlplane \
 	provisioners/aws/det_provisioner_aws provisioners/gcp/det_provisioner_gcp agent_ami/det_agent
-SHELL_SCRIPTS := scripts/quickstart scripts/stock-client scripts/venv scripts/uv-venv scripts/ml-venv \
+SHELL_SCRIPTS := agent_ami/packer/provision.sh scripts/quickstart scripts/stock-client scripts/venv scripts/uv-venv scripts/ml-venv \
 	scripts/fresh-machine ci/train .ci/run $(wildcard tests/fresh/engines/*)
 # Tests of one file share servers: a worker takes whole files. One more than there are processors, as clusters are waited for.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)

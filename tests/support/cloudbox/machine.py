@@ -16,7 +16,7 @@ _BOOT = """
 set -e
 mount --make-rprivate /
 mount -t tmpfs tmpfs {scratch}
-for folder in etc var opt root; do
+for folder in etc var opt root usr/local; do
     mkdir -p {scratch}/$folder/upper {scratch}/$folder/work
     over=upperdir={scratch}/$folder/upper,workdir={scratch}/$folder/work
     mount -t overlay overlay -o lowerdir=/$folder,$over /$folder
