@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 _PREFIX = "DET_"
@@ -24,6 +25,10 @@ class Settings:
     secrets_key: str = ""  # where the keys are that secrets of configurations are encrypted with
     initial_user_password: str | None = None
     may_wait_s: float = 0.0
+    tls_cert: str = (
+        ""  # files in PEM: the server's certificate with those that vouch for it, and its key
+    )
+    tls_key: str = ""
     public: bool = True  # more than this machine reaches the API
     pool_size: int = 8
     db_idle_s: float = (
@@ -50,6 +55,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         cluster_id=text("CLUSTER_ID"),
         bootstrap_token=text("BOOTSTRAP_TOKEN"),
         secrets_key=text("SECRETS_KEY"),
+        **_tls(text("TLS_CERT"), text("TLS_KEY")),
         initial_user_password=environment.get(_PREFIX + "INITIAL_USER_PASSWORD"),
         may_wait_s=_number(environment, "MAY_WAIT_S", 0.0),
         pool_size=int(_number(environment, "DB_POOL_SIZE", 8)),
@@ -60,6 +66,15 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
             name: _object(environment, f"{name.upper()}_DEFAULTS") for name in ("aws", "gcp")
         },
     )
+
+
+def _tls(cert: str, key: str) -> dict[str, Any]:
+    if bool(cert) != bool(key):
+        raise BadSettings("DET_TLS_CERT and DET_TLS_KEY go together: give the files of both")
+    for name, path in (("DET_TLS_CERT", cert), ("DET_TLS_KEY", key)):
+        if path and not Path(path).is_file():
+            raise BadSettings(f"{name}: there is no file {path}")
+    return {"tls_cert": cert, "tls_key": key}
 
 
 def _object(environment: Mapping[str, str], name: str) -> dict[str, Any]:

@@ -104,6 +104,8 @@ def serve(
         http=PatientProtocol,
         limit_concurrency=most_connections(),
         timeout_keep_alive=75,
+        ssl_certfile=settings.tls_cert or None,
+        ssl_keyfile=settings.tls_key or None,
         timeout_graceful_shutdown=_GRACE_S,
     )
     server = uvicorn.Server(config)

@@ -1,0 +1,90 @@
+"""The server speaks HTTPS with a certificate, and clients that do not trust it do not speak to it."""
+
+import datetime
+import ipaddress
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from det_controlplane.entry.settings import BadSettings, from_environment
+
+
+def write_certificate(folder: Path) -> tuple[Path, Path]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a cluster")])
+    now = datetime.datetime.now(datetime.timezone.utc)
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    cert_file, key_file = folder / "cert.pem", folder / "key.pem"
+    cert_file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    plain = serialization.NoEncryption()
+    pem, kind = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    key_file.write_bytes(key.private_bytes(pem, kind, plain))
+    return cert_file, key_file
+
+
+@pytest.fixture
+def served(environment: dict[str, str], tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    cert, key = write_certificate(tmp_path)
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.bind(("127.0.0.1", 0))
+    listening.listen(16)
+    fd = listening.fileno()
+    tls = {"DET_TLS_CERT": str(cert), "DET_TLS_KEY": str(key), "DET_LISTEN_FD": str(fd)}
+    command = [sys.executable, "-m", "det_controlplane.entry.server.api_server"]
+    process = subprocess.Popen(command, env={**os.environ, **environment, **tls}, pass_fds=[fd])
+    yield f"https://127.0.0.1:{listening.getsockname()[1]}", cert
+    process.terminate()
+    process.wait(60)
+    listening.close()
+
+
+def info(url: str, trusted: Path | None) -> int:
+    context = ssl.create_default_context(cafile=None if trusted is None else str(trusted))
+    with urllib.request.urlopen(f"{url}/info", context=context, timeout=120) as answer:
+        return int(answer.status)
+
+
+def test_the_server_speaks_https(served: tuple[str, Path]) -> None:
+    url, cert = served
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            assert info(url, cert) == 200
+            break
+        except (ConnectionError, urllib.error.URLError):
+            assert time.monotonic() < deadline
+    with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
+        info(url, None)
+
+
+def test_a_certificate_and_its_key_go_together(tmp_path: Path) -> None:
+    cert, key = write_certificate(tmp_path)
+    base = {"DET_DB_URL": "postgresql://x"}
+    with pytest.raises(BadSettings, match="go together"):
+        from_environment({**base, "DET_TLS_CERT": str(cert)})
+    with pytest.raises(BadSettings, match="there is no file"):
+        from_environment({**base, "DET_TLS_CERT": str(cert), "DET_TLS_KEY": f"{key}.gone"})
