@@ -96,6 +96,7 @@ def test_a_long_series_comes_in_parts(user: Caller, trial_id: int) -> None:
         ({"values": ["NaN"]}, "finite numbers"),
         ({"values": [None]}, "finite numbers"),
         ({"timestamps": ["noon"]}, "RFC 3339"),
+        ({"timestamps": ["9999-12-31T23:59:59-23:00"]}, "RFC 3339"),
         ({"labels": {"trialId": 1, "name": ""}}, "labels.name"),
         (
             {"labels": {"trialId": 1, "name": "n", "metricType": "WORD"}},

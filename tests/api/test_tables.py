@@ -187,6 +187,10 @@ def test_a_page_is_part_of_what_was_found(three: Caller, path: str) -> None:
         ({"filter": filter_of(field("id", "~", 1))}, "children[0].operator: must be one of ="),
         ({"filter": filter_of(field("id", "=", "x"))}, "value must be a number"),
         ({"filter": filter_of(field("startTime", "=", "noon"))}, "value must be a date"),
+        (
+            {"filter": filter_of(field("startTime", ">", "0001-01-01T00:00:00+23:00"))},
+            "value must be a date",
+        ),
         ({"filter": filter_of(field("tags", "<", "x"))}, "< cannot compare"),
         ({"filter": filter_of(field("id", "=", [1]))}, "value: must be text"),
         ({"filter": filter_of(field("id", "=", 1, "WORD"))}, "type: must be one of COLUMN_TYPE_"),

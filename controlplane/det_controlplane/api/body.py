@@ -113,9 +113,11 @@ def parse_time(value: str, what: str) -> datetime:
         text = f"{head}.{tail[:digits][:6].ljust(6, '0')}{tail[digits:]}"
     try:
         found = datetime.fromisoformat(text)
-    except ValueError as e:
+        found = found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+        found.astimezone(timezone.utc)  # what has no place on the calendar there cannot be stored
+    except (ValueError, OverflowError) as e:
         raise BadRequest(f"{what} must be an RFC 3339 time, not {value!r}") from e
-    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+    return found
 
 
 @lru_cache(maxsize=1024)

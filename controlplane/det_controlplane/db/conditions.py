@@ -199,10 +199,10 @@ def _as_number(value: Any) -> float:
 def _as_time(value: Any) -> datetime:
     try:
         found = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
-    except ValueError as e:
+        found = found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+        return found.astimezone(timezone.utc).replace(microsecond=0)
+    except (ValueError, OverflowError) as e:
         raise _refused("filter", f"value must be a date or time, not {shown(value)}") from e
-    found = found if found.tzinfo else found.replace(tzinfo=timezone.utc)
-    return found.replace(microsecond=0)
 
 
 def _refused(path: str, message: str) -> InvalidConfig:
