@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from det_cli.deployment import prices
+from det_cli.deployment import aws_preflight, prices
 from det_cli.deployment.cluster import Deployment, Say, Stack, Wanted
 from det_cli.deployment.terraform import Backend
 from det_cli.errors import CommandError, UsageError
@@ -21,6 +21,7 @@ TAG = "determined-cluster"
 RDS_CERTIFICATES = "https://truststore.pki.rds.amazonaws.com/global/global-bundle.pem"
 _MIGRATION_S = 900
 GOOGLE_FILE = "gcp-credentials.json"
+_CONCURRENCY = 50  # of the API, unless a variable of the stack says otherwise
 
 
 class Aws:
@@ -48,8 +49,16 @@ class Aws:
             return str(self.client("sts").get_caller_identity()["Account"])
         except NoCredentialsError:
             raise CommandError("there are no AWS credentials", hint) from None
-        except (BotoCoreError, ClientError) as e:
+        except ClientError as e:
+            if e.response.get("Error", {}).get("Code") in ("ExpiredToken", "ExpiredTokenException"):
+                raise CommandError(
+                    "the session at AWS has expired", "`aws sso login`, or sign in again"
+                ) from e
             raise CommandError(f"AWS does not accept the credentials: {e}", hint) from e
+        except BotoCoreError as e:
+            raise CommandError(
+                f"AWS cannot be asked in {self.region}: {e}", "is that a region? " + hint
+            ) from e
 
     @property
     def state_bucket(self) -> str:
@@ -173,6 +182,13 @@ class AwsDeployment(Deployment):
 
     def _check(self) -> None:
         self._google_credentials()
+        config = self._config()
+        if self._wanted.cluster_id not in self.account.clusters():
+            pools = config.get("resource_pools") or ()
+            aws_preflight.check_place(self.account, self._wanted.cluster_id, pools)
+            if not self._wanted.endpoint_url:  # an AWS that is not Amazon's has no limits to tell
+                most = int(self._wanted.variables.get("api_concurrency", _CONCURRENCY))
+                aws_preflight.check_limits(self.account, pools, most, self._say)
 
     def prices(self) -> Iterator[str]:
         return prices.month(prices.AWS_IDLE, self._config())
