@@ -16,6 +16,7 @@ from det_controlplane.entry.aws import packaging
 from moto.awslambda.models import LambdaFunction
 
 from tests.cli.conftest import Det
+from tests.support.fake_api import Raw
 from tests.support.fake_cluster import FakeCluster
 from tests.support.fake_terraform import FakeTerraform, error_event, fake_terraform
 from tests.support.moto import moto_server
@@ -370,3 +371,122 @@ def test_the_function_that_rents_gets_the_client_of_google_and_the_others_do_not
     )  # fmt: skip
     assert told["google_credentials"] == "/var/task/gcp-credentials.json"
     assert told["google_project"] == "acme"
+
+
+LOCKED = """Error message: api error PreconditionFailed
+Lock Info:
+  ID:        3a5e
+  Path:      determined-state-123456789012-us-west-2/box/state
+  Operation: OperationTypeApply
+  Who:       ada@laptop
+  Version:   1.11.4
+  Created:   2026-11-22 16:05:12.123456 +0000 UTC
+"""
+
+
+def test_a_second_deployment_at_once_is_told_whose_is_at_work(
+    det: Det, account: Account, terraform: FakeTerraform
+) -> None:
+    event = error_event("Error acquiring the state lock", LOCKED)
+    terraform.answers(apply={"out": event, "code": 1})
+    ran = det("deploy", "aws", "up", "--yes", *account.where)
+    assert ran.code == 1
+    assert (
+        "another deployment of this cluster is at work: ada@laptop since 2026-11-22 16:05:12"
+        in ran.err
+    )
+    assert "box/state.tflock" in ran.err
+
+
+def test_a_state_of_a_newer_terraform_names_its_version(
+    det: Det, account: Account, terraform: FakeTerraform
+) -> None:
+    told = "Error: state snapshot was created by Terraform v1.14.2, which is newer than current v1.11.4"
+    terraform.answers(state_pull={"err": told, "code": 1})
+    ran = det("deploy", "aws", "up", "--yes", *account.where)
+    assert (ran.code, "last deployed with Terraform 1.14.2" in ran.err) == (1, True)
+    assert "install Terraform 1.14.2 or newer" in ran.err
+
+
+class Upgrade:
+    """A cluster whose functions have a version that answers, and a newer one."""
+
+    def __init__(self, account: Account, terraform: FakeTerraform, url: str) -> None:
+        account.has_cluster()
+        self._lambda = account.client("lambda")
+        account.make_function()
+        role = account.client("iam").get_role(RoleName="r")["Role"]["Arn"]
+        names = {name: f"det-box-{name}" for name in ("api", "tick", "provision")}
+        for name in names.values():
+            self._lambda.create_function(
+                FunctionName=name, Runtime="python3.11", Role=role, Handler="app.app", Publish=True,
+                Code={"ZipFile": b"PK\x05\x06" + bytes(18)},
+            )  # fmt: skip
+            self._lambda.create_alias(FunctionName=name, Name="live", FunctionVersion="1")
+            self._lambda.update_function_code(
+                FunctionName=name, ZipFile=b"PK\x05\x06" + bytes(17) + b"\x01", Publish=True
+            )
+        outputs = {
+            "url": url, "functions": {**names, "migrate": "det-box-migrate"},
+            "versions": dict.fromkeys(names, "2"), "initial_user_password": "Secret123",
+        }  # fmt: skip
+        told = {name: {"value": value} for name, value in outputs.items()}
+        made = {"out": json.dumps(MADE)}
+        terraform.answers(output={"out": json.dumps(told)}, state_pull=made)
+
+    def live(self) -> set[str]:
+        return {
+            self._lambda.get_alias(FunctionName=f"det-box-{name}", Name="live")["FunctionVersion"]
+            for name in ("api", "tick", "provision")
+        }
+
+
+def test_an_upgrade_reaches_requests_once_the_database_is_migrated(
+    det: Det, account: Account, terraform: FakeTerraform, cluster: FakeCluster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    upgrade = Upgrade(account, terraform, cluster.url)
+    seen: list[set[str]] = []
+
+    def migrate(*_: Any) -> bytes:
+        seen.append(upgrade.live())
+        return b"[]"
+
+    monkeypatch.setattr(LambdaFunction, "invoke", migrate)
+    ran = det("deploy", "aws", "up", "--yes", *account.where)
+    assert ran.code == 0, ran.err
+    assert (seen, upgrade.live()) == ([{"1"}], {"2"})
+
+
+def test_a_migration_that_fails_leaves_the_version_before_at_work(
+    det: Det, account: Account, terraform: FakeTerraform, cluster: FakeCluster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    upgrade = Upgrade(account, terraform, cluster.url)
+
+    def fail(function: Any, body: Any, headers: Any, answer: dict[str, str]) -> bytes:
+        answer["x-amz-function-error"] = "Unhandled"
+        return b'{"errorMessage": "no room on disk"}'
+
+    monkeypatch.setattr(LambdaFunction, "invoke", fail)
+    ran = det("deploy", "aws", "up", "--yes", *account.where)
+    assert (ran.code, "the migration of the database failed: no room on disk" in ran.err) == (
+        1,
+        True,
+    )
+    assert upgrade.live() == {"1"}
+
+
+def test_a_new_version_that_does_not_answer_makes_room_for_the_one_before(
+    det: Det, account: Account, terraform: FakeTerraform, cluster: FakeCluster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    upgrade = Upgrade(account, terraform, cluster.url)
+    monkeypatch.setattr(LambdaFunction, "invoke", lambda *_: b"[]")
+    monkeypatch.setattr("det_cli.deployment.cluster._HEALTH_S", -1.0)
+    cluster.on("GET", "/health", Raw(b"{}", status=500))
+    ran = det("deploy", "aws", "up", "--yes", *account.where)
+    assert ran.code == 1
+    assert f"the new version does not answer at {cluster.url}: the previous one is back" in ran.err
+    assert "/aws/lambda/det-box-api says why" in ran.err
+    assert upgrade.live() == {"1"}

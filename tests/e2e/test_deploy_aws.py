@@ -47,7 +47,7 @@ class Deployed:
     def det(self, *args: str, code: int = 0, environ: Mapping[str, str] | None = None) -> Answer:
         done = subprocess.run(
             [*DET, *args], env={**self.environment, **(environ or {})}, cwd=self.folder, capture_output=True,
-            text=True, timeout=500, stdin=subprocess.DEVNULL, check=False,
+            text=True, timeout=1100, stdin=subprocess.DEVNULL, check=False,
         )  # fmt: skip
         assert done.returncode == code, f"det {' '.join(args)}: {done.stdout}{done.stderr}"
         return Answer(done.returncode, done.stdout, done.stderr)
@@ -121,7 +121,7 @@ def check_what_was_made(deployed: Deployed) -> None:
     names = {schedule["Name"] for schedule in schedules}
     assert names == {f"det-{CLUSTER}-tick", f"det-{CLUSTER}-provision"}
     for schedule in schedules:
-        assert schedule["Target"]["Arn"].endswith(f":function:{schedule['Name']}")
+        assert schedule["Target"]["Arn"].endswith(f":function:{schedule['Name']}:live")
 
 
 def create_experiment(deployed: Deployed, master: Mapping[str, str]) -> None:

@@ -37,11 +37,10 @@ POOLS = {
         }
     ],
 }  # fmt: skip
-# Of the database of the functions, told to a connection with another one: the last row counts what ever connected.
+# Of the database of the functions, told to a connection with another one: how many are connected, and how many ever
+# were. Transactions are no measure: the server's own vacuum makes some.
 SESSIONS = text("SELECT count(*) FROM pg_stat_activity WHERE datname = :name")
-STATISTICS = text(
-    "SELECT sessions, xact_commit, xact_rollback FROM pg_stat_database WHERE datname = :name"
-)
+STATISTICS = text("SELECT sessions FROM pg_stat_database WHERE datname = :name")
 
 
 @dataclass
@@ -58,8 +57,9 @@ class Functions:
             self.aws("lambda").create_function(
                 FunctionName=name, Runtime="python3.11", Role=role["Arn"], Code={"ZipFile": self.code},
                 Handler=f"app.{'app' if name == 'api' else name}",
-                Environment={"Variables": dict(self.environment)},
+                Environment={"Variables": dict(self.environment)}, Publish=True,
             )  # fmt: skip
+            self.aws("lambda").create_alias(FunctionName=name, Name="live", FunctionVersion="1")
         self.aws("lambda").create_function_url_config(FunctionName="api", AuthType="NONE")
         for name in WORKERS:
             target = {"Arn": f"arn:aws:lambda:{REGION}:1:function:{name}", "RoleArn": "arn:x"}
@@ -100,7 +100,7 @@ def functions(
     more = {
         "DET_CLUSTER_CONFIG": json.dumps(POOLS), "DET_DB_IDLE_S": "1", "DET_DB_POOL_SIZE": "1",
         "DET_AWS_PRICE_LIST": "false",
-        "DET_TICK_FUNCTION": "tick", "DET_PROVISION_FUNCTION": "provision",
+        "DET_TICK_FUNCTION": "tick:live", "DET_PROVISION_FUNCTION": "provision:live",
         "DET_SCHEDULES": ",".join(WORKERS), "DET_PUBLIC_URL": "https://cluster.example",
     }  # fmt: skip
     with aws_box(tmp_path / "functions", environment["DET_DB_URL"], ("api", *WORKERS)) as box:

@@ -125,6 +125,7 @@ class FakeCluster(FakeApi):
         v1, self_ = "/api/v1", self
         info = {"version": "0.38.1", "cluster_id": "c", "master_id": "m", "cluster_name": ""}
         self.on("GET", "/info", {**info, "telemetry": {"enabled": False}, "sso_providers": None})
+        self.on("GET", "/health", {"database": "up", "status": "up"})
         self.on("POST", f"{v1}/auth/login", self._login)
         self.on("POST", f"{v1}/auth/logout", self._logout)
         self.on("GET", f"{v1}/me", lambda a: {"user": self_.users[self_.who(a)]})

@@ -4,7 +4,7 @@ import json
 import re
 import sys
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ TAG = "determined-cluster"
 RDS_CERTIFICATES = "https://truststore.pki.rds.amazonaws.com/global/global-bundle.pem"
 _MIGRATION_S = 900
 GOOGLE_FILE = "gcp-credentials.json"
+_LIVE = "live"  # the alias of what requests and schedules reach
 _CONCURRENCY = 50  # of the API, unless a variable of the stack says otherwise
 
 
@@ -179,6 +180,7 @@ class AwsDeployment(Deployment):
         super().__init__(wanted, say)
         self._google_file = google_credentials
         self.account = Aws(wanted.region, wanted.endpoint_url)
+        self._before: dict[str, str] = {}
 
     def _check(self) -> None:
         self._google_credentials()
@@ -255,6 +257,25 @@ class AwsDeployment(Deployment):
     def _settle(self, outputs: dict[str, Any]) -> None:
         self._say("Migrating the database")
         self._migrate(outputs)
+        self._before = self._switch(outputs["functions"], outputs.get("versions") or {})
+
+    def _roll_back(self, outputs: dict[str, Any]) -> bool:
+        """Let requests reach the version before this one, if there is one."""
+        versions = outputs.get("versions") or {}
+        if all(self._before.get(name) == version for name, version in versions.items()):
+            return False
+        self._switch(outputs["functions"], self._before)
+        return True
+
+    def _switch(self, functions: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, str]:
+        """Let requests and schedules reach these versions; return those that they reached before."""
+        client, before = self.account.client("lambda"), {}
+        for name in sorted(versions, reverse=True):  # the API, which starts the others, last
+            function = {"FunctionName": functions[name], "Name": _LIVE}
+            before[name] = str(client.get_alias(**function)["FunctionVersion"])
+            if before[name] != versions[name]:
+                client.update_alias(**function, FunctionVersion=versions[name])
+        return before
 
     def _migrate(self, outputs: dict[str, Any]) -> None:
         # Asked once and patiently: a repeated call would find the first one still at work.

@@ -85,7 +85,15 @@ class Deployment(ABC):
             stack.terraform.apply(variables, self._say)
             outputs = stack.terraform.outputs()
         self._settle(outputs)
-        self._check_health(str(outputs["url"]))
+        try:
+            self._check_health(str(outputs["url"]))
+        except CommandError as e:
+            if self._roll_back(outputs):
+                raise CommandError(
+                    f"the new version does not answer at {outputs['url']}: the previous one is back",
+                    e.hint,
+                ) from e
+            raise
         password = str(outputs.pop("initial_user_password"))
         if not self._wanted.password and _signs_in(str(outputs["url"]), password):
             outputs["first_password"] = password
@@ -163,6 +171,10 @@ class Deployment(ABC):
     @abstractmethod
     def _settle(self, outputs: dict[str, Any]) -> None:
         """Do what is left when the stack is applied."""
+
+    def _roll_back(self, outputs: dict[str, Any]) -> bool:
+        """Put the version back that answered before; tell whether there was one."""
+        return False
 
     @abstractmethod
     def _clean_up(self) -> None:
@@ -293,7 +305,7 @@ def _password() -> str:
 
 def _answers(url: str) -> bool:
     try:
-        Session(url, retries=0).get("/info")
+        Session(url, retries=0).get("/health")
     except (APIError, MasterUnreachableError):
         return False
     return True

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +17,9 @@ OLDEST = (1, 9)
 _HERE = Path(__file__).resolve()
 # In a checkout the stacks stand beside the packages, in an installed distribution within this one.
 _PLACES = (_HERE.parent / "terraform", _HERE.parents[3] / "infra/terraform")
+
+# Of Terraform, when a state was written by a newer one than reads it.
+_NEWER_STATE = re.compile(r"state snapshot was created by Terraform v(\d[\w.]*\w)")
 
 Heard = Callable[[str], None]
 
@@ -113,10 +117,7 @@ class Terraform:
             text=True, check=False,
         )  # fmt: skip
         if done.returncode != 0:
-            raise CommandError(
-                f"terraform {arguments[0]} failed: {_first_error(done.stderr)}",
-                "mend the cause and run the same command again",
-            )
+            raise _failed(arguments[0], _first_error(done.stderr), done.stderr)
         return done.stdout
 
     def _streamed(self, heard: Heard, *arguments: str) -> None:
@@ -137,10 +138,38 @@ class Terraform:
                 ) from None
         if process.returncode != 0:
             cause = "; ".join(dict.fromkeys(errors)) or "it gave no reason"
-            raise CommandError(
-                f"terraform {arguments[0]} failed: {cause}",
-                "mend the cause and run the same command again: it goes on",
-            )
+            raise _failed(arguments[0], cause, cause)
+
+
+def _failed(verb: str, cause: str, told: str) -> CommandError:
+    """Return the failure of a command; what an operator meets without having done wrong has a sentence of its own."""
+    plain = " ".join(told.replace("│", " ").split())
+    if "Error acquiring the state lock" in plain:
+        found = {name: value[1] for name, value in _lock_of(plain).items() if value}
+        return CommandError(
+            f"another deployment of this cluster is at work: {found.get('Who', 'somebody')}"
+            f" since {found.get('Created', 'an unknown time')}",
+            "wait until it has ended; if it died, delete the file"
+            f" {found.get('Path', 'of the state')}.tflock beside the state, and run the same command again",
+        )
+    newer = _NEWER_STATE.search(plain)
+    if newer:
+        return CommandError(
+            f"this cluster was last deployed with Terraform {newer[1]}, which is newer than the one here",
+            f"install Terraform {newer[1]} or newer, or name it by DET_TERRAFORM",
+        )
+    return CommandError(
+        f"terraform {verb} failed: {cause}",
+        "mend the cause and run the same command again: it goes on",
+    )
+
+
+def _lock_of(told: str) -> dict[str, "re.Match[str] | None"]:
+    return {
+        "Who": re.search(r"Who: +(\S+)", told),
+        "Created": re.search(r"Created: +(\S+ \S+?)(?:\.\d+)? ", told),
+        "Path": re.search(r"Path: +(\S+)", told),
+    }
 
 
 def _said(line: str, heard: Heard) -> Iterator[str]:

@@ -13,6 +13,11 @@ output "functions" {
   value       = module.controlplane.functions
 }
 
+output "versions" {
+  description = "Newest versions of the functions that requests and schedules reach."
+  value       = module.controlplane.versions
+}
+
 output "schedules" {
   description = "Names of the schedules that the control plane switches."
   value       = module.controlplane.schedules

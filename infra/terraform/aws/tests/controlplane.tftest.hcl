@@ -21,6 +21,10 @@ mock_provider "aws" {
     defaults = { arn = "arn:aws:iam::123456789012:role/det" }
   }
 
+  mock_resource "aws_lambda_alias" {
+    defaults = { arn = "arn:aws:lambda:eu-west-1:123456789012:function:det:live" }
+  }
+
   mock_resource "aws_lambda_function" {
     defaults = { arn = "arn:aws:lambda:eu-west-1:123456789012:function:det" }
   }

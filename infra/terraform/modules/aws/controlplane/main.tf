@@ -22,8 +22,8 @@ locals {
   zips     = { for name in local.functions : name => name == "provision" && var.provision_zip != "" ? var.provision_zip : var.zip }
   # The functions start each other by name; a name is known before its function exists.
   environment = merge(var.environment, {
-    DET_TICK_FUNCTION      = "${var.name}-tick"
-    DET_PROVISION_FUNCTION = "${var.name}-provision"
+    DET_TICK_FUNCTION      = "${var.name}-tick:live"
+    DET_PROVISION_FUNCTION = "${var.name}-provision:live"
     DET_KEYS_FUNCTION      = "${var.name}-keys"
     DET_DB_POOL_SIZE       = "1"
     # The database pauses without connections: those of frozen functions it closes itself, and who calls it waits.
@@ -71,7 +71,7 @@ resource "aws_lambda_function" "api" {
   memory_size                    = 1024
   timeout                        = 30
   reserved_concurrent_executions = var.api_concurrency
-  publish                        = var.snap_start
+  publish                        = true
 
   environment {
     variables = local.environment
@@ -94,10 +94,27 @@ resource "aws_lambda_function" "api" {
   depends_on = [aws_cloudwatch_log_group.this, aws_iam_role_policy.function]
 }
 
+# What requests and schedules reach. `det deploy` moves it to a new version once the database is migrated, and back
+# when that does not answer.
 resource "aws_lambda_alias" "api" {
   name             = "live"
   function_name    = aws_lambda_function.api.function_name
-  function_version = var.snap_start ? aws_lambda_function.api.version : "$LATEST"
+  function_version = aws_lambda_function.api.version
+
+  lifecycle {
+    ignore_changes = [function_version]
+  }
+}
+
+resource "aws_lambda_alias" "worker" {
+  for_each         = local.schedules
+  name             = "live"
+  function_name    = aws_lambda_function.worker[each.key].function_name
+  function_version = aws_lambda_function.worker[each.key].version
+
+  lifecycle {
+    ignore_changes = [function_version]
+  }
 }
 
 # Agents, people and CI call this URL. Every request is authenticated by the application.
@@ -137,6 +154,7 @@ resource "aws_lambda_function" "worker" {
   architectures                  = [var.architecture]
   memory_size                    = 1024
   timeout                        = each.value.timeout_s
+  publish                        = true
   reserved_concurrent_executions = local.reserves ? each.value.concurrency : -1
 
   environment {
@@ -176,6 +194,7 @@ resource "aws_lambda_function" "keys" {
 resource "aws_lambda_function_event_invoke_config" "worker" {
   for_each                     = local.schedules
   function_name                = aws_lambda_function.worker[each.key].function_name
+  qualifier                    = aws_lambda_alias.worker[each.key].name
   maximum_retry_attempts       = 2
   maximum_event_age_in_seconds = 600
 }
@@ -190,7 +209,7 @@ resource "aws_scheduler_schedule" "this" {
   }
 
   target {
-    arn      = aws_lambda_function.worker[each.key].arn
+    arn      = aws_lambda_alias.worker[each.key].arn
     role_arn = aws_iam_role.scheduler.arn
     input    = jsonencode({ source = "schedule" })
   }

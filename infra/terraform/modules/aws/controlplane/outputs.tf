@@ -17,3 +17,11 @@ output "schedules" {
   description = "Names of the schedules that the control plane switches."
   value       = [for name in local.schedules : "${var.name}-${name}"]
 }
+
+output "versions" {
+  description = "Newest versions of the functions that requests and schedules reach, workers first."
+  value = merge(
+    { for name in local.schedules : name => aws_lambda_function.worker[name].version },
+    { api = aws_lambda_function.api.version },
+  )
+}

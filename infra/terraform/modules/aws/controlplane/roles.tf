@@ -101,7 +101,7 @@ data "aws_iam_policy_document" "function" {
     content {
       sid       = "StartEachOther"
       actions   = ["lambda:InvokeFunction"]
-      resources = [local.arns.tick, local.arns.provision]
+      resources = ["${local.arns.tick}:live", "${local.arns.provision}:live"]
     }
   }
 
@@ -236,7 +236,7 @@ resource "aws_iam_role" "scheduler" {
 data "aws_iam_policy_document" "scheduler" {
   statement {
     actions   = ["lambda:InvokeFunction"]
-    resources = [local.arns.tick, local.arns.provision]
+    resources = ["${local.arns.tick}:live", "${local.arns.provision}:live"]
   }
 }
 
