@@ -19,6 +19,7 @@ FIRST = (
     "harness/frameworks/test_pytorch_suite.py",
     "e2e/test_gallery.py",
     "e2e/test_boxed_machines.py",
+    "e2e/test_boxed_machines_fail.py",
     "e2e/test_walking.py",
     "e2e/test_custom_search.py",
     "e2e/test_horovod.py",
