@@ -97,7 +97,6 @@ def interrupt(rented: Rented, trial_id: int) -> tuple[Instance, Instance]:
     (second,) = until(
         lambda: [i for i in rented.box.on() if i.cloud_id not in before], "a replacement"
     )
-    assert first.is_on, "the replacement is rented at the notice, not after the loss"
     rented.until_logged(trial_id, f"preempted at step {HELD_AT}")
     first.take()
     return first, second
@@ -122,6 +121,9 @@ def test_work_rents_a_machine_moves_when_it_is_taken_back_and_leaves_nothing(
     (trial,) = rented.cluster.trials(experiment)
     assert trial["restarts"] == 0
     nothing_is_left(rented, first, second)
+    taken, replacing = sorted(rented.instances(name), key=lambda row: str(row["requestedAt"]))
+    ended = taken["terminatingSince"] or taken["endedAt"]
+    assert replacing["requestedAt"] <= ended, "it was rented at the notice, not after the loss"
     money_adds_up(rented, name, experiment)
 
 
