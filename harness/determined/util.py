@@ -1,10 +1,10 @@
 """Small functions that model code of users imports from here."""
 
 import os
-import random
 import time
 from typing import Any, Dict, Mapping, Tuple
 
+from determined.common.connections import JITTER
 from determined.errors import InvalidHP
 
 _TRY_AGAIN = frozenset({429, 500, 502, 503, 504})
@@ -57,5 +57,5 @@ def download_gcs_blob_with_backoff(blob: Any, n_retries: int = 32, max_backoff: 
         except Exception as e:
             if getattr(e, "code", None) not in _TRY_AGAIN or attempt + 1 == n_retries:
                 raise
-        time.sleep(min(2**attempt, max_backoff) * random.uniform(0.5, 1.0))
+        time.sleep(min(2**attempt, max_backoff) * JITTER.uniform(0.5, 1.0))
     raise ValueError(f"n_retries must be at least 1, not {n_retries}")

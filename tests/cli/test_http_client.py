@@ -4,6 +4,7 @@ import datetime
 import gzip
 import ipaddress
 import json
+import random
 import ssl
 import subprocess
 import sys
@@ -76,6 +77,15 @@ def test_a_gateway_in_trouble_is_asked_again(api: FakeApi, status: int) -> None:
     api.on("POST", "/a", lambda _: next(answers))
     assert Session(api.url).post("/a", {"x": 1}) == {}
     assert [a.body for a in api.asked] == [{"x": 1}] * 6
+
+
+def test_requests_and_their_tries_draw_nothing_that_training_seeded(api: FakeApi) -> None:
+    answers = iter([Raw(b"", status=503), Raw(b"{}")])
+    api.on("GET", "/a", lambda _: next(answers))
+    random.seed(7)
+    before = random.getstate()
+    assert Session(api.url).get("/a") == {}
+    assert random.getstate() == before
 
 
 def test_a_server_that_wakes_or_has_too_much_to_do_is_asked_again_when_it_says(

@@ -18,13 +18,15 @@ RETRY_STATUSES = (429, 502, 503, 504)
 LONGEST_ASKED_S = 60.0
 IDLE_S = 10.0
 _BLOCK_BYTES = 256 * 1024
+# A generator of its own: drawing from the shared one would change what training draws after its seed.
+JITTER = random.Random()
 
 
 def pauses(first_s: float, longest_s: float) -> Iterator[float]:
     """Yield the time to wait before each next try: twice as long each time, shortened at random."""
     pause_s = first_s
     while True:
-        yield pause_s * random.uniform(0.7, 1.0)
+        yield pause_s * JITTER.uniform(0.7, 1.0)
         pause_s = min(pause_s * 2, longest_s)
 
 
