@@ -212,6 +212,7 @@ def test_project_minus_one_stands_for_all_projects(user: Caller) -> None:
     chosen = {"experimentIds": created[:2]}
     assert [r["error"] for r in user.post(f"{path}/archive", chosen)["results"]] == ["", ""]
     assert user.ask("POST", "/api/v1/projects/-2/experiments/kill", body).status == 400
+    assert user.ask("POST", f"{path}/kill", {"filters": {"archived": False}}).status == 400
 
 
 def test_filters_choose_the_experiments(user: Caller) -> None:

@@ -168,9 +168,11 @@ def test_a_trial_that_could_not_save_says_so_before_it_trains(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     config = yaml.safe_load((CODE / "config.yaml").read_text())
-    config["checkpoint_storage"] = {"type": "shared_fs", "host_path": "/proc/no-such-place"}
+    (tmp_path / "file").touch()
+    nowhere = str(tmp_path / "file" / "below")
+    config["checkpoint_storage"] = {"type": "shared_fs", "host_path": nowhere}
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
     answer = cluster.run("experiment", "create", tmp_path / "config.yaml", CODE, "--follow")
     assert answer.code == 1
     assert "checkpoints cannot be saved" in answer.out
-    assert "/proc/no-such-place" in answer.out
+    assert nowhere in answer.out

@@ -51,7 +51,11 @@ class Ran:
 @pytest.fixture(scope="module")
 def layout() -> Layout:
     require_ssh()
-    return Layout(agents=2, slots=2)
+    # Ordinary users may not mount a Python below /root; what administrators mount is for everybody.
+    mounts = ml.task_defaults("ml")["bind_mounts"]
+    return Layout(
+        agents=2, slots=2, task_defaults={**Layout().task_defaults, "bind_mounts": mounts}
+    )
 
 
 def run(cluster: Cluster, entrypoint: list[str], **options: Any) -> Ran:
@@ -102,7 +106,6 @@ def run_with(cluster: Cluster, framework: str, override: str, script: str) -> Ra
             ARGUMENT,
         ],
         environment={"environment_variables": defaults["environment_variables"]},
-        bind_mounts=defaults["bind_mounts"],
     )
 
 

@@ -41,8 +41,10 @@ class Body:
             value = int(value)
         # 64-bit numbers travel as strings.
         found = whole(value) if isinstance(value, str) else value
-        if isinstance(found, bool) or not isinstance(found, int) or abs(found) > LARGEST:
+        if isinstance(found, bool) or not isinstance(found, int):
             raise self._wrong(name, "an integer", value)
+        if abs(found) > LARGEST:
+            raise self._wrong(name, "an integer of at most 64 bits", value)
         return found
 
     def optional_integer(self, name: str) -> int | None:

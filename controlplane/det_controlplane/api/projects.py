@@ -1,5 +1,8 @@
 """Projects, and actions on many of their experiments at once."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from det_controlplane.api.auth import setting, user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
@@ -92,14 +95,20 @@ def retain_logs(ctx: Context, request: Request) -> Answer:
 
 def _applied(ctx: Context, request: Request, action: Action) -> Answer:
     selection = _selection(Body(request.json()))
-    every = request.param("projectId") in _EVERY_PROJECT
-    project_id = None if every else request.id("projectId")
-    if project_id is None and not selection.ids and not selection.filters.get("project_id"):
-        raise BadRequest(
-            "name a project or experimentIds: filters alone would reach the whole cluster"
-        )
+    named = request.param("projectId")
+    project_id = None if named in (_EVERY_PROJECT, _NO_PROJECT) else request.id("projectId")
+    if project_id is None and not selection.ids:
+        _refuse_whole_cluster(selection.filters, every=named == _EVERY_PROJECT)
     results = bulk.apply(ctx, user_of(request), project_id, selection, action)
     return json_response({"results": results})
+
+
+def _refuse_whole_cluster(filters: Mapping[str, Any], *, every: bool) -> None:
+    narrow = {key for key, value in filters.items() if value} - {"archived", "id_not_in"}
+    if "project_id" not in narrow and not (every and narrow):
+        raise BadRequest(
+            "name a project or experimentIds, or filter all projects (-1): this would reach the whole cluster"
+        )
 
 
 def _selection(body: Body) -> Selection:
@@ -120,7 +129,7 @@ def _selection(body: Body) -> Selection:
     return Selection(ids, chosen)
 
 
-_EVERY_PROJECT = ("-1", "0")
+_EVERY_PROJECT, _NO_PROJECT = "-1", "0"
 _P = "/api/v1/projects"
 _B = f"{_P}/{{projectId}}/experiments"
 ROUTES = (
