@@ -1,4 +1,4 @@
-"""What a list of 100,000 experiments without a limit costs: memory of API and PostgreSQL above what they rest at.
+"""Measure a list of 100,000 experiments without a limit: memory of API and PostgreSQL above that at rest.
 
 python -m bench.long_pages
 """

@@ -14,7 +14,7 @@ from det_agent.runtime import OutputLine, Stream
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """Where a line stands in the output: it is the nth line of its moment."""
+    """Locate a line in the output: it is the nth line of its moment."""
 
     moment: str = ""
     nth: int = 0

@@ -1,4 +1,4 @@
-"""What is the same for clusters on every cloud: the commands, and how their options are read."""
+"""Run the commands that are the same for clusters on every cloud, and read their options."""
 
 import argparse
 import shutil

@@ -1,4 +1,4 @@
-"""What would make a deployment on AWS fail, or keep it from renting machines: found before anything is made."""
+"""Find, before anything is made, the causes that would fail a deployment on AWS or keep it from renting machines."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ _ACTIONS = (
 
 
 class Looking(Protocol):
-    """What is asked of the operator's account."""
+    """List the questions to the operator's account."""
 
     region: str
 

@@ -36,7 +36,7 @@ class Wanted:
 
 
 class Account(Protocol):
-    """What the command itself does in the operator's account; Terraform does the rest."""
+    """Carry out the command's own part in the operator's account; Terraform does the rest."""
 
     def clusters(self) -> list[str]:
         """Return the clusters that the account has here, as their states say."""

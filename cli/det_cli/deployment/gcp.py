@@ -22,7 +22,7 @@ _FOR_IMAGES = ("module.images", "module.storage")
 
 @dataclass(frozen=True)
 class Place:
-    """Whose project, and how the command gets in."""
+    """Hold the project of the cluster, and the credentials that the command uses there."""
 
     project: str
     keypath: str = ""

@@ -55,7 +55,7 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Machines:
-    """What a pool rents, as its configuration says."""
+    """Hold the machines that a pool rents, as its configuration says."""
 
     pool: str
     machine_type: str

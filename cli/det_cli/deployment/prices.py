@@ -1,4 +1,4 @@
-"""What a cluster costs a month: idle, and with its pools full. List prices, without discounts, credits and taxes."""
+"""Compute the list price of a cluster a month, idle and with its pools full: no discounts, credits or taxes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal

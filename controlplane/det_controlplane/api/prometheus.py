@@ -1,4 +1,4 @@
-"""What a Prometheus server scrapes."""
+"""Serve the pages that a Prometheus server scrapes."""
 
 from det_controlplane.api.http import Answer, Request, Response, json_response
 from det_controlplane.api.router import get

@@ -34,7 +34,7 @@ class ColumnType(str, Enum):
 
 
 class Location(str, Enum):
-    """Where the values of a column come from."""
+    """Name the place that the values of a column come from."""
 
     EXPERIMENT = "EXPERIMENT"
     HYPERPARAMETERS = "HYPERPARAMETERS"

@@ -1,4 +1,4 @@
-"""What the token of a task may do: one table from routes to rules, which tests read.
+"""Decide what the token of a task may do: one table from routes to rules, which tests read.
 
 A task acts as its owner, because its code registers models and creates experiments; it does not report for
 other tasks, does not change experiments of other users, and has nothing to do with accounts and the cluster itself."""

@@ -97,7 +97,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a checkpoint lies: in a storage of its own, or else in that of its experiment."""
+    """Hold the storage of a checkpoint: its own, or else that of its experiment."""
 
     uuid: UUID
     state: CheckpointState

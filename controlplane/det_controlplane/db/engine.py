@@ -78,7 +78,7 @@ class QueryFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Pausing:
-    """How to treat a database that pauses when nothing is connected; zeros for one that is always there."""
+    """Hold the waits for a database that pauses when nothing is connected; zeros for one that is always there."""
 
     idle_s: float = (
         0.0  # after which the server closes a connection that rests, also that of a frozen process

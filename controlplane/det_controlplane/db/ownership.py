@@ -1,4 +1,4 @@
-"""Whose a thing is, and whether its own process runs it."""
+"""Read the owner of a thing, and whether its own process runs it."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which directories of a machine the tasks of ordinary users may have mounted."""
+"""Decide which directories of a machine the tasks of ordinary users may have mounted."""
 
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence

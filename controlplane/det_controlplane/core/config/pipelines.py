@@ -1,4 +1,4 @@
-"""Which pipelines may sign in by the token that their CI service gives them, and as whom."""
+"""Read which pipelines may sign in by the token that their CI service gives them, and as which user."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -140,7 +140,7 @@ def _excluded(
 
 
 class _Reclaims:
-    """How often clouds took spot machines back lately. An offer of any zone is one of each zone."""
+    """Count how often clouds took spot machines back lately. An offer of any zone is one of each zone."""
 
     def __init__(self, interruptions: Iterable[tuple[Scope, float]], now: float) -> None:
         self._in_zones: defaultdict[Scope, float] = defaultdict(float)

@@ -30,7 +30,7 @@ class Quote(NamedTuple):
 
 
 class Offered(NamedTuple):
-    """Where a region has a type. Without zones it has none; 0 slots: the cloud does not tell them."""
+    """Hold the zones of a region that have a type; no zones: none has it; 0 slots: the cloud does not tell them."""
 
     zones: tuple[str, ...]
     slots: int = 0

@@ -1,4 +1,4 @@
-"""What clouds said about their types and prices, and when they are asked again."""
+"""Define the tables of types and prices as clouds tell them, and of when they are asked again."""
 
 from sqlalchemy import CheckConstraint, Column, Integer, Numeric, Table, Text, text
 
