@@ -1,8 +1,10 @@
 """The schema that migrations leave is the one that `db/schema` describes, and only one process brings it about."""
 
+import shutil
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +14,14 @@ from alembic.script import ScriptDirectory
 from det_controlplane.db import migrate as migrations
 from det_controlplane.db import schema
 from det_controlplane.db.engine import plain_engine
-from det_controlplane.db.migrate import FOLDER, HEAD, MigrationError, alembic_config, migrate
+from det_controlplane.db.migrate import (
+    BASELINE,
+    FOLDER,
+    HEAD,
+    MigrationError,
+    alembic_config,
+    migrate,
+)
 from sqlalchemy import Engine, text
 
 REVISIONS = tuple(sorted(path.name[:4] for path in (FOLDER / "versions").glob("[0-9]*.py")))
@@ -38,6 +47,26 @@ def empty(empty_database_url: str) -> Any:
     engine = plain_engine(empty_database_url)
     yield engine
     engine.dispose()
+
+
+LATER = f"{int(HEAD) + 1:04}"
+
+
+def later_program(folder: Path, monkeypatch: pytest.MonkeyPatch, upgrade: str) -> None:
+    """Make this program one that has another revision, which runs one statement."""
+    shutil.copytree(FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "versions" / f"{LATER}_later.py").write_text(f"""
+from alembic import op
+
+revision = "{LATER}"
+down_revision = "{HEAD}"
+
+
+def upgrade() -> None:
+    op.execute({upgrade!r})
+""")
+    monkeypatch.setattr(migrations, "FOLDER", folder)
+    monkeypatch.setattr(migrations, "HEAD", LATER)
 
 
 def catalog(engine: Engine) -> dict[str, dict[str, str]]:
@@ -90,6 +119,41 @@ def test_many_processes_may_migrate_at_once(empty_database_url: str) -> None:
     assert tuple(applied) == REVISIONS
 
 
+def test_a_later_revision_is_applied_alone_and_keeps_what_is_there(
+    empty: Engine, empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    migrate(empty_database_url)
+    with empty.begin() as connection:
+        connection.execute(text("UPDATE users SET display_name = 'kept' WHERE id = 1"))
+    later_program(
+        tmp_path / "migrations",
+        monkeypatch,
+        "ALTER TABLE users ADD COLUMN later text NOT NULL DEFAULT 'added'",
+    )
+    assert migrate(empty_database_url) == (LATER,)
+    with empty.connect() as connection:
+        user = connection.execute(text("SELECT display_name, later FROM users WHERE id = 1")).one()
+    assert tuple(user) == ("kept", "added")
+    assert migrate(empty_database_url) == ()
+
+
+def test_a_later_revision_that_fails_leaves_the_database_as_it_was(
+    empty: Engine, empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    migrate(empty_database_url)
+    before = catalog(empty)
+    later_program(
+        tmp_path / "migrations",
+        monkeypatch,
+        "ALTER TABLE users ADD COLUMN later text; SELECT 1 / 0",
+    )
+    with pytest.raises(MigrationError, match="division by zero"):
+        migrate(empty_database_url)
+    assert catalog(empty) == before
+    with empty.connect() as connection:
+        assert migrations.revision_of(connection) == HEAD
+
+
 def test_a_migration_that_fails_leaves_nothing_behind(
     empty: Engine, empty_database_url: str
 ) -> None:
@@ -105,6 +169,15 @@ def test_a_migration_that_fails_leaves_nothing_behind(
 def test_a_database_of_an_older_draft_is_refused(empty: Engine, empty_database_url: str) -> None:
     with empty.begin() as connection:
         connection.execute(text("CREATE TABLE schema_migrations (version integer)"))
+    with pytest.raises(MigrationError, match=r"a draft of 0\.1\.0.*move its data directory away"):
+        migrate(empty_database_url)
+
+
+def test_a_draft_that_alembic_made_is_refused(empty: Engine, empty_database_url: str) -> None:
+    migrate(empty_database_url)
+    with empty.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '0013'"))
+    assert BASELINE == "0100"
     with pytest.raises(MigrationError, match=r"a draft of 0\.1\.0.*move its data directory away"):
         migrate(empty_database_url)
 

@@ -180,7 +180,7 @@ class TimeUntil:
             "the database is at revision 9999",
         ),
         (
-            "ALTER TABLE alembic_version RENAME TO schema_migrations",
+            "UPDATE alembic_version SET version_num = '0013'",
             "the database was made by a draft of 0.1.0",
         ),
     ],

@@ -10,7 +10,8 @@ from det_controlplane.db.engine import QueryFailed, connected, plain_engine
 
 FOLDER = Path(__file__).parent / "migrations"
 # Revisions are numbered, and so are their files: the newest is known without loading Alembic.
-HEAD = max(path.name[:4] for path in (FOLDER / "versions").glob("[0-9]*.py"))
+_NUMBERS = sorted(path.name[:4] for path in (FOLDER / "versions").glob("[0-9]*.py"))
+BASELINE, HEAD = _NUMBERS[0], _NUMBERS[-1]
 _LOCK = 0x6D696772  # any constant of our own: the process that migrates holds it
 _VERSIONS_OF_DRAFTS = "schema_migrations"
 _REFUSED = (
@@ -48,8 +49,9 @@ def revision_of(connection: Connection) -> str | None:
     found = connection.execute(tables, {"new": "alembic_version", "old": _VERSIONS_OF_DRAFTS}).one()
     if found.new:
         revision: str | None = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
-        return revision
-    if found.old:
+        if revision is None or revision >= BASELINE:
+            return revision
+    if found.new or found.old:
         raise MigrationError(_REFUSED)
     return None
 
