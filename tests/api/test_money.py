@@ -164,6 +164,24 @@ def test_a_budget_of_a_month_starts_anew_with_the_next(
     assert state(cluster.api.signed_in("admin")) == "WITHIN"
 
 
+@pytest.mark.parametrize(
+    ("scope", "of"), [("user", "determined"), ("workspace", "Uncategorized"), ("pool", "default")]
+)
+def test_a_budget_counts_the_work_of_deleted_experiments(
+    cluster: Rented, user: Caller, admin: Caller, scope: str, of: str
+) -> None:
+    budget(admin, scope, of, "10")
+    experiment_id, agent = at_work(cluster, user)
+    pass_hours(cluster, agent, 60)
+    agent.finish()
+    cluster.settle()
+    spent = user.get("/api/v1/budgets")["budgets"][0]["spentUsd"]
+    assert spent > 0.3
+    cluster.delete(user, experiment_id, agent)
+    assert user.get("/api/v1/budgets")["budgets"][0]["spentUsd"] >= spent  # of a pool, idle or not
+    assert user.get("/api/v1/costs/users")["costs"][0]["costUsd"] == pytest.approx(0.4, abs=0.05)
+
+
 def test_bad_budgets_are_refused_with_the_cause(user: Caller, admin: Caller) -> None:
     def refused(caller: Caller, **body: str) -> str:
         told = caller.ask("PUT", "/api/v1/budgets", {"scope": "pool", "of": "default", **body})

@@ -79,6 +79,40 @@ def test_raw_entries_of_work_and_machines_add_up_to_the_bill(cluster: Rented, us
     assert sum(e["costUsd"] for e in entries) == pytest.approx(machines(cluster), abs=1e-4)
 
 
+def test_work_that_was_deleted_keeps_its_cost_and_its_user(cluster: Rented, user: Caller) -> None:
+    play(cluster, user, Random(4), 2)
+    before = rows(user, "raw", EVER)
+    cluster.delete(user, 1)
+    after = rows(user, "raw", EVER)
+    kept = ("experiment_id", "kind", "username", "cost_usd")
+    assert {tuple(r[k] for k in kept) for r in before} <= {tuple(r[k] for k in kept) for r in after}
+    assert sum(float(r["cost_usd"]) for r in after) == pytest.approx(machines(cluster), abs=1e-4)
+    night = [
+        row["cost_usd"]
+        for row in rows(user, "aggregated", JANUARY)
+        if row["aggregation_key"] == "night"
+    ]
+    paid = sum(float(row["cost_usd"]) for row in before if row["kind"] == "training")
+    assert [float(n) for n in night] == [pytest.approx(paid, abs=1e-5)]
+    assert user.get("/api/v1/costs/pools")["costs"][0]["workingUsd"] == pytest.approx(paid)
+
+
+def test_work_that_never_ran_is_in_the_report_with_what_its_slots_cost(
+    cluster: Rented, user: Caller
+) -> None:
+    create(user, activate=True)
+    cluster.settle(2)
+    cluster.boot(cluster.cloud.rented[-1])
+    cluster.settle(1)
+    cluster.pass_time(minutes=5)  # its image is pulled
+    (work,) = [row for row in rows(user, "raw", EVER) if row["kind"] == "training"]
+    assert (work["username"], work["slots"], work["seconds"]) == ("determined", "1", "0.0")
+    assert float(work["cost_usd"]) == pytest.approx(0.40 / 12, abs=1e-4)
+    assert sum(float(r["cost_usd"]) for r in rows(user, "raw", EVER)) == pytest.approx(
+        machines(cluster), abs=1e-4
+    )
+
+
 def test_days_and_months_tell_the_same_money(cluster: Rented, user: Caller) -> None:
     cluster.time = START + timedelta(hours=23, minutes=58)  # what runs crosses midnight
     play(cluster, user, Random(2), 2)
@@ -112,7 +146,7 @@ def test_whatever_the_period_its_parts_add_up_to_the_cent(
             bill = sum(
                 (_between(m, after, before) for m in cluster.instances(all="true")), Decimal(0)
             )
-            work = sum(costs.by_allocation(tx, span).values(), Decimal(0))
+            work = sum((c.usd for c in costs.by_allocation(tx, span).values()), Decimal(0))
             idle = sum((m.usd for m in costs.idle_of_machines(tx, span)), Decimal(0))
             pools = sum((p.usd for p in costs.by_pool(tx, span)), Decimal(0))
             users = sum((c.usd for c in costs.by_user(tx, span)), Decimal(0))

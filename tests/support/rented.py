@@ -120,6 +120,20 @@ class Rented:
         token = self.api.anonymous().post("/agents/v1/join", body)["agent_token"]
         return MachineAgent(self.api.with_token(token), agent_id, incarnation)
 
+    def delete(self, owner: Caller, experiment_id: int, agent: MachineAgent | None = None) -> None:
+        """Delete an ended experiment; an agent, of a new machine unless one is given, deletes its files."""
+        owner.done("DELETE", f"/api/v1/experiments/{experiment_id}")
+        self.settle()
+        agent = agent or self.boot(self.cloud.alive()[-1])
+        self.settle(1)
+        agent.work()
+        agent.finish()
+        for _ in range(3):
+            self.pass_time(seconds=20)
+            agent.poll()
+            self.settle(1)
+        assert owner.ask("GET", f"/api/v1/experiments/{experiment_id}").status == 404
+
     def joining(self, agent_id: str, incarnation: str, machine: RentedMachine) -> dict[str, Any]:
         key = f"key of {agent_id}"
         nonce = join_nonce(self.api.ctx.cluster_id, agent_id, key, incarnation)

@@ -14,17 +14,25 @@ from sqlalchemy import text
 from det_controlplane.core.budget import BudgetScope
 from det_controlplane.db.engine import Tx
 
-# Slot-seconds and dollars of each container on a rented machine, within the period and the life of the machine.
-_SHARES = """
-    SELECT a.id AS allocation_id, a.trial_id, k.experiment_id, j.user_id, e.project_id, i.pool, i.id AS instance_id,
-           x.seconds * cardinality(c.slot_ids) AS slot_seconds,
-           x.seconds * cardinality(c.slot_ids) / i.slots * i.price_usd_hour / 3600 AS usd
+# Slot-seconds and dollars of containers `c` on rented machines, within the period and the life of the machine.
+_SHARE = """i.pool, i.id AS instance_id, x.start_time, x.end_time, x.seconds * {slots} AS slot_seconds,
+    x.seconds * {slots} / i.slots * i.price_usd_hour / 3600 AS usd"""
+_SPAN = """CROSS JOIN LATERAL (SELECT *, greatest(0, extract(epoch FROM end_time - start_time))::numeric AS seconds FROM (SELECT
+        least(coalesce(c.ended_at, :now), coalesce(i.ended_at, :now), :before) AS end_time,
+        greatest(c.assigned_at, i.launched_at, :after) AS start_time) y) x
+    WHERE i.launched_at IS NOT NULL AND i.slots > 0 AND {slots} > 0 AND x.seconds > 0"""
+_HELD = {"slots": "cardinality(c.slot_ids)"}
+# What was deleted keeps its share: budgets and users go on counting it.
+_SHARES = f"""
+    SELECT a.id AS allocation_id, a.trial_id, k.experiment_id, j.user_id, coalesce(p.workspace_id, j.workspace_id) AS workspace_id,
+           coalesce(e.labels, ARRAY[]::text[]) AS labels, k.kind, a.slots, {_SHARE.format(**_HELD)}
     FROM instances i JOIN containers c ON c.agent_id = i.agent_id JOIN allocations a ON a.id = c.allocation_id
     JOIN tasks k ON k.id = a.task_id JOIN jobs j ON j.id = a.job_id LEFT JOIN experiments e ON e.id = k.experiment_id
-    CROSS JOIN LATERAL (SELECT greatest(0, extract(epoch FROM
-        least(coalesce(c.ended_at, :now), coalesce(i.ended_at, :now), :before)
-        - greatest(c.assigned_at, i.launched_at, :after)))::numeric AS seconds) x
-    WHERE i.launched_at IS NOT NULL AND i.slots > 0 AND cardinality(c.slot_ids) > 0 AND x.seconds > 0
+    LEFT JOIN projects p ON p.id = e.project_id {_SPAN.format(**_HELD)}
+    UNION ALL
+    SELECT c.allocation_id, c.trial_id, c.experiment_id, c.user_id, c.workspace_id, c.labels, c.task_kind, c.allocation_slots,
+           {_SHARE.format(slots="c.slots")}
+    FROM instances i JOIN deleted_containers c ON c.agent_id = i.agent_id {_SPAN.format(slots="c.slots")}
 """
 _MACHINES = """
     SELECT i.id, i.pool, x.seconds * i.slots AS slot_seconds, x.seconds * i.price_usd_hour / 3600 AS usd
@@ -33,12 +41,12 @@ _MACHINES = """
     WHERE i.launched_at IS NOT NULL AND coalesce(i.ended_at, :now) > :after AND i.launched_at < :before
 """
 _BY_EXPERIMENT = text(f"""
-    SELECT experiment_id, sum(usd) AS usd, sum(slot_seconds) / 3600 AS slot_hours FROM ({_SHARES}
-        AND k.experiment_id = ANY(cast(:ids AS integer[]))) s GROUP BY experiment_id
+    SELECT experiment_id, sum(usd) AS usd, sum(slot_seconds) / 3600 AS slot_hours FROM ({_SHARES}) s
+    WHERE experiment_id = ANY(cast(:ids AS integer[])) GROUP BY experiment_id
 """)
 _BY_TRIAL = text(f"""
-    SELECT trial_id, sum(usd) AS usd, sum(slot_seconds) / 3600 AS slot_hours FROM ({_SHARES}
-        AND a.trial_id = ANY(cast(:ids AS integer[]))) s GROUP BY trial_id
+    SELECT trial_id, sum(usd) AS usd, sum(slot_seconds) / 3600 AS slot_hours FROM ({_SHARES}) s
+    WHERE trial_id = ANY(cast(:ids AS integer[])) GROUP BY trial_id
 """)
 _BY_USER = text(f"""
     SELECT u.username AS name, sum(s.usd) AS usd, sum(s.slot_seconds) / 3600 AS slot_hours
@@ -52,7 +60,10 @@ _BY_POOL = text(f"""
     GROUP BY m.pool ORDER BY m.pool
 """)
 _BY_ALLOCATION = text(f"""
-    SELECT allocation_id, sum(usd) AS usd FROM ({_SHARES}) s GROUP BY allocation_id
+    SELECT s.allocation_id, s.kind::text AS kind, s.experiment_id, u.username, u.id AS user_id, s.labels, s.slots,
+           min(s.start_time) AS start_time, max(s.end_time) AS end_time, sum(s.usd) AS usd
+    FROM ({_SHARES}) s JOIN users u ON u.id = s.user_id
+    GROUP BY s.allocation_id, s.kind, s.experiment_id, u.id, s.labels, s.slots ORDER BY start_time, s.allocation_id
 """)
 # Each machine with what it cost beyond the work that ran there.
 _IDLE = text(f"""
@@ -73,20 +84,18 @@ def _daily(sql: str) -> str:
 
 
 _WORK_BY_DAY = text(f"""
-    SELECT d.after, u.username, coalesce(e.labels, ARRAY[]::text[]) AS labels, sum(s.usd) AS usd
+    SELECT d.after, u.username, s.labels, sum(s.usd) AS usd
     FROM ({_DAYS}) d CROSS JOIN LATERAL ({_daily(_SHARES)}) s JOIN users u ON u.id = s.user_id
-    LEFT JOIN experiments e ON e.id = s.experiment_id
-    GROUP BY d.after, u.username, e.labels ORDER BY d.after
+    GROUP BY d.after, u.username, s.labels ORDER BY d.after
 """)
 _MACHINES_BY_DAY = text(f"""
     SELECT d.after, m.pool, sum(m.usd) AS usd FROM ({_DAYS}) d CROSS JOIN LATERAL ({_daily(_MACHINES)}) m
     GROUP BY d.after, m.pool ORDER BY d.after
 """)
 _SPENT = {
-    BudgetScope.EXPERIMENT: f"SELECT sum(usd) FROM ({_SHARES} AND k.experiment_id = cast(:scope_id AS integer)) s",
-    BudgetScope.USER: f"SELECT sum(usd) FROM ({_SHARES} AND j.user_id = cast(:scope_id AS integer)) s",
-    BudgetScope.WORKSPACE: f"""SELECT sum(s.usd) FROM ({_SHARES}) s JOIN projects p ON p.id = s.project_id
-                               WHERE p.workspace_id = cast(:scope_id AS integer)""",
+    BudgetScope.EXPERIMENT: f"SELECT sum(usd) FROM ({_SHARES}) s WHERE experiment_id = cast(:scope_id AS integer)",
+    BudgetScope.USER: f"SELECT sum(usd) FROM ({_SHARES}) s WHERE user_id = cast(:scope_id AS integer)",
+    BudgetScope.WORKSPACE: f"SELECT sum(usd) FROM ({_SHARES}) s WHERE workspace_id = cast(:scope_id AS integer)",
     BudgetScope.POOL: f"SELECT sum(usd) FROM ({_MACHINES} AND i.pool = :scope_id) m",
 }
 _SPENT_IN = {scope: text(sql) for scope, sql in _SPENT.items()}
@@ -134,6 +143,22 @@ class IdleMachine:
 
 
 @dataclass(frozen=True, slots=True)
+class AllocationCost:
+    """Hold what an allocation cost in a period, from the assignment of its slots, which is before it runs."""
+
+    allocation_id: str
+    kind: str
+    experiment_id: int | None
+    username: str
+    user_id: int
+    labels: Sequence[str]
+    slots: int
+    start_time: datetime
+    end_time: datetime
+    usd: Decimal
+
+
+@dataclass(frozen=True, slots=True)
 class WorkOfDay:
     after: datetime
     username: str
@@ -172,8 +197,9 @@ def by_user(tx: Tx, span: Span) -> list[NamedCost]:
     return [NamedCost(*r) for r in tx.execute(_BY_USER, span.params()).all()]
 
 
-def by_allocation(tx: Tx, span: Span) -> dict[str, Decimal]:
-    return {r.allocation_id: r.usd for r in tx.execute(_BY_ALLOCATION, span.params()).all()}
+def by_allocation(tx: Tx, span: Span) -> dict[str, AllocationCost]:
+    found = (AllocationCost(*r) for r in tx.execute(_BY_ALLOCATION, span.params()).all())
+    return {cost.allocation_id: cost for cost in found}
 
 
 def idle_of_machines(tx: Tx, span: Span) -> list[IdleMachine]:

@@ -51,18 +51,33 @@ _KEEP = f"""
     INSERT INTO deleted_allocations ({_COLUMNS.format(kind="task_kind")})
     SELECT {_COLUMNS.format(kind="cast(kind AS task_kind)")} FROM ({_RUNS} AND a.ended_at IS NOT NULL AND {{which}}) a
     ON CONFLICT DO NOTHING"""
-_KEEP_OF_EXPERIMENT = text(_KEEP.format(which="k.experiment_id = :id"))
-_KEEP_OF_WORKSPACE = text(_KEEP.format(which="j.workspace_id = :id"))
+# What money needs of containers: those that held slots of rented machines.
+_KEEP_SHARES = """
+    INSERT INTO deleted_containers (id, allocation_id, trial_id, experiment_id, user_id, workspace_id, labels, task_kind, allocation_slots,
+                                    agent_id, slots, assigned_at, ended_at)
+    SELECT c.id, a.id, a.trial_id, k.experiment_id, j.user_id, coalesce(p.workspace_id, j.workspace_id),
+           coalesce(e.labels, ARRAY[]::text[]), k.kind, a.slots, c.agent_id, cardinality(c.slot_ids),
+           c.assigned_at, c.ended_at
+    FROM containers c JOIN allocations a ON a.id = c.allocation_id JOIN tasks k ON k.id = a.task_id JOIN jobs j ON j.id = a.job_id
+    LEFT JOIN experiments e ON e.id = k.experiment_id LEFT JOIN projects p ON p.id = e.project_id
+    WHERE c.ended_at IS NOT NULL AND cardinality(c.slot_ids) > 0 AND {which}
+      AND EXISTS (SELECT 1 FROM instances i WHERE i.agent_id = c.agent_id)
+    ON CONFLICT DO NOTHING"""
+_OF_EXPERIMENT, _OF_WORKSPACE = "k.experiment_id = :id", "j.workspace_id = :id"
+_KEEP_OF_EXPERIMENT = [text(sql.format(which=_OF_EXPERIMENT)) for sql in (_KEEP, _KEEP_SHARES)]
+_KEEP_OF_WORKSPACE = [text(sql.format(which=_OF_WORKSPACE)) for sql in (_KEEP, _KEEP_SHARES)]
 
 
 def keep_of_experiment(tx: Tx, experiment_id: int) -> None:
-    """Remember what the allocations of an experiment used, which are about to be deleted."""
-    tx.execute(_KEEP_OF_EXPERIMENT, {"id": experiment_id})
+    """Remember what the allocations of an experiment used and cost, which are about to be deleted."""
+    for statement in _KEEP_OF_EXPERIMENT:
+        tx.execute(statement, {"id": experiment_id})
 
 
 def keep_of_workspace(tx: Tx, workspace_id: int) -> None:
-    """Remember what the allocations of a workspace used, which are about to be deleted."""
-    tx.execute(_KEEP_OF_WORKSPACE, {"id": workspace_id})
+    """Remember what the allocations of a workspace used and cost, which are about to be deleted."""
+    for statement in _KEEP_OF_WORKSPACE:
+        tx.execute(statement, {"id": workspace_id})
 
 
 def allocations(tx: Tx, after: datetime, before: datetime, now: datetime) -> Sequence[Row[Any]]:

@@ -274,3 +274,24 @@ deleted_allocations = Table(
     Column("pull_s", Double, nullable=False),
     Index("deleted_allocations_by_end", "ended_at"),
 )
+
+# What money needs of containers on rented machines, whose experiments or workspaces were deleted. No foreign keys but
+# the user's: the rest is gone.
+deleted_containers = Table(
+    "deleted_containers",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("allocation_id", Text, nullable=False),
+    Column("trial_id", Integer),
+    Column("experiment_id", Integer),
+    Column("user_id", Integer, ForeignKey("users.id"), nullable=False),
+    Column("workspace_id", Integer, nullable=False),  # as it was at the end
+    Column("labels", ARRAY(Text), nullable=False),
+    Column("task_kind", enum(TaskKind), nullable=False),
+    Column("allocation_slots", Integer, nullable=False),
+    Column("agent_id", Text, nullable=False),
+    Column("slots", Integer, nullable=False),  # that this container held
+    Column("assigned_at", Time, nullable=False),
+    Column("ended_at", Time, nullable=False),
+    Index("deleted_containers_by_agent", "agent_id"),
+)

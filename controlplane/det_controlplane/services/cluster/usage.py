@@ -4,7 +4,6 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, timedelta, timezone
-from decimal import Decimal
 from typing import Any
 
 from det_controlplane.db import costs, usage
@@ -66,11 +65,28 @@ def raw(ctx: Context, after: datetime, before: datetime) -> list[dict[str, Any]]
             "kind": r.kind, "startTime": r.start_time, "endTime": r.end_time, "experimentId": r.experiment_id or 0,
             "username": r.username, "userId": r.user_id, "labels": list(r.labels), "slots": r.slots,
             "seconds": r.seconds, "slotHours": round(r.slots * r.seconds / 3600, 6),
-            "costUsd": float(round(spent.get(r.allocation_id, Decimal(0)), 6)),
+            "costUsd": _usd(spent.get(r.allocation_id)),
         }
         for r in rows
     ]  # fmt: skip
+    ran = {r.allocation_id for r in rows}
+    entries += [_waiting_entry(cost) for id, cost in spent.items() if id not in ran]
     return entries + [_machine_entry(machine) for machine in idle]
+
+
+def _usd(cost: costs.AllocationCost | None) -> float:
+    return 0.0 if cost is None else float(round(cost.usd, 6))
+
+
+def _waiting_entry(cost: costs.AllocationCost) -> dict[str, Any]:
+    """Return an entry of work that held slots in the period and did not run: they are to be paid all the same."""
+    return {
+        "kind": "training" if cost.kind == "TRIAL" else cost.kind.lower(),
+        "startTime": cost.start_time.isoformat(), "endTime": cost.end_time.isoformat(),
+        "experimentId": cost.experiment_id or 0, "username": cost.username, "userId": cost.user_id,
+        "labels": list(cost.labels), "slots": cost.slots, "seconds": 0.0, "slotHours": 0.0,
+        "costUsd": _usd(cost),
+    }  # fmt: skip
 
 
 def _machine_entry(machine: costs.IdleMachine) -> dict[str, Any]:
