@@ -13,6 +13,7 @@ pytest_plugins = (
     "tests.support.skips",
     "tests.support.leftovers",
     "tests.support.order",
+    "tests.support.second_tries",
     "tests.support.environments",  # after those that it imports
 )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import memory, order, skips
+from tests.support import memory, order, second_tries, skips
 from tests.support.cluster import ROOT
 from tests.support.leftovers import VARIABLE, leftovers
 from tests.support.processes import alive, eventually
@@ -40,6 +40,16 @@ pytestmark = pytest.mark.heavy("minutes of training")
 def test_of_minutes(n):
     pass
 """
+UNSTEADY = """
+import os, pytest
+
+@pytest.mark.parametrize("n", range(2))
+def test_that_fails_in_company(n):
+    assert "DET_TEST_SECOND_TRY" in os.environ, "in company"
+
+def test_that_passes():
+    pass
+"""
 LEAVING = """
 import os, subprocess
 
@@ -65,7 +75,9 @@ def pytest_configure(config):
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("CI", "DET_TEST_NO_SKIPS", "DET_TEST_FRAMEWORKS", "PYTEST_ADDOPTS"):
+    for name in (
+        "CI", "DET_TEST_NO_SKIPS", "DET_TEST_FRAMEWORKS", "PYTEST_ADDOPTS", second_tries.VARIABLE
+    ):  # fmt: skip
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv(VARIABLE, os.environ[VARIABLE])
@@ -142,6 +154,54 @@ def test_heavy_tests_are_no_skips_and_run_on_demand(
     assert ran.ret == 0
     monkeypatch.setenv("DET_TEST_FRAMEWORKS", "1")
     run(pytester).assert_outcomes(passed=5)
+
+
+def run_with_second_tries(
+    pytester: pytest.Pytester, workers: tuple[str, ...] = ()
+) -> pytest.RunResult:
+    plugins = ("-p", "tests.support.second_tries", "-p", "tests.support.skips")
+    return pytester.runpytest_subprocess(*plugins, *workers)
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "with workers"])
+def test_continuous_integration_names_tests_that_pass_alone_and_passes(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: tuple[str, ...]
+) -> None:
+    pytester.makepyfile(UNSTEADY)
+    assert run_with_second_tries(pytester, workers).ret == 1
+    monkeypatch.setenv("CI", "true")
+    ran = run_with_second_tries(pytester, workers)
+    assert ran.ret == 0
+    ran.stdout.fnmatch_lines(
+        ["*in company*", "*UNSTEADY*", "*fails_in_company*0*", "*fails_in_company*1*"]
+    )
+
+
+def test_a_second_try_that_fails_fails_the_run(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", "true")
+    pytester.makepyfile(UNSTEADY + "    assert False")
+    ran = run_with_second_tries(pytester)
+    assert ran.ret == 1
+    ran.stdout.no_fnmatch_line("*UNSTEADY*")
+
+
+def test_a_second_try_excuses_no_skip(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", "true")
+    pytester.makepyfile(UNSTEADY, test_skipping=SKIPPING)
+    assert run_with_second_tries(pytester).ret == 1
+
+
+def test_failures_in_many_files_are_no_accident(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", "true")
+    names = [f"test_{n}" for n in range(second_tries.MOST_FILES + 1)]
+    pytester.makepyfile(**dict.fromkeys(names, UNSTEADY))
+    assert run_with_second_tries(pytester).ret == 1
 
 
 def test_processes_that_tests_leave_behind_fail_the_run_and_are_named_and_killed(

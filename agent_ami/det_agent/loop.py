@@ -3,14 +3,13 @@
 import enum
 import itertools
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from det_controlplane.core.agent_protocol import JoinAnswer, JoinRequest, PollAnswer, PollRequest
-from determined.common.connections import pauses
+from determined.common.connections import JITTER, pauses
 from determined.common.http import (
     APIError,
     ConflictError,
@@ -206,7 +205,7 @@ class Loop:
             return self._apply(answer)
 
     def _apply(self, answer: PollAnswer) -> "_Outcome":
-        pause_s = max(answer.next_poll_s, SHORTEST_PAUSE_S) * random.uniform(0.8, 1.2)
+        pause_s = max(answer.next_poll_s, SHORTEST_PAUSE_S) * JITTER.uniform(0.8, 1.2)
         # Where polls are held the next one begins at once, also when a report beside it was answered last.
         self._due = time.monotonic() + (0.0 if self._may_wait_s > 0 else pause_s)
         self._due_moved.set()

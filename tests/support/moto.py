@@ -4,12 +4,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from moto.moto_api._internal.models import moto_api_backend
 from moto.server import ThreadedMotoServer
 
 
 @contextmanager
 def moto_server() -> Iterator[str]:
-    """Serve AWS, with credentials for it in the environment; gives its URL."""
+    """Serve an empty AWS, with credentials for it in the environment; gives its URL.
+
+    Moto keeps everything in the process, so the next server would begin with what this one's users made."""
     server = ThreadedMotoServer(port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -17,5 +20,8 @@ def moto_server() -> Iterator[str]:
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             patch.setenv(name, "testing")
         patch.setenv("AWS_DEFAULT_REGION", "us-west-2")
-        yield f"http://{host}:{port}"
-    server.stop()
+        try:
+            yield f"http://{host}:{port}"
+        finally:
+            server.stop()
+            moto_api_backend.reset()

@@ -1,0 +1,76 @@
+"""In continuous integration, run the few tests that failed once more, alone and in a new process.
+
+A plugin of pytest. The run still tells each failure whole, and names at its end which tests passed the second time.
+"""
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.support.skips import forbidden
+
+# Failures in more files than that have a cause that they share, and are no accident.
+MOST_FILES = 3
+# Set for the second try, which has none of its own.
+VARIABLE = "DET_TEST_SECOND_TRY"
+_LONGEST_S = 600
+
+
+class SecondTriesPlugin:
+    """Collects what failed where results arrive: in the controller, or in the only process."""
+
+    def __init__(self) -> None:
+        self.failed: list[str] = []
+        self.broken = False
+        self.passed = False
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and report.nodeid not in self.failed:
+            self.failed.append(report.nodeid)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self.broken = self.broken or report.failed
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Try again before the plugins that may refuse a run which passed."""
+        if exitstatus != pytest.ExitCode.TESTS_FAILED or self.broken or not self.failed:
+            return
+        if len({name.partition("::")[0] for name in self.failed}) > MOST_FILES:
+            return
+        command = [sys.executable, "-m", "pytest", "-n", "0", *self.failed]
+        try:
+            again = subprocess.run(
+                command,
+                cwd=session.config.rootpath,
+                env={**os.environ, VARIABLE: "1"},
+                timeout=_LONGEST_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return
+        if again.returncode == pytest.ExitCode.OK:
+            self.passed = True
+            session.exitstatus = pytest.ExitCode.OK
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if not self.passed:
+            return
+        terminalreporter.section("UNSTEADY: tests that failed and then passed alone")
+        for name in self.failed:
+            terminalreporter.write_line(name, yellow=True)
+            if os.environ.get("GITHUB_ACTIONS") == "true":
+                print(f"::warning::unsteady test: {name}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if (
+        forbidden(os.environ)
+        and VARIABLE not in os.environ
+        and not hasattr(config, "workerinput")
+        and hasattr(config.option, "numprocesses")
+    ):
+        config.pluginmanager.register(SecondTriesPlugin(), "det-second-tries")
