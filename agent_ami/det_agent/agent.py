@@ -60,19 +60,12 @@ class Agent:
         self._cluster = (self._state.read("cluster_id"), self._state.read("master_id"))
         self._changed = threading.Event()
         self._ends: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
-        session = Session(
-            settings.master_url,
-            retries=0,
-            cert_file=settings.cert_file,
-            verify=settings.verify,
-        )
+        session = Session(settings.master_url, retries=0, **settings.trust)
         self._control_plane = ControlPlane(session)
         self._sessions = ContainerSessions()
         self._spool = Spool(self._state.folder("spool"))
         self._shipper = LogShipper(self._spool, self._control_plane)
-        self._upstream = Connections(
-            settings.master_url, cert_file=settings.cert_file, verify=settings.verify
-        )
+        self._upstream = Connections(settings.master_url, **settings.trust)
         self._reports = TrialReports(
             self._state.folder("reports"), self._upstream, self._log_refusal
         )

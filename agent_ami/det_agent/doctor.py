@@ -134,9 +134,7 @@ def _bridge(target: Target, client: Any) -> Finding:
 def _gateway(settings: Settings, folder: Path) -> tuple[Gateway, Spool]:
     """Make a gateway like the agent's, at the port that its operator chose or at a free one."""
     spool = Spool(folder)
-    upstream = Connections(
-        settings.master_url, cert_file=settings.cert_file, verify=settings.verify
-    )
+    upstream = Connections(settings.master_url, **settings.trust)
     reports = TrialReports(folder, upstream, lambda key, text: None)
     agent = GatewayDependencies(
         settings.agent_id, ContainerSessions(), spool, reports, upstream, PING_TOKEN
@@ -207,9 +205,7 @@ def _existing(path: Path) -> Path:
 
 
 def _api_and_clock(settings: Settings) -> Iterator[Finding]:
-    session = Session(
-        settings.master_url, retries=0, cert_file=settings.cert_file, verify=settings.verify
-    )
+    session = Session(settings.master_url, retries=0, **settings.trust)
     asked_at = time.time()
     try:
         with session.response("GET", "/info") as response:

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import yaml
 
@@ -60,6 +60,9 @@ OPTIONS = (
     Option("security.tls.enabled", False, "reach master_host by HTTPS"),
     Option("security.tls.skip_verify", False, "accept any certificate"),
     Option("security.tls.master_cert", "", "certificate authority of the cluster"),
+    Option(
+        "security.tls.master_cert_sha256", "", "fingerprint of the one certificate to trust instead"
+    ),
     Option("http_proxy", "", "passed to containers"),
     Option("https_proxy", "", "passed to containers"),
     Option("ftp_proxy", "", "passed to containers"),
@@ -96,6 +99,7 @@ class Settings:
     container_master_host: str
     container_master_port: int
     cert_file: str | None
+    cert_sha256: str | None
     verify: bool
     shutdown_after_silence: float
     on_connection_lost: tuple[str, ...]
@@ -104,6 +108,22 @@ class Settings:
     keep_exited: bool
     log_level: str
     proxies: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def trust(self) -> "Trust":
+        return {
+            "cert_file": self.cert_file,
+            "verify": self.verify,
+            "fingerprint": self.cert_sha256,
+        }
+
+
+class Trust(TypedDict):
+    """What certificate of the cluster is believed, as connections take it."""
+
+    cert_file: str | None
+    verify: bool
+    fingerprint: str | None
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -204,6 +224,7 @@ def _settings(v: Mapping[str, Any]) -> Settings:
         container_master_host=v["container_master_host"],
         container_master_port=v["container_master_port"],
         cert_file=v["security_tls_master_cert"] or None,
+        cert_sha256=v["security_tls_master_cert_sha256"] or None,
         verify=not v["security_tls_skip_verify"],
         shutdown_after_silence=v["shutdown_after_silence"],
         on_connection_lost=tuple(v["hooks_on_connection_lost"]),

@@ -67,6 +67,8 @@ def _tell_remote(error: BaseException, path: str) -> "Told | None":
             "check the address (-m, or the variable DET_MASTER);"
             " `det deploy local cluster-up` starts a cluster here"
         )
+        if "cannot reach http:" in str(error) and "RemoteDisconnected" in str(error):
+            hint = "if the cluster speaks HTTPS, write https:// before its address"
         return Told(FAILED, str(error), hint)
     if isinstance(error, APIError):
         code = _CODES.get(error.status, FAILED)

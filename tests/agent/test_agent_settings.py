@@ -42,7 +42,7 @@ log: {level: debug, color: false}
 """
     found = of_file(tmp_path, text)
     assert found.master_url == "https://m.example:8443"
-    assert (found.verify, found.cert_file) == (False, "/etc/ca.pem")
+    assert found.trust == {"cert_file": "/etc/ca.pem", "verify": False, "fingerprint": None}
     assert found.slots == "artificial:4"
     assert found.runtime == "docker"
     assert found.keep_exited

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 from det_controlplane.db.engine import Database
-from det_controlplane.entry.local import client
+from det_controlplane.entry.local import certificate, client
 from det_controlplane.entry.local.commands import main
 from det_controlplane.entry.local.files import LocalFiles
 from sqlalchemy import text
@@ -205,3 +206,17 @@ def test_a_database_that_cannot_be_migrated_is_told_at_once(
     assert time.monotonic() - began < patience_s, "it was waited for until patience ended"
     assert f"cannot be used: {reason}" in capsys.readouterr().err
     assert cluster.files.supervisor_pid() is None
+
+
+def test_a_cluster_that_others_reach_speaks_https_and_its_agents_trust_it(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cluster.up(host="0.0.0.0", initial_user_password="Long-enough-1") == 0
+    told = capsys.readouterr().err
+    assert f"DET_MASTER=https://127.0.0.1:{cluster.port}" in told
+    assert "determined-agent-0: 2 slots" in told
+    shown = ssl.get_server_certificate(("127.0.0.1", cluster.port))
+    assert shown.split() == cluster.files.tls_cert.read_text().split()
+    assert certificate.fingerprint(cluster.files.tls_cert) in told
+    with pytest.raises((OSError, http.client.HTTPException)):
+        cluster.get("/health")

@@ -1,12 +1,16 @@
 """Flags and configuration of `det deploy local` become what should run, or a sentence."""
 
 import json
+import socket
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 from det_controlplane.core.problems import InvalidConfig
+from det_controlplane.entry.local import certificate
 from det_controlplane.entry.local.files import LocalAgent, LocalFiles
 from det_controlplane.entry.local.plan import BadPlan, Plan, plan, with_agent
 
@@ -168,3 +172,52 @@ def test_others_are_let_in_by_password_only(files: LocalFiles, host: str) -> Non
         planned(files, host=host, initial_user_password="")
     assert planned(files, host=host, initial_user_password="long enough").desired.host == host
     assert planned(files, initial_user_password="").desired.host == "127.0.0.1"
+
+
+def test_what_leaves_the_machine_is_encrypted(files: LocalFiles) -> None:
+    alone = planned(files, initial_user_password="long enough").desired
+    assert (alone.tls_cert, alone.url) == ("", "http://127.0.0.1:8080")
+    made = planned(files, host="0.0.0.0", initial_user_password="long enough")
+    assert (made.desired.tls_cert, made.desired.tls_key) == (
+        str(files.tls_cert),
+        str(files.tls_key),
+    )
+    assert made.desired.url == "https://127.0.0.1:8080"
+    keep(files, made)
+    assert planned(files).desired.tls_cert == str(files.tls_cert), "as before"
+    assert planned(files, no_tls=True).desired.tls_cert == ""
+
+
+def test_a_cluster_of_before_goes_on_as_its_clients_know_it(files: LocalFiles) -> None:
+    plain = planned(files, host="0.0.0.0", no_tls=True, initial_user_password="long enough")
+    keep(files, plain)
+    assert planned(files).desired.url == "http://127.0.0.1:8080"
+
+
+def test_a_certificate_that_cannot_be_used_is_refused_before_anything_starts(
+    files: LocalFiles, tmp_path: Path
+) -> None:
+    cert, key, other = tmp_path / "cert.pem", tmp_path / "key.pem", tmp_path / "other.pem"
+    certificate.make(cert, key, "cluster.example")
+    certificate.make(tmp_path / "second.pem", other, "cluster.example")
+    with pytest.raises(BadPlan, match="go together"):
+        planned(files, tls_cert=str(cert))
+    with pytest.raises(BadPlan, match="--tls-key: there is no file"):
+        planned(files, tls_cert=str(cert), tls_key=str(tmp_path / "gone"))
+    with pytest.raises(BadPlan, match="no certificate with its key"):
+        planned(files, tls_cert=str(cert), tls_key=str(other))
+    made = planned(files, tls_cert=str(cert), tls_key=str(key)).desired
+    assert (made.tls_cert, made.host) == (str(cert), "127.0.0.1")
+
+
+def test_a_certificate_made_here_has_the_names_and_a_key_for_its_owner_only(
+    tmp_path: Path,
+) -> None:
+    cert, key = tmp_path / "tls" / "cert.pem", tmp_path / "tls" / "key.pem"
+    certificate.make(cert, key, "cluster.example")
+    assert key.stat().st_mode & 0o777 == 0o600
+    parsed = x509.load_pem_x509_certificate(cert.read_bytes())
+    names = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    told = {str(n.value) for n in names}
+    assert {"localhost", socket.gethostname(), "cluster.example", "127.0.0.1", "::1"} <= told
+    assert certificate.fingerprint(cert) == parsed.fingerprint(hashes.SHA256()).hex(":")

@@ -137,7 +137,7 @@ def _api(database: Database, config: ClusterConfig, checkpoints: Path) -> Api:
         db=database,
         config=config,
         waker=NoWaker(),
-        objects=DirectoryObjects(folder / "objects", b"secret", "http://localhost"),
+        objects=DirectoryObjects(folder / "objects", b"secret"),
         cluster_id=first_start.cluster_identity(database),
         bootstrap_token=BOOTSTRAP,
         cipher=AesCipher(["the key of the tests"]),

@@ -44,6 +44,8 @@ def login(args: argparse.Namespace) -> None:
     username = username or DEFAULT_USER
     password = os.environ.get("DET_PASS")
     if password is None:
+        if store.master.startswith("https:"):
+            anonymous(args).get("/info")  # whether to trust it is asked before any password
         password = prompts.password(f"Password for user '{username}': ")
     store.keep(username, _token(args, username, password), activate=True)
     say(f"Signed in to {store.master} as {username}.")

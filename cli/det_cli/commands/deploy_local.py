@@ -24,6 +24,11 @@ HOST = Arg(
     metavar="ADDRESS",
     help="address the API listens on; only this machine reaches it unless this is 0.0.0.0 or the like",
 )
+TLS = (
+    Arg("--tls-cert", metavar="FILE", help="speak HTTPS with this certificate, in PEM"),
+    Arg("--tls-key", metavar="FILE", help="and its key"),
+    Arg("--no-tls", action="store_true", help="plain HTTP also for other machines"),
+)
 RUNTIME = Arg("--container-runtime", metavar="KIND", help="auto, docker or process")
 DELETE_DB = Arg("--delete-db", action="store_true", help="forget all experiments first")
 WORK_DIR = Arg("--auto-work-dir", metavar="DIR", help="mount this directory into interactive tasks")
@@ -45,6 +50,7 @@ _UP = (
     PASSWORD,
     PORT,
     HOST,
+    *TLS,
     CLUSTER,
     DATABASE,
     DATA,
@@ -78,8 +84,13 @@ LOCAL = Group(
     _action(
         "agent-up",
         "start an agent on this machine",
-        Arg("master_host", nargs="?", default="localhost", help="where the API is"),
+        Arg("master_host", nargs="?", default="localhost", help="where the API is: HOST or a URL"),
         PORT,
+        Arg(
+            "--master-cert-sha256",
+            metavar="SHA256",
+            help="reach it by HTTPS and trust the certificate with this fingerprint",
+        ),
         Arg("--agent-config-path", metavar="FILE", help="the agent's configuration, in YAML"),
         Arg("--agent-name", metavar="NAME", help="its id (default: det-agent-HOSTNAME)"),
         Arg("--agent-resource-pool", metavar="POOL", help="the pool it joins"),

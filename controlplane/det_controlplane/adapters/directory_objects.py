@@ -29,12 +29,10 @@ class DirectoryObjects:
         self,
         folder: Path,
         secret: bytes,
-        public_url: str,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._folder = folder
         self._secret = secret
-        self._public_url = public_url.rstrip("/")
         self._clock = clock
 
     def put(self, key: str, content: bytes) -> None:
@@ -69,7 +67,7 @@ class DirectoryObjects:
         expires = int(self._clock()) + expires_s
         signature = self._signature(key, size, expires)
         query = urlencode({"size": size, "expires": expires, "signature": signature})
-        return f"{self._public_url}{UPLOAD_PATH}{quote(key)}?{query}"
+        return f"{UPLOAD_PATH}{quote(key)}?{query}"
 
     def receive(self, key: str, content: bytes, size: str, expires: str, signature: str) -> None:
         """What the API route does with a PUT to an upload URL."""

@@ -102,4 +102,4 @@ def _objects(settings: Settings) -> ObjectStore:
         )
     if not settings.objects_secret:
         raise BadSettings("DET_OBJECTS_SECRET is not set: it signs the upload URLs of a directory")
-    return DirectoryObjects(Path(where), settings.objects_secret.encode(), settings.public_url)
+    return DirectoryObjects(Path(where), settings.objects_secret.encode())

@@ -15,5 +15,7 @@ class ObjectStore(Protocol):
     def delete(self, key: str) -> None: ...
 
     def upload_url(self, key: str, size: int, expires_s: int) -> str:
-        """A URL that takes one PUT of exactly `size` bytes, without further credentials."""
+        """A URL that takes one PUT of exactly `size` bytes, without further credentials.
+
+        A path alone is below the address at which the caller reaches the API, whatever that is."""
         ...

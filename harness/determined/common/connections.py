@@ -13,6 +13,8 @@ from collections import deque
 from typing import Any, Callable, Deque, Iterator, Mapping, Optional, Tuple
 from urllib.parse import urlsplit
 
+from determined.common import certificates
+
 # What proxies and load balancers answer while the server behind them is away, or has too much to do.
 RETRY_STATUSES = (429, 502, 503, 504)
 LONGEST_ASKED_S = 60.0
@@ -48,19 +50,26 @@ class Connections:
         cert_file: Optional[str] = None,
         verify: bool = True,
         server_hostname: Optional[str] = None,
+        fingerprint: Optional[str] = None,
     ) -> None:
+        """`fingerprint` trusts the one certificate that has it, whatever names it carries."""
         parts = urlsplit(base_url)
         self._https = parts.scheme == "https"
         self._host = parts.hostname or "localhost"
         self._port = parts.port or (443 if self._https else 80)
         self._prefix = parts.path.rstrip("/")
         self._cert_file = cert_file
-        self._verify = verify
+        self._verify = verify and fingerprint is None
+        self._fingerprint = fingerprint
         self._server_hostname = server_hostname or self._host
         self._tls: Optional[ssl.SSLContext] = None
         # A deque needs no lock, which a fork might copy while it is held.
         self._idle: Deque[Tuple[float, http.client.HTTPConnection]] = deque()
         self._pid = os.getpid()
+
+    @property
+    def address(self) -> str:
+        return f"{self._host}:{self._port}"
 
     @contextlib.contextmanager
     def exchange(
@@ -130,11 +139,19 @@ class Connections:
             )
         if self._tls is None:
             self._tls = ssl.create_default_context(cafile=self._cert_file)
+            if self._cert_file is not None:
+                # Trust the certificate in the file, not only the authority that signed it (Python 3.10 and newer).
+                self._tls.verify_flags |= getattr(ssl, "VERIFY_X509_PARTIAL_CHAIN", 0)
             if not self._verify:
                 self._tls.check_hostname = False
                 self._tls.verify_mode = ssl.CERT_NONE
         return _NamedHTTPSConnection(
-            self._host, self._port, timeout_s, self._tls, self._server_hostname
+            self._host,
+            self._port,
+            timeout_s,
+            self._tls,
+            self._server_hostname,
+            self._fingerprint,
         )
 
 
@@ -163,14 +180,23 @@ class _NamedHTTPSConnection(_HTTPConnection, http.client.HTTPSConnection):
     """TLS that expects the certificate of `name`, whatever address was dialled."""
 
     def __init__(
-        self, host: str, port: int, timeout_s: Optional[float], context: ssl.SSLContext, name: str
+        self,
+        host: str,
+        port: int,
+        timeout_s: Optional[float],
+        context: ssl.SSLContext,
+        name: str,
+        fingerprint: Optional[str],
     ) -> None:
         http.client.HTTPSConnection.__init__(
             self, host, port, timeout=timeout_s, context=context, blocksize=_BLOCK_BYTES
         )
         self._tls = context
         self._name = name
+        self._fingerprint = fingerprint
 
     def connect(self) -> None:
         http.client.HTTPConnection.connect(self)
-        self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._name)
+        self.sock = connected = self._tls.wrap_socket(self.sock, server_hostname=self._name)
+        if self._fingerprint is not None:
+            certificates.check(connected, self._fingerprint)

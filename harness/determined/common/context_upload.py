@@ -3,7 +3,7 @@
 import hashlib
 import http.client
 import tempfile
-from typing import IO, Any, Callable, ContextManager, Dict, Optional
+from typing import IO, Any, Callable, ContextManager, Dict, Optional, Tuple
 from urllib.parse import urlsplit
 
 from determined.common.connections import Connections
@@ -42,12 +42,13 @@ def _upload(session: Session, context: Context, watching: Optional[Watching]) ->
                 return None
             raise
         archive.seek(0)
+        server, target = _store(session, place["uploadUrl"])
         headers = {**(place.get("headers") or {}), "Content-Length": str(size)}
         if watching is None:
-            _put(place["uploadUrl"], headers, archive)
+            _put(server, target, headers, archive)
         else:
             with watching(size) as watch:
-                _put(place["uploadUrl"], headers, _Watched(archive, watch))
+                _put(server, target, headers, _Watched(archive, watch))
     return str(place["contextId"])
 
 
@@ -72,10 +73,16 @@ class _Watched:
         return chunk
 
 
-def _put(url: str, headers: Dict[str, str], body: Any) -> None:
+def _store(session: Session, url: str) -> Tuple[Connections, str]:
+    """Return where the upload goes: a cluster that takes it itself names the path, under its own address."""
+    if url.startswith("/"):
+        return session.connections(), url
     parts = urlsplit(url)
-    server = Connections(f"{parts.scheme}://{parts.netloc}")
     target = parts.path + (f"?{parts.query}" if parts.query else "")
+    return Connections(f"{parts.scheme}://{parts.netloc}"), target
+
+
+def _put(server: Connections, target: str, headers: Dict[str, str], body: Any) -> None:
     try:
         with server.exchange(
             "PUT", target, headers, body, timeout_s=TIMEOUT_S, read_timeout_s=TIMEOUT_S
@@ -83,7 +90,7 @@ def _put(url: str, headers: Dict[str, str], body: Any) -> None:
             text = answer.read(500).decode("utf-8", "replace")
     except (OSError, http.client.HTTPException) as e:
         raise Failure(
-            f"the upload of the code to {parts.hostname} failed: {e}", "run the command again"
+            f"the upload of the code to {server.address} failed: {e}", "run the command again"
         ) from e
     finally:
         server.close()

@@ -4,11 +4,13 @@ import contextlib
 import gzip
 import http.client
 import json
+import ssl
 import time
 import uuid
 from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple, Union
 from urllib.parse import urlencode
 
+from determined.common.certificates import UntrustedCertificate
 from determined.common.connections import RETRY_STATUSES, Connections, pause_asked, pauses
 
 FIRST_PAUSE_S = 0.5
@@ -44,6 +46,10 @@ class ConflictError(APIError):
 
 class MasterUnreachableError(Exception):
     """No answer at all, after every retry."""
+
+
+class UntrustedMasterError(MasterUnreachableError):
+    """The server's certificate is not one that is trusted; nothing was sent."""
 
 
 _BY_STATUS = {
@@ -93,6 +99,7 @@ class Session:
         cert_file: Optional[str] = None,
         verify: bool = True,
         server_hostname: Optional[str] = None,
+        fingerprint: Optional[str] = None,
         patient_at_first: bool = True,
     ) -> None:
         """`patient_at_first=False`: a server that never answered is reported at once."""
@@ -103,6 +110,7 @@ class Session:
             "cert_file": cert_file,
             "verify": verify,
             "server_hostname": server_hostname,
+            "fingerprint": fingerprint,
             "patient_at_first": patient_at_first,
         }
         self.headers: Dict[str, str] = {"Accept-Encoding": "gzip", **(headers or {})}
@@ -110,7 +118,11 @@ class Session:
         self.timeout_s = timeout_s
         self._patient = patient_at_first
         self._connections = Connections(
-            base_url, cert_file=cert_file, verify=verify, server_hostname=server_hostname
+            base_url,
+            cert_file=cert_file,
+            verify=verify,
+            server_hostname=server_hostname,
+            fingerprint=fingerprint,
         )
 
     def get(self, path: str, params: Optional[Mapping[str, QueryValue]] = None, **kw: Any) -> Any:
@@ -174,6 +186,8 @@ class Session:
                 ) as response:
                     answered = {k.lower(): v for k, v in response.getheaders()}
                     payload = response.read()
+            except (ssl.SSLCertVerificationError, UntrustedCertificate) as e:
+                raise UntrustedMasterError(f"cannot trust {self.base_url}: {_reason(e)}") from e
             except (OSError, http.client.HTTPException) as e:
                 last = f"{type(e).__name__}: {e}"
                 if not self._patient:
@@ -244,6 +258,8 @@ class Session:
                     )
                 )
                 refusal = response.read() if response.status >= 300 else None
+            except (ssl.SSLCertVerificationError, UntrustedCertificate) as e:
+                raise UntrustedMasterError(f"cannot trust {self.base_url}: {_reason(e)}") from e
             except (OSError, http.client.HTTPException) as e:
                 raise MasterUnreachableError(f"cannot reach {self.base_url}: {e}") from e
             if response.status in RETRY_STATUSES:
@@ -254,9 +270,18 @@ class Session:
                 raise error_from(response.status, refusal)
             yield response
 
+    def connections(self) -> Connections:
+        """Open connections of their own to the same server, with the same trust."""
+        names = ("cert_file", "verify", "server_hostname", "fingerprint")
+        return Connections(self.base_url, **{name: self.options[name] for name in names})
+
     def close(self) -> None:
         """Close the connections that rest; the next request opens one."""
         self._connections.close()
+
+
+def _reason(error: ssl.SSLError) -> str:
+    return str(getattr(error, "verify_message", "") or error)
 
 
 def _target(path: str, params: Optional[Mapping[str, QueryValue]]) -> str:

@@ -5,6 +5,7 @@ import os
 from http.client import HTTPResponse
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
+from determined.common.certificates import TrustStore
 from determined.common.failures import SignInFailed
 from determined.common.http import ForbiddenError, Session, UnauthenticatedError
 from determined.common.passwords import salted
@@ -22,16 +23,24 @@ def open_session(
     cert_name: Optional[str] = None,
     verify: bool = True,
 ) -> Session:
-    """Open a session without credentials; certificates come from the environment unless given."""
+    """Open a session without credentials.
+
+    What certificate is trusted comes from the environment unless given, then from what a person trusted before."""
     cert = cert_file or os.environ.get("DET_MASTER_CERT_FILE") or None
+    pinned = TrustStore(master).trusted() if verify and cert is None and _https(master) else None
     return Session(
         master,
         headers,
         cert_file=None if cert == "noverify" else cert,
         verify=verify and cert != "noverify",
         server_hostname=cert_name or os.environ.get("DET_MASTER_CERT_NAME") or None,
+        fingerprint=pinned,
         patient_at_first=False,
     )
+
+
+def _https(master: str) -> bool:
+    return master.startswith("https:")
 
 
 def login(anonymous: Session, username: str, password: str) -> str:

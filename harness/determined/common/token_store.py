@@ -69,19 +69,25 @@ class TokenStore:
     @contextlib.contextmanager
     def _changing(self) -> Iterator[Dict[str, Any]]:
         os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
-        with _locked(self.path + ".lock"):
+        with locked(self.path + ".lock"):
             content = self._load()
             content["version"] = VERSION
             entry: Dict[str, Any] = content.setdefault("masters", {}).setdefault(self.master, {})
             yield entry
-            fresh = f"{self.path}.{os.getpid()}.new"
-            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as f:
-                json.dump(content, f, indent=4, sort_keys=True)
-            os.replace(fresh, self.path)
+            replaced(self.path, content)
+
+
+def replaced(path: str, content: Dict[str, Any]) -> None:
+    """Write JSON for this user's eyes only; readers see the old file or the new one."""
+    fresh = f"{path}.{os.getpid()}.new"
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as f:
+        json.dump(content, f, indent=4, sort_keys=True)
+    os.replace(fresh, path)
 
 
 @contextlib.contextmanager
-def _locked(path: str) -> Iterator[None]:
+def locked(path: str) -> Iterator[None]:
+    """Hold the lock of a file that several commands write."""
     with open(path, "a", encoding="utf-8") as lock:
         try:
             import fcntl

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from det_controlplane.entry.local import certificate
 from det_controlplane.entry.local.files import LocalFiles
 
 STATUS_PATH = "/local/status"
@@ -119,14 +120,21 @@ def _print_from(path: Path, place: int) -> int:
     return (place if size >= place else 0) + len(whole)
 
 
+def _connection(files: LocalFiles, timeout_s: float) -> http.client.HTTPConnection:
+    desired = files.desired()
+    parts = urlsplit(desired.url)
+    host = parts.hostname or "127.0.0.1"
+    if not desired.tls_cert:
+        return http.client.HTTPConnection(host, parts.port, timeout=timeout_s)
+    context = certificate.trusting(Path(desired.tls_cert))
+    return http.client.HTTPSConnection(host, parts.port, timeout=timeout_s, context=context)
+
+
 def _get(
     files: LocalFiles, path: str, timeout_s: float, give_up: Callable[[], bool] = lambda: False
 ) -> tuple[int, dict[str, Any]] | None:
     """None when there is no answer. The supervisor's socket takes connections that no API serves yet."""
-    parts = urlsplit(files.desired().url)
-    connection = http.client.HTTPConnection(
-        parts.hostname or "127.0.0.1", parts.port, timeout=timeout_s
-    )
+    connection = _connection(files, timeout_s)
     token = files.secrets().bootstrap_token
     try:
         connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})

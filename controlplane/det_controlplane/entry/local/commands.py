@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from det_controlplane.core.problems import InvalidConfig
-from det_controlplane.entry.local import client, plan
+from det_controlplane.entry.local import certificate, client, plan
 from det_controlplane.entry.local.files import Desired, LocalAgent, LocalFiles, default_folder
 
 OK, FAILED, USAGE, NOT_FOUND, CONFLICT = 0, 1, 2, 3, 5
@@ -62,6 +62,7 @@ def cluster_up(args: Any) -> int:
     if getattr(args, "delete_db", False):
         plan.remove_data(files)
     planned = plan.plan(files, args)
+    _make_certificate(files, planned.desired)
     files.write_desired(planned.desired)
     files.cluster_config.write_text(planned.config)
     started = time.monotonic()
@@ -79,7 +80,7 @@ def cluster_up(args: Any) -> int:
     for agent in joined:
         kind = "containers" if agent["runtime"] == "docker" else "processes"
         _say(f"  {agent['id']}: {agent['slots']} slots in pool {agent['pool']}, runs {kind}")
-    _say_next(planned)
+    _say_next(files, planned)
     return _stay(files, daemon) if stay else OK
 
 
@@ -112,11 +113,18 @@ def agent_up(args: Any) -> int:
     files = _files(args)
     host = getattr(args, "master_host", None) or "localhost"
     if files.supervisor_pid() is None or not _is_this_machine(host):
-        port = getattr(args, "master_port", None) or 8080
-        return _agent_of_another_cluster(args, agent, f"http://{host}:{port}")
+        return _agent_of_another_cluster(args, agent, _elsewhere(args, host))
     files.write_desired(plan.with_agent(files, agent))
     _hang_up(files)
     return _joined(files, agent)
+
+
+def _elsewhere(args: Any, host: str) -> str:
+    """Return the URL of a cluster on another machine; a fingerprint says that it speaks HTTPS."""
+    if host.startswith(("http://", "https://")):
+        return host.rstrip("/")
+    scheme = "https" if getattr(args, "master_cert_sha256", None) else "http"
+    return f"{scheme}://{host}:{getattr(args, 'master_port', None) or 8080}"
 
 
 def _agent_of_another_cluster(args: Any, agent: LocalAgent, master_url: str) -> int:
@@ -132,7 +140,14 @@ def _agent_of_another_cluster(args: Any, agent: LocalAgent, master_url: str) -> 
         )
     files.secrets(token)
     before = files.desired() if files.has_cluster() else Desired(name, "", 0)
-    desired = Desired(name, "", 0, master_url=master_url, agents=before.agents).with_agent(agent)
+    desired = Desired(
+        name,
+        "",
+        0,
+        master_url=master_url,
+        agents=before.agents,
+        master_cert_sha256=getattr(args, "master_cert_sha256", None) or "",
+    ).with_agent(agent)
     files.write_desired(desired)
     if files.supervisor_pid() is None:
         _start_daemon(files, None, detach=True)
@@ -181,6 +196,9 @@ def status(args: Any) -> int:
     print(f"cluster   {desired.cluster_name}")
     print(f"state     {'up' if pid else 'down'}")
     print(f"url       {desired.url}")
+    if desired.tls_cert:
+        print(f"tls       {desired.tls_cert}")
+        print(f"sha256    {certificate.fingerprint(Path(desired.tls_cert))}")
     print(f"data      {files.folder}")
     for name, process in (report.get("processes", {}) if pid else {}).items():
         print(f"process   {name} {process or 'restarting'}")
@@ -269,16 +287,50 @@ def _is_this_machine(host: str) -> bool:
     return host in ("localhost", "127.0.0.1", "::1", "0.0.0.0", socket.gethostname())
 
 
-def _say_next(planned: plan.Plan) -> None:
+def _say_next(files: LocalFiles, planned: plan.Plan) -> None:
     password = planned.initial_password
     if planned.password_is_random:
         _say(f"\nusers admin and determined have the password: {password}")
         _say("it is shown only now; change it with `det user change-password`")
     _say("\nnext:")
-    _say(f"  export DET_MASTER={planned.desired.url}")
+    for line in _exports(files, planned.desired):
+        _say(f"  export {line}")
     if password:
         _say("  det user login determined")
     _say("  det experiment create CONFIG.yaml MODEL_DIRECTORY --follow")
+    _say_to_others(files, planned.desired)
+
+
+def _exports(files: LocalFiles, desired: Desired) -> list[str]:
+    """Return what commands on this machine need to reach the cluster and to trust it."""
+    if _made_here(files, desired):
+        return [f"DET_MASTER={desired.url}", f"DET_MASTER_CERT_FILE={desired.tls_cert}"]
+    name = certificate.first_name(Path(desired.tls_cert)) if desired.tls_cert else ""
+    return [f"DET_MASTER=https://{name}:{desired.port}" if name else f"DET_MASTER={desired.url}"]
+
+
+def _made_here(files: LocalFiles, desired: Desired) -> bool:
+    return desired.tls_cert == str(files.tls_cert)
+
+
+def _make_certificate(files: LocalFiles, desired: Desired) -> None:
+    if _made_here(files, desired) and not files.tls_cert.exists():
+        certificate.make(files.tls_cert, files.tls_key, desired.host)
+
+
+def _say_to_others(files: LocalFiles, desired: Desired) -> None:
+    """Say how other machines reach the cluster, and what they compare its certificate with."""
+    if not _made_here(files, desired):
+        return
+    host = certificate.best_name(desired.host)
+    trusted = certificate.fingerprint(files.tls_cert)
+    _say(
+        f"\nother machines reach it at https://{host}:{desired.port}, where `det` asks once whether"
+    )
+    _say(f"to trust the certificate with the SHA-256 fingerprint\n  {trusted}")
+    _say("an agent there:")
+    _say(f"  det deploy local agent-up {host} --master-port {desired.port} \\")
+    _say(f"    --master-cert-sha256 {trusted}")
 
 
 def _say(line: str) -> None:

@@ -30,10 +30,14 @@ class Desired:
     database_url: str = ""  # empty: our own server
     master_url: str = ""
     agents: tuple[LocalAgent, ...] = field(default_factory=tuple)
+    tls_cert: str = ""  # files in PEM; empty: plain HTTP
+    tls_key: str = ""
+    master_cert_sha256: str = ""  # of the cluster elsewhere, when nobody vouches for it
 
     @property
     def url(self) -> str:
-        return self.master_url or f"http://{_reachable(self.host)}:{self.port}"
+        scheme = "https" if self.tls_cert else "http"
+        return self.master_url or f"{scheme}://{_reachable(self.host)}:{self.port}"
 
     def with_agent(self, agent: LocalAgent) -> "Desired":
         others = tuple(a for a in self.agents if a.name != agent.name)
@@ -61,6 +65,8 @@ class LocalFiles:
         self.logs = self.folder / "logs"
         self.cluster_config = self.folder / "cluster.yaml"
         self.token = self.folder / "bootstrap.token"
+        self.tls_cert = self.folder / "tls" / "cert.pem"
+        self.tls_key = self.folder / "tls" / "key.pem"
         self._desired = self.folder / "cluster.json"
         self._report = self.folder / "processes.json"
         self._secrets = self.folder / "secrets.json"

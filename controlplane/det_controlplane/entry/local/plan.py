@@ -9,7 +9,7 @@ from typing import Any
 
 from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.core.config.text import load_yaml
-from det_controlplane.entry.local import own_database
+from det_controlplane.entry.local import certificate, own_database
 from det_controlplane.entry.local.files import Desired, LocalAgent, LocalFiles
 
 AGENTS_KEY = "local_agents"
@@ -40,12 +40,16 @@ def plan(files: LocalFiles, args: Any) -> Plan:
     awaits = _awaits_password(files, database_url)
     password, is_random = _password(args, checked.initial_user_password, awaits)
     name = cluster_name(args)
+    host = _host(args, before, password)
+    tls_cert, tls_key = _tls(files, args, host, before)
     desired = Desired(
         cluster_name=name,
-        host=_host(args, before, password),
+        host=host,
         port=getattr(args, "master_port", None) or (before.port if before else checked.port),
         database_url=database_url,
         agents=_agents(args, name, agents, before),
+        tls_cert=tls_cert,
+        tls_key=tls_key,
     )
     _check_pools(desired, [p.pool_name for p in checked.resource_pools])
     return Plan(desired, json.dumps(config, indent=2) + "\n", password, is_random)
@@ -180,6 +184,27 @@ def _host(args: Any, before: Desired | None, password: str | None) -> str:
             )
         return str(given)
     return "127.0.0.1" if before is None or password == "" else before.host
+
+
+def _tls(files: LocalFiles, args: Any, host: str, before: Desired | None) -> tuple[str, str]:
+    """Encrypt what leaves this machine, by the certificate that was given or one of our own."""
+    cert, key = getattr(args, "tls_cert", None), getattr(args, "tls_key", None)
+    if getattr(args, "no_tls", False):
+        if cert or key:
+            raise BadPlan("--no-tls and --tls-cert exclude each other")
+        return "", ""
+    if bool(cert) != bool(key):
+        raise BadPlan("--tls-cert and --tls-key go together: give the files of both")
+    if cert and key:
+        paths = tuple(Path(path).expanduser().absolute() for path in (cert, key))
+        try:
+            certificate.check(*paths)
+        except certificate.BadCertificate as e:
+            raise BadPlan(str(e)) from e
+        return str(paths[0]), str(paths[1])
+    if before is not None and (before.tls_cert or not getattr(args, "host", None)):
+        return before.tls_cert, before.tls_key
+    return ("", "") if _is_loopback(host) else (str(files.tls_cert), str(files.tls_key))
 
 
 def _is_loopback(host: str) -> bool:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres
+from det_controlplane.entry.local import certificate
 from det_controlplane.entry.local.client import AGENT_PREFIX
 from det_controlplane.entry.local.files import LocalAgent, LocalFiles, Secrets
 from det_controlplane.entry.local.supervisor import Program, Supervisor
@@ -90,6 +91,8 @@ class LocalCluster:
             "DET_BOOTSTRAP_TOKEN": self._secrets.bootstrap_token,
             "DET_SECRETS_KEY": self._secrets.secrets_key,
             "DET_MAY_WAIT_S": str(LONGEST_WAIT_S),
+            "DET_TLS_CERT": self._desired.tls_cert,
+            "DET_TLS_KEY": self._desired.tls_key,
             "DET_LISTEN_FD": str(listen_fd),
             "DET_DIE_WITH_PARENT": "1",
         }
@@ -127,6 +130,11 @@ class LocalCluster:
             "--token-file": str(self._files.token),
             "--on-stop": "kill",
         }
+        trusted = self._desired.master_cert_sha256
+        if self._desired.tls_cert:
+            trusted = certificate.fingerprint(Path(self._desired.tls_cert))
+        if trusted:
+            options["--security-tls-master-cert-sha256"] = trusted
         flags = [part for option in options.items() for part in option]
         command = [sys.executable, "-m", "det_agent.main", "run", *flags]
         name = AGENT_PREFIX + agent.name
