@@ -6,6 +6,12 @@ ENTRIES: "tuple[tuple[str, tuple[str, ...], str, str], ...]" = (
     ("budget", ("b",), "budget", "bound what is spent on machines"),
     ("checkpoint", ("c",), "checkpoint", "describe, download and delete checkpoints"),
     ("completion", (), "single", "print a script that completes commands in your shell"),
+    (
+        "config-policies",
+        ("cp",),
+        "config_policies",
+        "demand settings and limits of every configuration",
+    ),
     ("deploy", ("d",), "deploy", "start and stop clusters"),
     ("dev", (), "dev", "call the API by hand"),
     ("experiment", ("e",), "experiment", "create, follow and steer experiments"),
@@ -21,6 +27,7 @@ ENTRIES: "tuple[tuple[str, tuple[str, ...], str, str], ...]" = (
     ("slot", ("s",), "slot", "list, enable and disable slots"),
     ("task", (), "task", "list running tasks and read their logs"),
     ("template", ("tpl",), "template", "keep shared parts of configurations"),
+    ("token", ("tkn",), "token", "make tokens for programs, list and revoke them"),
     ("trial", ("t",), "trial", "describe trials, read their logs, stop them"),
     ("user", ("u",), "user", "sign in and manage users"),
     ("version", (), "single", "show the versions of client and cluster"),
@@ -46,6 +53,7 @@ PLURALS = {
     if name
     not in (
         "completion",
+        "config-policies",
         "deploy",
         "dev",
         "master",

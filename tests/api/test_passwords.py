@@ -51,6 +51,11 @@ def test_who_waited_signs_in_and_starts_afresh(
     assert [sign_in(api, "admin", "wrong") for _ in range(FREE)] == [401] * FREE
 
 
+def test_empty_passwords_that_clients_try_by_themselves_hold_nobody_up(api: Api) -> None:
+    assert [sign_in(api, "determined", "") for _ in range(3 * FREE)] == [401] * (3 * FREE)
+    assert sign_in(api, "determined", PASSWORD) == 200
+
+
 def test_an_attacker_does_not_lock_the_owner_out(api: Api) -> None:
     for _ in range(3 * FREE):
         sign_in(api, "admin", "wrong", address="203.0.113.9")

@@ -73,6 +73,9 @@ a ls --csv
 checkpoint describe u
 c download u -o d -q --mode direct
 c rm u,v --glob *.pt --yes
+config-policies delete tasks
+cp describe experiment -w w --json
+cp set experiment f
 deploy local agent-up host --master-port 8080 --agent-name n --agent-resource-pool p --no-gpu
 deploy local cluster-down --cluster-name c --delete-db
 d local cluster-up --master-config-path m --agents 2 --master-port 9 --no-gpu --no-autorestart --initial-user-password x
@@ -118,6 +121,12 @@ rp bindings add p w1 w2
 slot list --json
 task list --csv
 task logs t -f --allocation-id a --level TRACE
+tkn create bob -e 2 -d ci --json
+token describe 1 2 --yaml
+token edit 1 -d x --json
+token list bob --show-inactive
+token login t
+token revoke 1
 tpl create t f -w w
 tpl ls -d
 tpl set-value config t f

@@ -72,7 +72,7 @@ class Caller:
         request = Request(
             method, path, query=query or {}, headers={**given, **(headers or {})}, body=raw
         )
-        return _told(self.app, self.app.handle(request))
+        return told(self.app, self.app.handle(request))
 
     def done(self, method: str, path: str, body: Any = None, query: Query | None = None) -> Any:
         """A request that must succeed."""
@@ -203,7 +203,7 @@ def report_metrics(
     return caller.ask("POST", f"/api/v1/trials/{trial_id}/metrics", body)
 
 
-def _told(app: App, answer: Answer) -> Told:
+def told(app: App, answer: Answer) -> Told:
     if isinstance(answer, Stream):
         parts: list[bytes] = []
         cursor, done = answer.cursor, False

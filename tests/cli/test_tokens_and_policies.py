@@ -1,0 +1,117 @@
+"""`det token` and `det config-policies`, typed at the real API."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from det_controlplane.db.engine import Database
+
+from tests.cli.conftest import Det
+from tests.support.api import PASSWORD, Api, api_over, create
+from tests.support.served_api import served
+
+POLICIES = """\
+constraints:
+  resources:
+    max_slots: 4
+  priority_limit: 10
+invariant_config:
+  max_restarts: 3
+"""
+
+
+@pytest.fixture
+def api(
+    database: Database, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Api]:
+    with api_over(database, tmp_path) as made, served(made) as url:
+        monkeypatch.setenv("DET_MASTER", url)
+        yield made
+
+
+@pytest.fixture
+def as_user(api: Api, det: Det, monkeypatch: pytest.MonkeyPatch) -> Det:
+    """Run commands as the user that `-u` names, by password."""
+    monkeypatch.setenv("DET_PASS", PASSWORD)
+    return det
+
+
+def token_ids(det: Det, *options: str) -> list[int]:
+    return [t["id"] for t in json.loads(det(*options, "--json").out)]
+
+
+def test_a_token_signs_in_until_it_is_revoked(
+    api: Api, as_user: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = as_user("-u", "determined", "token", "create", "-e", 2, "-d", "nightly")
+    assert made.code == 0, made.err
+    assert "shown this once" in made.err
+    token, (id,) = made.out.strip(), token_ids(as_user, "-u", "determined", "tkn", "ls")
+    assert "nightly" in as_user("-u", "determined", "token", "describe", id).out
+    monkeypatch.setenv("DET_USER_TOKEN", token)
+    assert "'determined'" in as_user("user", "whoami").out
+    monkeypatch.delenv("DET_USER_TOKEN")
+    assert as_user("-u", "determined", "token", "revoke", id).code == 0
+    monkeypatch.setenv("DET_USER_TOKEN", token)
+    assert as_user("user", "whoami").code == 4
+
+
+def test_a_revoked_token_is_listed_only_if_asked_for(api: Api, as_user: Det) -> None:
+    made = as_user("-u", "admin", "token", "create", "determined", "-e", -1, "--json")
+    id = json.loads(made.out)["tokenId"]
+    assert "never" in as_user("-u", "admin", "token", "list", "determined").out
+    as_user("-u", "admin", "token", "revoke", id)
+    assert token_ids(as_user, "-u", "admin", "token", "list") == []
+    assert token_ids(as_user, "-u", "admin", "token", "list", "--show-inactive") == [id]
+
+
+def test_a_token_is_described_anew_and_unknown_ones_are_told(api: Api, as_user: Det) -> None:
+    as_user("-u", "determined", "token", "create")
+    (id,) = token_ids(as_user, "-u", "determined", "token", "list")
+    edited = as_user("-u", "determined", "token", "edit", id, "-d", "weekly")
+    assert "weekly" in edited.out
+    missing = as_user("-u", "determined", "token", "describe", id, id + 1)
+    assert (missing.code, f"token {id + 1} not found" in missing.err) == (3, True)
+    assert as_user("-u", "determined", "token", "list", "nobody").code == 3
+    assert as_user("-u", "determined", "token", "create", "-e", 0).code == 2
+
+
+def test_a_token_is_kept_by_login(api: Api, as_user: Det, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = as_user("-u", "admin", "token", "create").out.strip()
+    monkeypatch.delenv("DET_PASS")
+    assert as_user("token", "login", token).code == 0
+    assert "'admin'" in as_user("user", "whoami").out
+    refused = as_user("token", "login", "nonsense")
+    assert (refused.code, "unknown or has expired" in refused.err) == (4, True)
+
+
+@pytest.mark.parametrize("scope", [[], ["-w", "Uncategorized"]])
+def test_policies_are_set_held_shown_and_dropped(
+    api: Api, as_user: Det, tmp_path: Path, scope: list[str]
+) -> None:
+    file = tmp_path / "policies.yaml"
+    file.write_text(POLICIES)
+    admin = ("-u", "admin", "config-policies")
+    said = as_user(*admin, "set", "experiment", file, *scope)
+    assert said.code == 0, said.err
+    shown = as_user("-u", "admin", "cp", "describe", "experiment", *scope).out
+    assert yaml.safe_load(shown) == yaml.safe_load(POLICIES)
+    user = api.signed_in("determined")
+    experiment = user.get(f"/api/v1/experiments/{create(user, max_restarts=1)}")
+    assert experiment["config"]["max_restarts"] == 3
+    assert as_user(*admin, "delete", "experiment", *scope).code == 0
+    told = as_user(*admin, "describe", "experiment", "--json", *scope)
+    assert json.loads(told.out) == {}
+
+
+def test_policies_that_make_no_sense_are_told_by_their_file(
+    api: Api, as_user: Det, tmp_path: Path
+) -> None:
+    file = tmp_path / "policies.yaml"
+    file.write_text(POLICIES)
+    refused = as_user("-u", "admin", "cp", "set", "tasks", file)
+    assert (refused.code, "tasks can only have constraints" in refused.err) == (1, True)
+    unknown = as_user("-u", "admin", "cp", "set", "experiment", file, "-w", "nowhere")
+    assert (unknown.code, "there is no workspace 'nowhere'" in unknown.err) == (3, True)

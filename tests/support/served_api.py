@@ -1,0 +1,50 @@
+"""The API of a test behind a socket, for commands that come as users type them."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+from det_controlplane.api.http import Request
+
+from tests.support.api import Api, told
+
+
+@contextmanager
+def served(api: Api) -> Iterator[str]:
+    """Serve an API on this machine; give its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            parts = urlsplit(self.path)
+            length = int(self.headers.get("content-length") or 0)
+            request = Request(
+                self.command,
+                parts.path,
+                query=parse_qs(parts.query, keep_blank_values=True),
+                headers={name.lower(): value for name, value in self.headers.items()},
+                body=self.rfile.read(length),
+                client=self.client_address[0],
+            )
+            answer = told(api.app, api.app.handle(request))
+            self.send_response(answer.status)
+            self.send_header("Content-Type", answer.media_type)
+            self.send_header("Content-Length", str(len(answer.body)))
+            self.end_headers()
+            self.wfile.write(answer.body)
+
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _answer
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
