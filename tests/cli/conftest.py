@@ -4,11 +4,19 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.request import Request, urlopen
 
 import pytest
 from det_cli.main import main
 
 from tests.support.fake_cluster import FakeCluster
+from tests.support.fake_terraform import FakeTerraform, fake_terraform
+
+if TYPE_CHECKING:
+    from tests.support.aws_account import Account
+    from tests.support.fake_google import FakeGoogle
+    from tests.support.google_project import Project
 
 VARIABLES = (
     "DET_MASTER_ADDR", "DET_USER", "DET_PASS", "DET_USER_TOKEN", "DET_SESSION_TOKEN", "DET_DEBUG",
@@ -57,3 +65,54 @@ def det(capsys: pytest.CaptureFixture[str]) -> Det:
         return Ran(code, captured.out, captured.err)
 
     return run
+
+
+@pytest.fixture
+def terraform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeTerraform:
+    return fake_terraform(tmp_path / "terraform", monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def aws_url() -> Iterator[str]:
+    from tests.support.moto import moto_server  # a second, which most of these tests do not need
+
+    with moto_server() as url:
+        yield url
+
+
+@pytest.fixture
+def account(aws_url: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> "Account":
+    """An account at AWS with nothing in it."""
+    import boto3
+    from det_controlplane.entry.aws import packaging
+
+    from tests.support.aws_account import Account
+
+    urlopen(Request(f"{aws_url}/moto-api/reset", method="POST")).close()
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+    zipped = home / "deployment.zip"
+    zipped.write_bytes(b"zip")
+    monkeypatch.setattr(packaging, "build", lambda out, files: zipped)
+    return Account(aws_url)
+
+
+@pytest.fixture
+def google() -> Iterator["FakeGoogle"]:
+    from tests.support.fake_google import google_cloud
+
+    with google_cloud() as fake:
+        yield fake
+
+
+@pytest.fixture
+def project(
+    det: Det, google: "FakeGoogle", home: Path, monkeypatch: pytest.MonkeyPatch
+) -> "Project":
+    from tests.support.google_project import Project
+
+    for name in ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    # No metadata server: nothing is asked of the network.
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    monkeypatch.setattr("det_cli.deployment.image.time.sleep", lambda s: None)
+    return Project(det, google, home)

@@ -5,10 +5,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 
 import boto3
 import pytest
@@ -16,22 +14,9 @@ from det_controlplane.entry.aws import packaging
 from moto.awslambda.models import LambdaFunction
 
 from tests.cli.conftest import Det
-from tests.support.fake_api import Raw
+from tests.support.aws_account import DATA_BUCKET, MADE, Account
 from tests.support.fake_cluster import FakeCluster
-from tests.support.fake_terraform import FakeTerraform, error_event, fake_terraform
-from tests.support.moto import moto_server
-
-STATE_BUCKET = "determined-state-123456789012-us-west-2"
-DATA_BUCKET = "det-box-us-west-2-123456789012"
-MADE = {
-    "resources": [
-        {
-            "mode": "managed", "module": f"module.{module}", "type": kind, "name": "this",
-            "instances": [{}],
-        }
-        for module, kind in (("storage", "aws_s3_bucket"), ("database", "aws_db_instance"))
-    ]
-}  # fmt: skip
+from tests.support.fake_terraform import FakeTerraform, error_event
 
 # The command, with a zip that takes no time.
 QUICKLY_BUILT = """
@@ -47,63 +32,6 @@ def build(out, files):
 packaging.build = build
 sys.exit(main(sys.argv[1:]))
 """
-
-
-class Account:
-    """An account at AWS, for arrangements."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.where = ("--cluster-id", "box", "--region", "us-west-2", "--endpoint-url", url)
-
-    def client(self, service: str) -> Any:
-        return boto3.client(service, region_name="us-west-2", endpoint_url=self.url)
-
-    def make_bucket(self, name: str) -> None:
-        place = {"LocationConstraint": "us-west-2"}
-        self.client("s3").create_bucket(Bucket=name, CreateBucketConfiguration=place)
-
-    def has_cluster(self) -> None:
-        self.make_bucket(STATE_BUCKET)
-        self.client("s3").put_object(Bucket=STATE_BUCKET, Key="box/state", Body=b"{}")
-
-    def run_machine(self) -> str:
-        tags = [
-            {"ResourceType": "instance", "Tags": [{"Key": "determined-cluster", "Value": "box"}]}
-        ]
-        answer = self.client("ec2").run_instances(
-            ImageId="ami-12c6146b", MinCount=1, MaxCount=1, TagSpecifications=tags
-        )
-        return str(answer["Instances"][0]["InstanceId"])
-
-    def make_function(self) -> None:
-        role = self.client("iam").create_role(RoleName="r", AssumeRolePolicyDocument="{}")["Role"]
-        self.client("lambda").create_function(
-            FunctionName="det-box-migrate", Runtime="python3.11", Role=role["Arn"], Handler="app.app",
-            Code={"ZipFile": b"PK\x05\x06" + bytes(18)},
-        )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def aws_url() -> Iterator[str]:
-    with moto_server() as url:
-        yield url
-
-
-@pytest.fixture
-def account(aws_url: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> Account:
-    """An account with nothing in it."""
-    urlopen(Request(f"{aws_url}/moto-api/reset", method="POST")).close()
-    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
-    zipped = home / "deployment.zip"
-    zipped.write_bytes(b"zip")
-    monkeypatch.setattr(packaging, "build", lambda out, files: zipped)
-    return Account(aws_url)
-
-
-@pytest.fixture
-def terraform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeTerraform:
-    return fake_terraform(tmp_path / "terraform", monkeypatch)
 
 
 def test_a_bad_cluster_id_is_refused_before_anything_is_asked(
@@ -406,87 +334,3 @@ def test_a_state_of_a_newer_terraform_names_its_version(
     ran = det("deploy", "aws", "up", "--yes", *account.where)
     assert (ran.code, "last deployed with Terraform 1.14.2" in ran.err) == (1, True)
     assert "install Terraform 1.14.2 or newer" in ran.err
-
-
-class Upgrade:
-    """A cluster whose functions have a version that answers, and a newer one."""
-
-    def __init__(self, account: Account, terraform: FakeTerraform, url: str) -> None:
-        account.has_cluster()
-        self._lambda = account.client("lambda")
-        account.make_function()
-        role = account.client("iam").get_role(RoleName="r")["Role"]["Arn"]
-        names = {name: f"det-box-{name}" for name in ("api", "tick", "provision")}
-        for name in names.values():
-            self._lambda.create_function(
-                FunctionName=name, Runtime="python3.11", Role=role, Handler="app.app", Publish=True,
-                Code={"ZipFile": b"PK\x05\x06" + bytes(18)},
-            )  # fmt: skip
-            self._lambda.create_alias(FunctionName=name, Name="live", FunctionVersion="1")
-            self._lambda.update_function_code(
-                FunctionName=name, ZipFile=b"PK\x05\x06" + bytes(17) + b"\x01", Publish=True
-            )
-        outputs = {
-            "url": url, "functions": {**names, "migrate": "det-box-migrate"},
-            "versions": dict.fromkeys(names, "2"), "initial_user_password": "Secret123",
-        }  # fmt: skip
-        told = {name: {"value": value} for name, value in outputs.items()}
-        made = {"out": json.dumps(MADE)}
-        terraform.answers(output={"out": json.dumps(told)}, state_pull=made)
-
-    def live(self) -> set[str]:
-        return {
-            self._lambda.get_alias(FunctionName=f"det-box-{name}", Name="live")["FunctionVersion"]
-            for name in ("api", "tick", "provision")
-        }
-
-
-def test_an_upgrade_reaches_requests_once_the_database_is_migrated(
-    det: Det, account: Account, terraform: FakeTerraform, cluster: FakeCluster,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    upgrade = Upgrade(account, terraform, cluster.url)
-    seen: list[set[str]] = []
-
-    def migrate(*_: Any) -> bytes:
-        seen.append(upgrade.live())
-        return b"[]"
-
-    monkeypatch.setattr(LambdaFunction, "invoke", migrate)
-    ran = det("deploy", "aws", "up", "--yes", *account.where)
-    assert ran.code == 0, ran.err
-    assert (seen, upgrade.live()) == ([{"1"}], {"2"})
-
-
-def test_a_migration_that_fails_leaves_the_version_before_at_work(
-    det: Det, account: Account, terraform: FakeTerraform, cluster: FakeCluster,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    upgrade = Upgrade(account, terraform, cluster.url)
-
-    def fail(function: Any, body: Any, headers: Any, answer: dict[str, str]) -> bytes:
-        answer["x-amz-function-error"] = "Unhandled"
-        return b'{"errorMessage": "no room on disk"}'
-
-    monkeypatch.setattr(LambdaFunction, "invoke", fail)
-    ran = det("deploy", "aws", "up", "--yes", *account.where)
-    assert (ran.code, "the migration of the database failed: no room on disk" in ran.err) == (
-        1,
-        True,
-    )
-    assert upgrade.live() == {"1"}
-
-
-def test_a_new_version_that_does_not_answer_makes_room_for_the_one_before(
-    det: Det, account: Account, terraform: FakeTerraform, cluster: FakeCluster,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    upgrade = Upgrade(account, terraform, cluster.url)
-    monkeypatch.setattr(LambdaFunction, "invoke", lambda *_: b"[]")
-    monkeypatch.setattr("det_cli.deployment.cluster._HEALTH_S", -1.0)
-    cluster.on("GET", "/health", Raw(b"{}", status=500))
-    ran = det("deploy", "aws", "up", "--yes", *account.where)
-    assert ran.code == 1
-    assert f"the new version does not answer at {cluster.url}: the previous one is back" in ran.err
-    assert "/aws/lambda/det-box-api says why" in ran.err
-    assert upgrade.live() == {"1"}

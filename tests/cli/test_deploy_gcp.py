@@ -4,94 +4,21 @@ import gzip
 import io
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from det_cli.deployment import image
 
-from tests.cli.conftest import Det, Ran
+from tests.cli.conftest import Det
 from tests.support.fake_cluster import FakeCluster
-from tests.support.fake_google import FakeGoogle, google_cloud
-from tests.support.fake_terraform import FakeTerraform, error_event, fake_terraform
-
-STATES, DATA = "acme-determined-deploy", "det-lab-acme"
-MADE = [
-    ("module.storage", "google_storage_bucket"),
-    ("module.database", "google_sql_database_instance"),
-    ("module.controlplane", "google_cloud_run_v2_service"),
-]
-
-
-class Project:
-    """An operator's terminal with a key of the project."""
-
-    def __init__(self, det: Det, google: FakeGoogle, folder: Path) -> None:
-        self._det = det
-        self.google = google
-        self.key = google.key(folder)
-
-    def run(self, verb: str, *more: Any) -> Ran:
-        at = ("--project-id", "acme", "--keypath", self.key, "--endpoint-url", self.google.url)
-        return self._det("deploy", "gcp", verb, *at, *more)
-
-    def up(self, *more: Any) -> Ran:
-        return self.run("up", "--cluster-id", "lab", "--yes", *more)
-
-    def down(self, *more: Any) -> Ran:
-        return self.run("down", "--cluster-id", "lab", "--yes", *more)
-
-
-@pytest.fixture
-def google() -> Iterator[FakeGoogle]:
-    with google_cloud() as fake:
-        yield fake
-
-
-@pytest.fixture
-def project(det: Det, google: FakeGoogle, home: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    for name in ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_REGION"):
-        monkeypatch.delenv(name, raising=False)
-    # No metadata server: nothing is asked of the network.
-    monkeypatch.setenv("NO_GCE_CHECK", "true")
-    monkeypatch.setattr("det_cli.deployment.image.time.sleep", lambda s: None)
-    return Project(det, google, home)
-
-
-@pytest.fixture
-def terraform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeTerraform:
-    return fake_terraform(tmp_path / "terraform", monkeypatch)
-
-
-def outputs(cluster: FakeCluster) -> dict[str, str]:
-    told = {"url": cluster.url, "initial_user_password": "Secret123"}
-    return {"out": json.dumps({name: {"value": value} for name, value in told.items()})}
-
-
-def state(*made: tuple[str, str]) -> dict[str, str]:
-    resources = [
-        {"mode": "managed", "module": module, "type": kind, "name": "this", "instances": [{}]}
-        for module, kind in made
-    ]
-    return {"out": json.dumps({"resources": resources})}
-
-
-def cause(ran: Ran) -> str:
-    """Return the sentence that says what went wrong."""
-    assert ran.code != 0, ran.out
-    assert "Traceback" not in ran.err
-    told = (
-        re.match(r"(?:error|det deploy gcp [a-z]+): (.*)", line) for line in ran.err.splitlines()
-    )
-    return next(found[1] for found in told if found)
+from tests.support.fake_terraform import FakeTerraform, error_event
+from tests.support.google_project import DATA, MADE, STATES, Project, cause, outputs, state
 
 
 def test_one_command_builds_the_image_and_makes_a_cluster_that_answers(
@@ -309,38 +236,6 @@ def test_a_gpu_that_the_zone_lacks_is_told_with_the_zones_that_have_it(project: 
     ran = project.up("--zone", "us-west1-a")
     assert "us-west1-a has no GPU nvidia-tesla-t4, which compute-pool asks for" in cause(ran)
     assert "us-west1-b has it" in cause(ran)
-
-
-def test_a_quota_of_zero_stops_before_anything_is_made(
-    project: Project, terraform: FakeTerraform
-) -> None:
-    project.google.quotas["NVIDIA_T4_GPUS"] = 0.0
-    ran = project.up()
-    assert (
-        "the quota NVIDIA_T4_GPUS of us-west1 is 0, and a machine of compute-pool needs 1"
-        in cause(ran)
-    )
-    assert "console.cloud.google.com/iam-admin/quotas?project=acme" in ran.err
-    assert terraform.calls("init") == []
-
-
-def test_spot_machines_have_a_quota_of_their_own(project: Project) -> None:
-    project.google.quotas = {"NVIDIA_T4_GPUS": 4.0, "PREEMPTIBLE_NVIDIA_T4_GPUS": 0.0}
-    assert "the quota PREEMPTIBLE_NVIDIA_T4_GPUS" in cause(project.up("--spot"))
-
-
-def test_the_quota_over_all_regions_counts_too(project: Project) -> None:
-    project.google.quotas_everywhere = {"GPUS_ALL_REGIONS": 0.0}
-    assert "the quota GPUS_ALL_REGIONS" in cause(project.up())
-
-
-def test_checks_can_be_left_out(
-    project: Project, terraform: FakeTerraform, cluster: FakeCluster
-) -> None:
-    project.google.quotas["NVIDIA_T4_GPUS"] = 0.0
-    terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
-    ran = project.up("--image", "img", "--no-preflight-checks")
-    assert ran.code == 0, ran.err
 
 
 def test_gpus_cannot_be_attached_to_types_that_have_theirs(project: Project) -> None:

@@ -46,6 +46,9 @@ class FakeGoogle:
         }
     )
     gpus: dict[str, list[str]] = field(default_factory=lambda: {"nvidia-tesla-t4": ["us-west1-b"]})
+    own_gpus: dict[str, tuple[str, int]] = field(default_factory=dict)  # by machine type
+    families: dict[tuple[str, str], int] = field(default_factory=dict)  # limits by family, region
+    tells_families: bool = True
     buckets: dict[str, dict[str, bytes]] = field(default_factory=dict)
     bucket_settings: dict[str, Json] = field(default_factory=dict)
     foreign_buckets: set[str] = field(default_factory=set)
@@ -133,12 +136,31 @@ def _region(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
     return {"name": query["region"], "quotas": _quotas(fake.quotas)}
 
 
+def _family_quota(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
+    if not fake.tells_families:
+        raise Refusal(403, "Permission 'cloudquotas.quotas.get' denied")
+    regions = ["us-west1", "us-east1"]
+    told = [
+        {
+            "dimensions": {"gpu_family": family, **({"region": region} if region else {})},
+            "details": {"value": str(limit)} if limit else {},  # proto3 leaves zeroes out
+            "applicableLocations": [region] if region else regions,
+        }
+        for (family, region), limit in fake.families.items()
+    ]
+    return {"quotaId": "GPUS-PER-GPU-FAMILY-per-project-region", "dimensionsInfos": told}
+
+
 def _aggregated(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
     kind = query["kind"]
     if kind in ("machineTypes", "acceleratorTypes"):
         name = query["filter"].split('"')[1]
         zones = (fake.types if kind == "machineTypes" else fake.gpus).get(name, [])
-        return {"items": {f"zones/{zone}": {kind: [{"name": name}]} for zone in zones}}
+        row: Json = {"name": name}
+        if kind == "machineTypes" and name in fake.own_gpus:
+            gpu, count = fake.own_gpus[name]
+            row["accelerators"] = [{"guestAcceleratorType": gpu, "guestAcceleratorCount": count}]
+        return {"items": {f"zones/{zone}": {kind: [row]} for zone in zones}}
     key, value = re.fullmatch(r'labels\.([\w-]+)="(.*)"', query["filter"]).groups()  # type: ignore[union-attr]
     rows = list(fake.instances.values()) if kind == "instances" else fake.leftovers.get(kind, [])
     matching = [row for row in rows if row.get("labels", {}).get(key) == value]
@@ -214,6 +236,12 @@ _ROUTES: tuple[tuple[str, str, Route], ...] = (
     ("GET", "/serviceusage/v1/operations/.*", lambda fake, query, body: {"done": True}),
     ("POST", f"/cloudresourcemanager/v1/{_P}:testIamPermissions", _test_permissions),
     ("GET", _COMPUTE, lambda fake, query, body: {"quotas": _quotas(fake.quotas_everywhere)}),
+    (
+        "GET",
+        f"/cloudquotas/v1/{_P}/locations/global/services/compute.googleapis.com/quotaInfos/"
+        "GPUS-PER-GPU-FAMILY-per-project-region",
+        _family_quota,
+    ),
     ("GET", f"{_COMPUTE}/regions/(?P<region>[^/]+)", _region),
     ("GET", f"{_COMPUTE}/aggregated/(?P<kind>\\w+)", _aggregated),
     ("DELETE", f"{_COMPUTE}/zones/(?P<zone>[^/]+)/instances/(?P<name>[^/]+)", _end_machine),

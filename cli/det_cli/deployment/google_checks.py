@@ -1,16 +1,17 @@
 """Before anything is made in a Google Cloud project: look at APIs, permissions, machine types and quotas."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from det_cli.deployment.google import Google
+from det_cli.deployment.google import Denied, Google
 from det_cli.errors import CommandError
 
 # What the stack uses, and what the command and Terraform ask about it. At most twenty can be enabled by one call.
 APIS = (
-    "artifactregistry", "cloudbilling", "cloudbuild", "cloudresourcemanager", "cloudscheduler", "compute", "iam",
-    "iamcredentials", "logging", "run", "secretmanager", "servicenetworking", "sqladmin", "storage",
+    "artifactregistry", "cloudbilling", "cloudbuild", "cloudquotas", "cloudresourcemanager", "cloudscheduler",
+    "compute", "iam", "iamcredentials", "logging", "run", "secretmanager", "servicenetworking", "sqladmin", "storage",
 )  # fmt: skip
 # One of each kind of right that the stack needs: whoever has these has a role that holds the rest. Not among them are
 # rights on a bucket's policy: owners of a project have those on each of its buckets, and not on the project.
@@ -37,7 +38,7 @@ PERMISSIONS = (
     "servicenetworking.services.addPeering",
     "storage.buckets.create",
 )
-# Quotas of a region by GPU; newer GPUs are counted elsewhere, and not looked at.
+# Quotas of a region by GPU.
 _GPU_QUOTAS = {
     "nvidia-tesla-p4": "NVIDIA_P4_GPUS",
     "nvidia-tesla-p100": "NVIDIA_P100_GPUS",
@@ -47,6 +48,14 @@ _GPU_QUOTAS = {
     "nvidia-tesla-a100": "NVIDIA_A100_GPUS",
     "nvidia-a100-80gb": "NVIDIA_A100_80GB_GPUS",
 }
+# Newer GPUs share one quota, which counts each family by region; their spot machines have quotas like those above.
+_GPU_FAMILIES = {
+    "nvidia-h100-80gb": "NVIDIA_H100",
+    "nvidia-h100-mega-80gb": "NVIDIA_H100_MEGA",
+    "nvidia-h200-141gb": "NVIDIA_H200",
+    "nvidia-b200": "NVIDIA_B200",
+}
+_FAMILY_QUOTA = "GPUS-PER-GPU-FAMILY-per-project-region"
 _SKIP = "--no-preflight-checks goes on all the same"
 
 Say = Callable[[str], None]
@@ -116,7 +125,36 @@ def check_machines(google: Google, wanted: Sequence[Machines], say: Say) -> None
             limits = everywhere if quota == "GPUS_ALL_REGIONS" else quotas[machines.region]
             if quota in limits:
                 _check_quota(google, machines, quota, needed, limits[quota])
+        if not machines.is_spot:
+            _check_families(google, machines, gpus, say)
     say(f"Checked {google.project}: credentials, APIs, permissions, machine types and quotas")
+
+
+def _check_families(google: Google, machines: Machines, gpus: Mapping[str, int], say: Say) -> None:
+    for gpu, needed in gpus.items():
+        family = _GPU_FAMILIES.get(gpu)
+        if family is None:
+            continue
+        try:
+            limit = _limit_of_family(google, machines.region, family)
+        except Denied as e:
+            say(f"warning: the quota of {family} in {machines.region} cannot be read: {e.cause}")
+            continue
+        _check_quota(google, machines, f"{_FAMILY_QUOTA} of {family}", needed, limit)
+
+
+def _limit_of_family(google: Google, region: str, family: str) -> float:
+    """Return how many GPUs of a family the project may rent in a region: none where no limit is told."""
+    path = f"/v1/projects/{google.project}/locations/global/services/compute.googleapis.com/quotaInfos/{_FAMILY_QUOTA}"
+    found = google.call("GET", "cloudquotas", path) or {}
+    told = {
+        info.get("dimensions", {}).get("region", ""): float(info["details"].get("value", 0))
+        for info in found.get("dimensionsInfos", ())
+        if info.get("dimensions", {}).get("gpu_family") == family
+        and region in info.get("applicableLocations", ())
+    }
+    limit = told.get(region, told.get("", 0.0))
+    return math.inf if limit < 0 else limit
 
 
 def _check_offers(google: Google, machines: Machines) -> dict[str, int]:
@@ -155,6 +193,8 @@ def _needed(machines: Machines, gpus: Mapping[str, int]) -> Iterator[tuple[str, 
     for gpu, number in gpus.items():
         if gpu in _GPU_QUOTAS:
             yield ("PREEMPTIBLE_" if machines.is_spot else "") + _GPU_QUOTAS[gpu], number
+        elif gpu in _GPU_FAMILIES and machines.is_spot:
+            yield f"PREEMPTIBLE_{_GPU_FAMILIES[gpu]}_GPUS", number
     if gpus:
         yield "GPUS_ALL_REGIONS", sum(gpus.values())
 

@@ -1,0 +1,52 @@
+"""An operator's account at AWS, as `det deploy aws` finds it: moto, arranged."""
+
+from typing import Any
+
+import boto3
+
+STATE_BUCKET = "determined-state-123456789012-us-west-2"
+DATA_BUCKET = "det-box-us-west-2-123456789012"
+MADE = {
+    "resources": [
+        {
+            "mode": "managed", "module": f"module.{module}", "type": kind, "name": "this",
+            "instances": [{}],
+        }
+        for module, kind in (("storage", "aws_s3_bucket"), ("database", "aws_db_instance"))
+    ]
+}  # fmt: skip
+
+
+class Account:
+    """An account at AWS, for arrangements."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.where = ("--cluster-id", "box", "--region", "us-west-2", "--endpoint-url", url)
+
+    def client(self, service: str) -> Any:
+        return boto3.client(service, region_name="us-west-2", endpoint_url=self.url)
+
+    def make_bucket(self, name: str) -> None:
+        place = {"LocationConstraint": "us-west-2"}
+        self.client("s3").create_bucket(Bucket=name, CreateBucketConfiguration=place)
+
+    def has_cluster(self) -> None:
+        self.make_bucket(STATE_BUCKET)
+        self.client("s3").put_object(Bucket=STATE_BUCKET, Key="box/state", Body=b"{}")
+
+    def run_machine(self) -> str:
+        tags = [
+            {"ResourceType": "instance", "Tags": [{"Key": "determined-cluster", "Value": "box"}]}
+        ]
+        answer = self.client("ec2").run_instances(
+            ImageId="ami-12c6146b", MinCount=1, MaxCount=1, TagSpecifications=tags
+        )
+        return str(answer["Instances"][0]["InstanceId"])
+
+    def make_function(self) -> None:
+        role = self.client("iam").create_role(RoleName="r", AssumeRolePolicyDocument="{}")["Role"]
+        self.client("lambda").create_function(
+            FunctionName="det-box-migrate", Runtime="python3.11", Role=role["Arn"], Handler="app.app",
+            Code={"ZipFile": b"PK\x05\x06" + bytes(18)},
+        )  # fmt: skip
