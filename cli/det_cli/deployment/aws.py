@@ -4,7 +4,7 @@ import json
 import re
 import sys
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ RDS_CERTIFICATES = "https://truststore.pki.rds.amazonaws.com/global/global-bundl
 _MIGRATION_S = 900
 GOOGLE_FILE = "gcp-credentials.json"
 _LIVE = "live"  # the alias of what requests and schedules reach
+_NEWEST_VERSIONS = 3  # of each function, which an upgrade leaves
 _CONCURRENCY = 50  # of the API, unless a variable of the stack says otherwise
 
 
@@ -151,6 +152,18 @@ class Aws:
     def forget_state(self, cluster_id: str) -> None:
         self.client("s3").delete_object(Bucket=self.state_bucket, Key=f"{cluster_id}/state")
 
+    def drop_versions(self, function: str, kept: Container[str]) -> None:
+        """Delete published versions of a function, but its newest, those of its aliases and those to keep."""
+        client = self.client("lambda")
+        aliases = client.get_paginator("list_aliases").paginate(FunctionName=function)
+        used = {str(alias["FunctionVersion"]) for page in aliases for alias in page["Aliases"]}
+        pages = client.get_paginator("list_versions_by_function").paginate(FunctionName=function)
+        names = [str(version["Version"]) for page in pages for version in page["Versions"]]
+        published = sorted((name for name in names if name.isdigit()), key=int)
+        for version in published[:-_NEWEST_VERSIONS]:
+            if version not in used and version not in kept:
+                client.delete_function(FunctionName=function, Qualifier=version)
+
     def stop_function(self, name: str) -> None:
         """Let a function not run again, if it is still there."""
         functions = self.client("lambda")
@@ -276,6 +289,17 @@ class AwsDeployment(Deployment):
             if before[name] != versions[name]:
                 client.update_alias(**function, FunctionVersion=versions[name])
         return before
+
+    def _drop_old_versions(self, outputs: dict[str, Any]) -> None:
+        """Delete what earlier deployments published: AWS keeps every version, and bounds their bytes."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        for name in ("migrate", *outputs.get("versions", ())):
+            function = outputs["functions"][name]
+            try:
+                self.account.drop_versions(function, kept={self._before.get(name, "")})
+            except (BotoCoreError, ClientError) as e:
+                self._say(f"warning: old versions of {function} stay: {e}")
 
     def _migrate(self, outputs: dict[str, Any]) -> None:
         # Asked once and patiently: a repeated call would find the first one still at work.

@@ -94,6 +94,7 @@ class Deployment(ABC):
                     e.hint,
                 ) from e
             raise
+        self._drop_old_versions(outputs)
         password = str(outputs.pop("initial_user_password"))
         if not self._wanted.password and _signs_in(str(outputs["url"]), password):
             outputs["first_password"] = password
@@ -175,6 +176,10 @@ class Deployment(ABC):
     def _roll_back(self, outputs: dict[str, Any]) -> bool:
         """Put the version back that answered before; tell whether there was one."""
         return False
+
+    @abstractmethod
+    def _drop_old_versions(self, outputs: dict[str, Any]) -> None:
+        """Delete versions of the control plane that are older than an upgrade needs."""
 
     @abstractmethod
     def _clean_up(self) -> None:

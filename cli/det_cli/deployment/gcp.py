@@ -118,6 +118,9 @@ class GcpDeployment(Deployment):
     def _settle(self, outputs: dict[str, Any]) -> None:
         """Do nothing: the API brings the database up to date before it listens."""
 
+    def _drop_old_versions(self, outputs: dict[str, Any]) -> None:
+        """Do nothing: the registry bounds its images, and Cloud Run the revisions of a service."""
+
     def _stop_renting(self, stack: Stack, variables: dict[str, Any]) -> None:
         """Remove the services first: nothing else rents machines."""
         if _SERVICES in stack.terraform.resources():
