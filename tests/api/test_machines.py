@@ -264,6 +264,26 @@ def test_a_pool_whose_machines_end_by_themselves_while_they_boot_stops_to_rent(
     assert first["reason"] == "it ended before its agent joined: it switched itself off"
 
 
+def test_machines_that_are_taken_back_while_they_boot_do_not_hold_their_pool(
+    cluster: Rented, user: Caller
+) -> None:
+    """It is the cloud's want of room: another offer is tried, and the image is not suspected."""
+    id = create(user, activate=True)
+    for _ in range(4):
+        cluster.settle()
+        cluster.cloud.reclaim(cluster.cloud.alive()[-1].cloud_id)
+        cluster.pass_time(minutes=1)
+        cluster.settle()
+    assert len(cluster.cloud.rented) == 5
+    assert "did not join" not in reason(user, id)
+    ended = [i["reason"] for i in cluster.instances(all="true") if i["state"] == "GONE"]
+    assert set(ended) == {
+        "its cloud took it back before its agent joined: spot capacity was taken back"
+    }
+    rented = [m.offer for m in cluster.cloud.rented]
+    assert rented[0] != rented[1], "what was taken back a moment ago is not asked for again"
+
+
 def test_a_machine_that_nobody_asked_for_is_ended(cluster: Rented, user: Caller) -> None:
     create(user, activate=True)
     cluster.settle()

@@ -87,6 +87,8 @@ class OnEc2:
 
     def reclaim(self, machine: CloudMachine) -> None:
         self.client.terminate_instances(InstanceIds=[machine.cloud_id])
+        reason = ec2_backends[ACCOUNT][REGION].get_instance(machine.cloud_id).state_reason
+        reason.code, reason.message = "Server.SpotInstanceTermination", "Spot instance termination"
 
     def print_on_console(self, machine: CloudMachine, text: str) -> None:
         self.wire.consoles[machine.cloud_id] = text

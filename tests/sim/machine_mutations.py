@@ -13,7 +13,7 @@ from det_controlplane.core.provision.model import TerminateReason
 from det_controlplane.core.provision.shopping import Allowance
 from det_controlplane.db import agents, costs
 from det_controlplane.ports.compute import LaunchRequest
-from det_controlplane.services.machines import calling
+from det_controlplane.services.machines import calling, no_shows
 
 from tests.sim.mutations import Mutation, nothing, without
 
@@ -69,6 +69,10 @@ def _pay_what_was_asked_for(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(calling, "_rented", lambda offers, machine: offers[0])
 
 
+def _take_reclaims_for_failed_starts(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(no_shows, "TAKEN_BACK", no_shows.ENDED_ALONE)
+
+
 MACHINE_MUTATIONS = tuple(
     Mutation(name, breaks, _SEEDS, rented=True)
     for name, breaks in (
@@ -80,6 +84,7 @@ MACHINE_MUTATIONS = tuple(
         ("agents that never join are awaited for ever", _wait_for_ever_for_agents),
         ("refusals are forgotten at once", nothing(Cooldowns, "of")),
         ("pools rent beyond their maximum", _rent_beyond_the_maximum),
+        ("reclaims count as starts that failed", _take_reclaims_for_failed_starts),
         ("idle machines are kept", nothing(upkeep, "idle_until", float("inf"))),
         ("nobody calls the cloud for ends that were ordered", nothing(calling, "_terminate")),
         ("agents outlive their machines", nothing(agents, "give_up")),

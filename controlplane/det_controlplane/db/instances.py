@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import and_, bindparam, case, delete, func, literal, or_, select, text, update
+from sqlalchemy import and_, case, delete, func, literal, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
 from det_controlplane.core.lifecycle.instance import InstanceState, before
@@ -17,7 +17,7 @@ from det_controlplane.core.provision.model import (
     Machine,
     ProvisionReason,
 )
-from det_controlplane.core.provision.offers import Capacity, Offer, Scope
+from det_controlplane.core.provision.offers import Capacity, Offer
 from det_controlplane.core.provision.sightings import Row
 from det_controlplane.db import schema
 from det_controlplane.db.engine import Tx, as_json
@@ -401,7 +401,10 @@ def holds(tx: Tx, now: datetime) -> dict[str, Hold]:
 def ended_alone(tx: Tx, id: UUID, reason: str) -> str | None:
     """Record why a machine ended that never joined and whose end was not ordered; returns its pool."""
     ended = update(schema.instances).where(
-        _i.id == id, _i.state == InstanceState.LAUNCHED, _i.registered_at.is_(None)
+        _i.id == id,
+        _i.state.in_((InstanceState.LAUNCHED, InstanceState.GONE)),
+        _i.registered_at.is_(None),
+        _i.reason.is_(None),
     )
     return tx.execute(ended.values(reason=reason).returning(_i.pool)).scalar()
 
@@ -432,27 +435,6 @@ def release(tx: Tx, pool: str, *, by_operator: bool = True) -> bool:
         _h.pool == pool, or_(literal(by_operator), ~_h.by_operator)
     )
     return tx.execute(held).rowcount > 0
-
-
-def interrupted(tx: Tx, agent_id: str, now: datetime) -> None:
-    """Remember that the cloud takes the machine of an agent back."""
-    columns = (_i.id, _i.provider, _i.region, _i.zone, _i.machine_type)
-    found = select(*columns, bindparam("now", now)).where(_i.agent_id == agent_id, _LIVE)
-    names = ["instance_id", "provider", "region", "zone", "machine_type", "noticed_at"]
-    tx.execute(insert(schema.interruptions).from_select(names, found).on_conflict_do_nothing())
-
-
-def interruptions(tx: Tx, since: datetime) -> tuple[tuple[Scope, float], ...]:
-    n = schema.interruptions.c
-    found = tx.execute(
-        select(n.provider, n.region, n.zone, n.machine_type, n.noticed_at).where(
-            n.noticed_at > since
-        )
-    ).all()
-    return tuple(
-        (Scope(r.provider, r.region, r.zone, r.machine_type), r.noticed_at.timestamp())
-        for r in found
-    )
 
 
 def next_call(tx: Tx) -> datetime | None:

@@ -25,6 +25,7 @@ class CloudMachine:
     machine_id: UUID | None = None
     pool: str = ""
     ended_because: str = ""  # as the cloud says it, of a machine that does not run any more
+    taken_back: bool = False  # its cloud ended it for want of capacity: no fault of the machine
 
 
 @dataclass(frozen=True, slots=True)

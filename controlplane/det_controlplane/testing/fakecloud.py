@@ -273,6 +273,7 @@ class FakeCloud:
         ]
 
     def _shown(self, machine: RentedMachine) -> CloudMachine:
+        because = machine.ended_because if self.now() >= machine.ends_at else ""
         return CloudMachine(
             provider=self.provider,
             region=machine.offer.region,
@@ -283,7 +284,8 @@ class FakeCloud:
             capacity=machine.offer.capacity.value,
             machine_id=machine.request.machine_id,
             pool=machine.request.pool,
-            ended_because=machine.ended_because if self.now() >= machine.ends_at else "",
+            ended_because=because,
+            taken_back=because == _RECLAIMED,
         )
 
     def _existing(self, cloud_id: str) -> RentedMachine:

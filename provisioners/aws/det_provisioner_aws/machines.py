@@ -18,6 +18,13 @@ _STATES: dict[str, CloudState] = {
     "terminated": "gone",
 }
 
+# States of machines that EC2 ended because it needs their capacity, or had none after all.
+_TAKEN_BACK = (
+    "Server.SpotInstanceTermination",
+    "Server.SpotInstanceShutdown",
+    "Server.InsufficientInstanceCapacity",
+)
+
 
 def machine_of(instance: dict[str, Any], region: str) -> CloudMachine:
     """Read an instance of an answer."""
@@ -34,6 +41,7 @@ def machine_of(instance: dict[str, Any], region: str) -> CloudMachine:
         machine_id=_uuid(tags.get(MACHINE_TAG, "")),
         pool=tags.get(POOL_TAG, ""),
         ended_because=instance.get("StateReason", {}).get("Message", ""),
+        taken_back=instance.get("StateReason", {}).get("Code", "") in _TAKEN_BACK,
     )
 
 

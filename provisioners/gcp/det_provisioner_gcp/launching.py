@@ -23,8 +23,9 @@ _POLL_S = 0.5
 _CONFLICT = 409
 _INSERT = "insert"
 # What ends a machine, as Google Cloud names the operation.
+_PREEMPTED = "compute.instances.preempted"
 _ENDS = {
-    "compute.instances.preempted": "spot capacity was taken back",
+    _PREEMPTED: "spot capacity was taken back",
     "compute.instances.hostError": "its host failed",
     "compute.instances.guestTerminate": "it shut itself down",
     "stop": "it was stopped",
@@ -164,9 +165,10 @@ class Launching:
         offer = next((o for o in offers if o.zone == operation.zone), offers[0])
         if not operation.is_done:
             return self._machine(offer, operation.zone, "pending")
-        ends = [_ENDS[o.kind] for o in done if o.kind in _ENDS]
+        ends = [o.kind for o in done if o.kind in _ENDS]
         gone = self._machine(offer, operation.zone, "gone")
-        return replace(gone, ended_because=ends[-1] if ends else "")
+        because = _ENDS[ends[-1]] if ends else ""
+        return replace(gone, ended_because=because, taken_back=_PREEMPTED in ends)
 
     def _machine(self, offer: Offer, zone: str, state: CloudState) -> CloudMachine:
         return CloudMachine(

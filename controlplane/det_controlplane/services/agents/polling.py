@@ -14,7 +14,7 @@ from det_controlplane.core.agent_protocol import Directive
 from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.lifecycle.agent import AgentState
 from det_controlplane.core.lifecycle.allocation import ContainerState
-from det_controlplane.db import agents, instances
+from det_controlplane.db import agents, interruptions
 from det_controlplane.ports.identity import MachineIdentity
 from det_controlplane.services.agents import container_spec, containers, join_tokens, leaving
 from det_controlplane.services.agents.containers import Report
@@ -230,7 +230,7 @@ def _extend_lease(ctx: Context, poll: Poll) -> agents.Touched:
         raise Taken(f"agent {agent.id}: incarnation {poll.incarnation} was replaced; stop")
     if touched.leaves_now:
         with ctx.db.begin() as tx:
-            instances.interrupted(tx, touched.agent_id, now)
+            interruptions.of_agent(tx, touched.agent_id, now)
     if touched.returned or touched.leaves_now:
         ctx.waker.wake("schedule")
     return touched

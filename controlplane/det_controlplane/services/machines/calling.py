@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from det_controlplane.core.lifecycle.instance import InstanceState
-from det_controlplane.core.provision.cooldown import after_refusal, after_success
+from det_controlplane.core.provision.cooldown import after_success
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Offer, Scope
 from det_controlplane.core.provision.sightings import Sighting, reconcile
@@ -28,7 +28,7 @@ from det_controlplane.ports.compute import (
     Unreachable,
 )
 from det_controlplane.services.context import Context
-from det_controlplane.services.machines import boot, no_shows, prices
+from det_controlplane.services.machines import boot, no_shows, prices, refusals
 from det_controlplane.services.machines.places import place_of, rented_pools
 from det_controlplane.services.machines.prices import Markets
 from det_controlplane.services.use_case import change
@@ -103,7 +103,7 @@ def _store(ctx: Context, requested: Requested, outcome: LaunchOutcome) -> None:
     """Record the answer, remember refusals, and have the pool decided on again where no machine came."""
     with change(ctx) as changed:
         tx, now = changed.tx, changed.now
-        _remember(tx, requested, outcome, now)
+        refusals.remember(tx, requested, outcome, now)
         changed.queue_changed(requested.pool)
         changed.wake("provision")
         if outcome.machine is not None:
@@ -133,28 +133,18 @@ def _request(ctx: Context, requested: Requested) -> LaunchRequest:
 
 
 def _learn_why(ctx: Context, cloud: Compute, requested: Requested) -> None:
-    """Ask again about a launch that was accepted and never came to be: the same token is answered by the reason."""
+    """Ask again about a machine that went before it joined: the same token is answered by the reason."""
     try:
         outcome = cloud.launch(_request(ctx, requested))
     except Unreachable as e:
         log.warning("%s does not say what became of %s: %s", cloud.provider, requested.id, e)
         return
-    if outcome.machine is None:
-        with change(ctx) as changed:
-            _remember(changed.tx, requested, outcome, changed.now)
-            changed.queue_changed(requested.pool)
-
-
-def _remember(tx: Tx, requested: Requested, outcome: LaunchOutcome, now: datetime) -> None:
-    """Store refusals. What is invalid is a matter of the pool's section, the rest concerns every pool."""
-    known = {(c.scope, c.pool): c for c in cooldowns.every(tx)}
-    refused = {}
-    for r in outcome.refusals_of(requested.offers):
-        key = r.scope, requested.pool if r.kind is RefusalKind.INVALID else ""
-        refused[key] = known[key] = after_refusal(
-            known.get(key), r.kind, r.scope, r.sentence, now.timestamp(), key[1], r.hint
-        )
-    cooldowns.put(tx, list(refused.values()), now)
+    with change(ctx) as changed:
+        if outcome.machine is None:
+            refusals.remember(changed.tx, requested, outcome, changed.now)
+        elif outcome.machine.state == "gone":
+            no_shows.record(changed, requested, outcome.machine)
+        changed.queue_changed(requested.pool)
 
 
 def _rented(ctx: Context, tx: Tx, requested: Requested, machine: CloudMachine) -> Offer:

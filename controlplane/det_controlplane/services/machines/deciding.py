@@ -16,7 +16,7 @@ from det_controlplane.core.provision.model import (
     Terminate,
     TerminateReason,
 )
-from det_controlplane.db import agents, cooldowns, instances, market
+from det_controlplane.db import agents, cooldowns, instances, interruptions, market
 from det_controlplane.db import schedule as pool_rows
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.agents import leaving
@@ -115,7 +115,7 @@ def _load(ctx: Context, tx: Tx, now: datetime) -> ProvisionSnapshot:
     return ProvisionSnapshot(
         pools=tuple(pools),
         cooldowns=cooldowns.every(tx),
-        interruptions=instances.interruptions(tx, now - MEMORY_OF_RECLAIMS),
+        interruptions=interruptions.since(tx, now - MEMORY_OF_RECLAIMS),
         prices_due=_due(known, pools),
     )
 

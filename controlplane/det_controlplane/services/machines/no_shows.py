@@ -6,8 +6,10 @@ from uuid import UUID
 
 from det_controlplane.core.provision.model import TerminateReason
 from det_controlplane.core.provision.sightings import Row
-from det_controlplane.db import instances
+from det_controlplane.db import instances, interruptions
+from det_controlplane.db.instances import Requested
 from det_controlplane.ports.compute import CloudMachine
+from det_controlplane.services.machines import refusals
 from det_controlplane.services.use_case import Change
 
 # Machines that do not join one after the other are a fault of the image or the network: renting more is in vain.
@@ -19,6 +21,8 @@ REASONS: Mapping[TerminateReason, str] = {
     TerminateReason.STOPPED: "its cloud stopped it",
 }
 ENDED_ALONE = "it ended before its agent joined"
+# No fault of the machine, and no reason to hold its pool.
+TAKEN_BACK = "its cloud took it back before its agent joined"
 
 
 def ended_alone(
@@ -29,15 +33,26 @@ def ended_alone(
     `listed` tells them from launches that a cloud accepted and had no room for."""
     ended = {m.cloud_id: m for m in listed if m.state == "gone"}
     known = {r.id: ended[r.cloud_id] for r in rows if r.id in gone and r.cloud_id in ended}
-    found = {}
     for id, machine in known.items():
-        said = machine.ended_because
-        reason = f"{ENDED_ALONE}: {said}" if said else ENDED_ALONE
-        pool = instances.ended_alone(changed.tx, id, reason)
-        if pool is not None:
-            found[id] = machine
-            hold_if_in_vain(changed, pool)
-    return found
+        if machine.taken_back:
+            interruptions.of_machine(changed.tx, id, changed.now)
+    requests = instances.requests(changed.tx, known)
+    return {r.id: known[r.id] for r in requests if record(changed, r, known[r.id])}
+
+
+def record(changed: Change, requested: Requested, machine: CloudMachine) -> bool:
+    """Record why a machine ended that did not join; return False where that is known, or its end was ordered."""
+    sentence = TAKEN_BACK if machine.taken_back else ENDED_ALONE
+    said = f": {machine.ended_because}" if machine.ended_because else ""
+    pool = instances.ended_alone(changed.tx, requested.id, sentence + said)
+    if pool is None:
+        return False
+    if machine.taken_back:
+        interruptions.of_machine(changed.tx, requested.id, changed.now)
+        refusals.remember_taken_back(changed.tx, requested, sentence + said, changed.now)
+    else:
+        hold_if_in_vain(changed, pool)
+    return True
 
 
 def hold_if_in_vain(changed: Change, pool: str) -> bool:

@@ -279,10 +279,19 @@ class ComputeContract:
         assert _listed(cloud) == {}
 
     def test_a_reclaimed_machine_is_gone_or_not_listed(self, cloud: CloudUnderTest) -> None:
-        machine = _launched(cloud, launch_request(cloud, cloud.offers(Capacity.SPOT)[:1]))
+        request = launch_request(cloud, cloud.offers(Capacity.SPOT)[:1])
+        machine = _launched(cloud, request)
         cloud.reclaim(machine)
-        listed = {m.cloud_id: m.state for m in cloud.compute.owned(CLUSTER, cloud.place)}
-        assert listed.get(machine.cloud_id, "gone") == "gone"
+        listed = {m.cloud_id: m for m in cloud.compute.owned(CLUSTER, cloud.place)}
+        told = listed.get(machine.cloud_id) or cloud.compute.launch(request).machine
+        assert told is not None
+        assert (told.state, told.taken_back) == ("gone", True)
+
+    def test_only_reclaimed_machines_are_told_as_taken_back(self, cloud: CloudUnderTest) -> None:
+        machine = _launched(cloud, launch_request(cloud))
+        cloud.compute.terminate([machine])
+        listed = [machine, *cloud.compute.owned(CLUSTER, cloud.place)]
+        assert not any(m.taken_back for m in listed)
 
     def test_what_a_machine_prints_can_be_read(self, cloud: CloudUnderTest) -> None:
         machine = _launched(cloud, launch_request(cloud))
