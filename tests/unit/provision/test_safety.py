@@ -1,8 +1,10 @@
 """What holds for every pool, whatever its offers, demand, machines and limits are."""
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, count
 
 from det_controlplane.core.lifecycle.instance import InstanceState
 from det_controlplane.core.provision.model import (
@@ -16,7 +18,7 @@ from det_controlplane.core.provision.model import (
     RefusalKind,
 )
 from det_controlplane.core.provision.offers import Capacity, Offer, Scope
-from det_controlplane.core.schedule import Agent, Job, PoolSettings, Request
+from det_controlplane.core.schedule import Agent, Job, PoolSettings, Request, Start
 from det_controlplane.core.schedule import PoolSnapshot as Queue
 from det_controlplane.core.schedule import decide as schedule
 from hypothesis import given, settings
@@ -163,8 +165,48 @@ def test_after_the_launched_machines_register_the_scheduler_starts_the_demand(
     decided = plan(snapshot)
     coming = (ProvisionCode.LAUNCHING, ProvisionCode.MACHINE_STARTING)
     promised = {id for id, reason in decided.waiting.items() if reason.code in coming}
-    later = applied(snapshot, decided).machines
-    assert promised <= started(waiting, [agent(m, naming) for m in later], mixes)
+    later = applied(snapshot, decided)
+    starts = starting_in(waiting, [agent(m, naming) for m in later.machines], mixes)
+    late = promised - {start.allocation_id for start in starts}
+    if late:
+        assert any(is_smaller_gang(start, later, naming) for start in starts)
+        assert late <= started_by_the_next_pass(later, starts, naming, mixes)
+
+
+def test_demand_whose_machines_a_gang_took_gets_others_at_the_next_pass() -> None:
+    """A gang gets the fewest machines that are there, which may be those of others."""
+    small, large = offer(2, "0.1"), offer(4, "0.3")
+    leaving = machine("m", large, used_slots=3, leaving_since=NOW - 5)
+    snapshot = pool([offer(1, "0.1"), small, large], wants(16, 3, 3, 3), [leaving])
+    later = applied(snapshot, plan(snapshot))
+    starts = starting_in(snapshot.demand, [agent(m, 0) for m in later.machines])
+    assert [start.allocation_id for start in starts] == ["d1"]
+    assert is_smaller_gang(starts[0], later, 0)
+    assert started_by_the_next_pass(later, starts, 0) == {"d2", "d3", "d4"}
+
+
+def is_smaller_gang(start: Start, pool: PoolSnapshot, naming: int) -> bool:
+    """Return whether the gang took machines that were not rented for it, and left its own."""
+    own = {f"{naming}-{m.id}" for m in pool.machines if m.purpose == start.allocation_id}
+    taken = {placement.agent_id for placement in start.placements}
+    return 1 < len(taken) < len(own) and bool(taken - own)
+
+
+def started_by_the_next_pass(
+    pool: PoolSnapshot, starts: Sequence[Start], naming: int, mixes: bool = False
+) -> set[str]:
+    """Return what starts on the machines of a second plan, beside what started on those of the first."""
+    used: Counter[str] = Counter()
+    for start in starts:
+        used.update({placement.agent_id: placement.slots for placement in start.placements})
+    machines = tuple(
+        replace(m, used_slots=m.used_slots + used[agent(m, naming).id]) for m in pool.machines
+    )
+    begun = {start.allocation_id for start in starts}
+    waiting = tuple(one for one in pool.demand if one.allocation_id not in begun)
+    pool = replace(pool, machines=machines, demand=waiting)
+    pool = applied(pool, plan(pool), count(100))
+    return started(waiting, [agent(m, naming) for m in pool.machines], mixes)
 
 
 def agent(machine: Machine, naming: int) -> Agent:
@@ -173,7 +215,14 @@ def agent(machine: Machine, naming: int) -> Agent:
     return Agent(f"{naming}-{machine.id}", machine.offer.slots, machine.used_slots, draining=leaves)
 
 
-def started(demand: tuple[Demand, ...], agents: list[Agent], mixes: bool = False) -> set[str]:
+def started(demand: Sequence[Demand], agents: list[Agent], mixes: bool = False) -> set[str]:
+    return {start.allocation_id for start in starting_in(demand, agents, mixes)}
+
+
+def starting_in(
+    demand: Sequence[Demand], agents: list[Agent], mixes: bool = False
+) -> tuple[Start, ...]:
+    """Return what the scheduler starts of the queue."""
     pending = tuple(
         Request(
             one.allocation_id,
@@ -185,7 +234,7 @@ def started(demand: tuple[Demand, ...], agents: list[Agent], mixes: bool = False
         for n, one in enumerate(demand)
     )
     queue = Queue(PoolSettings(allow_heterogeneous_fits=mixes), tuple(agents), pending, ())
-    return {start.allocation_id for start in schedule(queue, NOW).start}
+    return tuple(schedule(queue, NOW).start)
 
 
 @given(OFFERS, st.lists(st.sampled_from((1, 2, 4, 8)), min_size=1, max_size=6), st.data())
@@ -227,8 +276,8 @@ def best_price(offers: list[Offer], demand: tuple[Demand, ...]) -> Decimal:
     prices: list[Decimal] = []
     everything = {one.allocation_id for one in demand}
     needed = sum(one.slots for one in demand)
-    for count in range(len(demand) + 1):
-        for chosen in combinations_with_replacement(offers, count):
+    for machines in range(len(demand) + 1):
+        for chosen in combinations_with_replacement(offers, machines):
             if sum(o.slots for o in chosen) < needed:
                 continue
             if any(o.slots < min((d.slots for d in demand), default=0) for o in chosen):
