@@ -1,5 +1,6 @@
 """Fixtures that every area may use."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -17,9 +18,13 @@ pytest_plugins = (
     "tests.support.environments",  # after those that it imports
 )
 
-# How long an example takes says how busy the machine is, not whether it is right.
+# How long an example takes says how busy the machine is, not whether it is right. Each run plays the same examples, so
+# that what failed is what changed; DET_TEST_RANDOM=1 draws new ones.
 settings.register_profile(
-    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "any machine",
+    deadline=None,
+    derandomize=not os.environ.get("DET_TEST_RANDOM"),
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("any machine")
 
