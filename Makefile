@@ -26,7 +26,8 @@ quickstart: $(VENV)/.installed
 
 # All environments are made beside all tests; `make test TESTS=tests/api` makes those that its tests ask for.
 TESTS ?=
-PYTEST = $(RUN)/python -m pytest -n $(WORKERS) --dist loadfile $(or $(TESTS),--environments)
+# What is compiled once is loaded by thousands of processes: also where the environment forbids to keep it.
+PYTEST = PYTHONDONTWRITEBYTECODE= $(RUN)/python -m pytest -n $(WORKERS) --dist loadfile $(or $(TESTS),--environments)
 
 test: $(VENV)/.installed-dev
 	$(PYTEST)
