@@ -1,5 +1,6 @@
 """What listings and single experiments show is the same, and follows what was edited."""
 
+import json
 from typing import Any
 
 from tests.support.api import Caller, config_of
@@ -44,6 +45,28 @@ def test_a_listing_shows_what_looking_at_each_shows_but_the_ids_of_trials(user: 
         del shown["duration"]
     assert listed == single
     assert [e["numTrials"] for e in listed] == [1, 1, 1]
+
+
+def test_a_listing_shows_parts_of_the_configuration_as_they_were_written(user: Caller) -> None:
+    pachyderm = {
+        "dataset": {"project": "p", "repo": "r", "commit": "c", "branch": "b", "token": "t"},
+        "pachd": {"host": "h", "port": 1},
+        "proxy": {"scheme": "http", "host": "h", "port": 2},
+    }
+    searcher = {"name": "random", "metric": "loss", "max_length": 5, "max_trials": 1}
+    config = config_of(searcher=searcher, integrations={"pachyderm": pachyderm})
+    written = config.replace("  lr: 0.1", "  z: 1\n  a: {y: 2, b: 'a \"quoted\" name'}")
+    user.post(E, {"config": written, "activate": False})
+    made(user)
+    with_parts, plain = user.get(E)["experiments"]
+    assert with_parts["searcherType"] == "random"
+    assert with_parts["searcherMetric"] == "loss"
+    shown = with_parts["config"]
+    assert json.dumps(with_parts["hyperparameters"]) == json.dumps(shown["hyperparameters"])
+    assert list(with_parts["hyperparameters"]) == ["z", "a"]
+    assert list(with_parts["hyperparameters"]["a"]) == ["y", "b"]
+    assert with_parts["pachydermIntegration"] == shown["integrations"]["pachyderm"]
+    assert plain["pachydermIntegration"] is None
 
 
 def test_pages_are_cut_before_they_are_filled(user: Caller) -> None:

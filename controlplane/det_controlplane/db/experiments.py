@@ -71,7 +71,7 @@ def config(tx: Tx, experiment_id: int) -> dict[str, Any]:
     return found
 
 
-_SEARCHER_NAME = text("SELECT config#>>'{searcher,name}' FROM experiments WHERE id = :id")
+_SEARCHER_NAME = text("SELECT searcher_name FROM experiments WHERE id = :id")
 
 
 def searcher_name(tx: Tx, experiment_id: int) -> str:

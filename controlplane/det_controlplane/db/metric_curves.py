@@ -46,12 +46,12 @@ _CURVES = text(f"""
 """)
 _BEST = text("""
     SELECT t.id, t.hparams FROM trials t JOIN experiments e ON e.id = t.experiment_id WHERE e.id = :id
-    ORDER BY t.searcher_metric * CASE WHEN coalesce((e.config#>>'{searcher,smaller_is_better}')::boolean, true) THEN 1 ELSE -1 END
+    ORDER BY t.searcher_metric * CASE WHEN e.smaller_is_better THEN 1 ELSE -1 END
         NULLS LAST, t.id LIMIT :most
 """)
 _HISTORY = text(f"""
-    WITH searched AS (SELECT e.id, e.config#>>'{{searcher,metric}}' AS metric,
-            CASE WHEN coalesce((e.config#>>'{{searcher,smaller_is_better}}')::boolean, true) THEN 1 ELSE -1 END AS sign
+    WITH searched AS (SELECT e.id, e.metric_name AS metric,
+            CASE WHEN e.smaller_is_better THEN 1 ELSE -1 END AS sign
         FROM experiments e WHERE e.id = :id),
     validated AS (SELECT m.id, m.trial_id, m.reported_at, (m.metrics->>s.metric)::float8 AS value, s.sign
         FROM searched s JOIN trials t ON t.experiment_id = s.id JOIN metrics m ON m.trial_id = t.id

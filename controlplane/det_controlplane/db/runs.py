@@ -16,7 +16,7 @@ _PROGRESS = text("""
     RETURNING t.train_to IS NOT NULL
         AND floor(t.progress * 100) IS DISTINCT FROM floor(old.progress * 100) AS moved,
         CASE WHEN t.train_to IS NOT NULL THEN
-            (SELECT e.config#>>'{searcher,name}' FROM experiments e WHERE e.id = t.experiment_id) END AS searcher
+            (SELECT e.searcher_name FROM experiments e WHERE e.id = t.experiment_id) END AS searcher
 """)
 _OPERATION = text("""
     SELECT t.train_to, t.op_completed, t.stop_requested, t.parked, t.ended_at IS NOT NULL AS ended, t.state::text,

@@ -27,7 +27,7 @@ def _duration(row: str) -> str:
 _SHARED = {
     "tags": column(LIST, "e.labels"),
     "forkedFrom": column(NUMBER, "e.parent_id"),
-    "searcherType": column(TEXT, "(e.config#>>'{searcher,name}')"),
+    "searcherType": column(TEXT, "e.searcher_name"),
     "searcherMetric": column(TEXT, "e.metric_name"),
     "resourcePool": column(TEXT, "j.pool"),
     "user": column(TEXT, "u.username", "u.display_name"),

@@ -33,9 +33,9 @@ _RUN = f"""json_build_object('id', t.id, 'localId', concat(p.key, '-', t.id), 's
     'checkpointSize', (SELECT coalesce(sum(c.size), 0)::bigint::text FROM checkpoints c
                        WHERE c.trial_id = t.id AND c.state IN ('COMPLETED', 'PARTIALLY_DELETED')),
     'experiment', json_build_object('id', e.id, 'name', e.name, 'description', e.description, 'progress', coalesce(e.progress, 0),
-        'resourcePool', j.pool, 'searcherMetric', e.metric_name, 'searcherType', coalesce(e.config#>>'{{searcher,name}}', ''),
+        'resourcePool', j.pool, 'searcherMetric', e.metric_name, 'searcherType', coalesce(e.searcher_name, ''),
         'unmanaged', e.unmanaged, 'forkedFrom', e.parent_id, 'externalExperimentId', e.external_id,
-        'pachydermIntegration', e.config#>'{{integrations,pachyderm}}',
+        'pachydermIntegration', e.pachyderm,
         'isMultitrial', (SELECT count(*) FROM trials x WHERE x.experiment_id = e.id) > 1))"""
 _EXPERIMENT = f"""concat('{{"experiment":', {views.LISTED_EXPERIMENT}, ',"bestTrial":',
     coalesce((SELECT {views.TRIAL}::text FROM trials t WHERE t.id = e.best_trial_id), 'null'), '}}')"""

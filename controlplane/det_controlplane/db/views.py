@@ -101,19 +101,12 @@ _EXPERIMENT_FIELDS = _fields(
         "progress": "coalesce(e.progress::text, 'null')",
         "bestTrialId": "coalesce(e.best_trial_id::text, 'null')",
         "bestTrialSearcherMetric": _or_null("e.best_metric", "to_json(e.best_metric)::text"),
+        "pachydermIntegration": "coalesce(e.pachyderm, 'null')",
+        "searcherType": _or_null("e.searcher_name", "to_json(e.searcher_name)::text"),
+        "searcherMetric": "to_json(e.metric_name)",
+        "hyperparameters": "coalesce(e.hyperparameters, 'null')",
     }
 )
-_CONFIGURED_FIELDS = _fields(
-    {
-        "pachydermIntegration": "coalesce(x.integrations->'pachyderm', 'null')",
-        "searcherType": "coalesce(x.searcher->'name', 'null')",
-        "searcherMetric": """coalesce(x.searcher->'metric', '""')""",
-        "hyperparameters": "coalesce(x.hyperparameters, 'null')",
-    }
-)
-# Each `->` would read the whole configuration again: it is kept as text.
-_OF_CONFIGURATION = f"""(SELECT concat({_CONFIGURED_FIELDS})
-    FROM json_to_record(e.config) AS x(integrations json, searcher json, hyperparameters json))"""
 _CHECKPOINTS_OF_EXPERIMENT = """(SELECT concat(',"checkpointCount":', count(*) FILTER (WHERE c.state = 'COMPLETED'),
         ',"checkpointSize":"', coalesce(sum(c.size), 0)::bigint, '"')
     FROM checkpoints c WHERE c.experiment_id = e.id AND c.state IN ('COMPLETED', 'PARTIALLY_DELETED'))"""
@@ -122,7 +115,7 @@ _TRIAL_IDS = "(SELECT coalesce(json_agg(t.id ORDER BY t.id), '[]') FROM trials t
 
 def _experiment(trial_ids: str) -> str:
     """Return it as one expression: PostgreSQL evaluates what is selected for the rows of the page only."""
-    return f"""concat('{{"config":', e.config, {_EXPERIMENT_FIELDS}, {_OF_CONFIGURATION}, {_CHECKPOINTS_OF_EXPERIMENT},
+    return f"""concat('{{"config":', e.config, {_EXPERIMENT_FIELDS}, {_CHECKPOINTS_OF_EXPERIMENT},
         ',"trialIds":', {trial_ids}, '}}')"""
 
 
@@ -157,9 +150,9 @@ TRIAL = f"""json_build_object(
         JOIN checkpoints c ON c.trial_id = t.id AND c.state = 'COMPLETED'
         JOIN metrics m ON m.trial_id = t.id AND m.metric_group = 'validation' AND m.total_batches = c.steps_completed
              AND NOT m.archived
-        WHERE x.id = t.experiment_id AND jsonb_typeof(m.metrics->(x.config#>>'{{searcher,metric}}')) = 'number'
-        ORDER BY (m.metrics->>(x.config#>>'{{searcher,metric}}'))::double precision
-             * CASE WHEN (x.config#>>'{{searcher,smaller_is_better}}')::boolean THEN 1 ELSE -1 END, c.reported_at DESC
+        WHERE x.id = t.experiment_id AND jsonb_typeof(m.metrics->x.metric_name) = 'number'
+        ORDER BY (m.metrics->>x.metric_name)::double precision
+             * CASE WHEN x.smaller_is_better THEN 1 ELSE -1 END, c.reported_at DESC
         LIMIT 1))"""
 
 # The validation that belongs to a checkpoint: the one of exactly its step.
@@ -173,7 +166,7 @@ def checkpoint_metric(name: str) -> str:
     return f"CASE WHEN jsonb_typeof({found}) = 'number' THEN {found}::double precision END"
 
 
-CHECKPOINT_METRIC = checkpoint_metric("(e.config#>>'{searcher,metric}')")
+CHECKPOINT_METRIC = checkpoint_metric("e.metric_name")
 CHECKPOINT = f"""json_build_object(
     'uuid', c.uuid, 'taskId', c.task_id, 'allocationId', c.allocation_id, 'reportTime', {time("c.reported_at")},
     'state', 'STATE_' || c.state, 'resources', c.resources, 'metadata', c.metadata, 'storageId', c.storage_id,

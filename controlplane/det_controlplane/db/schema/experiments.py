@@ -133,6 +133,18 @@ experiments = Table(
         ),
         nullable=False,
     ),
+    # And what lists show of it: to read it from 100 configurations is a fifth of a list's time.
+    Column("searcher_name", Text, Computed("config #>> '{searcher,name}'::text[]", persisted=True)),
+    Column(
+        "hyperparameters",
+        ORDERED_JSON,
+        Computed("config -> 'hyperparameters'::text", persisted=True),
+    ),
+    Column(
+        "pachyderm",
+        ORDERED_JSON,
+        Computed("config #> '{integrations,pachyderm}'::text[]", persisted=True),
+    ),
     CheckConstraint(
         "(ended_at IS NOT NULL) = (state IN ('COMPLETED', 'CANCELED', 'ERROR', 'DELETING', 'DELETE_FAILED'))",
         name="ended",
