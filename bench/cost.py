@@ -10,40 +10,24 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from det_cli.deployment.prices import (
+    PRICES,
+    PRICES_OF,
+    AwsStack,
+    GcpStack,
+    aws_idle,
+    gcp_idle,
+    price,
+)
 from det_controlplane.core.provision.catalog import machine_type
 from det_controlplane.core.provision.offers import Capacity
 
 from bench.reference_month import DAYS, DRIFT, FAULTS, SEED, TYPES, USERS, Outcome, played
 
 TERRAFORM = Path(__file__).parents[1] / "infra" / "terraform"
-HOURS = 730  # of a month
 GPUS = 100
 IDLE_LIMIT_USD = {"aws": 1.0, "gcp": 10.0}
 SHARE_LIMIT, SPOT_LIMIT = 0.0015, 0.45
-
-# Published list prices in US dollars, as of June 2025, in us-east-1 and us-central1; free allowances are not counted.
-PRICES_OF = "June 2025"
-PRICES: Mapping[str, tuple[float, str]] = {
-    "lambda_gb_s": (0.0000166667, "AWS Lambda, x86, a GB and second"),
-    "lambda_request": (0.0000002, "AWS Lambda, a request"),
-    "aurora_acu_h": (0.12, "Aurora Serverless v2 (PostgreSQL), an ACU and hour"),
-    "aurora_gb_month": (0.10, "Aurora, a GB of data and month"),
-    "rds_small_h": (0.032, "RDS db.t4g.small, an hour"),
-    "rds_gb_month": (0.115, "RDS gp3, a GB and month"),
-    "secret_month": (0.40, "Secrets Manager, a secret and month"),
-    "s3_gb_month": (0.023, "S3 Standard, a GB and month"),
-    "logs_gb": (0.50, "CloudWatch Logs, a GB taken in"),
-    "logs_gb_month": (0.03, "CloudWatch Logs, a GB kept and month"),
-    "run_vcpu_s": (0.000024, "Cloud Run, a vCPU and second of requests"),
-    "run_gib_s": (0.0000025, "Cloud Run, a GiB and second of requests"),
-    "run_request": (0.0000004, "Cloud Run, a request"),
-    "sql_f1_micro_h": (0.0105, "Cloud SQL db-f1-micro, an hour"),
-    "sql_ssd_gb_month": (0.17, "Cloud SQL SSD, a GB and month"),
-    "sql_backup_gb_month": (0.08, "Cloud SQL backups, a GB and month"),
-    "scheduler_job_month": (0.10, "Cloud Scheduler, a job and month"),
-    "secret_version_month": (0.06, "Secret Manager, a version and month"),
-    "gcs_gb_month": (0.02, "Cloud Storage Standard, a GB and month"),
-}
 
 # What an agent asks for in an hour where polls are not held; tests/api/test_requests_of_agents.py counts the polls.
 IDLE_POLLS, STEADY_POLLS, EARLIER_POLLS = 360, 360, 1800
@@ -52,46 +36,48 @@ REPORTS, LOG_BATCHES = 60, 360
 # Assumed of the functions: how long a request and a look of the schedule are billed, and what the database needs.
 REQUEST_S, TICK_S_HOUR, PROVISION_S_HOUR = 0.04, 720.0, 300.0
 BUSY_ACU = 1.0
-DATABASE_GB, BUCKET_GB, LOG_GB_HOUR = 1.0, 1.0, 0.01
-
-
-def price(name: str) -> float:
-    return PRICES[name][0]
+LOG_GB_HOUR = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
     """Hold what infra/terraform says by default."""
 
+    aws: AwsStack
+    gcp: GcpStack
     memory_gb: float
     api_memory_gb: float
-    database: str
     pause_after_s: int
-    log_retention_days: int
-    secrets_aws: int
-    sql_tier: str
-    sql_disk_gb: int
-    schedules_gcp: int
-    secrets_gcp: int
 
 
 def stack() -> Stack:
     controlplane = _text("modules/aws/controlplane/main.tf")
     memories = [int(found) for found in re.findall(r"memory_size\s*=\s*(\d+)", controlplane)]
-    sql = _text("modules/gcp/database/main.tf")
     return Stack(
+        aws=AwsStack(
+            database=_default("aws/variables.tf", "database"),
+            database_instance_class=_default("aws/variables.tf", "database_instance_class"),
+            rds_gb=_number(r"\ballocated_storage\s*=", "modules/aws/database/main.tf"),
+            secrets=_count("modules/aws", "aws_secretsmanager_secret"),
+            log_retention_days=int(_default("aws/variables.tf", "log_retention_days")),
+        ),
+        gcp=GcpStack(
+            database_tier=_default("gcp/variables.tf", "database_tier"),
+            database_highly_available=_default("gcp/variables.tf", "database_highly_available")
+            == "true",
+            sql_disk_gb=_number(r"disk_size\s*=", "modules/gcp/database/main.tf"),
+            schedules=len(_names("modules/gcp/controlplane/main.tf", r"services\s*="))
+            - 1,  # all but the API
+            secrets=len(_names("gcp/main.tf", r"module \"secrets\".*?values\s*=")),
+        ),
         memory_gb=memories[1] / 1024,
         api_memory_gb=memories[0] / 1024,
-        database=_default("aws/variables.tf", "database"),
         pause_after_s=int(_default("aws/variables.tf", "database_pause_after_s")),
-        log_retention_days=int(_default("aws/variables.tf", "log_retention_days")),
-        secrets_aws=_count("modules/aws", "aws_secretsmanager_secret"),
-        sql_tier=_default("gcp/variables.tf", "database_tier"),
-        sql_disk_gb=int(_match(r"disk_size\s*=\s*(\d+)", sql)),
-        schedules_gcp=len(_names("modules/gcp/controlplane/main.tf", r"services\s*="))
-        - 1,  # all but the API
-        secrets_gcp=len(_names("gcp/main.tf", r"module \"secrets\".*?values\s*=")),
     )
+
+
+def _number(before: str, path: str) -> int:
+    return int(_match(before + r"\s*(\d+)", _text(path)))
 
 
 def _text(path: str) -> str:
@@ -119,30 +105,6 @@ def _match(pattern: str, text: str) -> str:
     if found is None:
         raise LookupError(f"infra/terraform has nothing like {pattern!r}")
     return found[1]
-
-
-def idle_aws(s: Stack) -> dict[str, float]:
-    """Return the parts of a month in which nobody does anything: schedules are off, the database is paused."""
-    return {
-        f"{s.secrets_aws} secret": s.secrets_aws * price("secret_month"),
-        "alarms: none without a topic": 0.0,
-        f"Aurora, paused: {DATABASE_GB:g} GB of data": DATABASE_GB * price("aurora_gb_month"),
-        f"bucket: {BUCKET_GB:g} GB of code and checkpoints": BUCKET_GB * price("s3_gb_month"),
-        f"logs of the last {s.log_retention_days} days: none": 0.0,
-        "functions, schedules, network: nothing runs": 0.0,
-    }
-
-
-def idle_gcp(s: Stack) -> dict[str, float]:
-    return {
-        f"Cloud SQL {s.sql_tier}, always on": HOURS * price("sql_f1_micro_h"),
-        f"its disk, {s.sql_disk_gb} GB": s.sql_disk_gb * price("sql_ssd_gb_month"),
-        f"backups: {DATABASE_GB / 4:g} GB": DATABASE_GB / 4 * price("sql_backup_gb_month"),
-        f"{s.schedules_gcp} schedules, paused": s.schedules_gcp * price("scheduler_job_month"),
-        f"{s.secrets_gcp} secrets": s.secrets_gcp * price("secret_version_month"),
-        f"bucket: {BUCKET_GB:g} GB": BUCKET_GB * price("gcs_gb_month"),
-        "Cloud Run: no request, no instance": 0.0,
-    }  # fmt: skip
 
 
 def busy_aws(
@@ -198,8 +160,8 @@ def _idle(s: Stack) -> Iterator[str]:
     yield "## A month in which nobody trains"
     yield ""
     for cloud, name, parts in (
-        ("aws", "AWS", idle_aws(s)),
-        ("gcp", "Google Cloud", idle_gcp(s)),
+        ("aws", "AWS", aws_idle(s.aws).parts),
+        ("gcp", "Google Cloud", gcp_idle(s.gcp).parts),
     ):
         total, limit = sum(parts.values()), IDLE_LIMIT_USD[cloud]
         verdict = "is met" if total <= limit else "is **missed**"
@@ -233,7 +195,7 @@ def _hundred(s: Stack) -> Iterator[str]:
 
 def _remedies(s: Stack, bill: float) -> Iterator[str]:
     """Tell what brings the share down, one change after the other."""
-    aurora, rds = BUSY_ACU * price("aurora_acu_h"), price("rds_small_h")
+    aurora, rds = BUSY_ACU * price("aurora_acu_h"), price("db.t4g.small")
     quiet = STEADY_POLLS + REPORTS + 120
     steps = (
         ("agents with work polling every two seconds, as before", EARLIER_POLLS + REPORTS + LOG_BATCHES, s.api_memory_gb, aurora),
@@ -290,7 +252,7 @@ def _control_plane(outcome: Outcome, s: Stack) -> float:
     agents = outcome.machine_hours / outcome.active_hours
     aurora = BUSY_ACU * price("aurora_acu_h")
     hour = sum(busy_aws(agents, requests, s.api_memory_gb, s.memory_gb, aurora).values())
-    return outcome.active_hours * hour + sum(idle_aws(s).values())
+    return outcome.active_hours * hour + aws_idle(s.aws).usd
 
 
 def _prices() -> Iterator[str]:

@@ -230,10 +230,34 @@ def test_a_dry_run_tells_what_a_month_costs_and_makes_nothing(
 ) -> None:
     ran = det("deploy", "aws", "up", "--dry-run", *account.where)
     assert ran.code == 0, ran.err
-    assert "A month idle costs about $0.50" in ran.out
+    assert "A month idle costs about $0.52: 1 secret $0.40, Aurora, paused" in ran.out
     assert "compute-pool costs $0.53 an hour and machine (g4dn.xlarge, on-demand)" in ran.out
     assert [call["verb"] for call in terraform.calls("plan", "apply")] == ["plan"]
     assert account.client("s3").list_buckets()["Buckets"] == []
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("database=rds", "about $14.40: 1 secret $0.40, RDS db.t4g.micro, always on $11.68"),
+        ("database_instance_class=db.m7g.large", "Aurora, paused"),
+    ],
+)
+def test_a_dry_run_prices_the_database_that_is_asked_for(
+    det: Det, account: Account, terraform: FakeTerraform, given: str, told: str
+) -> None:
+    ran = det("deploy", "aws", "up", "--dry-run", "--var", given, *account.where)
+    assert ran.code == 0, ran.err
+    assert told in ran.out
+    assert "not known here" not in ran.out
+
+
+def test_a_database_without_a_price_is_told(
+    det: Det, account: Account, terraform: FakeTerraform
+) -> None:
+    given = ("--var", "database=rds", "--var", "database_instance_class=db.m7g.large")
+    ran = det("deploy", "aws", "up", "--dry-run", *given, *account.where)
+    assert "That is without db.m7g.large, which runs always: its price is not known" in ran.out
 
 
 @pytest.fixture

@@ -125,6 +125,22 @@ def test_a_dry_run_plans_prices_and_makes_nothing(
     assert project.google.buckets == {}
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("database_tier=db-custom-2-7680", "Cloud SQL db-custom-2-7680, always on $98.62"),
+        ("database_highly_available=true", "Cloud SQL db-f1-micro, always on $15.33"),
+        ("database_tier=db-perf-optimized-N-2", "without db-perf-optimized-N-2, which runs always"),
+    ],
+)
+def test_a_dry_run_prices_the_database_that_is_asked_for(
+    project: Project, terraform: FakeTerraform, given: str, told: str
+) -> None:
+    ran = project.up("--dry-run", "--var", given)
+    assert ran.code == 0, ran.err
+    assert told in ran.out
+
+
 def test_a_dry_run_enables_no_apis_and_names_the_missing_ones(
     project: Project, terraform: FakeTerraform
 ) -> None:

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pytest
+from det_cli.deployment import prices
+from det_controlplane.core.provision import catalog
 
 from bench import cost
 from bench.reference_month import DAYS, Outcome, played
@@ -32,7 +34,11 @@ def test_spot_with_fallback_does_the_same_work_for_less(month: dict[str, Outcome
 
 def test_an_idle_cluster_costs_what_was_promised() -> None:
     stack = cost.stack()
-    assert (stack.database, stack.sql_tier) == ("aurora", "db-f1-micro")
-    assert (stack.schedules_gcp, stack.secrets_gcp) == (2, 4)
-    assert sum(cost.idle_aws(stack).values()) <= cost.IDLE_LIMIT_USD["aws"]
-    assert sum(cost.idle_gcp(stack).values()) <= cost.IDLE_LIMIT_USD["gcp"]
+    assert prices.aws_idle(stack.aws).usd <= cost.IDLE_LIMIT_USD["aws"]
+    assert prices.gcp_idle(stack.gcp).usd <= cost.IDLE_LIMIT_USD["gcp"]
+
+
+def test_the_command_prices_what_terraform_makes() -> None:
+    stack = cost.stack()
+    assert (stack.aws, stack.gcp) == (prices.AwsStack(), prices.GcpStack())
+    assert prices.PRICES_OF == catalog.LIST_OF

@@ -206,7 +206,10 @@ class AwsDeployment(Deployment):
                 aws_preflight.check_limits(self.account, pools, most, self._say)
 
     def prices(self) -> Iterator[str]:
-        return prices.month(prices.AWS_IDLE, self._config())
+        given = self._wanted.variables
+        names = ("database", "database_instance_class", "log_retention_days")
+        stack = prices.AwsStack(**{name: given[name] for name in names if name in given})
+        return prices.month(prices.aws_idle(stack), self._config())
 
     def _variables(self, folder: Path, *, build: bool = True) -> dict[str, Any]:
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"

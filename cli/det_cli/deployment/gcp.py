@@ -67,7 +67,10 @@ class GcpDeployment(Deployment):
         super().plan()
 
     def prices(self) -> Iterator[str]:
-        return prices.month(prices.GCP_IDLE, self._config())
+        given = self._wanted.variables
+        names = ("database_tier", "database_highly_available")
+        stack = prices.GcpStack(**{name: given[name] for name in names if name in given})
+        return prices.month(prices.gcp_idle(stack), self._config())
 
     def environment(self) -> dict[str, str]:
         project = self.account.project

@@ -1,31 +1,142 @@
-"""Compute the list price of a cluster a month, idle and with its pools full: no discounts, credits or taxes."""
+"""Compute the list price of a cluster a month, idle and with its pools full: no discounts, credits or taxes.
 
-from collections.abc import Iterator, Mapping, Sequence
+docs/cost.md is computed from the same prices and the same parts."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-READ_ON = "2026-11"
-_HOURS = Decimal(730)
+HOURS = 730  # of a month
+DATABASE_GB, BUCKET_GB = 1.0, 1.0  # assumed of a cluster that is new
 
-# Dollars a month of what is there while nobody trains.
-AWS_IDLE = (
-    ("secret of the database's password", Decimal("0.40")),
-    ("database, paused: 1 GB of storage", Decimal("0.10")),
-)
-GCP_IDLE = (
-    ("database db-f1-micro", Decimal("0.0105") * _HOURS),
-    ("its 10 GB of storage", Decimal("1.70")),
-    ("image of the control plane, 0.2 GB", Decimal("0.02")),
-)
+# Published list prices in US dollars in us-east-1 and us-central1; free allowances are not counted.
+PRICES_OF = "June 2025"
+PRICES: Mapping[str, tuple[float, str]] = {
+    "lambda_gb_s": (0.0000166667, "AWS Lambda, x86, a GB and second"),
+    "lambda_request": (0.0000002, "AWS Lambda, a request"),
+    "aurora_acu_h": (0.12, "Aurora Serverless v2 (PostgreSQL), an ACU and hour"),
+    "aurora_gb_month": (0.10, "Aurora, a GB of data and month"),
+    "db.t4g.micro": (0.016, "RDS db.t4g.micro, an hour"),
+    "db.t4g.small": (0.032, "RDS db.t4g.small, an hour"),
+    "db.t4g.medium": (0.065, "RDS db.t4g.medium, an hour"),
+    "db.t4g.large": (0.129, "RDS db.t4g.large, an hour"),
+    "rds_gb_month": (0.115, "RDS gp3, a GB and month"),
+    "secret_month": (0.40, "Secrets Manager, a secret and month"),
+    "s3_gb_month": (0.023, "S3 Standard, a GB and month"),
+    "logs_gb": (0.50, "CloudWatch Logs, a GB taken in"),
+    "logs_gb_month": (0.03, "CloudWatch Logs, a GB kept and month"),
+    "run_vcpu_s": (0.000024, "Cloud Run, a vCPU and second of requests"),
+    "run_gib_s": (0.0000025, "Cloud Run, a GiB and second of requests"),
+    "run_request": (0.0000004, "Cloud Run, a request"),
+    "db-f1-micro": (0.0105, "Cloud SQL db-f1-micro, an hour"),
+    "db-g1-small": (0.035, "Cloud SQL db-g1-small, an hour"),
+    "sql_vcpu_h": (0.0413, "Cloud SQL, a vCPU and hour of a custom tier"),
+    "sql_gib_h": (0.007, "Cloud SQL, a GiB of memory and hour of a custom tier"),
+    "sql_ssd_gb_month": (0.17, "Cloud SQL SSD, a GB and month"),
+    "sql_backup_gb_month": (0.08, "Cloud SQL backups, a GB and month"),
+    "scheduler_job_month": (0.10, "Cloud Scheduler, a job and month"),
+    "secret_version_month": (0.06, "Secret Manager, a version and month"),
+    "gcs_gb_month": (0.02, "Cloud Storage Standard, a GB and month"),
+}
 
 
-def month(idle: Sequence[tuple[str, Decimal]], config: Mapping[str, Any]) -> Iterator[str]:
+def price(name: str) -> float:
+    return PRICES[name][0]
+
+
+@dataclass(frozen=True, slots=True)
+class AwsStack:
+    """Hold what of the AWS stack costs while nobody trains; tests compare the defaults with infra/terraform."""
+
+    database: str = "aurora"
+    database_instance_class: str = "db.t4g.micro"
+    rds_gb: int = 20
+    secrets: int = 1
+    log_retention_days: int = 30
+
+
+@dataclass(frozen=True, slots=True)
+class GcpStack:
+    """Hold what of the Google stack costs while nobody trains; tests compare the defaults with infra/terraform."""
+
+    database_tier: str = "db-f1-micro"
+    database_highly_available: bool = False
+    sql_disk_gb: int = 10
+    schedules: int = 2
+    secrets: int = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Hold the parts of a month in which nobody does anything, and what has no price here."""
+
+    parts: Mapping[str, float]
+    unknown: str = ""
+
+    @property
+    def usd(self) -> float:
+        return sum(self.parts.values())
+
+
+def aws_idle(stack: AwsStack) -> Idle:
+    """Return what is left while schedules are off and Aurora is paused; an RDS instance runs always."""
+    hourly = PRICES.get(stack.database_instance_class)
+    if stack.database == "aurora":
+        database = {
+            f"Aurora, paused: {DATABASE_GB:g} GB of data": DATABASE_GB * price("aurora_gb_month")
+        }
+    else:
+        database = {
+            f"RDS {stack.database_instance_class}, always on": HOURS * (hourly[0] if hourly else 0),
+            f"its disk, {stack.rds_gb} GB": stack.rds_gb * price("rds_gb_month"),
+        }
+    parts = {
+        f"{stack.secrets} secret": stack.secrets * price("secret_month"),
+        "alarms: none without a topic": 0.0,
+        **database,
+        f"bucket: {BUCKET_GB:g} GB of code and checkpoints": BUCKET_GB * price("s3_gb_month"),
+        f"logs of the last {stack.log_retention_days} days: none": 0.0,
+        "functions, schedules, network: nothing runs": 0.0,
+    }
+    is_unknown = stack.database != "aurora" and hourly is None
+    return Idle(parts, stack.database_instance_class if is_unknown else "")
+
+
+def gcp_idle(stack: GcpStack) -> Idle:
+    """Return what is left while schedules are paused: an instance of Cloud SQL runs always."""
+    hourly, instances = _tier(stack.database_tier), 1 + stack.database_highly_available
+    parts = {
+        f"Cloud SQL {stack.database_tier}, always on": HOURS * instances * (hourly or 0.0),
+        f"its disk, {stack.sql_disk_gb} GB": instances
+        * stack.sql_disk_gb
+        * price("sql_ssd_gb_month"),
+        f"backups: {DATABASE_GB / 4:g} GB": DATABASE_GB / 4 * price("sql_backup_gb_month"),
+        f"{stack.schedules} schedules, paused": stack.schedules * price("scheduler_job_month"),
+        f"{stack.secrets} secrets": stack.secrets * price("secret_version_month"),
+        f"bucket: {BUCKET_GB:g} GB": BUCKET_GB * price("gcs_gb_month"),
+        "Cloud Run: no request, no instance": 0.0,
+    }
+    return Idle(parts, stack.database_tier if hourly is None else "")
+
+
+def _tier(name: str) -> float | None:
+    """Return the price of a tier of Cloud SQL an hour, if it is known."""
+    custom = re.fullmatch(r"db-custom-(\d+)-(\d+)", name)
+    if custom:
+        return int(custom[1]) * price("sql_vcpu_h") + int(custom[2]) / 1024 * price("sql_gib_h")
+    return PRICES[name][0] if name in PRICES else None
+
+
+def month(idle: Idle, config: Mapping[str, Any]) -> Iterator[str]:
     """Tell what a cluster costs a month, idle and busy."""
     from det_controlplane.core.config.cluster import load_cluster
 
-    total = sum((usd for _, usd in idle), Decimal(0))
-    parts = ", ".join(f"{what} ${usd:.2f}" for what, usd in idle)
-    yield f"A month idle costs about ${total:.2f}: {parts}"
+    parts = ", ".join(f"{what} ${usd:.2f}" for what, usd in idle.parts.items() if usd)
+    yield f"A month idle costs about ${idle.usd:.2f}: {parts}"
+    if idle.unknown:
+        yield f"That is without {idle.unknown}, which runs always: its price is not known here"
     for pool in load_cluster(config).resource_pools:
         if not pool.offers:
             continue
@@ -36,6 +147,6 @@ def month(idle: Sequence[tuple[str, Decimal]], config: Mapping[str, Any]) -> Ite
         yield (
             f"Busy, {pool.pool_name} costs ${cheapest.price_usd_hour:.2f} an hour and machine"
             f" ({cheapest.machine_type}, {cheapest.capacity.value}), at most ${most:.2f} an hour with"
-            f" {pool.limits.max_instances} machines: ${most * _HOURS:,.0f} for a month without a pause"
+            f" {pool.limits.max_instances} machines: ${most * Decimal(HOURS):,.0f} for a month without a pause"
         )
-    yield f"List prices of {READ_ON}; disks, traffic and logs are not counted. `det budget` bounds what work costs"
+    yield f"List prices of {PRICES_OF}; disks, traffic and logs are not counted. `det budget` bounds what work costs"
