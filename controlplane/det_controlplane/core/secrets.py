@@ -5,6 +5,7 @@ What is stored and shown has asterisks in their place; the values go another way
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeVar
 
 HIDDEN = "********"
@@ -92,12 +93,16 @@ def masked_paths(config: Any, path: str = "") -> list[str]:
 
 
 def _shown(value: Any, path: Path, secrets: dict[Path, Secret]) -> Any:
+    # Most values are texts and numbers: what they are is asked first, of a plain type.
+    if isinstance(value, str):
+        is_secret = "://" in value and _URL_WITH_PASSWORD.search(value)
+        return _hide(value, path, secrets) if is_secret else value
+    if value is None or isinstance(value, int | float):
+        return value
     if isinstance(value, Mapping):
         return {k: _member(str(k), v, (*path, k), secrets) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [_shown(v, (*path, i), secrets) for i, v in enumerate(value)]
-    if isinstance(value, str) and _URL_WITH_PASSWORD.search(value):
-        return _hide(value, path, secrets)
     return value
 
 
@@ -108,9 +113,14 @@ def _member(name: str, value: Any, path: Path, secrets: dict[Path, Secret]) -> A
         return _shown_variables(value, path, secrets)
     # The files of a task, and the variables of a Kubernetes pod, may have anything in them.
     anything = name == "content_b64" or (name == "value" and "pod_spec" in path)
-    if anything or (name not in _NO_SECRETS and _NAME.search(name)):
+    if anything or _names_a_secret(name):
         return _hide(value, path, secrets)
     return _shown(value, path, secrets)
+
+
+@lru_cache(maxsize=1024)
+def _names_a_secret(name: str) -> bool:
+    return name not in _NO_SECRETS and _NAME.search(name) is not None
 
 
 def _hide(value: Any, path: Path, secrets: dict[Path, Secret]) -> Any:
