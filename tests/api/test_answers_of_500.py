@@ -19,6 +19,7 @@ def test_what_is_no_number_is_refused_everywhere(user: Caller, number: str) -> N
         user.ask("GET", f"/api/v1/experiments/{number}"),
         user.ask("GET", f"/api/v1/trials/{number}"),
         user.ask("GET", "/api/v1/experiments", query={"limit": [number]}),
+        user.ask("GET", f"/api/v1/models/{number}/versions"),
         user.ask("GET", "/api/v1/costs/experiments", query={"ids": [number]}),
         user.ask("POST", "/api/v1/experiments/continue", {"id": number}),
         user.ask("POST", f"{path}/move", {"destinationProjectId": number}),

@@ -3,12 +3,10 @@
 import base64
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from det_controlplane.adapters.aes_cipher import AesCipher
 from det_controlplane.api import routes
-from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.db.creation import experiment_config
 from det_controlplane.services import sealing
 from det_controlplane.services.maintenance import earlier_secrets
@@ -20,58 +18,9 @@ from tests.support.api import (
     Told,
     config_of,
     create,
-    report_checkpoint,
-    trial_of,
 )
+from tests.support.planted import MARK, SECRET_CONFIG, played_secrets
 from tests.support.played_agent import PlayedAgent
-
-MARK = "planted"
-STORAGE = {
-    "type": "s3",
-    "bucket": "b",
-    "access_key": "planted-access",
-    "secret_key": "planted-secret",
-}
-SECRET_CONFIG: dict[str, Any] = {
-    "checkpoint_storage": STORAGE,
-    "environment": {
-        "environment_variables": ["WANDB_API_KEY=planted-variable", "NCCL_DEBUG=INFO"],
-        "registry_auth": {"username": "me", "password": "planted-registry"},
-    },
-    "data": {"secrets": {"anything": "planted-data"}, "url": "postgresql://me:planted-url@host/db"},
-}
-
-
-def everything_planted(api: Api, admin: Caller, user: Caller, agent: PlayedAgent) -> dict[str, str]:
-    """Put secrets wherever a configuration may be given; return what paths of routes may name."""
-    azure = {
-        "type": "azure",
-        "container": "c",
-        "connection_string": "AccountKey=planted-azure",
-    }
-    made = user.post("/api/v1/workspaces", {"name": "secrets", "checkpointStorageConfig": azure})
-    workspace = made["workspace"]["id"]
-    user.post("/api/v1/templates/t", {"name": "t", "config": SECRET_CONFIG})
-    policy = json.dumps({"invariant_config": {"environment": SECRET_CONFIG["environment"]}})
-    body = {"workloadType": "EXPERIMENT", "configPolicies": policy}
-    for scope in ("global", f"workspaces/{workspace}"):
-        admin.done("PUT", f"/api/v1/config-policies/{scope}/experiment", body)
-    experiment = create(user, activate=True, **SECRET_CONFIG)
-    api.tick()
-    agent.poll()
-    checkpoint = report_checkpoint(user, experiment, state="1")
-    trial = trial_of(user, experiment)
-    user.post(f"/api/v1/experiments/{experiment}/kill")
-    agent.poll("terminated", exit_code=0)
-    user.done("DELETE", "/api/v1/checkpoints", {"checkpointUuids": [checkpoint]})
-    api.tick()
-    with api.ctx.db.begin() as tx:
-        tasks = [row.id for row in tx.execute(text("SELECT id FROM tasks ORDER BY kind"))]
-    return {
-        "experimentId": str(experiment), "trialId": str(trial["id"]), "checkpointUuid": checkpoint, "uuid": checkpoint,
-        "workspaceId": str(workspace), "templateName": "t", "name": "t", "taskId": tasks[0],
-        "workloadType": "experiment",
-    }  # fmt: skip
 
 
 @pytest.fixture
@@ -83,17 +32,7 @@ def agent(api: Api) -> PlayedAgent:
 
 @pytest.fixture
 def planted(api: Api, admin: Caller, user: Caller, agent: PlayedAgent) -> dict[str, str]:
-    pool = {
-        "environment_variables": ["TOKEN=planted-pool"],
-        "registry_auth": {"password": "planted-pool"},
-    }
-    cluster = {
-        "checkpoint_storage": STORAGE,
-        "task_container_defaults": pool,
-        "resource_pools": [{"pool_name": "default", "task_container_defaults": pool}],
-    }
-    api.ctx.config = load_cluster(cluster)
-    return everything_planted(api, admin, user, agent)
+    return played_secrets(api, admin, user, agent)
 
 
 def paths(places: dict[str, str]) -> Iterator[str]:

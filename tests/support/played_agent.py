@@ -3,7 +3,7 @@
 import uuid
 from typing import Any
 
-from tests.support.api import BOOTSTRAP, Api
+from tests.support.api import BOOTSTRAP, Api, Caller
 
 
 class PlayedAgent:
@@ -23,6 +23,10 @@ class PlayedAgent:
         }  # fmt: skip
         joined = self._api.anonymous().post("/agents/v1/join", body)
         self._caller = self._api.with_token(joined["agent_token"])
+
+    @property
+    def caller(self) -> Caller:
+        return self._caller
 
     def poll(self, state: str = "running", **more: Any) -> list[dict[str, Any]]:
         """Report all containers in a state; return the directives that came back."""

@@ -4,11 +4,13 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from det_controlplane.api.declared import inputs_of
 from det_controlplane.api.http import Answer, Request, json_response
 from det_controlplane.api.router import Access, Route, get
 from det_controlplane.services.context import VERSION, Context
 
 _PARAMETER = re.compile(r"\{(\w+)(?:\.\.\.)?\}")
+_BODIES = ("POST", "PUT", "PATCH", "DELETE")
 _ERROR = {"description": "Refused; error.error says why", "schema": {"$ref": "#/definitions/Error"}}
 _DEFINITIONS = {
     "Error": {
@@ -48,7 +50,14 @@ def description(routes: Iterable[Route]) -> dict[str, Any]:
 
 def _operation(route: Route) -> dict[str, Any]:
     names = _PARAMETER.findall(route.path)
-    parameters = [{"name": n, "in": "path", "required": True, "type": "string"} for n in names]
+    read = inputs_of(route.handler)
+    kinds = {n: "integer" if n in read.numbers else "string" for n in names}
+    parameters: list[dict[str, Any]] = [
+        {"name": n, "in": "path", "required": True, "type": kinds[n]} for n in names
+    ]
+    parameters += [{"name": n, "in": "query", **kind} for n, kind in sorted(read.query.items())]
+    if read.body is not None and route.method in _BODIES:
+        parameters.append({"name": "body", "in": "body", "schema": read.body.schema()})
     return {
         "operationId": f"{route.handler.__module__.rpartition('.')[2]}_{route.handler.__name__}",
         "summary": route.summary,

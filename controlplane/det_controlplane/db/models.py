@@ -77,7 +77,8 @@ class Workspace:
 
 def lock(tx: Tx, name_or_id: str) -> Model | None:
     """Digits are an id, anything else is a name."""
-    is_id = name_or_id.isdigit() and len(name_or_id) <= 9
+    # "²" is a digit to `isdigit`, and a name.
+    is_id = name_or_id.isascii() and name_or_id.isdigit() and len(name_or_id) <= 9
     which = models.c.id == int(name_or_id) if is_id else models.c.name == name_or_id
     columns = (models.c.id, models.c.name, models.c.user_id, models.c.archived)
     row = tx.execute(select(*columns).where(which).with_for_update()).first()

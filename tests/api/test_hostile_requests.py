@@ -1,0 +1,81 @@
+"""Generated requests of every kind of caller: none is answered by 5xx, hangs, fills memory or is told a secret.
+
+HOSTILE_REQUESTS says how many (2,500); each 2,500 have a cluster of their own."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from det_controlplane.api import routes
+from det_controlplane.api.openapi import description
+
+from tests.support.api import Told
+from tests.support.hostile import Findings, judge
+from tests.support.planted import MARK
+from tests.support.postgres import DatabaseServer
+
+ROUND = 2500
+ROUNDS = max(1, int(os.environ.get("HOSTILE_REQUESTS", ROUND)) // ROUND)
+MEMORY_MIB = 400
+
+
+@pytest.mark.parametrize("seed", range(1, ROUNDS + 1))
+def test_generated_requests_break_nothing(postgres_server: DatabaseServer, seed: int) -> None:
+    with postgres_server.database() as url:
+        command = [sys.executable, "-m", "tests.support.hostile", url]
+        done = subprocess.run(
+            [*command, "--requests", str(ROUND), "--seed", str(seed)],
+            capture_output=True,
+            text=True,
+            timeout=500,
+        )
+    assert done.stdout, done.stderr
+    found = json.loads(done.stdout)
+    for kind in ("wrong", "slow", "told_secrets", "undeclared"):
+        assert found[kind] == [], kind
+    assert found["peak_mib"] < MEMORY_MIB
+    # So that the requests are not all refused at the door.
+    assert found["asked"] == ROUND
+    assert found["statuses"]["200"] > ROUND / 10
+    assert found["answered"] > 80
+
+
+def findings_of(told: Told, cpu_s: float = 0.0, role: str = "user") -> Findings:
+    found = Findings()
+    judge(found, routes.every()[0], role, told, "a request", cpu_s)
+    return found
+
+
+def test_the_run_fails_for_what_must_not_be() -> None:
+    assert findings_of(Told(200, b"{}")).clean
+    assert findings_of(Told(501, b"{}")).clean
+    assert findings_of(Told(500, b"{}")).wrong
+    assert findings_of(Told(200, b"{}"), cpu_s=60).slow
+    assert findings_of(Told(400, f"not {MARK}".encode())).told_secrets
+
+
+def operation(method: str, path: str) -> dict[str, Any]:
+    found: dict[str, Any] = description(routes.every())["paths"][path][method]
+    return {told["name"]: told for told in found["parameters"]}
+
+
+def test_every_route_declares_its_path_its_query_and_its_body() -> None:
+    listed = operation("get", "/api/v1/experiments/{experimentId}/trials")
+    assert (listed["experimentId"]["in"], listed["experimentId"]["type"]) == ("path", "integer")
+    assert {"limit", "offset", "sortBy", "orderBy", "states"} <= set(listed)
+    created = operation("post", "/api/v1/experiments")["body"]["schema"]
+    assert created["required"] == ["config"]
+    files = created["properties"]["modelDefinition"]["items"]
+    assert set(files["properties"]) == {"path", "type", "content", "mtime", "mode"}
+    inner = operation("post", "/api/v1/trials/{trialId}/metrics")["body"]["schema"]["properties"]
+    assert inner["metrics"]["properties"]["stepsCompleted"]["format"] == "int64"
+
+
+def test_the_filters_of_a_listing_are_declared_also_those_that_a_loop_reads() -> None:
+    told = operation("get", "/api/v1/experiments")
+    assert {f"experimentIdFilter.{k}" for k in ("lt", "lte", "gt", "gte", "incl")} <= set(told)
+    assert told["archived"]["type"] == "boolean"
+    assert told["userIds"]["type"] == "array"
