@@ -34,6 +34,7 @@ _WHOLE_CLUSTER: dict[str, Any] = {
             "task_container_defaults": {},
         }
     ],
+    "security": {"oidc": {"issuer": "https://id.example", "client_id": "determined"}},
     "pipelines": [
         {"issuer": "https://ci.example", "user": "ci", "claims": {"repository": "me/mine"}}
     ],

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from det_controlplane.adapters.pipeline_tokens import IssuerTokens, fetch_keys
+from det_controlplane.adapters.issuer_tokens import IssuerTokens
+from det_controlplane.adapters.issuers import fetch_keys
 from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.services.identity import pipelines
@@ -49,7 +50,7 @@ def trusting(api: Api, issuer: OidcServer, clock: Clock) -> Api:
     }  # fmt: skip
     trusted = load_cluster({"pipelines": [entry]}).pipelines
     api.ctx.config = replace(api.ctx.config, pipelines=trusted)
-    api.ctx.pipelines = IssuerTokens(fetch_keys, clock)
+    api.ctx.tokens = IssuerTokens(fetch_keys, clock)
     return api
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 import jwt
@@ -57,6 +57,13 @@ class OidcServer:
             return 200, {"value": self.token(audience)}
         return 404, {}
 
+    def posted(self, target: str, headers: dict[str, str], body: str) -> tuple[int, Any]:
+        """Answer a form; issuers for pipelines take none."""
+        return 404, {}
+
+
+Issuer = TypeVar("Issuer", bound=OidcServer)
+
 
 def unsigned(claims: dict[str, Any]) -> str:
     """Return a token that says that it needs no signature."""
@@ -87,13 +94,25 @@ def _as_jwk(key_id: str, key: rsa.RSAPrivateKey) -> dict[str, Any]:
 
 @contextmanager
 def oidc_server() -> Iterator[OidcServer]:
-    issuer = OidcServer()
+    with served(OidcServer()) as issuer:
+        yield issuer
 
+
+@contextmanager
+def served(issuer: Issuer) -> Iterator[Issuer]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            status, value = issuer.answer(self.path)
+            self._send(*issuer.answer(self.path))
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("content-length") or 0)).decode()
+            self._send(*issuer.posted(self.path, dict(self.headers), body))
+
+        def _send(self, status: int, value: Any) -> None:
             content = json.dumps(value).encode()
             self.send_response(status)
+            if status == 302:
+                self.send_header("Location", value["location"])
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
@@ -103,9 +122,11 @@ def oidc_server() -> Iterator[OidcServer]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     issuer.url = f"http://127.0.0.1:{server.server_port}"
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
     try:
         yield issuer
     finally:
         server.shutdown()
+        thread.join()
         server.server_close()

@@ -44,24 +44,37 @@ class LambdaWaker:
         return _client("lambda")
 
 
-class LambdaKeys:
-    """Asks a function for the keys of an issuer: it has a network from which IPv4 leaves."""
+class LambdaIssuers:
+    """Asks issuers by a function that has a network from which IPv4 leaves."""
 
     def __init__(self, function: str) -> None:
         self._function = function
 
-    def __call__(self, issuer: str) -> dict[str, Any]:
+    def keys(self, issuer: str) -> dict[str, Any]:
+        return dict(self._asked({"issuer": issuer}))
+
+    def describe(self, issuer: str) -> dict[str, Any]:
+        return dict(self._asked({"issuer": issuer, "describe": True}))
+
+    def post(
+        self, issuer: str, url: str, form: Mapping[str, str], secret: tuple[str, str] | None
+    ) -> tuple[int, dict[str, Any]]:
+        asked = {"issuer": issuer, "url": url, "form": dict(form), "secret": secret}
+        status, answer = self._asked(asked)
+        return int(status), dict(answer)
+
+    def _asked(self, payload: Mapping[str, Any]) -> Any:
         from botocore.exceptions import BotoCoreError, ClientError
 
-        payload = json.dumps({"issuer": issuer}).encode()
+        sent = json.dumps(payload).encode()
         try:
-            answer = _client("lambda", 15).invoke(FunctionName=self._function, Payload=payload)
+            answer = _client("lambda", 15).invoke(FunctionName=self._function, Payload=sent)
             told = json.loads(answer["Payload"].read())
         except (BotoCoreError, ClientError, ValueError) as e:
             raise Unreachable(f"the function {self._function} does not answer: {e}") from e
         if "FunctionError" in answer:
             raise Unreachable(str(told.get("errorMessage", "no reason given")))
-        return dict(told)
+        return told
 
 
 class Schedules:

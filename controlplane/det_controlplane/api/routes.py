@@ -22,7 +22,7 @@ _PLACES: dict[str, tuple[str, ...]] = {
     "agent-tokens": ("agents",),
     "agents": ("agents",),
     "allocations": ("allocations",),
-    "auth": ("auth",),
+    "auth": ("auth", "oidc"),
     "budgets": ("money",),
     "checkpoints": ("lineage", "tasks"),
     "cleanup_logs": ("master",),
@@ -69,9 +69,9 @@ _PLACES: dict[str, tuple[str, ...]] = {
 }
 # In the order of the reference.
 _MODULES = (
-    "cluster", "auth", "users", "groups", "workspaces", "projects", "templates", "models", "master", "experiments",
-    "lineage", "metric_curves", "remote_search", "trials", "tables", "profiles", "allocations", "tasks", "logs",
-    "agents", "machines", "money", "prometheus", "jobs", "interactive", "why", "agent_protocol",
+    "cluster", "auth", "oidc", "users", "groups", "workspaces", "projects", "templates", "models", "master",
+    "experiments", "lineage", "metric_curves", "remote_search", "trials", "tables", "profiles", "allocations",
+    "tasks", "logs", "agents", "machines", "money", "prometheus", "jobs", "interactive", "why", "agent_protocol",
 )  # fmt: skip
 
 

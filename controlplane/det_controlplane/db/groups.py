@@ -71,3 +71,12 @@ def add_members(tx: Tx, group_id: int, user_ids: Sequence[int]) -> None:
 def remove_members(tx: Tx, group_id: int, user_ids: Sequence[int]) -> None:
     gone = delete(group_members).where(_m.group_id == group_id, one_of(_m.user_id, "ids"))
     tx.execute(gone, {"ids": list(user_ids)})
+
+
+def set_memberships(tx: Tx, user_id: int, names: Sequence[str]) -> None:
+    """Have a user belong to the groups of these names that there are, and to no others."""
+    wanted = select(_g.id).where(_g.name.in_(names))
+    tx.execute(delete(group_members).where(_m.user_id == user_id, _m.group_id.not_in(wanted)))
+    new = select(_g.id, bindparam("member", user_id)).where(_g.name.in_(names))
+    add = insert(group_members).from_select(["group_id", "user_id"], new)
+    tx.execute(add.on_conflict_do_nothing())

@@ -1,6 +1,7 @@
 """Accounts: their rows and JSON, and what web pages remember of their settings."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -45,6 +46,30 @@ _KEEP = text("""
         coalesce(settings->:place, '{}') || jsonb_build_object(cast(:key AS text), cast(:value AS jsonb)))
     WHERE id = :id
 """)
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """An account as a sign-in elsewhere finds it."""
+
+    id: int
+    username: str
+    active: bool
+    remote: bool
+    identity: str | None
+
+
+_REMOTE = select(_u.id, _u.username, _u.active, _u.remote, _u.identity).with_for_update()
+
+
+def by_identity(tx: Tx, identity: str) -> Remote | None:
+    row = tx.execute(_REMOTE.where(_u.identity == identity, _u.remote)).first()
+    return None if row is None else Remote(**row._mapping)
+
+
+def remote(tx: Tx, username: str) -> Remote | None:
+    row = tx.execute(_REMOTE.where(_u.username == username)).first()
+    return None if row is None else Remote(**row._mapping)
 
 
 def one(tx: Tx, user_id: int) -> dict[str, Any] | None:

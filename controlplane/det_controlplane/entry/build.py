@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from det_controlplane.adapters import issuers
 from det_controlplane.adapters.checkpoint_files import ReachableCheckpoints
 from det_controlplane.adapters.directory_objects import DirectoryObjects
 from det_controlplane.adapters.gcs_objects import GcsObjects
-from det_controlplane.adapters.lambda_functions import LambdaKeys
-from det_controlplane.adapters.pipeline_tokens import IssuerTokens, fetch_keys
+from det_controlplane.adapters.issuer_answers import KeptIssuers
+from det_controlplane.adapters.issuer_tokens import IssuerTokens
+from det_controlplane.adapters.lambda_functions import LambdaIssuers
 from det_controlplane.adapters.s3_objects import S3Objects
 from det_controlplane.api import routes
 from det_controlplane.api.app import App
@@ -56,10 +58,17 @@ def build_context(settings: Settings, waker: Waker) -> Context:
         checkpoint_files=ReachableCheckpoints(),
         may_wait_s=settings.may_wait_s,
         identities=identities_of(config),
-        pipelines=IssuerTokens(
-            LambdaKeys(settings.keys_function) if settings.keys_function else fetch_keys
-        ),
+        **_issuers(settings.keys_function),
     )
+
+
+def _issuers(function: str) -> dict[str, Any]:
+    """Return what asks the issuers of tokens: this process, or a function that has a way to them."""
+    if not function:
+        asked = KeptIssuers(issuers.describe, issuers.post_form)
+        return {"tokens": IssuerTokens(issuers.fetch_keys), "issuers": asked}
+    far = LambdaIssuers(function)
+    return {"tokens": IssuerTokens(far.keys), "issuers": KeptIssuers(far.describe, far.post)}
 
 
 def build_app(ctx: Context, *more: Route) -> App:

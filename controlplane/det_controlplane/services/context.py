@@ -12,8 +12,8 @@ from det_controlplane.db.engine import Database
 from det_controlplane.ports.checkpoint_files import CheckpointFiles
 from det_controlplane.ports.cipher import Cipher
 from det_controlplane.ports.identity import IdentityVerifier
+from det_controlplane.ports.issuer_tokens import Issuers, TokenVerifier
 from det_controlplane.ports.objects import ObjectStore
-from det_controlplane.ports.pipelines import PipelineTokens
 from det_controlplane.ports.waker import Waker
 from det_controlplane.services.search.cache import SearchCache
 
@@ -43,7 +43,8 @@ class Context:
     new_uuid: Callable[[], uuid.UUID] = uuid.uuid4
     new_token: Callable[[], str] = lambda: secrets.token_urlsafe(32)
     new_seed: Callable[[], int] = lambda: secrets.randbits(31)
-    pipelines: PipelineTokens | None = None
+    tokens: TokenVerifier | None = None  # of pipelines and people, signed by issuers
+    issuers: Issuers | None = None
     identities: Mapping[str, IdentityVerifier] = field(default_factory=dict)  # by kind of proof
     wrote_at: datetime | None = None  # when a look at the database's health last wrote
     searches: SearchCache = field(default_factory=SearchCache)

@@ -14,6 +14,7 @@ from det_controlplane.core.config.pools import (
     with_fallback,
 )
 from det_controlplane.core.config.reading import Reader
+from det_controlplane.core.config.sign_in import SignInProvider, read_provider
 from det_controlplane.core.config.task_defaults import TaskContainerDefaults, read_task_defaults
 from det_controlplane.core.config.text import json_problems, load_yaml
 from det_controlplane.core.problems import InvalidConfig, Problem
@@ -74,6 +75,7 @@ class ClusterConfig:
     retention_policy: Retention = Retention()
     webhooks: Webhooks = Webhooks()
     log: Log = Log()
+    oidc: SignInProvider | None = None  # where people sign in
     pipelines: tuple[PipelineTrust, ...] = ()  # that sign in by a token of their CI service
     ignored: tuple[str, ...] = field(default=(), compare=False)  # keys that were given in vain
 
@@ -146,6 +148,7 @@ def _cluster(reader: Reader) -> ClusterConfig:
         retention_policy=_retention(reader.section("retention_policy")),
         webhooks=_webhooks(reader.section("webhooks")),
         log=_log(reader.section("log")),
+        oidc=read_provider(security.section("oidc")),
         pipelines=read_pipelines(reader.items("pipelines")),
     )
     ignored = [

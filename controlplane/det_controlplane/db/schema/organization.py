@@ -28,6 +28,8 @@ users = Table(
     Column("admin", Boolean, nullable=False, server_default=text("false")),
     Column("active", Boolean, nullable=False, server_default=text("true")),
     Column("remote", Boolean, nullable=False, server_default=text("false")),
+    # Of a remote user, from the first sign-in on: issuer and subject, which stay when names change.
+    Column("identity", Text, unique=True),
     Column("agent_user", JSON),  # {agentUid, agentUser, agentGid, agentGroup}
     Column("settings", JSON, nullable=False, server_default=text("'{}'")),
     Column("modified_at", Time, nullable=False, server_default=text("now()")),

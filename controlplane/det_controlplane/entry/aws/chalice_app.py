@@ -10,8 +10,8 @@ from typing import Any
 
 from chalice import Chalice
 
+from det_controlplane.adapters import issuers
 from det_controlplane.adapters.lambda_functions import LambdaWaker, Schedules
-from det_controlplane.adapters.pipeline_tokens import fetch_keys
 from det_controlplane.api.app import App
 from det_controlplane.db.engine import DatabaseDown
 from det_controlplane.entry import turns
@@ -85,9 +85,15 @@ def _turn(turn: turns.Turn, context: Any) -> dict[str, float | None]:
 
 
 @app.lambda_function()  # type: ignore[untyped-decorator]
-def keys(event: Any, context: Any) -> dict[str, Any]:
-    """Fetch the keys of an issuer of tokens: few of them have an address for IPv6, so this runs outside the network."""
-    return fetch_keys(str(event["issuer"]))
+def keys(event: Any, context: Any) -> Any:
+    """Ask an issuer of tokens: few of them have an address for IPv6, so this runs outside the network."""
+    issuer = str(event["issuer"])
+    if "form" in event:
+        secret = event["secret"]
+        return issuers.post_form(
+            issuer, event["url"], event["form"], tuple(secret) if secret else None
+        )
+    return issuers.describe(issuer) if event.get("describe") else issuers.fetch_keys(issuer)
 
 
 @app.lambda_function()  # type: ignore[untyped-decorator]

@@ -66,7 +66,7 @@ def login(
     # The same steps for every name: neither the answer nor its time tells whether there is such a user.
     # An empty password is no guess: Determined's client sends one by itself, before it asks for another.
     if password:
-        _count_attempt(ctx, username, address, now)
+        count_attempt(ctx, username, address, now)
     with ctx.db.begin() as tx:
         row = sessions.sign_in(tx, username)
     sent = password if is_hashed else client_hash(password)
@@ -81,7 +81,7 @@ def login(
     return token, row.user_id
 
 
-def _count_attempt(ctx: Context, username: str, address: str, now: datetime) -> None:
+def count_attempt(ctx: Context, username: str, address: str, now: datetime) -> None:
     """Let attempts at one account from one address wait, longer each time; others are not held up."""
     with ctx.db.begin() as tx:
         allowed = sign_in_failures.attempt(
@@ -91,6 +91,11 @@ def _count_attempt(ctx: Context, username: str, address: str, now: datetime) -> 
         raise Forbidden(
             "too many failed sign-ins: wait a little, longer after each further attempt"
         )
+
+
+def forget_attempts(ctx: Context, username: str, address: str) -> None:
+    with ctx.db.begin() as tx:
+        sign_in_failures.forget(tx, username[:_LONGEST_NAME], address)
 
 
 def new_session(

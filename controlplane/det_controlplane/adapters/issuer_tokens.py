@@ -1,36 +1,24 @@
 """Verify OIDC tokens by their issuer's public keys, which are kept for an hour."""
 
-import json
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from det_controlplane.core.config.pipelines import is_safe
-from det_controlplane.ports.compute import Unreachable
+from det_controlplane.adapters.issuers import fetch_keys
 from det_controlplane.ports.identity import NotProven
 
-MOST_TOKEN = 16 * 1024
+_MOST_TOKEN = 16 * 1024
 _KEPT_S = 3600.0
 _LEAST_AGE_S = 60.0  # how often an unknown key may cause a fetch
-_TIMEOUT_S = 10.0
-_MOST_BYTES = 256 * 1024
 _CLOCK_SKEW_S = 30
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384")
 
 FetchKeys = Callable[[str], dict[str, Any]]
 
 
-def fetch_keys(issuer: str) -> dict[str, Any]:
-    """Return an issuer's key set, which its discovery document names. Raises Unreachable."""
-    described = _fetched(f"{issuer}/.well-known/openid-configuration")
-    if str(described.get("issuer", "")).rstrip("/") != issuer:
-        raise Unreachable(f"{issuer} describes another issuer: {described.get('issuer')!r}")
-    return _fetched(str(described.get("jwks_uri", "")))
-
-
 class IssuerTokens:
-    """Implements `ports.pipelines.PipelineTokens`."""
+    """Implements `ports.issuer_tokens.TokenVerifier`."""
 
     def __init__(
         self, fetch: FetchKeys = fetch_keys, now: Callable[[], float] = time.monotonic
@@ -43,7 +31,7 @@ class IssuerTokens:
     def verified(self, token: str, trusted: Mapping[str, Collection[str]]) -> Mapping[str, Any]:
         import jwt
 
-        if len(token) > MOST_TOKEN:
+        if len(token) > _MOST_TOKEN:
             raise NotProven("the token is too long")
         try:
             header = jwt.get_unverified_header(token)
@@ -77,18 +65,3 @@ class IssuerTokens:
         if key_id not in keys:
             raise NotProven(f"{issuer} has no key {key_id!r}")
         return keys[key_id]
-
-
-def _fetched(url: str) -> dict[str, Any]:
-    import urllib.request  # half of what importing this module would cost
-
-    if not is_safe(url):
-        raise Unreachable(f"{url!r} is no https address")
-    try:
-        with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:
-            found = json.loads(answer.read(_MOST_BYTES))
-    except (OSError, ValueError) as e:
-        raise Unreachable(f"{url} cannot be read: {e}") from e
-    if not isinstance(found, dict):
-        raise Unreachable(f"{url} does not hold an object")
-    return found

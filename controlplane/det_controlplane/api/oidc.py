@@ -1,0 +1,78 @@
+"""Signing in at the identity provider of an organization; the command line carries codes between the two."""
+
+from det_controlplane.api.body import Body
+from det_controlplane.api.http import Answer, Request, json_response
+from det_controlplane.api.router import Access, get, post
+from det_controlplane.services.context import Context
+from det_controlplane.services.identity import people
+from det_controlplane.services.identity.people import SignedIn
+from det_controlplane.services.organization import users
+
+
+def list_providers(ctx: Context, request: Request) -> Answer:
+    return json_response({"providers": people.providers(ctx)})
+
+
+def begin(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    challenge, state = body.text("codeChallenge"), body.text("state")
+    address = people.begin(ctx, body.text("redirectUri"), challenge, state)
+    return json_response({"authorizationUrl": address})
+
+
+def finish(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    code, verifier = body.text("code"), body.text("codeVerifier")
+    return _signed_in(
+        ctx, people.finish(ctx, code, verifier, body.text("redirectUri"), request.client)
+    )
+
+
+def begin_device(ctx: Context, request: Request) -> Answer:
+    return json_response(people.begin_device(ctx, request.client))
+
+
+def finish_device(ctx: Context, request: Request) -> Answer:
+    code = Body(request.json()).text("deviceCode")
+    told = people.finish_device(ctx, code, request.client)
+    return json_response({"pending": told}) if isinstance(told, str) else _signed_in(ctx, told)
+
+
+def _signed_in(ctx: Context, made: SignedIn) -> Answer:
+    expires_at, user = made.expires_at.isoformat(), users.get(ctx, made.user_id)
+    return json_response({"token": made.token, "user": user, "expiresAt": expires_at})
+
+
+_O = "/api/v1/auth/oidc"
+ROUTES = (
+    get(
+        f"{_O}/providers",
+        list_providers,
+        access=Access.PUBLIC,
+        summary="The identity providers of this cluster",
+    ),
+    post(
+        f"{_O}/begin",
+        begin,
+        access=Access.PUBLIC,
+        summary="Where a person signs in by a browser",
+    ),
+    post(
+        f"{_O}/finish",
+        finish,
+        access=Access.PUBLIC,
+        summary="Sign in by the code that a browser brought",
+    ),
+    post(
+        f"{_O}/device/begin",
+        begin_device,
+        access=Access.PUBLIC,
+        summary="A code to sign in with on another device",
+    ),
+    post(
+        f"{_O}/device/finish",
+        finish_device,
+        access=Access.PUBLIC,
+        summary="Sign in once the code was typed on the other device",
+    ),
+)

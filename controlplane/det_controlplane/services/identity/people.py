@@ -1,0 +1,215 @@
+"""Sign in people by the identity provider of their organization (OIDC): in a browser, or with a code of a device.
+
+This is the provider's client, so that its secret stays here; the command line carries codes between the two.
+Nothing is stored meanwhile: the verifier that the command line keeps (PKCE) ties a sign-in together."""
+
+import base64
+import hashlib
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+from urllib.parse import urlencode, urlsplit
+
+from det_controlplane.core.config.sign_in import SignInProvider
+from det_controlplane.ports.compute import Unreachable
+from det_controlplane.ports.identity import NotProven
+from det_controlplane.ports.issuer_tokens import Issuers, TokenVerifier
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Invalid, NotSignedIn, Unready
+from det_controlplane.services.identity import remote_users
+from det_controlplane.services.identity.authentication import count_attempt, forget_attempts
+from det_controlplane.services.identity.remote_users import Person
+
+T = TypeVar("T")
+log = logging.getLogger("det.identity")
+_DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
+_HERE = ("127.0.0.1", "::1", "localhost")
+_WORD = re.compile(
+    r"[A-Za-z0-9._~-]{43,128}"
+)  # what PKCE allows for verifiers; states are held to it, too
+_PENDING = ("authorization_pending", "slow_down")
+_LONGEST_CODE = 4096
+_ATTEMPTS = "(sign-in at the identity provider)"  # no user has such a name
+
+
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    token: str
+    user_id: int
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class _Client:
+    """The cluster as its identity provider knows it."""
+
+    settings: SignInProvider
+    issuers: Issuers
+    tokens: TokenVerifier
+
+    def endpoint(self, name: str) -> str:
+        described = _told(self.settings, lambda: self.issuers.described(self.settings.issuer))
+        found = str(described.get(name) or "")
+        if not found:
+            raise Invalid(f"{self.settings.provider} offers no {name.replace('_', ' ')}")
+        return found
+
+    def posted(self, endpoint: str, form: Mapping[str, str]) -> tuple[int, Mapping[str, Any]]:
+        url, settings = self.endpoint(endpoint), self.settings
+        sent = {**form, "client_id": settings.client_id}
+        secret = None
+        if settings.client_secret and self._takes_basic():
+            secret = (settings.client_id, settings.client_secret)
+        elif settings.client_secret:
+            sent["client_secret"] = settings.client_secret
+        return _told(settings, lambda: self.issuers.posted(settings.issuer, url, sent, secret))
+
+    def verified(self, token: str) -> Mapping[str, Any]:
+        settings = self.settings
+        trusted = {settings.issuer: [settings.client_id]}
+        claims = _told(settings, lambda: self.tokens.verified(token, trusted))
+        if claims.get("azp", settings.client_id) != settings.client_id:
+            raise NotSignedIn("the identity token was made for another client")
+        return claims
+
+    def _takes_basic(self) -> bool:
+        described = _told(self.settings, lambda: self.issuers.described(self.settings.issuer))
+        taken = described.get("token_endpoint_auth_methods_supported")
+        return "client_secret_basic" in (taken or ("client_secret_basic",))
+
+
+def providers(ctx: Context) -> list[dict[str, Any]]:
+    found = ctx.config.oidc
+    return [] if found is None else [{"name": found.provider, "type": "OIDC"}]
+
+
+def begin(ctx: Context, redirect_uri: str, challenge: str, state: str) -> str:
+    """Return the address at which a person signs in; the provider sends the browser back to `redirect_uri`."""
+    client = _client(ctx)
+    _check_redirect(redirect_uri)
+    if not _WORD.fullmatch(challenge) or not _WORD.fullmatch(state):
+        raise Invalid("codeChallenge and state must have 43 to 128 letters and digits")
+    asked = {
+        "response_type": "code", "client_id": client.settings.client_id, "redirect_uri": redirect_uri,
+        "scope": " ".join(client.settings.scopes), "state": state, "nonce": _nonce(challenge),
+        "code_challenge": challenge, "code_challenge_method": "S256",
+    }  # fmt: skip
+    address = client.endpoint("authorization_endpoint")
+    return f"{address}{'&' if '?' in address else '?'}{urlencode(asked)}"
+
+
+def finish(
+    ctx: Context, code: str, verifier: str, redirect_uri: str, address: str = ""
+) -> SignedIn:
+    """Exchange the code that the browser brought."""
+    client = _client(ctx)
+    _check_redirect(redirect_uri)
+    if not _WORD.fullmatch(verifier) or not 0 < len(code) <= _LONGEST_CODE:
+        raise Invalid("code and codeVerifier are required, as the sign-in began with them")
+    count_attempt(ctx, _ATTEMPTS, address, ctx.now())
+    form = {
+        "grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri,
+        "code_verifier": verifier,
+    }  # fmt: skip
+    status, told = client.posted("token_endpoint", form)
+    if status != 200:
+        raise NotSignedIn(f"{client.settings.provider} refuses the sign-in: {_cause(told)}")
+    claims = client.verified(str(told.get("id_token", "")))
+    if claims.get("nonce") != _nonce(_challenge(verifier)):
+        raise NotSignedIn("the identity token was made for another sign-in: begin again")
+    return _admitted(ctx, client.settings, claims, address)
+
+
+def begin_device(ctx: Context, address: str = "") -> dict[str, Any]:
+    """Return the code that a person types at the provider, and how this device asks whether that was done."""
+    client = _client(ctx)
+    count_attempt(ctx, _ATTEMPTS, address, ctx.now())
+    form = {"scope": " ".join(client.settings.scopes)}
+    status, told = client.posted("device_authorization_endpoint", form)
+    if status != 200 or not told.get("device_code"):
+        raise Unready(f"{client.settings.provider} gives no code for a device: {_cause(told)}")
+    return {
+        "deviceCode": told["device_code"], "userCode": told.get("user_code", ""),
+        # Google spells it otherwise.
+        "verificationUri": told.get("verification_uri") or told.get("verification_url", ""),
+        "verificationUriComplete": told.get("verification_uri_complete", ""),
+        "interval": told.get("interval", 5), "expiresIn": told.get("expires_in", 600),
+    }  # fmt: skip
+
+
+def finish_device(ctx: Context, device_code: str, address: str = "") -> SignedIn | str:
+    """Sign in once the person has typed the code; until then return why not yet."""
+    client = _client(ctx)
+    if not 0 < len(device_code) <= _LONGEST_CODE:
+        raise Invalid("deviceCode is required, as the sign-in began with it")
+    form = {"grant_type": _DEVICE_GRANT, "device_code": device_code}
+    status, told = client.posted("token_endpoint", form)
+    if status != 200 and told.get("error") in _PENDING:
+        return str(told["error"])
+    if status != 200:
+        count_attempt(ctx, _ATTEMPTS, address, ctx.now())
+        raise NotSignedIn(f"{client.settings.provider} refuses the sign-in: {_cause(told)}")
+    claims = client.verified(str(told.get("id_token", "")))
+    return _admitted(ctx, client.settings, claims, address)
+
+
+def _admitted(
+    ctx: Context, settings: SignInProvider, claims: Mapping[str, Any], address: str
+) -> SignedIn:
+    person = Person.of(claims, settings)
+    expires_at = ctx.now() + timedelta(seconds=settings.session)
+    token, user_id = remote_users.sign_in(ctx, person, settings, expires_at)
+    forget_attempts(ctx, _ATTEMPTS, address)
+    log.info("%s signed in at %s", person.username, settings.issuer)
+    return SignedIn(token, user_id, expires_at)
+
+
+def _client(ctx: Context) -> _Client:
+    if ctx.config.oidc is None or ctx.issuers is None or ctx.tokens is None:
+        raise Invalid(
+            "this cluster knows no identity provider: `security.oidc` of its configuration names one;"
+            " 'det user login' signs in by password"
+        )
+    return _Client(ctx.config.oidc, ctx.issuers, ctx.tokens)
+
+
+def _told(settings: SignInProvider, ask: Callable[[], T]) -> T:
+    """Ask the provider; tell what goes wrong in words for the person who signs in."""
+    try:
+        return ask()
+    except NotProven as e:
+        raise NotSignedIn(f"the identity token is not accepted: {e}") from e
+    except Unreachable as e:
+        raise Unready(f"{settings.provider} does not answer as it should: {e}") from e
+
+
+def _check_redirect(uri: str) -> None:
+    """Send codes to programs on the person's own machine only."""
+    try:
+        parts = urlsplit(uri)
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    if parts.scheme != "http" or parts.hostname not in _HERE or not port or parts.username:
+        raise Invalid("redirectUri must be http://127.0.0.1:PORT/… on the machine of the browser")
+
+
+def _challenge(verifier: str) -> str:
+    return _digest(verifier.encode())
+
+
+def _nonce(challenge: str) -> str:
+    """Tie the identity token to the verifier without remembering anything."""
+    return _digest(b"nonce:" + challenge.encode())
+
+
+def _digest(content: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+
+
+def _cause(told: Mapping[str, Any]) -> str:
+    said = told.get("error_description") or told.get("error") or "no reason given"
+    return str(said)[:200]

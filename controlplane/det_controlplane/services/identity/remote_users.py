@@ -1,0 +1,115 @@
+"""Accounts of people who sign in elsewhere: found by their identity, tied to it at the first sign-in, or made."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from det_controlplane.core.config.sign_in import SignInProvider
+from det_controlplane.db import groups, sessions, users
+from det_controlplane.db.engine import Tx, Violated
+from det_controlplane.db.schema.enums import SessionKind
+from det_controlplane.db.users import Remote
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Forbidden, Taken
+from det_controlplane.services.identity.authentication import new_session
+
+_LONGEST = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """What a verified identity token says of a person."""
+
+    identity: str  # issuer and subject: stays when names and addresses change
+    username: str
+    display_name: str
+    groups: tuple[str, ...] | None  # None: groups are kept here
+
+    @classmethod
+    def of(cls, claims: Mapping[str, Any], settings: SignInProvider) -> "Person":
+        """Read a person from claims; refuse those of other domains and addresses that nobody has verified."""
+        name = _username(claims, settings)
+        given = claims.get(settings.groups_attribute_name) or ()
+        said = [given] if isinstance(given, str) else given
+        return cls(
+            identity=f"{settings.issuer}#{claims['sub']}",
+            username=name,
+            display_name=str(claims.get(settings.display_name_attribute_name) or "")[:_LONGEST],
+            groups=tuple(map(str, said)) if settings.groups_attribute_name else None,
+        )
+
+
+def sign_in(
+    ctx: Context, person: Person, settings: SignInProvider, expires_at: datetime
+) -> tuple[str, int]:
+    """Return a session of the person's account, and its id."""
+    try:
+        with ctx.db.begin() as tx:
+            user = _account(tx, person, settings)
+            if not user.active:
+                raise Forbidden(f"user {user.username} is not active")
+            if person.groups is not None:
+                groups.set_memberships(tx, user.id, person.groups)
+            now = ctx.now()
+            sessions.signed_in(tx, user.id, now)
+            return new_session(ctx, tx, SessionKind.USER, user.id, expires_at), user.id
+    except Violated as e:
+        raise Taken(f"user {person.username} was just made by another sign-in: try again") from e
+
+
+def _account(tx: Tx, person: Person, settings: SignInProvider) -> Remote:
+    known = users.by_identity(tx, person.identity)
+    if known is not None:
+        return known
+    found = users.remote(tx, person.username)
+    if found is None:
+        return _made(tx, person, settings)
+    if not found.remote:
+        raise Forbidden(
+            f"user {person.username} signs in by password: an administrator lets it sign in at"
+            f" {settings.provider} by 'det user edit {person.username} --remote true'"
+        )
+    if found.identity is not None:
+        raise Forbidden(
+            f"user {person.username} belongs to another account of {settings.provider}: an administrator"
+            " renames the old user, or makes another one"
+        )
+    users.change(tx, found.id, identity=person.identity)
+    return found
+
+
+def _made(tx: Tx, person: Person, settings: SignInProvider) -> Remote:
+    if not settings.auto_provision_users:
+        raise Forbidden(
+            f"there is no user {person.username}: an administrator makes it by"
+            f" 'det user create {person.username} --remote'"
+        )
+    clash = users.named_like(tx, person.username, but=0)
+    if clash is not None:
+        raise Forbidden(f"user {person.username} cannot be made: {clash!r} has that name")
+    shown = person.display_name
+    if shown and users.named_like(tx, shown, but=0) is not None:
+        shown = ""
+    user_id = users.create(
+        tx, username=person.username, display_name=shown or None, remote=True, identity=person.identity
+    )  # fmt: skip
+    return Remote(user_id, person.username, active=True, remote=True, identity=person.identity)
+
+
+def _username(claims: Mapping[str, Any], settings: SignInProvider) -> str:
+    claim = settings.authentication_claim
+    name = str(claims.get(claim) or "").strip()
+    if not 2 <= len(name) <= _LONGEST or not name.isascii() or not name.isprintable():
+        raise Forbidden(
+            f"{settings.provider} tells no usable {claim!r} of you: ask its administrator for that claim,"
+            " or the cluster's for another authentication_claim"
+        )
+    if claim != "email":
+        return name
+    name = name.lower()
+    if claims.get("email_verified") not in (True, "true"):
+        raise Forbidden(f"{settings.provider} has not verified the address {name}")
+    if settings.domains and name.rpartition("@")[2] not in settings.domains:
+        raise Forbidden(f"{name} is of none of the domains {', '.join(settings.domains)}")
+    return name

@@ -1,0 +1,307 @@
+"""People sign in at an identity provider that a server on this machine plays, with signed tokens and rotating keys."""
+
+import base64
+import json
+import secrets
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from det_controlplane.adapters.issuer_answers import KeptIssuers
+from det_controlplane.adapters.issuer_tokens import IssuerTokens
+from det_controlplane.adapters.issuers import describe, fetch_keys, post_form
+from det_controlplane.core.config.cluster import load_cluster
+from det_controlplane.core.problems import InvalidConfig
+from det_controlplane.ports.compute import Unreachable
+from det_controlplane.services.identity import authentication
+
+from tests.support.api import Api, Caller, Told
+from tests.support.oidc_server import served
+from tests.support.sign_in_server import CLIENT, SECRET, SignInServer
+
+BACK = "http://127.0.0.1:9/callback"
+OIDC = "/api/v1/auth/oidc"
+
+
+@pytest.fixture
+def provider() -> Iterator[SignInServer]:
+    with served(SignInServer()) as server:
+        yield server
+
+
+@dataclass
+class Door:
+    """A cluster with an identity provider, and a person before a browser."""
+
+    api: Api
+    provider: SignInServer
+
+    def configure(self, **more: Any) -> None:
+        settings = {"issuer": self.provider.url, "client_id": CLIENT, "client_secret": SECRET}
+        found = load_cluster({"security": {"oidc": {**settings, **more}}}).oidc
+        self.api.ctx.config = replace(self.api.ctx.config, oidc=found)
+
+    def ask(self, path: str, **body: Any) -> Told:
+        return self.api.anonymous().ask("POST", f"{OIDC}/{path}", body)
+
+    def begun(self, verifier: str, **more: Any) -> str:
+        digest = sha256(verifier.encode()).digest()
+        asked = {"redirectUri": BACK, "codeChallenge": encoded(digest), "state": "s" * 43, **more}
+        told = self.ask("begin", **asked)
+        assert told.status == 200, told.error
+        return str(told.json()["authorizationUrl"])
+
+    def browse(self, url: str) -> dict[str, str]:
+        """What the provider sends the browser back with."""
+        opener = urllib.request.build_opener(_Stay())
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            opener.open(url)
+        caught.value.close()
+        back = urlsplit(caught.value.headers["Location"])
+        assert f"{back.scheme}://{back.netloc}{back.path}" == BACK
+        return {name: values[0] for name, values in parse_qs(back.query).items()}
+
+    def sign_in(self) -> Told:
+        verifier = secrets.token_urlsafe(48)
+        code = self.browse(self.begun(verifier))["code"]
+        return self.ask("finish", code=code, codeVerifier=verifier, redirectUri=BACK)
+
+    def entered(self) -> Caller:
+        told = self.sign_in()
+        assert told.status == 200, told.error
+        return self.api.with_token(told.json()["token"])
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def encoded(digest: bytes) -> str:
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+@pytest.fixture
+def door(api: Api, provider: SignInServer) -> Door:
+    api.ctx.tokens, api.ctx.issuers = IssuerTokens(fetch_keys), KeptIssuers(describe, post_form)
+    made = Door(api, provider)
+    made.configure(auto_provision_users=True)
+    return made
+
+
+def test_a_person_is_made_a_user_at_the_first_sign_in_and_known_at_the_next(door: Door) -> None:
+    me = door.entered().get("/api/v1/me")["user"]
+    assert (me["username"], me["displayName"], me["remote"], me["admin"]) == (
+        "ada@example.com", "Ada L.", True, False,
+    )  # fmt: skip
+
+
+def test_the_person_stays_the_same_user_when_the_address_changes(door: Door) -> None:
+    first = door.entered().get("/api/v1/me")["user"]
+    assert door.provider.person is not None
+    door.provider.person["email"] = "ada.king@example.com"
+    assert door.entered().get("/api/v1/me")["user"]["id"] == first["id"]
+
+
+def test_an_address_that_went_to_another_person_opens_nothing(door: Door) -> None:
+    door.entered()
+    assert door.provider.person is not None
+    door.provider.person["sub"] = "another-2"
+    told = door.sign_in()
+    assert (told.status, "belongs to another account" in told.error) == (403, True)
+
+
+def test_the_session_ends_when_the_cluster_says(door: Door) -> None:
+    door.configure(auto_provision_users=True, session="2h")
+    told = door.sign_in().json()
+    now = door.api.ctx.now()
+    caller = door.api.with_token(told["token"])
+    assert caller.ask("GET", "/api/v1/me").status == 200
+    door.api.ctx.now = lambda: now + timedelta(hours=2, seconds=5)
+    assert caller.ask("GET", "/api/v1/me").status == 401
+
+
+def test_without_provisioning_an_administrator_makes_the_user_first(
+    door: Door, admin: Caller
+) -> None:
+    door.configure()
+    told = door.sign_in()
+    assert (told.status, "det user create ada@example.com --remote" in told.error) == (403, True)
+    admin.post("/api/v1/users", {"user": {"username": "ada@example.com", "remote": True}})
+    assert door.entered().get("/api/v1/me")["user"]["username"] == "ada@example.com"
+
+
+def test_a_user_with_a_password_is_not_taken_over(door: Door) -> None:
+    door.configure(authentication_claim="preferred_username")
+    door.provider.said = {"preferred_username": "admin"}
+    told = door.sign_in()
+    assert (told.status, "signs in by password" in told.error) == (403, True)
+
+
+def test_a_deactivated_user_is_refused(door: Door, admin: Caller) -> None:
+    me = door.entered().get("/api/v1/me")["user"]
+    admin.done("PATCH", f"/api/v1/users/{me['id']}", {"active": False})
+    assert (door.sign_in().status, "is not active" in door.sign_in().error) == (403, True)
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ({"email_verified": False}, "has not verified the address"),
+        ({"email_verified": None}, "has not verified the address"),
+        ({"email": "ada@elsewhere.com"}, "is of none of the domains"),
+        ({"email": "ada@example.com.elsewhere.com"}, "is of none of the domains"),
+        ({"email": None}, "tells no usable 'email'"),
+    ],
+)
+def test_addresses_of_others_are_refused(door: Door, said: dict[str, Any], cause: str) -> None:
+    door.configure(auto_provision_users=True, domains=["example.com"])
+    door.provider.said = said
+    told = door.sign_in()
+    assert (told.status, cause in told.error) == (403, True), told.error
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ({"aud": "another"}, "Audience"),
+        ({"nonce": "another"}, "another sign-in"),
+        ({"nonce": None}, "another sign-in"),
+        ({"exp": 1}, "expired"),
+        ({"azp": "another"}, "another client"),
+        ({"iss": "https://elsewhere.example"}, "trusts no tokens"),
+    ],
+)
+def test_identity_tokens_for_others_are_refused(
+    door: Door, said: dict[str, Any], cause: str
+) -> None:
+    door.provider.said = said
+    told = door.sign_in()
+    assert (told.status, cause in told.error) == (401, True), told.error
+
+
+def test_a_code_is_good_once_and_for_whoever_began(door: Door) -> None:
+    verifier = secrets.token_urlsafe(48)
+    code = door.browse(door.begun(verifier))["code"]
+    other = secrets.token_urlsafe(48)
+    stolen = door.ask("finish", code=code, codeVerifier=other, redirectUri=BACK)
+    again = door.ask("finish", code=code, codeVerifier=verifier, redirectUri=BACK)
+    assert [stolen.status, again.status] == [401, 401]
+    assert "no such code" in again.error
+
+
+@pytest.mark.parametrize(
+    "uri", ["https://elsewhere.example/callback", "http://elsewhere.example:80/", "x", "",
+            "http://127.0.0.1/callback", "http://127.0.0.1:1@elsewhere.example/", "http://[::1"],
+)  # fmt: skip
+def test_codes_go_to_the_persons_own_machine_only(door: Door, uri: str) -> None:
+    told = door.ask("begin", redirectUri=uri, codeChallenge="c" * 43, state="s" * 43)
+    assert (told.status, "redirectUri must be" in told.error) == (400, True)
+
+
+def test_a_device_signs_in_once_the_code_was_typed(door: Door) -> None:
+    began = door.ask("device/begin").json()
+    assert began["userCode"] == "ABCD-EFGH"
+    assert began["verificationUri"].endswith("/activate")
+    asked = {"deviceCode": began["deviceCode"]}
+    assert door.ask("device/finish", **asked).json() == {"pending": "authorization_pending"}
+    door.provider.type_codes()
+    token = door.ask("device/finish", **asked).json()["token"]
+    assert door.api.with_token(token).get("/api/v1/me")["user"]["username"] == "ada@example.com"
+    told = door.ask("device/finish", **asked)
+    assert (told.status, "expired_token" in told.error) == (401, True)
+
+
+def test_the_secret_goes_in_the_form_where_the_provider_wants_that(door: Door) -> None:
+    door.provider.auth_methods = ["client_secret_post"]
+    door.entered()
+
+
+def test_groups_are_those_that_the_provider_tells(door: Door, admin: Caller) -> None:
+    door.configure(auto_provision_users=True, groups_attribute_name="groups")
+    for name in ("vision", "speech", "robots"):
+        admin.post("/api/v1/groups", {"name": name})
+    for told, belongs in ((["vision", "robots", "unknown"], ["vision", "robots"]), ("speech", ["speech"])):  # fmt: skip
+        door.provider.said = {"groups": told}
+        me = door.entered().get("/api/v1/me")["user"]["id"]
+        found = admin.post("/api/v1/groups/search", {"userId": me, "limit": 10})["groups"]
+        assert [g["group"]["name"] for g in found] == belongs
+
+
+def test_keys_and_discovery_are_kept_and_a_new_key_is_fetched(
+    api: Api, provider: SignInServer
+) -> None:
+    clock = [0.0]
+    api.ctx.tokens = IssuerTokens(fetch_keys, lambda: clock[0])
+    api.ctx.issuers = KeptIssuers(describe, post_form, lambda: clock[0])
+    door = Door(api, provider)
+    door.configure(auto_provision_users=True)
+    for _ in range(3):
+        door.entered()
+    assert provider.asked.count("/keys") == 1
+    provider.rotate("key-2")
+    clock[0] += 61
+    door.entered()
+    assert provider.asked.count("/keys") == 2
+
+
+def test_a_provider_that_is_down_is_told_with_the_cause(door: Door) -> None:
+    door.provider.down = True
+    told = door.ask("begin", redirectUri=BACK, codeChallenge="c" * 43, state="s" * 43)
+    assert (told.status, "OIDC does not answer as it should" in told.error) == (504, True)
+
+
+def test_an_issuer_leads_to_no_private_address_of_another_name(provider: SignInServer) -> None:
+    port = urlsplit(provider.url).port
+    with pytest.raises(Unreachable, match=r"has the private address 127\.0\.0\.1"):
+        post_form("https://public.example", f"http://127.0.0.1:{port}/token", {}, None)
+    with pytest.raises(Unreachable, match="no https address"):
+        post_form("https://public.example", "http://public.example/token", {}, None)
+
+
+def test_redirections_of_an_issuer_are_not_followed(provider: SignInServer) -> None:
+    provider.answer = lambda target: (302, {"location": f"{provider.url}/keys"})  # type: ignore[method-assign]
+    with pytest.raises(Unreachable, match="it answers 302"):
+        describe(provider.url)
+
+
+def test_a_stranger_who_tries_codes_waits(door: Door) -> None:
+    tries = [
+        door.ask("finish", code="x", codeVerifier="v" * 43, redirectUri=BACK).status
+        for _ in range(authentication.FREE_ATTEMPTS + 1)
+    ]
+    assert tries == [401] * authentication.FREE_ATTEMPTS + [403]
+
+
+def test_a_cluster_without_the_section_offers_none(api: Api) -> None:
+    assert api.anonymous().get(f"{OIDC}/providers") == {"providers": []}
+    told = api.anonymous().ask("POST", f"{OIDC}/device/begin", {})
+    assert (told.status, "knows no identity provider" in told.error) == (400, True)
+
+
+def test_nobody_is_told_the_clients_secret(door: Door, admin: Caller) -> None:
+    assert json.dumps(SECRET) not in json.dumps(admin.get("/api/v1/master/config"))
+    assert SECRET not in repr(door.api.ctx.config)
+    assert door.api.anonymous().get(f"{OIDC}/providers")["providers"] == [{"name": "OIDC", "type": "OIDC"}]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ({"issuer": "http://id.example"}, "issuer: must be the https address"),
+        ({"client_id": ""}, "client_id: is required"),
+        ({"session": "31d"}, "session: must be 30 days at most"),
+        ({"domains": ["a.b"], "authentication_claim": "sub"}, "domains: needs"),
+        ({"clientid": "x"}, "clientid"),
+    ],
+)
+def test_a_section_that_makes_no_sense_is_refused(entry: dict[str, Any], problem: str) -> None:
+    good = {"issuer": "https://id.example", "client_id": "det"}
+    with pytest.raises(InvalidConfig, match=problem):
+        load_cluster({"security": {"oidc": {**good, **entry}}})
