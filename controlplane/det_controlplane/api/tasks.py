@@ -41,6 +41,7 @@ def report_checkpoint(ctx: Context, request: Request) -> Answer:
     task_rights.require_task(ctx, user_of(request), body.required_text("taskId"))
     records.report(
         ctx,
+        user_of(request),
         CheckpointReport(
             uuid=body.required_text("uuid"),
             task_id=body.required_text("taskId"),

@@ -167,7 +167,7 @@ def start_trial(ctx: Context, request: Request) -> Answer:
 
 def start_run(ctx: Context, request: Request) -> Answer:
     storage = Body(request.json()).object("checkpointStorage")
-    return json_response({"storageId": records.remember_storage(ctx, storage)})
+    return json_response({"storageId": records.remember_storage(ctx, user_of(request), storage)})
 
 
 def get_run_metadata(ctx: Context, request: Request) -> Answer:

@@ -34,6 +34,7 @@ _REPORTER = (
         tasks.c.experiment_id,
         experiments.c.config["checkpoint_storage"],
         experiments.c.sealed,
+        experiments.c.user_id,
     )
     .outerjoin(experiments, experiments.c.id == tasks.c.experiment_id)
     .where(tasks.c.id == bindparam("task_id"))
@@ -71,6 +72,7 @@ class Reporter:
     experiment_id: int | None
     storage: dict[str, Any] | None
     sealed: str | None  # of the experiment
+    user_id: int | None  # its owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,17 +222,27 @@ def location(tx: Tx, uuid: UUID) -> Location | None:
     return None if row is None else Location(*row)
 
 
-def remember_storage(tx: Tx, config: dict[str, Any], sealed: str, fingerprint: str) -> int:
-    """Return the number of a storage, the same one each time and whatever is kept in it."""
+def remember_storage(
+    tx: Tx, config: dict[str, Any], sealed: str, fingerprint: str, user_id: int
+) -> int:
+    """Return the number of a user's storage, the same one each time and whatever is kept in it."""
     same = (storages.c.config == config) & (storages.c.fingerprint == fingerprint)
+    same &= storages.c.user_id == user_id
     known: int | None = tx.execute(select(storages.c.id).where(same)).scalar()
     if known is not None:
         return known
-    new = insert(storages).values(config=config, sealed=sealed, fingerprint=fingerprint)
+    new = insert(storages).values(
+        config=config, sealed=sealed, fingerprint=fingerprint, user_id=user_id
+    )
     kept = new.on_conflict_do_update(
-        index_elements=["config", "fingerprint"], set_={"sealed": new.excluded.sealed}
+        index_elements=["config", "fingerprint", "user_id"], set_={"sealed": new.excluded.sealed}
     )
     return int(tx.execute(kept.returning(storages.c.id)).scalar_one())
+
+
+def storage_owner(tx: Tx, storage_id: int) -> int | None:
+    """Return the user who told of a storage; 0 for those from before this was known."""
+    return tx.execute(select(storages.c.user_id).where(storages.c.id == storage_id)).scalar()
 
 
 def owner(tx: Tx, experiment_id: int) -> Owner | None:

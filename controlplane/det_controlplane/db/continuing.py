@@ -33,6 +33,7 @@ class EndedExperiment:
     unmanaged: bool
     parent_archived: bool
     workspace_id: int
+    workspace_storage: dict[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,8 @@ class EndedTrial:
 
 def experiment(tx: Tx, experiment_id: int) -> EndedExperiment | None:
     e, parents = experiments.c, projects.c.archived | workspaces.c.archived
-    found = select(e.config, e.sealed, e.user_id, e.archived, e.unmanaged, parents, workspaces.c.id)
+    of_workspace = (workspaces.c.id, workspaces.c.checkpoint_storage)
+    found = select(e.config, e.sealed, e.user_id, e.archived, e.unmanaged, parents, *of_workspace)
     found = found.join_from(experiments, projects)
     found = found.join(workspaces, workspaces.c.id == projects.c.workspace_id)
     row = tx.execute(found.where(e.id == experiment_id)).first()

@@ -1,10 +1,12 @@
-"""Decide which directories of a machine the tasks of ordinary users may have mounted."""
+"""Decide what of a machine the tasks of ordinary users may have: directories, devices, capabilities."""
 
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
+from det_controlplane.core.config.devices import device_of_text
 from det_controlplane.core.problems import Problem
 
 # With one of these a container has the machine, or the engine that runs all containers of it.
@@ -21,25 +23,86 @@ _CLOSED = (
     "/var/lib/containerd",
 )
 _OPEN = ("/dev/shm",)
+# Devices for computing and for fast networks, which reach no disk and no memory of the machine.
+_ACCELERATORS = (
+    "/dev/infiniband/",
+    "/dev/nvidia",
+    "/dev/dri/",
+    "/dev/kfd",
+    "/dev/accel/",
+    "/dev/fuse",
+    "/dev/net/tun",
+)
+# With one of these, code leaves its container.
+_MACHINE_WIDE = frozenset(
+    {
+        *("ALL", "BPF", "DAC_READ_SEARCH", "PERFMON", "SYSLOG"),
+        *("SYS_ADMIN", "SYS_BOOT", "SYS_MODULE", "SYS_RAWIO", "SYS_TIME"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What administrators gave: the mounts, devices and capabilities that everybody's tasks may have."""
+
+    mounts: Sequence[Any] = ()
+    devices: Sequence[Any] = ()
+    capabilities: Sequence[str] = ()
 
 
 def problems(
-    config: Mapping[str, Any], own: Sequence[Any], allowed: Sequence[str] | None
+    config: Mapping[str, Any], given: Given, allowed: Sequence[str] | None
 ) -> Iterator[Problem]:
-    """Yield what an ordinary user may not mount; `own` are the mounts that administrators gave."""
-    trusted = [_path_of(mount) for mount in own]
+    """Yield what would give an ordinary user's code the machine."""
+    trusted = [_path_of(mount) for mount in given.mounts]
     for index, mount in enumerate(config.get("bind_mounts") or ()):
         path = _path_of(mount)
         if path not in trusted and not _is_allowed(path, allowed):
             yield Problem(f"bind_mounts[{index}].host_path", _message(path, allowed))
     storage = config.get("checkpoint_storage") or {}
+    yield from of_storage(storage, given.mounts, allowed, "checkpoint_storage.")
+    yield from _devices(config.get("resources") or {}, given, allowed)
+    yield from _capabilities(config.get("environment") or {}, given)
+
+
+def of_storage(
+    storage: Mapping[str, Any], trusted: Sequence[Any], allowed: Sequence[str] | None, prefix: str
+) -> Iterator[Problem]:
+    """Yield what is wrong with a storage that tasks have mounted."""
     path = _path_of(storage)
-    if (
-        storage.get("type") == "shared_fs"
-        and path not in trusted
-        and not _is_allowed(path, allowed)
-    ):
-        yield Problem("checkpoint_storage.host_path", _message(path, allowed))
+    known = [_path_of(mount) for mount in trusted]
+    if storage.get("type") == "shared_fs" and path not in known and not _is_allowed(path, allowed):
+        yield Problem(f"{prefix}host_path", _message(path, allowed))
+
+
+def _devices(
+    resources: Mapping[str, Any], given: Given, allowed: Sequence[str] | None
+) -> Iterator[Problem]:
+    trusted = [_path_of(_object(device)) for device in given.devices]
+    for index, device in enumerate(resources.get("devices") or ()):
+        path = _path_of(_object(device))
+        open_to_all = (
+            path.startswith(_ACCELERATORS) if allowed is None else _is_below(path, allowed)
+        )
+        if path not in trusted and not open_to_all:
+            yield Problem(f"resources.devices[{index}].host_path", _message(path, allowed))
+
+
+def _object(device: Any) -> Any:
+    return device_of_text(device) if isinstance(device, str) else device
+
+
+def _capabilities(environment: Mapping[str, Any], given: Given) -> Iterator[Problem]:
+    trusted = {_plain(name) for name in given.capabilities}
+    for index, name in enumerate(environment.get("add_capabilities") or ()):
+        if _plain(name) in _MACHINE_WIDE - trusted:
+            message = f"{name} gives a container the machine: only administrators may add it"
+            yield Problem(f"environment.add_capabilities[{index}]", message)
+
+
+def _plain(capability: str) -> str:
+    return capability.upper().removeprefix("CAP_")
 
 
 def _path_of(mount: Any) -> str:

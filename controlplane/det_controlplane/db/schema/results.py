@@ -50,7 +50,8 @@ storages = Table(
         "sealed", Text
     ),  # secrets of the configuration, encrypted; '': none, NULL: not separated yet
     Column("fingerprint", Text, nullable=False, server_default=text("''")),  # of its secrets
-    UniqueConstraint("config", "fingerprint"),
+    Column("user_id", Integer, nullable=False, server_default=text("0")),  # who told of it
+    UniqueConstraint("config", "fingerprint", "user_id"),
 )
 
 checkpoints = Table(

@@ -11,7 +11,9 @@ from det_controlplane.db.checkpoints import NewCheckpoint
 from det_controlplane.db.engine import Tx
 from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Invalid, Missing, WrongState
+from det_controlplane.services.errors import Forbidden, Invalid, Missing, WrongState
+from det_controlplane.services.identity import host_access
+from det_controlplane.services.identity.principal import User
 
 _STORAGE = "checkpoint_storage"
 
@@ -28,7 +30,7 @@ class CheckpointReport:
     reported_at: datetime | None = None
 
 
-def report(ctx: Context, report: CheckpointReport) -> None:
+def report(ctx: Context, user: User, report: CheckpointReport) -> None:
     """A checkpoint is complete. Repeating the report changes nothing."""
     steps = report.metadata.get("steps_completed")
     if isinstance(steps, bool) or not isinstance(steps, int):
@@ -39,8 +41,11 @@ def report(ctx: Context, report: CheckpointReport) -> None:
         if task is None:
             raise Missing(f"task '{report.task_id}' not found")
         storage_id = report.storage_id
-        if storage_id is None and task.storage:
-            storage_id = _remember(ctx, tx, of_experiment(ctx, task.storage, task.sealed))
+        if storage_id is not None:
+            _require_storage(tx, report, {user.id, task.user_id or user.id})
+        elif task.storage:
+            own = of_experiment(ctx, task.storage, task.sealed)
+            storage_id = _remember(ctx, tx, own, task.user_id or user.id)
         new = NewCheckpoint(
             checkpoint_id, report.task_id, report.allocation_id, task.trial_id, task.experiment_id,
             _state(report), steps, report.resources, report.metadata, size_of(report.resources),
@@ -87,12 +92,27 @@ def set_metadata(ctx: Context, uuid: str, metadata: dict[str, Any]) -> None:
             raise Missing(f"checkpoint {uuid} not found")
 
 
-def remember_storage(ctx: Context, config: dict[str, Any] | None) -> int | None:
-    """`POST /runs/start`: the storage a run writes to, by number."""
+def remember_storage(ctx: Context, user: User, config: dict[str, Any] | None) -> int | None:
+    """`POST /runs/start`: the storage a run writes to, by number, good for this user's checkpoints."""
     if not config:
         return None
     with ctx.db.begin() as tx:
-        return _remember(ctx, tx, config)
+        own = checkpoints.reporter(tx, user.task_id) if user.task_id else None
+        trusted = [own.storage if own else None]
+        host_access.require_storage(ctx, user, config, "checkpointStorage", trusted)
+        return _remember(ctx, tx, config, user.id)
+
+
+def _require_storage(tx: Tx, report: CheckpointReport, users: set[int]) -> None:
+    """Refuse the number of another user's storage: deleting the checkpoint would hand over its keys."""
+    owner = checkpoints.storage_owner(tx, report.storage_id or 0)
+    if owner is None:
+        raise Missing(f"storage {report.storage_id} not found")
+    if owner not in users:
+        raise Forbidden(
+            f"checkpoint {report.uuid}: storage {report.storage_id} is another user's; leave storageId out,"
+            " or announce a storage by POST /api/v1/runs/start"
+        )
 
 
 def of_experiment(ctx: Context, storage: Any, sealed: str | None) -> Any:
@@ -100,11 +120,11 @@ def of_experiment(ctx: Context, storage: Any, sealed: str | None) -> Any:
     return sealing.opened(ctx, {_STORAGE: storage}, sealed)[_STORAGE]
 
 
-def _remember(ctx: Context, tx: Tx, storage: dict[str, Any]) -> int:
+def _remember(ctx: Context, tx: Tx, storage: dict[str, Any], user_id: int) -> int:
     kept = {k: v for k, v in storage.items() if k not in checkpoints.RETENTION}
     parts = sealing.seal(ctx, kept)
     told_by = sealing.fingerprint(ctx, kept)
-    return checkpoints.remember_storage(tx, parts.shown, parts.secrets, told_by)
+    return checkpoints.remember_storage(tx, parts.shown, parts.secrets, told_by, user_id)
 
 
 def size_of(resources: dict[str, str]) -> int:

@@ -17,6 +17,7 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import WrongState
 from det_controlplane.services.experiments import live
 from det_controlplane.services.experiments.live import LiveExperiment
+from det_controlplane.services.identity import host_access
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_owner
 from det_controlplane.services.organization import config_policies
@@ -105,11 +106,26 @@ def _overridden(
         merged, configs.Sources(), name=row.config["name"], seed=experiment.row.seed
     )
     config = resolved.config.to_json()
+    _require_host_access(experiment, user, row, config)
     limits = config_policies.in_force(experiment.tx, row.workspace_id).constraints
     broken = policy_rules.check(config, limits)
     if broken:
         raise InvalidConfig(broken)
     return config
+
+
+def _require_host_access(
+    experiment: LiveExperiment, user: User, row: EndedExperiment, config: dict[str, Any]
+) -> None:
+    """Refuse mounts as at creation, also those that an administrator's experiment has: the code is another."""
+    host_access.require(
+        experiment.ctx,
+        user,
+        config,
+        pool=experiment.row.pool,
+        storages=[row.workspace_storage],
+        demanded=config_policies.demanded(experiment.tx, row.workspace_id),
+    )
 
 
 def _require_room(ctx: Context, pool_name: str, resources: dict[str, Any]) -> None:

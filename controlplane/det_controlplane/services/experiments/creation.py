@@ -6,7 +6,6 @@ from typing import Any
 from uuid import UUID
 
 from det_controlplane.core import config as configs
-from det_controlplane.core.config import host_paths
 from det_controlplane.core.config import policies as policy_rules
 from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.lifecycle.experiment import ExperimentState
@@ -23,6 +22,7 @@ from det_controlplane.services.experiments import contexts, listing, live, warm_
 from det_controlplane.services.experiments.actions import start_search
 from det_controlplane.services.experiments.contexts import File
 from det_controlplane.services.experiments.live import LiveExperiment
+from det_controlplane.services.identity import host_access
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.money import limits as money
 from det_controlplane.services.organization import config_policies
@@ -71,7 +71,8 @@ def create(ctx: Context, user: User, submission: Submission) -> Created:
     limits = config_policies.merged(demanded).constraints
     resolved, pool, exceeds = _resolve(ctx, submission, submitted, project, template, demanded)
     config = resolved.config.to_json()
-    _require_host_paths(ctx, user, pool, config, project, demanded)
+    storages = [project.checkpoint_storage]
+    host_access.require(ctx, user, config, pool=pool, storages=storages, demanded=demanded)
     broken = policy_rules.check(config, limits)
     if broken:
         raise InvalidConfig(broken)
@@ -192,29 +193,6 @@ def _resolve(
             ]
         )
     return resolved, pool.pool_name, exceeds
-
-
-def _require_host_paths(
-    ctx: Context,
-    user: User,
-    pool: str,
-    config: dict[str, Any],
-    project: TargetProject,
-    demanded: list[dict[str, Any]],
-) -> None:
-    """Refuse mounts that would give an ordinary user's code the machine."""
-    if user.admin:
-        return
-    of_pool = ctx.config.pool(pool)
-    defaults = (of_pool and of_pool.task_container_defaults) or ctx.config.task_container_defaults
-    invariant = [
-        m for p in demanded for m in (p.get("invariant_config") or {}).get("bind_mounts") or ()
-    ]
-    storages = [ctx.config.checkpoint_storage or {}, project.checkpoint_storage or {}]
-    trusted = [*defaults.bind_mounts, *invariant, *storages]
-    broken = list(host_paths.problems(config, trusted, ctx.config.allowed_host_paths))
-    if broken:
-        raise InvalidConfig(broken)
 
 
 def _pool(

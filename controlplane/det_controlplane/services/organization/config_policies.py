@@ -11,6 +11,7 @@ from det_controlplane.db.schema.enums import WorkloadType
 from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid
+from det_controlplane.services.identity import host_access
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_admin, require_owner
 from det_controlplane.services.organization import workspaces
@@ -34,6 +35,8 @@ def put(ctx: Context, caller: User, scope: int, workload: str, source: str) -> d
     read_policies(policy, _WORKLOADS[kind])
     with ctx.db.begin() as tx:
         _check_rights(caller, scope, _owner(tx, scope))
+        # What an owner of a workspace demands of others is trusted there like an administrator's word.
+        host_access.require(ctx, caller, policy.get("invariant_config") or {})
         stored = config_policies.stored(tx, scope, kind)
         earlier = None if stored is None else sealing.opened(ctx, *stored)
         parts = sealing.seal(ctx, sealing.completed(policy, earlier))
@@ -52,6 +55,13 @@ def in_force(
 ) -> Policies:
     """Return the cluster's and the workspace's in one; where both set a constraint, the cluster wins."""
     return merged(config_policies.in_force(tx, workspace_id, workload), workload)
+
+
+def demanded(
+    tx: Tx, workspace_id: int, workload: WorkloadType = WorkloadType.EXPERIMENT
+) -> list[dict[str, Any]]:
+    """Return the policies as they are shown, the workspace's first."""
+    return config_policies.in_force(tx, workspace_id, workload)
 
 
 def merged(

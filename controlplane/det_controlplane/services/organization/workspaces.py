@@ -11,6 +11,7 @@ from det_controlplane.db.workspaces import OwnedRow, WorkspaceRow
 from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Taken, WrongState, found
+from det_controlplane.services.identity import host_access
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_admin, require_owner
 
@@ -40,6 +41,7 @@ def listed(ctx: Context, caller: User, page: Page, sort: Sort, filters: dict[str
 def create(ctx: Context, caller: User, new: WorkspaceChanges) -> dict[str, Any]:
     """Create a workspace and pin it for its creator."""
     _check_admin_only(caller, new)
+    _check_storage_access(ctx, caller, new, None)
     name = _checked_name(new.name or "")
     columns = _columns(ctx, replace(new, name=name), {})
     try:
@@ -58,6 +60,7 @@ def edit(
         with ctx.db.begin() as tx:
             row = editable(locked(tx, workspace_id), caller, "edit")
             _check_admin_only(caller, changes)
+            _check_storage_access(ctx, caller, changes, row.checkpoint_storage)
             stored = sealing.opened(ctx, row.checkpoint_storage or {}, row.sealed)
             columns = _columns(ctx, changes, stored)
             workspaces.change(tx, workspace_id, **columns)
@@ -124,6 +127,14 @@ def _shown(tx: Tx, caller: User, workspace_id: int) -> dict[str, Any]:
 def _check_admin_only(caller: User, changes: WorkspaceChanges) -> None:
     if changes.agent_user is not None:
         require_admin(caller, "set the agent user of a workspace")
+
+
+def _check_storage_access(
+    ctx: Context, caller: User, changes: WorkspaceChanges, before: dict[str, Any] | None
+) -> None:
+    storage = changes.checkpoint_storage
+    if storage:
+        host_access.require_storage(ctx, caller, storage, "checkpointStorageConfig", [before])
 
 
 def _columns(ctx: Context, changes: WorkspaceChanges, stored: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,67 @@
+"""Keep what ordinary users submit from giving their code the machine that it runs on."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from det_controlplane.core.config import host_paths
+from det_controlplane.core.config.host_paths import Given
+from det_controlplane.core.problems import InvalidConfig, Problem
+from det_controlplane.services.context import Context
+from det_controlplane.services.identity.principal import User
+
+
+def require(
+    ctx: Context,
+    user: User,
+    config: Mapping[str, Any],
+    *,
+    pool: str = "",
+    storages: Sequence[Mapping[str, Any] | None] = (),
+    demanded: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Refuse it, unless an administrator gave it to everybody: by defaults, policies or a workspace's storage."""
+    if user.admin:
+        return
+    of_pool = ctx.config.pool(pool) if pool else None
+    defaults = (of_pool and of_pool.task_container_defaults) or ctx.config.task_container_defaults
+    invariant = [policy.get("invariant_config") or {} for policy in demanded]
+    given = Given(
+        mounts=[
+            *defaults.bind_mounts,
+            *(m for config in invariant for m in config.get("bind_mounts") or ()),
+            *(storage or {} for storage in (ctx.config.checkpoint_storage, *storages)),
+        ],
+        devices=[
+            *defaults.devices,
+            *(d for c in invariant for d in (c.get("resources") or {}).get("devices") or ()),
+        ],
+        capabilities=[
+            *(defaults.environment.get("add_capabilities") or ()),
+            *(
+                n
+                for c in invariant
+                for n in (c.get("environment") or {}).get("add_capabilities") or ()
+            ),
+        ],
+    )
+    _refuse(list(host_paths.problems(config, given, ctx.config.allowed_host_paths)))
+
+
+def require_storage(
+    ctx: Context,
+    user: User,
+    storage: Mapping[str, Any],
+    name: str,
+    trusted: Sequence[Mapping[str, Any] | None] = (),
+) -> None:
+    """Refuse a storage that would be mounted from where an ordinary user may not look."""
+    if user.admin:
+        return
+    known = [place or {} for place in (ctx.config.checkpoint_storage, *trusted)]
+    allowed = ctx.config.allowed_host_paths
+    _refuse(list(host_paths.of_storage(storage, known, allowed, f"{name}.")))
+
+
+def _refuse(problems: list[Problem]) -> None:
+    if problems:
+        raise InvalidConfig(problems)

@@ -1,0 +1,112 @@
+"""Ordinary users have no way to the machine that runs their code, nor to another user's storage."""
+
+import json
+import uuid
+from typing import Any
+
+import pytest
+
+from tests.support.api import Api, Caller, Told, config_of, create, create_ended, trial_of
+
+ETC: dict[str, Any] = {"bind_mounts": [{"host_path": "/etc", "container_path": "/there"}]}
+DISK: dict[str, Any] = {"resources": {"devices": ["/dev/sda:/dev/sda"]}}
+MODULES: dict[str, Any] = {"environment": {"add_capabilities": ["CAP_SYS_MODULE"]}}
+ROOT_STORAGE: dict[str, Any] = {"type": "shared_fs", "host_path": "/"}
+WAYS: dict[str, dict[str, Any]] = {
+    "mount": ETC,
+    "device": DISK,
+    "capability": MODULES,
+    "storage": {"checkpoint_storage": ROOT_STORAGE},
+}
+ways = pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
+
+
+def submitted(caller: Caller, way: dict[str, Any], **request: Any) -> Told:
+    return caller.ask(
+        "POST", "/api/v1/experiments", {"config": config_of(**way), "activate": False, **request}
+    )
+
+
+def refused(told: Told) -> bool:
+    return told.status == 400 and "administrators" in told.error
+
+
+@ways
+def test_only_administrators_submit_what_reaches_the_machine(
+    admin: Caller, user: Caller, way: dict[str, Any]
+) -> None:
+    assert refused(submitted(user, way))
+    assert submitted(admin, way).status == 200
+
+
+def test_devices_for_computing_and_small_capabilities_are_everybody_s(user: Caller) -> None:
+    devices = ["/dev/infiniband/uverbs0:/dev/infiniband/uverbs0", "/dev/nvidia0:/dev/nvidia0"]
+    own = {"resources": {"devices": devices}, "environment": {"add_capabilities": ["SYS_PTRACE"]}}
+    assert submitted(user, own).status == 200
+    escaped = {"resources": {"devices": ["/dev/nvidia/../sda:/dev/x"]}}
+    assert refused(submitted(user, escaped))
+
+
+@ways
+def test_continuing_reaches_no_more_than_submitting(
+    admin: Caller, user: Caller, way: dict[str, Any]
+) -> None:
+    def continued(experiment: int, override: dict[str, Any]) -> Told:
+        body = {"id": experiment, "overrideConfig": json.dumps(override)}
+        return user.ask("POST", "/api/v1/experiments/continue", body)
+
+    assert refused(continued(create_ended(user), way))
+    # Another's code would run with what an administrator's experiment may.
+    assert refused(continued(create_ended(admin, **way), {"entrypoint": "python3 other.py"}))
+
+
+@ways
+def test_a_template_reaches_no_more_than_who_uses_it(
+    admin: Caller, user: Caller, way: dict[str, Any]
+) -> None:
+    user.post("/api/v1/templates/way", {"name": "way", "config": way})
+    assert refused(submitted(user, {}, template="way"))
+    assert submitted(admin, {}, template="way").status == 200
+
+
+def test_the_owner_of_a_workspace_gives_nobody_the_machine(admin: Caller, user: Caller) -> None:
+    made = {"name": "mine", "checkpointStorageConfig": ROOT_STORAGE}
+    assert refused(user.ask("POST", "/api/v1/workspaces", made))
+    workspace = user.post("/api/v1/workspaces", {"name": "mine"})["workspace"]["id"]
+    path = f"/api/v1/workspaces/{workspace}"
+    assert refused(user.ask("PATCH", path, {"checkpointStorageConfig": ROOT_STORAGE}))
+    policies = f"/api/v1/config-policies/workspaces/{workspace}/experiment"
+    for way in (ETC, DISK, MODULES):
+        body = {"configPolicies": json.dumps({"invariant_config": way})}
+        assert refused(user.ask("PUT", policies, body))
+    # What an administrator demands, everybody's tasks have.
+    admin.done("PUT", policies, {"configPolicies": json.dumps({"invariant_config": ETC})})
+    project = user.post(f"{path}/projects", {"name": "p"})["project"]["id"]
+    assert submitted(user, {}, projectId=project).status == 200
+
+
+def test_a_storage_that_code_announces_is_mounted_from_nowhere_else(user: Caller) -> None:
+    announced = {"runId": 1, "checkpointStorage": ROOT_STORAGE}
+    assert refused(user.ask("POST", "/api/v1/runs/start", announced))
+
+
+def test_a_storage_s_number_is_good_for_its_user_only(
+    api: Api, admin: Caller, user: Caller
+) -> None:
+    keys = {"type": "s3", "bucket": "b", "access_key": "a", "secret_key": "s"}
+    number = admin.post("/api/v1/runs/start", {"runId": 1, "checkpointStorage": keys})["storageId"]
+
+    def reported(caller: Caller, experiment: int, storage_id: int) -> Told:
+        report = {
+            "uuid": str(uuid.uuid4()), "taskId": trial_of(user, experiment)["taskId"], "resources": {"a": "1"},
+            "metadata": {"steps_completed": 1}, "storageId": storage_id,
+        }  # fmt: skip
+        return caller.ask("POST", "/api/v1/checkpoints", report)
+
+    told = reported(user, create(user), number)
+    assert (told.status, "another user's" in told.error) == (403, True)
+    assert reported(user, create(user), 10**6).status == 404
+    assert reported(admin, create(admin), number).status == 200
+    own = user.post("/api/v1/runs/start", {"runId": 1, "checkpointStorage": keys})["storageId"]
+    assert own != number
+    assert reported(user, create(user), own).status == 200
