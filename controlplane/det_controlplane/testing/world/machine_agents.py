@@ -11,6 +11,8 @@ from det_controlplane.testing.world.script import Reply
 from det_controlplane.testing.world.stage import Stage
 
 _NOTICE_S = 120.0
+# Clocks have microseconds: without it half of the machines would look whether they have booted just before they have.
+_ROUNDING_S = 0.001
 
 
 def kind_of_proof(provider: str) -> str:
@@ -61,7 +63,7 @@ class MachineAgent(FakeAgent):
 
     def _at(self, time: float, act: Callable[[], None]) -> None:
         if time != NEVER:
-            self.world.timeline.after(max(0.0, time - self._now), act)
+            self.world.timeline.after(max(0.0, time - self._now) + _ROUNDING_S, act)
 
     def _start(self) -> None:
         super()._start()
