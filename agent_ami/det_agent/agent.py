@@ -21,6 +21,7 @@ from determined.common.blocking import hearing_signals
 from determined.common.connections import Connections
 from determined.common.http import Session
 
+from det_agent import credentials
 from det_agent.client import ControlPlane
 from det_agent.container_key import ContainerKey
 from det_agent.container_sessions import ContainerSessions
@@ -69,6 +70,8 @@ class Agent:
         self._reports = TrialReports(
             self._state.folder("reports"), self._upstream, self._log_refusal
         )
+        lends = settings.container_credentials == "machine"
+        self._credentials = credentials.of_machine(settings.identity) if lends else None
         self._signals = Signals(sources, self._changed.set)
         self._leaving = False
         self._runtime = self._make_runtime()
@@ -179,6 +182,7 @@ class Agent:
             self._reports,
             self._upstream,
             self._ping_token,
+            self._credentials,
         )
         bind_ip = self._settings.bind_ip or (
             LOOPBACK if self._runtime.kind == "process" else "0.0.0.0"
@@ -215,7 +219,13 @@ class Agent:
             cluster_id=self._cluster[0],
             master_id=self._cluster[1],
             proxies=self._settings.proxies,
+            lends=self._lends_to(spec),
         )
+
+    def _lends_to(self, spec: ContainerSpec) -> str:
+        """Return which credentials a container may ask for. In the machine's own network it reaches the cloud's."""
+        apart = self._runtime.kind == "docker" and spec.network != "host"
+        return self._credentials.kind if self._credentials is not None and apart else ""
 
     def _container_dependencies(self) -> ContainerDependencies:
         return ContainerDependencies(

@@ -20,6 +20,7 @@ class AgentEnvironment:
     cluster_id: str = ""
     master_id: str = ""
     proxies: Mapping[str, str] = field(default_factory=dict)
+    lends: str = ""  # the kind of credentials of the machine's role that containers may ask for
 
 
 def container_env(spec: ContainerSpec, here: AgentEnvironment) -> dict[str, str]:
@@ -45,6 +46,7 @@ def container_env(spec: ContainerSpec, here: AgentEnvironment) -> dict[str, str]
         "DET_RESOURCES_ID": spec.container_id,
         "DET_SLOT_IDS": json.dumps(list(spec.slot_ids)),
         "DET_RUNTIME": here.runtime,
+        **({"DET_MACHINE_CREDENTIALS": here.lends} if here.lends else {}),
     }
 
 

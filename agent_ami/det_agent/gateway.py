@@ -19,6 +19,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from determined.common.connections import Connections
 
 from det_agent.container_sessions import ContainerSessions
+from det_agent.credentials import MachineCredentials
 from det_agent.spool import Spool, SpoolFull
 from det_agent.task_logs import BadTaskLogs, posted_lines
 from det_agent.trial_reports import QueueFull, TrialReport, TrialReports, is_trial_report
@@ -35,10 +36,16 @@ MEMORY_BODY_BYTES = 1024 * 1024
 MAX_LOG_BODY_BYTES = 64 * 1024 * 1024
 # Shorter than the 60 s read time-outs that proxies and clients are fond of.
 LONGEST_PREEMPTION_WAIT_S = 60.0
-_REASONS = {400: (3, "InvalidArgument"), 401: (16, "Unauthenticated"), 403: (7, "PermissionDenied")}
+_REASONS = {
+    400: (3, "InvalidArgument"),
+    401: (16, "Unauthenticated"),
+    403: (7, "PermissionDenied"),
+    404: (5, "NotFound"),
+}
 _UNAVAILABLE = (14, "Unavailable")
 CALLER_LOOK_S = 1.0
 PING_PATH = "/det-agent/ping"
+CREDENTIALS_PATH = "/det-agent/credentials"
 _LOG_PATHS = frozenset({"/api/v1/task/logs", "/task-logs"})
 
 _log = logging.getLogger(__name__)
@@ -54,6 +61,7 @@ class GatewayDependencies:
     reports: TrialReports
     upstream: Connections
     ping_token: str = ""
+    credentials: MachineCredentials | None = None
 
 
 class Gateway:
@@ -100,6 +108,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer_preemption(allocation_id)
         elif path == PING_PATH:
             self._answer(200, {"agent": self.agent.agent_id, "ping": self.agent.ping_token})
+        elif path == CREDENTIALS_PATH:
+            self._lend_credentials()
         elif self.command == "POST" and path in _LOG_PATHS:
             self._take_logs()
         elif is_trial_report(self.command, path):
@@ -124,6 +134,17 @@ class _Handler(BaseHTTPRequestHandler):
         wait_s = min(float(asked) if asked.isdigit() else 60.0, LONGEST_PREEMPTION_WAIT_S)
         preempt = self.agent.sessions.wait_for_preemption(key, wait_s)
         return self._answer(200, {"preempt": preempt})
+
+    def _lend_credentials(self) -> None:
+        """Tell a container of this agent the credentials of the machine's role."""
+        if self.agent.sessions.owner_of(self._tokens()) is None:
+            return self._refuse(401, "the session token belongs to no container of this agent")
+        if self.agent.credentials is None:
+            return self._refuse(404, "this agent lends no credentials of its machine")
+        try:
+            return self._answer(200, dict(self.agent.credentials.current()))
+        except OSError as e:
+            return self._refuse(503, f"the machine's role cannot be lent: {e}")
 
     def _take_logs(self) -> None:
         key = self.agent.sessions.owner_of(self._tokens())

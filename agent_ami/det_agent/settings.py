@@ -53,6 +53,11 @@ OPTIONS = (
     Option("token_file", "", "file with the bootstrap token this agent joins with"),
     Option("identity", "token", "what it proves itself by: token, or its machine on aws or gcp"),
     Option("cluster_id", "", "the cluster that the proof of a machine is for"),
+    Option(
+        "container_credentials",
+        "machine",
+        "lend containers the role of this machine, where identity is aws or gcp: machine or none",
+    ),
     Option("bind_ip", "", "address the task gateway listens on (by runtime)"),
     Option("bind_port", 0, "port of the task gateway (a free one, then kept)", ("gateway_port",)),
     Option("container_master_host", "", "how containers reach this machine (found out)"),
@@ -94,6 +99,7 @@ class Settings:
     token_file: str
     identity: str
     cluster_id: str
+    container_credentials: str
     bind_ip: str
     bind_port: int
     container_master_host: str
@@ -205,6 +211,7 @@ def _settings(v: Mapping[str, Any]) -> Settings:
         raise BadSettings(
             f"cluster_id is missing: a machine on {v['identity']} proves itself to one cluster"
         )
+    _one_of("container_credentials", v["container_credentials"], ("machine", "none"))
     _one_of("on_stop", v["on_stop"], ("leave", "kill"))
     proxies = {n: v[n] for n in ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy") if v[n]}
     return Settings(
@@ -219,6 +226,7 @@ def _settings(v: Mapping[str, Any]) -> Settings:
         token_file=v["token_file"],
         identity=v["identity"],
         cluster_id=v["cluster_id"],
+        container_credentials=v["container_credentials"],
         bind_ip=v["bind_ip"],
         bind_port=v["bind_port"],
         container_master_host=v["container_master_host"],

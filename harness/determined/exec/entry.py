@@ -11,7 +11,7 @@ from typing import Dict, List, Mapping, Optional, Sequence
 
 from determined import _paths
 from determined.common.http import APIError, MasterUnreachableError, Session
-from determined.exec import _prepare
+from determined.exec import _credentials, _prepare
 from determined.exec._child import Child, SignalForwarder
 from determined.exec._command import NoEntrypoint, child_environment, task_command
 from determined.exec._hooks import HookedShell, NoBash, find_hooks
@@ -56,7 +56,7 @@ def run_task(
     args: Sequence[str], env: Dict[str, str], logs: LogShipper, signals: SignalForwarder
 ) -> int:
     workdir = prepare(env, logs.session)
-    env = child_environment(env)
+    env = _credentials.lend(child_environment(env))
     hooks = find_hooks(env, workdir)
     if env.get("DET_TASK_TYPE", "TRIAL") == "TRIAL":
         logs.say(_welcome(env))
