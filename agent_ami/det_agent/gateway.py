@@ -44,6 +44,8 @@ _REASONS = {
 }
 _UNAVAILABLE = (14, "Unavailable")
 CALLER_LOOK_S = 1.0
+# How long the server takes to notice that it should end.
+_STOP_S = 0.05
 PING_PATH = "/det-agent/ping"
 CREDENTIALS_PATH = "/det-agent/credentials"
 _LOG_PATHS = frozenset({"/api/v1/task/logs", "/task-logs"})
@@ -73,7 +75,9 @@ class Gateway:
         self.port: int = self._server.server_address[1]
 
     def start(self) -> None:
-        threading.Thread(target=self._server.serve_forever, name="gateway", daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, args=(_STOP_S,), name="gateway", daemon=True
+        ).start()
 
     def stop(self) -> None:
         self._sessions.stop_waiting()

@@ -33,7 +33,7 @@ class Clock:
                 """Nothing."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
-        self.thread = Thread(target=self.server.serve_forever)
+        self.thread = Thread(target=self.server.serve_forever, args=(0.01,))
         self.thread.start()
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
 

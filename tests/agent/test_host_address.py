@@ -106,7 +106,7 @@ def gateway() -> Iterator[GatewayAddress]:
             """Nothing."""
 
     with HTTPServer(("0.0.0.0", 0), Answering) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield GatewayAddress(server.server_address[1], TOKEN)
         server.shutdown()

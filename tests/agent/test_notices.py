@@ -49,7 +49,7 @@ class Service:
 @pytest.fixture
 def service() -> Iterator[Service]:
     made = Service()
-    threading.Thread(target=made.server.serve_forever, daemon=True).start()
+    threading.Thread(target=made.server.serve_forever, args=(0.01,), daemon=True).start()
     yield made
     made.server.shutdown()
     made.server.server_close()

@@ -86,7 +86,7 @@ def test_a_stopped_worker_ends_its_turn() -> None:
 @contextmanager
 def serving(worker: Worker) -> Iterator[str]:
     made = server(worker, listen("127.0.0.1", 0))
-    thread = threading.Thread(target=made.serve_forever)
+    thread = threading.Thread(target=made.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield f"http://127.0.0.1:{made.socket.getsockname()[1]}/"

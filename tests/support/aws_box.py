@@ -121,7 +121,7 @@ def aws_box(folder: Path, database_url: str, roles: tuple[str, ...]) -> Iterator
     """Serve AWS, and a front door whose address the Function URL gets."""
     box = Box(folder, database_url, recorder=Recorder(roles))
     front = ThreadingHTTPServer(("127.0.0.1", 0), _front(box))
-    threading.Thread(target=front.serve_forever, daemon=True).start()
+    threading.Thread(target=front.serve_forever, args=(0.01,), daemon=True).start()
     box.front_url = f"http://127.0.0.1:{front.server_port}"
     with pytest.MonkeyPatch.context() as patch, box._open as opened:
         opened.callback(front.server_close)

@@ -74,7 +74,7 @@ def metadata_server() -> Iterator[FakeMetadata]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     fake = FakeMetadata(f"127.0.0.1:{server.server_port}")
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         yield fake
     finally:

@@ -61,7 +61,7 @@ class LambdaRuntime:
         self.process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> "LambdaRuntime":
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
         link_provided(Path(self._provided.name))
         self.process = self._start()
         return self

@@ -55,7 +55,7 @@ def lambda_service(
     """Run every function in a process of its own; their environment says where this service is."""
     service = LambdaService(task_root, dict(environment), functions)
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(service))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     service.environment |= {
         "AWS_ENDPOINT_URL_LAMBDA": f"http://127.0.0.1:{server.server_port}",
         "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_REGION": "us-west-2",
