@@ -87,6 +87,7 @@ def test_a_killed_rank_fails_both_nodes_and_the_trial_restarts_once_from_its_che
     assert "goes on from its newest checkpoint, if it has one (restart 1 of 2)" in logs
 
 
+@in_processes
 def test_a_paused_trial_of_one_slot_resumes_with_the_losses_of_one_that_was_not(
     cluster: Cluster,
 ) -> None:
@@ -108,17 +109,17 @@ def test_a_paused_trial_of_one_slot_resumes_with_the_losses_of_one_that_was_not(
 @pytest.mark.parametrize(
     "entrypoint",
     [
-        "python3 -m determined.launch.torch_distributed -- --trial model_def:NoisyTrial",
         "python3 -m determined.launch.torch_distributed python3 train.py",
         # Options before `--` are torchrun's, which then starts the workers.
         "python3 -m determined.launch.torch_distributed --max_restarts=0 -- train.py",
         "python3 launcher.py python3 train.py",
     ],
-    ids=["trial class", "script", "by torchrun", "launcher of one's own"],
+    ids=["script", "by torchrun", "launcher of one's own"],
 )
 def test_every_way_to_start_a_trial_trains_the_same_model(
     cluster: Cluster, four_slots: int, entrypoint: str
 ) -> None:
+    """The trial of `four_slots` was started by its class, the way that is told by no command."""
     option = ("--config", f"entrypoint={entrypoint}")
     experiment_id, trial_id = start(cluster, *FOUR_SLOTS, *option)
     finish(cluster, experiment_id)

@@ -90,13 +90,12 @@ def run(
     return done.stdout
 
 
-def run_pytest(name: str, path: str, home: pathlib.Path, timeout_s: float = 900) -> str:
-    """Run a file of tests in the interpreter of a framework.
+def run_pytest(name: str, folder: pathlib.Path, home: pathlib.Path, timeout_s: float = 900) -> str:
+    """Run a folder of tests in the interpreter of a framework; return what pytest printed, with the tests that passed.
 
     The conftest of all tests imports the control plane, which such an environment does not have.
     """
-    folder = str(pathlib.Path(path).parent)
-    arguments = ["-m", "pytest", "--confcutdir", folder, "-p", "no:xdist", "-x", path]
-    output = run(name, arguments, home, timeout_s)
+    options = ["--confcutdir", str(folder), "-p", "no:xdist", "-x", "-rp"]
+    output = run(name, ["-m", "pytest", *options, str(folder)], home, timeout_s)
     assert " skipped" not in output.splitlines()[-1], output
     return output
