@@ -70,14 +70,16 @@ class Cluster:
         told = Path(f"/proc/{self.pids('api')[0]}/environ").read_text().split("\0")
         return next(line.partition("=")[2] for line in told if line.startswith("DET_DB_URL="))
 
-    def call(self, method: str, path: str, body: Any = None, token: str | None = None) -> Any:
+    def call(
+        self, method: str, path: str, body: Any = None, token: str | None = None, status: int = 200
+    ) -> Any:
         token = self.token if token is None else token
         headers = {"Authorization": f"Bearer {token}", "Accept-Encoding": "gzip"}
         content = None if body is None else json.dumps(body)
         self._connection.request(method, path, content, headers)
         answer = self._connection.getresponse()
         raw = answer.read()
-        assert answer.status == 200, f"{method} {path}: {answer.status} {raw[:300]!r}"
+        assert answer.status == status, f"{method} {path}: {answer.status} {raw[:300]!r}"
         return json.loads(raw)
 
     def sign_in(self) -> None:
@@ -130,13 +132,34 @@ def measure_requests(cluster: Cluster) -> None:
         rounds = []
         for _ in range(ROUNDS):
             costs = {name: cost_ms(own, action.do) for name, action in actions.items()}
+            costs["refused"] = cost_ms(own, lambda: refused(cluster))
+            costs["open"] = cost_ms(own, lambda: open_to_all(cluster))
             rounds.append({"bare": cost_ms(others, yardstick.list), **costs})
     figure("api_bare_list_cpu", min(r["bare"] for r in rounds), "ms", None)
+    figure_rights(rounds)
     for name, (_, floor_ms, peer_ms) in actions.items():
         figure(f"api_{name}_cpu", min(r[name] for r in rounds), "ms", floor_ms, peer_ms)
         multiple = statistics.median(r[name] / r["bare"] for r in rounds)
         floor, peer = floor_ms / bare.THERE_MS, peer_ms and peer_ms / bare.THERE_MS
         figure(f"api_{name}_cpu_over_bare_list", multiple, "ratio", round(floor, 1), peer)
+
+
+def figure_rights(rounds: list[dict[str, float]], floor_ms: float = 0.3) -> None:
+    """Print what knowing a caller and their rights takes: a refused change, over an answer that anybody gets."""
+    least = {name: min(r[name] for r in rounds) for name in ("refused", "open")}
+    figure("api_rights_cpu", least["refused"] - least["open"], "ms", floor_ms)
+    multiple = statistics.median((r["refused"] - r["open"]) / r["bare"] for r in rounds)
+    floor = round(floor_ms / bare.THERE_MS, 1)
+    figure("api_rights_cpu_over_bare_list", multiple, "ratio", floor)
+
+
+def refused(cluster: Cluster) -> None:
+    """Ask for a change that only administrators may make: a token is read, a right is missing."""
+    cluster.call("DELETE", "/api/v1/master/cluster_message", status=403)
+
+
+def open_to_all(cluster: Cluster) -> None:
+    cluster.call("GET", "/api/v1/master/telemetry", token="")
 
 
 def ready_s(cluster: Cluster) -> float:
