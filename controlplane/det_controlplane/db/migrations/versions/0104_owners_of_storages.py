@@ -3,8 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0103"
-down_revision = "0102"
+revision = "0104"
+down_revision = "0103"
 
 _OWNERS = """UPDATE storages s SET user_id = o.user_id FROM (
     SELECT c.storage_id, min(e.user_id) AS user_id FROM checkpoints c JOIN experiments e ON e.id = c.experiment_id
