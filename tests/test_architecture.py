@@ -345,3 +345,13 @@ def test_the_walls_are_noticed_when_broken() -> None:
     (found,) = imports(broken)
     assert (found.target, found.at_top) == ("det_controlplane.db.engine", False)
     assert not _within(found.target, frozenset({"det_controlplane.core"}))
+
+
+def test_migrations_are_one_chain() -> None:
+    """Two that landed at the same time have the same number, and every database refuses them."""
+    names = sorted(
+        p.name
+        for p in (ROOT / "controlplane/det_controlplane/db/migrations/versions").glob("0*.py")
+    )
+    numbers = [name.partition("_")[0] for name in names]
+    assert numbers == [f"{100 + n:04}" for n in range(len(names))], names

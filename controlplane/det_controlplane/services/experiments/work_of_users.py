@@ -1,0 +1,27 @@
+"""What a user has running, for whoever deactivates that user."""
+
+from det_controlplane.core.lifecycle.experiment import Command
+from det_controlplane.db import experiments
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Missing, WrongState
+from det_controlplane.services.experiments import actions
+from det_controlplane.services.identity.principal import User
+from det_controlplane.services.identity.rights import require_admin
+
+
+def running(ctx: Context, user_id: int) -> list[int]:
+    """Return the experiments that run or wait to, in the order of their numbers."""
+    return experiments.active_of(ctx.db, user_id)
+
+
+def pause(ctx: Context, caller: User, user_id: int) -> list[int]:
+    """Pause them: they save checkpoints and give their slots back. Return those that were paused."""
+    require_admin(caller, "pause all the work of a user")
+    paused = []
+    for experiment_id in running(ctx, user_id):
+        try:
+            actions.command(ctx, experiment_id, Command.PAUSE)
+        except (Missing, WrongState):
+            continue  # it ended in between, or its own process runs it
+        paused.append(experiment_id)
+    return paused
