@@ -5,6 +5,8 @@ from alembic import op
 
 revision = "0104"
 down_revision = "0103"
+# One of the constraints goes: drafts of 0.1.0 named it in ON CONFLICT, and are refused.
+unused_since = "0.1.0"
 
 _OWNERS = """UPDATE storages s SET user_id = o.user_id FROM (
     SELECT c.storage_id, min(e.user_id) AS user_id FROM checkpoints c JOIN experiments e ON e.id = c.experiment_id
