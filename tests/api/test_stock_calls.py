@@ -20,23 +20,23 @@ from tests.support.stock_world import build
 WITHOUT_A_ROUTE = """
 delete_DeleteWebhook get_GetWebhooks patch_PatchWebhook post_PostWebhook post_PostWebhookEventData post_TestWebhook
 """
-# Roles, Kubernetes, and tasks that are not trials.
+# Kubernetes, and tasks that are not trials.
 REFUSED = """
 delete_DeleteWorkspaceNamespaceBindings get_GetCommand get_GetGenericTaskConfig
-get_GetGroupsAndUsersAssignedToWorkspace get_GetKubernetesResourceQuotas get_GetNotebook get_GetRolesAssignedToGroup
-get_GetRolesAssignedToUser get_GetShell get_GetTensorboard patch_AssignMultipleGroups post_AssignRoles
-post_BulkAutoCreateWorkspaceNamespaceBindings post_CreateGenericTask post_GetRolesByID post_KillCommand
+get_GetKubernetesResourceQuotas get_GetNotebook
+get_GetShell get_GetTensorboard
+post_BulkAutoCreateWorkspaceNamespaceBindings post_CreateGenericTask post_KillCommand
 post_KillGenericTask post_KillNotebook post_KillShell post_KillTensorboard post_LaunchCommand post_LaunchNotebook
-post_LaunchShell post_LaunchTensorboard post_ListRoles post_PauseGenericTask post_RemoveAssignments
-post_SearchRolesAssignableToScope post_SetCommandPriority post_SetNotebookPriority post_SetResourceQuotas
+post_LaunchShell post_LaunchTensorboard post_PauseGenericTask
+post_SetCommandPriority post_SetNotebookPriority post_SetResourceQuotas
 post_SetShellPriority post_SetTensorboardPriority post_SetWorkspaceNamespaceBindings post_UnpauseGenericTask
 put_IdleNotebook
 """
-# Messages of answers above, of clouds, Kubernetes and roles, and of containers that ended before their allocation.
+# Messages of answers above, of clouds, Kubernetes, and of containers that ended before their allocation.
 NEVER_TOLD = """
-v1AwsCustomTag v1Command v1K8PriorityClass v1LimitedJob v1Notebook v1Permission v1ProxyPortConfig
-v1ResourcePoolAwsDetail v1ResourcePoolGcpDetail v1ResourcesFailure v1ResourcesStopped v1Role
-v1RoleAssignmentSummary v1SSOProvider v1ScopeTypeMask v1Shell v1Tensorboard v1WorkspaceNamespaceBinding
+v1AwsCustomTag v1Command v1K8PriorityClass v1LimitedJob v1Notebook v1ProxyPortConfig
+v1ResourcePoolAwsDetail v1ResourcePoolGcpDetail v1ResourcesFailure v1ResourcesStopped
+v1SSOProvider v1Shell v1Tensorboard v1WorkspaceNamespaceBinding
 """
 FIELDS_NEVER_TOLD = "v1RBACJob.limited"
 

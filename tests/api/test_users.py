@@ -152,13 +152,6 @@ def test_nobody_makes_or_sees_the_tokens_of_others(admin: Caller, user: Caller) 
     assert user.ask("PATCH", f"/api/v1/tokens/{theirs}", {"setRevoked": True}).status == 403
 
 
-def test_roles_are_not_part_of_this_product(admin: Caller) -> None:
-    told = admin.ask("POST", "/api/v1/roles/search", {"limit": 1})
-    assert told.status == 501
-    assert told.json()["error"]["reason"] == "Unimplemented"
-    assert admin.get("/api/v1/permissions/summary") == {"roles": [], "assignments": []}
-
-
 def test_a_task_s_token_administers_nothing(api: Api, admin: Caller) -> None:
     with api.ctx.db.begin() as tx:
         token = "token of a task"

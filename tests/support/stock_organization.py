@@ -24,12 +24,35 @@ def people(world: World) -> None:
     ask("get_GetGroup", groupId=group_id)
     ask("post_GetGroups", {"limit": 10})
     ask("put_UpdateGroup", {"groupId": group_id, "name": "army"}, groupId=group_id)
+    roles(world, grace, group_id)
     ask("delete_DeleteGroup", groupId=group_id)
     setting = {"key": "theme", "storagePath": "ui", "value": "dark"}
     ask("post_PostUserSetting", {"settings": [setting]})
     ask("get_GetUserSetting")
     ask("post_ResetUserSetting")
     ask("get_GetPermissionsSummary")
+
+
+def roles(world: World, user_id: int, group_id: int) -> None:
+    ask = world.ask
+    every = ask("post_ListRoles", {"limit": 10})["roles"]
+    viewer = next(role for role in every if role["name"] == "Viewer")
+    ask("post_SearchRolesAssignableToScope", {"limit": 10, "workspaceId": 1})
+    ask(
+        "patch_AssignMultipleGroups",
+        {"userIds": [user_id], "addGroups": [group_id], "removeGroups": []},
+    )
+    given = {"role": {"roleId": viewer["roleId"]}, "scopeWorkspaceId": 1, "scopeCluster": False}
+    both = {
+        "userRoleAssignments": [{"userId": user_id, "roleAssignment": given}],
+        "groupRoleAssignments": [{"groupId": group_id, "roleAssignment": given}],
+    }
+    ask("post_AssignRoles", both)
+    ask("get_GetRolesAssignedToUser", userId=user_id)
+    ask("get_GetRolesAssignedToGroup", groupId=group_id)
+    ask("post_GetRolesByID", {"roleIds": [viewer["roleId"]]})
+    ask("get_GetGroupsAndUsersAssignedToWorkspace", workspaceId=1)
+    ask("post_RemoveAssignments", both)
 
 
 def tokens(world: World) -> None:

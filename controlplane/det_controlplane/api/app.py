@@ -1,6 +1,7 @@
 """From request to answer: route, principal, handler, and one place that turns refusals into statuses."""
 
 import logging
+from functools import partial
 
 from det_controlplane.api import errors
 from det_controlplane.api.http import (
@@ -11,12 +12,15 @@ from det_controlplane.api.http import (
     Response,
     bearer_token,
 )
-from det_controlplane.api.router import Access, Handler, Match, Router
+from det_controlplane.api.named import named_in
+from det_controlplane.api.router import Access, Handler, Match, Route, Router
+from det_controlplane.core import permissions
+from det_controlplane.core.permissions import Rule
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db.engine import WAKING_S, DatabaseDown, TryAgain, Unstorable
 from det_controlplane.services import errors as refusals
 from det_controlplane.services.context import Context
-from det_controlplane.services.identity import authentication, task_rights
+from det_controlplane.services.identity import authentication, route_rights, task_rights
 from det_controlplane.services.identity.principal import Principal, User
 
 log = logging.getLogger("det.api")
@@ -54,6 +58,7 @@ class App:
             request.params = match.params
             _refuse_nul(request)
             request.principal = self._principal(match, request)
+            self._hold_to_rights(match, request)
             return self._answer(match.route.handler, request)
         except errors.ApiError as e:
             return Response(e.to_json(), e.status)
@@ -117,8 +122,22 @@ class App:
             return authentication.agent_of(self.ctx, token)
         user = authentication.user_of(self.ctx, token)
         _admit(access, user)
-        task_rights.require(self.ctx, user, route.method, route.path, match.params)
+        task_rights.require(self.ctx, user, _rule(route), match.params)
         return user
+
+    def _hold_to_rights(self, match: Match, request: Request) -> None:
+        """Refuse what no role of the caller allows, and hold listings to what one does."""
+        if isinstance(request.principal, User):
+            rule, names = _rule(match.route), partial(named_in, request)
+            admitted = route_rights.admit(self.ctx, request.principal, rule, request.params, names)
+            request.principal, request.within = admitted.user, admitted.within
+
+
+def _rule(route: Route) -> Rule:
+    rule = permissions.rule_of(route.method, route.path)
+    if rule is None:
+        raise errors.PermissionDenied(f"nobody may call {route.method} {route.path}")
+    return rule
 
 
 def unavailable(e: Exception) -> Response:

@@ -2,6 +2,7 @@
 
 from det_controlplane.api.http import EMPTY, Answer, Request, Response, json_response
 from det_controlplane.api.router import Access, get
+from det_controlplane.core.config.cluster import Authz
 from det_controlplane.services.cluster import status
 from det_controlplane.services.context import VERSION, Context
 
@@ -34,7 +35,7 @@ def master(ctx: Context, request: Request) -> Answer:
             "version": VERSION, "masterId": ctx.cluster_id, "clusterId": ctx.cluster_id,
             "clusterName": ctx.config.cluster_name, "telemetryEnabled": False, "ssoProviders": [],
             "externalLoginUri": "", "externalLogoutUri": "", "branding": "determined",
-            "rbacEnabled": False, "product": "PRODUCT_UNSPECIFIED", "featureSwitches": [],
+            "rbacEnabled": ctx.config.authz is Authz.RBAC, "product": "PRODUCT_UNSPECIFIED", "featureSwitches": [],
             "userManagementEnabled": True, "strictJobQueueControl": False, "hasCustomLogo": False,
             "clusterMessage": status.message(ctx),
         }

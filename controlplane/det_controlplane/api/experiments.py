@@ -122,7 +122,7 @@ def _filters(request: Request) -> dict[str, Any]:
         id_not_in=request.integers("experimentIdFilter.notIn"),
         **{n: request.integer(f"experimentIdFilter.{k}") or None for k, n in _ID_FILTERS.items()},
     )
-    filters = owner_filters(request) | own
+    filters = owner_filters(request) | own | request.held()
     if filters.get("archived") is False and "project_id" not in filters:
         filters["visible"] = True
     return filters

@@ -1,8 +1,7 @@
-"""Groups of users, access tokens, and the role commands of Determined's enterprise edition."""
+"""Groups of users, and access tokens."""
 
 from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
-from det_controlplane.api.errors import Unimplemented
 from det_controlplane.api.http import EMPTY, Answer, Request, json_parts, json_response
 from det_controlplane.api.listing import filters_of, page_of, sort_of
 from det_controlplane.api.router import delete, get, patch, post, put
@@ -82,20 +81,7 @@ def edit_token(ctx: Context, request: Request) -> Answer:
     return json_response({"tokenInfo": info})
 
 
-def no_roles(ctx: Context, request: Request) -> Answer:
-    raise Unimplemented(
-        "roles and permissions by role belong to Determined's enterprise edition; here everybody may use the"
-        " cluster, owners and administrators may delete, and administrators manage users"
-    )
-
-
-def permissions(ctx: Context, request: Request) -> Answer:
-    """Nobody has a role; clients take this to mean basic authorization."""
-    return json_response({"roles": [], "assignments": []})
-
-
-_G, _T, _R = "/api/v1/groups", "/api/v1/tokens", "/api/v1/roles"
-_NO_ROLES = "Roles are not part of this product: 501"
+_G, _T = "/api/v1/groups", "/api/v1/tokens"
 ROUTES = (
     post(_G, create_group, summary="Create a group"),
     post(f"{_G}/search", search_groups, summary="Find groups"),
@@ -105,14 +91,4 @@ ROUTES = (
     get(_T, list_tokens, summary="List access tokens"),
     post(_T, create_token, summary="Create an access token"),
     patch(f"{_T}/{{tokenId}}", edit_token, summary="Describe or revoke an access token"),
-    get("/api/v1/permissions/summary", permissions, summary="Roles of the caller: none"),
-    post(f"{_R}/add-assignments", no_roles, summary=_NO_ROLES),
-    post(f"{_R}/remove-assignments", no_roles, summary=_NO_ROLES),
-    post(f"{_R}/search", no_roles, summary=_NO_ROLES),
-    post(f"{_R}/search/by-assignability", no_roles, summary=_NO_ROLES),
-    get(f"{_R}/search/by-group/{{groupId}}", no_roles, summary=_NO_ROLES),
-    post(f"{_R}/search/by-ids", no_roles, summary=_NO_ROLES),
-    get(f"{_R}/search/by-user/{{userId}}", no_roles, summary=_NO_ROLES),
-    get(f"{_R}/workspace/{{workspaceId}}", no_roles, summary=_NO_ROLES),
-    patch("/api/v1/users/assignments", no_roles, summary=_NO_ROLES),
 )

@@ -34,6 +34,7 @@ class Request:
     woken: bool = False
     params: Mapping[str, str] = field(default_factory=dict)
     principal: Principal | None = None
+    within: Sequence[int] | None = None  # the workspaces to which a listing is held; None: all
 
     def json(self) -> dict[str, Any]:
         """The body as an object; an absent body is an empty object."""
@@ -78,6 +79,10 @@ class Request:
     def flag(self, *names: str) -> bool | None:
         value = self.text(*names).lower()
         return None if not value else value in ("true", "1")
+
+    def held(self) -> dict[str, list[int]]:
+        """Return the filter that holds a listing, or a change of many, to where the caller has the right."""
+        return {} if self.within is None else {"in_workspaces": list(self.within)}
 
     def param(self, name: str) -> str:
         return self.params[name]

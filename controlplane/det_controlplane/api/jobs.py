@@ -1,5 +1,7 @@
 """The job queue."""
 
+from typing import Any
+
 from det_controlplane.api.body import Body
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response
 from det_controlplane.api.listing import page_of, part_of, sort_of
@@ -8,6 +10,11 @@ from det_controlplane.core.queue import QueueUpdate
 from det_controlplane.services.context import Context
 from det_controlplane.services.scheduling import jobs, queueing
 
+_LIMITED = (
+    "jobId", "type", "resourcePool", "workspaceId", "isPreemptible", "requestedSlots", "allocatedSlots", "summary",
+    "priority", "weight", "progress",
+)  # fmt: skip
+
 
 def list_jobs(ctx: Context, request: Request) -> Answer:
     pool = request.text("resourcePool", "resource_pool")
@@ -15,10 +22,22 @@ def list_jobs(ctx: Context, request: Request) -> Answer:
     states = set(request.texts("states"))
     if states:
         found = [j for j in found if j["summary"]["state"] in states]
+    if not request.path.endswith("-v2"):
+        found = [j for j in found if _is_seen(request, j)]
     shown, pagination = part_of(found, page_of(request))
-    wrapped = request.path.endswith("-v2")
-    rows = [{"full": j} for j in shown] if wrapped else shown
+    if not request.path.endswith("-v2"):
+        return json_response({"jobs": shown, "pagination": pagination})
+    rows = [{"full": j} if _is_seen(request, j) else {"limited": _limited(j)} for j in shown]
     return json_response({"jobs": rows, "pagination": pagination})
+
+
+def _is_seen(request: Request, job: dict[str, Any]) -> bool:
+    return request.within is None or job["workspaceId"] in request.within
+
+
+def _limited(job: dict[str, Any]) -> dict[str, Any]:
+    """Return what everybody in the queue may know of a job: how much is before theirs."""
+    return {name: job[name] for name in _LIMITED}
 
 
 def update(ctx: Context, request: Request) -> Answer:

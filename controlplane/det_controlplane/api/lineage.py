@@ -93,7 +93,7 @@ def preview_search(ctx: Context, request: Request) -> Answer:
 
 
 def labels(ctx: Context, request: Request) -> Answer:
-    found = listing.labels(ctx, request.integer("projectId", "project_id"))
+    found = listing.labels(ctx, request.integer("projectId", "project_id"), request.within)
     return json_response({"labels": found})
 
 

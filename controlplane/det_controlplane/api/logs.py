@@ -11,7 +11,9 @@ from det_controlplane.api.errors import BadRequest, PermissionDenied
 from det_controlplane.api.http import EMPTY, Answer, Batch, Request, Stream, line
 from det_controlplane.api.listing import sort_of
 from det_controlplane.api.router import Access, get, post
+from det_controlplane.core.roles import Right
 from det_controlplane.services.context import Context
+from det_controlplane.services.identity import route_rights
 from det_controlplane.services.identity.principal import AgentPrincipal
 from det_controlplane.services.logs import task_logs
 from det_controlplane.services.logs.task_logs import Filters, Line
@@ -121,6 +123,9 @@ def _store(ctx: Context, request: Request, logs: list[Body]) -> None:
         foreign = next((x["task_id"] for x in lines if x["task_id"] != own), None)
         if foreign is not None:
             raise PermissionDenied(f"a token of task {own} cannot write logs of task {foreign}")
+    else:
+        tasks = {line["task_id"] for line in lines}
+        route_rights.require_things(ctx, user, Right.UPDATE_EXPERIMENT, "task", tasks)
     key = request.headers.get("idempotency-key")
     task_logs.store(ctx, lines, request_key=key, sender=str(user.id))
 

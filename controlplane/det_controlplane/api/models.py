@@ -29,7 +29,7 @@ def list_models(ctx: Context, request: Request) -> Answer:
         workspace_ids=request.integers("workspaceIds", "workspace_ids"),
         workspace_names=request.texts("workspaceNames", "workspace_names"),
     )
-    filters = owner_filters(request) | own
+    filters = owner_filters(request) | own | request.held()
     return json_parts(models.listed(ctx, page_of(request), sort_of(request), filters))
 
 
@@ -38,7 +38,7 @@ def get_model(ctx: Context, request: Request) -> Answer:
 
 
 def labels(ctx: Context, request: Request) -> Answer:
-    found = models.labels(ctx, request.integer("workspaceId", "workspace_id"))
+    found = models.labels(ctx, request.integer("workspaceId", "workspace_id"), request.within)
     return json_response({"labels": found})
 
 

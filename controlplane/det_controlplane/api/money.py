@@ -41,7 +41,7 @@ def _time(request: Request, name: str) -> datetime | None:
 
 
 def list_budgets(ctx: Context, request: Request) -> Answer:
-    return json_response({"budgets": budgets.listed(ctx)})
+    return json_response({"budgets": budgets.listed(ctx, user_of(request))})
 
 
 def put_budget(ctx: Context, request: Request) -> Answer:

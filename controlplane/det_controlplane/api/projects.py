@@ -18,7 +18,8 @@ from det_controlplane.services.organization.projects import ProjectChanges
 
 
 def list_projects(ctx: Context, request: Request) -> Answer:
-    page, sort, filters = page_of(request), sort_of(request), owner_filters(request)
+    page, sort = page_of(request), sort_of(request)
+    filters = owner_filters(request) | request.held()
     return json_parts(projects.listed(ctx, request.id("id"), page, sort, filters))
 
 
@@ -94,7 +95,7 @@ def retain_logs(ctx: Context, request: Request) -> Answer:
 
 
 def _applied(ctx: Context, request: Request, action: Action) -> Answer:
-    selection = _selection(Body(request.json()))
+    selection = _selection(Body(request.json()), request.held())
     named = request.param("projectId")
     project_id = None if named in (_EVERY_PROJECT, _NO_PROJECT) else request.id("projectId")
     if project_id is None and not selection.ids:
@@ -104,14 +105,18 @@ def _applied(ctx: Context, request: Request, action: Action) -> Answer:
 
 
 def _refuse_whole_cluster(filters: Mapping[str, Any], *, every: bool) -> None:
-    narrow = {key for key, value in filters.items() if value} - {"archived", "id_not_in"}
+    narrow = {key for key, value in filters.items() if value} - {
+        "archived",
+        "id_not_in",
+        "in_workspaces",
+    }
     if "project_id" not in narrow and not (every and narrow):
         raise BadRequest(
             "name a project or experimentIds, or filter all projects (-1): this would reach the whole cluster"
         )
 
 
-def _selection(body: Body) -> Selection:
+def _selection(body: Body, held: dict[str, list[int]]) -> Selection:
     filters = body.body("filters")
     chosen = filters_of(
         name=filters.text("name"),
@@ -126,7 +131,7 @@ def _selection(body: Body) -> Selection:
     ids = [Body({"id": item}).integer("id") for item in body.items("experimentIds")]
     if not ids and not body.has("filters"):
         raise BadRequest("name experiments by experimentIds, or choose them by filters")
-    return Selection(ids, chosen)
+    return Selection(ids, chosen | held)
 
 
 _EVERY_PROJECT, _NO_PROJECT = "-1", "0"

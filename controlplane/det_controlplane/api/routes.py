@@ -45,13 +45,13 @@ _PLACES: dict[str, tuple[str, ...]] = {
     "models": ("models",),
     "namespace-bindings": ("workspaces",),
     "notebooks": ("interactive",),
-    "permissions": ("groups",),
+    "permissions": ("roles",),
     "preview-hp-search": ("lineage",),
     "projects": ("projects", "tables"),
     "rented-pools": ("machines",),
     "resource-pools": ("agents", "workspaces"),
     "resources": ("master",),
-    "roles": ("groups",),
+    "roles": ("roles",),
     "runs": ("tables", "trials"),
     "shells": ("interactive",),
     "task": ("logs",),
@@ -63,13 +63,13 @@ _PLACES: dict[str, tuple[str, ...]] = {
     "trial-source-info": ("trials",),
     "trials": ("lineage", "logs", "metric_curves", "profiles", "trials"),
     "user": ("users",),
-    "users": ("groups", "users"),
+    "users": ("roles", "users"),
     "why": ("why",),
     "workspaces": ("projects", "workspaces"),
 }
 # In the order of the reference.
 _MODULES = (
-    "cluster", "auth", "oidc", "users", "groups", "workspaces", "projects", "templates", "models", "master",
+    "cluster", "auth", "oidc", "users", "groups", "roles", "workspaces", "projects", "templates", "models", "master",
     "experiments", "lineage", "metric_curves", "remote_search", "trials", "tables", "profiles", "allocations",
     "tasks", "logs", "agents", "machines", "money", "prometheus", "jobs", "interactive", "why", "agent_protocol",
 )  # fmt: skip

@@ -11,6 +11,7 @@ from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.core.paging import Page
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import tables
+from det_controlplane.services.experiments.tables import Place
 from det_controlplane.services.trials import run_actions
 from det_controlplane.services.trials.run_actions import Action, Selection
 
@@ -20,20 +21,22 @@ _EVERY_PROJECT = (0, -1)
 def search_runs(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
     chosen, sort = parse_filter(body.text("filter")), parse_sort(body.text("sort"))
-    return json_parts(tables.runs(ctx, _project(body, "projectId"), chosen, sort, _page(body)))
+    return json_parts(
+        tables.runs(ctx, _place(request, body, "projectId"), chosen, sort, _page(body))
+    )
 
 
 def search_experiments(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
     chosen, sort = parse_filter(body.text("filter")), parse_sort(body.text("sort"))
     return json_parts(
-        tables.experiments(ctx, _project(body, "projectId"), chosen, sort, _page(body))
+        tables.experiments(ctx, _place(request, body, "projectId"), chosen, sort, _page(body))
     )
 
 
-def _project(body: Body, name: str) -> int | None:
-    project_id = body.integer(name)
-    return None if project_id in _EVERY_PROJECT else project_id
+def _place(request: Request, body: Body, project: str) -> Place:
+    project_id = body.integer(project)
+    return Place(None if project_id in _EVERY_PROJECT else project_id, request.within)
 
 
 def _page(body: Body) -> Page:
@@ -75,7 +78,7 @@ def _applied(ctx: Context, request: Request, body: Body, project: str, action: A
     ids = [Body({"id": item}).integer("id") for item in body.items("runIds")]
     if not ids and not body.text("filter"):
         raise BadRequest("name runs by runIds, or choose them by a filter")
-    selection = Selection(ids, parse_filter(body.text("filter")), _project(body, project))
+    selection = Selection(ids, parse_filter(body.text("filter")), _place(request, body, project))
     return json_response({"results": run_actions.apply(ctx, user_of(request), selection, action)})
 
 

@@ -13,12 +13,12 @@ from det_controlplane.services.tasks import listing as task_listing
 
 
 def list_tasks(ctx: Context, request: Request) -> Answer:
-    found = task_listing.live_allocations(ctx)
+    found = task_listing.live_allocations(ctx, request.within)
     return Response(b'{"allocationIdToSummary":' + found.encode() + b"}")
 
 
 def legacy_tasks(ctx: Context, request: Request) -> Answer:
-    return Response(task_listing.live_allocations(ctx).encode())
+    return Response(task_listing.live_allocations(ctx, request.within).encode())
 
 
 def get_task(ctx: Context, request: Request) -> Answer:

@@ -12,6 +12,7 @@ from det_controlplane.services.organization import config_policies, templates
 def list_templates(ctx: Context, request: Request) -> Answer:
     workspace_ids = request.integers("workspaceIds", "workspace_ids")
     filters = filters_of(name=request.text("name"), workspace_ids=workspace_ids)
+    filters |= request.held()
     return json_parts(templates.listed(ctx, page_of(request), sort_of(request), filters))
 
 
@@ -30,7 +31,9 @@ def put_template(ctx: Context, request: Request) -> Answer:
 def _stored(ctx: Context, request: Request, *, replace: bool) -> Answer:
     body = Body(request.json())
     name, config = request.param("templateName"), body.raw("config")
-    made = templates.create(ctx, name, config, body.integer("workspaceId"), replace=replace)
+    made = templates.create(
+        ctx, user_of(request), name, config, body.integer("workspaceId"), replace=replace
+    )
     return json_response({"template": made})
 
 

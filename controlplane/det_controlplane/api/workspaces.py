@@ -14,7 +14,7 @@ from det_controlplane.services.organization.workspaces import WorkspaceChanges
 def list_workspaces(ctx: Context, request: Request) -> Answer:
     case_sensitive = request.text("nameCaseSensitive", "name_case_sensitive")
     own = filters_of(name_case_sensitive=case_sensitive, pinned=request.flag("pinned"))
-    filters = owner_filters(request) | own
+    filters = owner_filters(request) | own | request.held()
     return json_text(
         workspaces.listed(ctx, user_of(request), page_of(request), sort_of(request), filters)
     )

@@ -1,131 +1,116 @@
-"""Decide what the token of a task may do: one table from routes to rules, which tests read.
+"""Decide what a route needs: the right of its caller, and what the token of a task may do with it.
 
-A task acts as its owner, because its code registers models and creates experiments; it does not report for
-other tasks, does not change experiments of other users, and has nothing to do with accounts and the cluster itself."""
+`permission_table.TABLE` has a row for each route: method, path, rule for tasks, needs.
+
+A need is `RIGHT@subject,subject`: a right in the workspaces of what the request names. A subject is `kind:source`, as
+`experiment:id` (of the path), `trial:query.trialIds` or `checkpoint:body.checkpoints.uuid`; what a request does not
+name needs nothing. Or it is one of these words: `cluster` (the right must hold everywhere), `somewhere` (in any
+workspace), `listed` (the answer, or the change, is held to workspaces with the right), `service` (the use case finds
+out and asks). `everybody` who is signed in needs nothing.
+
+A task acts as its owner, because its code registers models and creates experiments; it does not report for other
+tasks, does not change experiments of other users, and has nothing to do with accounts and the cluster itself. With
+`+own`, a route is also open to a task whose token is for itself only."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
+from functools import cache, lru_cache
+
+from det_controlplane.core.permission_table import TABLE
+from det_controlplane.core.roles import Right
 
 _V1 = "/api/v1/"
 
 
 class TaskRule(Enum):
-    READ = "what its owner may read"
-    AS_OWNER = "what its owner may do"
-    OWN_TRIAL = "for its own trial, or an unmanaged one of its owner"
-    OWN_EXPERIMENT = "for experiments of its owner"
-    BY_SERVICE = "what the request names in its body decides"
-    NEVER = "nothing"
+    """The rules for tasks, as the table names them."""
+
+    READ = "read"  # what its owner may read
+    AS_OWNER = "owner"  # what its owner may do
+    OWN_TRIAL = "trial"  # for its own trial, or an unmanaged one of its owner
+    OWN_EXPERIMENT = "experiment"  # for experiments of its owner
+    BY_SERVICE = "service"  # what the request names in its body decides
+    NEVER = "never"
 
 
-# By the first name of a path below /api/v1.
-_PLACES: Mapping[str, TaskRule] = {
-    "allocations": TaskRule.BY_SERVICE,
-    "auth": TaskRule.AS_OWNER,
-    "checkpoints": TaskRule.BY_SERVICE,
-    "commands": TaskRule.AS_OWNER,
-    "contexts": TaskRule.AS_OWNER,
-    "experiments": TaskRule.AS_OWNER,
-    "experiments-search": TaskRule.READ,
-    "generic-tasks": TaskRule.AS_OWNER,
-    "models": TaskRule.AS_OWNER,
-    "notebooks": TaskRule.AS_OWNER,
-    "preview-hp-search": TaskRule.READ,
-    "projects": TaskRule.AS_OWNER,
-    "runs": TaskRule.NEVER,  # actions on many at once
-    "shells": TaskRule.AS_OWNER,
-    "task": TaskRule.BY_SERVICE,
-    "tasks": TaskRule.AS_OWNER,
-    "template": TaskRule.AS_OWNER,
-    "templates": TaskRule.AS_OWNER,
-    "tensorboards": TaskRule.AS_OWNER,
-    "trial-source-info": TaskRule.BY_SERVICE,
-    "trials": TaskRule.OWN_TRIAL,
-    "webhooks": TaskRule.NEVER,
-    "workspaces": TaskRule.AS_OWNER,
-    # Accounts, rights, agents, machines, money and the cluster: for people.
-    "agent-tokens": TaskRule.NEVER,
-    "agents": TaskRule.NEVER,
-    "budgets": TaskRule.NEVER,
-    "cleanup_logs": TaskRule.NEVER,
-    "config-policies": TaskRule.NEVER,
-    "groups": TaskRule.NEVER,
-    "instances": TaskRule.NEVER,
-    "job-queues": TaskRule.NEVER,
-    "master": TaskRule.NEVER,
-    "namespace-bindings": TaskRule.NEVER,
-    "rented-pools": TaskRule.NEVER,
-    "resource-pools": TaskRule.NEVER,
-    "roles": TaskRule.NEVER,
-    "tokens": TaskRule.NEVER,
-    "users": TaskRule.NEVER,
+class Of(Enum):
+    """The subjects of needs that no single thing names."""
+
+    NAMED = "named"
+    CLUSTER = "cluster"
+    SOMEWHERE = "somewhere"
+    LISTED = "listed"
+    SERVICE = "service"
+
+
+# What a request can name, with the right to see it.
+KINDS: Mapping[str, Right] = {
+    "workspace": Right.VIEW_WORKSPACE,
+    "project": Right.VIEW_PROJECT,
+    "project-or-all": Right.VIEW_PROJECT,  # 0 stands for the whole cluster
+    "project-key": Right.VIEW_PROJECT,
+    "experiment": Right.VIEW_EXPERIMENT_METADATA,
+    "experiment-external": Right.VIEW_EXPERIMENT_METADATA,
+    "trial": Right.VIEW_EXPERIMENT_METADATA,
+    "task": Right.VIEW_EXPERIMENT_METADATA,
+    "allocation": Right.VIEW_EXPERIMENT_METADATA,
+    "checkpoint": Right.VIEW_EXPERIMENT_METADATA,
+    "job": Right.VIEW_EXPERIMENT_METADATA,
+    "model": Right.VIEW_MODEL_REGISTRY,
+    "template": Right.VIEW_TEMPLATES,
 }
-_EXCEPTIONS: Mapping[tuple[str, str], TaskRule] = {
-    ("POST", "/task-logs"): TaskRule.BY_SERVICE,
-    ("POST", f"{_V1}trials"): TaskRule.BY_SERVICE,
-    ("PUT", f"{_V1}trials"): TaskRule.BY_SERVICE,
-    ("POST", f"{_V1}trials/{{trialId}}/kill"): TaskRule.OWN_EXPERIMENT,
-    ("PUT", f"{_V1}trials/{{trialId}}/retain_logs"): TaskRule.OWN_EXPERIMENT,
-    ("POST", f"{_V1}runs"): TaskRule.READ,
-    ("POST", f"{_V1}runs/start"): TaskRule.AS_OWNER,
-    ("POST", f"{_V1}runs/{{runId}}/metadata"): TaskRule.OWN_TRIAL,
-    ("POST", f"{_V1}experiments/continue"): TaskRule.NEVER,
-    ("POST", f"{_V1}groups/search"): TaskRule.READ,
-    ("POST", f"{_V1}webhooks/custom"): TaskRule.AS_OWNER,
-    # Asking what to do next is part of doing it: the answer lets a trial rest.
-    ("GET", f"{_V1}trials/{{trialId}}/searcher/operation"): TaskRule.OWN_TRIAL,
-}
-# Reading is no part of it, but what only administrators see is not shown to their tasks either.
-_READING = frozenset({"GET", "HEAD"})
-
-# What `environment.det_token: task` leaves: what the harness needs for its own trial, and no more.
-_NARROW: Mapping[str, str] = {
-    "allocations": "GET POST",
-    "checkpoints": "GET POST PATCH",
-    "experiments": "GET",
-    "master": "GET",
-    "me": "GET",
-    "notebooks": "PUT",
-    "runs": "GET POST",
-    "task": "POST",
-    "tasks": "GET",
-    "trial-source-info": "POST",
-    "trials": "GET POST PATCH",
-    "webhooks": "POST",
-}
-# What all have in common is listed there, not what is one task's.
-_LISTED = frozenset({"experiments", "tasks", "trials"})
+_FROM_PATH = "{kind}"  # the path itself has the kind
 
 
-def of_task(method: str, path: str) -> TaskRule:
+@dataclass(frozen=True, slots=True)
+class Need:
+    right: Right
+    of: Of
+    kind: str = ""
+    place: str = ""  # path, query or body
+    names: tuple[str, ...] = ()  # the way to what is named there
+
+    def kind_of(self, params: Mapping[str, str]) -> str:
+        return params.get("kind", "") if self.kind == _FROM_PATH else self.kind
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    needs: tuple[Need, ...]
+    task: TaskRule
+    own: bool  # also for a task whose token is for itself only
+
+
+@lru_cache(maxsize=512)
+def rule_of(method: str, path: str) -> Rule | None:
     """Return the rule for a route, by its method and the path with its parameters' names."""
-    exception = _EXCEPTIONS.get((method, path))
-    if exception is not None:
-        return exception
-    if method in _READING:
-        return TaskRule.READ
-    if "{projectId}/experiments/" in path:
-        return TaskRule.NEVER  # actions on many experiments at once
-    rule = _PLACES.get(_place(path), TaskRule.NEVER)
-    if rule is TaskRule.AS_OWNER and _place(path) == "experiments" and "{" in path:
-        return rule if "external" in path else TaskRule.OWN_EXPERIMENT
-    return rule
+    below = path.removeprefix(_V1) if path.startswith(_V1) else path
+    row = rows().get(("GET" if method == "HEAD" else method, below))
+    if row is None:
+        return None
+    task, *needs = row.split()
+    name, _, own = task.partition("+")
+    return Rule(tuple(n for text in needs for n in _needs(text)), TaskRule(name), own == "own")
 
 
-def is_narrow(method: str, path: str) -> bool:
-    """Return whether a task may call a route that has no rights but for itself."""
-    if path == "/task-logs":
-        return True
-    place = _place(path)
-    if place in _LISTED and "{" not in path:
-        return False
-    return ("GET" if method == "HEAD" else method) in _NARROW.get(place, "").split()
+@cache
+def rows() -> Mapping[tuple[str, str], str]:
+    """Return the table by method and path; a process that answers one request parses one row."""
+    split = (row.split(maxsplit=2) for row in TABLE.strip().splitlines())
+    return {(method, path): rest for method, path, rest in split}
 
 
-def _place(path: str) -> str:
-    return path.removeprefix(_V1).split("/")[0] if path.startswith(_V1) else path
+def _needs(text: str) -> tuple[Need, ...]:
+    if text == "everybody":
+        return ()
+    right, _, subjects = text.partition("@")
+    return tuple(_need(Right(right), subject) for subject in subjects.split(","))
 
 
-def is_listed(method: str, path: str) -> bool:
-    """Return whether somebody decided about a route."""
-    return method in _READING or (method, path) in _EXCEPTIONS or _place(path) in _PLACES
+def _need(right: Right, subject: str) -> Need:
+    kind, colon, source = subject.partition(":")
+    if not colon:
+        return Need(right, Of(subject))
+    place, *names = source.split(".") if "." in source else ("path", source)
+    return Need(right, Of.NAMED, kind, place, tuple(names))

@@ -43,6 +43,7 @@ _LISTED = Collection(
         **label_filters(_EXPERIMENTS),
         "states": one_of(cast(_e.state, Text), "states"),
         "project_id": _e.project_id == bindparam("project_id"),
+        "in_workspaces": one_of(_p.workspace_id, "in_workspaces"),
         "visible": ~_p.archived & ~_w.archived,
         "id_lt": _e.id < bindparam("id_lt"), "id_lte": _e.id <= bindparam("id_lte"),
         "id_gt": _e.id > bindparam("id_gt"), "id_gte": _e.id >= bindparam("id_gte"),

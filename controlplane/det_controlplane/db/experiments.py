@@ -1,5 +1,6 @@
 """Rows of experiments, jobs and searches."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -231,11 +232,14 @@ def best_metric(tx: Tx, experiment_id: int) -> float | None:
     return tx.execute(found).scalar()
 
 
-def labels(tx: Tx, project_id: int) -> list[str]:
-    """Return the labels of a project's experiments (0: of all), the most used first."""
+def labels(tx: Tx, project_id: int, within: Sequence[int] | None) -> list[str]:
+    """Return the labels of a project's experiments (0: of all in some workspaces), the most used first."""
     each = select(func.unnest(experiments.c.labels).label("label"))
     if project_id:
         each = each.where(experiments.c.project_id == project_id)
+    if within is not None:
+        there = select(projects.c.id).where(projects.c.workspace_id.in_(within))
+        each = each.where(experiments.c.project_id.in_(there))
     label = each.subquery().c.label
     used = select(label).group_by(label).order_by(func.count().desc(), label)
     return list(tx.execute(used).scalars())

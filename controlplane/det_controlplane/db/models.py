@@ -1,6 +1,6 @@
 """The model registry: named models and their versions."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -33,6 +33,7 @@ _MODELS = Collection(
         **owner_filters(models),
         **label_filters(models),
         "id": _m.id == bindparam("id"),
+        "in_workspaces": one_of(_m.workspace_id, "in_workspaces"),
         "workspace_ids": one_of(_m.workspace_id, "workspace_ids"),
         "workspace_names": one_of(workspaces.c.name, "workspace_names"),
     },
@@ -94,12 +95,12 @@ def listed(db: Database, page: Page, sort: Sort, filters: dict[str, Any]) -> Ite
     return pages.find(db, _MODELS, page, sort, filters)
 
 
-def labels(tx: Tx, workspace_id: int) -> list[str]:
-    """Return the labels of a workspace (0: of all), the most used first."""
+def labels(tx: Tx, workspaces: Sequence[int] | None) -> list[str]:
+    """Return the labels of models in some workspaces (None: all), the most used first."""
     label = func.unnest(models.c.labels).label("label")
     each = select(label)
-    if workspace_id:
-        each = each.where(models.c.workspace_id == workspace_id)
+    if workspaces is not None:
+        each = each.where(models.c.workspace_id.in_(workspaces))
     used = each.subquery().c.label
     return list(
         tx.execute(select(used).group_by(used).order_by(func.count().desc(), used)).scalars()

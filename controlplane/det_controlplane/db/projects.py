@@ -12,7 +12,7 @@ from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages
 from det_controlplane.db.engine import Database, Tx
-from det_controlplane.db.pages import Collection, owner_filters
+from det_controlplane.db.pages import Collection, one_of, owner_filters
 from det_controlplane.db.schema import (
     experiments,
     jobs,
@@ -70,6 +70,7 @@ _LISTED = Collection(
     filters={
         **owner_filters(projects),
         "workspace_id": _p.workspace_id == bindparam("workspace_id"),
+        "in_workspaces": one_of(_p.workspace_id, "in_workspaces"),
         "archived": bindparam("archived") == _ARCHIVED,
     },
 )  # fmt: skip

@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from det_controlplane.core.lifecycle.agent import AgentState
 from det_controlplane.core.paging import Page, Sort
-from det_controlplane.db import pages
+from det_controlplane.db import pages, roles
 from det_controlplane.db.engine import Database, Tx
 from det_controlplane.db.pages import Collection, one_of
 from det_controlplane.db.schema import agents, allocations, sessions, tasks, users
@@ -32,6 +32,7 @@ _HOLDER = (
         users.c.active,
     )
 )  # fmt: skip
+_HOLDER_WITH_ROLES = _HOLDER.add_columns(roles.held_by(sessions.c.user_id).label("roles"))
 _AGENT = select(agents.c.id, agents.c.incarnation, agents.c.pool).where(
     agents.c.token_hash == bindparam("token_hash"), agents.c.state != AgentState.LOST
 )
@@ -75,6 +76,7 @@ class Holder:
     trial_id: int | None
     experiment_id: int | None
     narrow: bool
+    roles: list[tuple[str, int]] | None = None  # with their workspaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +102,11 @@ class AccessToken:
     shown: dict[str, Any]
 
 
-def holder(db: Database, token_hash: bytes, now: datetime) -> Holder | None:
-    for row in db.read(_HOLDER, {"token_hash": token_hash, "now": now}):
+def holder(
+    db: Database, token_hash: bytes, now: datetime, *, with_roles: bool = False
+) -> Holder | None:
+    statement = _HOLDER_WITH_ROLES if with_roles else _HOLDER
+    for row in db.read(statement, {"token_hash": token_hash, "now": now}):
         return Holder(**row._mapping)
     return None
 

@@ -1,6 +1,6 @@
 """Pages of the tables of experiments and runs, which callers filter and sort by any column."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,10 +77,18 @@ _EXPERIMENT_COLUMN = finder(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to look: in one project, and in some workspaces; None stands for all of them."""
+
+    project_id: int | None
+    workspaces: Sequence[int] | None
+
+
 def runs(
-    db: Database, project_id: int | None, chosen: Filter, sort: tuple[SortKey, ...], page: Page
+    db: Database, place: Place, chosen: Filter, sort: tuple[SortKey, ...], page: Page
 ) -> Iterator[str]:
-    rows = _chosen(_RUN, _RUNS, project_id, chosen, _RUN_COLUMN, "(t.archived OR e.archived)")
+    rows = _chosen(_RUN, _RUNS, place, chosen, _RUN_COLUMN, "(t.archived OR e.archived)")
     key = literal_column("t.id", Integer)
     return pages.search(db, "runs", rows, key, [*ordered(sort, _RUN_COLUMN), key], page)
 
@@ -100,26 +108,28 @@ def run(tx: Tx, run_id: int) -> RunRow | None:
     return None if row is None else RunRow(row[0], row[1], TrialState(row[2]), row[3])
 
 
-def run_ids(tx: Tx, project_id: int | None, chosen: Filter) -> list[int]:
-    rows = _chosen("t.id", _RUNS, project_id, chosen, _RUN_COLUMN, "(t.archived OR e.archived)")
+def run_ids(tx: Tx, place: Place, chosen: Filter) -> list[int]:
+    rows = _chosen("t.id", _RUNS, place, chosen, _RUN_COLUMN, "(t.archived OR e.archived)")
     return list(tx.execute(rows.order_by(literal_column("t.id"))).scalars())
 
 
 def experiments(
-    db: Database, project_id: int | None, chosen: Filter, sort: tuple[SortKey, ...], page: Page
+    db: Database, place: Place, chosen: Filter, sort: tuple[SortKey, ...], page: Page
 ) -> Iterator[str]:
-    rows = _chosen(_EXPERIMENT, _EXPERIMENTS, project_id, chosen, _EXPERIMENT_COLUMN, "e.archived")
+    rows = _chosen(_EXPERIMENT, _EXPERIMENTS, place, chosen, _EXPERIMENT_COLUMN, "e.archived")
     key = literal_column("e.id", Integer)
     order = [*ordered(sort, _EXPERIMENT_COLUMN), key]
     return pages.search(db, "experiments", rows, key, order, page)
 
 
 def _chosen(
-    item: str, source: Any, project_id: int | None, chosen: Filter, find: Find, archived: str
+    item: str, source: Any, place: Place, chosen: Filter, find: Find, archived: str
 ) -> Select[Any]:
     conditions = [where(chosen, find)]
-    if project_id is not None:
-        conditions.append(literal_column("e.project_id") == project_id)
+    if place.project_id is not None:
+        conditions.append(literal_column("e.project_id") == place.project_id)
+    if place.workspaces is not None:
+        conditions.append(literal_column("p.workspace_id", Integer).in_(place.workspaces))
     if not chosen.show_archived:
         conditions.append(not_(literal_column(archived)))
     return select(literal_column(item)).select_from(source).where(and_(*conditions))

@@ -1,7 +1,7 @@
 """Tasks and allocations as the API shows them."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import text
@@ -50,7 +50,7 @@ _SUMMARIES = text(f"""
         ) ORDER BY a.requested_at, a.id), '{{}}'::json)::text
     FROM allocations a JOIN tasks k ON k.id = a.task_id JOIN jobs j ON j.id = a.job_id
     LEFT JOIN json_to_recordset(cast(:pools AS json)) AS p(name text, type text, default_priority integer) ON p.name = a.pool
-    WHERE a.state <> 'TERMINATED'
+    WHERE a.state <> 'TERMINATED' AND (cast(:within AS integer[]) IS NULL OR j.workspace_id = ANY(:within))
 """)
 
 
@@ -69,9 +69,13 @@ def accelerators(db: Database, task_id: str) -> list[dict[str, Any]]:
     return [row[0] for row in db.read(_ACCELERATORS, {"id": task_id})]
 
 
-def live_allocations(db: Database, schedulers: Mapping[str, Scheduler]) -> str:
+def live_allocations(
+    db: Database, schedulers: Mapping[str, Scheduler], within: Sequence[int] | None
+) -> str:
+    """Return the allocations of some workspaces (None: of all) as JSON, by id."""
     pools = [
         {"name": name, "type": s.type, "default_priority": s.default_priority}
         for name, s in schedulers.items()
     ]
-    return str(db.read(_SUMMARIES, {"pools": json.dumps(pools)})[0][0])
+    params = {"pools": json.dumps(pools), "within": None if within is None else list(within)}
+    return str(db.read(_SUMMARIES, params)[0][0])

@@ -20,6 +20,7 @@ _LISTED = Collection(
     orders={"SORT_BY_NAME": _t.name},
     filters={
         "name": _t.name.icontains(bindparam("name")),
+        "in_workspaces": one_of(_t.workspace_id, "in_workspaces"),
         "workspace_ids": one_of(_t.workspace_id, "workspace_ids"),
     },
 )

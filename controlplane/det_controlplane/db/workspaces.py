@@ -67,6 +67,7 @@ _LISTED = Collection(
     filters={
         **owner_filters(workspaces),
         "name_case_sensitive": func.strpos(_w.name, bindparam("name_case_sensitive")) > 0,
+        "in_workspaces": one_of(_w.id, "in_workspaces"),
         "archived": _w.archived == bindparam("archived"),
         "pinned": bindparam("pinned") == _IS_PINNED,
     },

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Any
 
 from det_controlplane.core.config.pipelines import PipelineTrust, read_pipelines
@@ -56,6 +57,13 @@ class Log:
     color: bool = True
 
 
+class Authz(Enum):
+    """The ways to decide who may do what."""
+
+    BASIC = "basic"  # everybody is an editor everywhere
+    RBAC = "rbac"  # what no role grants is refused
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
     scheduler: Scheduler = _SCHEDULER  # of pools that name none
@@ -69,6 +77,7 @@ class ClusterConfig:
     reserved_ports: frozenset[int] = frozenset()  # that no trial may be told to use
     initial_user_password: str | None = None  # None: it is made up
     allowed_host_paths: tuple[str, ...] | None = None  # None: all but those of the system
+    authz: Authz = Authz.BASIC
     launch_error: bool = True
     notebook_timeout: float | None = None  # seconds; None: never
     tensorboard_timeout: float = 300.0
@@ -130,6 +139,7 @@ def _cluster(reader: Reader) -> ClusterConfig:
     scheduler = _scheduler(reader, resource_manager)
     pools = _pools(reader, scheduler, defaults)
     host_paths = security.texts("allowed_host_paths")
+    authz, ignored_authz = _authz(security.section("authz"))
     config = ClusterConfig(
         scheduler=scheduler,
         resource_pools=pools,
@@ -142,6 +152,7 @@ def _cluster(reader: Reader) -> ClusterConfig:
         reserved_ports=frozenset(reader.wholes("reserved_ports", 1, 65535)),
         initial_user_password=security.text_or_none("initial_user_password"),
         allowed_host_paths=host_paths if security.gives("allowed_host_paths") else None,
+        authz=authz,
         launch_error=reader.flag("launch_error", True),
         notebook_timeout=reader.seconds("notebook_timeout", None),
         tensorboard_timeout=reader.seconds("tensorboard_timeout", 300.0) or 300.0,
@@ -153,7 +164,8 @@ def _cluster(reader: Reader) -> ClusterConfig:
     )
     ignored = [
         *reader.ignore(*_IGNORED),
-        *security.ignore("default_task", "tls", "ssh", "authz", "token", "initial_admin_password"),
+        *security.ignore("default_task", "tls", "ssh", "token", "initial_admin_password"),
+        *ignored_authz,
         *resource_manager.ignore(
             "no_default_resource_pools", "require_authentication", "client_ca"
         ),
@@ -161,6 +173,13 @@ def _cluster(reader: Reader) -> ClusterConfig:
     for section in (reader, security, resource_manager):
         section.close()
     return replace(config, ignored=tuple(ignored))
+
+
+def _authz(reader: Reader) -> tuple[Authz, list[str]]:
+    chosen = Authz(reader.choice("type", tuple(kind.value for kind in Authz), Authz.BASIC.value))
+    ignored = reader.ignore("fallback", "rbac_ui_enabled", "workspace_creator_assign_role")
+    reader.close()
+    return chosen, list(ignored)
 
 
 def _scheduler(reader: Reader, resource_manager: Reader) -> Scheduler:

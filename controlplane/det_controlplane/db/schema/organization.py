@@ -202,3 +202,26 @@ pool_bindings = Table(
         "workspace_id", Integer, ForeignKey("workspaces.id", ondelete="CASCADE"), primary_key=True
     ),
 )
+
+# Roles (core/roles.py) of users and of groups; without a workspace they hold in the whole cluster.
+role_assignments = Table(
+    "role_assignments",
+    metadata,
+    Column("id", Integer, Identity(), primary_key=True),
+    Column("role", Text, nullable=False),
+    Column("user_id", Integer, ForeignKey("users.id", ondelete="CASCADE")),
+    Column("group_id", Integer, ForeignKey("groups.id", ondelete="CASCADE")),
+    Column("workspace_id", Integer, ForeignKey("workspaces.id", ondelete="CASCADE")),
+    CheckConstraint("(user_id IS NULL) <> (group_id IS NULL)", name="holder"),
+    Index(
+        "role_assignment",
+        text("coalesce(user_id, 0)"),
+        text("coalesce(group_id, 0)"),
+        text("coalesce(workspace_id, 0)"),
+        "role",
+        unique=True,
+    ),
+    Index("role_assignments_by_workspace", "workspace_id"),
+    Index("role_assignments_by_group", "group_id"),
+    Index("role_assignments_by_user", "user_id"),
+)

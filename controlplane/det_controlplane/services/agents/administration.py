@@ -3,13 +3,14 @@
 from typing import Any
 
 from det_controlplane.core.config.pools import Pool
+from det_controlplane.core.roles import Right
 from det_controlplane.db import agent_views, containers
 from det_controlplane.db import agents as rows
 from det_controlplane.db.agent_views import PoolUse
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 from det_controlplane.services.identity.principal import User
-from det_controlplane.services.identity.rights import require_admin
+from det_controlplane.services.identity.rights import require_right
 from det_controlplane.services.scheduling import stopping
 from det_controlplane.services.use_case import change
 
@@ -48,7 +49,7 @@ def set_agent(
     ctx: Context, caller: User, agent_id: str, *, enabled: bool, drain: bool
 ) -> dict[str, Any]:
     """Disabling ends what runs there, unless it drains: then it may finish."""
-    require_admin(caller, "take agents in and out of service")
+    require_right(caller, Right.UPDATE_AGENTS, "take agents in and out of service")
     _change(ctx, agent_id, None, enabled, drain)
     return agent(ctx, agent_id)
 
@@ -56,7 +57,7 @@ def set_agent(
 def set_slot(
     ctx: Context, caller: User, agent_id: str, slot_id: int, *, enabled: bool, drain: bool
 ) -> dict[str, Any]:
-    require_admin(caller, "take slots in and out of service")
+    require_right(caller, Right.UPDATE_AGENTS, "take slots in and out of service")
     _change(ctx, agent_id, slot_id, enabled, drain)
     slot: dict[str, Any] = agent(ctx, agent_id)["slots"][str(slot_id)]
     return slot

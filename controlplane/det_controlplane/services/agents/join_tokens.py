@@ -4,13 +4,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from det_controlplane.core.durations import parse_duration
+from det_controlplane.core.roles import Right
 from det_controlplane.db import join_tokens
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, NotSignedIn
 from det_controlplane.services.identity.authentication import token_hash
 from det_controlplane.services.identity.principal import User
-from det_controlplane.services.identity.rights import require_admin
+from det_controlplane.services.identity.rights import require_right
 
 PREFIX = "join-"
 DEFAULT_LIFE = timedelta(hours=24)
@@ -21,7 +22,7 @@ def create(
     ctx: Context, caller: User, description: str, lifespan: str, max_uses: int | None
 ) -> dict[str, Any]:
     """Return the token, which is shown this once, with what is known of it."""
-    require_admin(caller, "make tokens that agents join with")
+    require_right(caller, Right.UPDATE_AGENTS, "make tokens that agents join with")
     life = parse_duration(lifespan) if lifespan else DEFAULT_LIFE
     if life is None or life <= timedelta(0):
         raise Invalid(f"lifespan {lifespan!r} must be a length of time such as '90m' or '240h'")
@@ -37,14 +38,14 @@ def create(
 
 
 def listed(ctx: Context, caller: User) -> list[dict[str, Any]]:
-    require_admin(caller, "see tokens that agents join with")
+    require_right(caller, Right.UPDATE_AGENTS, "see tokens that agents join with")
     with ctx.db.autocommit() as tx:
         return join_tokens.listed(tx)
 
 
 def revoke(ctx: Context, caller: User, token_id: int) -> None:
     """Let no agent join with a token from now on; those that have joined go on until their leases end."""
-    require_admin(caller, "revoke tokens that agents join with")
+    require_right(caller, Right.UPDATE_AGENTS, "revoke tokens that agents join with")
     with ctx.db.begin() as tx:
         if not join_tokens.revoke(tx, token_id, ctx.now()):
             raise Missing(f"agent token {token_id} not found: see 'det agent token list'")

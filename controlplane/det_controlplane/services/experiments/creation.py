@@ -10,6 +10,7 @@ from det_controlplane.core.config import policies as policy_rules
 from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.problems import InvalidConfig, Problem
+from det_controlplane.core.roles import Right
 from det_controlplane.db import creation, experiment_pages, experiments
 from det_controlplane.db.contexts import NewContext
 from det_controlplane.db.creation import TargetProject
@@ -24,6 +25,7 @@ from det_controlplane.services.experiments.contexts import File
 from det_controlplane.services.experiments.live import LiveExperiment
 from det_controlplane.services.identity import host_access
 from det_controlplane.services.identity.principal import User
+from det_controlplane.services.identity.route_rights import require_in, require_things
 from det_controlplane.services.money import limits as money
 from det_controlplane.services.organization import config_policies
 from det_controlplane.services.scheduling import capacity
@@ -32,6 +34,10 @@ from det_controlplane.services.use_case import change
 
 # The same request may come twice at the same time: one of them makes the experiment, the other finds it.
 _ONCE = ("experiments_idempotency_key_key", "experiments_external_id_key")
+
+_READ = (
+    Right.VIEW_EXPERIMENT_ARTIFACTS
+)  # what a fork and a warm start need of an earlier experiment
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +70,11 @@ def create(ctx: Context, user: User, submission: Submission) -> Created:
     repeated = _repeated(ctx, submission)
     if repeated is not None:
         return _existing(ctx, repeated)
+    if submission.parent_id is not None:
+        require_things(ctx, user, _READ, "experiment", [submission.parent_id])
     submitted = sealing.completed(submitted, _earlier(ctx, user, submission))
-    project = _project(ctx, submission.project_id, submitted)
-    template = _template(ctx, submission.template)
+    project = _project(ctx, user, submission.project_id, submitted)
+    template = _template(ctx, user, submission.template)
     demanded = [sealing.opened(ctx, *policy) for policy in project.policies or []]
     limits = config_policies.merged(demanded).constraints
     resolved, pool, exceeds = _resolve(ctx, submission, submitted, project, template, demanded)
@@ -76,7 +84,7 @@ def create(ctx: Context, user: User, submission: Submission) -> Created:
     broken = policy_rules.check(config, limits)
     if broken:
         raise InvalidConfig(broken)
-    warm_starts.settle(ctx, config)
+    warm_starts.settle(ctx, user, config)
     sealed = sealing.seal(ctx, config)
     if submission.validate_only:
         blank = as_json(listing.blank_experiment(sealed.shown))
@@ -116,20 +124,21 @@ def _existing(ctx: Context, experiment_id: int) -> Created:
     return Created(experiment_id, found.shown, found.config, ())
 
 
-def _project(ctx: Context, project_id: int, submitted: dict[str, Any]) -> TargetProject:
+def _project(ctx: Context, user: User, project_id: int, submitted: dict[str, Any]) -> TargetProject:
     workspace, project = submitted.get("workspace"), submitted.get("project")
     by_name = project_id <= 1 and workspace and project
     if by_name:
         row = creation.project_by_name(ctx.db, str(workspace), str(project))
     else:
         row = creation.project_by_id(ctx.db, max(project_id, 1))
-    if row is None:
+    if row is None or not user.grants.has(Right.VIEW_PROJECT, row.workspace_id):
         what = (
             f"project {project!r} of workspace {workspace!r}"
             if by_name
             else f"project {project_id}"
         )
         raise Missing(f"{what} not found")
+    require_in(user, Right.CREATE_EXPERIMENT, row.workspace_id)
     if row.archived:
         raise WrongState(f"project {row.id} is archived: unarchive it, or choose another")
     if row.deleting:
@@ -137,9 +146,10 @@ def _project(ctx: Context, project_id: int, submitted: dict[str, Any]) -> Target
     return row
 
 
-def _template(ctx: Context, name: str) -> dict[str, Any] | None:
+def _template(ctx: Context, user: User, name: str) -> dict[str, Any] | None:
     if not name:
         return None
+    require_things(ctx, user, Right.VIEW_TEMPLATES, "template", [name])
     stored = creation.template(ctx.db, name)
     if stored is None:
         raise Missing(f"template '{name}' not found")
@@ -256,4 +266,7 @@ def _insert(
 def put(ctx: Context, user: User, submission: Submission) -> Created:
     """Unmanaged experiments by a name of the user's: made once, found afterwards."""
     found = experiments.by_external_id(ctx.db, submission.external_id or "")
-    return create(ctx, user, submission) if found is None else _existing(ctx, found)
+    if found is None:
+        return create(ctx, user, submission)
+    require_things(ctx, user, Right.UPDATE_EXPERIMENT, "experiment", [found])
+    return _existing(ctx, found)

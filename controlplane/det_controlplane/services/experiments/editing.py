@@ -9,9 +9,10 @@ from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db import experiments, jobs
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Forbidden, Invalid, Missing, WrongState
+from det_controlplane.services.errors import Invalid, Missing, WrongState
 from det_controlplane.services.experiments import live
 from det_controlplane.services.identity.principal import User
+from det_controlplane.services.identity.rights import require_owner
 from det_controlplane.services.organization import config_policies, deletion
 
 
@@ -28,8 +29,7 @@ def delete(ctx: Context, user: User, experiment_id: int) -> None:
     """Its checkpoints go first; its rows follow when they are gone."""
     with live.opened(ctx, experiment_id) as experiment:
         row = experiment.row
-        if not user.admin and row.user_id != user.id:
-            raise Forbidden(f"experiment {experiment_id} belongs to another user")
+        require_owner(user, row.user_id, f"delete experiment {experiment_id}")
         if row.state is ExperimentState.DELETING:
             return
         if not row.state.terminal:

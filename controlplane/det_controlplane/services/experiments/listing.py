@@ -61,10 +61,10 @@ def checkpoint(ctx: Context, uuid: str) -> str:
         return found(listings.checkpoint(tx, parse_uuid(uuid)), f"checkpoint {uuid}")
 
 
-def labels(ctx: Context, project_id: int) -> list[str]:
-    """Of experiments, the most used first; 0 stands for every project."""
+def labels(ctx: Context, project_id: int, within: Sequence[int] | None) -> list[str]:
+    """Return labels of experiments in some workspaces (None: all), the most used first; 0 stands for every project."""
     with ctx.db.autocommit() as tx:
-        return rows.labels(tx, project_id)
+        return rows.labels(tx, project_id, within)
 
 
 def trial_by_external_id(ctx: Context, experiment: str, trial: str) -> str:

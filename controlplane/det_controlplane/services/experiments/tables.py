@@ -7,8 +7,11 @@ from det_controlplane.core.filters import ColumnType, Filter, Location, SortKey
 from det_controlplane.core.paging import Page
 from det_controlplane.db import projects, table_columns, table_pages
 from det_controlplane.db.table_columns import EXPERIMENT_COLUMNS, RUN_COLUMNS
+from det_controlplane.db.table_pages import Place
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
+
+__all__ = ["Place", "columns", "experiments", "metadata_values", "ranges", "runs"]
 
 _EVERY_PROJECT = 0
 _NAMES = {
@@ -27,15 +30,15 @@ _OF_GROUPS = {"training": Location.TRAINING, "validation": Location.VALIDATIONS}
 
 
 def runs(
-    ctx: Context, project_id: int | None, chosen: Filter, sort: tuple[SortKey, ...], page: Page
+    ctx: Context, place: Place, chosen: Filter, sort: tuple[SortKey, ...], page: Page
 ) -> Iterator[str]:
-    return table_pages.runs(ctx.db, project_id, chosen, sort, page)
+    return table_pages.runs(ctx.db, place, chosen, sort, page)
 
 
 def experiments(
-    ctx: Context, project_id: int | None, chosen: Filter, sort: tuple[SortKey, ...], page: Page
+    ctx: Context, place: Place, chosen: Filter, sort: tuple[SortKey, ...], page: Page
 ) -> Iterator[str]:
-    return table_pages.experiments(ctx.db, project_id, chosen, sort, page)
+    return table_pages.experiments(ctx.db, place, chosen, sort, page)
 
 
 def columns(ctx: Context, project_id: int, of_runs: bool) -> list[dict[str, Any]]:

@@ -4,18 +4,23 @@ from typing import Any
 
 from det_controlplane.core.lifecycle.checkpoint import CheckpointState
 from det_controlplane.core.problems import InvalidConfig, Problem
+from det_controlplane.core.roles import Right
 from det_controlplane.db import checkpoints
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.checkpoints.records import parse_uuid
 from det_controlplane.services.context import Context
+from det_controlplane.services.identity.principal import User
+from det_controlplane.services.identity.route_rights import require_things
 
 
-def settle(ctx: Context, config: dict[str, Any]) -> None:
+def settle(ctx: Context, user: User, config: dict[str, Any]) -> None:
     """Name the checkpoint once and for all: a source trial may go on, or lose checkpoints, meanwhile."""
     searcher = config["searcher"]
     trial_id, uuid = searcher["source_trial_id"], searcher["source_checkpoint_uuid"]
     if uuid is None and trial_id is None:
         return
+    kind, name = ("trial", trial_id) if uuid is None else ("checkpoint", uuid)
+    require_things(ctx, user, Right.VIEW_EXPERIMENT_ARTIFACTS, kind, [name])
     with ctx.db.begin() as tx:
         if uuid is not None:
             _check(tx, uuid)

@@ -5,9 +5,12 @@ import hmac
 import secrets
 from datetime import datetime, timedelta
 
+from det_controlplane.core.config.cluster import Authz
+from det_controlplane.core.roles import ALL, OPEN, Grants, grants_of
 from det_controlplane.db import sessions, sign_in_failures
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.schema.enums import SessionKind
+from det_controlplane.db.sessions import Holder
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, NotSignedIn
 from det_controlplane.services.identity.principal import AgentPrincipal, User
@@ -37,15 +40,26 @@ def user_of(ctx: Context, token: str) -> User:
         raise NotSignedIn("this path is for users; sign in first")
     if not token:
         raise NotSignedIn("no token: sign in with 'det user login'")
-    holder = sessions.holder(ctx.db, token_hash(token), ctx.now())
+    with_roles = ctx.config.authz is Authz.RBAC
+    holder = sessions.holder(ctx.db, token_hash(token), ctx.now(), with_roles=with_roles)
     if holder is None:
         raise NotSignedIn(_UNKNOWN)
+    grants = _grants(holder, with_roles=with_roles)
     return User(
         holder.user_id, holder.username,
         # An administrator's task is no administrator.
-        holder.admin and holder.allocation_id is None,
-        holder.id, holder.allocation_id, holder.task_id, holder.trial_id, holder.experiment_id, holder.narrow,
+        grants is ALL,
+        holder.id, holder.allocation_id, holder.task_id, holder.trial_id, holder.experiment_id, holder.narrow, grants,
     )  # fmt: skip
+
+
+def _grants(holder: Holder, *, with_roles: bool) -> Grants:
+    is_task = holder.allocation_id is not None
+    if not with_roles:
+        return ALL if holder.admin and not is_task else OPEN
+    assigned = tuple((role, workspace) for role, workspace in holder.roles or ())
+    grants = grants_of(assigned, admin=holder.admin)
+    return grants.for_task() if is_task else grants
 
 
 def agent_of(ctx: Context, token: str) -> AgentPrincipal:

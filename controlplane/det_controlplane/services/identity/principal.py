@@ -1,6 +1,8 @@
-"""Who is calling."""
+"""Tell who is calling."""
 
 from dataclasses import dataclass
+
+from det_controlplane.core.roles import OPEN, Grants
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +18,8 @@ class User:
     trial_id: int | None = None
     experiment_id: int | None = None
     narrow: bool = False  # a task's token that is only for the task itself
+    grants: Grants = OPEN
+    presides: bool = False  # administrates the workspaces of all that the request names
 
 
 @dataclass(frozen=True, slots=True)

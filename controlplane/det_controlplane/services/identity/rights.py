@@ -1,5 +1,6 @@
 """Check who may change what, as Determined's basic authorization does (docs/reference/compatibility.md#organization)."""
 
+from det_controlplane.core.roles import Right
 from det_controlplane.services.errors import Forbidden
 from det_controlplane.services.identity.principal import User
 
@@ -16,8 +17,17 @@ def refuse_tasks(user: User, what: str) -> None:
         raise Forbidden(f"a task's token may not {what}: sign in")
 
 
+def require_right(user: User, right: Right, what: str) -> None:
+    """Require a right in the whole cluster."""
+    if right not in user.grants.everywhere:
+        raise Forbidden(
+            f"only an administrator may {what}, or whoever has {right.value}; you are signed in as {user.username}"
+        )
+
+
 def require_owner(user: User, owner_id: int, what: str) -> None:
-    if user.id != owner_id:
+    """Require the owner, or an administrator: of the cluster, or of the workspaces of what the request names."""
+    if user.id != owner_id and not user.presides:
         require_admin(user, f"{what} of another user")
 
 

@@ -2,23 +2,22 @@
 
 from collections.abc import Mapping
 
-from det_controlplane.core import permissions
-from det_controlplane.core.permissions import TaskRule
+from det_controlplane.core.permissions import Rule, TaskRule
 from det_controlplane.db import ownership
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden
 from det_controlplane.services.identity.principal import User
 
 
-def require(ctx: Context, user: User, method: str, path: str, params: Mapping[str, str]) -> None:
+def require(ctx: Context, user: User, row: Rule, params: Mapping[str, str]) -> None:
     """Refuse what the token of a task is not for; people pass."""
     if user.allocation_id is None:
         return
     if user.narrow:
-        _require_own(user, method, path, params)
-    rule = permissions.of_task(method, path)
+        _require_own(user, row, params)
+    rule = row.task
     if rule is TaskRule.NEVER:
-        raise Forbidden(f"a task's token is not good for {method} {path}: sign in")
+        raise Forbidden("a task's token is not good for this: sign in")
     if rule is TaskRule.OWN_TRIAL:
         require_trial(ctx, user, _number(params, "trialId", "runId"))
     elif rule is TaskRule.OWN_EXPERIMENT and "trialId" in params:
@@ -62,13 +61,13 @@ def _require_owner(user: User, found: ownership.Owned | None, what: str) -> None
         raise Forbidden(f"a task of user {user.username} may not change {what} of another user")
 
 
-def _require_own(user: User, method: str, path: str, params: Mapping[str, str]) -> None:
+def _require_own(user: User, row: Rule, params: Mapping[str, str]) -> None:
     own = {
         "trialId": user.trial_id, "runId": user.trial_id, "experimentId": user.experiment_id,
         "id": user.experiment_id, "taskId": user.task_id, "allocationId": user.allocation_id,
     }  # fmt: skip
     foreign = [name for name, value in params.items() if name in own and value != str(own[name])]
-    if foreign or not permissions.is_narrow(method, path):
+    if foreign or not row.own:
         raise Forbidden(
             f"the token of task {user.task_id} is only good for the task itself"
             " (environment.det_token of its configuration)"

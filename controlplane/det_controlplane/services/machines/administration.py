@@ -10,11 +10,12 @@ from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.provision import catalog
 from det_controlplane.core.provision.offers import Offer, Scope
 from det_controlplane.core.provision.prices import Known, current, is_own_price, quote_of
+from det_controlplane.core.roles import Right
 from det_controlplane.db import agents, cooldowns, instance_views, instances, market
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState
 from det_controlplane.services.identity.principal import User
-from det_controlplane.services.identity.rights import require_admin
+from det_controlplane.services.identity.rights import require_right
 from det_controlplane.services.use_case import change
 
 
@@ -45,7 +46,7 @@ def _id(id: str) -> UUID:
 
 def terminate(ctx: Context, caller: User, id: str) -> dict[str, Any]:
     """Order the end of a machine; what runs there is placed again elsewhere."""
-    require_admin(caller, "terminate instances")
+    require_right(caller, Right.UPDATE_AGENTS, "terminate instances")
     found = instance(ctx, id)
     with change(ctx) as changed:
         reason = f"terminated by {caller.username}"
@@ -147,7 +148,7 @@ def _concerns(cooldown: dict[str, Any], pool: Pool) -> bool:
 
 def hold(ctx: Context, caller: User, name: str, reason: str) -> dict[str, Any]:
     """Have a pool launch nothing until it is resumed; what runs goes on."""
-    require_admin(caller, "hold pools")
+    require_right(caller, Right.UPDATE_AGENTS, "hold pools")
     _rented(ctx, name)
     sentence = f"held by {caller.username}" + (f": {reason}" if reason else "")
     with change(ctx) as changed:
@@ -158,7 +159,7 @@ def hold(ctx: Context, caller: User, name: str, reason: str) -> dict[str, Any]:
 
 def resume(ctx: Context, caller: User, name: str) -> dict[str, Any]:
     """Let a pool launch again, and forget what clouds refused for its offers."""
-    require_admin(caller, "resume pools")
+    require_right(caller, Right.UPDATE_AGENTS, "resume pools")
     rented = _rented(ctx, name)
     with change(ctx) as changed:
         instances.release(changed.tx, name)

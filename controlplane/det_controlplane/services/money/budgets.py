@@ -18,6 +18,8 @@ from det_controlplane.core.budget import (
 )
 from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.core.numerals import whole
+from det_controlplane.core.permissions import KINDS
+from det_controlplane.core.roles import Right
 from det_controlplane.db import budgets, costs, experiments, instances, users, workspaces
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
@@ -25,6 +27,7 @@ from det_controlplane.services.errors import Invalid, Missing, WrongState
 from det_controlplane.services.experiments import actions
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_admin, require_owner
+from det_controlplane.services.identity.route_rights import require_things
 from det_controlplane.services.money.costs import span
 from det_controlplane.services.scheduling import stopping
 from det_controlplane.services.use_case import Change, change
@@ -35,9 +38,25 @@ INTERVAL = timedelta(minutes=1)
 E = TypeVar("E", bound=Enum)
 
 
-def listed(ctx: Context) -> list[dict[str, Any]]:
+def listed(ctx: Context, caller: User) -> list[dict[str, Any]]:
     with ctx.db.autocommit() as tx:
-        return [_shown(ctx, tx, budget) for budget in budgets.every(tx)]
+        return [_shown(ctx, tx, b) for b in budgets.every(tx) if _is_seen(ctx, caller, b)]
+
+
+def _is_seen(ctx: Context, caller: User, budget: Budget) -> bool:
+    """Return whether a caller may know of a budget: of what the caller sees, and one's own."""
+    if Right.VIEW_CLUSTER_USAGE in caller.grants.everywhere:
+        return True
+    if budget.scope is BudgetScope.USER:
+        return budget.scope_id == str(caller.id)
+    if budget.scope not in (BudgetScope.EXPERIMENT, BudgetScope.WORKSPACE):
+        return False
+    right, kind = KINDS[budget.scope.value], budget.scope.value
+    try:
+        require_things(ctx, caller, right, kind, [budget.scope_id])
+    except Missing:
+        return False
+    return True
 
 
 def _shown(ctx: Context, tx: Tx, budget: Budget) -> dict[str, Any]:
@@ -91,6 +110,7 @@ def _scope_id(ctx: Context, tx: Tx, caller: User, scope: BudgetScope, of: str) -
         owner = experiments.owner(tx, int(of)) if whole(of) is not None and len(of) < 10 else None
         if owner is None:
             raise Missing(f"experiment {of} not found")
+        require_things(ctx, caller, Right.UPDATE_EXPERIMENT, "experiment", [of])
         require_owner(caller, owner, f"set the budget of experiment {of}")
         return of
     require_admin(caller, f"set the budget of a {scope.value}")

@@ -60,6 +60,26 @@ def delete(ctx: Context, caller: User, group_id: int) -> None:
             raise Missing(f"group {group_id} not found")
 
 
+def move_users(
+    ctx: Context,
+    caller: User,
+    user_ids: Sequence[int],
+    added: Sequence[int],
+    removed: Sequence[int],
+) -> None:
+    """Add users to some groups, and take them out of others."""
+    require_admin(caller, "edit groups")
+    try:
+        with ctx.db.begin() as tx:
+            for group_id in added:
+                _shown(tx, group_id)
+                groups.add_members(tx, group_id, user_ids)
+            for group_id in removed:
+                groups.remove_members(tx, group_id, user_ids)
+    except Violated as e:
+        raise _told(e, "") from e
+
+
 def _shown(tx: Tx, group_id: int) -> dict[str, Any]:
     return found(groups.one(tx, group_id), f"group {group_id}")
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
+from det_controlplane.core.roles import Right
 from det_controlplane.db import pool_bindings, workspaces
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
 from det_controlplane.services.identity.principal import User
-from det_controlplane.services.identity.rights import require_admin
+from det_controlplane.services.identity.rights import require_right
 
 
 def workspaces_of(ctx: Context, pool: str) -> list[int]:
@@ -63,7 +64,9 @@ def _check_bindable(ctx: Context, caller: User, pool: str) -> None:
 
 
 def _check_known(ctx: Context, caller: User, pool: str) -> None:
-    require_admin(caller, "change which workspaces a resource pool is for")
+    require_right(
+        caller, Right.MODIFY_RP_WORKSPACE_BINDINGS, "change which workspaces a resource pool is for"
+    )
     if ctx.config.pool(pool) is None:
         known = ", ".join(p.pool_name for p in ctx.config.resource_pools)
         raise Missing(f"resource pool '{pool}' not found; this cluster has: {known}")

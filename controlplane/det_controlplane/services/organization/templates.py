@@ -6,11 +6,14 @@ from typing import Any
 from det_controlplane.core.config.text import json_problems
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.problems import InvalidConfig, Problem
+from det_controlplane.core.roles import Right
 from det_controlplane.db import templates
 from det_controlplane.db.engine import Tx, Violated
 from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, Taken
+from det_controlplane.services.identity.principal import User
+from det_controlplane.services.identity.route_rights import require_in, require_things
 
 
 def get(ctx: Context, name: str) -> dict[str, Any]:
@@ -23,12 +26,18 @@ def listed(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> Ite
 
 
 def create(
-    ctx: Context, name: str, config: Any, workspace_id: int, *, replace: bool = False
+    ctx: Context, caller: User, name: str, config: Any, workspace_id: int, *, replace: bool = False
 ) -> dict[str, Any]:
     store = templates.put if replace else templates.create
     stored_name, checked = _checked_name(name), _checked_config(config)
     try:
         with ctx.db.begin() as tx:
+            is_there = replace and templates.one(tx, stored_name) is not None
+            if is_there:
+                right = Right.UPDATE_TEMPLATES
+                require_things(ctx, caller, right, "template", [stored_name])
+            else:
+                require_in(caller, Right.CREATE_TEMPLATES, workspace_id or 1)
             parts = _sealed(ctx, tx, stored_name, checked)
             store(tx, stored_name, workspace_id or 1, config=parts.shown, sealed=parts.secrets)
             return _shown(tx, stored_name)

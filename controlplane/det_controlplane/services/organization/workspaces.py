@@ -11,7 +11,7 @@ from det_controlplane.db.workspaces import OwnedRow, WorkspaceRow
 from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Taken, WrongState, found
-from det_controlplane.services.identity import host_access
+from det_controlplane.services.identity import host_access, roles
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_admin, require_owner
 
@@ -48,6 +48,7 @@ def create(ctx: Context, caller: User, new: WorkspaceChanges) -> dict[str, Any]:
         with ctx.db.begin() as tx:
             workspace_id = workspaces.create(tx, caller.id, **columns)
             workspaces.pin(tx, workspace_id, caller.id, ctx.now())
+            roles.administrate(tx, caller.id, workspace_id)
             return _shown(tx, caller, workspace_id)
     except Violated as e:
         raise _name_taken(name) from e

@@ -1,11 +1,12 @@
 """The model registry: named models. Their versions are in `versions`."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from det_controlplane.core.paging import Page, Sort
+from det_controlplane.core.roles import Right
 from det_controlplane.db import models
 from det_controlplane.db.engine import Tx, Violated
 from det_controlplane.db.models import Model
@@ -13,6 +14,7 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, Taken, WrongState
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_owner
+from det_controlplane.services.identity.route_rights import require_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +40,10 @@ def listed(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> Ite
     return models.listed(ctx.db, page, sort, filters)
 
 
-def labels(ctx: Context, workspace_id: int) -> list[str]:
-    """The most used first."""
+def labels(ctx: Context, workspace_id: int, within: Sequence[int] | None) -> list[str]:
+    """Return the labels of models in one workspace, or in some (None: all), the most used first."""
     with ctx.db.begin() as tx:
-        return models.labels(tx, workspace_id)
+        return models.labels(tx, [workspace_id] if workspace_id else within)
 
 
 def create(ctx: Context, caller: User, new: ModelChanges) -> dict[str, Any]:
@@ -51,7 +53,7 @@ def create(ctx: Context, caller: User, new: ModelChanges) -> dict[str, Any]:
             values = {
                 "name": name, "description": new.description or "", "notes": new.notes or "",
                 "metadata": new.metadata or {}, "labels": new.labels or [],
-                "user_id": caller.id, "workspace_id": _workspace(tx, new) or 1,
+                "user_id": caller.id, "workspace_id": _workspace(tx, caller, new, default=1),
             }  # fmt: skip
             return models.one(tx, models.create(tx, values, ctx.now()))
     except Violated as e:
@@ -71,7 +73,7 @@ def edit(ctx: Context, caller: User, name_or_id: str, changes: ModelChanges) -> 
                 require_owner(caller, model.user_id, f"archive model '{model.name}'")
             elif model.archived:
                 raise WrongState(f"model '{model.name}' is archived: unarchive it first")
-            values["workspace_id"] = _workspace(tx, changes)
+            values["workspace_id"] = _workspace(tx, caller, changes)
             given = {column: value for column, value in values.items() if value is not None}
             models.change(tx, model.id, given, ctx.now())
             return models.one(tx, model.id)
@@ -94,13 +96,16 @@ def locked(tx: Tx, name_or_id: str) -> Model:
     return model
 
 
-def _workspace(tx: Tx, changes: ModelChanges) -> int | None:
-    wanted, name = changes.workspace_id or 0, changes.workspace_name or ""
+def _workspace(tx: Tx, caller: User, changes: ModelChanges, default: int = 0) -> int | None:
+    """Return the workspace for a model; None where none is named."""
+    name = changes.workspace_name or ""
+    wanted = changes.workspace_id or (0 if name else default)
     if not wanted and not name:
         return None
     workspace = models.workspace(tx, wanted, name)
-    if workspace is None:
+    if workspace is None or not caller.grants.has(Right.VIEW_WORKSPACE, workspace.id):
         raise Missing(f"workspace {wanted or repr(name)} not found")
+    require_in(caller, Right.CREATE_MODEL_REGISTRY, workspace.id)
     if workspace.archived:
         raise WrongState(f"workspace {workspace.id} is archived: unarchive it first")
     return workspace.id

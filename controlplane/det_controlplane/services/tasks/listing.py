@@ -1,5 +1,6 @@
 """Looking at tasks and allocations."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from det_controlplane.db import task_views
@@ -26,6 +27,6 @@ def accelerators(ctx: Context, task_id: str) -> list[dict[str, Any]]:
     return task_views.accelerators(ctx.db, task_id)
 
 
-def live_allocations(ctx: Context) -> str:
+def live_allocations(ctx: Context, within: Sequence[int] | None) -> str:
     schedulers = {p.pool_name: p.scheduler for p in ctx.config.resource_pools}
-    return task_views.live_allocations(ctx.db, schedulers)
+    return task_views.live_allocations(ctx.db, schedulers, within)

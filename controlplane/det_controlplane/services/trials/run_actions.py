@@ -8,7 +8,7 @@ from det_controlplane.core.filters import Filter
 from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db import table_pages, trials
-from det_controlplane.db.table_pages import RunRow
+from det_controlplane.db.table_pages import Place, RunRow
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, Refused, WrongState
 from det_controlplane.services.experiments import actions, editing, moving
@@ -19,11 +19,11 @@ Action = Callable[[Context, User, RunRow], None]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Runs by id, or all of a project that a filter leaves; without a project, of every one."""
+    """Runs by id, or all of a place that a filter leaves."""
 
     ids: Sequence[int]
     filter: Filter
-    project_id: int | None
+    place: Place
 
 
 def apply(ctx: Context, caller: User, selection: Selection, action: Action) -> list[dict[str, Any]]:
@@ -42,7 +42,7 @@ def _selected(ctx: Context, selection: Selection) -> list[int]:
     if selection.ids:
         return list(dict.fromkeys(selection.ids))
     with ctx.db.autocommit() as tx:
-        return table_pages.run_ids(tx, selection.project_id, selection.filter)
+        return table_pages.run_ids(tx, selection.place, selection.filter)
 
 
 def _run(ctx: Context, run_id: int) -> RunRow:

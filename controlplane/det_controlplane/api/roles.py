@@ -1,0 +1,197 @@
+"""Roles: which there are, who has them, giving and taking them."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from det_controlplane.api.auth import user_of
+from det_controlplane.api.body import Body
+from det_controlplane.api.errors import BadRequest, NotFound
+from det_controlplane.api.http import EMPTY, Answer, Request, json_response
+from det_controlplane.api.listing import part_of
+from det_controlplane.api.router import get, patch, post
+from det_controlplane.core.paging import Page
+from det_controlplane.core.roles import BY_ID, CLUSTER, ROLES, Right, Role
+from det_controlplane.services.context import Context
+from det_controlplane.services.identity import roles
+from det_controlplane.services.identity.roles import Assignment
+from det_controlplane.services.organization import groups
+
+
+def summary(ctx: Context, request: Request) -> Answer:
+    """Nobody has a role where the cluster goes without; clients take this to mean basic authorization."""
+    return json_response(_summary(roles.own(ctx, user_of(request))))
+
+
+def list_roles(ctx: Context, request: Request) -> Answer:
+    return _page(Body(request.json()), ROLES.values())
+
+
+def assignable(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    in_workspace = bool(body.integer("workspaceId"))
+    return _page(body, [r for r in ROLES.values() if r.of_workspaces or not in_workspace])
+
+
+def of_group(ctx: Context, request: Request) -> Answer:
+    return json_response(_summary(roles.of_group(ctx, user_of(request), request.id("groupId"))))
+
+
+def of_user(ctx: Context, request: Request) -> Answer:
+    found = roles.of_user(ctx, user_of(request), request.id("userId"))
+    named = [ROLES[name] for name in dict.fromkeys(a.role for a in found) if name in ROLES]
+    return json_response({"roles": _with_assignments(named, found)})
+
+
+def by_ids(ctx: Context, request: Request) -> Answer:
+    wanted = [_role(id) for id in Body(request.json()).items("roleIds")]
+    found = roles.every(ctx, user_of(request), [role.name for role in wanted])
+    return json_response({"roles": _with_assignments(wanted, found)})
+
+
+def of_workspace(ctx: Context, request: Request) -> Answer:
+    found, shown, people = roles.members(ctx, request.id("workspaceId"), request.text("name"))
+    named = [ROLES[name] for name in dict.fromkeys(a.role for a in found) if name in ROLES]
+    return json_response(
+        {
+            "groups": shown,
+            "usersAssignedDirectly": people,
+            "assignments": _with_assignments(named, found),
+        }
+    )
+
+
+def assign(ctx: Context, request: Request) -> Answer:
+    roles.assign(ctx, user_of(request), _given(Body(request.json())))
+    return EMPTY
+
+
+def unassign(ctx: Context, request: Request) -> Answer:
+    roles.unassign(ctx, user_of(request), _given(Body(request.json())))
+    return EMPTY
+
+
+def change_groups(ctx: Context, request: Request) -> Answer:
+    """Add users to groups, and take them out of others."""
+    body = Body(request.json())
+    ids, added, removed = (
+        [Body({"id": item}).integer("id") for item in body.items(name)]
+        for name in ("userIds", "addGroups", "removeGroups")
+    )
+    groups.move_users(ctx, user_of(request), ids, added, removed)
+    return json_response({"results": [{"id": id, "error": ""} for id in ids]})
+
+
+def _given(body: Body) -> list[Assignment]:
+    given = []
+    for kind, name in (("user", "userRoleAssignments"), ("group", "groupRoleAssignments")):
+        for item in body.bodies(name):
+            inner = item.body("roleAssignment")
+            role = inner.body("role")
+            named = ROLES.get(role.text("name")) or _role(role.raw("roleId"))
+            holder = item.integer(f"{kind}Id")
+            user_id, group_id = (holder, None) if kind == "user" else (None, holder)
+            given.append(Assignment(named.name, user_id, group_id, _scope(inner)))
+    if not given:
+        raise BadRequest("name userRoleAssignments or groupRoleAssignments")
+    return given
+
+
+def _scope(assignment: Body) -> int:
+    workspace_id = assignment.integer("scopeWorkspaceId")
+    if workspace_id and assignment.flag("scopeCluster"):
+        raise BadRequest("a role is for one workspace or for the cluster: name one of them")
+    return workspace_id or CLUSTER
+
+
+def _role(id: Any) -> Role:
+    number = Body({"roleId": id}).integer("roleId")
+    if number not in BY_ID:
+        known = ", ".join(f"{role.id} {role.name}" for role in ROLES.values())
+        raise NotFound(f"there is no role {number}; the roles are {known}")
+    return BY_ID[number]
+
+
+def _page(body: Body, found: Iterable[Role]) -> Answer:
+    page = Page(body.integer("offset"), body.integer("limit"))
+    shown, pagination = part_of(list(found), page)
+    return json_response({"roles": [_shown(r) for r in shown], "pagination": pagination})
+
+
+def _summary(assigned: Iterable[Assignment]) -> dict[str, Any]:
+    places: dict[Role, list[int]] = {}
+    for a in assigned:
+        if a.role in ROLES:
+            places.setdefault(ROLES[a.role], []).append(a.workspace_id)
+    return {
+        "roles": [_shown(role) for role in places],
+        "assignments": [
+            {
+                "roleId": role.id,
+                "scopeWorkspaceIds": sorted(set(ids) - {CLUSTER}),
+                "scopeCluster": CLUSTER in ids,
+            }
+            for role, ids in places.items()
+        ],
+    }
+
+
+def _with_assignments(named: Iterable[Role], found: Iterable[Assignment]) -> list[dict[str, Any]]:
+    found = list(found)
+    return [
+        {
+            "role": _shown(role),
+            "userRoleAssignments": [
+                {"userId": a.user_id, "roleAssignment": _assignment(role, a)}
+                for a in found
+                if a.role == role.name and a.user_id is not None
+            ],
+            "groupRoleAssignments": [
+                {"groupId": a.group_id, "roleAssignment": _assignment(role, a)}
+                for a in found
+                if a.role == role.name and a.group_id is not None
+            ],
+        }
+        for role in named
+    ]
+
+
+def _assignment(role: Role, a: Assignment) -> dict[str, Any]:
+    return {
+        "role": {"roleId": role.id, "name": role.name},
+        "scopeWorkspaceId": a.workspace_id or None,
+        "scopeCluster": a.workspace_id == CLUSTER,
+    }
+
+
+def _shown(role: Role) -> dict[str, Any]:
+    in_order = [right for right in Right if right in role.rights]
+    return {
+        "roleId": role.id,
+        "name": role.name,
+        "permissions": [_permission(right) for right in in_order],
+        "scopeTypeMask": {"cluster": True, "workspace": role.of_workspaces},
+    }
+
+
+def _permission(right: Right) -> dict[str, Any]:
+    words = right.value.replace("_", " ").lower()
+    return {
+        "id": f"PERMISSION_TYPE_{right.value}",
+        "name": words,
+        "scopeTypeMask": {"cluster": True, "workspace": right.of_workspaces},
+    }
+
+
+_R = "/api/v1/roles"
+ROUTES = (
+    get("/api/v1/permissions/summary", summary, summary="Roles of the caller"),
+    post(f"{_R}/add-assignments", assign, summary="Give roles to users and groups"),
+    post(f"{_R}/remove-assignments", unassign, summary="Take roles from users and groups"),
+    post(f"{_R}/search", list_roles, summary="The roles that there are"),
+    post(f"{_R}/search/by-assignability", assignable, summary="Roles that can be given somewhere"),
+    get(f"{_R}/search/by-group/{{groupId}}", of_group, summary="Roles of a group"),
+    post(f"{_R}/search/by-ids", by_ids, summary="Roles with those who have them"),
+    get(f"{_R}/search/by-user/{{userId}}", of_user, summary="Roles of a user, also by groups"),
+    get(f"{_R}/workspace/{{workspaceId}}", of_workspace, summary="Who has roles in a workspace"),
+    patch("/api/v1/users/assignments", change_groups, summary="Change the groups of users"),
+)

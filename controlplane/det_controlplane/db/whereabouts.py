@@ -1,0 +1,39 @@
+"""Find the workspaces of what requests name."""
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import TextClause, text
+
+from det_controlplane.db.engine import Database
+
+# Statements with the texts :names; what is a number is compared as one.
+_NUMBERS = "ANY(cast(cast(:names AS text[]) AS bigint[]))"
+_TEXTS = "ANY(cast(:names AS text[]))"
+_UUIDS = "ANY(cast(cast(:names AS text[]) AS uuid[]))"
+_OF_PROJECT = "projects p ON p.id = e.project_id"
+_OF: Mapping[str, str] = {
+    "workspace": f"SELECT w.id::text AS name, w.id AS workspace_id FROM workspaces w WHERE w.id = {_NUMBERS}",
+    "project": f"SELECT p.id::text AS name, p.workspace_id FROM projects p WHERE p.id = {_NUMBERS}",
+    "project-key": "SELECT n AS name, p.workspace_id FROM unnest(cast(:names AS text[])) n JOIN projects p ON p.key = upper(n)",
+    "experiment": f"SELECT e.id::text AS name, p.workspace_id FROM experiments e JOIN {_OF_PROJECT} WHERE e.id = {_NUMBERS}",
+    "experiment-external": f"SELECT e.external_id AS name, p.workspace_id FROM experiments e JOIN {_OF_PROJECT} WHERE e.external_id = {_TEXTS}",
+    "trial": f"""SELECT t.id::text AS name, p.workspace_id FROM trials t JOIN experiments e ON e.id = t.experiment_id
+                 JOIN {_OF_PROJECT} WHERE t.id = {_NUMBERS}""",
+    "task": f"SELECT k.id AS name, j.workspace_id FROM tasks k JOIN jobs j ON j.id = k.job_id WHERE k.id = {_TEXTS}",
+    "allocation": f"SELECT a.id AS name, j.workspace_id FROM allocations a JOIN jobs j ON j.id = a.job_id WHERE a.id = {_TEXTS}",
+    # One of no experiment any more is the cluster's, as nobody's.
+    "checkpoint": f"""SELECT c.uuid::text AS name, coalesce(p.workspace_id, 0) AS workspace_id FROM checkpoints c
+                      LEFT JOIN experiments e ON e.id = c.experiment_id LEFT JOIN {_OF_PROJECT} WHERE c.uuid = {_UUIDS}""",
+    "job": f"SELECT j.id::text AS name, j.workspace_id FROM jobs j WHERE j.id = {_UUIDS}",
+    # Digits are an id, anything else is a name.
+    "model": """SELECT n AS name, m.workspace_id FROM unnest(cast(:names AS text[])) n
+                 JOIN models m ON CASE WHEN n ~ '^[0-9]{1,9}$' THEN m.id::text = n ELSE m.name = n END""",
+    "template": f"SELECT t.name AS name, t.workspace_id FROM templates t WHERE t.name = {_TEXTS}",
+}
+_STATEMENTS: Mapping[str, TextClause] = {kind: text(sql) for kind, sql in _OF.items()}
+
+
+def of(db: Database, kind: str, names: Sequence[str]) -> dict[str, int]:
+    """Return the workspace of each thing that is there, by the name that was asked for."""
+    found = db.read(_STATEMENTS[kind], {"names": list(names)})
+    return {str(row.name): int(row.workspace_id) for row in found}

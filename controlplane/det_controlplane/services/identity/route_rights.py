@@ -1,0 +1,135 @@
+"""Hold callers to the table of routes and rights, before a use case sees the request."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from det_controlplane.core.numerals import whole
+from det_controlplane.core.permissions import KINDS, Need, Of, Rule
+from det_controlplane.core.roles import OPEN, PRESIDING, Grants, Right, roles_with
+from det_controlplane.db import whereabouts
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Forbidden, Missing
+from det_controlplane.services.identity.principal import User
+
+Names = Callable[[Need], Sequence[object]]  # what a request names, as it wrote it
+_UUIDS = ("checkpoint", "job")
+_TEXTS = ("project-key", "experiment-external", "task", "allocation", "model", "template")
+_ALL = ("0", "-1")  # where a project or workspace could be named
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A caller, and the workspaces to which the answer is held; None stands for all of them."""
+
+    user: User
+    within: tuple[int, ...] | None
+
+
+def admit(
+    ctx: Context, user: User, rule: Rule, params: Mapping[str, str], names: Names
+) -> Admitted:
+    """Let the request pass, or refuse it: what the caller may not see is not there."""
+    within: tuple[int, ...] | None = None
+    presides: list[bool] = []
+    for need in rule.needs:
+        if need.of is Of.NAMED:
+            kind = need.kind_of(params)
+            if kind not in KINDS or _holds_everywhere(user.grants, need.right, KINDS[kind]):
+                presides.append(PRESIDING in user.grants.everywhere)
+            elif named := _others(user, rule, kind, names(need)):
+                presides.append(_require_named(ctx, user, need.right, kind, named))
+        elif need.of is Of.LISTED:
+            within = user.grants.workspaces(need.right)
+        elif need.of is Of.CLUSTER:
+            require_in(user, need.right, None)
+        elif need.of is Of.SOMEWHERE and not user.grants.somewhere(need.right):
+            raise _forbidden(user, need.right, "in any workspace")
+    over_all = any(presides) and all(presides) and user.allocation_id is None
+    return Admitted(replace(user, presides=True) if over_all else user, within)
+
+
+def require_in(user: User, right: Right, workspace_id: int | None) -> None:
+    """Require a right in a workspace that the caller has named; None: in the whole cluster."""
+    if workspace_id is None:
+        if right not in user.grants.everywhere:
+            raise _forbidden(user, right, "in the cluster")
+    elif not user.grants.has(Right.VIEW_WORKSPACE, workspace_id):
+        raise Missing(f"workspace {workspace_id} not found")
+    elif not user.grants.has(right, workspace_id):
+        raise _forbidden(user, right, f"in workspace {workspace_id}")
+
+
+def require_things(
+    ctx: Context, user: User, right: Right, kind: str, names: Iterable[object]
+) -> bool:
+    """Require a right on each of some things; return whether the caller administrates the workspaces of all."""
+    if _holds_everywhere(user.grants, right, KINDS[kind]):
+        return PRESIDING in user.grants.everywhere
+    wanted = [text for name in names if (text := _readable(kind, name))]
+    found = whereabouts.of(ctx.db, kind, wanted) if wanted else {}
+    for name in wanted:
+        workspace_id = found.get(name)
+        if workspace_id is None or not user.grants.has(KINDS[kind], workspace_id):
+            raise Missing(f"{kind.partition('-')[0]} {name} not found")
+        if not user.grants.has(right, workspace_id):
+            raise _forbidden(user, right, f"in workspace {workspace_id}, where {kind} {name} is")
+    return bool(wanted) and all(user.grants.has(PRESIDING, found[name]) for name in wanted)
+
+
+def _others(user: User, rule: Rule, kind: str, names: Sequence[object]) -> list[object]:
+    """Return what a request names, for a task without itself: no role of its owner takes that away."""
+    if kind in ("project", "workspace"):
+        return [name for name in names if str(name) not in _ALL]
+    if rule.own and user.allocation_id is not None:
+        return [name for name in names if not _is_own(user, kind, name)]
+    return list(names)
+
+
+def _require_named(
+    ctx: Context, user: User, right: Right, kind: str, named: Sequence[object]
+) -> bool:
+    if kind == "project-or-all":
+        if any(str(name) in _ALL for name in named):
+            require_in(user, right, None)
+            return False
+        kind = "project"
+    return require_things(ctx, user, right, kind, named)
+
+
+def _holds_everywhere(grants: Grants, *rights: Right) -> bool:
+    """Return whether no look at the workspace is needed: it could neither refuse nor give more."""
+    if not grants.everywhere.issuperset(rights):
+        return False
+    return PRESIDING in grants.everywhere or not grants.somewhere(PRESIDING)
+
+
+def _is_own(user: User, kind: str, name: object) -> bool:
+    """Return whether a task names itself, which no role of its owner takes away; of checkpoints the use case decides."""
+    own = {
+        "trial": user.trial_id, "experiment": user.experiment_id, "task": user.task_id, "allocation": user.allocation_id,
+    }  # fmt: skip
+    return kind == "checkpoint" or (kind in own and str(name) == str(own[kind]))
+
+
+def _readable(kind: str, name: object) -> str:
+    """Return a name as the database tells it; empty for what cannot be one, which the use case refuses."""
+    text = str(int(name)) if isinstance(name, float) and name.is_integer() else str(name)
+    if kind in _TEXTS:
+        return text if "\0" not in text else ""
+    if kind in _UUIDS:
+        try:
+            return str(UUID(text))
+        except ValueError:
+            return ""
+    number = whole(text)
+    return "" if number is None else str(number)
+
+
+def _forbidden(user: User, right: Right, where: str) -> Forbidden:
+    if user.grants is OPEN:
+        return Forbidden(f"only an administrator may do this; you are signed in as {user.username}")
+    roles = ", ".join(roles_with(right))
+    return Forbidden(
+        f"user {user.username} lacks {right.value} {where}: it comes with one of the roles {roles}"
+    )

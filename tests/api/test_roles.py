@@ -1,0 +1,294 @@
+"""Who may do what where roles decide: `security.authz.type: rbac`."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from det_controlplane.core.config.cluster import Authz
+from det_controlplane.core.roles import ROLES
+from det_controlplane.db.engine import Database
+
+from tests.api.test_task_tokens import reports
+from tests.support.api import (
+    Api,
+    Caller,
+    api_over,
+    config_of,
+    report_checkpoint,
+    trial_of,
+)
+from tests.support.house import House, R, assignment, id_of
+from tests.support.played_agent import PlayedAgent
+
+
+@pytest.fixture
+def api(database: Database, tmp_path: Path) -> Iterator[Api]:
+    with api_over(database, tmp_path) as made:
+        made.ctx.config = replace(made.ctx.config, authz=Authz.RBAC)
+        yield made
+
+
+@pytest.fixture
+def house(api: Api, admin: Caller) -> House:
+    return House(api, admin)
+
+
+def test_without_a_role_nothing_is_there(house: House) -> None:
+    stranger = house.person("stranger")
+    experiment = house.experiment(house.admin, house.red_project)
+    assert stranger.get("/api/v1/experiments")["experiments"] == []
+    assert stranger.get("/api/v1/workspaces")["workspaces"] == []
+    told = stranger.ask("GET", f"/api/v1/experiments/{experiment}")
+    absent = stranger.ask("GET", "/api/v1/experiments/99999")
+    assert (told.status, absent.status) == (404, 404)
+    assert told.error == absent.error.replace("99999", str(experiment))
+    body = {"config": config_of(), "projectId": house.red_project}
+    assert stranger.ask("POST", "/api/v1/experiments", body).status == 404
+    assert stranger.ask("POST", "/api/v1/workspaces", {"name": "mine"}).status == 403
+
+
+def test_a_viewer_looks_at_one_workspace_and_changes_nothing(house: House) -> None:
+    viewer = house.person("viewer", "Viewer", house.red)
+    red = house.experiment(house.admin, house.red_project)
+    blue = house.experiment(house.admin, house.blue_project)
+    assert [e["id"] for e in viewer.get("/api/v1/experiments")["experiments"]] == [red]
+    assert viewer.get(f"/api/v1/experiments/{red}")["experiment"]["id"] == red
+    assert viewer.ask("GET", f"/api/v1/experiments/{blue}").status == 404
+    for path in (f"/api/v1/experiments/{red}/kill", f"/api/v1/experiments/{red}/archive"):
+        assert viewer.ask("POST", path).status == 403
+    body = {"config": config_of(), "projectId": house.red_project}
+    told = viewer.ask("POST", "/api/v1/experiments", body)
+    assert told.status == 403
+    assert "Editor" in told.error
+
+
+def test_an_editor_works_in_one_workspace_and_deletes_nothing_of_others(house: House) -> None:
+    editor = house.person("editor", "Editor", house.red)
+    own = house.experiment(editor, house.red_project)
+    other = house.experiment(house.admin, house.red_project)
+    for experiment in (own, other):
+        editor.post(f"/api/v1/experiments/{experiment}/kill")
+    editor.done("DELETE", f"/api/v1/experiments/{own}")
+    assert editor.ask("DELETE", f"/api/v1/experiments/{other}").status == 403
+    moved = {"destinationProjectId": house.blue_project}
+    assert editor.ask("POST", f"/api/v1/experiments/{other}/move", moved).status == 404
+    assert editor.ask("PATCH", f"/api/v1/workspaces/{house.red}", {"name": "x"}).status == 403
+
+
+def test_the_administrator_of_a_workspace_presides_over_what_others_have_there(
+    house: House,
+) -> None:
+    chief = house.person("chief", "WorkspaceAdmin", house.red)
+    red = house.experiment(house.admin, house.red_project)
+    blue = house.experiment(house.admin, house.blue_project)
+    chief.post(f"/api/v1/experiments/{red}/kill")
+    chief.done("DELETE", f"/api/v1/experiments/{red}")
+    assert chief.ask("POST", f"/api/v1/experiments/{blue}/kill").status == 404
+    chief.done("PATCH", f"/api/v1/workspaces/{house.red}", {"name": "crimson"})
+    somebody = id_of(house.person("somebody"))
+    chief.post(f"{R}/add-assignments", assignment("Editor", house.red, user=somebody))
+    for role, place, status in (
+        ("Editor", house.blue, 404), ("Editor", None, 403),
+        ("ClusterAdmin", None, 403), ("ClusterAdmin", house.red, 400),
+    ):  # fmt: skip
+        asked = assignment(role, place, user=somebody)
+        assert chief.ask("POST", f"{R}/add-assignments", asked).status == status, (role, place)
+
+
+def test_who_makes_a_workspace_administrates_it(house: House) -> None:
+    maker = house.person("maker", "WorkspaceCreator")
+    made = maker.post("/api/v1/workspaces", {"name": "own"})["workspace"]["id"]
+    maker.done("PATCH", f"/api/v1/workspaces/{made}", {"name": "mine"})
+    maker.post(f"/api/v1/workspaces/{made}/projects", {"name": "first"})
+    assert [w["id"] for w in maker.get("/api/v1/workspaces")["workspaces"]] == [made]
+
+
+def test_a_group_gives_its_members_its_roles_until_they_leave(house: House) -> None:
+    member = house.person("member")
+    group = house.admin.post("/api/v1/groups", {"name": "team", "addUsers": [id_of(member)]})
+    id = group["group"]["groupId"]
+    house.assign("Viewer", house.red, group=id)
+    assert member.get(f"/api/v1/workspaces/{house.red}")["workspace"]["id"] == house.red
+    house.admin.done("PUT", f"/api/v1/groups/{id}", {"removeUsers": [id_of(member)]})
+    assert member.ask("GET", f"/api/v1/workspaces/{house.red}").status == 404
+
+
+def test_a_role_that_is_taken_is_gone_at_once(house: House) -> None:
+    viewer = house.person("viewer", "Viewer", house.red)
+    taken = assignment("Viewer", house.red, user=id_of(viewer))
+    assert viewer.ask("GET", f"/api/v1/workspaces/{house.red}").status == 200
+    house.admin.post(f"{R}/remove-assignments", taken)
+    assert viewer.ask("GET", f"/api/v1/workspaces/{house.red}").status == 404
+    assert house.admin.ask("POST", f"{R}/remove-assignments", taken).status == 404
+
+
+def test_an_agent_operator_steers_agents_and_sees_costs_but_no_work(house: House) -> None:
+    operator = house.person("operator", "AgentOperator")
+    house.experiment(house.admin, house.red_project)
+    operator.post("/api/v1/agent-tokens", {"description": "rack 7"})
+    assert operator.ask("GET", "/api/v1/costs/users").status == 200
+    assert operator.get("/api/v1/experiments")["experiments"] == []
+    assert operator.ask("GET", "/api/v1/master/config").status == 403
+    editor = house.person("editor", "Editor")
+    assert editor.ask("POST", "/api/v1/agent-tokens", {"description": "x"}).status == 403
+    assert editor.ask("GET", "/api/v1/costs/users").status == 403
+
+
+def test_actions_on_many_reach_only_where_the_caller_may(house: House) -> None:
+    editor = house.person("editor", "Editor", house.red)
+    house.assign("Viewer", house.blue, user=id_of(editor))
+    red = house.experiment(house.admin, house.red_project)
+    blue = house.experiment(house.admin, house.blue_project)
+    every = "/api/v1/projects/-1/experiments/kill"
+    results = editor.post(every, {"filters": {"name": "counting"}})["results"]
+    assert [r["id"] for r in results] == [red]
+    assert editor.ask("POST", every, {"experimentIds": [red, blue]}).status == 403
+    chosen = {
+        "filter": '{"filterGroup":{"kind":"group","conjunction":"and","children":[]},"showArchived":false}'
+    }
+    runs = editor.post("/api/v1/runs/kill", {"projectId": 0, **chosen})["results"]
+    assert [r["id"] for r in runs] == [trial_of(editor, red)["id"]]
+
+
+def test_administrating_one_workspace_gives_nothing_over_others_by_a_filter(house: House) -> None:
+    chief = house.person("chief", "WorkspaceAdmin", house.red)
+    house.assign("Editor", house.blue, user=id_of(chief))
+    for project in (house.red_project, house.blue_project):
+        ended = house.experiment(house.admin, project)
+        house.admin.post(f"/api/v1/experiments/{ended}/kill")
+    told = chief.done(
+        "DELETE", "/api/v1/projects/-1/experiments/delete", {"filters": {"name": "counting"}}
+    )
+    assert all("only an administrator" in r["error"] for r in told["results"])
+
+
+def test_nothing_is_forked_warm_started_or_registered_from_what_is_not_seen(
+    house: House,
+) -> None:
+    editor = house.person("editor", "Editor", house.red)
+    blue = house.experiment(house.admin, house.blue_project)
+    checkpoint = report_checkpoint(house.admin, blue)
+    body = {"config": config_of(), "projectId": house.red_project, "activate": False}
+    assert editor.ask("POST", "/api/v1/experiments", {**body, "parentId": blue}).status == 404
+    for source in (
+        {"source_checkpoint_uuid": checkpoint},
+        {"source_trial_id": trial_of(house.admin, blue)["id"]},
+    ):
+        searcher = {"name": "single", "metric": "loss", "max_length": {"batches": 4}, **source}
+        config = config_of(searcher=searcher)
+        assert editor.ask("POST", "/api/v1/experiments", {**body, "config": config}).status == 404
+    editor.post("/api/v1/models", {"name": "mine", "workspaceId": house.red})
+    told = editor.ask("POST", "/api/v1/models/mine/versions", {"checkpointUuid": checkpoint})
+    assert told.status == 404
+    assert (
+        editor.ask("POST", "/api/v1/models", {"name": "b", "workspaceId": house.blue}).status == 404
+    )
+
+
+def test_templates_and_models_are_those_of_workspaces_that_are_seen(house: House) -> None:
+    editor = house.person("editor", "Editor", house.red)
+    for name, workspace in (("red", house.red), ("blue", house.blue)):
+        body = {"config": {"description": name}, "workspaceId": workspace}
+        house.admin.post(f"/api/v1/templates/{name}", body)
+        house.admin.post(
+            "/api/v1/models", {"name": name, "workspaceId": workspace, "labels": [name]}
+        )
+    assert [t["name"] for t in editor.get("/api/v1/templates")["templates"]] == ["red"]
+    assert [m["name"] for m in editor.get("/api/v1/models")["models"]] == ["red"]
+    assert editor.get("/api/v1/model/labels")["labels"] == ["red"]
+    put = {"config": {"description": "stolen"}, "workspaceId": house.red}
+    assert editor.ask("PUT", "/api/v1/templates/blue", put).status == 404
+    assert editor.ask("GET", "/api/v1/models/blue").status == 404
+
+
+def test_of_jobs_that_are_not_seen_only_their_size_is_told(house: House) -> None:
+    viewer = house.person("viewer", "Viewer", house.red)
+    for project in (house.red_project, house.blue_project):
+        request = {"config": config_of(), "activate": True, "projectId": project}
+        house.admin.post("/api/v1/experiments", request)
+    jobs = viewer.get("/api/v1/job-queues-v2")["jobs"]
+    (full,) = (j["full"] for j in jobs if "full" in j)
+    (limited,) = (j["limited"] for j in jobs if "limited" in j)
+    assert full["workspaceId"] == house.red
+    assert limited["workspaceId"] == house.blue
+    assert not {"name", "username", "entityId"} & set(limited)
+    update = {"updates": [{"jobId": limited["jobId"], "priority": 1}]}
+    assert viewer.ask("POST", "/api/v1/job-queues", update).status == 404
+
+
+def test_tasks_are_listed_where_they_are_seen(house: House) -> None:
+    viewer = house.person("viewer", "Viewer", house.red)
+    for project in (house.red_project, house.blue_project):
+        request = {"config": config_of(), "activate": True, "projectId": project}
+        house.admin.post("/api/v1/experiments", request)
+    shown = viewer.get("/api/v1/tasks")["allocationIdToSummary"]
+    assert len(shown) == 1
+    assert len(house.admin.get("/api/v1/tasks")["allocationIdToSummary"]) == 2
+
+
+def test_my_permissions_tell_roles_and_where_they_hold(house: House) -> None:
+    viewer = house.person("viewer", "Viewer", house.red)
+    told = viewer.get("/api/v1/permissions/summary")
+    role = ROLES["Viewer"].id
+    assert told["assignments"] == [
+        {"roleId": role, "scopeWorkspaceIds": [house.red], "scopeCluster": False}
+    ]
+    permissions = {p["id"] for p in told["roles"][0]["permissions"]}
+    assert "PERMISSION_TYPE_VIEW_EXPERIMENT_METADATA" in permissions
+    of_admin = house.admin.get("/api/v1/permissions/summary")["roles"]
+    assert [r["name"] for r in of_admin] == ["ClusterAdmin", "WorkspaceAdmin"]  # of what it made
+
+
+def test_roles_tell_who_has_them(house: House) -> None:
+    viewer = id_of(house.person("viewer", "Viewer", house.red))
+    (shown,) = house.admin.post(f"{R}/search/by-ids", {"roleIds": [ROLES["Viewer"].id]})["roles"]
+    assert [a["userId"] for a in shown["userRoleAssignments"]] == [viewer]
+    of_user = house.admin.get(f"{R}/search/by-user/{viewer}")["roles"]
+    assert [r["role"]["name"] for r in of_user] == ["Viewer"]
+    members = house.admin.get(f"{R}/workspace/{house.red}")
+    assert "viewer" in [u["username"] for u in members["usersAssignedDirectly"]]
+    assert house.admin.ask("POST", f"{R}/search/by-ids", {"roleIds": [99]}).status == 404
+    stranger = house.person("stranger")
+    (hidden,) = stranger.post(f"{R}/search/by-ids", {"roleIds": [ROLES["Viewer"].id]})["roles"]
+    assert hidden["userRoleAssignments"] == []
+
+
+def task_of(house: House, owner: Caller) -> tuple[Caller, int]:
+    request = {"config": config_of(), "activate": True, "projectId": house.red_project}
+    experiment = owner.post("/api/v1/experiments", request)["experiment"]["id"]
+    agent = PlayedAgent(house.api, "agent-1")
+    agent.join()
+    house.api.tick()
+    (order,) = agent.poll()
+    return house.api.with_token(order["spec"]["session_token"]), experiment
+
+
+def test_a_task_goes_on_for_itself_when_its_owner_lost_the_role(house: House) -> None:
+    editor = house.person("editor", "Editor", house.red)
+    task, experiment = task_of(house, editor)
+    taken = assignment("Editor", house.red, user=id_of(editor))
+    house.admin.post(f"{R}/remove-assignments", taken)
+    assert [told.status for told in reports(task, house.admin, experiment)] == [200] * 7
+    model = {"name": "m", "workspaceId": house.red}
+    assert task.ask("POST", "/api/v1/models", model).status == 404
+
+
+def test_the_task_of_an_administrator_administrates_nothing(house: House) -> None:
+    task, _ = task_of(house, house.admin)
+    stranger = id_of(house.person("stranger"))
+    given = assignment("Viewer", house.red, user=stranger)
+    asked = (
+        task.ask("POST", f"{R}/add-assignments", given),
+        task.ask("GET", "/api/v1/master/config"),
+        task.ask("PATCH", f"/api/v1/workspaces/{house.red}", {"name": "mine"}),
+    )
+    assert [told.status for told in asked] == [403] * 3
+
+
+def test_budgets_are_told_where_they_are_seen(house: House) -> None:
+    viewer = house.person("viewer", "Viewer", house.red)
+    for name in ("red", "blue"):
+        body = {"scope": "workspace", "of": name, "limitUsd": "5"}
+        house.admin.done("PUT", "/api/v1/budgets", body)
+    assert [b["scopeName"] for b in viewer.get("/api/v1/budgets")["budgets"]] == ["red"]

@@ -1,0 +1,252 @@
+"""Every route is asked as each role: who is refused stands in the table of core/permissions."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from det_controlplane.api import routes
+from det_controlplane.api.router import Access, Route
+from det_controlplane.core import permissions
+from det_controlplane.core.config.cluster import Authz
+from det_controlplane.core.permissions import Need, Of, TaskRule
+from det_controlplane.core.roles import CLUSTER, ROLES, Grants, Right, grants_of
+
+from tests.support.api import Api, Caller, config_of, report_checkpoint, trial_of
+from tests.support.house import House, id_of
+from tests.support.played_agent import PlayedAgent
+
+GUARDED = [r for r in routes.every() if r.access in (Access.USER, Access.ADMIN)]
+# In the one workspace in which they are given, or everywhere.
+GIVEN = {
+    "nothing": None, "Viewer": "here", "EditorRestricted": "here", "Editor": "here", "WorkspaceAdmin": "here",
+    "WorkspaceCreator": None, "AgentOperator": None,
+}  # fmt: skip
+
+
+def rule_of(route: Route) -> permissions.Rule:
+    rule = permissions.rule_of(route.method, route.path)
+    assert rule is not None
+    return rule
+
+
+@pytest.mark.parametrize("route", GUARDED, ids=lambda r: f"{r.method} {r.path}")
+def test_every_route_has_a_rule(route: Route) -> None:
+    rule = permissions.rule_of(route.method, route.path)
+    assert rule is not None, "add it to core/permission_table.py"
+    for need in rule.needs:
+        known = {*permissions.KINDS, "{kind}"}
+        assert need.of is not Of.NAMED or need.kind in known
+        assert need.place != "path" or f"{{{need.names[0]}}}" in route.path
+
+
+def test_every_rule_is_of_a_route() -> None:
+    there = {(r.method, r.path.removeprefix("/api/v1/")) for r in GUARDED}
+    assert set(permissions.rows()) - there == set()
+
+
+@dataclass(frozen=True)
+class Things:
+    """What there is in a workspace, by the names of parameters."""
+
+    workspace: int
+    names: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Scene:
+    house: House
+    here: Things
+    there: Things
+    callers: dict[str, Caller]
+    agent: Caller
+    task: Caller
+
+    def grants(self, role: str) -> Grants:
+        place = self.here.workspace if GIVEN[role] else CLUSTER
+        return grants_of(((role, place),) if role in ROLES else (), admin=False)
+
+
+@pytest.fixture(scope="module")
+def scene(shared_api: Api) -> Iterator[Scene]:
+    before = shared_api.ctx.config
+    shared_api.ctx.config = replace(before, authz=Authz.RBAC)
+    house = House(shared_api, shared_api.signed_in("admin"))
+    here = things(house, "red", house.red, house.red_project)
+    there = things(house, "blue", house.blue, house.blue_project)
+    callers = {
+        role: house.person(f"a-{role}", role if role in ROLES else "", house.red if place else None)
+        for role, place in GIVEN.items()
+    }
+    agent, task = running(house)
+    yield Scene(house, here, there, callers, agent, task)
+    shared_api.ctx.config = before
+
+
+def things(house: House, color: str, workspace: int, project: int) -> Things:
+    admin = house.admin
+    experiment = house.experiment(admin, project)
+    trial = trial_of(admin, experiment)
+    admin.post(f"/api/v1/templates/{color}", {"config": {}, "workspaceId": workspace})
+    admin.post("/api/v1/models", {"name": color, "workspaceId": workspace})
+    key = admin.get(f"/api/v1/projects/{project}")["project"]["key"]
+    job = admin.get(f"/api/v1/experiments/{experiment}")["experiment"]["jobId"]
+    group = admin.post("/api/v1/groups", {"name": color})["group"]["groupId"]
+    names = {
+        "workspaceId": workspace, "projectId": project, "experimentId": experiment, "trialId": trial["id"],
+        "runId": trial["id"], "taskId": trial["taskId"], "checkpointUuid": report_checkpoint(admin, experiment),
+        "modelName": color, "templateName": color, "key": key, "modelVersionNum": 1, "groupId": group,
+        "userId": id_of(admin), "username": "admin", "kind": "experiment", "workloadType": "EXPERIMENT",
+        "externalExperimentId": "x", "externalTrialId": "x", "jobId": job,
+    }  # fmt: skip
+    return Things(workspace, {name: str(value) for name, value in names.items()})
+
+
+def running(house: House) -> tuple[Caller, Caller]:
+    """Return the tokens of an agent, and of a task of another workspace that runs on it."""
+    other = house.workspace("green")
+    project = house.admin.post(f"/api/v1/workspaces/{other}/projects", {"name": "work"})["project"]
+    body = {"config": config_of(), "activate": True, "projectId": project["id"]}
+    house.admin.post("/api/v1/experiments", body)
+    agent = PlayedAgent(house.api, "agent-of-rights")
+    agent.join()
+    house.api.tick()
+    (order,) = agent.poll()
+    return agent._caller, house.api.with_token(order["spec"]["session_token"])
+
+
+_ID_OF = {
+    "workspaces": "workspaceId", "projects": "projectId", "experiments": "experimentId", "trials": "trialId",
+    "why": "experimentId",
+}  # fmt: skip
+
+
+def asked(route: Route, things: Things) -> tuple[str, dict[str, Any], dict[str, list[str]]]:
+    """Return path, body and query that name things of a workspace, as far as the rule says where."""
+    place = routes.place_of(route.path)
+    path = "/".join(
+        things.names.get(_ID_OF.get(place, "") if name == "id" else name, "x")
+        if (name := part.strip("{}")) != part
+        else part
+        for part in route.path.split("/")
+    )
+    body: dict[str, Any] = {}
+    query: dict[str, list[str]] = {}
+    for need in rule_of(route).needs:
+        if need.of is Of.NAMED and need.place != "path":
+            value = things.names[_parameter(need.kind)]
+            if need.place == "query":
+                query[need.names[0]] = [value]
+            else:
+                _put(body, need.names, value)
+    return path, body, query
+
+
+def _parameter(kind: str) -> str:
+    return {
+        "model": "modelName", "template": "templateName", "checkpoint": "checkpointUuid", "job": "jobId",
+    }.get(kind, f"{kind}Id")  # fmt: skip
+
+
+def _put(body: dict[str, Any], names: tuple[str, ...], value: str) -> None:
+    """Put a value where the way leads, into lists where the last name is of many."""
+    *ways, last = names
+    for way in ways:
+        inner: dict[str, Any] = {}
+        many = way in ("updates", "checkpoints", "logs", "batches")
+        body[way] = [inner] if many else inner
+        body = inner
+    given: Any = int(value) if value.isdigit() else value
+    body[last] = [given] if last.endswith("s") else given
+
+
+def needed(scene: Scene, route: Route, role: str, place: Things) -> bool:
+    """Return whether a role gives what a route needs, where its things are in a workspace."""
+    grants = scene.grants(role)
+
+    def given(need: Need) -> bool:
+        if need.of is Of.CLUSTER:
+            return grants.has(need.right)
+        if need.of is Of.SOMEWHERE:
+            return grants.somewhere(need.right)
+        return need.of is not Of.NAMED or grants.has(need.right, place.workspace)
+
+    return all(given(need) for need in rule_of(route).needs)
+
+
+def is_dynamic(route: Route) -> bool:
+    """Return whether what a route names is not among the things of the test."""
+    kinds = {need.kind for need in rule_of(route).needs}
+    return bool(kinds & {"allocation", "experiment-external"}) or "{budgetId}" in route.path
+
+
+@pytest.mark.parametrize("role", GIVEN)
+def test_a_role_is_refused_what_it_does_not_give(scene: Scene, role: str) -> None:
+    refused = 0
+    for route in GUARDED:
+        for place in (scene.here, scene.there):
+            if needed(scene, route, role, place):
+                continue
+            path, body, query = asked(route, place)
+            told = scene.callers[role].ask(route.method, path, body, query)
+            assert told.status in (403, 404), f"{route.method} {path}: {told.status} {told.body!r}"
+            refused += 1
+    assert refused > 200
+
+
+@pytest.mark.parametrize("role", GIVEN)
+def test_a_role_reads_what_it_gives(scene: Scene, role: str) -> None:
+    for route in GUARDED:
+        if route.method != "GET" or is_dynamic(route):
+            continue
+        if needed(scene, route, role, scene.here):
+            path, body, query = asked(route, scene.here)
+            told = scene.callers[role].ask(route.method, path, body, query)
+            assert told.status != 403, f"{route.method} {path}: {told.body!r}"
+
+
+def test_what_a_stranger_may_not_see_is_answered_as_if_it_were_not_there(scene: Scene) -> None:
+    stranger = scene.callers["nothing"]
+    for route in GUARDED:
+        named = [n for n in rule_of(route).needs if n.of is Of.NAMED and n.place == "path"]
+        if not named or is_dynamic(route) or named[0].kind in ("project-key", "{kind}"):
+            continue
+        path, body, query = asked(route, scene.here)
+        name = scene.here.names[_parameter(named[0].kind.removesuffix("-or-all"))]
+        there = stranger.ask(route.method, path, body, query)
+        absent = stranger.ask(route.method, _instead(path, name), body, query)
+        assert (there.status, absent.status) == (404, 404), path
+        assert there.error.replace(name, absent_name(name)) == absent.error
+
+
+def _instead(path: str, name: str) -> str:
+    parts = path.split("/")
+    return "/".join(absent_name(part) if part == name else part for part in parts)
+
+
+def absent_name(name: str) -> str:
+    if name.isdigit():
+        return "987654"
+    return f"{name[:-1]}{'0' if name[-1] != '0' else '1'}" if "-" in name else "absent"
+
+
+def test_tokens_of_agents_and_of_wrong_tasks_are_refused(scene: Scene) -> None:
+    reports = (TaskRule.NEVER, TaskRule.OWN_TRIAL)
+    for route in GUARDED:
+        path, body, query = asked(route, scene.here)
+        assert scene.agent.ask(route.method, path, body, query).status == 401, path
+        told = scene.house.api.anonymous().ask(route.method, path, body, query)
+        assert told.status == 401, path
+        if rule_of(route).task in reports and "{" in route.path and not is_dynamic(route):
+            told = scene.task.ask(route.method, path, body, query)
+            assert told.status == 403, f"{route.method} {path}: {told.status} {told.body!r}"
+
+
+def test_roles_are_ordered() -> None:
+    """A viewer may do less than an editor, and so on: nobody gets less by a higher role."""
+    order = ("Viewer", "EditorRestricted", "Editor", "WorkspaceAdmin", "ClusterAdmin")
+    for lower, higher in pairwise(order):
+        assert ROLES[lower].rights < ROLES[higher].rights
+    assert all(right.name.startswith("VIEW_") for right in ROLES["Viewer"].rights)
+    assert Right.ASSIGN_ROLES not in ROLES["Editor"].rights
