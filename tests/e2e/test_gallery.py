@@ -1,7 +1,11 @@
 """Every example of the gallery, at its smallest size, submitted by our command line and by the stock one."""
 
+import base64
+import hashlib
+import io
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +20,6 @@ from tests.support.stock import StockClient, stock_client
 
 pytestmark = pytest.mark.slow
 EXAMPLES = ROOT / "examples"
-Submit = Callable[..., int]
 
 
 @dataclass(frozen=True)
@@ -134,26 +137,38 @@ def stock(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield client
 
 
-@pytest.fixture(scope="module", params=["ours", "stock"])
-def submit(request: pytest.FixtureRequest, cluster: Cluster) -> Submit:
-    """Create the experiment of an example with one of the clients; return its id."""
-    stock: StockClient = request.getfixturevalue("stock")
+def by_ours(cluster: Cluster, example: Example, *more: str) -> int:
+    """Create the experiment of an example with our client; return its id."""
+    return cluster.create(example.path, example.path.parent, *example.options(), *more)
 
-    def by_ours(example: Example, *more: str) -> int:
-        return cluster.create(example.path, example.path.parent, *example.options(), *more)
 
-    def by_stock(example: Example, *more: str) -> int:
-        where = (example.path, example.path.parent)
-        shown = stock.det("e", "create", *where, *example.options(), *more)
-        return int(shown.split("Created experiment")[1].split()[0])
-
-    return by_ours if request.param == "ours" else by_stock
+def by_stock(stock: StockClient, example: Example, *more: str) -> int:
+    """Create the experiment of an example with the stock client; return its id."""
+    where = (example.path, example.path.parent)
+    shown = stock.det("e", "create", *where, *example.options(), *more)
+    return int(shown.split("Created experiment")[1].split()[0])
 
 
 @pytest.fixture(scope="module")
-def submitted(submit: Submit) -> dict[str, int]:
+def ours(cluster: Cluster) -> dict[str, int]:
     """All examples at once: much of the time of each is waiting."""
-    return {example.config: submit(example) for example in GALLERY}
+    return {example.config: by_ours(cluster, example) for example in GALLERY}
+
+
+@pytest.fixture(scope="module")
+def stocks(ours: dict[str, int], stock: StockClient) -> dict[str, int]:
+    """All examples again. Those with a framework are compared with ours, and not trained a second time."""
+    return {
+        example.config: by_stock(stock, example, *(["--paused"] if example.environment else []))
+        for example in GALLERY
+    }
+
+
+@pytest.fixture(params=["ours", "stocks"])
+def submitted(request: pytest.FixtureRequest) -> dict[str, int]:
+    """Return the experiments of one of the clients, by example."""
+    found: dict[str, int] = request.getfixturevalue(request.param)
+    return found
 
 
 def completed(cluster: Cluster, experiment_id: int) -> list[dict[str, Any]]:
@@ -166,9 +181,47 @@ def completed(cluster: Cluster, experiment_id: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("example", GALLERY, ids=lambda example: example.config)
 def test_an_example_trains_to_its_end(
-    cluster: Cluster, submitted: dict[str, int], example: Example
+    cluster: Cluster, ours: dict[str, int], example: Example
 ) -> None:
-    trials = completed(cluster, submitted[example.config])
+    assert_trained(cluster, ours[example.config], example)
+
+
+@pytest.mark.parametrize(
+    "example", [e for e in GALLERY if not e.environment], ids=lambda example: example.config
+)
+def test_an_example_that_the_stock_client_submits_trains_to_its_end(
+    cluster: Cluster, stocks: dict[str, int], example: Example
+) -> None:
+    assert_trained(cluster, stocks[example.config], example)
+
+
+@pytest.mark.parametrize(
+    "example", [e for e in GALLERY if e.environment], ids=lambda example: example.config
+)
+def test_the_stock_client_submits_what_ours_does(
+    cluster: Cluster, ours: dict[str, int], stocks: dict[str, int], example: Example
+) -> None:
+    """What is the same trains the same."""
+    assert sent(cluster, stocks[example.config]) == sent(cluster, ours[example.config])
+
+
+def sent(cluster: Cluster, experiment_id: int) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the configuration of an experiment but for the seed it drew, and its files with their digests."""
+    model = cluster.get(f"/api/v1/experiments/{experiment_id}/model_def")["b64Tgz"]
+    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(model))) as tar:
+        files = {
+            member.name: hashlib.sha256(content.read()).hexdigest()
+            for member in tar
+            if (content := tar.extractfile(member)) is not None
+        }
+    assert files
+    config = cluster.experiment(experiment_id)["config"]
+    del config["reproducibility"]["experiment_seed"]
+    return config, files
+
+
+def assert_trained(cluster: Cluster, experiment_id: int, example: Example) -> None:
+    trials = completed(cluster, experiment_id)
     assert len(trials) == example.trials
     for trial in trials:
         validated = (trial["bestValidation"] or {"metrics": {"avgMetrics": {}}})["metrics"]
@@ -183,19 +236,22 @@ def test_the_search_method_of_ones_own_has_made_its_trials(
     runner = submitted["custom_search/in_cluster.yaml"]
     completed(cluster, runner)
     listed = cluster.get("/api/v1/experiments?limit=-1")["experiments"]
-    searched = max(e["id"] for e in listed if e["name"] == "numpy-digits-halving")
-    assert searched > runner
-    assert len(completed(cluster, searched)) == 3
+    names = {e["id"]: e["name"] for e in listed if e["id"] > runner}
+    searched = [found for found, name in names.items() if name == "numpy-digits-halving"]
+    assert searched
+    assert {len(completed(cluster, found)) for found in searched} == {3}
 
 
 def test_batches_are_inferred_with_a_trained_checkpoint(
-    cluster: Cluster, submit: Submit, submitted: dict[str, int]
+    cluster: Cluster, stock: StockClient, ours: dict[str, int]
 ) -> None:
-    (trained,) = completed(cluster, submitted["pytorch_mnist_like/const.yaml"])
+    (trained,) = completed(cluster, ours["pytorch_mnist_like/const.yaml"])
     used = trained["bestCheckpoint"]["uuid"]
-    (trial,) = completed(
-        cluster, submit(INFERENCE, "--config", f"hyperparameters.checkpoint={used}")
-    )
+    option = ("--config", f"hyperparameters.checkpoint={used}")
+    inferring = by_ours(cluster, INFERENCE, *option)
+    again = by_stock(stock, INFERENCE, *option, "--paused")
+    assert sent(cluster, again) == sent(cluster, inferring)
+    (trial,) = completed(cluster, inferring)
     accuracy = trial["summaryMetrics"]["inference"]["accuracy"]["last"]
     assert 0 <= accuracy <= 1
     (shown,) = cluster.get(f"/api/v1/checkpoints/{used}/metrics")["metrics"]
