@@ -111,3 +111,6 @@ def test_a_deactivated_user_s_tokens_end(api: Api, admin: Caller, user: Caller) 
     token.get("/api/v1/me")
     admin.done("PATCH", f"/api/v1/users/{own}", {"active": False})
     assert token.ask("GET", "/api/v1/me").status == 401
+    admin.done("PATCH", f"/api/v1/users/{own}", {"active": True})
+    assert token.ask("GET", "/api/v1/me").status == 401
+    assert user.ask("GET", "/api/v1/me").status == 401

@@ -1,6 +1,5 @@
 """What the token of a task is good for: its owner's work, but not other tasks' reports, nor other users' things."""
 
-from typing import Any
 
 from tests.support.api import (
     Api,
@@ -13,17 +12,7 @@ from tests.support.api import (
     report_metrics,
     trial_of,
 )
-from tests.support.played_agent import PlayedAgent
-
-
-def task_of(api: Api, owner: Caller, **config: Any) -> tuple[Caller, int]:
-    """Return the token of a running task, and the experiment it is of."""
-    experiment = create(owner, activate=True, **config)
-    agent = PlayedAgent(api, f"agent-{experiment}")
-    agent.join()
-    api.tick()
-    (order,) = agent.poll()
-    return api.with_token(order["spec"]["session_token"]), experiment
+from tests.support.played_agent import PlayedAgent, task_of
 
 
 def reports(task: Caller, caller: Caller, experiment: int) -> list[Told]:

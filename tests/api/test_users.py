@@ -4,7 +4,8 @@ import pytest
 from det_controlplane.db import sessions
 from det_controlplane.services.identity.authentication import token_hash
 
-from tests.support.api import Api, Caller
+from tests.support.api import Api, Caller, create, report_metrics, trial_of
+from tests.support.played_agent import task_of
 
 STRONG = "a better password"
 
@@ -160,3 +161,44 @@ def test_a_task_s_token_administers_nothing(api: Api, admin: Caller) -> None:
     assert task.ask("POST", "/api/v1/users", {"user": {"username": "mole"}}).status == 403
     assert task.ask("PATCH", "/api/v1/users/1", {"password": "x"}).status == 403
     assert task.ask("POST", "/api/v1/tokens", {"userId": 1}).status == 403
+
+
+def test_a_new_password_ends_all_tokens_if_asked(api: Api, user: Caller) -> None:
+    made = user.post("/api/v1/tokens", {"userId": 2, "lifespan": "24h"})["token"]
+    pipeline = api.with_token(made)
+    user.done("PATCH", "/api/v1/users/2", {"password": STRONG, "isHashed": False})
+    assert pipeline.ask("GET", "/api/v1/me").status == 200
+    change = {"password": STRONG + "2", "isHashed": False, "endTokens": True}
+    user.done("PATCH", "/api/v1/users/2", change)
+    assert pipeline.ask("GET", "/api/v1/me").status == 401
+    assert user.ask("GET", "/api/v1/me").status == 200
+
+
+def test_the_work_of_a_deactivated_user_reports_and_does_no_more(
+    api: Api, admin: Caller, user: Caller
+) -> None:
+    task, experiment = task_of(api, user)
+    trial = trial_of(admin, experiment)["id"]
+    metrics = report_metrics(task, trial, "validation", 1, {"loss": 0.0}, run=1)
+    assert metrics.status == 200
+    assert task.ask("POST", "/api/v1/models", {"name": "before"}).status == 200
+    admin.done("PATCH", "/api/v1/users/2", {"active": False})
+    assert report_metrics(task, trial, "validation", 2, {"loss": 0.0}, run=1).status == 200
+    assert task.ask("POST", "/api/v1/models", {"name": "after"}).status == 403
+
+
+def test_the_work_of_a_deactivated_user_is_told_of_and_paused(
+    api: Api, admin: Caller, user: Caller
+) -> None:
+    runs, rests = create(user, activate=True), create(user)
+    others = create(admin, activate=True)
+    told = admin.done("PATCH", "/api/v1/users/2", {"active": False})
+    assert (told["runningExperiments"], told["pausedExperiments"]) == ([runs], [])
+    told = admin.done("PATCH", "/api/v1/users/2", {"active": False, "pauseWork": True})
+    assert (told["runningExperiments"], told["pausedExperiments"]) == ([], [runs])
+    states = {
+        i: admin.get(f"/api/v1/experiments/{i}")["experiment"]["state"] for i in (runs, others)
+    }
+    assert states[runs] == "STATE_PAUSED"
+    assert states[others] != "STATE_PAUSED"
+    assert rests != runs

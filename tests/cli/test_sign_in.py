@@ -255,3 +255,18 @@ def test_who_says_no_changes_nothing(
     assert cluster.sent("DELETE", ".*") == []
     monkeypatch.setattr("sys.stdin", Terminal("y\n"))
     assert det("e", "delete", 1).code == 0
+
+
+def test_what_a_deactivated_user_has_running_is_told(cluster: FakeCluster, det: Det) -> None:
+    assert det("user", "create", "bob", "--password", "Bobby1234").code == 0
+    id = cluster.users["bob"]["id"]
+    cluster.on("PATCH", f"/api/v1/users/{id}", {"user": {}, "runningExperiments": [3, 4]})
+    told = det("user", "deactivate", "bob")
+    assert "go on: 3, 4" in told.err
+    assert "--pause-work" in told.err
+    cluster.on("PATCH", f"/api/v1/users/{id}", {"user": {}, "pausedExperiments": [3, 4]})
+    assert (
+        "Paused experiments of that user: 3, 4"
+        in det("user", "deactivate", "bob", "--pause-work").out
+    )
+    assert cluster.sent("PATCH", f"/api/v1/users/{id}")[-1].body["pauseWork"] is True

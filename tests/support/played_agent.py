@@ -3,7 +3,7 @@
 import uuid
 from typing import Any
 
-from tests.support.api import BOOTSTRAP, Api, Caller
+from tests.support.api import BOOTSTRAP, Api, Caller, create
 
 
 class PlayedAgent:
@@ -39,3 +39,13 @@ class PlayedAgent:
         told: dict[str, Any] = self._caller.post("/agents/v1/poll", body)
         self.containers = {c["id"]: c for c in told["containers"]}
         return list(self.containers.values())
+
+
+def task_of(api: Api, owner: Caller, **config: Any) -> tuple[Caller, int]:
+    """Return the token of a running task, and the experiment it is of."""
+    experiment = create(owner, activate=True, **config)
+    agent = PlayedAgent(api, f"agent-{experiment}")
+    agent.join()
+    api.tick()
+    (order,) = agent.poll()
+    return api.with_token(order["spec"]["session_token"]), experiment

@@ -129,7 +129,8 @@ def change_password(args: argparse.Namespace) -> None:
     id = _id_of(session, target)
     password = os.environ.get("DET_NEW_PASS") or _new_password(target)
     _refuse_weak(password)
-    session.patch(f"{V1}/users/{id}", {"password": salted(password), "isHashed": True})
+    change = {"password": salted(password), "isHashed": True, "endTokens": args.end_tokens}
+    session.patch(f"{V1}/users/{id}", change)
     if target == me:
         _renew(args, session, password)
     print(f"Changed the password of user '{target}'")
@@ -159,14 +160,29 @@ def _id_of(session: Session, username: str) -> int:
     return int(session.get(f"{V1}/users/{username}/by-username")["user"]["id"])
 
 
-def _patch(args: argparse.Namespace, change: dict[str, Any]) -> None:
+def _patch(args: argparse.Namespace, change: dict[str, Any]) -> dict[str, Any]:
     session = connect(args)
-    session.patch(f"{V1}/users/{_id_of(session, args.target_user)}", change)
+    return dict(session.patch(f"{V1}/users/{_id_of(session, args.target_user)}", change) or {})
 
 
-def set_active(args: argparse.Namespace) -> None:
-    _patch(args, {"active": args.active})
-    print(f"{'Activated' if args.active else 'Deactivated'} user '{args.target_user}'")
+def activate(args: argparse.Namespace) -> None:
+    _patch(args, {"active": True})
+    print(f"Activated user '{args.target_user}'")
+
+
+def deactivate(args: argparse.Namespace) -> None:
+    told = _patch(args, {"active": False, "pauseWork": args.pause_work})
+    print(f"Deactivated user '{args.target_user}'")
+    paused, running = (told.get(f"{kind}Experiments") or [] for kind in ("paused", "running"))
+    if paused:
+        print(f"Paused experiments of that user: {_listed(paused)}")
+    if running:
+        say(f"Experiments of that user go on: {_listed(running)}")
+        say("--pause-work pauses them, and `det experiment pause ID` one of them.")
+
+
+def _listed(ids: list[int]) -> str:
+    return ", ".join(str(id) for id in ids)
 
 
 def rename(args: argparse.Namespace) -> None:

@@ -10,13 +10,21 @@ MEMBERS = {
         "user",
         "sign in and manage users",
         Command(
-            "activate", "let a user sign in again", "users:set_active", WHO, values={"active": True}
+            "activate",
+            "let a user sign in again",
+            "users:activate",
+            WHO,
         ),
         Command(
             "change-password",
             "set a new password",
             "users:change_password",
             Arg("target_user", nargs="?", help="whose (default: yours)"),
+            Arg(
+                "--end-tokens",
+                action="store_true",
+                help="end access tokens too, and let running tasks do no more than report",
+            ),
         ),
         Command(
             "create",
@@ -29,10 +37,10 @@ MEMBERS = {
         ),
         Command(
             "deactivate",
-            "keep a user from signing in",
-            "users:set_active",
+            "keep a user from signing in, end the user's tokens, and tell what still runs",
+            "users:deactivate",
             WHO,
-            values={"active": False},
+            Arg("--pause-work", action="store_true", help="pause the user's experiments"),
         ),
         Command(
             "edit",

@@ -1,6 +1,8 @@
 """Accounts: list, look at, create, edit; and what web pages remember of a person."""
 
 import json
+from dataclasses import replace
+from typing import Any
 
 from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
@@ -9,6 +11,7 @@ from det_controlplane.api.http import EMPTY, Answer, Request, json_parts, json_r
 from det_controlplane.api.listing import filters_of, page_of, sort_of
 from det_controlplane.api.router import get, patch, post
 from det_controlplane.services.context import Context
+from det_controlplane.services.experiments import work_of_users
 from det_controlplane.services.organization import preferences, users
 from det_controlplane.services.organization.preferences import Setting
 from det_controlplane.services.organization.users import Password, UserChanges
@@ -35,9 +38,16 @@ def create(ctx: Context, request: Request) -> Answer:
 
 
 def edit(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    changes = _changes(body, _password(body))
-    return json_response({"user": users.edit(ctx, user_of(request), request.id("userId"), changes)})
+    body, caller, user_id = Body(request.json()), user_of(request), request.id("userId")
+    changes = replace(_changes(body, _password(body)), end_tokens=body.flag("endTokens"))
+    answer: dict[str, Any] = {"user": users.edit(ctx, caller, user_id, changes)}
+    if changes.active is False:
+        paused = work_of_users.pause(ctx, caller, user_id) if body.flag("pauseWork") else []
+        answer |= {
+            "pausedExperiments": paused,
+            "runningExperiments": work_of_users.running(ctx, user_id),
+        }
+    return json_response(answer)
 
 
 def edit_many(ctx: Context, request: Request) -> Answer:

@@ -219,6 +219,14 @@ def trial_by_external_id(tx: Tx, experiment: str, trial: str) -> int | None:
     return tx.execute(found.where(named)).scalar()
 
 
+def active_of(db: Database, user_id: int) -> list[int]:
+    """Return the experiments of a user that run or wait to."""
+    wanted = text(
+        "SELECT id FROM experiments WHERE user_id = :user_id AND state = 'ACTIVE' ORDER BY id"
+    )
+    return [row.id for row in db.read(wanted, {"user_id": user_id})]
+
+
 def exists(tx: Tx, experiment_id: int) -> bool:
     return tx.execute(_EXISTS, {"id": experiment_id}).first() is not None
 

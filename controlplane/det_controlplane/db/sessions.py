@@ -20,7 +20,8 @@ from det_controlplane.db.views import moment, shown
 _HOLDER = (
     select(
         sessions.c.id, sessions.c.allocation_id, users.c.id.label("user_id"), users.c.username, users.c.admin,
-        tasks.c.id.label("task_id"), tasks.c.trial_id, tasks.c.experiment_id, sessions.c.narrow,
+        tasks.c.id.label("task_id"), tasks.c.trial_id, tasks.c.experiment_id,
+        or_(sessions.c.narrow, ~users.c.active).label("narrow"),
     )
     .join_from(sessions, users)
     .outerjoin(allocations, allocations.c.id == sessions.c.allocation_id)
@@ -29,7 +30,8 @@ _HOLDER = (
         sessions.c.token_hash == bindparam("token_hash"),
         sessions.c.revoked_at.is_(None),
         or_(sessions.c.expires_at.is_(None), sessions.c.expires_at > bindparam("now")),
-        users.c.active,
+        # Work of a deactivated user goes on reporting: for itself, not as its owner.
+        or_(users.c.active, sessions.c.kind == SessionKind.ALLOCATION),
     )
 )  # fmt: skip
 _HOLDER_WITH_ROLES = _HOLDER.add_columns(roles.held_by(sessions.c.user_id).label("roles"))

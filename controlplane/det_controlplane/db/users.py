@@ -110,8 +110,20 @@ def other_admins(tx: Tx, user_id: int) -> int:
 
 def sign_out(tx: Tx, user_id: int, now: datetime, *, keep: int) -> None:
     """End the sessions of a user except one."""
+    _revoke(tx, user_id, now, (SessionKind.USER,), keep)
+
+
+def end_tokens(tx: Tx, user_id: int, now: datetime, *, keep: int) -> None:
+    """End access tokens too, and leave to tasks that run what they need for themselves."""
+    _revoke(tx, user_id, now, (SessionKind.USER, SessionKind.ACCESS), keep)
     s = sessions.c
-    open_ = (s.user_id == user_id, s.kind == SessionKind.USER, s.id != keep, s.revoked_at.is_(None))
+    of_tasks = (s.user_id == user_id, s.kind == SessionKind.ALLOCATION, s.revoked_at.is_(None))
+    tx.execute(update(sessions).where(*of_tasks).values(narrow=True))
+
+
+def _revoke(tx: Tx, user_id: int, now: datetime, kinds: tuple[SessionKind, ...], keep: int) -> None:
+    s = sessions.c
+    open_ = (s.user_id == user_id, s.kind.in_(kinds), s.id != keep, s.revoked_at.is_(None))
     tx.execute(update(sessions).where(*open_).values(revoked_at=now))
 
 

@@ -59,6 +59,7 @@ class UserChanges:
     active: bool | None = None
     remote: bool | None = None
     agent_user: dict[str, Any] | None = None
+    end_tokens: bool = False  # with a new password: those of pipelines and tasks, too
 
 
 def get(ctx: Context, user_id: int) -> dict[str, Any]:
@@ -104,9 +105,11 @@ def edit(ctx: Context, caller: User, user_id: int, changes: UserChanges) -> dict
     with ctx.db.begin() as tx:
         _check_changes(tx, _shown(tx, user_id), changes)
         users.change(tx, user_id, **_columns(changes, ctx.public), modified_at=ctx.now())
-        if changes.password is not None:
+        keep = caller.session_id if caller.id == user_id else 0
+        if changes.active is False or changes.end_tokens:
+            users.end_tokens(tx, user_id, ctx.now(), keep=keep)
+        elif changes.password is not None:
             # A new password signs out everybody who used the old one.
-            keep = caller.session_id if caller.id == user_id else 0
             users.sign_out(tx, user_id, ctx.now(), keep=keep)
         return _shown(tx, user_id)
 
