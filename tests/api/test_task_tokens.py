@@ -1,6 +1,5 @@
 """What the token of a task is good for: its owner's work, but not other tasks' reports, nor other users' things."""
 
-
 from tests.support.api import (
     Api,
     Caller,
