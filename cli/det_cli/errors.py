@@ -18,6 +18,12 @@ class UsageError(CommandError):
     code = USAGE
 
 
+def require_change(change: object) -> None:
+    """Refuse a command that was given nothing to change."""
+    if not change:
+        raise UsageError("nothing to change", "give one of the options; --help lists them")
+
+
 class MissingError(CommandError):
     """An object that the user named does not exist."""
 

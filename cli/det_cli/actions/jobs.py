@@ -6,7 +6,7 @@ from typing import Any
 from determined.common.http import Session
 
 from det_cli.connection import V1, connect, paged, pages
-from det_cli.errors import MissingError, UsageError
+from det_cli.errors import MissingError, UsageError, require_change
 from det_cli.render import Column, say, show
 from det_cli.times import local
 
@@ -64,8 +64,7 @@ def _ahead(job: dict[str, Any]) -> Any:
 def update(args: argparse.Namespace) -> None:
     values = {name: getattr(args, name.replace("-", "_")) for name in _FIELDS}
     given = {_FIELDS[name]: value for name, value in values.items() if value is not None}
-    if not given:
-        raise UsageError("nothing to change", "give one of the options; --help lists them")
+    require_change(given)
     _send(connect(args), {"jobId": args.job_id, **given})
     say(f"Updated job {args.job_id}.")
 

@@ -6,10 +6,10 @@ from typing import Any
 from det_cli import prompts
 from det_cli.actions.experiment_settings import project_of, workspace_of
 from det_cli.actions.experiments import LIST
-from det_cli.actions.workspaces import sorting
+from det_cli.actions.workspaces import report, sorting
 from det_cli.connection import V1, connect, paged, pages
-from det_cli.errors import UsageError
-from det_cli.render import Column, print_json, show
+from det_cli.errors import require_change
+from det_cli.render import Column, show
 
 _COLUMNS: tuple[Column, ...] = (
     ("ID", lambda p: p["id"]),
@@ -61,25 +61,18 @@ def create(args: argparse.Namespace) -> None:
     space = workspace_of(session, args.workspace_name)["id"]
     body = {"name": args.name, "workspaceId": space, **_fields(args)}
     answer = session.post(f"{V1}/workspaces/{space}/projects", body)
-    _report(args, "Created", answer["project"])
+    report(args, "Created project", answer["project"])
 
 
 def edit(args: argparse.Namespace) -> None:
     change = _fields(args)
     if args.new_name:
         change["name"] = args.new_name
-    if not change:
-        raise UsageError("nothing to change", "give one of the options; --help lists them")
+    require_change(change)
     session = connect(args)
     project = project_of(session, args.workspace_name, args.project_name)
-    _report(args, "Changed", session.patch(f"{V1}/projects/{project['id']}", change)["project"])
-
-
-def _report(args: argparse.Namespace, done: str, project: dict[str, Any]) -> None:
-    if args.format == "json":
-        print_json(project)
-    else:
-        print(f"{done} project '{project['name']}' with id {project['id']}")
+    answer = session.patch(f"{V1}/projects/{project['id']}", change)
+    report(args, "Changed project", answer["project"])
 
 
 def change(args: argparse.Namespace) -> None:

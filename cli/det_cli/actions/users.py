@@ -13,7 +13,7 @@ from determined.common.token_store import TokenStore
 from det_cli import prompts
 from det_cli.actions import costs
 from det_cli.connection import V1, address, anonymous, connect, pages
-from det_cli.errors import CommandError, UsageError
+from det_cli.errors import CommandError, UsageError, require_change
 from det_cli.pipeline_identity import token_for
 from det_cli.render import say, show
 
@@ -199,8 +199,7 @@ def edit(args: argparse.Namespace) -> None:
     for flag in ("remote", "active", "admin"):
         if getattr(args, flag) is not None:
             change[flag] = getattr(args, flag) == "true"
-    if not change:
-        raise UsageError("nothing to change", "give one of the options; --help lists them")
+    require_change(change)
     _patch(args, change)
     print(f"Changed user '{args.target_user}'")
 

@@ -6,7 +6,7 @@ from typing import Any
 from det_cli import config_file, prompts
 from det_cli.actions.experiment_settings import workspace_of
 from det_cli.connection import V1, connect, paged, pages
-from det_cli.errors import UsageError
+from det_cli.errors import require_change
 from det_cli.render import Column, print_json, show
 
 _COLUMNS: tuple[Column, ...] = (
@@ -47,25 +47,26 @@ def change(args: argparse.Namespace) -> None:
 
 def create(args: argparse.Namespace) -> None:
     answer = connect(args).post(V1 + "/workspaces", {"name": args.name, **_fields(args)})
-    _report(args, "Created", answer["workspace"])
+    report(args, "Created workspace", answer["workspace"])
 
 
 def edit(args: argparse.Namespace) -> None:
     change = _fields(args)
     if args.name:
         change["name"] = args.name
-    if not change:
-        raise UsageError("nothing to change", "give one of the options; --help lists them")
+    require_change(change)
     session = connect(args)
     space = workspace_of(session, args.workspace_name)
-    _report(args, "Changed", session.patch(f"{V1}/workspaces/{space['id']}", change)["workspace"])
+    answer = session.patch(f"{V1}/workspaces/{space['id']}", change)
+    report(args, "Changed workspace", answer["workspace"])
 
 
-def _report(args: argparse.Namespace, done: str, space: dict[str, Any]) -> None:
+def report(args: argparse.Namespace, done: str, found: dict[str, Any]) -> None:
+    """Print a workspace or project that was made or changed."""
     if args.format == "json":
-        print_json(space)
+        print_json(found)
     else:
-        print(f"{done} workspace '{space['name']}' with id {space['id']}")
+        print(f"{done} '{found['name']}' with id {found['id']}")
 
 
 def _fields(args: argparse.Namespace) -> dict[str, Any]:

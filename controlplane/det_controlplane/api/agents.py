@@ -25,17 +25,15 @@ def get_agent(ctx: Context, request: Request) -> Answer:
 
 
 def enable(ctx: Context, request: Request) -> Answer:
-    found = administration.set_agent(
-        ctx, user_of(request), request.param("agentId"), enabled=True, drain=False
-    )
-    return json_response({"agent": found})
+    return _set_agent(ctx, request, enabled=True, drain=False)
 
 
 def disable(ctx: Context, request: Request) -> Answer:
-    drain = Body(request.json()).flag("drain")
-    found = administration.set_agent(
-        ctx, user_of(request), request.param("agentId"), enabled=False, drain=drain
-    )
+    return _set_agent(ctx, request, enabled=False, drain=Body(request.json()).flag("drain"))
+
+
+def _set_agent(ctx: Context, request: Request, **wanted: bool) -> Answer:
+    found = administration.set_agent(ctx, user_of(request), request.param("agentId"), **wanted)
     return json_response({"agent": found})
 
 
@@ -50,27 +48,16 @@ def get_slot(ctx: Context, request: Request) -> Answer:
 
 
 def enable_slot(ctx: Context, request: Request) -> Answer:
-    slot = administration.set_slot(
-        ctx,
-        user_of(request),
-        request.param("agentId"),
-        request.id("slotId"),
-        enabled=True,
-        drain=False,
-    )
-    return json_response({"slot": slot})
+    return _set_slot(ctx, request, enabled=True, drain=False)
 
 
 def disable_slot(ctx: Context, request: Request) -> Answer:
-    drain = Body(request.json()).flag("drain")
-    slot = administration.set_slot(
-        ctx,
-        user_of(request),
-        request.param("agentId"),
-        request.id("slotId"),
-        enabled=False,
-        drain=drain,
-    )
+    return _set_slot(ctx, request, enabled=False, drain=Body(request.json()).flag("drain"))
+
+
+def _set_slot(ctx: Context, request: Request, **wanted: bool) -> Answer:
+    agent_id, slot_id = request.param("agentId"), request.id("slotId")
+    slot = administration.set_slot(ctx, user_of(request), agent_id, slot_id, **wanted)
     return json_response({"slot": slot})
 
 

@@ -27,6 +27,14 @@ class AshaConfig:
     # `max_length`: the harness is told how far to train, and answers when it is there.
     tells_length: bool = False
 
+    def progress(self, reported: int, ended: int) -> float:
+        """Return how far a search is, from the trials that reached the first rung and those that ended."""
+        # A fifth is kept for the trials that go on after all have reported once.
+        progress = reported / (1.2 * self.max_trials)
+        if reported >= self.max_trials:
+            progress = max(progress, ended / self.max_trials)
+        return min(progress, 1.0)
+
 
 class StoppingAsha(Method):
     def __init__(
@@ -88,12 +96,7 @@ class StoppingAsha(Method):
         return NOTHING
 
     def progress(self) -> float:
-        max_trials, reported = self._config.max_trials, len(self._rungs[0])
-        # A fifth is kept for the trials that go on after all have reported once.
-        progress = reported / (1.2 * max_trials)
-        if reported >= max_trials:
-            progress = max(progress, (self._completed - self._invalid) / max_trials)
-        return min(progress, 1.0)
+        return self._config.progress(len(self._rungs[0]), self._completed - self._invalid)
 
     def snapshot(self) -> dict[str, Any]:
         return {

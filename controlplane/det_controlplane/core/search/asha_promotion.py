@@ -78,11 +78,7 @@ class PromotionAsha(Method):
         return NOTHING
 
     def progress(self) -> float:
-        max_trials, reported = self._config.max_trials, self._rungs[0].arrived
-        progress = reported / (1.2 * max_trials)
-        if reported >= max_trials:
-            progress = max(progress, (self._completed - self._invalid) / max_trials)
-        return min(progress, 1.0)
+        return self._config.progress(self._rungs[0].arrived, self._completed - self._invalid)
 
     def snapshot(self) -> dict[str, Any]:
         return {

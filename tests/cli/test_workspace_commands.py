@@ -1,0 +1,57 @@
+"""Making and editing workspaces and projects."""
+
+import json
+
+import pytest
+
+from tests.cli.conftest import Det
+from tests.support.fake_cluster import FakeCluster, page
+
+VISION = {"id": 7, "name": "vision", "numProjects": 1}
+CATS = {"id": 5, "name": "cats", "workspaceId": 7, "numExperiments": 0, "numActiveExperiments": 0}
+
+
+@pytest.fixture
+def vision(cluster: FakeCluster) -> FakeCluster:
+    cluster.on("GET", "/api/v1/workspaces", lambda a: page("workspaces", [VISION], a))
+    cluster.on("GET", "/api/v1/workspaces/7/projects", lambda a: page("projects", [CATS], a))
+    cluster.on("POST", "/api/v1/workspaces", {"workspace": VISION})
+    cluster.on("PATCH", "/api/v1/workspaces/7", {"workspace": {**VISION, "name": "sight"}})
+    cluster.on("POST", "/api/v1/workspaces/7/projects", {"project": CATS})
+    cluster.on("PATCH", "/api/v1/projects/5", {"project": {**CATS, "name": "dogs"}})
+    return cluster
+
+
+def test_what_was_made_is_named_with_its_number(vision: FakeCluster, det: Det) -> None:
+    assert det("workspace", "create", "vision").out == "Created workspace 'vision' with id 7\n"
+    assert det("project", "create", "vision", "cats").out == "Created project 'cats' with id 5\n"
+    (made,) = vision.sent("POST", "/api/v1/workspaces/7/projects")
+    assert made.body["name"] == "cats"
+
+
+def test_what_was_edited_is_shown_under_its_new_name(vision: FakeCluster, det: Det) -> None:
+    edited = det("workspace", "edit", "vision", "--name", "sight")
+    assert edited.out == "Changed workspace 'sight' with id 7\n"
+    edited = det("project", "edit", "vision", "cats", "--new_name", "dogs", "--json")
+    assert json.loads(edited.out) == {**CATS, "name": "dogs"}
+    (asked,) = vision.sent("PATCH", "/api/v1/projects/5")
+    assert asked.body == {"name": "dogs"}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("workspace", "edit", "vision"),
+        ("project", "edit", "vision", "cats"),
+        ("user", "edit", "ada"),
+        ("job", "update", "job-1"),
+    ],
+    ids=" ".join,
+)
+def test_a_change_of_nothing_is_refused(
+    vision: FakeCluster, det: Det, command: tuple[str, ...]
+) -> None:
+    told = det(*command)
+    assert told.code == 2
+    assert "nothing to change" in told.err
+    assert not vision.sent("PATCH", ".*")
