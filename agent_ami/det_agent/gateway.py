@@ -1,5 +1,6 @@
 """The HTTP server that the containers of this agent know as their master."""
 
+import contextlib
 import gzip
 import http.client
 import io
@@ -21,6 +22,7 @@ from determined.common.connections import Connections
 from det_agent.container_sessions import ContainerSessions
 from det_agent.credentials import MachineCredentials
 from det_agent.spool import Spool, SpoolFull
+from det_agent.task_code import address_in, asking_for_address, is_code, opened
 from det_agent.task_logs import BadTaskLogs, posted_lines
 from det_agent.trial_reports import QueueFull, TrialReport, TrialReports, is_trial_report
 from det_agent.upstream import (
@@ -28,6 +30,7 @@ from det_agent.upstream import (
     LONGEST_PAUSE_S,
     CallerGone,
     ForwardedRequest,
+    end_to_end,
     raise_if_gone,
     send,
 )
@@ -118,6 +121,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._take_logs()
         elif is_trial_report(self.command, path):
             self._take_report()
+        elif is_code(self.command, path):
+            self._answer_code(path)
         else:
             with self._body() as body:
                 self._forward(path, body)
@@ -180,14 +185,50 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer(200, {})
         return self._send(answer.status, answer.headers, answer.body)
 
-    def _forward(self, path: str, body: "_Body") -> None:
-        headers = dict(self.headers.items())
+    def _answer_code(self, path: str) -> None:
+        """Answer with the archive itself, also where the control plane tells its address alone."""
+        headers = {**dict(self.headers.items()), "Accept-Encoding": "identity"}
+        with self._body() as body:
+            self._forward(path, body, asking_for_address(self.path), headers, self._pass_code_on)
+
+    def _pass_code_on(self, response: http.client.HTTPResponse) -> None:
+        answer = response.read()
+        url = address_in(answer) if response.status == 200 else ""
+        if not url:
+            return self._send(response.status, end_to_end(dict(response.getheaders())), answer)
+        try:
+            stack = contextlib.ExitStack()
+            archive = stack.enter_context(opened(url))
+        except OSError as e:
+            return self._refuse(502, str(e))
+        with stack:
+            self.send_response_only(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(archive.length))
+            self.end_headers()
+            try:
+                for part in archive.parts():
+                    self.wfile.write(part)
+            except (OSError, http.client.HTTPException):
+                # Half an answer: closing is the only way to tell the container.
+                self.close_connection = True
+        return None
+
+    def _forward(
+        self,
+        path: str,
+        body: "_Body",
+        target: str = "",
+        headers: dict[str, str] | None = None,
+        pass_on: Callable[[http.client.HTTPResponse], None] | None = None,
+    ) -> None:
+        headers = headers or dict(self.headers.items())
         if self.command == "POST":
             # The answer may be lost after the request took effect.
             headers.setdefault("Idempotency-Key", str(uuid.uuid4()))
         request = ForwardedRequest(
             method=self.command,
-            target=self.path,
+            target=target or self.path,
             headers=headers,
             body=body.file,
             length=body.length,
@@ -203,7 +244,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(502, f"the control plane does not answer: {e}")
         else:
             with kept:
-                self._pass_on(response)
+                (pass_on or self._pass_on)(response)
 
     def _wait_for_reports(self) -> None:
         """Wait until the reports that this container sent before are delivered. Raises CallerGone."""

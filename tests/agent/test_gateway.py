@@ -1,5 +1,6 @@
 """The gateway as containers see it, in front of a control plane that can fail."""
 
+import base64
 import gzip
 import http.client
 import json
@@ -375,3 +376,50 @@ def test_logs_that_unpack_to_more_than_a_request_may_have_are_refused(
     headers = {**TOKEN, "Content-Encoding": "gzip"}
     assert caller.ask("POST", "/api/v1/task/logs", body, headers)[0] == 400
     assert caller.spooled() == []
+
+
+CODE = "/api/v1/tasks/task-1/context_directory"
+ARCHIVE = bytes(range(256)) * 1000 + b"x"
+
+
+def keep_code_elsewhere(plane: FakeControlPlane, statuses: list[int]) -> list[str]:
+    """Let the control plane tell the address of an archive; gives the paths that were asked."""
+    asked: list[str] = []
+
+    def answer(method: str, path: str, body: bytes) -> tuple[int, Any]:
+        asked.append(path)
+        if path.startswith("/store/"):
+            status = statuses.pop(0)
+            return status, ARCHIVE if status == 200 else b"refused"
+        return 200, {"b64Tgz": "", "url": f"{plane.url}/store/code.tgz"}
+
+    plane.answer_to = answer
+    return asked
+
+
+def test_code_that_lies_in_the_object_store_reaches_containers_as_an_answer(
+    caller: Caller, plane: FakeControlPlane
+) -> None:
+    asked = keep_code_elsewhere(plane, [503, 200])
+    status, answer, headers = caller.ask("GET", CODE, headers=TOKEN)
+    assert (status, list(answer)) == (200, ["b64Tgz"])
+    assert base64.b64decode(answer["b64Tgz"]) == ARCHIVE
+    assert headers["content-type"] == "application/json"
+    assert asked == [f"{CODE}?url=true", "/store/code.tgz", "/store/code.tgz"]
+
+
+def test_code_that_the_store_refuses_is_an_error_that_the_container_tries_again(
+    caller: Caller, plane: FakeControlPlane
+) -> None:
+    keep_code_elsewhere(plane, [403])
+    status, answer, _ = caller.ask("GET", CODE, headers=TOKEN)
+    assert status == 502
+    assert "the object store does not give the code of the task" in answer["error"]["error"]
+
+
+@pytest.mark.parametrize(("status", "body"), [(200, {"b64Tgz": "eA=="}), (404, {"error": "gone"})])
+def test_code_within_an_answer_is_passed_on(
+    caller: Caller, plane: FakeControlPlane, status: int, body: Any
+) -> None:
+    plane.answer_to = lambda method, path, _: (status, body)
+    assert caller.ask("GET", CODE, headers=TOKEN)[:2] == (status, body)

@@ -206,8 +206,20 @@ def test_small_contexts_stay_inside_the_request(
     cluster: FakeCluster, det: Det, config: Path, code: Path
 ) -> None:
     det("e", "create", config, code)
-    assert context_upload.INLINE_BYTES == 4 * 2**20
+    assert context_upload.INLINE_BYTES == 5 * 2**20
     assert cluster.sent("POST", "/api/v1/contexts") == []
+
+
+def test_many_tiny_files_count_with_their_names(
+    cluster: FakeCluster, det: Det, config: Path, code: Path
+) -> None:
+    code.joinpath("data").write_bytes(b"x" * (3 * 2**20))  # alone it stays inside
+    det("e", "create", config, code)
+    assert cluster.sent("POST", "/api/v1/contexts") == []
+    for number in range(5000):
+        code.joinpath(f"{number:0>60}").touch()
+    cluster.on("POST", "/api/v1/contexts", Raw(b"asked", status=400))
+    assert "asked" in det("e", "create", config, code).err
 
 
 def end_with(cluster: FakeCluster, state: str) -> None:

@@ -127,6 +127,16 @@ def test_an_upload_url_takes_the_object(subject: Subject) -> None:
     assert subject.store.get("contexts/b.tgz") == b"bytes"
 
 
+def test_a_download_url_gives_the_object_where_callers_reach_the_store(subject: Subject) -> None:
+    subject.store.put("contexts/d.tgz", b"\x00code")
+    url = subject.store.download_url("contexts/d.tgz", expires_s=60)
+    if isinstance(subject.store, DirectoryObjects):
+        assert url == "", "the API carries what lies in its own directory"
+        return
+    with urllib.request.urlopen(url) as answer:
+        assert answer.read() == b"\x00code"
+
+
 def test_an_upload_url_names_the_size_it_is_for(subject: Subject) -> None:
     url = subject.store.upload_url("contexts/c.tgz", 5, expires_s=60)
     signed = "content-length" in url or "size=5" in url

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,6 +26,7 @@ from moto.ssm.models import Parameter
 
 from tests.support.aws_rights import Recorder
 from tests.support.lambda_events import Http, answered, function_url_event
+from tests.support.lambda_front import function_url
 from tests.support.lambda_runtime import FunctionFailed, LambdaRuntime
 from tests.support.moto import moto_server
 
@@ -120,12 +120,8 @@ class Box:
 def aws_box(folder: Path, database_url: str, roles: tuple[str, ...]) -> Iterator[Box]:
     """Serve AWS, and a front door whose address the Function URL gets."""
     box = Box(folder, database_url, recorder=Recorder(roles))
-    front = ThreadingHTTPServer(("127.0.0.1", 0), _front(box))
-    threading.Thread(target=front.serve_forever, args=(0.01,), daemon=True).start()
-    box.front_url = f"http://127.0.0.1:{front.server_port}"
     with pytest.MonkeyPatch.context() as patch, box._open as opened:
-        opened.callback(front.server_close)
-        opened.callback(front.shutdown)
+        box.front_url = opened.enter_context(function_url(box.request))
         _mend(patch, box)
         with moto_server() as box.aws_url:
             _publish_image()
@@ -187,32 +183,6 @@ def _invoked(
     except FunctionFailed as e:
         answer["x-amz-function-error"] = "Unhandled"
         return str(e).encode()
-
-
-def _front(box: Box) -> type[BaseHTTPRequestHandler]:
-    class Front(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True
-        wbufsize = -1
-
-        def _carry(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            status, headers, content = box.request(
-                Http(self.command, self.path, body, tuple(self.headers.items()))
-            )
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = _carry
-
-        def log_message(self, format: str, *args: object) -> None:
-            return
-
-    return Front
 
 
 @contextmanager

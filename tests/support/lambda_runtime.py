@@ -40,6 +40,10 @@ class FunctionFailed(Exception):
     """The function raised, answered too much, or did not start."""
 
 
+class RequestTooLarge(Exception):
+    """Lambda does not call the function: its event has more than 6 MB."""
+
+
 @dataclass
 class _Invocation:
     id: str
@@ -81,6 +85,8 @@ class LambdaRuntime:
 
     def invoke(self, event: Mapping[str, Any], timeout_s: float = _PATIENCE_S) -> Any:
         invocation = _Invocation(str(uuid.uuid4()), json.dumps(event).encode())
+        if len(invocation.event) > MAX_PAYLOAD:
+            raise RequestTooLarge(len(invocation.event))
         self._running[invocation.id] = invocation
         self._waiting.put(invocation)
         try:

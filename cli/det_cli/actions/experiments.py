@@ -1,12 +1,12 @@
 """Listing and steering experiments."""
 
 import argparse
-import base64
 import os
 import sys
 import time
 from typing import Any
 
+from determined.common.context_download import code_of
 from determined.common.http import Session
 from determined.common.log_stream import TERMINAL
 
@@ -117,12 +117,12 @@ def delete_tb_files(args: argparse.Namespace) -> None:
 
 
 def download_model_def(args: argparse.Namespace) -> None:
-    answer = connect(args).get(f"{V1}/experiments/{args.experiment_id}/model_def")
+    code = code_of(connect(args), f"{V1}/experiments/{args.experiment_id}/model_def")
     os.makedirs(args.output_dir, exist_ok=True)
     name = f"experiment_{args.experiment_id}_model_def.tgz"
     path = os.path.join(args.output_dir, name)
     with open(path, "wb") as f:
-        f.write(base64.b64decode(answer["b64Tgz"]))
+        f.write(code)
     print(path)
 
 

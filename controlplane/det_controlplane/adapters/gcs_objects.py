@@ -47,6 +47,15 @@ class GcsObjects:
         )
         return str(url)
 
+    def download_url(self, key: str, expires_s: int) -> str:
+        url = self._blob(key).generate_signed_url(
+            version="v4",
+            method="GET",
+            expiration=datetime.timedelta(seconds=expires_s),
+            **self._signing(),
+        )
+        return str(url)
+
     def _blob(self, key: str) -> Any:
         return self._bucket.blob(self._prefix + key)
 

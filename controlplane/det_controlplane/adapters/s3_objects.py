@@ -41,6 +41,12 @@ class S3Objects:
         )
         return str(url)
 
+    def download_url(self, key: str, expires_s: int) -> str:
+        url = self._client.generate_presigned_url(
+            "get_object", Params=self._object(key), ExpiresIn=expires_s, HttpMethod="GET"
+        )
+        return str(url)
+
     def _object(self, key: str) -> dict[str, str]:
         return {"Bucket": self._bucket, "Key": self._prefix + key}
 

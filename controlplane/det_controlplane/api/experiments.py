@@ -152,8 +152,9 @@ def list_checkpoints(ctx: Context, request: Request) -> Answer:
 
 
 def model_definition(ctx: Context, request: Request) -> Answer:
-    content = contexts.of_experiment(ctx, request.id("experimentId"))
-    return json_response({"b64Tgz": listing.base64_text(content)})
+    by_url = request.flag("url") is True
+    code = contexts.of_experiment(ctx, request.id("experimentId"), by_url=by_url)
+    return json_response(code.to_json())
 
 
 def _command(command: Command) -> Handler:

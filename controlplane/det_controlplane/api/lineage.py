@@ -55,10 +55,12 @@ def delete_tensorboards(ctx: Context, request: Request) -> Answer:
 
 def archive_of(ctx: Context, request: Request) -> Answer:
     experiment_id = request.id("experimentId")
-    content = contexts.of_experiment(ctx, experiment_id)
+    code = contexts.of_experiment(ctx, experiment_id, by_url=True)
+    if code.url:
+        return Response(b"", 302, headers={"location": code.url})
     name = f'attachment; filename="exp{experiment_id}_model_def.tar.gz"'
     headers = {"content-disposition": name}
-    return Response(content, media_type="application/x-gtar", headers=headers)
+    return Response(code.content, media_type="application/x-gtar", headers=headers)
 
 
 def file_tree(ctx: Context, request: Request) -> Answer:

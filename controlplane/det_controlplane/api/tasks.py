@@ -32,8 +32,9 @@ def accelerators(ctx: Context, request: Request) -> Answer:
 
 
 def context_directory(ctx: Context, request: Request) -> Answer:
-    content = contexts.of_task(ctx, request.param("taskId"))
-    return json_response({"b64Tgz": listing.base64_text(content)})
+    by_url = request.flag("url") is True
+    code = contexts.of_task(ctx, request.param("taskId"), by_url=by_url)
+    return json_response(code.to_json())
 
 
 def report_checkpoint(ctx: Context, request: Request) -> Answer:

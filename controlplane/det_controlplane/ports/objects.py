@@ -19,3 +19,9 @@ class ObjectStore(Protocol):
 
         A path alone is below the address at which the caller reaches the API, whatever that is."""
         ...
+
+    def download_url(self, key: str, expires_s: int) -> str:
+        """A URL that gives the object to a GET, without further credentials.
+
+        Nothing where the API itself carries what lies in the store."""
+        ...

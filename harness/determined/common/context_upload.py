@@ -11,7 +11,9 @@ from determined.common.context import Context
 from determined.common.failures import Failure
 from determined.common.http import APIError, Session
 
-INLINE_BYTES = 4 * 2**20
+# Of the request: AWS Lambda takes 6 MB, with its quotes escaped, and the configuration is in it too.
+INLINE_BYTES = 5 * 2**20
+_FIELDS_OF_A_FILE = 200
 TIMEOUT_S = 300
 _CHUNK = 256 * 1024
 _NO_SUCH_WAY = (404, 405, 501)
@@ -22,11 +24,18 @@ Watching = Callable[[int], ContextManager[Watch]]
 
 def send(session: Session, context: Context, watching: Optional[Watching] = None) -> Dict[str, Any]:
     """Upload the code if it is large, and return the fields of the request for a new experiment that describe it."""
-    if context.size > INLINE_BYTES:
+    if _size_inline(context) > INLINE_BYTES:
         id = _upload(session, context, watching)
         if id is not None:
             return {"contextId": id}
     return {"modelDefinition": context.inline()}
+
+
+def _size_inline(context: Context) -> int:
+    """Return about how much of a request the files take: their content in base64, and their names."""
+    return sum(
+        4 * (entry.size // 3 + 1) + len(entry.path) + _FIELDS_OF_A_FILE for entry in context.entries
+    )
 
 
 def _upload(session: Session, context: Context, watching: Optional[Watching]) -> Optional[str]:

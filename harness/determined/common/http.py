@@ -52,6 +52,10 @@ class UntrustedMasterError(MasterUnreachableError):
     """The server's certificate is not one that is trusted; nothing was sent."""
 
 
+_TOO_LARGE = (
+    "the request is larger than the host of the cluster takes (6 MB on AWS Lambda, 32 MB on Cloud Run):"
+    " send less, or in parts"
+)
 _BY_STATUS = {
     401: UnauthenticatedError,
     403: ForbiddenError,
@@ -63,6 +67,8 @@ _BY_STATUS = {
 def error_from(status: int, body: bytes) -> APIError:
     """Read the message out of the error bodies Determined's servers send."""
     text = body.decode("utf-8", "replace").strip()
+    if status == 413 and '"error"' not in text:  # of a gateway before the server, in its own words
+        return APIError(status, _TOO_LARGE)
     try:
         obj = json.loads(text)
         inner = obj.get("error", obj) if isinstance(obj, dict) else obj

@@ -61,9 +61,11 @@ def write_answer(event: Event, request: Request, answer: Carried) -> dict[str, A
     size = len(written["body"])
     if size < MAX_ANSWER // 8 or len(json.dumps(written)) + _ENVELOPE <= MAX_ANSWER:
         return written
+    remedy = "ask for fewer items (limit, offset), or accept gzip"
+    if request.path.rstrip("/").endswith(("/context_directory", "/model_def")):
+        remedy = "ask for the address of the code (url=true), as `det` of this cluster does"
     error = TooLarge(
-        f"the answer to {request.path} has {size / 1024**2:.1f} MiB and this host carries 6:"
-        " ask for fewer items (limit, offset), or accept gzip"
+        f"the answer to {request.path} has {size / 1024**2:.1f} MiB and this host carries 6: {remedy}"
     )
     refused = Response(error.to_json(), error.status)
     return _written(event, carried(request, refused))

@@ -23,6 +23,7 @@ MAX_CONTEXT = 95 * 1024 * 1024
 # Larger archives go to the object store instead of a row.
 INLINE_LIMIT = 8 * 1024 * 1024
 UPLOAD_LIFE = timedelta(hours=1)
+DOWNLOAD_LIFE = timedelta(minutes=15)
 UNUSED_FOR = timedelta(days=1)
 _AT_ONCE = 1000
 _GZIP = 31  # zlib's way to ask for gzip around it
@@ -165,29 +166,44 @@ def collect_unused(ctx: Context) -> None:
             changed.later("delete_object", key=key)
 
 
-def content_of(ctx: Context, context_id: UUID | None) -> bytes:
-    """The archive; empty when there is none."""
-    if context_id is None:
-        return b""
-    row = _find(ctx, context_id)
-    if row.content is not None:
-        return row.content
-    content = ctx.objects.get(row.object_key or "")
-    if content is None:
-        raise Missing(f"context {context_id}: its object {row.object_key} is gone from the store")
-    return content
+@dataclass(frozen=True, slots=True)
+class Code:
+    """The archive of a model definition; where it lies instead, if it is large and the caller can fetch it there."""
+
+    content: bytes = b""
+    url: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        told = {"b64Tgz": base64.b64encode(self.content).decode()}
+        return {**told, "url": self.url} if self.url else told
 
 
-def of_task(ctx: Context, task_id: str) -> bytes:
+def of_task(ctx: Context, task_id: str, *, by_url: bool = False) -> Code:
     with ctx.db.begin() as tx:
         owner = found(rows.of_task(tx, task_id), f"task {task_id}")
-    return content_of(ctx, owner.context_id)
+    return _code(ctx, owner.context_id, by_url=by_url)
 
 
-def of_experiment(ctx: Context, experiment_id: int) -> bytes:
+def of_experiment(ctx: Context, experiment_id: int, *, by_url: bool = False) -> Code:
     with ctx.db.begin() as tx:
         owner = found(rows.of_experiment(tx, experiment_id), f"experiment {experiment_id}")
-    return content_of(ctx, owner.context_id)
+    return _code(ctx, owner.context_id, by_url=by_url)
+
+
+def _code(ctx: Context, context_id: UUID | None, *, by_url: bool) -> Code:
+    if context_id is None:
+        return Code()
+    row = _find(ctx, context_id)
+    if row.content is not None:
+        return Code(row.content)
+    key = row.object_key or ""
+    url = ctx.objects.download_url(key, int(DOWNLOAD_LIFE.total_seconds())) if by_url else ""
+    if url:
+        return Code(url=url)
+    content = ctx.objects.get(key)
+    if content is None:
+        raise Missing(f"context {context_id}: its object {key} is gone from the store")
+    return Code(content)
 
 
 def _find(ctx: Context, context_id: UUID) -> StoredContext:

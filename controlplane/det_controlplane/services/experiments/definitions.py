@@ -48,7 +48,7 @@ def file(ctx: Context, experiment_id: int, path: str) -> FileContent:
 
 def _archive(ctx: Context, experiment_id: int) -> bytes:
     """Return the archive; it may have been uploaded before archives were looked through."""
-    content = contexts.of_experiment(ctx, experiment_id)
+    content = contexts.of_experiment(ctx, experiment_id).content
     if content:
         contexts.require_bearable(content)
     return content

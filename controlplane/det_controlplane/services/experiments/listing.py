@@ -1,6 +1,5 @@
 """Looking at experiments, trials and checkpoints."""
 
-import base64
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -82,7 +81,3 @@ def best_searcher_metric(ctx: Context, experiment_id: int) -> float:
     if best is None:
         raise Missing(f"experiment {experiment_id} has no validation yet")
     return best
-
-
-def base64_text(content: bytes) -> str:
-    return base64.b64encode(content).decode()

@@ -1,6 +1,5 @@
 """Experiments and their trials; each leads to the other, so they share a module."""
 
-import base64
 import logging
 import os
 import time
@@ -8,7 +7,7 @@ from itertools import islice
 from typing import Any, Dict, Iterator, List, Optional, Set
 from urllib.parse import quote
 
-from determined.common import log_stream
+from determined.common import context_download, log_stream
 from determined.common.http import NotFoundError, Session
 from determined.common.pages import V1, pages
 from determined.experimental.client import _checkpoint_query as query
@@ -357,12 +356,12 @@ class Experiment(Archivable, query.HasCheckpoints):
 
     def download_code(self, output_dir: Optional[str] = None) -> str:
         """Write its code as a tar.gz into a directory, and return the path of the archive."""
-        content = self._session.get(f"{self._path}/model_def")["b64Tgz"]
+        code = context_download.code_of(self._session, f"{self._path}/model_def")
         folder = output_dir or os.getcwd()
         os.makedirs(folder, exist_ok=True)
         path = os.path.join(folder, f"exp-{self._id}_model_def.tar.gz")
         with open(path, "wb") as f:
-            f.write(base64.b64decode(content))
+            f.write(code)
         return path
 
     def get_pachyderm_config(self) -> Dict[str, Any]:

@@ -1,0 +1,27 @@
+"""Fetching the code of an experiment: from the cluster's answer, or from where a large archive lies."""
+
+import base64
+import http.client
+
+from determined.common.failures import Failure
+from determined.common.http import Session
+
+TIMEOUT_S = 300
+
+
+def code_of(session: Session, path: str) -> bytes:
+    """Return the tar.gz that an API path tells: hosts whose answers are limited tell the address of large ones."""
+    answer = session.get(path, {"url": True}) or {}
+    url = answer.get("url") or ""
+    if not url.startswith(("https://", "http://")):
+        return base64.b64decode(answer.get("b64Tgz") or "")
+    import urllib.request  # only where code comes by URL: it costs every start otherwise
+
+    try:
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as response:
+            archive: bytes = response.read()
+    except (OSError, http.client.HTTPException) as e:
+        raise Failure(
+            f"the object store does not give the code: {e}", "run the command again"
+        ) from e
+    return archive
