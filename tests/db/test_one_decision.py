@@ -26,7 +26,7 @@ def test_a_decision_waits_for_the_one_before_and_sees_what_it_stored(
             second.join(0.3)
             assert second.is_alive(), "it waits"
             assert not cluster.instances()
-        second.join(30)
+        second.join(60)
         assert len(cluster.instances()) == 1
         deciding.run(ctx)
         assert len(cluster.instances()) == 1, "what was asked for counts as coming"

@@ -1,16 +1,26 @@
 """What tests of the control plane on Lambda share."""
 
+import os
 import zipfile
 from pathlib import Path
 
 import pytest
 from det_controlplane.entry.aws import packaging
+from filelock import FileLock
 
 
 @pytest.fixture(scope="session")
 def deployment_zip(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The zip as a deployment would upload it."""
-    return packaging.build(tmp_path_factory.mktemp("zip"))
+    """The zip as a deployment would upload it, built once for all workers of a run."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    built = folder / "deployment-zip"
+    with FileLock(folder / "deployment-zip.lock"):
+        if not built.exists():
+            made = packaging.build(tmp_path_factory.mktemp("zip"))
+            made.parent.rename(built)
+    return built / "deployment.zip"
 
 
 @pytest.fixture(scope="session")
