@@ -90,3 +90,16 @@ def test_an_agent_ships_logs_of_its_own_tasks_under_its_own_name(api: Api, user:
     ]
     assert [len(lines) for lines in heard] == [1, 0]
     assert heard[0][0]["agentId"] == "agent-1"
+
+
+def test_an_agent_reports_for_no_container_of_another(api: Api, user: Caller) -> None:
+    owner, other = PlayedAgent(api, "owner"), PlayedAgent(api, "other")
+    owner.join()
+    experiment = create(user, activate=True)
+    api.tick()
+    (order,) = owner.poll()
+    other.join()
+    other.containers = {order["id"]: order}
+    assert other.poll("terminated", exit_code=1) == []
+    assert [order["id"] for order in owner.poll()] == [order["id"]]
+    assert user.get(f"/api/v1/experiments/{experiment}")["experiment"]["state"] == "STATE_RUNNING"

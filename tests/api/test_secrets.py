@@ -1,6 +1,7 @@
 """Secrets of configurations are stored encrypted, shown to nobody, and reach the container that needs them."""
 
 import base64
+import gzip
 import json
 from collections.abc import Iterator
 
@@ -13,6 +14,7 @@ from det_controlplane.services.maintenance import earlier_secrets
 from sqlalchemy import text
 
 from tests.support.api import (
+    PASSWORD,
     Api,
     Caller,
     Told,
@@ -20,7 +22,7 @@ from tests.support.api import (
     create,
 )
 from tests.support.planted import MARK, SECRET_CONFIG, played_secrets
-from tests.support.played_agent import PlayedAgent
+from tests.support.played_agent import PlayedAgent, task_of
 
 
 @pytest.fixture
@@ -155,3 +157,34 @@ def test_secrets_of_earlier_rows_are_sealed(api: Api, user: Caller) -> None:
     stored = experiment_config(api.ctx.db, id)
     assert stored is not None
     assert sealing.opened(api.ctx, stored.config, stored.sealed)["data"] == {"password": "planted"}
+
+
+def test_the_database_knows_tokens_and_passwords_by_their_hashes_only(
+    api: Api, user: Caller
+) -> None:
+    access = user.post("/api/v1/tokens", {"userId": 2, "lifespan": "24h"})["token"]
+    task, _ = task_of(api, user)
+    agent = PlayedAgent(api, "agent-1")
+    agent.join()
+    known = [user.token, access, task.token, agent.caller.token, PASSWORD]
+    with api.ctx.db.begin() as tx:
+        tables = tx.execute(
+            text("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+        ).scalars()
+        for table in list(tables):
+            rows = "\n".join(tx.execute(text(f'SELECT CAST(t AS text) FROM "{table}" t')).scalars())
+            assert [secret for secret in known if secret in rows] == [], table
+
+
+def test_the_object_store_has_code_and_nothing_that_signs_in(api: Api, user: Caller) -> None:
+    source = base64.b64encode(b"print('code')").decode()
+    files = [{"path": "a.py", "type": 48, "content": source, "mtime": "0", "mode": 420}]
+    body = {"config": config_of(**SECRET_CONFIG), "modelDefinition": files, "activate": True}
+    user.post("/api/v1/experiments", body)
+    api.tick()
+    kept = [p for p in api.checkpoints.parent.rglob("*") if p.is_file()]
+    for path in kept:
+        content = path.read_bytes()
+        content = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+        for secret in (user.token, PASSWORD, MARK):
+            assert secret.encode() not in content, path

@@ -7,6 +7,13 @@ from tests.docs.test_links import DOCS, ROOT
 _NAMED = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
 
 
+def test_every_statement_names_its_test() -> None:
+    page = (DOCS / "concepts/security.md").read_text("utf-8")
+    statements = re.findall(r"^- (?:.+\n)+?(?=- |\n|\Z)", page, re.MULTILINE)
+    assert len(statements) > 30
+    assert [s for s in statements if not _NAMED.search(s)] == []
+
+
 def test_the_tests_that_the_page_names_are_there() -> None:
     named = _NAMED.findall((DOCS / "concepts/security.md").read_text("utf-8"))
     assert len(named) > 5
