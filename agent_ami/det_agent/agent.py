@@ -252,6 +252,7 @@ class Agent:
             join_request=joining,
             proof=proof_of(self._settings, joining),
             on_joined=self._on_joined,
+            pace_logs=self._shipper.pace,
             silence_limit_s=self._settings.shutdown_after_silence,
         )
 

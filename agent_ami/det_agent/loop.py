@@ -49,6 +49,7 @@ class LoopDependencies:
     join_request: JoinRequest
     proof: Callable[[], Mapping[str, str]]
     on_joined: Callable[[JoinAnswer], None]
+    pace_logs: Callable[[float], None]
     silence_limit_s: float = 0.0
 
 
@@ -209,6 +210,7 @@ class Loop:
         # Where polls are held the next one begins at once, also when a report beside it was answered last.
         self._due = time.monotonic() + (0.0 if self._may_wait_s > 0 else pause_s)
         self._due_moved.set()
+        self._agent.pace_logs(answer.logs_within_s)
         self._agent.sessions.set_preempting(preempting(answer.containers))
         actions = reconcile(answer.containers, answer.forget, self._agent.containers.reports())
         for action in actions:

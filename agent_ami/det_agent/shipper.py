@@ -1,4 +1,7 @@
-"""Sends the spooled logs in compressed batches: quickly after a silence, rarely under a flood."""
+"""Sends the spooled logs in compressed batches: quickly after a silence, rarely under a flood.
+
+How rarely is the control plane's to say: where each request costs money, lines that nobody follows are collected.
+"""
 
 import logging
 import threading
@@ -12,6 +15,7 @@ from det_agent.spool import MAX_BATCH_BYTES, MAX_BATCH_LINES, Batch, Spool
 
 FIRST_LINGER_S = 0.1
 STEADY_INTERVAL_S = 1.0
+LONGEST_INTERVAL_S = 60.0
 LONGEST_BACKOFF_S = 15.0
 # The answers that another try may change; any other refusal would block all later lines for ever.
 TRY_AGAIN = frozenset({401, 408, 409, 425, 429})
@@ -26,10 +30,18 @@ class LogShipper:
         self._hurry = threading.Event()
         self._stop = threading.Event()
         self._max_lines = MAX_BATCH_LINES
+        self._interval_s = STEADY_INTERVAL_S
         self._thread = threading.Thread(target=self._run, name="log-shipper", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
+
+    def pace(self, within_s: float) -> None:
+        """Leave so much time between batches; when that becomes less, what waits is sent at once."""
+        interval_s = min(max(within_s, STEADY_INTERVAL_S), LONGEST_INTERVAL_S)
+        shorter, self._interval_s = interval_s < self._interval_s, interval_s
+        if shorter:
+            self._hurry.set()
 
     def flush(self, timeout_s: float) -> bool:
         """Send what is there now at once; return whether the control plane took it in time.
@@ -45,12 +57,12 @@ class LogShipper:
         self._hurry.set()
 
     def _run(self) -> None:
-        last_sent = -STEADY_INTERVAL_S
+        last_sent = -LONGEST_INTERVAL_S
         while not self._stop.is_set():
             if not self._spool.wait_for_lines(timeout_s=10.0):
                 continue
             quiet_s = time.monotonic() - last_sent
-            hurried = self._hurry.wait(max(FIRST_LINGER_S, STEADY_INTERVAL_S - quiet_s))
+            hurried = self._hurry.wait(max(FIRST_LINGER_S, self._interval_s - quiet_s))
             # Before the sending: who asks meanwhile may have lines that this time does not send.
             self._hurry.clear()
             self._send_batches(to_the_last=hurried)

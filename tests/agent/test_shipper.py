@@ -97,3 +97,18 @@ def test_lines_that_are_refused_for_good_do_not_block_the_others(
     spool.append([b'{"task_id": "t", "log": "after"}'])
     assert shipper.flush(timeout_s=60)
     assert plane.texts() == ["after"]
+
+
+def test_lines_that_nobody_follows_are_collected_and_sent_at_once_when_somebody_does(
+    plane: FakeControlPlane, spool: Spool, shipper: LogShipper
+) -> None:
+    spool.append(numbered(1))
+    assert shipper.flush(timeout_s=60)
+    shipper.pace(60.0)
+    for _ in range(50):
+        spool.append(numbered(1))
+    shipper.pace(60.0)
+    assert len(plane.batches) == 1, "they wait for more"
+    shipper.pace(1.0)
+    plane.until(lambda: len(plane.texts()) == 51)
+    assert len(plane.batches) == 2, "fifty lines were one request"

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from det_controlplane.api.http import Request, Stream
 from det_controlplane.db.engine import Database
 
 from bench import cost
@@ -17,8 +19,8 @@ def cluster(database: Database, tmp_path: Path) -> Iterator[Rented]:
         yield made
 
 
-def pause_s(agent: MachineAgent) -> float:
-    """Poll with what runs; return when the next poll is due."""
+def poll(agent: MachineAgent) -> dict[str, Any]:
+    """Poll with what runs."""
     agent.seq += 1
     reports = [
         {"id": id, "epoch": order["epoch"], "state": "running"}
@@ -30,7 +32,13 @@ def pause_s(agent: MachineAgent) -> float:
         "containers": reports,
         "signals": [],
     }
-    return float(agent.caller.post("/agents/v1/poll", body)["next_poll_s"])
+    answer: dict[str, Any] = agent.caller.post("/agents/v1/poll", body)
+    return answer
+
+
+def pause_s(agent: MachineAgent) -> float:
+    """Poll; return when the next poll is due."""
+    return float(poll(agent)["next_poll_s"])
 
 
 def polls_in_an_hour(cluster: Rented, agent: MachineAgent) -> int:
@@ -70,3 +78,36 @@ def test_an_agent_polls_soon_while_something_starts_or_is_asked_to_leave(cluster
     assert pause_s(agent) == 10.0
     admin.post(f"/api/v1/experiments/{id}/pause")
     assert pause_s(agent) == 2.0
+
+
+def test_lines_of_steady_work_are_collected_until_somebody_follows_them(cluster: Rented) -> None:
+    admin = cluster.api.signed_in("admin")
+    create(admin, activate=True)
+    cluster.settle()
+    agent = cluster.boot(cluster.cloud.alive()[-1])
+    assert poll(agent)["logs_within_s"] == 1.0
+    cluster.settle()
+    assert agent.poll()  # it starts: somebody waits for the first lines
+    assert poll(agent)["logs_within_s"] == 3600 / cost.LOG_BATCHES
+    (order,) = agent.running.values()
+    path = f"/api/v1/tasks/{order['spec']['task_id']}/logs"
+    assert admin.ask("GET", path).status == 200
+    assert poll(agent)["logs_within_s"] > 1.0, "a look at a log does not follow it"
+    headers = {"authorization": f"Bearer {admin.token}"}
+    asked = Request("GET", path, query={"follow": ["true"]}, headers=headers)
+    followed = cluster.api.app.handle(asked)
+    assert isinstance(followed, Stream)
+    followed.fetch(followed.cursor)
+    assert poll(agent)["logs_within_s"] == 1.0
+    cluster.pass_time(minutes=5)
+    assert poll(agent)["logs_within_s"] > 1.0
+
+
+def test_lines_come_at_once_where_requests_are_held(cluster: Rented) -> None:
+    cluster.api.ctx.may_wait_s = 20.0
+    create(cluster.api.signed_in("admin"), activate=True)
+    cluster.settle()
+    agent = cluster.boot(cluster.cloud.alive()[-1])
+    cluster.settle()
+    agent.work()
+    assert poll(agent)["logs_within_s"] == 1.0

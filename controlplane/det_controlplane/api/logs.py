@@ -48,6 +48,8 @@ def _stream(ctx: Context, request: Request, tasks: list[str], extra: dict[str, A
     def fetch(cursor: tuple[int, int, int]) -> Batch:
         index, after_id, left = cursor
         task_id = order[index]
+        if follow:
+            task_logs.follow(ctx, task_id)
         # Before the page: what was written before the end is in the page then.
         over = (
             not (follow and index == len(order) - 1) or task_logs.ended_at(ctx, task_id) is not None

@@ -230,4 +230,5 @@ class PollAnswer(Message):
     forget: tuple[str, ...] = ()
     version: str = ""
     next_poll_s: float = 1.0
+    logs_within_s: float = 1.0  # how long lines may wait for more lines
     draining: bool = False

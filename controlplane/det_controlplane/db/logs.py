@@ -35,6 +35,15 @@ _NAMED = text(f"""
     JOIN tasks k ON k.id = x.task_id JOIN jobs j ON j.id = k.job_id
 """)
 
+_FOLLOW = text("""
+    UPDATE tasks SET logs_followed_until = :until
+    WHERE id = :task_id AND coalesce(logs_followed_until, '-infinity') < :stale
+""")
+_FOLLOWED = text("""
+    SELECT EXISTS (SELECT 1 FROM allocations a JOIN tasks k ON k.id = a.task_id
+                   WHERE a.id = ANY(cast(:allocation_ids AS text[])) AND k.logs_followed_until > :now)
+""")
+
 # Stands for NUL in stored lines: a code point that Unicode keeps free for such uses inside of programs.
 _NUL = "\ufdd0"
 
@@ -44,6 +53,17 @@ def insert(tx: Tx, rows: Sequence[dict[str, Any]], now: datetime) -> None:
     if "\\u0000" in dumped or "\\ud" in dumped:
         dumped = json.dumps([{k: _storable(v) for k, v in row.items()} for row in rows])
     tx.execute(_INSERT, {"rows": dumped, "now": now})
+
+
+def follow(tx: Tx, task_id: str, until: datetime, stale: datetime) -> None:
+    """Remember that a log is followed until a time, unless a time after `stale` is known."""
+    tx.execute(_FOLLOW, {"task_id": task_id, "until": until, "stale": stale})
+
+
+def are_followed(tx: Tx, allocation_ids: Sequence[str], now: datetime) -> bool:
+    """Return whether the log of one of some allocations is followed now."""
+    values = {"allocation_ids": list(allocation_ids), "now": now}
+    return bool(tx.execute(_FOLLOWED, values).scalar())
 
 
 def _storable(value: Any) -> Any:

@@ -46,6 +46,8 @@ tasks = Table(
     ),  # secrets of the configuration, encrypted; '': none, NULL: not separated yet
     Column("started_at", Time, nullable=False),
     Column("ended_at", Time),
+    # Where requests are not held: until then lines of its log are wanted at once.
+    Column("logs_followed_until", Time),
     Index("tasks_unsealed", "id", postgresql_where=text("config IS NOT NULL AND sealed IS NULL")),
     Index("tasks_by_trial", "trial_id"),
     Index("tasks_by_job", "job_id"),

@@ -21,6 +21,7 @@ from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Taken
 from det_controlplane.services.identity.authentication import AGENT_PREFIX, agent_of, token_hash
+from det_controlplane.services.logs import task_logs
 from det_controlplane.services.machines import admission
 from det_controlplane.services.use_case import change
 
@@ -31,6 +32,7 @@ LONGEST_HELD_S = LEASE.total_seconds() / 2
 DEFAULT_RECONNECT_WAIT_S = 25.0
 # When an agent calls again where polls are not held: soon while something starts or ends.
 BUSY_POLL_S, STEADY_POLL_S, IDLE_POLL_S = 2.0, 10.0, 10.0
+LOGS_AT_ONCE_S, LOGS_COLLECTED_S = 1.0, 30.0
 _AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -159,6 +161,15 @@ def _pause_s(listed: Sequence[Directive], reported: Mapping[str, Report]) -> flo
     return STEADY_POLL_S if steady else BUSY_POLL_S
 
 
+def _logs_within_s(ctx: Context, listed: Sequence[Directive], pause_s: float) -> float:
+    """Return how long lines may be collected: where a request costs money, those of steady work that nobody follows."""
+    steady = listed and pause_s == STEADY_POLL_S
+    if ctx.may_wait_s > 0 or not steady:
+        return LOGS_AT_ONCE_S
+    followed = task_logs.are_followed(ctx, [order.allocation_id for order in listed])
+    return LOGS_AT_ONCE_S if followed else LOGS_COLLECTED_S
+
+
 def poll(ctx: Context, poll: Poll) -> PollAnswer:
     """Take the agent's state, say what it should run."""
     touched = _extend_lease(ctx, poll)
@@ -176,12 +187,13 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
     # Another poll may have brought the same exit since the duties were read: what is forgotten is no duty.
     orders = [_directive(ctx, d, reported) for d in duties if d.id not in forget]
     listed = tuple(o for o in orders if o is not None)
-    version = _version(listed)
+    version, pause_s = _version(listed), _pause_s(listed, reported)
     message = agent_protocol.PollAnswer(
         containers=listed,
         forget=tuple(forget),
         version=version,
-        next_poll_s=_pause_s(listed, reported),
+        next_poll_s=pause_s,
+        logs_within_s=_logs_within_s(ctx, listed, pause_s),
         draining=touched.draining,
     )
     spec_due = any(d.spec is not None for d in listed)

@@ -5,7 +5,7 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +19,8 @@ from det_controlplane.services.logs import policies
 log = logging.getLogger("det.logs")
 
 BATCH = 1000
+# How long a log counts as followed after its follower asked for more.
+FOLLOWED = timedelta(minutes=2)
 SEARCH_S = 2.0
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
@@ -112,6 +114,20 @@ def ended_at(ctx: Context, task_id: str) -> datetime | None:
     if end is None:
         raise Missing(f"task '{task_id}' not found")
     return end.ended_at
+
+
+def follow(ctx: Context, task_id: str) -> None:
+    """Have lines of a task sent at once for a while, where agents collect them otherwise."""
+    if ctx.may_wait_s > 0:
+        return
+    now = ctx.now()
+    with ctx.db.begin() as tx:
+        logs.follow(tx, task_id, now + FOLLOWED, now + FOLLOWED / 2)
+
+
+def are_followed(ctx: Context, allocation_ids: Sequence[str]) -> bool:
+    with ctx.db.autocommit() as tx:
+        return logs.are_followed(tx, allocation_ids, ctx.now())
 
 
 def check(filters: Filters) -> None:
