@@ -3,8 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0105"
-down_revision = "0104"
+revision = "0106"
+down_revision = "0105"
 
 
 def upgrade() -> None:
