@@ -126,7 +126,7 @@ def change_password(args: argparse.Namespace) -> None:
     session = connect(args)
     me = session.get(V1 + "/me")["user"]["username"]
     target = args.target_user or me
-    id = _id_of(session, target)
+    id = id_of(session, target)
     password = os.environ.get("DET_NEW_PASS") or _new_password(target)
     _refuse_weak(password)
     change = {"password": salted(password), "isHashed": True, "endTokens": args.end_tokens}
@@ -156,13 +156,13 @@ def _refuse_weak(password: str) -> None:
         raise UsageError(problem)
 
 
-def _id_of(session: Session, username: str) -> int:
+def id_of(session: Session, username: str) -> int:
     return int(session.get(f"{V1}/users/{username}/by-username")["user"]["id"])
 
 
 def _patch(args: argparse.Namespace, change: dict[str, Any]) -> dict[str, Any]:
     session = connect(args)
-    return dict(session.patch(f"{V1}/users/{_id_of(session, args.target_user)}", change) or {})
+    return dict(session.patch(f"{V1}/users/{id_of(session, args.target_user)}", change) or {})
 
 
 def activate(args: argparse.Namespace) -> None:

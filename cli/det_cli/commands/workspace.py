@@ -45,6 +45,7 @@ MEMBERS = {
             *_FIELDS,
         ),
         Command("list", "list workspaces", "workspaces:list_", *SORT_PAGE, OUTPUT, aliases=["ls"]),
+        Command("list-members", "list who has roles in it", "roles:members", NAME, OUTPUT),
         Command("list-pools", "list the pools it may use", "workspaces:list_pools", NAME, OUTPUT),
         Command("list-projects", "list its projects", "projects:list_", NAME, *SORT_PAGE, OUTPUT),
         _change("unarchive", "Unarchived", "show an archived workspace again"),

@@ -1,0 +1,99 @@
+"""Groups of users."""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from determined.common.http import Session
+
+from det_cli import prompts
+from det_cli.actions.users import id_of as user_id_of
+from det_cli.connection import V1, connect
+from det_cli.errors import MissingError
+from det_cli.render import Column, say, show
+
+_ALL = -1
+_COLUMNS: tuple[Column, ...] = (
+    ("Group ID", lambda g: g["group"]["groupId"]),
+    ("Group Name", lambda g: g["group"]["name"]),
+    ("# Users", lambda g: g["numMembers"]),
+)
+_MEMBERS: tuple[Column, ...] = (
+    ("User ID", lambda u: u["id"]),
+    ("Username", lambda u: u["username"]),
+    ("Display Name", lambda u: u.get("displayName") or ""),
+    ("Active", lambda u: u["active"]),
+)
+
+
+def group_of(session: Session, name: str) -> dict[str, Any]:
+    """Return a group with its users, by its name."""
+    found = session.post(V1 + "/groups/search", {"name": name, "limit": _ALL})["groups"]
+    named = next((g["group"] for g in found if g["group"]["name"] == name), None)
+    if named is None:
+        raise MissingError(
+            f"there is no group '{name}'", "`det user-group list` shows what there is"
+        )
+    return dict(session.get(f"{V1}/groups/{named['groupId']}")["group"])
+
+
+def create(args: argparse.Namespace) -> None:
+    session = connect(args)
+    ids = _ids(session, args.add_user or [])
+    made = session.post(V1 + "/groups", {"name": args.group_name, "addUsers": ids})["group"]
+    print(f"Created group '{made['name']}' with id {made['groupId']}")
+
+
+def list_(args: argparse.Namespace) -> None:
+    session = connect(args)
+    body = {"offset": args.offset, "limit": args.limit if args.pages == "1" else _ALL}
+    if args.groups_user_belongs_to:
+        body["userId"] = user_id_of(session, args.groups_user_belongs_to)
+    show(args, _COLUMNS, session.post(V1 + "/groups/search", body)["groups"])
+
+
+def describe(args: argparse.Namespace) -> None:
+    group = group_of(connect(args), args.group_name)
+    if not args.format:
+        say(f"Group {group['groupId']}, '{group['name']}':")
+    show(args, _MEMBERS, group["users"], group)
+
+
+def add_users(args: argparse.Namespace) -> None:
+    count = _edit(args, "addUsers")
+    print(f"Added {count} to group '{args.group_name}'")
+
+
+def remove_users(args: argparse.Namespace) -> None:
+    count = _edit(args, "removeUsers")
+    print(f"Removed {count} from group '{args.group_name}'")
+
+
+def rename(args: argparse.Namespace) -> None:
+    session = connect(args)
+    id = group_of(session, args.old_group_name)["groupId"]
+    session.put(f"{V1}/groups/{id}", {"name": args.new_group_name})
+    print(f"Renamed group '{args.old_group_name}' to '{args.new_group_name}'")
+
+
+def delete(args: argparse.Namespace) -> None:
+    session = connect(args)
+    group = group_of(session, args.group_name)
+    prompts.confirm(
+        f"Delete group '{args.group_name}', and with it its roles? Its {len(group['users'])} users stay.",
+        yes=args.yes,
+    )
+    session.delete(f"{V1}/groups/{group['groupId']}")
+    print(f"Deleted group '{args.group_name}'")
+
+
+def _edit(args: argparse.Namespace, change: str) -> str:
+    session = connect(args)
+    names = [name for word in args.usernames for name in word.split(",") if name]
+    id = group_of(session, args.group_name)["groupId"]
+    session.put(f"{V1}/groups/{id}", {change: _ids(session, names)})
+    return "1 user" if len(names) == 1 else f"{len(names)} users"
+
+
+def _ids(session: Session, names: Sequence[str]) -> list[int]:
+    return [user_id_of(session, name) for name in names]

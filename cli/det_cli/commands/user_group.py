@@ -1,0 +1,43 @@
+"""det user-group"""
+
+from det_cli.declare import OUTPUT, YES, Arg, Command, Group, paging
+
+NAME = Arg("group_name")
+_USERS = Arg("usernames", nargs="+", help="names, separated by commas or blanks")
+
+MEMBERS = {
+    "user-group": Group(
+        "user-group",
+        "group users, who share the roles of their groups",
+        Command("add-user", "add users to a group", "user_groups:add_users", NAME, _USERS),
+        Command(
+            "change-name",
+            "rename a group",
+            "user_groups:rename",
+            Arg("old_group_name"),
+            Arg("new_group_name"),
+        ),
+        Command(
+            "create",
+            "create a group",
+            "user_groups:create",
+            NAME,
+            Arg("--add-user", action="append", metavar="USERNAME", help="may be repeated"),
+        ),
+        Command("delete", "delete a group; its users stay", "user_groups:delete", NAME, YES),
+        Command("describe", "show a group and its users", "user_groups:describe", NAME, OUTPUT),
+        Command(
+            "list",
+            "list groups",
+            "user_groups:list_",
+            Arg("--groups-user-belongs-to", metavar="USERNAME", help="only those of this user"),
+            *paging(200),
+            OUTPUT,
+            aliases=["ls"],
+        ),
+        Command(
+            "remove-user", "take users out of a group", "user_groups:remove_users", NAME, _USERS
+        ),
+        default="list",
+    )
+}

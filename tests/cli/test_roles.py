@@ -1,0 +1,94 @@
+"""`det rbac` and `det user-group`, typed at the real API."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from det_controlplane.core.config.cluster import Authz
+from det_controlplane.db.engine import Database
+
+from tests.cli.conftest import Det
+from tests.support.api import PASSWORD, Api, api_over
+from tests.support.house import House
+from tests.support.served_api import served
+
+
+@pytest.fixture
+def api(
+    database: Database, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Api]:
+    with api_over(database, tmp_path) as made, served(made) as url:
+        made.ctx.config = replace(made.ctx.config, authz=Authz.RBAC)
+        monkeypatch.setenv("DET_MASTER", url)
+        monkeypatch.setenv("DET_PASS", PASSWORD)
+        monkeypatch.setenv("DET_USER", "admin")
+        yield made
+
+
+@pytest.fixture
+def house(api: Api) -> House:
+    return House(api, api.signed_in("admin"))
+
+
+def done(det: Det, *words: object) -> str:
+    answer = det(*words)
+    assert answer.code == 0, answer.err
+    return answer.out
+
+
+def test_a_role_is_given_shown_and_taken(house: House, det: Det) -> None:
+    house.person("ada")
+    assert "workspace 'red'" in done(det, "rbac", "assign-role", "Editor", "-w", "red", "-u", "ada")
+    roles = done(det, "rbac", "list-users-roles", "ada")
+    assert "Editor" in roles
+    assert "workspace 'red'" in roles
+    mine = done(det, "-u", "ada", "rbac", "my-permissions")
+    assert "CREATE_EXPERIMENT" in mine
+    assert "UPDATE_AGENTS" not in mine
+    assert "ada" in done(det, "workspace", "list-members", "red")
+    done(det, "rbac", "unassign-role", "editor", "-w", "red", "-u", "ada")
+    assert "Editor" not in done(det, "rbac", "list-users-roles", "ada")
+    again = det("rbac", "unassign-role", "Editor", "-w", "red", "-u", "ada")
+    assert again.code != 0
+    assert "not assigned" in again.err
+
+
+def test_roles_that_there_are(house: House, det: Det) -> None:
+    every = {r["name"] for r in json.loads(done(det, "rbac", "list-roles", "--json"))}
+    there = json.loads(done(det, "rbac", "list-roles", "--exclude-global-roles", "--json"))
+    assert every - {r["name"] for r in there} == {
+        "ClusterAdmin", "WorkspaceCreator", "AgentOperator",
+    }  # fmt: skip
+    assert "UPDATE_AGENTS" in done(det, "rbac", "describe-role", "AgentOperator")
+    wrong = det("rbac", "describe-role", "King")
+    assert "the roles are ClusterAdmin" in wrong.err
+
+
+def test_a_role_is_of_one_user_or_of_one_group(house: House, det: Det) -> None:
+    for options in ([], ["-u", "determined", "-g", "team"]):
+        told = det("rbac", "assign-role", "Viewer", *options)
+        assert told.code != 0
+        assert "one user or of one group" in told.err
+
+
+def test_a_group_of_users(house: House, det: Det) -> None:
+    for name in ("ada", "grace", "mary"):
+        house.person(name)
+    done(det, "user-group", "create", "navy", "--add-user", "ada", "--add-user", "grace")
+    done(det, "user-group", "add-user", "navy", "mary,determined")
+    done(det, "user-group", "remove-user", "navy", "grace")
+    shown = json.loads(done(det, "user-group", "describe", "navy", "--json"))
+    assert [u["username"] for u in shown["users"]] == ["determined", "ada", "mary"]
+    done(det, "user-group", "change-name", "navy", "army")
+    assert "army" in done(det, "user-group", "ls", "--groups-user-belongs-to", "ada")
+    assert "army" not in done(det, "user-group", "list", "--groups-user-belongs-to", "grace")
+    done(det, "rbac", "assign-role", "Viewer", "-g", "army")
+    assert "the whole cluster" in done(det, "rbac", "list-groups-roles", "army")
+    assert "group army" in done(det, "rbac", "list-users-roles", "ada")
+    assert "red" in done(det, "-u", "ada", "workspace", "list")
+    done(det, "user-group", "delete", "army", "--yes")
+    assert "red" not in done(det, "-u", "ada", "workspace", "list")
+    gone = det("user-group", "describe", "army")
+    assert "there is no group 'army'" in gone.err
