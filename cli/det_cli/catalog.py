@@ -3,6 +3,7 @@
 # (name, aliases, module of det_cli.commands, help)
 ENTRIES: "tuple[tuple[str, tuple[str, ...], str, str], ...]" = (
     ("agent", ("a",), "agent", "list, enable and disable agents"),
+    ("audit", (), "audit", "tell who changed what (administrators)"),
     ("auth", (), "auth", "sign in at your organization's identity provider"),
     ("budget", ("b",), "budget", "bound what is spent on machines"),
     ("checkpoint", ("c",), "checkpoint", "describe, download and delete checkpoints"),
@@ -55,6 +56,7 @@ PLURALS = {
     for name, *_ in ENTRIES
     if name
     not in (
+        "audit",
         "auth",
         "completion",
         "config-policies",

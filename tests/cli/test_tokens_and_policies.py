@@ -1,4 +1,4 @@
-"""`det token` and `det config-policies`, typed at the real API."""
+"""`det token`, `det config-policies` and `det audit`, typed at the real API."""
 
 import json
 from collections.abc import Iterator
@@ -115,3 +115,23 @@ def test_policies_that_make_no_sense_are_told_by_their_file(
     assert (refused.code, "tasks can only have constraints" in refused.err) == (1, True)
     unknown = as_user("-u", "admin", "cp", "set", "experiment", file, "-w", "nowhere")
     assert (unknown.code, "there is no workspace 'nowhere'" in unknown.err) == (3, True)
+
+
+def test_changes_are_listed_and_exported(api: Api, as_user: Det) -> None:
+    experiment_id = create(api.signed_in("determined"), name="first")
+    shown = as_user("-u", "admin", "audit", "list", "--object", f"experiment {experiment_id}")
+    assert shown.code == 0, shown.err
+    assert "experiment.create" in shown.out
+    assert "determined" in shown.out
+    lines = as_user("-u", "admin", "audit", "export", "--action", "auth.login").out.splitlines()
+    assert {json.loads(line)["username"] for line in lines} == {"determined", "admin"}
+    ids = [json.loads(line)["id"] for line in lines]
+    assert ids == sorted(ids)
+    (newest,) = json.loads(as_user("-u", "admin", "audit", "--limit", 1, "--json").out)
+    assert newest["action"] == "auth.login"
+    assert as_user("-u", "admin", "audit", "list", "--user", "nobody", "--csv").out.count("\n") == 1
+
+
+def test_the_audit_log_is_for_administrators(api: Api, as_user: Det) -> None:
+    refused = as_user("-u", "determined", "audit", "list")
+    assert (refused.code, "only an administrator" in refused.err) == (4, True)

@@ -1,7 +1,9 @@
 """From request to answer: route, principal, handler, and one place that turns refusals into statuses."""
 
 import logging
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from det_controlplane.api import errors
 from det_controlplane.api.http import (
@@ -14,11 +16,13 @@ from det_controlplane.api.http import (
 )
 from det_controlplane.api.named import named_in
 from det_controlplane.api.router import Access, Handler, Match, Route, Router
-from det_controlplane.core import permissions
+from det_controlplane.core import audit, permissions
 from det_controlplane.core.permissions import Rule
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db.engine import WAKING_S, DatabaseDown, TryAgain, Unstorable
 from det_controlplane.services import errors as refusals
+from det_controlplane.services.audit import recording
+from det_controlplane.services.audit.recording import Recorder
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity import authentication, route_rights, task_rights
 from det_controlplane.services.identity.principal import Principal, User
@@ -59,7 +63,10 @@ class App:
             _refuse_nul(request)
             request.principal = self._principal(match, request)
             self._hold_to_rights(match, request)
-            return self._answer(match.route.handler, request)
+            if not audit.is_recorded(match.route.method, match.route.path):
+                return self._answer(match.route.handler, request)
+            with recording.recording(self._recorder(match, request)):
+                return self._answer(match.route.handler, request)
         except errors.ApiError as e:
             return Response(e.to_json(), e.status)
         except Exception as e:
@@ -89,6 +96,17 @@ class App:
             except TryAgain:
                 log.info("%s %s collided with another; trying again", request.method, request.path)
         return handler(self.ctx, request)
+
+    def _recorder(self, match: Match, request: Request) -> Recorder:
+        method, path, by = match.route.method, match.route.path, request.principal
+        return Recorder(
+            self.ctx,
+            action=audit.action_of(method, path),
+            object=audit.object_of(path, match.params),
+            address=request.client,
+            details=lambda: _small_body(request),
+            user=by if isinstance(by, User) else None,
+        )
 
     def failed(self, request: Request, e: Exception) -> Response:
         """The answer to a refusal; anything else is logged under a reference and not shown."""
@@ -138,6 +156,16 @@ def _rule(route: Route) -> Rule:
     if rule is None:
         raise errors.PermissionDenied(f"nobody may call {route.method} {route.path}")
     return rule
+
+
+def _small_body(request: Request) -> Mapping[str, Any]:
+    """Return the fields of a body that is worth telling of; uploads are not."""
+    if len(request.body) > STRANGERS_BODY:
+        return {}
+    try:
+        return request.json()
+    except errors.ApiError:
+        return {}
 
 
 def unavailable(e: Exception) -> Response:

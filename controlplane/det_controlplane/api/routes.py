@@ -22,6 +22,7 @@ _PLACES: dict[str, tuple[str, ...]] = {
     "agent-tokens": ("agents",),
     "agents": ("agents",),
     "allocations": ("allocations",),
+    "audit": ("audit",),
     "auth": ("auth", "oidc"),
     "budgets": ("money",),
     "checkpoints": ("lineage", "tasks"),
@@ -69,9 +70,10 @@ _PLACES: dict[str, tuple[str, ...]] = {
 }
 # In the order of the reference.
 _MODULES = (
-    "cluster", "auth", "oidc", "users", "groups", "roles", "workspaces", "projects", "templates", "models", "master",
-    "experiments", "lineage", "metric_curves", "remote_search", "trials", "tables", "profiles", "allocations",
-    "tasks", "logs", "agents", "machines", "money", "prometheus", "jobs", "interactive", "why", "agent_protocol",
+    "cluster", "auth", "oidc", "audit", "users", "groups", "roles", "workspaces", "projects", "templates",
+    "models", "master", "experiments", "lineage", "metric_curves", "remote_search", "trials", "tables",
+    "profiles", "allocations", "tasks", "logs", "agents", "machines", "money", "prometheus", "jobs",
+    "interactive", "why", "agent_protocol",
 )  # fmt: skip
 
 

@@ -37,6 +37,7 @@ POST   allocations/{allocationId}/signals/ack_preemption                   servi
 POST   allocations/{allocationId}/signals/pending_preemption               service+own    UPDATE_EXPERIMENT@allocation:allocationId
 GET    allocations/{allocationId}/signals/preemption                       read+own       VIEW_EXPERIMENT_METADATA@allocation:allocationId
 POST   allocations/{allocationId}/waiting                                  service+own    UPDATE_EXPERIMENT@allocation:allocationId
+GET    audit                                                               never          VIEW_MASTER_CONFIG@cluster
 POST   auth/logout                                                         owner          everybody
 GET    auth/user                                                           read           everybody
 GET    budgets                                                             read           VIEW_EXPERIMENT_METADATA@service

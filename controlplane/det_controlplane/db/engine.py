@@ -6,9 +6,10 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, Protocol
 
 import pg8000
 import sqlalchemy as sa
@@ -76,6 +77,17 @@ class QueryFailed(Exception):
         self.sqlstate = sqlstate
 
 
+class Companion(Protocol):
+    """Writes along with every transaction of a thread (services.audit.recording)."""
+
+    def before_commit(self, tx: Tx) -> None: ...
+
+    def committed(self) -> None: ...
+
+
+along: ContextVar[Companion | None] = ContextVar("along", default=None)
+
+
 @dataclass(frozen=True, slots=True)
 class Pausing:
     """Hold the waits for a database that pauses when nothing is connected; zeros for one that is always there."""
@@ -96,8 +108,13 @@ class Database:
     @contextmanager
     def begin(self) -> Iterator[Tx]:
         """A transaction that commits when the block ends, and rolls back when it raises."""
+        companion = along.get()
         with connected(self.engine) as connection, connection.begin():
             yield connection
+            if companion is not None:
+                companion.before_commit(connection)
+        if companion is not None:
+            companion.committed()
 
     @contextmanager
     def autocommit(self) -> Iterator[Tx]:

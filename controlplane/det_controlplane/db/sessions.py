@@ -20,7 +20,7 @@ from det_controlplane.db.views import moment, shown
 _HOLDER = (
     select(
         sessions.c.id, sessions.c.allocation_id, users.c.id.label("user_id"), users.c.username, users.c.admin,
-        tasks.c.id.label("task_id"), tasks.c.trial_id, tasks.c.experiment_id,
+        tasks.c.id.label("task_id"), tasks.c.trial_id, tasks.c.experiment_id, sessions.c.kind,
         or_(sessions.c.narrow, ~users.c.active).label("narrow"),
     )
     .join_from(sessions, users)
@@ -78,6 +78,7 @@ class Holder:
     trial_id: int | None
     experiment_id: int | None
     narrow: bool
+    kind: SessionKind
     roles: list[tuple[str, int]] | None = None  # with their workspaces
 
 

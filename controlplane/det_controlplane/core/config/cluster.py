@@ -31,6 +31,8 @@ _STORAGE_NEEDS = {
     "gcs": "bucket",
     "azure": "container",
 }
+# Younger rows of the audit log cannot be deleted (db/migrations, keep_audit_log).
+LEAST_AUDIT_DAYS = 30
 # Keys of a resident master that mean nothing here.
 _IGNORED = (
     "config_file", "db", "root", "cache", "telemetry", "enable_cors", "logging", "observability",
@@ -84,6 +86,7 @@ class ClusterConfig:
     retention_policy: Retention = Retention()
     webhooks: Webhooks = Webhooks()
     log: Log = Log()
+    audit_retention_days: int = -1  # forever
     oidc: SignInProvider | None = None  # where people sign in
     pipelines: tuple[PipelineTrust, ...] = ()  # that sign in by a token of their CI service
     ignored: tuple[str, ...] = field(default=(), compare=False)  # keys that were given in vain
@@ -159,6 +162,7 @@ def _cluster(reader: Reader) -> ClusterConfig:
         retention_policy=_retention(reader.section("retention_policy")),
         webhooks=_webhooks(reader.section("webhooks")),
         log=_log(reader.section("log")),
+        audit_retention_days=_audit_retention(security),
         oidc=read_provider(security.section("oidc")),
         pipelines=read_pipelines(reader.items("pipelines")),
     )
@@ -244,6 +248,13 @@ def _retention(reader: Reader) -> Retention:
     schedule = reader.raw("schedule")
     reader.close()
     return Retention(days, "" if schedule is None else str(schedule))
+
+
+def _audit_retention(security: Reader) -> int:
+    days = security.whole("audit_retention_days", -1, -1, 32767)
+    if 0 <= days < LEAST_AUDIT_DAYS:
+        security.refuse("audit_retention_days", f"must be {LEAST_AUDIT_DAYS} at least, or -1")
+    return days
 
 
 def _webhooks(reader: Reader) -> Webhooks:

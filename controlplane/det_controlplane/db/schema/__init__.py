@@ -13,6 +13,7 @@ from det_controlplane.db.schema.allocations import (
     task_logs,
     tasks,
 )
+from det_controlplane.db.schema.audit import audit_log
 from det_controlplane.db.schema.base import metadata
 from det_controlplane.db.schema.cluster import cluster, cluster_message, master_logs, outbox, pools
 from det_controlplane.db.schema.experiments import (
@@ -60,6 +61,7 @@ from det_controlplane.db.schema.results import (
 __all__ = [
     "agents",
     "allocations",
+    "audit_log",
     "budgets",
     "checkpoints",
     "cluster",

@@ -17,6 +17,7 @@ from det_controlplane.db.creation import TargetProject
 from det_controlplane.db.engine import TryAgain, Violated, as_json
 from det_controlplane.db.experiment_pages import ShownExperiment
 from det_controlplane.services import sealing
+from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState
 from det_controlplane.services.experiments import contexts, listing, live, warm_starts
@@ -252,6 +253,7 @@ def _insert(
             max_slots=resources.get("max_slots"),
         )  # fmt: skip
         row, searched = experiments.insert(tx, new, context, state, changed.now)
+        recording.concerns(f"experiment {row.id}")
         if submission.activate and not submission.unmanaged:
             money.require(ctx, tx, row.id)
         experiment = LiveExperiment(ctx, changed, row)

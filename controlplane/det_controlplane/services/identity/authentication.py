@@ -11,6 +11,7 @@ from det_controlplane.db import sessions, sign_in_failures
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.schema.enums import SessionKind
 from det_controlplane.db.sessions import Holder
+from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, NotSignedIn
 from det_controlplane.services.identity.principal import AgentPrincipal, User
@@ -49,7 +50,8 @@ def user_of(ctx: Context, token: str) -> User:
         holder.user_id, holder.username,
         # An administrator's task is no administrator.
         grants is ALL,
-        holder.id, holder.allocation_id, holder.task_id, holder.trial_id, holder.experiment_id, holder.narrow, grants,
+        holder.id, holder.allocation_id, holder.task_id, holder.trial_id, holder.experiment_id,
+        holder.kind.value, holder.narrow, grants,
     )  # fmt: skip
 
 
@@ -121,6 +123,7 @@ def new_session(
 ) -> str:
     """Return a new bearer token; only its hash stays here."""
     token = ctx.new_token()
+    recording.signed_in(user_id)
     sessions.create(tx, kind, user_id, token_hash(token), ctx.now(), expires_at)
     return token
 

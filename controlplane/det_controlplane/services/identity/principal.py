@@ -17,6 +17,7 @@ class User:
     task_id: str | None = None
     trial_id: int | None = None
     experiment_id: int | None = None
+    via: str = "user"  # the kind of the token
     narrow: bool = False  # a task's token that is only for the task itself
     grants: Grants = OPEN
     presides: bool = False  # administrates the workspaces of all that the request names

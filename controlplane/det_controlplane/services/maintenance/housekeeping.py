@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from det_controlplane.db import cluster, sessions, sign_in_failures
+from det_controlplane.services.audit import listing as audit
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import contexts
 from det_controlplane.services.logs import master_log, retention
@@ -23,4 +24,5 @@ def run_if_due(ctx: Context) -> bool:
     contexts.collect_unused(ctx)
     retention.delete_old(ctx)
     master_log.forget_old(ctx)
+    audit.forget_old(ctx)
     return True

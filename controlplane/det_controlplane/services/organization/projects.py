@@ -9,6 +9,7 @@ from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import projects
 from det_controlplane.db.engine import Tx, Violated
 from det_controlplane.db.projects import ProjectRow
+from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Taken, WrongState, found
 from det_controlplane.services.identity.principal import User
@@ -59,7 +60,9 @@ def create(ctx: Context, caller: User, workspace_id: int, new: ProjectChanges) -
             workspaces.open_workspace(tx, workspace_id)
             key = _checked_key(new.key) if new.key else _new_key(ctx, tx, name)
             description = new.description or ""
-            return _shown(tx, projects.create(tx, workspace_id, caller.id, name, key, description))
+            project_id = projects.create(tx, workspace_id, caller.id, name, key, description)
+            recording.concerns(f"project {project_id}")
+            return _shown(tx, project_id)
     except Violated as e:
         raise _taken(e, name, new.key or "") from e
 

@@ -8,6 +8,7 @@ from typing import Any
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import users
 from det_controlplane.db.engine import Tx, Violated
+from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Invalid, Missing, Taken, found
 from det_controlplane.services.identity.authentication import client_hash, stored_hash
@@ -95,7 +96,9 @@ def create(ctx: Context, caller: User, new: UserChanges) -> dict[str, Any]:
             _refuse_clash(tx, 0, username)
             if new.display_name:
                 _refuse_clash(tx, 0, new.display_name)
-            return _shown(tx, users.create(tx, **values))
+            user_id = users.create(tx, **values)
+            recording.concerns(f"user {user_id}")
+            return _shown(tx, user_id)
     except Violated as e:
         raise Taken(f"user '{username}' already exists: choose another name") from e
 

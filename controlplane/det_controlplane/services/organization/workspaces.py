@@ -9,6 +9,7 @@ from det_controlplane.db.engine import Tx, Violated
 from det_controlplane.db.schema.enums import DeletionState
 from det_controlplane.db.workspaces import OwnedRow, WorkspaceRow
 from det_controlplane.services import sealing
+from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Taken, WrongState, found
 from det_controlplane.services.identity import host_access, roles
@@ -47,6 +48,7 @@ def create(ctx: Context, caller: User, new: WorkspaceChanges) -> dict[str, Any]:
     try:
         with ctx.db.begin() as tx:
             workspace_id = workspaces.create(tx, caller.id, **columns)
+            recording.concerns(f"workspace {workspace_id}")
             workspaces.pin(tx, workspace_id, caller.id, ctx.now())
             roles.administrate(tx, caller.id, workspace_id)
             return _shown(tx, caller, workspace_id)

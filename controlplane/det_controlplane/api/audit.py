@@ -1,0 +1,23 @@
+"""The audit log."""
+
+from det_controlplane.api.auth import user_of
+from det_controlplane.api.http import Answer, Request, json_parts
+from det_controlplane.api.listing import filters_of, page_of, sort_of
+from det_controlplane.api.router import get
+from det_controlplane.services.audit import listing
+from det_controlplane.services.context import Context
+
+
+def list_entries(ctx: Context, request: Request) -> Answer:
+    filters = filters_of(
+        username=request.text("username"),
+        object=request.text("object"),
+        action=request.text("action"),
+        since=listing.time_of(ctx, "since", request.text("since")),
+        until=listing.time_of(ctx, "until", request.text("until")),
+    )
+    page, sort = page_of(request), sort_of(request)
+    return json_parts(listing.listed(ctx, user_of(request), page, sort, filters))
+
+
+ROUTES = (get("/api/v1/audit", list_entries, summary="Who changed what (administrators)"),)

@@ -1,0 +1,57 @@
+"""The audit log: rows written along with what they tell of, and listed."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import bindparam, delete, func, or_, select, text
+
+from det_controlplane.core.paging import Page, Sort
+from det_controlplane.db import pages
+from det_controlplane.db.engine import Database, Tx, as_json
+from det_controlplane.db.pages import Collection
+from det_controlplane.db.schema import audit_log
+from det_controlplane.db.views import moment, shown
+
+_a = audit_log.c
+# Only a transaction that has written something has an id.
+_ADD = text("""
+    INSERT INTO audit_log (at, user_id, username, via, session_id, task_id, address, action, object, details)
+    SELECT :at, :user_id, coalesce(nullif(:username, ''), (SELECT username FROM users WHERE id = :user_id), ''),
+        :via, :session_id, :task_id, :address, :action, :object, cast(:details AS jsonb)
+    WHERE pg_current_xact_id_if_assigned() IS NOT NULL
+""")
+_LISTED = Collection(
+    "entries",
+    select(
+        shown(
+            _a.id, _a.user_id, _a.username, _a.via, _a.session_id, _a.task_id, _a.address, _a.action, _a.object,
+            _a.details, at=moment(_a.at),
+        )
+    ),
+    orders={"SORT_BY_ID": _a.id},
+    filters={
+        "username": _a.username == bindparam("username"),
+        "object": or_(
+            _a.object == bindparam("object"), func.starts_with(_a.object, bindparam("object") + " ")
+        ),
+        "action": or_(
+            _a.action == bindparam("action"), func.starts_with(_a.action, bindparam("action") + ".")
+        ),
+        "since": _a.at >= bindparam("since"),
+        "until": _a.at < bindparam("until"),
+    },
+)  # fmt: skip
+
+
+def add(tx: Tx, details: dict[str, Any], **columns: Any) -> bool:
+    """Write a row if the transaction has written anything; return whether it has."""
+    return tx.execute(_ADD, {**columns, "details": as_json(details)}).rowcount == 1
+
+
+def listed(db: Database, page: Page, sort: Sort, filters: dict[str, Any]) -> Iterator[str]:
+    return pages.find(db, _LISTED, page, sort, filters)
+
+
+def forget_before(tx: Tx, time: datetime) -> None:
+    tx.execute(delete(audit_log).where(_a.at < time))

@@ -1,0 +1,208 @@
+"""Whatever changes something leaves a row that says who, what, to what, when and from where; rows stay."""
+
+import json
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from det_controlplane.api import routes
+from det_controlplane.api.http import Request, Response
+from det_controlplane.api.router import Match, Router
+from det_controlplane.core import audit
+from det_controlplane.core.config.cluster import load_cluster
+from det_controlplane.core.problems import InvalidConfig
+from det_controlplane.db.engine import QueryFailed
+from det_controlplane.services.audit import listing
+from sqlalchemy import text
+
+from tests.support.api import PASSWORD, Api, Caller, create
+from tests.support.played_agent import PlayedAgent
+from tests.support.statements import statements
+from tests.support.stock_asker import World
+from tests.support.stock_catalog import catalog
+from tests.support.stock_world import build
+
+CHANGING = [r for r in routes.every() if r.method not in ("GET", "HEAD")]
+# Calls of the played client for which there is nothing to do.
+NOTHING_TO_DO = {
+    "PATCH /api/v1/users/assignments", "POST /api/v1/cleanup_logs", "POST /api/v1/runs/delete",
+    "POST /api/v1/runs/pause", "POST /api/v1/runs/resume",
+}  # fmt: skip
+
+
+def entries(admin: Caller, **asked: object) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = admin.get("/api/v1/audit", **asked)["entries"]
+    return found
+
+
+def count(api: Api) -> int:
+    return int(api.ctx.db.read(text("SELECT count(*) FROM audit_log"))[0][0])
+
+
+def test_routes_that_are_not_recorded_are_named_and_there() -> None:
+    there = {f"{r.method} {r.path}" for r in CHANGING}
+    assert sorted(audit.NOT_RECORDED - there) == []
+    silent = {p for p in there if not audit.is_recorded(*p.split(" ", 1))} - audit.NOT_RECORDED
+    assert {p for p in silent if "/search" not in p and "/allocations/" not in p} == set()
+
+
+def test_no_two_routes_of_a_method_are_told_apart_by_nothing() -> None:
+    recorded = [r for r in CHANGING if audit.is_recorded(r.method, r.path)]
+    told = {(r.method, audit.action_of(r.method, r.path)) for r in recorded}
+    assert len(recorded) > 100
+    # Policies of the cluster and of a workspace, and the like, share a name; their objects differ.
+    assert len(recorded) - len(told) <= 4
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "action"),
+    [
+        ("POST", "/api/v1/users", "user.create"),
+        ("PATCH", "/api/v1/users/{userId}", "user.edit"),
+        ("POST", "/api/v1/experiments/{id}/kill", "experiment.kill"),
+        ("DELETE", "/api/v1/experiments/{experimentId}", "experiment.delete"),
+        ("PUT", "/api/v1/experiments/{experimentId}/labels/{label}", "experiment.labels.set"),
+        ("POST", "/api/v1/auth/login", "auth.login"),
+    ],
+)
+def test_actions_have_names(method: str, path: str, action: str) -> None:
+    assert audit.action_of(method, path) == action
+
+
+@dataclass
+class Watched(World):
+    """Notes which routes were answered, and which of them left a row."""
+
+    answered: set[str] = field(default_factory=set)
+    told_of: set[str] = field(default_factory=set)
+    router: Router = field(default_factory=lambda: Router(routes.every()))
+
+    def _answer(self, name: str, url: str, body: Any, query: dict[str, list[str]]) -> Any:
+        method = self.catalog.calls[name].method
+        before = count(self.api)
+        answer = super()._answer(name, url, body, query)
+        match = self.router.match(method, url)
+        assert isinstance(match, Match)
+        route = f"{match.route.method} {match.route.path}"
+        self.answered.add(route)
+        if count(self.api) > before:
+            self.told_of.add(route)
+        return answer
+
+
+def test_every_change_by_the_stock_client_leaves_a_row(api: Api, admin: Caller) -> None:
+    world = Watched(api, catalog(), admin, PlayedAgent(api, "a1"))
+    build(world)
+    recorded = {r for r in world.answered if audit.is_recorded(*r.split(" ", 1))}
+    assert len(recorded) > 60
+    assert recorded - world.told_of == NOTHING_TO_DO
+    assert world.told_of <= recorded
+
+
+def test_a_row_says_who_did_what_to_what_and_from_where(api: Api, admin: Caller) -> None:
+    ada = {"user": {"username": "ada", "active": True}, "password": "a planted secret"}
+    made = admin.post("/api/v1/users", ada)["user"]["id"]
+    request = Request(
+        "PATCH", f"/api/v1/users/{made}", body=b'{"displayName": "Ada", "password": "planted 2"}',
+        headers={"authorization": f"Bearer {admin.token}"}, client="192.0.2.7",
+    )  # fmt: skip
+    answer = api.app.handle(request)
+    assert isinstance(answer, Response)
+    assert answer.status == 200
+    edited, created = entries(admin, orderBy="ORDER_BY_DESC", object=f"user {made}")
+    assert {k: edited[k] for k in ("username", "action", "object", "address", "via", "details")} == {
+        "username": "admin", "action": "user.edit", "object": f"user {made}", "address": "192.0.2.7",
+        "via": "user", "details": {"displayName": "Ada", "fields": ["password"]},
+    }  # fmt: skip
+    assert created["details"] == {
+        "user": {"username": "ada", "active": True}, "fields": ["password"],
+    }  # fmt: skip
+    assert "planted" not in json.dumps(entries(admin, limit=-1))
+
+
+def test_tokens_and_tasks_are_told_from_people(api: Api, user: Caller, admin: Caller) -> None:
+    me = user.get("/api/v1/me")["user"]["id"]
+    token = user.post("/api/v1/tokens", {"userId": me, "description": "ci"})
+    program = api.with_token(token["token"])
+    experiment_id = create(program)
+    (row,) = entries(admin, object=f"experiment {experiment_id}")
+    assert (row["username"], row["via"], row["action"]) == (
+        "determined", "access", "experiment.create",
+    )  # fmt: skip
+    (made,) = entries(admin, object=f"token {token['tokenId']}")
+    assert made["details"]["description"] == "ci"
+
+
+def test_signing_in_is_recorded_and_failing_to_is_not(api: Api, admin: Caller) -> None:
+    wrong = {"username": "determined", "password": "wrong", "isHashed": False}
+    assert api.anonymous().ask("POST", "/api/v1/auth/login", wrong).status == 401
+    assert entries(admin, username="determined") == []
+    api.signed_in("determined")
+    (row,) = entries(admin, username="determined")
+    assert (row["action"], row["via"]) == ("auth.login", "sign-in")
+    assert PASSWORD not in json.dumps(row)
+
+
+def test_what_is_refused_leaves_no_row(api: Api, user: Caller, admin: Caller) -> None:
+    before = count(api)
+    assert user.ask("POST", "/api/v1/users", {"user": {"username": "eve"}}).status == 403
+    assert admin.ask("POST", "/api/v1/users", {"user": {"username": "Determined"}}).status == 409
+    assert user.ask("DELETE", "/api/v1/experiments/999").status == 404
+    assert count(api) == before
+
+
+def test_rows_can_be_neither_changed_nor_deleted(api: Api, admin: Caller) -> None:
+    for tampering in (
+        "UPDATE audit_log SET username = 'eve'", "DELETE FROM audit_log", "TRUNCATE audit_log",
+    ):  # fmt: skip
+        with pytest.raises(QueryFailed, match="only grows"), api.ctx.db.begin() as tx:
+            tx.execute(text(tampering))
+    assert [e["username"] for e in entries(admin)] == ["admin"]
+
+
+def test_rows_past_their_retention_are_forgotten(api: Api, admin: Caller) -> None:
+    now = api.ctx.now()
+    api.ctx.now = lambda: now - timedelta(days=100)
+    api.signed_in("determined")
+    api.ctx.now = lambda: now
+    listing.forget_old(api.ctx)
+    assert len(entries(admin)) == 2
+    api.ctx.config = replace(api.ctx.config, audit_retention_days=90)
+    listing.forget_old(api.ctx)
+    assert [e["username"] for e in entries(admin)] == ["admin"]
+
+
+def test_a_short_retention_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match="must be 30 at least"):
+        load_cluster({"security": {"audit_retention_days": 7}})
+
+
+def test_only_administrators_read_it(user: Caller) -> None:
+    told = user.ask("GET", "/api/v1/audit")
+    assert told.status == 403
+
+
+def test_it_is_filtered(api: Api, admin: Caller, user: Caller) -> None:
+    first, second = create(user), create(user)
+    user.post(f"/api/v1/experiments/{first}/kill")
+    acts = [e["action"] for e in entries(admin, object=f"experiment {first}")]
+    assert acts == ["experiment.create", "experiment.kill"]
+    assert [e["object"] for e in entries(admin, action="experiment.create")] == [
+        f"experiment {first}", f"experiment {second}",
+    ]  # fmt: skip
+    assert len(entries(admin, action="experiment")) == 3
+    assert entries(admin, action="experiment", since="2100-01-01") == []
+    assert len(entries(admin, action="experiment", since="1h")) == 3
+    assert entries(admin, until="2020-01-01T00:00:00Z") == []
+    assert admin.ask("GET", "/api/v1/audit", query={"since": ["x"]}).status == 400
+
+
+def test_a_change_takes_one_statement_more_and_reading_none(api: Api, user: Caller) -> None:
+    experiment_id = create(user)
+    with statements(api.ctx.db) as asked:
+        user.get(f"/api/v1/experiments/{experiment_id}")
+    assert [s for s in asked if "audit_log" in s] == []
+    with statements(api.ctx.db) as asked:
+        user.post(f"/api/v1/experiments/{experiment_id}/kill")
+    assert len([s for s in asked if "audit_log" in s]) == 1
