@@ -4,8 +4,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-revision = "0106"
-down_revision = "0105"
+revision = "0107"
+down_revision = "0106"
 
 _KEEP = """
     CREATE FUNCTION keep_audit_log() RETURNS trigger LANGUAGE plpgsql AS $$
