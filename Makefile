@@ -33,7 +33,7 @@ test: $(VENV)/.installed-dev
 	$(PYTEST)
 
 test-all: $(VENV)/.installed-dev
-	DET_TEST_FRAMEWORKS=1 $(PYTEST)
+	DET_TEST_FRAMEWORKS=1 HOSTILE_REQUESTS=100000 $(PYTEST)
 
 fresh: $(VENV)/.installed-dev
 	$(RUN)/python -m pytest -n $(WORKERS) tests/fresh

@@ -220,3 +220,26 @@ def test_a_cluster_that_others_reach_speaks_https_and_its_agents_trust_it(
     assert certificate.fingerprint(cluster.files.tls_cert) in told
     with pytest.raises((OSError, http.client.HTTPException)):
         cluster.get("/health")
+
+
+def test_an_agent_elsewhere_joins_by_the_fingerprint_that_it_was_told(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cluster.up(host="0.0.0.0", initial_user_password="Long-enough-1", agents=0) == 0
+    monkeypatch.setenv("DET_BOOTSTRAP_TOKEN", cluster.files.token.read_text().strip())
+    elsewhere = str(tmp_path / "elsewhere")
+    agent = Namespace(
+        data_dir=elsewhere,
+        master_host="127.0.0.2",  # no name in the certificate, which is known by its fingerprint
+        master_port=cluster.port,
+        master_cert_sha256=certificate.fingerprint(cluster.files.tls_cert),
+        agent_name="far",
+        slots_per_agent=1,
+        container_runtime="process",
+    )
+    try:
+        assert main("agent-up", agent) == 0
+        (joined,) = client.wait_until_joined(cluster.files, {"far"})
+        assert joined["slots"] == 1
+    finally:
+        main("cluster-down", Namespace(data_dir=elsewhere))

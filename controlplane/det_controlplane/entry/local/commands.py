@@ -129,7 +129,8 @@ def _elsewhere(args: Any, host: str) -> str:
 
 def _agent_of_another_cluster(args: Any, agent: LocalAgent, master_url: str) -> int:
     name = plan.cluster_name(args)
-    files = LocalFiles(getattr(args, "data_dir", None) or default_folder(f"{name}-agents"))
+    given = getattr(args, "data_dir", None)
+    files = LocalFiles(Path(given) if given else default_folder(f"{name}-agents"))
     files.make()
     token = os.environ.get("DET_BOOTSTRAP_TOKEN", "")
     if not token and not files.has_cluster():
@@ -329,6 +330,7 @@ def _say_to_others(files: LocalFiles, desired: Desired) -> None:
     )
     _say(f"to trust the certificate with the SHA-256 fingerprint\n  {trusted}")
     _say("an agent there:")
+    _say("  export DET_BOOTSTRAP_TOKEN=...   # `det -u admin agent token create` makes one")
     _say(f"  det deploy local agent-up {host} --master-port {desired.port} \\")
     _say(f"    --master-cert-sha256 {trusted}")
 
