@@ -13,7 +13,7 @@ from sqlalchemy import Row, text
 
 from tests.support.aws_box import REGION, Box, aws_box
 from tests.support.aws_calls import documented_calls
-from tests.support.lambda_calls import create_experiment, sign_in
+from tests.support.lambda_calls import call, create_experiment, sign_in
 from tests.support.lambda_events import Http, answered, function_url_event
 from tests.support.lambda_runtime import LambdaRuntime
 from tests.support.processes import eventually
@@ -154,8 +154,11 @@ def test_a_request_to_a_sleeping_database_is_answered_before_the_gateway_gives_u
     task_root: Path, environment: dict[str, str], sleeping: SleepingDatabase, refuses: bool
 ) -> None:
     sleeping.refuses = refuses
-    cold = {**environment, "DET_DB_URL": sleeping.url, "DET_DB_WAKE_S": "2"}
+    cold = {
+        **environment, "DET_DB_URL": sleeping.url, "DET_DB_WAKE_S": "2", "DET_CLUSTER_ID": "box",
+    }  # fmt: skip
     with LambdaRuntime(task_root, "app.app", cold) as api:
+        assert call(api, "GET", "/info")["cluster_id"] == "box", "every client begins with it"
         event = function_url_event(Http("GET", "/api/v1/me"))
         status, headers, body = answered(api.invoke(event))
         assert (status, headers["retry-after"]) == (503, "5")

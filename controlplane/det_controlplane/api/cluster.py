@@ -8,13 +8,18 @@ from det_controlplane.services.context import VERSION, Context
 
 
 def info(ctx: Context, request: Request) -> Answer:
+    return identity(ctx.cluster_id, ctx.config.cluster_name)
+
+
+def identity(cluster_id: str, cluster_name: str) -> Response:
+    """Return what every client asks first; Determined's own gives up when it gets no answer."""
     telemetry = {"enabled": False, "otel_enabled": False, "otel_endpoint": ""}
     return json_response(
         {
-            "cluster_id": ctx.cluster_id,
-            "master_id": ctx.cluster_id,
+            "cluster_id": cluster_id,
+            "master_id": cluster_id,
             "version": VERSION,
-            "cluster_name": ctx.config.cluster_name,
+            "cluster_name": cluster_name,
             "telemetry": telemetry,
             "sso_providers": [],
         }

@@ -1,6 +1,5 @@
 """Puts the control plane together from its settings."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from det_controlplane.services.logs import master_log
 
 def build_context(settings: Settings, waker: Waker) -> Context:
     """The database must be migrated. A first password is given where one is set."""
-    config = _cluster_config(settings.cluster_config, settings.provider_defaults)
+    config = cluster_config(settings)
     pausing = Pausing(settings.db_idle_s, settings.db_wake_s)
     db = Database(settings.database_url, pool_size=settings.pool_size, pausing=pausing)
     master_log.keep(db)
@@ -87,7 +86,8 @@ def _object_routes(ctx: Context) -> tuple[Route, ...]:
     return object_routes(ctx.objects) if isinstance(ctx.objects, DirectoryObjects) else ()
 
 
-def _cluster_config(given: str, defaults: Mapping[str, Mapping[str, Any]]) -> ClusterConfig:
+def cluster_config(settings: Settings) -> ClusterConfig:
+    given, defaults = settings.cluster_config, settings.provider_defaults
     inline = not given or "\n" in given or given.lstrip().startswith("{")
     try:
         text = given if inline else Path(given).read_text("utf-8")

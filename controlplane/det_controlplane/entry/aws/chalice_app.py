@@ -13,10 +13,11 @@ from chalice import Chalice
 from det_controlplane.adapters import issuers
 from det_controlplane.adapters.lambda_functions import LambdaWaker, Schedules
 from det_controlplane.api.app import App
+from det_controlplane.api.http import Response
 from det_controlplane.db.engine import DatabaseDown
 from det_controlplane.entry import turns
 from det_controlplane.entry.aws.events import is_http, refuse, respond
-from det_controlplane.entry.build import build_context, build_function
+from det_controlplane.entry.build import build_context, build_function, cluster_config
 from det_controlplane.entry.settings import from_environment
 
 log = logging.getLogger("det")
@@ -43,6 +44,16 @@ def built() -> App:
     return build_function(build_context(settings, waker))
 
 
+def _identity() -> Response | None:
+    """Return what clients ask first, where the deployment names the cluster."""
+    settings = from_environment(os.environ)
+    if not settings.cluster_id:
+        return None
+    from det_controlplane.api.cluster import identity
+
+    return identity(settings.cluster_id, cluster_config(settings).cluster_name)
+
+
 class ControlPlane(Chalice):  # type: ignore[misc]
     def __call__(self, event: dict[str, Any], context: Any) -> Any:
         if not is_http(event):
@@ -50,7 +61,7 @@ class ControlPlane(Chalice):  # type: ignore[misc]
         try:
             app = built()
         except DatabaseDown as e:
-            return refuse(event, e)
+            return refuse(event, e, _identity())
         answer = respond(app, event, context.get_remaining_time_in_millis() / 1000)
         # The process freezes with its answer: what the request woke is started before.
         waker.flush()

@@ -43,10 +43,14 @@ def respond(
     return write_answer(event, request, carried(request, answer))
 
 
-def refuse(event: Event, cause: Exception) -> dict[str, Any]:
-    """Answer one event before there is an application: its database does not answer."""
+def refuse(event: Event, cause: Exception, identity: Response | None = None) -> dict[str, Any]:
+    """Answer one event before there is an application: its database does not answer.
+
+    Which cluster this is needs no database, where the deployment says it."""
     request = read_request(event)
-    return write_answer(event, request, carried(request, unavailable(cause)))
+    asks_identity = (request.method, request.path.rstrip("/")) == ("GET", "/info")
+    answer = identity if identity and asks_identity else unavailable(cause)
+    return write_answer(event, request, carried(request, answer))
 
 
 def read_request(event: Event) -> Request:

@@ -1,0 +1,77 @@
+"""Determined's own client 0.38.1 before a cluster that wakes up or is busy: what it waits out, and what it tells."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from det_controlplane.api.app import unavailable
+from det_controlplane.db.engine import DatabaseDown
+
+from tests.support.fake_api import Asked, FakeApi, Raw
+from tests.support.stock import StockClient, stock_client
+
+pytestmark = pytest.mark.slow
+
+WAKING = unavailable(DatabaseDown("the database is waking up"))
+USER = {"id": 1, "username": "determined", "admin": False, "active": True}
+
+
+class Waking(FakeApi):
+    """Answer as a cluster does whose database wakes, some times for each path that does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on("GET", "/info", {"version": "0.38.1", "cluster_id": "c", "sso_providers": []})
+        self.on("POST", "/api/v1/auth/login", {"token": "t", "user": USER})
+        self.on("GET", "/api/v1/me", {"user": USER})
+        self.on("GET", "/api/v1/agents", {"agents": []})
+        self.on("POST", "/api/v1/experiments", {"experiment": {"id": 7}, "warnings": []})
+
+    def refuse(self, method: str, path: str, statuses: list[int], then: Any) -> None:
+        def answer(asked: Asked) -> Any:
+            if not statuses:
+                return then
+            # The same answer, but for the seconds: nobody waits five of them here.
+            return Raw(WAKING.body, {"Retry-After": "1"}, statuses.pop(0))
+
+        self.on(method, path, answer)
+
+
+@pytest.fixture
+def cluster() -> Iterator[Waking]:
+    with Waking() as api:
+        yield api
+
+
+@pytest.fixture
+def stock(cluster: Waking, tmp_path: Path) -> Iterator[StockClient]:
+    with stock_client(cluster.url, tmp_path) as client:
+        client.env |= {"DET_USER": "determined", "DET_PASS": "Password1"}
+        yield client
+
+
+def signed_in(stock: StockClient) -> None:
+    stock.det("user", "login", "determined", typed="Password1\n")
+
+
+def test_what_reads_waits_as_long_as_it_is_told(cluster: Waking, stock: StockClient) -> None:
+    signed_in(stock)
+    cluster.refuse("GET", "/api/v1/agents", [503, 429], {"agents": []})
+    assert "Agent ID" in stock.det("agent", "list")
+    assert len(cluster.sent("GET", "/api/v1/agents")) == 3
+
+
+def test_signing_in_and_creating_tell_why_and_are_repeated_by_hand(
+    cluster: Waking, stock: StockClient, tmp_path: Path
+) -> None:
+    cluster.refuse("POST", "/api/v1/auth/login", [503], {"token": "t", "user": USER})
+    said = stock.refused("user", "login", "determined", typed="Password1\n")
+    assert "the database is waking up" in said
+    signed_in(stock)
+
+    (tmp_path / "one.yaml").write_text(json.dumps({"name": "one", "entrypoint": "true"}))
+    cluster.refuse("POST", "/api/v1/experiments", [503], {"experiment": {"id": 7}, "warnings": []})
+    assert "the database is waking up" in stock.refused("experiment", "create", "one.yaml")
+    assert len(cluster.sent("POST", "/api/v1/experiments")) == 1, "it would have been made twice"
