@@ -35,6 +35,7 @@ ENTRIES: "tuple[tuple[str, tuple[str, ...], str, str], ...]" = (
     ("user", ("u",), "user", "sign in and manage users"),
     ("user-group", (), "user_group", "group users, who share the roles of their groups"),
     ("version", (), "single", "show the versions of client and cluster"),
+    ("webhook", (), "webhook", "tell other systems what happens"),
     ("why", (), "single", "tell why something waits or failed"),
     ("workspace", ("w",), "workspace", "group projects in workspaces"),
 )

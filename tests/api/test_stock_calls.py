@@ -17,9 +17,7 @@ from tests.support.stock_catalog import Catalog, catalog, unreadable
 from tests.support.stock_world import build
 
 # These lists may only get shorter.
-WITHOUT_A_ROUTE = """
-delete_DeleteWebhook get_GetWebhooks patch_PatchWebhook post_PostWebhook post_PostWebhookEventData post_TestWebhook
-"""
+WITHOUT_A_ROUTE = ""
 # Kubernetes, and tasks that are not trials.
 REFUSED = """
 delete_DeleteWorkspaceNamespaceBindings get_GetCommand get_GetGenericTaskConfig

@@ -25,6 +25,7 @@ class Layout:
     agents: int = 1
     slots: int = 4
     task_defaults: Mapping[str, Any] = field(default_factory=lambda: {"image": "det-test:latest"})
+    config: Mapping[str, Any] = field(default_factory=dict)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,9 @@ def cluster(
     """A cluster whose agents run containers as processes, and one whose agents run them in Docker."""
     if request.param == "docker":
         request.getfixturevalue("test_image")
-    config = yaml.safe_dump({"task_container_defaults": dict(layout.task_defaults)})
+    config = yaml.safe_dump(
+        {"task_container_defaults": dict(layout.task_defaults), **layout.config}
+    )
     folder = tmp_path_factory.mktemp(request.param)
     with local_cluster(
         folder, runtime=request.param, agents=layout.agents, slots=layout.slots, config=config

@@ -1,6 +1,7 @@
 """People, workspaces, projects, pools and templates of the cluster that the stock client builds."""
 
 from tests.support.api import PASSWORD
+from tests.support.inbox import Inbox
 from tests.support.stock_asker import World
 
 
@@ -146,3 +147,27 @@ def templates(world: World) -> None:
     ask("put_PutWorkspaceConfigPolicies", {**policies, "workspaceId": 1}, **here)
     ask("get_GetWorkspaceConfigPolicies", **here)
     ask("delete_DeleteWorkspaceConfigPolicies", **here)
+
+
+def webhooks(world: World) -> None:
+    """Make two, try one, and change and delete one."""
+    ask = world.ask
+    world.api.ctx.courier = Inbox()
+    ended = {
+        "triggerType": "TRIGGER_TYPE_EXPERIMENT_STATE_CHANGE",
+        "condition": {"state": "COMPLETED"},
+    }
+    new = {
+        "name": "chat", "url": "https://example.com", "webhookType": "WEBHOOK_TYPE_DEFAULT",
+        "mode": "WEBHOOK_MODE_WORKSPACE", "workspaceId": 1, "triggers": [ended],
+    }  # fmt: skip
+    pager = {
+        "name": "pager", "url": "https://example.org", "webhookType": "WEBHOOK_TYPE_SLACK",
+        "mode": "WEBHOOK_MODE_SPECIFIC", "triggers": [{"triggerType": "TRIGGER_TYPE_CUSTOM"}],
+    }  # fmt: skip
+    ask("post_PostWebhook", pager)
+    made = ask("post_PostWebhook", new)["webhook"]["id"]
+    ask("get_GetWebhooks")
+    ask("patch_PatchWebhook", {"url": "https://example.net"}, id=made)
+    ask("post_TestWebhook", {}, id=made)
+    ask("delete_DeleteWebhook", id=made)

@@ -9,7 +9,7 @@ from det_controlplane.services.logs.master_log import StoredLog
 
 from tests.support.api import config_of
 from tests.support.stock_asker import World
-from tests.support.stock_organization import organization, people, templates, tokens
+from tests.support.stock_organization import organization, people, templates, tokens, webhooks
 
 SINCE = "2020-01-01T00:00:00Z"
 UNTIL = "2100-01-01T00:00:00Z"
@@ -33,9 +33,12 @@ def build(world: World) -> None:
     tokens(world)
     organization(world)
     templates(world)
+    webhooks(world)
     cluster(world)
     machines(world)
     experiment_id = creation(world)
+    alert = {"title": "Diverged", "description": "", "level": "LOG_LEVEL_INFO"}
+    world.ask("post_PostWebhookEventData", {"data": alert, "experimentId": experiment_id})
     running_task(world, experiment_id)
     look(world, experiment_id)
     registry(world, experiment_id)

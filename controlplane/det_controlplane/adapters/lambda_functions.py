@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from det_controlplane.ports.compute import Unreachable
+from det_controlplane.ports.courier import Unsent
 
 log = logging.getLogger("det.lambda")
 
@@ -31,8 +32,8 @@ class LambdaWaker:
         """Start what was woken since the last time; what cannot be started, next time: the schedules may be off."""
         with self._lock:
             topics, self._topics = self._topics, set()
-        for topic in sorted(topics):
-            name = self._functions[topic]
+        # Topics may share a function.
+        for name, topic in {self._functions[topic]: topic for topic in sorted(topics)}.items():
             try:
                 self._client.invoke(FunctionName=name, InvocationType="Event", Payload=b"{}")
             except Exception:
@@ -51,30 +52,53 @@ class LambdaIssuers:
         self._function = function
 
     def keys(self, issuer: str) -> dict[str, Any]:
-        return dict(self._asked({"issuer": issuer}))
+        return dict(_asked(self._function, {"issuer": issuer}))
 
     def describe(self, issuer: str) -> dict[str, Any]:
-        return dict(self._asked({"issuer": issuer, "describe": True}))
+        return dict(_asked(self._function, {"issuer": issuer, "describe": True}))
 
     def post(
         self, issuer: str, url: str, form: Mapping[str, str], secret: tuple[str, str] | None
     ) -> tuple[int, dict[str, Any]]:
         asked = {"issuer": issuer, "url": url, "form": dict(form), "secret": secret}
-        status, answer = self._asked(asked)
+        status, answer = _asked(self._function, asked)
         return int(status), dict(answer)
 
-    def _asked(self, payload: Mapping[str, Any]) -> Any:
-        from botocore.exceptions import BotoCoreError, ClientError
 
-        sent = json.dumps(payload).encode()
+class LambdaCourier:
+    """Implements `ports.courier.Courier` by the same function."""
+
+    def __init__(self, function: str) -> None:
+        self._function = function
+
+    def check(self, url: str) -> None:
+        self._call({"check": url})
+
+    def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
+        self._call({"post": url, "body": body.decode(), "headers": dict(headers)})
+
+    def _call(self, request: Mapping[str, Any]) -> None:
         try:
-            answer = _client("lambda", 15).invoke(FunctionName=self._function, Payload=sent)
-            told = json.loads(answer["Payload"].read())
-        except (BotoCoreError, ClientError, ValueError) as e:
-            raise Unreachable(f"the function {self._function} does not answer: {e}") from e
-        if "FunctionError" in answer:
-            raise Unreachable(str(told.get("errorMessage", "no reason given")))
-        return told
+            told = _asked(self._function, request)
+        except Unreachable as e:
+            raise Unsent(str(e)) from e
+        if told.get("unsent"):
+            raise Unsent(str(told["unsent"]), forever=bool(told.get("forever")))
+
+
+def _asked(function: str, request: Mapping[str, Any]) -> Any:
+    """Invoke a function and return its answer. Raises Unreachable."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    payload = json.dumps(request).encode()
+    try:
+        answer = _client("lambda", 15).invoke(FunctionName=function, Payload=payload)
+        told = json.loads(answer["Payload"].read())
+    except (BotoCoreError, ClientError, ValueError) as e:
+        raise Unreachable(f"the function {function} does not answer: {e}") from e
+    if "FunctionError" in answer:
+        raise Unreachable(str(told.get("errorMessage", "no reason given")))
+    return told
 
 
 class Schedules:

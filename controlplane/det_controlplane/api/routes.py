@@ -65,6 +65,7 @@ _PLACES: dict[str, tuple[str, ...]] = {
     "trials": ("lineage", "logs", "metric_curves", "profiles", "trials"),
     "user": ("users",),
     "users": ("roles", "users"),
+    "webhooks": ("webhooks",),
     "why": ("why",),
     "workspaces": ("projects", "workspaces"),
 }
@@ -73,7 +74,7 @@ _MODULES = (
     "cluster", "auth", "oidc", "audit", "users", "groups", "roles", "workspaces", "projects", "templates",
     "models", "master", "experiments", "lineage", "metric_curves", "remote_search", "trials", "tables",
     "profiles", "allocations", "tasks", "logs", "agents", "machines", "money", "prometheus", "jobs",
-    "interactive", "why", "agent_protocol",
+    "webhooks", "interactive", "why", "agent_protocol",
 )  # fmt: skip
 
 

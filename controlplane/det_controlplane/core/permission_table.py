@@ -272,6 +272,13 @@ GET    users/{userId}                                                      read 
 PATCH  users/{userId}                                                      never          everybody
 POST   users/{userId}/password                                             never          everybody
 GET    users/{username}/by-username                                        read           everybody
+GET    webhooks                                                            read           EDIT_WEBHOOKS@listed
+POST   webhooks                                                            never          EDIT_WEBHOOKS@service
+POST   webhooks/custom                                                     owner+own      UPDATE_EXPERIMENT@experiment:body.experimentId
+DELETE webhooks/{id}                                                       never          EDIT_WEBHOOKS@service
+GET    webhooks/{id}                                                       read           EDIT_WEBHOOKS@service
+PATCH  webhooks/{id}                                                       never          EDIT_WEBHOOKS@service
+POST   webhooks/{id}/test                                                  never          EDIT_WEBHOOKS@service
 GET    why/{kind}/{id}                                                     read           VIEW_EXPERIMENT_METADATA@{kind}:id
 GET    workspaces                                                          read           VIEW_WORKSPACE@listed
 POST   workspaces                                                          owner          CREATE_WORKSPACE@cluster

@@ -32,6 +32,7 @@ class Right(Enum):
     CREATE_TEMPLATES = "CREATE_TEMPLATES"
     UPDATE_TEMPLATES = "UPDATE_TEMPLATES"
     DELETE_TEMPLATES = "DELETE_TEMPLATES"
+    EDIT_WEBHOOKS = "EDIT_WEBHOOKS"  # and see them: the address of one is often a secret
     CREATE_NSC = "CREATE_NSC"
     UPDATE_NSC = "UPDATE_NSC"
     UPDATE_WORKSPACE = "UPDATE_WORKSPACE"
@@ -89,7 +90,7 @@ ROLES: Mapping[str, Role] = MappingProxyType({
              "what an Editor may, also with what belongs to others; the workspace itself, and the roles in it"),
         Role(3, "WorkspaceCreator", frozenset({Right.CREATE_WORKSPACE}), "make workspaces, and administrate them"),
         Role(4, "Viewer", _VIEWER, "look at everything in a workspace"),
-        Role(5, "Editor", _EDITOR, "look, and create and change experiments, projects, models and templates"),
+        Role(5, "Editor", _EDITOR, "look, and create and change experiments, projects, models, templates and webhooks"),
         Role(6, "EditorRestricted", _EDITOR - _INTERACTIVE, "an Editor without notebooks, shells and commands"),
         Role(7, "AgentOperator", frozenset({
             Right.UPDATE_AGENTS, Right.VIEW_CLUSTER_USAGE, Right.VIEW_MASTER_LOGS, Right.MODIFY_RP_WORKSPACE_BINDINGS,

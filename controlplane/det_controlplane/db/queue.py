@@ -26,17 +26,21 @@ _ANSWER = (
 _ADD = insert(schema.outbox).inline()
 _CLAIM = text("""
     UPDATE outbox SET attempts = attempts + 1, due_at = cast(:now AS timestamptz) + make_interval(secs => least(15 * 2 ^ attempts, 900))
-    WHERE id = (SELECT id FROM outbox WHERE due_at <= :now ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED)
+    WHERE id = (SELECT id FROM outbox WHERE due_at <= :now AND (kind = 'webhook') = :of_webhooks
+                ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED)
     RETURNING id, kind, payload, attempts
 """)
 _WAIT = text("""
     UPDATE outbox SET due_at = cast(:now AS timestamptz) + make_interval(secs => least(2 * attempts, 60)) WHERE id = :id
 """)
 _HASTEN = update(schema.outbox).where(
-    _outbox.kind != EffectKind.CHECKPOINT_GC, _outbox.due_at > bindparam("now")
+    _outbox.kind.not_in([EffectKind.CHECKPOINT_GC, EffectKind.WEBHOOK]),
+    _outbox.due_at > bindparam("now"),
 )
 _DONE = delete(schema.outbox).where(_outbox.id == bindparam("id"))
-_NEXT_DUE = select(func.min(_outbox.due_at))
+_NEXT_DUE = select(func.min(_outbox.due_at)).where(
+    (_outbox.kind == EffectKind.WEBHOOK) == bindparam("of_webhooks")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +74,9 @@ def add_to_outbox(tx: Tx, kind: str, payload: Mapping[str, object], now: datetim
     tx.execute(_ADD, {"kind": kind, "payload": payload, "due_at": now, "created_at": now})
 
 
-def claim_effect(tx: Tx, now: datetime) -> Effect | None:
-    """The next due effect; until it is marked done it comes back, later each time."""
-    row = tx.execute(_CLAIM, {"now": now}).first()
+def claim_effect(tx: Tx, now: datetime, *, of_webhooks: bool = False) -> Effect | None:
+    """Return the next due effect; until it is marked done it comes back, later each time."""
+    row = tx.execute(_CLAIM, {"now": now, "of_webhooks": of_webhooks}).first()
     return None if row is None else Effect(**row._mapping)
 
 
@@ -90,5 +94,5 @@ def effect_done(tx: Tx, effect_id: int) -> None:
     tx.execute(_DONE, {"id": effect_id})
 
 
-def next_effect_due(tx: Tx) -> datetime | None:
-    return tx.execute(_NEXT_DUE).scalar()
+def next_effect_due(tx: Tx, *, of_webhooks: bool = False) -> datetime | None:
+    return tx.execute(_NEXT_DUE, {"of_webhooks": of_webhooks}).scalar()

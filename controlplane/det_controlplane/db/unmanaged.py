@@ -26,6 +26,7 @@ _END = text("""
 _END_EXPERIMENT = text("""
     UPDATE experiments SET state = cast(:state AS experiment_state), ended_at = :now
     WHERE id = (SELECT experiment_id FROM trials WHERE id = :id) AND ended_at IS NULL
+    RETURNING id
 """)
 _START = text("""
     UPDATE trials SET run_id = run_id + 1, heartbeat_at = :now, state = 'ACTIVE', ended_at = NULL
@@ -76,11 +77,13 @@ def longest_silent(tx: Tx) -> datetime | None:
     return found
 
 
-def end(tx: Tx, trial_id: int, state: TrialState, now: datetime) -> None:
-    """The experiment ends with it."""
+def end(tx: Tx, trial_id: int, state: TrialState, now: datetime) -> int | None:
+    """End a trial, and its experiment with it; return the experiment, None where it had ended before."""
     params = {"id": trial_id, "state": state.value, "now": now}
-    if tx.execute(_END, params).rowcount:
-        tx.execute(_END_EXPERIMENT, params)
+    if not tx.execute(_END, params).rowcount:
+        return None
+    ended: int | None = tx.execute(_END_EXPERIMENT, params).scalar()
+    return ended
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from det_controlplane.adapters.directory_objects import DirectoryObjects
 from det_controlplane.adapters.gcs_objects import GcsObjects
 from det_controlplane.adapters.issuer_answers import KeptIssuers
 from det_controlplane.adapters.issuer_tokens import IssuerTokens
-from det_controlplane.adapters.lambda_functions import LambdaIssuers
+from det_controlplane.adapters.lambda_functions import LambdaCourier, LambdaIssuers
 from det_controlplane.adapters.s3_objects import S3Objects
+from det_controlplane.adapters.web_courier import WebCourier
 from det_controlplane.api import routes
 from det_controlplane.api.app import App
 from det_controlplane.api.router import GrowingRouter, Route, Router
@@ -21,6 +22,7 @@ from det_controlplane.entry.clouds import identities_of, with_defaults
 from det_controlplane.entry.keys import cipher_of
 from det_controlplane.entry.server.object_routes import object_routes
 from det_controlplane.entry.settings import BadSettings, Settings
+from det_controlplane.ports.courier import Courier
 from det_controlplane.ports.objects import ObjectStore
 from det_controlplane.ports.waker import Waker
 from det_controlplane.services.cluster.first_start import cluster_identity, give_first_password
@@ -57,6 +59,7 @@ def build_context(settings: Settings, waker: Waker) -> Context:
         checkpoint_files=ReachableCheckpoints(),
         may_wait_s=settings.may_wait_s,
         identities=identities_of(config),
+        courier=_courier(settings, config),
         **_issuers(settings.keys_function),
     )
 
@@ -80,6 +83,13 @@ def build_function(ctx: Context) -> App:
     own = (routes.DESCRIPTION, *_object_routes(ctx))
     places = GrowingRouter(own, routes.place_of, routes.modules_at, routes.of_module)
     return App(ctx, places)
+
+
+def _courier(settings: Settings, config: ClusterConfig) -> Courier:
+    allow_private = config.webhooks.allow_private_targets
+    if settings.keys_function and not allow_private:
+        return LambdaCourier(settings.keys_function)
+    return WebCourier(allow_private=allow_private)
 
 
 def _object_routes(ctx: Context) -> tuple[Route, ...]:

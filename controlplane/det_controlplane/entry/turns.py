@@ -27,20 +27,29 @@ Turn = Callable[[Clock], float | None]
 
 
 def ticking(ctx: Context, set_schedules: SetSchedules | None) -> Turn:
-    """Schedule, decide on machines and do what has come due; then switch the schedules by whether anything is left."""
+    """Schedule, decide on machines, do and tell what is due; then switch the schedules by whether anything is left."""
 
     def turn(clock: Clock) -> float | None:
-        from det_controlplane.services.maintenance import activity, tick
+        from det_controlplane.services.maintenance import activity
 
-        due_s = while_due(lambda: tick.run(ctx), clock)
+        due_s = while_due(lambda: _tick(ctx), clock)
         if set_schedules is not None and activity.switch(ctx, set_schedules, idle=due_s is None):
             # What came while the schedules went off was woken by a turn that still saw them on.
-            due_s = while_due(lambda: tick.run(ctx), clock)
+            due_s = while_due(lambda: _tick(ctx), clock)
             activity.switch(ctx, set_schedules, idle=due_s is None)
         _rest(ctx, due_s)
         return due_s
 
     return turn
+
+
+def _tick(ctx: Context) -> float | None:
+    """Run a tick, then send what webhooks have to tell."""
+    from det_controlplane.services.maintenance import tick
+    from det_controlplane.services.webhooks import delivery
+
+    due = [s for s in (tick.run(ctx), delivery.run(ctx)) if s is not None]
+    return min(due, default=None)
 
 
 def provisioning(ctx: Context) -> Turn:

@@ -11,6 +11,7 @@ from det_controlplane.core.config import ClusterConfig
 from det_controlplane.db.engine import Database
 from det_controlplane.ports.checkpoint_files import CheckpointFiles
 from det_controlplane.ports.cipher import Cipher
+from det_controlplane.ports.courier import Courier, Nobody
 from det_controlplane.ports.identity import IdentityVerifier
 from det_controlplane.ports.issuer_tokens import Issuers, TokenVerifier
 from det_controlplane.ports.objects import ObjectStore
@@ -43,6 +44,7 @@ class Context:
     new_uuid: Callable[[], uuid.UUID] = uuid.uuid4
     new_token: Callable[[], str] = lambda: secrets.token_urlsafe(32)
     new_seed: Callable[[], int] = lambda: secrets.randbits(31)
+    courier: Courier = field(default_factory=Nobody)
     tokens: TokenVerifier | None = None  # of pipelines and people, signed by issuers
     issuers: Issuers | None = None
     identities: Mapping[str, IdentityVerifier] = field(default_factory=dict)  # by kind of proof

@@ -3,11 +3,14 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from det_controlplane.db import queue, trials
+from det_controlplane.core.webhooks import TriggerType
+from det_controlplane.db import queue, trials, webhooks
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
 
 MANY_TRIALS = 200
+# The waker's name for messages of webhooks that are due.
+WEBHOOKS_TOPIC = "webhooks"
 
 
 class Change:
@@ -19,6 +22,7 @@ class Change:
         self._dirty_pools: set[str] = set()
         self._topics: set[str] = set()
         self._outbox: list[tuple[str, dict[str, object]]] = []
+        self._ended: list[int] = []
         self._committed: list[Callable[[], None]] = []
         self._trials_created = 0
 
@@ -46,13 +50,23 @@ class Change:
         self._trials_created += count
 
     def experiment_ended(self, experiment_id: int) -> None:
+        self.tell_end(experiment_id)
         self.later("checkpoint_gc", experiment_id=experiment_id)
+
+    def tell_end(self, experiment_id: int) -> None:
+        """Have webhooks tell the state in which the experiment ended."""
+        self._ended.append(experiment_id)
 
     def when_committed(self, act: Callable[[], None]) -> None:
         """Call it after the commit, before anything is woken."""
         self._committed.append(act)
 
     def _write(self) -> None:
+        for experiment_id in self._ended:
+            if webhooks.promise(
+                self.tx, TriggerType.EXPERIMENT_STATE_CHANGE, experiment_id, self.now
+            ):
+                self.wake(WEBHOOKS_TOPIC)
         for kind, payload in self._outbox:
             queue.add_to_outbox(self.tx, kind, payload, self.now)
         # Last, and in the order of everybody: the rows of pools are shared.

@@ -51,6 +51,7 @@ class Retention:
 class Webhooks:
     signing_key: str = ""
     base_url: str = ""
+    allow_private_targets: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +259,11 @@ def _audit_retention(security: Reader) -> int:
 
 
 def _webhooks(reader: Reader) -> Webhooks:
-    webhooks = Webhooks(reader.text("signing_key", ""), reader.text("base_url", ""))
+    webhooks = Webhooks(
+        reader.text("signing_key", ""),
+        reader.text("base_url", ""),
+        reader.flag("allow_private_targets", False),
+    )
     reader.close()
     return webhooks
 

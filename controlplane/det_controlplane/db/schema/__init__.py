@@ -57,6 +57,7 @@ from det_controlplane.db.schema.results import (
     models,
     storages,
 )
+from det_controlplane.db.schema.webhooks import webhook_log_matches, webhook_triggers, webhooks
 
 __all__ = [
     "agents",
@@ -109,6 +110,9 @@ __all__ = [
     "trial_sources",
     "trials",
     "users",
+    "webhook_log_matches",
+    "webhook_triggers",
+    "webhooks",
     "workspace_pins",
     "workspaces",
 ]

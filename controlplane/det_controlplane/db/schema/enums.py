@@ -49,6 +49,7 @@ class EffectKind(str, Enum):
     DELETE_OBJECT = "delete_object"
     DELETE_PROJECT = "delete_project"
     DELETE_WORKSPACE = "delete_workspace"
+    WEBHOOK = "webhook"
 
 
 class LogLevel(str, Enum):

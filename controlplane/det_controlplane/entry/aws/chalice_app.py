@@ -12,6 +12,7 @@ from chalice import Chalice
 
 from det_controlplane.adapters import issuers
 from det_controlplane.adapters.lambda_functions import LambdaWaker, Schedules
+from det_controlplane.adapters.web_courier import WebCourier
 from det_controlplane.api.app import App
 from det_controlplane.api.http import Response
 from det_controlplane.db.engine import DatabaseDown
@@ -19,6 +20,7 @@ from det_controlplane.entry import turns
 from det_controlplane.entry.aws.events import is_http, refuse, respond
 from det_controlplane.entry.build import build_context, build_function, cluster_config
 from det_controlplane.entry.settings import from_environment
+from det_controlplane.ports.courier import Unsent
 
 log = logging.getLogger("det")
 
@@ -30,6 +32,7 @@ waker = LambdaWaker(
         for topic, name in (
             ("schedule", "DET_TICK_FUNCTION"),
             ("provision", "DET_PROVISION_FUNCTION"),
+            ("webhooks", "DET_TICK_FUNCTION"),
         )
         if os.environ.get(name)
     }
@@ -97,7 +100,11 @@ def _turn(turn: turns.Turn, context: Any) -> dict[str, float | None]:
 
 @app.lambda_function()  # type: ignore[untyped-decorator]
 def keys(event: Any, context: Any) -> Any:
-    """Ask an issuer of tokens: few of them have an address for IPv6, so this runs outside the network."""
+    """Ask an issuer of tokens, or post a message of a webhook.
+
+    Few of these addresses are reached by IPv6, so this runs outside the network of the others."""
+    if "issuer" not in event:
+        return _sent(event)
     issuer = str(event["issuer"])
     if "form" in event:
         secret = event["secret"]
@@ -105,6 +112,19 @@ def keys(event: Any, context: Any) -> Any:
             issuer, event["url"], event["form"], tuple(secret) if secret else None
         )
     return issuers.describe(issuer) if event.get("describe") else issuers.fetch_keys(issuer)
+
+
+def _sent(event: Any) -> dict[str, Any]:
+    """Check the address of a webhook, or post a message to it."""
+    courier = WebCourier()
+    try:
+        if "check" in event:
+            courier.check(str(event["check"]))
+        else:
+            courier.post(str(event["post"]), str(event["body"]).encode(), event["headers"])
+    except Unsent as e:
+        return {"unsent": str(e), "forever": e.forever}
+    return {}
 
 
 @app.lambda_function()  # type: ignore[untyped-decorator]

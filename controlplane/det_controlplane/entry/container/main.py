@@ -28,7 +28,11 @@ log = logging.getLogger("det.container")
 
 # Another process may have changed what a held poll waits for.
 RECHECK_S = 2.0
-_TOPICS = {"schedule": "DET_TICK_URL", "provision": "DET_PROVISION_URL"}
+_TOPICS = {
+    "schedule": "DET_TICK_URL",
+    "provision": "DET_PROVISION_URL",
+    "webhooks": "DET_TICK_URL",
+}
 
 
 def main() -> int:

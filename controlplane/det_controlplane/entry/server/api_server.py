@@ -29,6 +29,8 @@ from det_controlplane.entry.settings import BadSettings, Settings, from_environm
 from det_controlplane.services.context import Context
 from det_controlplane.services.machines import calling
 from det_controlplane.services.maintenance import earlier_secrets, tick
+from det_controlplane.services.use_case import WEBHOOKS_TOPIC
+from det_controlplane.services.webhooks import delivery
 
 log = logging.getLogger("det.api")
 
@@ -75,7 +77,10 @@ def loops(ctx: Context, notifier: LocalNotifier) -> Iterator[None]:
     clouds, markets = clouds_of(ctx.config), markets_of(ctx.config)
     renting = TickLoop(lambda: calling.run(ctx, clouds, markets))
     notifier.on("provision", renting.wake)
-    with loop.running(), renting.running() if clouds else nullcontext():
+    # What a webhook's target takes its time for keeps nothing else waiting.
+    telling = TickLoop(lambda: delivery.run(ctx))
+    notifier.on(WEBHOOKS_TOPIC, telling.wake)
+    with loop.running(), telling.running(), renting.running() if clouds else nullcontext():
         yield
 
 

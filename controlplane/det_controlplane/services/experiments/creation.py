@@ -32,6 +32,7 @@ from det_controlplane.services.organization import config_policies
 from det_controlplane.services.scheduling import capacity
 from det_controlplane.services.sealing import Sealed
 from det_controlplane.services.use_case import change
+from det_controlplane.services.webhooks import choice
 
 # The same request may come twice at the same time: one of them makes the experiment, the other finds it.
 _ONCE = ("experiments_idempotency_key_key", "experiments_external_id_key")
@@ -85,6 +86,7 @@ def create(ctx: Context, user: User, submission: Submission) -> Created:
     broken = policy_rules.check(config, limits)
     if broken:
         raise InvalidConfig(broken)
+    choice.check(ctx, config, project.workspace_id)
     warm_starts.settle(ctx, user, config)
     sealed = sealing.seal(ctx, config)
     if submission.validate_only:

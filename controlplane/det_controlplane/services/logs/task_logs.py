@@ -15,6 +15,8 @@ from det_controlplane.db.logs import Filters as Filters
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
 from det_controlplane.services.logs import policies
+from det_controlplane.services.use_case import WEBHOOKS_TOPIC
+from det_controlplane.services.webhooks import events
 
 log = logging.getLogger("det.logs")
 
@@ -61,6 +63,11 @@ def store(
         by_task[row["task_id"]].append(searched)
     # Before the transaction: it may take a while.
     matches = [m for task_id, found in by_task.items() for m in policies.find(ctx, task_id, found)]
+    heard = [
+        h
+        for task_id, found in by_task.items()
+        for h in events.heard(ctx, task_id, ((line.log, line.agent_id) for line in found))
+    ]
     with ctx.db.begin() as tx:
         if batch_id is not None and not logs.remember_batch(tx, batch_id, now):
             return
@@ -69,6 +76,9 @@ def store(
         logs.insert(tx, rows, now)
         for match in matches:
             policies.act(tx, match, now)
+        told = sum(events.tell_line(tx, line, now) for line in heard)
+    if told:
+        ctx.waker.wake(WEBHOOKS_TOPIC)
     for task_id in by_task:
         ctx.waker.wake(f"logs:{task_id}")
 

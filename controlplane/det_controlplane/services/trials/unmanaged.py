@@ -10,6 +10,7 @@ from det_controlplane.db.engine import Tx
 from det_controlplane.db.trials import NewTrial
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
+from det_controlplane.services.use_case import Change, change
 
 SILENCE = timedelta(minutes=5)
 
@@ -21,12 +22,18 @@ _STAGES = ("QUEUED", "PULLING", "STARTING", "RUNNING")
 def heartbeat(ctx: Context, trial_id: int, state: str | None) -> None:
     """`PATCH /trials/{id}`: still there, or ended."""
     told = _parsed(trial_id, state)
-    with ctx.db.begin() as tx:
-        _check_unmanaged(tx, trial_id)
+    with change(ctx) as ch:
+        _check_unmanaged(ch.tx, trial_id)
         if told.terminal:
-            rows.end(tx, trial_id, told, ctx.now())
+            _end(ch, trial_id, told)
         else:
-            rows.heartbeat(tx, trial_id, ctx.now())
+            rows.heartbeat(ch.tx, trial_id, ch.now)
+
+
+def _end(ch: Change, trial_id: int, state: TrialState) -> None:
+    experiment_id = rows.end(ch.tx, trial_id, state, ch.now)
+    if experiment_id is not None:
+        ch.tell_end(experiment_id)
 
 
 def _parsed(trial_id: int, state: str | None) -> TrialState:
@@ -48,10 +55,9 @@ def _check_unmanaged(tx: Tx, trial_id: int) -> None:
 
 
 def end_silent_trials(ctx: Context) -> None:
-    now = ctx.now()
-    with ctx.db.begin() as tx:
-        for trial_id in rows.silent_since(tx, now - SILENCE):
-            rows.end(tx, trial_id, TrialState.ERROR, now)
+    with change(ctx) as ch:
+        for trial_id in rows.silent_since(ch.tx, ch.now - SILENCE):
+            _end(ch, trial_id, TrialState.ERROR)
 
 
 def next_due(tx: Tx) -> datetime | None:

@@ -1,0 +1,85 @@
+"""Webhooks: addresses that are told what happens."""
+
+import argparse
+from typing import Any
+
+from det_cli.actions.experiment_settings import workspace_of
+from det_cli.connection import V1, connect, pages
+from det_cli.errors import UsageError
+from det_cli.render import show
+
+_STATE, _LOG, _ALERT = "EXPERIMENT_STATE_CHANGE", "TASK_LOG", "CUSTOM"
+
+
+def list_(args: argparse.Namespace) -> None:
+    session = connect(args)
+    spaces = {w["id"]: w["name"] for w in pages(session, "/workspaces", "workspaces")}
+    columns = [
+        ("ID", lambda w: w["id"]),
+        ("Name", lambda w: w["name"]),
+        ("Workspace", lambda w: spaces.get(w["workspaceId"], w["workspaceId"] or "all")),
+        ("For", lambda w: "all" if w["mode"].endswith("WORKSPACE") else "those that choose it"),
+        ("Tells of", lambda w: ", ".join(map(_told, w["triggers"]))),
+        ("Form", lambda w: w["webhookType"].removeprefix("WEBHOOK_TYPE_").lower()),
+        ("URL", lambda w: w["url"]),
+    ]
+    show(args, columns, session.get(f"{V1}/webhooks")["webhooks"])
+
+
+def _told(trigger: dict[str, Any]) -> str:
+    kind, condition = trigger["triggerType"].removeprefix("TRIGGER_TYPE_"), trigger["condition"]
+    if kind == _STATE:
+        return f"{condition['state'].lower()} experiments"
+    return f"log lines with {condition['regex']!r}" if kind == _LOG else "alerts"
+
+
+def create(args: argparse.Namespace) -> None:
+    triggers: list[dict[str, Any]] = [
+        *(_trigger(_STATE, state=state.upper()) for state in dict.fromkeys(args.on)),
+        *(_trigger(_LOG, regex=regex) for regex in args.on_log),
+        *([_trigger(_ALERT)] if args.on_alert else []),
+    ]
+    if not triggers:
+        raise UsageError("say what to tell of: --on completed, --on error, --on-log or --on-alert")
+    if args.on_alert and not args.specific:
+        raise UsageError(
+            "--on-alert needs --specific: alerts go to webhooks that experiments choose"
+        )
+    if args.cluster and args.workspace_name:
+        raise UsageError("give --workspace-name or --cluster, not both")
+    session = connect(args)
+    body = {
+        "name": args.name,
+        "url": args.url,
+        "webhookType": f"WEBHOOK_TYPE_{'SLACK' if args.slack else 'DEFAULT'}",
+        "mode": f"WEBHOOK_MODE_{'SPECIFIC' if args.specific else 'WORKSPACE'}",
+        "workspaceId": 0 if args.cluster else 1,
+        "triggers": triggers,
+    }
+    if args.workspace_name:
+        body["workspaceId"] = workspace_of(session, args.workspace_name)["id"]
+    made = session.post(f"{V1}/webhooks", body)["webhook"]
+    print(f"Created webhook {made['id']} '{made['name']}'. Try it: det webhook test {made['id']}")
+
+
+def _trigger(kind: str, **condition: str) -> dict[str, Any]:
+    return {"triggerType": f"TRIGGER_TYPE_{kind}", "condition": condition}
+
+
+def edit(args: argparse.Namespace) -> None:
+    given = {"url": args.url, "name": args.name}
+    changes = {name: value for name, value in given.items() if value is not None}
+    if not changes:
+        raise UsageError("say what to change: --url or --name")
+    connect(args).patch(f"{V1}/webhooks/{args.webhook_id}", changes)
+    print(f"Changed webhook {args.webhook_id}")
+
+
+def test(args: argparse.Namespace) -> None:
+    connect(args).post(f"{V1}/webhooks/{args.webhook_id}/test", {})
+    print(f"Webhook {args.webhook_id} took an example")
+
+
+def delete(args: argparse.Namespace) -> None:
+    connect(args).delete(f"{V1}/webhooks/{args.webhook_id}")
+    print(f"Deleted webhook {args.webhook_id}")

@@ -1,0 +1,58 @@
+"""det webhook"""
+
+from det_cli.declare import OUTPUT, Arg, Command, Group
+
+ID = Arg("webhook_id", type=int)
+
+MEMBERS = {
+    "webhook": Group(
+        "webhook",
+        "tell other systems what happens",
+        Command("list", "list webhooks", "webhooks:list_", OUTPUT, aliases=["ls"]),
+        Command(
+            "create",
+            "create a webhook",
+            "webhooks:create",
+            Arg("name", help="by which experiments choose it"),
+            Arg("url", help="where its messages are posted to"),
+            Arg(
+                "--on",
+                action="append",
+                choices=("completed", "error"),
+                default=[],
+                help="tell of experiments that end so; may be given twice",
+            ),
+            Arg(
+                "--on-log",
+                action="append",
+                default=[],
+                metavar="REGEX",
+                help="tell of a task's first log line that matches; may be repeated",
+            ),
+            Arg(
+                "--on-alert",
+                action="store_true",
+                help="tell what training code sends by core.alert; with --specific",
+            ),
+            Arg(
+                "--specific",
+                action="store_true",
+                help="only for experiments that choose it by name",
+            ),
+            Arg("--slack", action="store_true", help="send messages in the form that Slack shows"),
+            Arg("-w", "--workspace-name", help="the workspace whose experiments it tells of"),
+            Arg("--cluster", action="store_true", help="tell of all workspaces (administrators)"),
+        ),
+        Command(
+            "edit",
+            "change a webhook",
+            "webhooks:edit",
+            ID,
+            Arg("--url", help="its new address"),
+            Arg("--name", help="its new name"),
+        ),
+        Command("test", "send an example, now", "webhooks:test", ID),
+        Command("delete", "delete a webhook", "webhooks:delete", ID, aliases=["rm"]),
+        default="list",
+    )
+}

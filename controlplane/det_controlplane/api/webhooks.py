@@ -1,0 +1,108 @@
+"""Webhooks."""
+
+from enum import Enum
+from typing import Any, TypeVar
+
+from det_controlplane.api.auth import user_of
+from det_controlplane.api.body import Body
+from det_controlplane.api.errors import BadRequest
+from det_controlplane.api.http import EMPTY, Answer, Request, json_response
+from det_controlplane.api.router import delete, get, patch, post
+from det_controlplane.core.webhooks import (
+    NewWebhook,
+    Trigger,
+    TriggerType,
+    WebhookMode,
+    WebhookType,
+)
+from det_controlplane.services.context import Context
+from det_controlplane.services.webhooks import administration, events
+
+E = TypeVar("E", bound=Enum)
+_LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+
+def list_webhooks(ctx: Context, request: Request) -> Answer:
+    return json_response({"webhooks": administration.listed(ctx, request.within)})
+
+
+def get_webhook(ctx: Context, request: Request) -> Answer:
+    return json_response({"webhook": administration.get(ctx, user_of(request), request.id("id"))})
+
+
+def create(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    new = NewWebhook(
+        body.text("name"),
+        body.text("url"),
+        _choice(WebhookType, "webhookType", "WEBHOOK_TYPE_", body),
+        _choice(WebhookMode, "mode", "WEBHOOK_MODE_", body),
+        body.integer("workspaceId") or None,
+        [_trigger(item) for item in body.items("triggers")],
+    )
+    return json_response({"webhook": administration.create(ctx, user_of(request), new)})
+
+
+def edit(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    url, name = body.optional_text("url"), body.optional_text("name")
+    edited = administration.edit(ctx, user_of(request), request.id("id"), url=url, name=name)
+    return json_response({"webhook": edited})
+
+
+def remove(ctx: Context, request: Request) -> Answer:
+    administration.delete(ctx, user_of(request), request.id("id"))
+    return EMPTY
+
+
+def test(ctx: Context, request: Request) -> Answer:
+    administration.test(ctx, user_of(request), request.id("id"))
+    return json_response({"completed": True})
+
+
+def alert(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    data = body.body("data")
+    level = data.text("level").removeprefix("LOG_LEVEL_").upper() or "INFO"
+    if level not in _LEVELS:
+        raise BadRequest(f"data.level must be one of {', '.join(_LEVELS)}, not {level!r}")
+    custom = {
+        "title": data.text("title"),
+        "description": data.text("description"),
+        "level": level,
+    }
+    trial_id = body.integer("trialId") or None
+    events.alert(ctx, user_of(request), body.integer("experimentId"), trial_id, custom)
+    return EMPTY
+
+
+def _trigger(item: Any) -> Trigger:
+    if not isinstance(item, dict):
+        raise BadRequest("each of triggers must be an object")
+    body = Body(item)
+    kind = _choice(TriggerType, "triggerType", "TRIGGER_TYPE_", body)
+    given = body.body("condition")
+    names = {TriggerType.EXPERIMENT_STATE_CHANGE: "state", TriggerType.TASK_LOG: "regex"}
+    name = names.get(kind)
+    return Trigger(kind, {name: given.text(name)} if name else {})
+
+
+def _choice(kind: type[E], field: str, prefix: str, body: Body) -> E:
+    given = body.text(field)
+    try:
+        return kind(given.removeprefix(prefix))
+    except ValueError as e:
+        known = ", ".join(f"{prefix}{member.value}" for member in kind)
+        raise BadRequest(f"{field} must be one of {known}, not {given!r}") from e
+
+
+_W = "/api/v1/webhooks"
+ROUTES = (
+    get(_W, list_webhooks, summary="List webhooks"),
+    post(_W, create, summary="Create a webhook"),
+    post(f"{_W}/custom", alert, summary="Send an alert to the webhooks of an experiment"),
+    get(f"{_W}/{{id}}", get_webhook, summary="One webhook"),
+    patch(f"{_W}/{{id}}", edit, summary="Change the address or the name of a webhook"),
+    delete(f"{_W}/{{id}}", remove, summary="Delete a webhook"),
+    post(f"{_W}/{{id}}/test", test, summary="Send an example by a webhook, now"),
+)

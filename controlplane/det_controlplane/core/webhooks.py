@@ -1,0 +1,199 @@
+"""Webhooks: what they listen to, and the messages that they send (docs/guides/webhooks.md)."""
+
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+from urllib.parse import urlsplit
+
+from det_controlplane.core.patterns import InvalidPattern, compiled
+from det_controlplane.core.problems import Problem, shown
+
+MOST_TRIGGERS = 50
+LONGEST_URL = 2000
+LONGEST_NAME = 200
+
+
+class WebhookType(str, Enum):
+    DEFAULT = "DEFAULT"  # the message as JSON
+    SLACK = "SLACK"
+
+
+class WebhookMode(str, Enum):
+    WORKSPACE = "WORKSPACE"  # every experiment of its workspace that does not opt out
+    SPECIFIC = "SPECIFIC"  # experiments that name it
+
+
+class TriggerType(str, Enum):
+    EXPERIMENT_STATE_CHANGE = "EXPERIMENT_STATE_CHANGE"
+    TASK_LOG = "TASK_LOG"
+    CUSTOM = "CUSTOM"
+
+
+# The states that a trigger may wait for.
+STATES = ("COMPLETED", "ERROR")
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    type: TriggerType
+    condition: Mapping[str, str]  # {state}, {regex} or nothing
+
+
+@dataclass(frozen=True, slots=True)
+class NewWebhook:
+    name: str
+    url: str
+    type: WebhookType
+    mode: WebhookMode
+    workspace_id: int | None  # None: of all workspaces
+    triggers: Sequence[Trigger]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Bytes to post, and the headers that go with them."""
+
+    body: bytes
+    headers: Mapping[str, str]
+
+
+def problems_of(new: NewWebhook) -> list[Problem]:
+    found = [*name_problems(new.name), *url_problems(new.url)]
+    if not new.triggers:
+        found.append(Problem("triggers", "give at least one: a webhook without any sends nothing"))
+    if len(new.triggers) > MOST_TRIGGERS:
+        found.append(Problem("triggers", f"there may be {MOST_TRIGGERS} at most"))
+    for number, trigger in enumerate(new.triggers):
+        found += _trigger_problems(f"triggers[{number}]", trigger, new.mode)
+    return found
+
+
+def name_problems(name: str) -> list[Problem]:
+    if not name.strip():
+        return [Problem("name", "give a name, by which experiments choose the webhook")]
+    if len(name) > LONGEST_NAME:
+        return [Problem("name", f"may have {LONGEST_NAME} characters at most")]
+    return []
+
+
+def url_problems(url: str) -> list[Problem]:
+    try:
+        parts = urlsplit(url)
+        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable or any(c.isspace() or not c.isprintable() for c in url):
+        return [Problem("url", f"{shown(url)} is not an address like https://example.com/path")]
+    if len(url) > LONGEST_URL:
+        return [Problem("url", f"may have {LONGEST_URL} characters at most")]
+    return []
+
+
+def _trigger_problems(path: str, trigger: Trigger, mode: WebhookMode) -> list[Problem]:
+    condition = trigger.condition
+    if trigger.type is TriggerType.EXPERIMENT_STATE_CHANGE:
+        if condition.get("state") in STATES:
+            return []
+        said = f"{shown(condition.get('state'))} is none of {', '.join(STATES)}"
+        return [Problem(f"{path}.condition.state", said)]
+    if trigger.type is TriggerType.TASK_LOG:
+        return _regex_problems(f"{path}.condition.regex", condition.get("regex", ""))
+    if mode is not WebhookMode.SPECIFIC:
+        return [Problem(path, "a custom trigger needs a webhook of mode SPECIFIC")]
+    return []
+
+
+def _regex_problems(path: str, regex: str) -> list[Problem]:
+    if not regex:
+        return [Problem(path, "give the regular expression that lines are searched for")]
+    try:
+        compiled(regex)
+    except InvalidPattern as e:
+        return [Problem(path, f"{shown(regex)} {e}")]
+    return []
+
+
+def message(
+    kind: WebhookType, payload: Mapping[str, Any], *, base_url: str, signing_key: str, now_s: int
+) -> Message:
+    """Return what is sent for an event, which is signed where the cluster has a key."""
+    said = payload["event"] if kind is WebhookType.DEFAULT else slack(payload, base_url)
+    body = json.dumps(said, ensure_ascii=False).encode()
+    headers = {"Content-Type": "application/json"}
+    if signing_key:
+        headers["X-Determined-AI-Signature-Timestamp"] = str(now_s)
+        headers["X-Determined-AI-Signature"] = signature(signing_key, now_s, body)
+    return Message(body, headers)
+
+
+def signature(key: str, timestamp: int, body: bytes) -> str:
+    return hmac.new(key.encode(), b"%d,%s" % (timestamp, body), hashlib.sha256).hexdigest()
+
+
+def test_event(event_id: str, now_s: int) -> dict[str, Any]:
+    event = {
+        "event_id": event_id,
+        "event_type": TriggerType.EXPERIMENT_STATE_CHANGE.value,
+        "timestamp": now_s,
+        "condition": {"state": "COMPLETED"},
+        "event_data": {"data": "test"},
+    }
+    return {"event": event}
+
+
+def slack(payload: Mapping[str, Any], base_url: str) -> dict[str, Any]:
+    """Return an event as a message of Slack's: a headline, and what it is about."""
+    event, experiment = payload["event"], payload.get("experiment") or {}
+    data = event["event_data"]
+    if "custom_data" in data:
+        custom = data["custom_data"]
+        mark = "❌" if custom["level"] in ("ERROR", "CRITICAL") else ":information_source:"
+        headline, details = f"{mark} {custom['title'] or 'Alert'}", custom["description"]
+    elif "task_log" in data:
+        log = data["task_log"]
+        regex, node = event["condition"].get("regex", ""), log["node_name"]
+        headline = f"❌ A line of {log['task_id']} matched `{regex}`"
+        details = f"```{log['triggering_log']}```" + (f"\non {node}" if node else "")
+    elif experiment:
+        good = experiment["state"] == "COMPLETED"
+        headline = f"{'✅' if good else '❌'} Your experiment {'completed' if good else 'failed'}"
+        details = ""
+    else:
+        headline, details = "✅ This is a test of a webhook", ""
+    texts = [headline, details, _about(experiment, base_url)]
+    sections = [
+        {"type": "section", "text": {"type": "mrkdwn", "text": text}} for text in texts if text
+    ]
+    return {"text": headline, "blocks": sections}
+
+
+def _about(experiment: Mapping[str, Any], base_url: str) -> str:
+    if not experiment:
+        return ""
+    number, name = experiment["id"], experiment["name"]
+    link = f"{base_url.rstrip('/')}/det/experiments/{number}"
+    shown_name = f"{name} (#{number})"
+    rows = {
+        "Experiment": f"<{link}|{_plain(shown_name)}>" if base_url else _plain(shown_name),
+        "State": experiment["state"],
+        "Duration": _duration(int(experiment["duration"] or 0)),
+        "Workspace": _plain(experiment["workspace"]),
+        "Project": _plain(experiment["project"]),
+    }
+    if experiment.get("trial_id"):
+        rows["Trial"] = str(experiment["trial_id"])
+    return "\n".join(f"*{label}*: {value}" for label, value in rows.items())
+
+
+def _plain(text: str) -> str:
+    """Return text that Slack takes for no mark-up."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _duration(seconds: int) -> str:
+    hours, minutes = seconds // 3600, seconds // 60 % 60
+    return f"{hours}h {minutes}min {seconds % 60}s" if hours else f"{minutes}min {seconds % 60}s"

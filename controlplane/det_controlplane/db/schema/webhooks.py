@@ -1,0 +1,44 @@
+"""Webhooks, and what they listen to."""
+
+from sqlalchemy import Column, ForeignKey, Identity, Index, Integer, Table, Text
+
+from det_controlplane.core.webhooks import TriggerType, WebhookMode, WebhookType
+from det_controlplane.db.schema.base import JSON, Time, enum, metadata
+
+webhooks = Table(
+    "webhooks",
+    metadata,
+    Column("id", Integer, Identity(), primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("url", Text, nullable=False),
+    Column("type", enum(WebhookType), nullable=False),
+    Column("mode", enum(WebhookMode), nullable=False),
+    # NULL: of the whole cluster.
+    Column("workspace_id", Integer, ForeignKey("workspaces.id", ondelete="CASCADE")),
+    Column("created_at", Time, nullable=False),
+    Index("webhooks_by_workspace", "workspace_id"),
+)
+
+webhook_triggers = Table(
+    "webhook_triggers",
+    metadata,
+    Column("id", Integer, Identity(), primary_key=True),
+    Column("webhook_id", Integer, ForeignKey("webhooks.id", ondelete="CASCADE"), nullable=False),
+    Column("type", enum(TriggerType), nullable=False),
+    Column("condition", JSON, nullable=False),  # {state}, {regex} or {}
+    Index("webhook_triggers_by_webhook", "webhook_id"),
+)
+
+# Lines that sent a message: a task sends one for each trigger.
+webhook_log_matches = Table(
+    "webhook_log_matches",
+    metadata,
+    Column("task_id", Text, ForeignKey("tasks.id", ondelete="CASCADE"), primary_key=True),
+    Column(
+        "trigger_id",
+        Integer,
+        ForeignKey("webhook_triggers.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Index("webhook_log_matches_by_trigger", "trigger_id"),
+)

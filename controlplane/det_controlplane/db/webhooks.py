@@ -1,0 +1,192 @@
+"""Webhooks, and the messages that they have to send."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import bindparam, delete, insert, select, text, update
+from sqlalchemy.dialects.postgresql import JSONB
+
+from det_controlplane.core.webhooks import NewWebhook, TriggerType, WebhookType
+from det_controlplane.db import queue, schema
+from det_controlplane.db.engine import Tx
+
+_webhooks, _triggers = schema.webhooks.c, schema.webhook_triggers.c
+_SHOWN = text("""
+    SELECT json_build_object('id', w.id, 'name', w.name, 'url', w.url, 'webhookType', 'WEBHOOK_TYPE_' || w.type,
+        'mode', 'WEBHOOK_MODE_' || w.mode, 'workspaceId', coalesce(w.workspace_id, 0), 'triggers', (
+            SELECT coalesce(json_agg(json_build_object('id', t.id, 'webhookId', t.webhook_id,
+                'triggerType', 'TRIGGER_TYPE_' || t.type, 'condition', t.condition) ORDER BY t.id), '[]'::json)
+            FROM webhook_triggers t WHERE t.webhook_id = w.id))
+    FROM webhooks w
+    WHERE (cast(:id AS integer) IS NULL OR w.id = :id)
+      AND (cast(:within AS integer[]) IS NULL OR w.workspace_id = any(:within))
+    ORDER BY w.id
+""")
+# Webhooks that may speak of an experiment `e` of a workspace: its own and the cluster's, unless it opts out, and
+# those that it names.
+_CHOSEN = """
+    (w.workspace_id IS NULL OR w.workspace_id = p.workspace_id) AND CASE w.mode
+        WHEN 'WORKSPACE' THEN coalesce(e.config #>> '{integrations,webhooks,exclude}', 'false') <> 'true'
+        ELSE (e.config #> '{integrations,webhooks,webhook_id}')::jsonb @> to_jsonb(w.id)
+          OR (e.config #> '{integrations,webhooks,webhook_name}')::jsonb @> to_jsonb(w.name) END
+"""
+_PROMISE = text(f"""
+    INSERT INTO outbox (kind, payload, due_at, created_at)
+    SELECT 'webhook', jsonb_build_object(
+        'webhook_id', w.id,
+        'experiment', about.experiment,
+        'event', jsonb_build_object(
+            'event_id', gen_random_uuid(), 'event_type', t.type,
+            'timestamp', floor(date_part('epoch', cast(:now AS timestamptz)))::bigint,
+            'condition', t.condition,
+            'event_data', CASE WHEN :with_experiment THEN jsonb_build_object('experiment', about.experiment)
+                               ELSE '{{}}'::jsonb END || :data)),
+        cast(:now AS timestamptz), cast(:now AS timestamptz)
+    FROM experiments e JOIN projects p ON p.id = e.project_id JOIN workspaces ws ON ws.id = p.workspace_id
+    JOIN jobs j ON j.id = e.job_id
+    JOIN webhooks w ON {_CHOSEN} JOIN webhook_triggers t ON t.webhook_id = w.id
+    CROSS JOIN LATERAL (SELECT jsonb_build_object(
+        'id', e.id, 'state', e.state, 'name', e.name, 'resource_pool', j.pool,
+        'duration', floor(date_part('epoch', coalesce(e.ended_at, cast(:now AS timestamptz)) - e.started_at))::bigint,
+        'slots_per_trial', coalesce((e.config #>> '{{resources,slots_per_trial}}')::integer, 1),
+        'workspace', ws.name, 'project', p.name) || :more AS experiment) about
+    WHERE e.id = :experiment_id AND t.type = cast(:type AS trigger_type)
+      AND (cast(:trigger_id AS integer) IS NULL OR t.id = :trigger_id)
+      AND (t.type <> 'EXPERIMENT_STATE_CHANGE' OR t.condition ->> 'state' = e.state::text)
+""").bindparams(bindparam("data", type_=JSONB), bindparam("more", type_=JSONB))  # fmt: skip
+_LISTENING = text(f"""
+    SELECT t.id AS trigger_id, t.condition ->> 'regex' AS regex, e.id AS experiment_id
+    FROM webhook_triggers t JOIN webhooks w ON w.id = t.webhook_id
+    CROSS JOIN tasks JOIN trials ON trials.id = tasks.trial_id JOIN experiments e ON e.id = trials.experiment_id
+    JOIN projects p ON p.id = e.project_id
+    WHERE t.type = 'TASK_LOG' AND tasks.id = :task_id AND {_CHOSEN}
+      AND NOT EXISTS (SELECT FROM webhook_log_matches m WHERE m.task_id = :task_id AND m.trigger_id = t.id)
+    ORDER BY t.id
+""")
+_MATCHED = text("""
+    INSERT INTO webhook_log_matches (task_id, trigger_id)
+    SELECT :task_id, id FROM webhook_triggers WHERE id = :trigger_id
+    ON CONFLICT DO NOTHING
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a message goes."""
+
+    name: str
+    url: str
+    type: WebhookType
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """A trigger that waits for a line of a task's log."""
+
+    trigger_id: int
+    regex: str
+    experiment_id: int
+
+
+def listed(tx: Tx, within: Sequence[int] | None) -> list[dict[str, Any]]:
+    chosen = {"id": None, "within": None if within is None else list(within)}
+    return list(tx.execute(_SHOWN, chosen).scalars())
+
+
+def one(tx: Tx, webhook_id: int) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = tx.execute(_SHOWN, {"id": webhook_id, "within": None}).scalar()
+    return found
+
+
+def workspace_of(tx: Tx, webhook_id: int) -> tuple[bool, int | None]:
+    """Return whether the webhook exists, and its workspace."""
+    row = tx.execute(select(_webhooks.workspace_id).where(_webhooks.id == webhook_id)).first()
+    return row is not None, None if row is None else row.workspace_id
+
+
+def create(tx: Tx, new: NewWebhook, now: datetime) -> int:
+    values = {
+        "name": new.name.strip(), "url": new.url, "type": new.type, "mode": new.mode,
+        "workspace_id": new.workspace_id, "created_at": now,
+    }  # fmt: skip
+    made = insert(schema.webhooks).values(values).returning(_webhooks.id)
+    webhook_id = int(tx.execute(made).scalar_one())
+    add_triggers(tx, webhook_id, new)
+    return webhook_id
+
+
+def add_triggers(tx: Tx, webhook_id: int, new: NewWebhook) -> None:
+    rows = [
+        {"webhook_id": webhook_id, "type": t.type, "condition": dict(t.condition)}
+        for t in new.triggers
+    ]
+    tx.execute(insert(schema.webhook_triggers), rows)
+
+
+def change(tx: Tx, webhook_id: int, **columns: Any) -> None:
+    tx.execute(update(schema.webhooks).where(_webhooks.id == webhook_id).values(columns))
+
+
+def remove(tx: Tx, webhook_id: int) -> bool:
+    return tx.execute(delete(schema.webhooks).where(_webhooks.id == webhook_id)).rowcount == 1
+
+
+def target(tx: Tx, webhook_id: int) -> Target | None:
+    found = select(_webhooks.name, _webhooks.url, _webhooks.type).where(_webhooks.id == webhook_id)
+    row = tx.execute(found).first()
+    return None if row is None else Target(*row)
+
+
+def unknown(
+    tx: Tx, ids: Sequence[int], names: Sequence[str], workspace_id: int
+) -> tuple[list[int], list[str]]:
+    """Return which of these no experiment of the workspace may choose."""
+    own = _webhooks.workspace_id.is_(None) | (_webhooks.workspace_id == workspace_id)
+    rows = tx.execute(select(_webhooks.id, _webhooks.name).where(own)).all()
+    known_ids, known_names = {row.id for row in rows}, {row.name for row in rows}
+    return [i for i in ids if i not in known_ids], [n for n in names if n not in known_names]
+
+
+def promise(
+    tx: Tx,
+    type: TriggerType,
+    experiment_id: int,
+    now: datetime,
+    *,
+    data: Mapping[str, Any] | None = None,
+    more: Mapping[str, Any] | None = None,
+    trigger_id: int | None = None,
+) -> int:
+    """Have the webhooks of an experiment that listen to an event tell it; return how many do."""
+    values = {
+        "type": type.value, "experiment_id": experiment_id, "now": now, "data": data or {}, "more": more or {},
+        "trigger_id": trigger_id, "with_experiment": type is not TriggerType.TASK_LOG,
+    }  # fmt: skip
+    return tx.execute(_PROMISE, values).rowcount
+
+
+def promise_line(
+    tx: Tx, listening: Listening, task_id: str, data: Mapping[str, Any], now: datetime
+) -> int:
+    """Tell of the first line of a task that a trigger waits for; return how many messages that makes."""
+    matched = tx.execute(_MATCHED, {"task_id": task_id, "trigger_id": listening.trigger_id})
+    if matched.rowcount == 0:
+        return 0
+    return promise(
+        tx, TriggerType.TASK_LOG, listening.experiment_id, now,
+        data={"task_log": data}, trigger_id=listening.trigger_id,
+    )  # fmt: skip
+
+
+def listening(tx: Tx, task_id: str) -> list[Listening]:
+    return [Listening(*row) for row in tx.execute(_LISTENING, {"task_id": task_id})]
+
+
+def due(tx: Tx, now: datetime) -> queue.Effect | None:
+    return queue.claim_effect(tx, now, of_webhooks=True)
+
+
+def next_due(tx: Tx) -> datetime | None:
+    return queue.next_effect_due(tx, of_webhooks=True)

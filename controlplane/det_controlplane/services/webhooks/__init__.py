@@ -1,0 +1,1 @@
+"""Tell other systems what happened, by webhooks."""

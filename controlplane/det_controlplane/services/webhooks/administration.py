@@ -1,0 +1,107 @@
+"""Create, change and try webhooks."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from det_controlplane.core.problems import InvalidConfig, Problem
+from det_controlplane.core.roles import Right
+from det_controlplane.core.webhooks import NewWebhook, name_problems, problems_of, url_problems
+from det_controlplane.core.webhooks import test_event as event_of_test
+from det_controlplane.db import webhooks
+from det_controlplane.db.engine import Tx, Violated
+from det_controlplane.ports.courier import Unsent
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Invalid, Missing
+from det_controlplane.services.identity.principal import User
+from det_controlplane.services.identity.rights import require_admin
+from det_controlplane.services.identity.route_rights import require_in
+from det_controlplane.services.webhooks import delivery
+
+
+def listed(ctx: Context, within: Sequence[int] | None) -> list[dict[str, Any]]:
+    """Return the webhooks of some workspaces; None: all, and those of the whole cluster."""
+    with ctx.db.autocommit() as tx:
+        return webhooks.listed(tx, within)
+
+
+def get(ctx: Context, caller: User, webhook_id: int) -> dict[str, Any]:
+    with ctx.db.autocommit() as tx:
+        require_in(caller, Right.EDIT_WEBHOOKS, _workspace_of(tx, webhook_id))
+        return _shown(tx, webhook_id)
+
+
+def create(ctx: Context, caller: User, new: NewWebhook) -> dict[str, Any]:
+    _check_right(caller, new.workspace_id)
+    _refuse(problems_of(new))
+    _refuse(delivery.target_problems(ctx, new.url))
+    try:
+        with ctx.db.begin() as tx:
+            return _shown(tx, webhooks.create(tx, new, ctx.now()))
+    except Violated as e:
+        raise Missing(f"workspace {new.workspace_id} not found") from e
+
+
+def edit(
+    ctx: Context, caller: User, webhook_id: int, *, url: str | None = None, name: str | None = None
+) -> dict[str, Any]:
+    if url is not None:
+        _refuse(url_problems(url))
+        _refuse(delivery.target_problems(ctx, url))
+    if name is not None:
+        _refuse(name_problems(name))
+    given = {"url": url, "name": name and name.strip()}
+    columns = {field: value for field, value in given.items() if value is not None}
+    with ctx.db.begin() as tx:
+        _check_right(caller, _workspace_of(tx, webhook_id))
+        if columns:
+            webhooks.change(tx, webhook_id, **columns)
+        return _shown(tx, webhook_id)
+
+
+def delete(ctx: Context, caller: User, webhook_id: int) -> None:
+    with ctx.db.begin() as tx:
+        _check_right(caller, _workspace_of(tx, webhook_id))
+        webhooks.remove(tx, webhook_id)
+
+
+def test(ctx: Context, caller: User, webhook_id: int) -> None:
+    """Send an example now; raises Invalid where the target does not take it."""
+    with ctx.db.autocommit() as tx:
+        _check_right(caller, _workspace_of(tx, webhook_id))
+        target = webhooks.target(tx, webhook_id)
+    if target is None:
+        raise _missing(webhook_id)
+    payload = event_of_test(str(ctx.new_uuid()), int(ctx.now().timestamp()))
+    try:
+        delivery.send_now(ctx, target, payload)
+    except Unsent as e:
+        raise Invalid(f"webhook {webhook_id} ({target.name}) took no message: {e}") from e
+
+
+def _shown(tx: Tx, webhook_id: int) -> dict[str, Any]:
+    found = webhooks.one(tx, webhook_id)
+    if found is None:
+        raise _missing(webhook_id)
+    return found
+
+
+def _workspace_of(tx: Tx, webhook_id: int) -> int | None:
+    exists, workspace_id = webhooks.workspace_of(tx, webhook_id)
+    if not exists:
+        raise _missing(webhook_id)
+    return workspace_id
+
+
+def _missing(webhook_id: int) -> Missing:
+    return Missing(f"webhook {webhook_id} not found: see 'det webhook list'")
+
+
+def _check_right(caller: User, workspace_id: int | None) -> None:
+    if workspace_id is None:
+        require_admin(caller, "manage webhooks of the whole cluster; name a workspace")
+    require_in(caller, Right.EDIT_WEBHOOKS, workspace_id)
+
+
+def _refuse(problems: list[Problem]) -> None:
+    if problems:
+        raise InvalidConfig(problems, what="webhook")

@@ -1,0 +1,79 @@
+"""Send what webhooks have to tell: at least once, later each time that a target does not answer."""
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from det_controlplane.core.problems import Problem
+from det_controlplane.core.webhooks import message
+from det_controlplane.db import queue, webhooks
+from det_controlplane.db.queue import Effect
+from det_controlplane.db.webhooks import Target
+from det_controlplane.ports.courier import Unsent
+from det_controlplane.services.context import Context
+
+log = logging.getLogger("det.webhooks")
+
+# Half an hour after the first try.
+MOST_ATTEMPTS = 8
+_AT_ONCE = 20
+
+
+def run(ctx: Context) -> float | None:
+    """Send what is due; return the seconds until more is, or None when nothing waits."""
+    with ctx.db.begin() as tx:
+        due = [effect for _ in range(_AT_ONCE) if (effect := webhooks.due(tx, ctx.now()))]
+    if due:
+        with ThreadPoolExecutor(len(due), "webhook") as threads:
+            for effect, ended in zip(due, threads.map(lambda e: _send(ctx, e), due), strict=True):
+                if ended:
+                    with ctx.db.begin() as tx:
+                        queue.effect_done(tx, effect.id)
+    with ctx.db.begin() as tx:
+        next_due = webhooks.next_due(tx)
+    return None if next_due is None else max(0.0, (next_due - ctx.now()).total_seconds())
+
+
+def send_now(ctx: Context, target: Target, payload: dict[str, Any]) -> None:
+    """Raises Unsent."""
+    settings = ctx.config.webhooks
+    sent = message(
+        target.type,
+        payload,
+        base_url=settings.base_url or ctx.public_url,
+        signing_key=settings.signing_key,
+        now_s=int(ctx.now().timestamp()),
+    )
+    ctx.courier.post(target.url, sent.body, sent.headers)
+
+
+def target_problems(ctx: Context, url: str) -> list[Problem]:
+    """Look where an address leads: one without an answer may have one later, a private one is refused."""
+    try:
+        ctx.courier.check(url)
+    except Unsent as e:
+        return [Problem("url", str(e))] if e.forever else []
+    return []
+
+
+def _send(ctx: Context, effect: Effect) -> bool:
+    """Return whether the message need not be tried again."""
+    webhook_id = effect.payload["webhook_id"]
+    with ctx.db.begin() as tx:
+        target = webhooks.target(tx, webhook_id)
+    if target is None:
+        return True  # deleted meanwhile
+    try:
+        send_now(ctx, target, effect.payload)
+    except Unsent as e:
+        lost = e.forever or effect.attempts >= MOST_ATTEMPTS
+        then = "it is given up" if lost else "it is tried again"
+        log.warning(
+            "webhook %d (%s): a message was not taken at try %d, %s: %s",
+            webhook_id, target.name, effect.attempts, then, e,
+        )  # fmt: skip
+        return lost
+    except Exception:
+        log.exception("webhook %d (%s) failed at try %d", webhook_id, target.name, effect.attempts)
+        return effect.attempts >= MOST_ATTEMPTS
+    return True

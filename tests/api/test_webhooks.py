@@ -1,0 +1,340 @@
+"""Webhooks: who may make them, what they listen to, and what arrives."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from det_controlplane.core.config.cluster import Webhooks
+from det_controlplane.core.webhooks import signature
+from det_controlplane.ports.courier import Unsent
+from det_controlplane.services.webhooks import delivery
+
+from tests.support.api import Api, Caller, config_of, create, trial_of
+from tests.support.inbox import Inbox
+
+W = "/api/v1/webhooks"
+COMPLETED = {"triggerType": "TRIGGER_TYPE_EXPERIMENT_STATE_CHANGE", "condition": {"state": "COMPLETED"}}  # fmt: skip
+ALERTS = {"triggerType": "TRIGGER_TYPE_CUSTOM"}
+
+
+def of_log(regex: str) -> dict[str, Any]:
+    return {"triggerType": "TRIGGER_TYPE_TASK_LOG", "condition": {"regex": regex}}
+
+
+@dataclass
+class Time:
+    now: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.fixture
+def inbox(api: Api) -> Inbox:
+    api.ctx.courier = inbox = Inbox()
+    return inbox
+
+
+@pytest.fixture
+def webhook(inbox: Inbox, user: Caller) -> Callable[..., dict[str, Any]]:
+    """Create a webhook that is told of completed experiments of the built-in workspace."""
+
+    def make(**more: Any) -> dict[str, Any]:
+        return make_webhook(user, **more)
+
+    return make
+
+
+def make_webhook(caller: Caller, **more: Any) -> dict[str, Any]:
+    new = {
+        "name": "chat", "url": "https://example.com/hook", "webhookType": "WEBHOOK_TYPE_DEFAULT",
+        "mode": "WEBHOOK_MODE_WORKSPACE", "workspaceId": 1, "triggers": [COMPLETED],
+    }  # fmt: skip
+    made: dict[str, Any] = caller.post(W, {**new, **more})["webhook"]
+    return made
+
+
+def end(caller: Caller, state: str = "STATE_COMPLETED", **config: Any) -> int:
+    """Run an experiment elsewhere to its end."""
+    asked = {"config": config_of(**config), "unmanaged": True}
+    experiment_id: int = caller.post("/api/v1/experiments", asked)["experiment"]["id"]
+    new = {"experimentId": experiment_id, "hparams": {}, "unmanaged": True}
+    trial_id = caller.post("/api/v1/trials", new)["trial"]["id"]
+    caller.post(f"/api/v1/trials/{trial_id}/start", {"trialId": trial_id, "resume": False})
+    caller.done("PATCH", f"/api/v1/trials/{trial_id}", {"trialId": trial_id, "state": state})
+    return experiment_id
+
+
+def refused(caller: Caller, method: str, path: str, body: Any, status: int) -> str:
+    told = caller.ask(method, path, body)
+    assert told.status == status, told.body
+    return told.error
+
+
+def write(caller: Caller, task_id: str, *texts: str) -> None:
+    caller.post("/api/v1/task/logs", {"logs": [{"taskId": task_id, "log": t} for t in texts]})
+
+
+def choosing(**choice: Any) -> dict[str, Any]:
+    return {"integrations": {"webhooks": choice}}
+
+
+def test_a_webhook_is_shown_as_it_was_made(webhook: Any, user: Caller, admin: Caller) -> None:
+    made = webhook(triggers=[COMPLETED, of_log("out of (.*)")])
+    triggers = made.pop("triggers")
+    assert made == {
+        "id": made["id"], "name": "chat", "url": "https://example.com/hook", "webhookType": "WEBHOOK_TYPE_DEFAULT",
+        "mode": "WEBHOOK_MODE_WORKSPACE", "workspaceId": 1,
+    }  # fmt: skip
+    assert [(t["triggerType"], t["condition"], t["webhookId"]) for t in triggers] == [
+        (COMPLETED["triggerType"], {"state": "COMPLETED"}, made["id"]),
+        ("TRIGGER_TYPE_TASK_LOG", {"regex": "out of (.*)"}, made["id"]),
+    ]
+    wide = make_webhook(admin, workspaceId=0, name="all")
+    assert [w["name"] for w in user.get(W)["webhooks"]] == ["chat", "all"]
+    assert user.get(f"{W}/{wide['id']}")["webhook"]["workspaceId"] == 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"name": " "}, "name: give a name"),
+        ({"url": "example.com"}, "url: 'example.com' is not an address like https://"),
+        ({"url": "ftp://example.com"}, "is not an address"),
+        ({"url": "http://[::1"}, "is not an address"),
+        ({"url": "https://private.example.com"}, "private network"),
+        ({"triggers": []}, "triggers: give at least one"),
+        ({"triggers": [{**COMPLETED, "condition": {"state": "PAUSED"}}]}, "is none of COMPLETED, ERROR"),
+        ({"triggers": [of_log("(")]}, "triggers[0].condition.regex: '(' is not a regular expression"),
+        ({"triggers": [of_log("")]}, "give the regular expression"),
+        ({"triggers": [ALERTS]}, "a custom trigger needs a webhook of mode SPECIFIC"),
+        ({"triggers": [{"triggerType": "TRIGGER_TYPE_METRIC_THRESHOLD_EXCEEDED"}]}, "triggerType must be one of"),
+        ({"webhookType": "WEBHOOK_TYPE_PAGER"}, "webhookType must be one of WEBHOOK_TYPE_DEFAULT, WEBHOOK_TYPE_SLACK"),
+        ({"mode": ""}, "mode must be one of"),
+    ],
+)  # fmt: skip
+def test_bad_webhooks_are_refused(webhook: Any, user: Caller, wrong: Any, said: str) -> None:
+    new = {
+        "name": "chat", "url": "https://example.com", "webhookType": "WEBHOOK_TYPE_DEFAULT",
+        "mode": "WEBHOOK_MODE_WORKSPACE", "workspaceId": 1, "triggers": [COMPLETED], **wrong,
+    }  # fmt: skip
+    assert said in refused(user, "POST", W, new, 400)
+    assert user.get(W)["webhooks"] == []
+
+
+def test_webhooks_of_the_cluster_are_for_administrators(
+    webhook: Any, user: Caller, admin: Caller
+) -> None:
+    wide = make_webhook(admin, workspaceId=0)
+    new = {**wide, "workspaceId": 0}
+    for method, path, body in (
+        ("POST", W, new),
+        ("PATCH", f"{W}/{wide['id']}", {"url": "https://elsewhere.org"}),
+        ("DELETE", f"{W}/{wide['id']}", None),
+        ("POST", f"{W}/{wide['id']}/test", {}),
+    ):
+        assert "only an administrator may" in refused(user, method, path, body, 403)
+    assert "workspace 99 not found" in refused(user, "POST", W, {**new, "workspaceId": 99}, 404)
+    assert "webhook 99 not found" in refused(user, "POST", f"{W}/99/test", {}, 404)
+
+
+def test_the_end_of_an_experiment_is_told_once(
+    api: Api, webhook: Any, inbox: Inbox, user: Caller
+) -> None:
+    webhook()
+    webhook(name="failures", triggers=[{**COMPLETED, "condition": {"state": "ERROR"}}])
+    experiment_id = end(user, name="resnet")
+    assert delivery.run(api.ctx) is None
+    assert delivery.run(api.ctx) is None
+    (event,) = inbox.events
+    experiment = event["event_data"].pop("experiment")
+    assert experiment.pop("duration") >= 0
+    assert experiment == {
+        "id": experiment_id, "name": "resnet", "state": "COMPLETED", "resource_pool": "default",
+        "slots_per_trial": 1, "workspace": "Uncategorized", "project": "Uncategorized",
+    }  # fmt: skip
+    assert event.pop("event_id")
+    assert abs(event.pop("timestamp") - datetime.now(timezone.utc).timestamp()) < 600
+    assert event == {
+        "event_type": "EXPERIMENT_STATE_CHANGE", "condition": {"state": "COMPLETED"}, "event_data": {},
+    }  # fmt: skip
+
+
+def test_experiments_choose_their_webhooks(
+    api: Api, webhook: Any, inbox: Inbox, user: Caller, admin: Caller
+) -> None:
+    webhook(url="https://workspace.org")
+    number = webhook(url="https://number.org", mode="WEBHOOK_MODE_SPECIFIC", name="a")["id"]
+    webhook(url="https://name.org", mode="WEBHOOK_MODE_SPECIFIC", name="b")
+    other = admin.post("/api/v1/workspaces", {"name": "other"})["workspace"]["id"]
+    make_webhook(admin, url="https://other.org", workspaceId=other)
+    make_webhook(admin, url="https://cluster.org", workspaceId=0)
+
+    def told(**config: Any) -> list[str]:
+        inbox.posts.clear()
+        end(user, **config)
+        delivery.run(api.ctx)
+        return sorted(post.url.removeprefix("https://") for post in inbox.posts)
+
+    assert told() == ["cluster.org", "workspace.org"]
+    assert told(**choosing(exclude=True)) == []
+    assert told(**choosing(webhook_id=[number], exclude=True)) == ["number.org"]
+    assert told(**choosing(webhook_name=["b"])) == ["cluster.org", "name.org", "workspace.org"]
+
+
+def test_a_line_is_told_once_a_task(api: Api, webhook: Any, inbox: Inbox, user: Caller) -> None:
+    webhook(triggers=[of_log("out of memory"), of_log("^never$")])
+    first, second = (str(trial_of(user, create(user))["taskId"]) for _ in range(2))
+    write(user, first, "all is well\n", "CUDA out of memory: 1\n", "CUDA out of memory: 2\n")
+    write(user, first, "CUDA out of memory: 3\n")
+    write(user, second, "out of memory")
+    delivery.run(api.ctx)
+    by_task = {e["event_data"]["task_log"]["task_id"]: e for e in inbox.events}
+    assert len(inbox.posts) == 2
+    assert by_task[first]["event_data"] == {
+        "task_log": {"task_id": first, "node_name": "", "triggering_log": "CUDA out of memory: 1"}
+    }
+    assert by_task[second]["condition"] == {"regex": "out of memory"}
+    assert by_task[second]["event_type"] == "TASK_LOG"
+
+
+def test_a_new_pattern_counts_for_tasks_that_run(
+    api: Api, webhook: Any, inbox: Inbox, user: Caller
+) -> None:
+    task_id = str(trial_of(user, create(user))["taskId"])
+    write(user, task_id, "tea is ready")
+    made = webhook(triggers=[of_log("tea")])
+    delivery.run(api.ctx)
+    assert inbox.posts == []
+    write(user, task_id, "more tea is ready")
+    delivery.run(api.ctx)
+    assert len(inbox.posts) == 1
+    user.done("DELETE", f"{W}/{made['id']}")
+    write(user, str(trial_of(user, create(user))["taskId"]), "tea")
+    delivery.run(api.ctx)
+    assert len(inbox.posts) == 1
+
+
+def test_alerts_reach_the_webhooks_that_the_experiment_names(
+    api: Api, webhook: Any, inbox: Inbox, user: Caller
+) -> None:
+    webhook(name="pager", mode="WEBHOOK_MODE_SPECIFIC", triggers=[ALERTS])
+    named = create(user, **choosing(webhook_name=["pager"]))
+    trial_id = trial_of(user, named)["id"]
+    data = {"title": "Diverged", "description": "loss is nan", "level": "LOG_LEVEL_ERROR"}
+    user.post(f"{W}/custom", {"data": data, "experimentId": create(user)})
+    user.post(f"{W}/custom", {"data": data, "experimentId": named, "trialId": trial_id})
+    delivery.run(api.ctx)
+    (event,) = inbox.events
+    assert event["event_type"] == "CUSTOM"
+    assert event["event_data"]["custom_data"] == {**data, "level": "ERROR"}
+    experiment = event["event_data"]["experiment"]
+    assert (experiment["id"], experiment["trial_id"]) == (named, trial_id)
+    loud = {**data, "level": "LOG_LEVEL_LOUD"}
+    wrong = refused(user, "POST", f"{W}/custom", {"data": loud, "experimentId": named}, 400)
+    assert "data.level must be one of" in wrong
+    gone = refused(user, "POST", f"{W}/custom", {"data": data, "experimentId": 999}, 404)
+    assert "experiment 999 not found" in gone
+
+
+def test_what_is_not_taken_is_sent_again_later(
+    api: Api, webhook: Any, inbox: Inbox, user: Caller
+) -> None:
+    api.ctx.now = clock = Time()
+    made = webhook()
+    inbox.refusals[made["url"]] = Unsent("example.com answered with status 503")
+    end(user)
+    waits = []
+    for _ in range(delivery.MOST_ATTEMPTS - 1):
+        due_s = delivery.run(api.ctx)
+        assert due_s is not None
+        waits.append(round(due_s))
+        clock.now += timedelta(seconds=due_s)
+    assert waits == sorted(waits)
+    assert 1000 < sum(waits) < 3600
+    # A new address counts for what waits.
+    user.done("PATCH", f"{W}/{made['id']}", {"url": "https://example.com/new"})
+    assert delivery.run(api.ctx) is None
+    assert [post.url for post in inbox.posts] == ["https://example.com/new"]
+
+
+def test_a_message_is_given_up(api: Api, webhook: Any, inbox: Inbox, user: Caller) -> None:
+    api.ctx.now = clock = Time()
+    made = webhook()
+    inbox.refusals[made["url"]] = Unsent("example.com does not answer")
+    end(user)
+    for _ in range(delivery.MOST_ATTEMPTS):
+        due_s = delivery.run(api.ctx)
+        clock.now += timedelta(seconds=due_s or 0)
+    assert due_s is None
+    inbox.refusals[made["url"]] = Unsent("example.com answered with status 404", forever=True)
+    end(user)
+    assert delivery.run(api.ctx) is None
+    inbox.refusals.clear()
+    assert delivery.run(api.ctx) is None
+    assert inbox.posts == []
+
+
+def test_one_that_does_not_answer_keeps_no_other_waiting(
+    api: Api, webhook: Any, inbox: Inbox, user: Caller
+) -> None:
+    inbox.refusals[webhook(url="https://dead.org")["url"]] = Unsent("dead.org does not answer")
+    webhook(url="https://alive.org")
+    deleted = webhook(url="https://deleted.org")
+    end(user)
+    user.done("DELETE", f"{W}/{deleted['id']}")
+    assert delivery.run(api.ctx) is not None
+    assert [post.url for post in inbox.posts] == ["https://alive.org"]
+    # Other promises are the tick's, and these are not.
+    api.tick()
+    assert len(inbox.posts) == 1
+
+
+def test_messages_are_signed_where_the_cluster_has_a_key(
+    api: Api, webhook: Any, inbox: Inbox, user: Caller
+) -> None:
+    made = webhook()
+    assert user.post(f"{W}/{made['id']}/test", {}) == {"completed": True}
+    assert "X-Determined-AI-Signature" not in inbox.posts[0].headers
+    api.ctx.config = replace(api.ctx.config, webhooks=Webhooks(signing_key="s3cret"))
+    user.post(f"{W}/{made['id']}/test", {})
+    post = inbox.posts[1]
+    timestamp = int(post.headers["X-Determined-AI-Signature-Timestamp"])
+    assert post.headers["X-Determined-AI-Signature"] == signature("s3cret", timestamp, post.body)
+    assert post.event["event_data"] == {"data": "test"}
+
+
+def test_a_test_tells_why_it_failed(webhook: Any, inbox: Inbox, user: Caller) -> None:
+    made = webhook()
+    inbox.refusals[made["url"]] = Unsent("example.com answered with status 500")
+    said = refused(user, "POST", f"{W}/{made['id']}/test", {}, 400)
+    assert said.endswith("(chat) took no message: example.com answered with status 500")
+
+
+def test_slack_gets_blocks(api: Api, webhook: Any, inbox: Inbox, user: Caller) -> None:
+    api.ctx.config = replace(api.ctx.config, webhooks=Webhooks(base_url="https://det.example.com/"))
+    webhook(webhookType="WEBHOOK_TYPE_SLACK")
+    experiment_id = end(user, name="a <b> & c")
+    delivery.run(api.ctx)
+    (event,) = inbox.events
+    assert event["text"] == "✅ Your experiment completed"
+    texts = [block["text"]["text"] for block in event["blocks"]]
+    link = f"<https://det.example.com/det/experiments/{experiment_id}|a &lt;b&gt; &amp; c (#{experiment_id})>"
+    assert f"*Experiment*: {link}" in texts[1]
+
+
+def test_an_experiment_that_names_no_webhook_of_its_workspace_is_refused(
+    webhook: Any, user: Caller, admin: Caller
+) -> None:
+    other = admin.post("/api/v1/workspaces", {"name": "other"})["workspace"]["id"]
+    foreign = make_webhook(admin, workspaceId=other, name="theirs")["id"]
+    for choice, said in (
+        ({"webhook_id": [foreign]}, f"integrations.webhooks.webhook_id: {foreign}"),
+        ({"webhook_name": ["theirs"]}, "integrations.webhooks.webhook_name: 'theirs'"),
+    ):
+        request = {"config": config_of(**choosing(**choice)), "activate": False}
+        told = refused(user, "POST", "/api/v1/experiments", request, 400)
+        assert said in told
+        assert "det webhook list" in told

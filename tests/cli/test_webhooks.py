@@ -1,0 +1,61 @@
+"""`det webhook`, typed at the real API."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from det_controlplane.db.engine import Database
+
+from tests.cli.conftest import Det
+from tests.support.api import PASSWORD, Api, api_over
+from tests.support.inbox import Inbox
+from tests.support.served_api import served
+
+
+@pytest.fixture
+def api(
+    database: Database, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Api]:
+    with api_over(database, tmp_path) as made, served(made) as url:
+        made.ctx.courier = Inbox()
+        monkeypatch.setenv("DET_MASTER", url)
+        monkeypatch.setenv("DET_USER", "determined")
+        monkeypatch.setenv("DET_PASS", PASSWORD)
+        yield made
+
+
+def test_a_webhook_is_made_tried_changed_and_deleted(api: Api, det: Det) -> None:
+    made = det(
+        "webhook", "create", "chat", "https://example.com", "--on", "error", "--on-log", "o{3}"
+    )
+    assert made.out == "Created webhook 1 'chat'. Try it: det webhook test 1\n"
+    (row,) = [line for line in det("webhook", "list").out.splitlines() if "chat" in line]
+    cells = [cell.strip() for cell in row.split("|")]
+    assert cells == [
+        "1", "chat", "Uncategorized", "all", "error experiments, log lines with 'o{3}'", "default", "https://example.com",
+    ]  # fmt: skip
+    assert det("webhook", "test", "1").out == "Webhook 1 took an example\n"
+    assert det("webhook", "edit", "1", "--url", "https://example.org").code == 0
+    assert "https://example.org" in det("webhook", "list").out
+    assert det("webhook", "delete", "1").out == "Deleted webhook 1\n"
+    assert "webhook 1 not found" in det("webhook", "test", "1").err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "say what to tell of"),
+        (["--on-alert"], "--on-alert needs --specific"),
+        (["--on", "error", "--cluster", "-w", "Uncategorized"], "not both"),
+        (["--on", "error", "--cluster"], "only an administrator may manage webhooks of the whole"),
+        (["--on", "error", "-w", "nowhere"], "nowhere"),
+    ],
+)
+def test_what_makes_no_webhook_says_why(api: Api, det: Det, options: list[str], said: str) -> None:
+    answer = det("webhook", "create", "chat", "https://example.com", *options)
+    assert answer.code != 0
+    assert said in answer.err
+
+
+def test_nothing_to_change_is_said(api: Api, det: Det) -> None:
+    assert "say what to change" in det("webhook", "edit", "1").err

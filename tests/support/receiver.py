@@ -1,0 +1,51 @@
+"""A server that webhooks may post to."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+@dataclass(frozen=True)
+class Taken:
+    path: str
+    body: bytes
+    headers: Mapping[str, str]
+
+
+@dataclass
+class Receiver:
+    """What arrived, and what is answered."""
+
+    url: str = ""
+    status: int = 200
+    taken: list[Taken] = field(default_factory=list)
+
+
+@contextmanager
+def receiving() -> Iterator[Receiver]:
+    found = Receiver()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            found.taken.append(Taken(self.path, body, dict(self.headers)))
+            self.send_response(found.status)
+            if found.status == 307:
+                self.send_header("Location", f"{found.url}/elsewhere")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        found.url = f"http://127.0.0.1:{server.server_port}"
+        try:
+            yield found
+        finally:
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,120 @@
+"""Posting messages to other systems: which addresses are allowed, and what each answer means."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from det_controlplane.adapters.web_courier import WebCourier
+from det_controlplane.ports.courier import Unsent
+
+from tests.support.receiver import Receiver, receiving
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as found:
+        yield found
+
+
+def refusal(courier: WebCourier, url: str) -> Unsent:
+    with pytest.raises(Unsent) as caught:
+        courier.post(url, b"{}", {})
+    return caught.value
+
+
+def test_a_message_is_posted(receiver: Receiver) -> None:
+    WebCourier(allow_private=True).post(f"{receiver.url}/a?b=c", b"{}", {"X-Mark": "yes"})
+    (taken,) = receiver.taken
+    assert (taken.path, taken.body, taken.headers["X-Mark"]) == ("/a?b=c", b"{}", "yes")
+
+
+@pytest.mark.parametrize(
+    ("status", "forever"), [(307, True), (404, True), (408, False), (429, False), (503, False)]
+)
+def test_other_answers_are_refusals(receiver: Receiver, status: int, forever: bool) -> None:
+    receiver.status = status
+    refused = refusal(WebCourier(allow_private=True), receiver.url)
+    assert str(refused) == f"127.0.0.1 answered with status {status}"
+    assert refused.forever is forever
+    assert len(receiver.taken) == 1  # no redirect is followed
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1", "localhost", "10.1.2.3", "192.168.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0",
+        "224.0.0.1",
+        "2130706433", "[::1]", "[fe80::1]", "[fd00:ec2::254]", "[::ffff:10.0.0.1]", "[64:ff9b::a00:1]",
+        "[2002:a00:1::]",
+    ],
+)  # fmt: skip
+def test_private_addresses_are_refused(host: str) -> None:
+    for refused in (refusal(WebCourier(), f"http://{host}:9/"), checked(f"https://{host}/")):
+        assert "is an address of a private network" in str(refused)
+        assert refused.forever
+
+
+def checked(url: str) -> Unsent:
+    with pytest.raises(Unsent) as caught:
+        WebCourier().check(url)
+    return caught.value
+
+
+def test_a_name_is_judged_by_all_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    def resolved(host: str, port: int, **_: object) -> list[tuple[object, ...]]:
+        family, kind = socket.AF_INET, socket.SOCK_STREAM
+        return [(family, kind, 6, "", (address, port)) for address in ("8.8.8.8", "10.0.0.1")]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    assert "private network" in str(checked("https://rebinding.example.com"))
+
+
+def test_the_address_that_was_checked_is_the_one_that_is_called(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name server may answer differently the next time."""
+    answers = iter([receiver.url.removeprefix("http://").split(":")[0], "203.0.113.1"])
+
+    def resolved(host: str, port: int, **_: object) -> list[tuple[object, ...]]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (next(answers), port))]
+
+    called: list[str] = []
+
+    def connect(address: tuple[str, int], timeout: float) -> socket.socket:
+        called.append(address[0])
+        connected = socket.socket()
+        connected.settimeout(timeout)
+        connected.connect(address)
+        return connected
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    monkeypatch.setattr(socket, "create_connection", connect)
+    port = receiver.url.rsplit(":", 1)[1]
+    WebCourier(allow_private=True).post(f"http://hook.example.com:{port}/", b"{}", {})
+    assert called == ["127.0.0.1"]
+
+
+def test_nobody_at_home_is_tried_again() -> None:
+    with closing(socket.socket()) as unused:
+        unused.bind(("127.0.0.1", 0))
+        refused = refusal(
+            WebCourier(allow_private=True), f"http://127.0.0.1:{unused.getsockname()[1]}"
+        )
+    assert "does not answer" in str(refused)
+    assert not refused.forever
+
+
+def test_a_name_without_an_address_is_tried_again() -> None:
+    refused = refusal(WebCourier(), "https://nowhere.invalid/")
+    assert str(refused) == "nowhere.invalid has no address"
+    assert not refused.forever
+
+
+def test_a_silent_target_is_given_up_after_a_while() -> None:
+    with closing(socket.socket()) as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        courier = WebCourier(allow_private=True, timeout_s=0.2)
+        refused = refusal(courier, f"http://127.0.0.1:{silent.getsockname()[1]}")
+    assert "does not answer" in str(refused)
