@@ -177,3 +177,32 @@ def test_of_four_machines_one_is_taken_back_and_no_step_is_lost(
     assert all("finished at step 60: exact" in log for log in logs.values())
     resumed = {id: re.findall(r"resumed at step (\d+)", log) for id, log in logs.items()}
     assert resumed == {id: [str(HELD_AT)] if id == ids[2] else [] for id in ids}
+
+
+def test_a_gang_on_two_machines_moves_when_one_of_them_is_taken_back(
+    rented: Rented, gate: Path
+) -> None:
+    code = Path(__file__).parent / "gang"
+    config = yaml.safe_load((code / "gang.yaml").read_text())
+    config["environment"] = {"environment_variables": [f"GANG_GATE={gate}"]}
+    config["bind_mounts"] = [{"host_path": str(gate.parent), "container_path": str(gate.parent)}]
+    config["resources"] = {"resource_pool": "aws", "slots_per_trial": 2}
+    path = gate.parent / "config.yaml"
+    path.write_text(yaml.safe_dump(config))
+    experiment = rented.cluster.create(path, code)
+    (trial,) = rented.cluster.until(lambda: rented.cluster.trials(experiment), "a trial")
+    rented.until_logged(trial["id"], "saved step 10")
+    before = rented.box.on()
+    assert len(before) == 2, "each machine has one slot"
+    before[1].announce()
+    rented.until_logged(trial["id"], "rank 1 preempted at step 15")
+    before[1].take()
+    gate.touch()
+    assert rented.cluster.until_state(experiment, "COMPLETED", "ERROR") == "COMPLETED"
+    log = rented.log(trial["id"])
+    for rank in (0, 1):
+        assert f"rank {rank} of 2 resumed at step 15" in log, "nothing was lost since the notice"
+        assert f"rank {rank} finished: exact" in log
+    (trial,) = rented.cluster.trials(experiment)
+    assert trial["restarts"] == 0
+    nothing_is_left(rented, *before)
