@@ -9,7 +9,7 @@ from moto.server import ThreadedMotoServer
 
 
 @contextmanager
-def moto_server() -> Iterator[str]:
+def moto_server(region: str = "us-west-2") -> Iterator[str]:
     """Serve an empty AWS, with credentials for it in the environment; gives its URL.
 
     Moto keeps everything in the process, so the next server would begin with what this one's users made."""
@@ -19,7 +19,7 @@ def moto_server() -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             patch.setenv(name, "testing")
-        patch.setenv("AWS_DEFAULT_REGION", "us-west-2")
+        patch.setenv("AWS_DEFAULT_REGION", region)
         try:
             yield f"http://{host}:{port}"
         finally:

@@ -1,7 +1,5 @@
 """Object storage, with a real S3 protocol between the client and a server in this process."""
 
-import os
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,20 +12,17 @@ from determined.common.storage._parts import FilePart
 from determined.common.storage._s3 import S3StorageManager, S3Store, open_client
 from determined.errors import CheckpointCorrupt
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    from moto.server import ThreadedMotoServer
+from tests.support.checkpoint_folders import checkpoint_in, contents, save
+from tests.support.moto import moto_server
 
 MIB = 1024 * 1024
+WEIGHTS = 12 * MIB + 17
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with moto_server("us-east-1") as url:
+        yield url
 
 
 @pytest.fixture
@@ -58,27 +53,9 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_transfer, "PART_BYTES", 5 * MIB)
 
 
-def checkpoint_in(folder: Path) -> Path:
-    source = folder / "source"
-    (source / "code" / "empty").mkdir(parents=True)
-    (source / "weights.bin").write_bytes(os.urandom(12 * MIB + 17))
-    (source / "code" / "model.py").write_text("x = 1")
-    (source / "ünï code+&=.txt").write_text("odd name")
-    (source / "nothing").write_bytes(b"")
-    return source
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-
-
-def save(s3: ObjectStorageManager, source: Path, storage_id: str = "uuid-1") -> None:
-    s3.write_checksums(storage_id, s3.upload(source, storage_id))
-
-
 @pytest.mark.usefixtures("small_parts")
 def test_what_is_uploaded_comes_back(s3: S3StorageManager, tmp_path: Path) -> None:
-    source = checkpoint_in(tmp_path)
+    source = checkpoint_in(tmp_path, WEIGHTS)
     save(s3, source)
     s3.download("uuid-1", tmp_path / "out")
     assert contents(tmp_path / "out") == contents(source)
@@ -99,7 +76,7 @@ def test_objects_lie_below_prefix_and_id(
 def test_the_selector_decides_before_anything_is_fetched(
     s3: S3StorageManager, tmp_path: Path
 ) -> None:
-    save(s3, checkpoint_in(tmp_path))
+    save(s3, checkpoint_in(tmp_path, WEIGHTS))
     s3.download("uuid-1", tmp_path / "out", lambda path: path.endswith(".py"))
     assert list(contents(tmp_path / "out")) == ["code/model.py"]
 
@@ -192,7 +169,7 @@ def test_broken_connections_cost_only_the_part_they_broke(
     monkeypatch.setattr("determined.common.storage._transfer.time.sleep", lambda _: None)
     flaky = FlakyStore(s3._store)  # type: ignore[arg-type]
     manager = ObjectStorageManager(flaky, None, "s3://flaky")
-    source = checkpoint_in(tmp_path)
+    source = checkpoint_in(tmp_path, WEIGHTS)
     save(manager, source)
     manager.download("uuid-1", tmp_path / "out")
     assert contents(tmp_path / "out") == contents(source)
@@ -204,7 +181,7 @@ def test_broken_connections_cost_only_the_part_they_broke(
 def test_a_download_goes_on_where_an_earlier_one_broke_off(
     s3: S3StorageManager, tmp_path: Path
 ) -> None:
-    source = checkpoint_in(tmp_path)
+    source = checkpoint_in(tmp_path, WEIGHTS)
     save(s3, source)
     (tmp_path / "out").mkdir()
     half = (source / "weights.bin").read_bytes()[: 10 * MIB]

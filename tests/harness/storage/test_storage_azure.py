@@ -1,6 +1,5 @@
 """Azure's own client against a stand-in of the Blob service that knows only the calls we make."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +9,11 @@ from determined.common import storage
 from determined.common.storage import _transfer
 from determined.common.storage._azure import AzureStorageManager
 
+from tests.support.checkpoint_folders import checkpoint_in, contents, save
 from tests.support.fake_azure import FakeAzure, serving
 
 PART = 64 * 1024
+WEIGHTS = 2 * PART + 17
 # A connection that the server cuts is left to the garbage collector by the client of Azure.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
@@ -48,26 +49,8 @@ def azure(connection: str) -> Iterator[AzureStorageManager]:
     manager.close()
 
 
-def checkpoint_in(folder: Path) -> Path:
-    source = folder / "source"
-    (source / "code" / "empty").mkdir(parents=True)
-    (source / "weights.bin").write_bytes(os.urandom(2 * PART + 17))
-    (source / "code" / "model.py").write_text("x = 1")
-    (source / "ünï code+&=.txt").write_text("odd name")
-    (source / "nothing").write_bytes(b"")
-    return source
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-
-
-def save(manager: storage.StorageManager, source: Path) -> None:
-    manager.write_checksums("uuid-1", manager.upload(source, "uuid-1"))
-
-
 def test_azure_gives_back_what_was_uploaded(azure: AzureStorageManager, tmp_path: Path) -> None:
-    source = checkpoint_in(tmp_path)
+    source = checkpoint_in(tmp_path, WEIGHTS)
     save(azure, source)
     azure.download("uuid-1", tmp_path / "out")
     assert contents(tmp_path / "out") == contents(source)
@@ -90,7 +73,7 @@ def test_azure_lists_and_deletes_more_than_a_page(
 def test_an_azure_download_goes_on_where_an_earlier_one_broke_off(
     azure: AzureStorageManager, fake: FakeAzure, tmp_path: Path
 ) -> None:
-    source = checkpoint_in(tmp_path)
+    source = checkpoint_in(tmp_path, WEIGHTS)
     save(azure, source)
     (tmp_path / "out").mkdir()
     half = (source / "weights.bin").read_bytes()[: 2 * PART]
@@ -114,7 +97,7 @@ def test_every_azure_request_may_break_once(
         return first
 
     fake.breaks = first_time
-    source = checkpoint_in(tmp_path)
+    source = checkpoint_in(tmp_path, WEIGHTS)
     save(azure, source)
     azure.download("uuid-1", tmp_path / "out")
     assert contents(tmp_path / "out") == contents(source)
@@ -127,7 +110,7 @@ def test_a_large_azure_blob_appears_only_when_all_its_blocks_are_there(
 ) -> None:
     fake.breaks = lambda method, target: "comp=blocklist" in target
     with pytest.raises(Exception, match="onnection"):
-        azure.upload(checkpoint_in(tmp_path), "uuid-1", ["weights.bin"])
+        azure.upload(checkpoint_in(tmp_path, WEIGHTS), "uuid-1", ["weights.bin"])
     assert len(fake.blocks) == 3
     fake.breaks = lambda method, target: False
     assert azure.list("uuid-1") == {}

@@ -1,7 +1,6 @@
 """Checkpoints on S3 while the network between breaks: what is lost, half, late, changed or refused."""
 
 import os
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,21 +12,16 @@ from determined.common.storage._s3 import open_client
 from determined.errors import CheckpointCorrupt
 
 from tests.support.broken_proxy import BrokenProxy, Fault, broken_proxy
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    from moto.server import ThreadedMotoServer
+from tests.support.checkpoint_folders import contents, save
+from tests.support.moto import moto_server
 
 MIB = 1024 * 1024
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with moto_server("us-east-1") as url:
+        yield url
 
 
 @pytest.fixture
@@ -67,14 +61,6 @@ def checkpoint_in(folder: Path) -> Path:
     for n in range(20):
         (source / f"{n}.json").write_text(f'{{"n": {n}}}')
     return source
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-
-
-def save(manager: storage.StorageManager, source: Path) -> None:
-    manager.write_checksums("uuid-1", manager.upload(source, "uuid-1"))
 
 
 @pytest.mark.parametrize("fault", ["lost", "unanswered", "busy"])

@@ -1,6 +1,5 @@
 """Google Cloud Storage through its own client, against an emulator."""
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,10 +9,12 @@ from determined.common.storage import _transfer
 from determined.errors import CheckpointCorrupt
 from google.cloud.storage import Client
 
+from tests.support.checkpoint_folders import checkpoint_in, contents, save
 from tests.support.fake_gcs import FakeGCS, serving
 from tests.support.meeting import Meeting
 
 PART = 256 * 1024
+WEIGHTS = 2 * PART + 17
 
 
 @pytest.fixture
@@ -32,30 +33,12 @@ def gcs(fake: FakeGCS) -> storage.StorageManager:
     return storage.from_config({"type": "gcs", "bucket": "models", "prefix": "team/runs"})
 
 
-def checkpoint_in(folder: Path, parts: int = 3) -> Path:
-    source = folder / "source"
-    (source / "code" / "empty").mkdir(parents=True)
-    (source / "weights.bin").write_bytes(os.urandom((parts - 1) * PART + 17))
-    (source / "code" / "model.py").write_text("x = 1")
-    (source / "ünï code+&=.txt").write_text("odd name")
-    (source / "nothing").write_bytes(b"")
-    return source
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-
-
-def save(manager: storage.StorageManager, source: Path) -> None:
-    manager.write_checksums("uuid-1", manager.upload(source, "uuid-1"))
-
-
 def keys() -> list[str]:
     return [blob.name for blob in Client().list_blobs("models")]
 
 
 def test_gcs_gives_back_what_was_uploaded(gcs: storage.StorageManager, tmp_path: Path) -> None:
-    source = checkpoint_in(tmp_path)
+    source = checkpoint_in(tmp_path, WEIGHTS)
     save(gcs, source)
     gcs.download("uuid-1", tmp_path / "out")
     assert contents(tmp_path / "out") == contents(source)
@@ -65,7 +48,7 @@ def test_gcs_gives_back_what_was_uploaded(gcs: storage.StorageManager, tmp_path:
 def test_gcs_composes_more_parts_than_one_request_may_name(
     gcs: storage.StorageManager, tmp_path: Path
 ) -> None:
-    source = checkpoint_in(tmp_path, parts=40)
+    source = checkpoint_in(tmp_path, 39 * PART + 17)
     save(gcs, source)
     gcs.download("uuid-1", tmp_path / "out")
     assert contents(tmp_path / "out") == contents(source)
@@ -110,7 +93,7 @@ def attended_by(meeting: Meeting, wanted: str, prefix: str) -> Callable[[str, st
 def test_gcs_deletes_by_globs_and_tells_the_rest(
     gcs: storage.StorageManager, tmp_path: Path
 ) -> None:
-    save(gcs, checkpoint_in(tmp_path))
+    save(gcs, checkpoint_in(tmp_path, WEIGHTS))
     assert "weights.bin" not in gcs.delete("uuid-1", ["**/*.bin", "code/**"])
     assert gcs.list("uuid-1") == {"nothing": 0, "ünï code+&=.txt": 8}
     assert gcs.delete("uuid-1") == {}
@@ -120,7 +103,7 @@ def test_gcs_deletes_by_globs_and_tells_the_rest(
 def test_a_gcs_download_goes_on_where_an_earlier_one_broke_off(
     gcs: storage.StorageManager, fake: FakeGCS, tmp_path: Path
 ) -> None:
-    source = checkpoint_in(tmp_path)
+    source = checkpoint_in(tmp_path, WEIGHTS)
     save(gcs, source)
     (tmp_path / "out").mkdir()
     half = (source / "weights.bin").read_bytes()[: 2 * PART]
@@ -133,7 +116,7 @@ def test_a_gcs_download_goes_on_where_an_earlier_one_broke_off(
 def test_every_gcs_request_may_break_once(
     gcs: storage.StorageManager, fake: FakeGCS, tmp_path: Path
 ) -> None:
-    source = checkpoint_in(tmp_path)
+    source = checkpoint_in(tmp_path, WEIGHTS)
     broken: set[tuple[str, str]] = set()
 
     def first_time(method: str, target: str) -> bool:
@@ -157,12 +140,12 @@ def test_a_failed_gcs_upload_leaves_no_parts(
 
     monkeypatch.setattr("determined.common.storage._gcs.GCSStore._compose", refused)
     with pytest.raises(PermissionError, match="may not compose"):
-        gcs.upload(checkpoint_in(tmp_path), "uuid-1", ["weights.bin"])
+        gcs.upload(checkpoint_in(tmp_path, WEIGHTS), "uuid-1", ["weights.bin"])
     assert keys() == []
 
 
 def test_a_changed_gcs_object_is_not_accepted(gcs: storage.StorageManager, tmp_path: Path) -> None:
-    save(gcs, checkpoint_in(tmp_path))
+    save(gcs, checkpoint_in(tmp_path, WEIGHTS))
     blob = Client().bucket("models").blob("team/runs/uuid-1/code/model.py")
     blob.upload_from_string(b"x = 2")
     with pytest.raises(CheckpointCorrupt, match=r"model\.py"):
