@@ -13,7 +13,7 @@ _NO_CHANGES = frozenset(
         "POST /api/v1/auth/oidc/begin", "POST /api/v1/auth/oidc/device/begin", "POST /api/v1/experiments-search",
         "POST /api/v1/experiments/{experimentId}/file", "POST /api/v1/preview-hp-search", "POST /api/v1/runs",
         "POST /api/v1/users/activity", "POST /api/v1/users/setting", "POST /api/v1/users/setting/reset",
-        "POST /api/v1/workspaces/{id}/pin", "POST /api/v1/workspaces/{id}/unpin",
+        "POST /api/v1/webhooks/{id}/test", "POST /api/v1/workspaces/{id}/pin", "POST /api/v1/workspaces/{id}/unpin",
     }
 )  # fmt: skip
 # What programs report, many times a minute: kept as metrics, checkpoints, logs and events of searches.
@@ -26,7 +26,7 @@ _REPORTS = frozenset(
         "POST /api/v1/trials/{trialId}/metrics", "POST /api/v1/trials/{trialId}/progress",
         "POST /api/v1/trials/{trialId}/runner/metadata", "POST /api/v1/trials/{trialId}/searcher/completed_operation",
         "POST /api/v1/trials/{trialId}/start", "POST /api/v1/trials/{trialId}/training_metrics",
-        "POST /api/v1/trials/{trialId}/validation_metrics", "POST /task-logs",
+        "POST /api/v1/trials/{trialId}/validation_metrics", "POST /api/v1/webhooks/custom", "POST /task-logs",
         "PUT /api/v1/notebooks/{taskId}/report_idle", "PUT /api/v1/trials",
     }
 )  # fmt: skip

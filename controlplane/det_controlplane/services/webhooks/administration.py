@@ -10,6 +10,7 @@ from det_controlplane.core.webhooks import test_event as event_of_test
 from det_controlplane.db import webhooks
 from det_controlplane.db.engine import Tx, Violated
 from det_controlplane.ports.courier import Unsent
+from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
 from det_controlplane.services.identity.principal import User
@@ -36,7 +37,9 @@ def create(ctx: Context, caller: User, new: NewWebhook) -> dict[str, Any]:
     _refuse(delivery.target_problems(ctx, new.url))
     try:
         with ctx.db.begin() as tx:
-            return _shown(tx, webhooks.create(tx, new, ctx.now()))
+            webhook_id = webhooks.create(tx, new, ctx.now())
+            recording.concerns(f"webhook {webhook_id}")
+            return _shown(tx, webhook_id)
     except Violated as e:
         raise Missing(f"workspace {new.workspace_id} not found") from e
 
