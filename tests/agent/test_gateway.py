@@ -6,6 +6,7 @@ import http.client
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,13 +54,21 @@ class Caller:
         return [json.loads(line) for line in batch.lines] if batch else []
 
 
-def start_gateway(url: str, folder: Path, sessions: ContainerSessions, spool: Spool) -> Gateway:
+@contextmanager
+def running_gateway(
+    url: str, folder: Path, sessions: ContainerSessions, spool: Spool
+) -> Iterator[Gateway]:
     upstream = Connections(url)
     reports = TrialReports(folder / "reports", upstream, lambda key, text: None)
     agent = GatewayDependencies("agent-1", sessions, spool, reports, upstream)
     gateway = Gateway(agent, "127.0.0.1", 0)
     gateway.start()
-    return gateway
+    try:
+        yield gateway
+    finally:
+        gateway.stop()
+        # What it could not deliver would be tried again beside the tests of other files.
+        reports.stop()
 
 
 @pytest.fixture
@@ -69,9 +78,8 @@ def caller(plane: FakeControlPlane, tmp_path: Path) -> Iterator[Caller]:
     sessions, spool = ContainerSessions(), Spool(tmp_path / "logs")
     sessions.open(KEY)
     sessions.open(OTHER)
-    gateway = start_gateway(plane.url, tmp_path, sessions, spool)
-    yield Caller(gateway, sessions, spool)
-    gateway.stop()
+    with running_gateway(plane.url, tmp_path, sessions, spool) as gateway:
+        yield Caller(gateway, sessions, spool)
     spool.close()
 
 
@@ -322,8 +330,10 @@ def test_answers_of_unknown_length_are_streamed_as_they_come(
     caller: Caller, tmp_path: Path
 ) -> None:
     arrived, proceed = threading.Event(), threading.Event()
-    with _streaming_server(proceed) as url:
-        gateway = start_gateway(url, tmp_path, caller.sessions, caller.spool)
+    with (
+        _streaming_server(proceed) as url,
+        running_gateway(url, tmp_path, caller.sessions, caller.spool) as gateway,
+    ):
         connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=60)
         connection.request("GET", "/api/v1/stream")
         response = connection.getresponse()
@@ -332,7 +342,6 @@ def test_answers_of_unknown_length_are_streamed_as_they_come(
         proceed.set()
         assert response.read() == b'{"result": 2}\n'
         connection.close()
-        gateway.stop()
 
 
 class _streaming_server:
