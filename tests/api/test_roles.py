@@ -20,6 +20,7 @@ from tests.support.api import (
 )
 from tests.support.house import House, R, assignment, id_of
 from tests.support.played_agent import PlayedAgent
+from tests.support.statements import statements
 
 
 @pytest.fixture
@@ -292,3 +293,15 @@ def test_budgets_are_told_where_they_are_seen(house: House) -> None:
         body = {"scope": "workspace", "of": name, "limitUsd": "5"}
         house.admin.done("PUT", "/api/v1/budgets", body)
     assert [b["scopeName"] for b in viewer.get("/api/v1/budgets")["budgets"]] == ["red"]
+
+
+def test_roles_cost_no_statement_more(house: House) -> None:
+    """They are read together with the token, and so is the workspace of what the path names."""
+    editor = house.person("editor", "Editor", house.red)
+    path = f"/api/v1/experiments/{house.experiment(editor, house.red_project)}"
+    with statements(house.api.ctx.db) as with_roles:
+        editor.get(path)
+    house.api.ctx.config = replace(house.api.ctx.config, authz=Authz.BASIC)
+    with statements(house.api.ctx.db) as without:
+        editor.get(path)
+    assert len(with_roles) == len(without)

@@ -138,9 +138,11 @@ class App:
         token = bearer_token(request)
         if access is Access.AGENT:
             return authentication.agent_of(self.ctx, token)
-        user = authentication.user_of(self.ctx, token)
+        rule = _rule(route)
+        named = route_rights.named_by_path(rule, match.params)
+        user = authentication.user_of(self.ctx, token, named)
         _admit(access, user)
-        task_rights.require(self.ctx, user, _rule(route), match.params)
+        task_rights.require(self.ctx, user, rule, match.params)
         return user
 
     def _hold_to_rights(self, match: Match, request: Request) -> None:

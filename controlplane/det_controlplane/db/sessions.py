@@ -3,14 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import bindparam, delete, func, literal_column, or_, select, update
+from sqlalchemy import Select, bindparam, delete, func, literal_column, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from det_controlplane.core.lifecycle.agent import AgentState
 from det_controlplane.core.paging import Page, Sort
-from det_controlplane.db import pages, roles
+from det_controlplane.db import pages, roles, whereabouts
 from det_controlplane.db.engine import Database, Tx
 from det_controlplane.db.pages import Collection, one_of
 from det_controlplane.db.schema import agents, allocations, sessions, tasks, users
@@ -80,6 +81,7 @@ class Holder:
     narrow: bool
     kind: SessionKind
     roles: list[tuple[str, int]] | None = None  # with their workspaces
+    workspace_id: int | None = None  # of what the request names
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +107,28 @@ class AccessToken:
     shown: dict[str, Any]
 
 
-def holder(
-    db: Database, token_hash: bytes, now: datetime, *, with_roles: bool = False
+@cache
+def _holder_and_workspace(kind: str) -> Select[Any]:
+    return _HOLDER_WITH_ROLES.add_columns(whereabouts.one(kind).label("workspace_id"))
+
+
+def holder(db: Database, token_hash: bytes, now: datetime) -> Holder | None:
+    return _held(db, _HOLDER, {"token_hash": token_hash, "now": now})
+
+
+def holder_with_roles(
+    db: Database, token_hash: bytes, now: datetime, named: tuple[str, str] | None
 ) -> Holder | None:
-    statement = _HOLDER_WITH_ROLES if with_roles else _HOLDER
-    for row in db.read(statement, {"token_hash": token_hash, "now": now}):
+    """Read the roles of the holder, too, and the workspace of a thing by its kind and name."""
+    params: dict[str, Any] = {"token_hash": token_hash, "now": now}
+    if named is None:
+        return _held(db, _HOLDER_WITH_ROLES, params)
+    kind, name = named
+    return _held(db, _holder_and_workspace(kind), {**params, "names": [name]})
+
+
+def _held(db: Database, statement: Select[Any], params: dict[str, Any]) -> Holder | None:
+    for row in db.read(statement, params):
         return Holder(**row._mapping)
     return None
 

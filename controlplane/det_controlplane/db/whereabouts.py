@@ -1,8 +1,9 @@
 """Find the workspaces of what requests name."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from sqlalchemy import TextClause, text
+from sqlalchemy import Integer, Text, TextClause, column, select, text
 
 from det_controlplane.db.engine import Database
 
@@ -31,6 +32,12 @@ _OF: Mapping[str, str] = {
     "template": f"SELECT t.name AS name, t.workspace_id FROM templates t WHERE t.name = {_TEXTS}",
 }
 _STATEMENTS: Mapping[str, TextClause] = {kind: text(sql) for kind, sql in _OF.items()}
+
+
+def one(kind: str) -> Any:
+    """Return the expression for the workspace of one thing, whose name is the only one of :names."""
+    found = text(_OF[kind]).columns(column("name", Text), column("workspace_id", Integer))
+    return select(found.subquery().c.workspace_id).limit(1).scalar_subquery()
 
 
 def of(db: Database, kind: str, names: Sequence[str]) -> dict[str, int]:

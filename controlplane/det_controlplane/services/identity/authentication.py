@@ -14,7 +14,7 @@ from det_controlplane.db.sessions import Holder
 from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, NotSignedIn
-from det_controlplane.services.identity.principal import AgentPrincipal, User
+from det_controlplane.services.identity.principal import AgentPrincipal, Place, User
 
 # Agents' tokens show what they are: one query finds their holder.
 AGENT_PREFIX = "agent-"
@@ -34,7 +34,7 @@ def token_hash(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
-def user_of(ctx: Context, token: str) -> User:
+def user_of(ctx: Context, token: str, named: tuple[str, str] | None = None) -> User:
     """The holder of a token; the message of a refusal never says which part was wrong."""
     if token.startswith(AGENT_PREFIX):
         agent_of(ctx, token)
@@ -42,16 +42,21 @@ def user_of(ctx: Context, token: str) -> User:
     if not token:
         raise NotSignedIn("no token: sign in with 'det user login'")
     with_roles = ctx.config.authz is Authz.RBAC
-    holder = sessions.holder(ctx.db, token_hash(token), ctx.now(), with_roles=with_roles)
+    hashed, now = token_hash(token), ctx.now()
+    if with_roles:
+        holder = sessions.holder_with_roles(ctx.db, hashed, now, named)
+    else:
+        holder = sessions.holder(ctx.db, hashed, now)
     if holder is None:
         raise NotSignedIn(_UNKNOWN)
     grants = _grants(holder, with_roles=with_roles)
+    place = Place(*named, holder.workspace_id) if named and with_roles else None
     return User(
         holder.user_id, holder.username,
         # An administrator's task is no administrator.
         grants is ALL,
         holder.id, holder.allocation_id, holder.task_id, holder.trial_id, holder.experiment_id,
-        holder.kind.value, holder.narrow, grants,
+        holder.kind.value, holder.narrow, grants, place,
     )  # fmt: skip
 
 

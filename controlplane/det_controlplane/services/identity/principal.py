@@ -6,6 +6,15 @@ from det_controlplane.core.roles import OPEN, Grants
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """The workspace of a thing that the request names, read together with the caller; None: no such thing."""
+
+    kind: str
+    name: str
+    workspace_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class User:
     """A person, or a task that acts for one (`allocation_id` set)."""
 
@@ -20,6 +29,7 @@ class User:
     via: str = "user"  # the kind of the token
     narrow: bool = False  # a task's token that is only for the task itself
     grants: Grants = OPEN
+    place: Place | None = None
     presides: bool = False  # administrates the workspaces of all that the request names
 
 

@@ -67,7 +67,7 @@ def require_things(
     if _holds_everywhere(user.grants, right, KINDS[kind]):
         return PRESIDING in user.grants.everywhere
     wanted = [text for name in names if (text := _readable(kind, name))]
-    found = whereabouts.of(ctx.db, kind, wanted) if wanted else {}
+    found = _workspaces(ctx, user, kind, wanted)
     for name in wanted:
         workspace_id = found.get(name)
         if workspace_id is None or not user.grants.has(KINDS[kind], workspace_id):
@@ -75,6 +75,23 @@ def require_things(
         if not user.grants.has(right, workspace_id):
             raise _forbidden(user, right, f"in workspace {workspace_id}, where {kind} {name} is")
     return bool(wanted) and all(user.grants.has(PRESIDING, found[name]) for name in wanted)
+
+
+def _workspaces(ctx: Context, user: User, kind: str, names: Sequence[str]) -> Mapping[str, int]:
+    place = user.place
+    if place is not None and (place.kind, [place.name]) == (kind, list(names)):
+        return {} if place.workspace_id is None else {place.name: place.workspace_id}
+    return whereabouts.of(ctx.db, kind, names) if names else {}
+
+
+def named_by_path(rule: Rule, params: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return the kind and name of a thing in the path, whose workspace can be read together with the caller."""
+    for need in rule.needs:
+        if need.of is Of.NAMED and need.place == "path":
+            kind = need.kind_of(params).removesuffix("-or-all")
+            name = _readable(kind, params[need.names[0]]) if kind in KINDS else ""
+            return (kind, name) if name else None
+    return None
 
 
 def _others(user: User, rule: Rule, kind: str, names: Sequence[object]) -> list[object]:
