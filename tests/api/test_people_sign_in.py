@@ -251,6 +251,11 @@ def test_keys_and_discovery_are_kept_and_a_new_key_is_fetched(
     assert provider.asked.count("/keys") == 2
 
 
+def test_a_provider_with_one_key_need_not_name_it(door: Door) -> None:
+    door.provider.names_its_key = False
+    door.entered()
+
+
 def test_a_provider_that_is_down_is_told_with_the_cause(door: Door) -> None:
     door.provider.down = True
     told = door.ask("begin", redirectUri=BACK, codeChallenge="c" * 43, state="s" * 43)

@@ -25,6 +25,7 @@ class OidcServer:
         self.url = ""
         self.down = False
         self.described_as = ""
+        self.names_its_key = True
         self.asked: list[str] = []
         self.keys: dict[str, rsa.RSAPrivateKey] = {}
         self.rotate("key-1")
@@ -38,7 +39,8 @@ class OidcServer:
         said = {**GITHUB, "iss": self.url, "aud": audience, "iat": now, "exp": now + 300, **claims}
         ((key_id, key),) = self.keys.items()
         said = {name: value for name, value in said.items() if value is not None}
-        return jwt.encode(said, key, algorithm="RS256", headers={"kid": key_id})
+        named = {"kid": key_id} if self.names_its_key else None
+        return jwt.encode(said, key, algorithm="RS256", headers=named)
 
     def key_set(self) -> dict[str, Any]:
         return {"keys": [_as_jwk(key_id, key) for key_id, key in self.keys.items()]}

@@ -62,6 +62,8 @@ class IssuerTokens:
                 found = jwt.PyJWKSet.from_dict(self._fetch(issuer))
                 keys = {str(key.key_id or ""): key for key in found.keys}
                 self._kept[issuer] = (self._now(), keys)
+        if not key_id and len(keys) == 1:
+            return next(iter(keys.values()))  # an issuer with one key need not name it
         if key_id not in keys:
             raise NotProven(f"{issuer} has no key {key_id!r}")
         return keys[key_id]
