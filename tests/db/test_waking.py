@@ -1,9 +1,14 @@
 """A database that pauses: callers wait while it wakes, and nothing that rests keeps it awake."""
 
 import socket
+import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
+from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres
 from det_controlplane.db import waking
 from det_controlplane.db.engine import Database, DatabaseAsleep, DatabaseDown, Pausing
 from det_controlplane.db.migrate import migrate
@@ -84,3 +89,48 @@ def test_the_server_closes_a_connection_that_rests(database: Database, database_
     assert eventually(lambda: database.read(SESSIONS)[0][0] == 0)
     assert resting.read(ONE) == [(1,)], "the next caller gets another connection"
     resting.dispose()
+
+
+SANDBOXES, CONNECTIONS = 200, 64
+
+
+@pytest.fixture
+def small() -> Iterator[str]:
+    """A database server that takes as many connections as `det deploy local` lets it."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        EmbeddedPostgres(Path(folder), throwaway=True) as server,
+    ):
+        yield server.url()
+
+
+def test_two_hundred_sandboxes_share_a_small_database(
+    small: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each holds one connection while it answers, and waits while there is none."""
+    monkeypatch.setattr(waking, "PAUSE_S", 0.2)
+
+    def answer(_: int) -> int:
+        sandbox = Database(small, pool_size=1, pausing=Pausing(wake_s=240))
+        try:
+            return int(sandbox.read(text("SELECT count(pg_sleep(0.2))"))[0][0])
+        finally:
+            sandbox.dispose()
+
+    with ThreadPoolExecutor(SANDBOXES) as threads:
+        assert list(threads.map(answer, range(SANDBOXES))) == [1] * SANDBOXES
+
+
+def test_a_database_that_stays_full_is_told_as_what_passes(
+    small: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waking, "PAUSE_S", 0.01)
+    with ExitStack() as held:
+        for _ in range(CONNECTIONS):
+            database = Database(small, pool_size=1)
+            held.callback(database.dispose)
+            database.read(ONE)
+        late = Database(small, pool_size=1, pausing=Pausing(wake_s=0.1))
+        held.callback(late.dispose)
+        with pytest.raises(DatabaseAsleep, match="all connections of the database are taken: try"):
+            late.read(ONE)

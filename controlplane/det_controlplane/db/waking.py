@@ -1,4 +1,4 @@
-"""Connect to a database that pauses: for the seconds that it takes to wake it is silent, or refuses."""
+"""Connect to a database that pauses, or is small: while it wakes, or is full, it is silent or refuses."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -8,8 +8,9 @@ from pg8000.exceptions import DatabaseError, InterfaceError
 
 PAUSE_S = 1.0
 _LEAST_S = 1.0
-_STARTING_UP = "57P03"
 SENTENCE = "the database is waking up"
+# What passes, by PostgreSQL's code.
+_PASSING = {"57P03": SENTENCE, "53300": "all connections of the database are taken"}
 
 Connect = Callable[..., Any]
 
@@ -21,25 +22,27 @@ class Asleep(Exception):
 def connect_patiently(connect: Connect, arguments: Mapping[str, Any], wake_s: float) -> Any:
     """Connect, and try again until `wake_s` are over; what is no matter of waking is raised at once.
 
-    Raises Asleep when nothing else than silence or "starting up" was heard until then."""
+    Raises Asleep when silence, "starting up" or "too many clients" was the last that was heard."""
     limit = time.monotonic() + wake_s
     while True:
         left_s = max(limit - time.monotonic(), _LEAST_S)
         try:
             return connect(**{**arguments, "timeout": left_s})
         except (OSError, InterfaceError, DatabaseError) as e:
-            if isinstance(e, DatabaseError) and not _starting_up(e):
+            passing = _passing(e)
+            if isinstance(e, DatabaseError) and not passing:
                 raise
             if time.monotonic() + PAUSE_S >= limit:
-                if _starting_up(e) or _timed_out(e):
-                    raise Asleep(SENTENCE) from e
+                if passing or _timed_out(e):
+                    raise Asleep(passing or SENTENCE) from e
                 raise
         time.sleep(PAUSE_S)
 
 
-def _starting_up(e: Exception) -> bool:
+def _passing(e: Exception) -> str:
+    """Say what passes by itself; nothing for other refusals."""
     told = e.args[0] if e.args else None
-    return isinstance(told, dict) and told.get("C") == _STARTING_UP
+    return _PASSING.get(str(told.get("C")), "") if isinstance(told, dict) else ""
 
 
 def _timed_out(e: BaseException | None) -> bool:
