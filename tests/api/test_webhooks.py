@@ -12,10 +12,8 @@ from det_controlplane.ports.courier import Unsent
 from det_controlplane.services.webhooks import delivery
 
 from tests.support.api import Api, Caller, config_of, create, trial_of
-from tests.support.inbox import Inbox
+from tests.support.inbox import COMPLETED, Inbox, W, end, make_webhook
 
-W = "/api/v1/webhooks"
-COMPLETED = {"triggerType": "TRIGGER_TYPE_EXPERIMENT_STATE_CHANGE", "condition": {"state": "COMPLETED"}}  # fmt: skip
 ALERTS = {"triggerType": "TRIGGER_TYPE_CUSTOM"}
 
 
@@ -45,26 +43,6 @@ def webhook(inbox: Inbox, user: Caller) -> Callable[..., dict[str, Any]]:
         return make_webhook(user, **more)
 
     return make
-
-
-def make_webhook(caller: Caller, **more: Any) -> dict[str, Any]:
-    new = {
-        "name": "chat", "url": "https://example.com/hook", "webhookType": "WEBHOOK_TYPE_DEFAULT",
-        "mode": "WEBHOOK_MODE_WORKSPACE", "workspaceId": 1, "triggers": [COMPLETED],
-    }  # fmt: skip
-    made: dict[str, Any] = caller.post(W, {**new, **more})["webhook"]
-    return made
-
-
-def end(caller: Caller, state: str = "STATE_COMPLETED", **config: Any) -> int:
-    """Run an experiment elsewhere to its end."""
-    asked = {"config": config_of(**config), "unmanaged": True}
-    experiment_id: int = caller.post("/api/v1/experiments", asked)["experiment"]["id"]
-    new = {"experimentId": experiment_id, "hparams": {}, "unmanaged": True}
-    trial_id = caller.post("/api/v1/trials", new)["trial"]["id"]
-    caller.post(f"/api/v1/trials/{trial_id}/start", {"trialId": trial_id, "resume": False})
-    caller.done("PATCH", f"/api/v1/trials/{trial_id}", {"trialId": trial_id, "state": state})
-    return experiment_id
 
 
 def refused(caller: Caller, method: str, path: str, body: Any, status: int) -> str:

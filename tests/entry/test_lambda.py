@@ -92,3 +92,22 @@ def test_a_pipeline_signs_in_by_keys_that_another_function_fetches(
             told = call(api, "POST", "/api/v1/auth/pipeline", body=body)
             assert call(api, "GET", "/api/v1/me", told["token"])["user"]["username"] == "admin"
             assert issuer.asked == ["/.well-known/openid-configuration", "/keys"]
+
+
+def test_addresses_of_webhooks_are_looked_at_by_another_function(
+    task_root: Path, environment: Mapping[str, str]
+) -> None:
+    functions = {"det-api": "app.app", "det-keys": "app.keys"}
+    named = {**environment, "DET_KEYS_FUNCTION": "det-keys"}
+    with lambda_service(task_root, named, functions) as service:
+        api = service.runtime("det-api")
+        new = {
+            "name": "chat", "url": "http://169.254.169.254/", "webhookType": "WEBHOOK_TYPE_DEFAULT",
+            "mode": "WEBHOOK_MODE_WORKSPACE", "workspaceId": 1,
+            "triggers": [{"triggerType": "TRIGGER_TYPE_TASK_LOG", "condition": {"regex": "tea"}}],
+        }  # fmt: skip
+        headers = (("Authorization", f"Bearer {sign_in(api)}"),)
+        event = Http("POST", "/api/v1/webhooks", json.dumps(new).encode(), headers)
+        status, _, raw = answered(api.invoke(rest_event(event)))
+    assert status == 400
+    assert b"169.254.169.254 is an address of a private network" in raw

@@ -7,6 +7,7 @@ from det_controlplane.entry.turns import Clock, ticking
 from sqlalchemy import text
 
 from tests.support.api import api_over
+from tests.support.inbox import Inbox, end, make_webhook
 from tests.support.searching import Agent
 
 SESSIONS = text(
@@ -41,3 +42,13 @@ def test_a_turn_after_which_nothing_is_due_leaves_no_connection(
         assert ticking(api.ctx, None)(Clock(lambda: 0.0)) is not None
         assert other.read(SESSIONS)[0][0] == 1
     other.dispose()
+
+
+def test_a_turn_sends_what_webhooks_have_to_tell(database: Database, tmp_path: Path) -> None:
+    with api_over(database, tmp_path) as api:
+        api.ctx.courier = inbox = Inbox()
+        user = api.signed_in("determined")
+        make_webhook(user)
+        end(user)
+        assert ticking(api.ctx, None)(Clock(lambda: 0.0)) is None
+    assert len(inbox.posts) == 1

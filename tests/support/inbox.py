@@ -1,4 +1,4 @@
-"""A courier that keeps what it is given, for tests of webhooks."""
+"""Webhooks for tests, and a courier that keeps what it is given."""
 
 import json
 from collections.abc import Mapping
@@ -6,6 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from det_controlplane.ports.courier import Unsent
+
+from tests.support.api import Caller, config_of
+
+W = "/api/v1/webhooks"
+COMPLETED = {
+    "triggerType": "TRIGGER_TYPE_EXPERIMENT_STATE_CHANGE",
+    "condition": {"state": "COMPLETED"},
+}
 
 
 @dataclass
@@ -39,3 +47,23 @@ class Inbox:
     @property
     def events(self) -> list[dict[str, Any]]:
         return [post.event for post in self.posts]
+
+
+def make_webhook(caller: Caller, **more: Any) -> dict[str, Any]:
+    new = {
+        "name": "chat", "url": "https://example.com/hook", "webhookType": "WEBHOOK_TYPE_DEFAULT",
+        "mode": "WEBHOOK_MODE_WORKSPACE", "workspaceId": 1, "triggers": [COMPLETED],
+    }  # fmt: skip
+    made: dict[str, Any] = caller.post(W, {**new, **more})["webhook"]
+    return made
+
+
+def end(caller: Caller, state: str = "STATE_COMPLETED", **config: Any) -> int:
+    """Run an experiment elsewhere to its end."""
+    asked = {"config": config_of(**config), "unmanaged": True}
+    experiment_id: int = caller.post("/api/v1/experiments", asked)["experiment"]["id"]
+    new = {"experimentId": experiment_id, "hparams": {}, "unmanaged": True}
+    trial_id = caller.post("/api/v1/trials", new)["trial"]["id"]
+    caller.post(f"/api/v1/trials/{trial_id}/start", {"trialId": trial_id, "resume": False})
+    caller.done("PATCH", f"/api/v1/trials/{trial_id}", {"trialId": trial_id, "state": state})
+    return experiment_id

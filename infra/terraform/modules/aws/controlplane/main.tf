@@ -173,8 +173,8 @@ resource "aws_lambda_function" "worker" {
   depends_on = [aws_cloudwatch_log_group.this, aws_iam_role_policy.function]
 }
 
-# Fetches the public keys of those who vouch for pipelines. Few of them have an address for IPv6, which alone leaves the
-# network: so this runs outside of it, and has neither rights nor secrets.
+# Fetches the public keys of those who vouch for pipelines, and posts messages of webhooks. Few of them have an address for
+# IPv6, which alone leaves the network: so this runs outside of it, and has neither rights nor secrets.
 resource "aws_lambda_function" "keys" {
   function_name                  = "${var.name}-keys"
   role                           = aws_iam_role.function["keys"].arn

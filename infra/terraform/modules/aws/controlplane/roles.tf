@@ -66,10 +66,10 @@ data "aws_iam_policy_document" "function" {
   }
 
   dynamic "statement" {
-    for_each = each.key == "api" ? [1] : []
+    for_each = contains(["api", "tick"], each.key) ? [1] : []
 
     content {
-      sid       = "FetchKeys"
+      sid       = "ReachOut"
       actions   = ["lambda:InvokeFunction"]
       resources = [local.arns.keys]
     }
