@@ -317,10 +317,27 @@ def live_rows(tx: Tx, provider: str, region: str, now: datetime) -> list[Row]:
     """Return what a list of the machines of one region is compared with."""
     under_way = func.coalesce(_i.claimed_until > now, False).label("under_way")
     sign = func.greatest(_i.seen_at, _i.launched_at, _i.not_before, _i.requested_at)
-    columns = (_i.id, _i.state, _i.cloud_id, _i.unseen, under_way, sign.label("last_sign"))
+    was_listed = _i.seen_at.is_not(None).label("was_listed")
+    columns = (
+        _i.id,
+        _i.state,
+        _i.cloud_id,
+        _i.unseen,
+        under_way,
+        sign.label("last_sign"),
+        was_listed,
+    )
     found = select(*columns).where(_LIVE, _i.provider == provider, _i.region == region)
     return [
-        Row(r.id, r.state, r.cloud_id, r.unseen, r.under_way, (now - r.last_sign).total_seconds())
+        Row(
+            r.id,
+            r.state,
+            r.cloud_id,
+            r.unseen,
+            r.under_way,
+            (now - r.last_sign).total_seconds(),
+            r.was_listed,
+        )
         for r in tx.execute(found).all()
     ]
 

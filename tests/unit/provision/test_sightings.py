@@ -40,6 +40,13 @@ def test_absence_of_a_machine_that_was_ordered_to_end_is_believed_soon() -> None
     assert reconcile([ordered_just_now], []).gone == ()
 
 
+def test_a_machine_that_was_ordered_to_end_before_any_list_had_it_may_still_come() -> None:
+    early = Row(ONE, S.TERMINATING, "i-1", unseen=1, silent_s=6.0, was_listed=False)
+    assert reconcile([early], []).gone == ()
+    late = Row(ONE, S.TERMINATING, "i-1", unseen=1, silent_s=61.0, was_listed=False)
+    assert reconcile([late], []).gone == (ONE,)
+
+
 def test_a_machine_listed_as_gone_is_believed_at_once() -> None:
     found = reconcile([Row(ONE, S.TERMINATING, "i-1", unseen=0)], [Sighting("i-1", ONE, True)])
     assert found.gone == (ONE,)

@@ -11,7 +11,8 @@ from det_controlplane.core.lifecycle.instance import InstanceState
 # read within a moment.
 ABSENCES_BELIEVED = 2
 ABSENCE_BELIEVED_S = 60.0
-# One that was ordered to end is expected to be missing, and costs until it is believed to be.
+# One that was ordered to end is expected to be missing, and costs until it is believed to be; but a list that never had
+# it may be older than its launch.
 ENDING_BELIEVED_S = 5.0
 
 
@@ -25,6 +26,7 @@ class Row:
     unseen: int
     under_way: bool = False  # its launch may be answered at any moment
     silent_s: float = math.inf  # since it was seen, launched or asked for
+    was_listed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,6 @@ def reconcile(rows: Collection[Row], sightings: Iterable[Sighting]) -> Reconcili
 
 
 def _is_believed(absent: Row) -> bool:
-    ending = absent.state is InstanceState.TERMINATING
+    ending = absent.state is InstanceState.TERMINATING and absent.was_listed
     least_s = ENDING_BELIEVED_S if ending else ABSENCE_BELIEVED_S
     return absent.unseen + 1 >= ABSENCES_BELIEVED and absent.silent_s >= least_s
