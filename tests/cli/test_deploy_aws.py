@@ -318,9 +318,8 @@ def test_the_function_that_rents_gets_the_client_of_google_and_the_others_do_not
     assert built["files"]["gcp-credentials.json"] == federation.read_bytes()
     (plan,) = terraform.calls("plan")
     told = plan["variables"]
-    assert (Path(told["zip"]).name, Path(told["provision_zip"]).name) == (
-        "deployment.zip", "provision.zip",
-    )  # fmt: skip
+    names = [Path(told[name]).name for name in ("zip", "provision_zip", "keys_zip")]
+    assert names == ["deployment.zip", "provision.zip", "keys.zip"]
     assert told["google_credentials"] == "/var/task/gcp-credentials.json"
     assert told["google_project"] == "acme"
 

@@ -18,7 +18,8 @@ def deployment_zip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     built = folder / "deployment-zip"
     with FileLock(folder / "deployment-zip.lock"):
         if not built.exists():
-            made = packaging.build(tmp_path_factory.mktemp("zip"))
+            files = {"cluster.yaml": b"cluster_name: of the tests\n"}
+            made = packaging.build(tmp_path_factory.mktemp("zip"), files)
             made.parent.rename(built)
     return built / "deployment.zip"
 

@@ -1,6 +1,7 @@
 """The packaged zip under Lambda's own runtime client: HTTP events, and the schedule."""
 
 import json
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -27,6 +28,15 @@ def test_the_zip_carries_its_bytecode_and_no_test_code(task_root: Path) -> None:
     assert bare == []
     assert not (task_root / "det_controlplane/testing").exists()
     assert not (task_root / "boto3").exists()
+
+
+def test_the_function_outside_the_network_has_no_configuration(deployment_zip: Path) -> None:
+    names = {}
+    for name in ("deployment", "keys"):
+        with zipfile.ZipFile(deployment_zip.with_name(f"{name}.zip")) as archive:
+            names[name] = set(archive.namelist())
+    assert names["deployment"] - names["keys"] == {"cluster.yaml"}
+    assert "app.py" in names["keys"]
 
 
 def test_both_gateways_reach_the_app(api: LambdaRuntime) -> None:

@@ -216,7 +216,8 @@ class AwsDeployment(Deployment):
         made = self._zip(folder) if build else _empty_zip(folder)
         variables = {
             "cluster_id": self._wanted.cluster_id, "region": self._wanted.region, "zip": str(made),
-            "runtime": version, **self._wanted.variables,
+            "keys_zip": str(made.with_name("keys.zip") if build else made), "runtime": version,
+            **self._wanted.variables,
         }  # fmt: skip
         projects = _google_projects(self._config())
         if projects:

@@ -77,6 +77,7 @@ module "controlplane" {
   cluster_id           = var.cluster_id
   zip                  = var.zip
   provision_zip        = var.provision_zip
+  keys_zip             = var.keys_zip
   runtime              = var.runtime
   architecture         = var.architecture
   snap_start           = var.snap_start

@@ -30,6 +30,12 @@ variable "zip" {
   type        = string
 }
 
+variable "keys_zip" {
+  description = "Path of another zip for the function outside the network, without the cluster's configuration; empty for the same zip."
+  type        = string
+  default     = ""
+}
+
 variable "provision_zip" {
   description = "Path of another zip for the function that rents machines, with the client of Google Cloud; empty for the same zip."
   type        = string

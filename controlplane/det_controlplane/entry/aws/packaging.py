@@ -67,7 +67,8 @@ class PackagingFailed(Exception):
 def build(out: Path, files: Mapping[str, bytes] | None = None, *, google: bool = False) -> Path:
     """Build the zip, with more files of a deployment beside the code: its cluster configuration, certificates.
 
-    With `google`, pools may rent from Google Cloud, and `provision.zip` lies beside it.
+    Without these files, which may hold secrets, `keys.zip` lies beside it. With `google`, pools may rent from Google
+    Cloud, and `provision.zip` lies there too.
     """
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -84,6 +85,9 @@ def build(out: Path, files: Mapping[str, bytes] | None = None, *, google: bool =
             write_zip(task, out / "provision.zip")
             trim(task, OF_PROVISION_ALONE)
         write_zip(task, out / "deployment.zip")
+        for name in files or {}:
+            (task / name).unlink()
+        write_zip(task, out / "keys.zip")
     return out / "deployment.zip"
 
 

@@ -19,7 +19,8 @@ locals {
   schedules  = toset(["tick", "provision"])
   # A new account has ten executions at once in all, and lets none be reserved.
   reserves = var.api_concurrency >= 0
-  zips     = { for name in local.functions : name => name == "provision" && var.provision_zip != "" ? var.provision_zip : var.zip }
+  others   = { provision = var.provision_zip, keys = var.keys_zip }
+  zips     = { for name in local.functions : name => coalesce(lookup(local.others, name, ""), var.zip) }
   # The functions start each other by name; a name is known before its function exists.
   environment = merge(var.environment, {
     DET_TICK_FUNCTION      = "${var.name}-tick:live"
@@ -178,8 +179,8 @@ resource "aws_lambda_function" "worker" {
 resource "aws_lambda_function" "keys" {
   function_name                  = "${var.name}-keys"
   role                           = aws_iam_role.function["keys"].arn
-  filename                       = var.zip
-  source_code_hash               = filebase64sha256(var.zip)
+  filename                       = local.zips["keys"]
+  source_code_hash               = filebase64sha256(local.zips["keys"])
   handler                        = "app.keys"
   runtime                        = var.runtime
   architectures                  = [var.architecture]
