@@ -82,6 +82,7 @@ def test_a_webhook_is_shown_as_it_was_made(webhook: Any, user: Caller, admin: Ca
         ({"url": "example.com"}, "url: 'example.com' is not an address like https://"),
         ({"url": "ftp://example.com"}, "is not an address"),
         ({"url": "http://[::1"}, "is not an address"),
+        ({"url": "https://example.com/\u00fc"}, "is not an address"),
         ({"url": "https://private.example.com"}, "private network"),
         ({"triggers": []}, "triggers: give at least one"),
         ({"triggers": [{**COMPLETED, "condition": {"state": "PAUSED"}}]}, "is none of COMPLETED, ERROR"),
@@ -116,6 +117,25 @@ def test_webhooks_of_the_cluster_are_for_administrators(
         assert "only an administrator may" in refused(user, method, path, body, 403)
     assert "workspace 99 not found" in refused(user, "POST", W, {**new, "workspaceId": 99}, 404)
     assert "webhook 99 not found" in refused(user, "POST", f"{W}/99/test", {}, 404)
+
+
+def test_the_path_of_a_clusters_webhook_is_for_administrators(
+    webhook: Any, user: Caller, admin: Caller
+) -> None:
+    wide = make_webhook(admin, workspaceId=0, url="https://hooks.example.com/T1/secret")
+    (listed,) = user.get(W)["webhooks"]
+    assert listed["url"] == "https://hooks.example.com/********"
+    assert user.get(f"{W}/{wide['id']}")["webhook"] == listed
+    assert admin.get(W)["webhooks"] == [wide]
+
+
+def test_addresses_are_looked_at_for_those_who_may_change_them_only(
+    webhook: Any, user: Caller, admin: Caller
+) -> None:
+    wide = make_webhook(admin, workspaceId=0)
+    body = {"url": "https://private.example.com"}
+    assert "administrator" in refused(user, "PATCH", f"{W}/{wide['id']}", body, 403)
+    assert "private network" in refused(admin, "PATCH", f"{W}/{wide['id']}", body, 400)
 
 
 def test_the_end_of_an_experiment_is_told_once(

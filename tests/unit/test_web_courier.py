@@ -1,6 +1,7 @@
 """Posting messages to other systems: which addresses are allowed, and what each answer means."""
 
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -118,3 +119,30 @@ def test_a_silent_target_is_given_up_after_a_while() -> None:
         courier = WebCourier(allow_private=True, timeout_s=0.2)
         refused = refusal(courier, f"http://127.0.0.1:{silent.getsockname()[1]}")
     assert "does not answer" in str(refused)
+
+
+def test_a_target_that_dribbles_is_cut_off() -> None:
+    with closing(socket.socket()) as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        stop = threading.Event()
+
+        def dribble() -> None:
+            taken, _ = listening.accept()
+            with closing(taken):
+                while not stop.wait(0.05):
+                    try:
+                        taken.send(b"H")
+                    except OSError:
+                        return
+
+        thread = threading.Thread(target=dribble)
+        thread.start()
+        courier = WebCourier(allow_private=True, timeout_s=0.5)
+        try:
+            refused = refusal(courier, f"http://127.0.0.1:{listening.getsockname()[1]}")
+        finally:
+            stop.set()
+            thread.join()
+    assert "does not answer" in str(refused)
+    assert not refused.forever

@@ -32,7 +32,7 @@ MEMBERS = {
             Arg(
                 "--on-alert",
                 action="store_true",
-                help="tell what training code sends by core.alert; with --specific",
+                help="tell what training code sends by core_context.alert; with --specific",
             ),
             Arg(
                 "--specific",

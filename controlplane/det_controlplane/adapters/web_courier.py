@@ -6,13 +6,16 @@ followed."""
 import http.client
 import socket
 import ssl
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from urllib.parse import urlsplit
 
 from det_controlplane.ports.courier import Unsent
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 10.0  # of a whole exchange
+_MOST_ADDRESSES = 3
 _NAT64 = IPv6Network("64:ff9b::/96")
 # What a server says when it may take the message later.
 _LATER = frozenset({408, 425, 429})
@@ -36,6 +39,10 @@ class WebCourier:
         addresses = self._addresses(host, port)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         connection = _Pinned(host, port, addresses, self._timeout_s, secure=secure)
+        # Each read may take the time limit anew: a target that dribbles would hold this thread for days.
+        deadline = threading.Timer(self._timeout_s, connection.cut)
+        deadline.daemon = True
+        deadline.start()
         try:
             connection.request(
                 "POST", path, body, {"User-Agent": "determined-serverless", **headers}
@@ -44,6 +51,7 @@ class WebCourier:
         except (OSError, http.client.HTTPException) as e:
             raise Unsent(f"{host} does not answer: {e or type(e).__name__}") from e
         finally:
+            deadline.cancel()
             connection.close()
         if not 200 <= status < 300:
             forever = 300 <= status < 500 and status not in _LATER
@@ -83,14 +91,15 @@ class _Pinned(http.client.HTTPConnection):
         self, host: str, port: int, addresses: list[str], timeout_s: float, *, secure: bool
     ) -> None:
         super().__init__(host, port, timeout=timeout_s)
-        self._addresses = addresses
+        self._addresses = addresses[:_MOST_ADDRESSES]
         self._secure = secure
+        self._raw: socket.socket | None = None
 
     def connect(self) -> None:
         failure: OSError | None = None
         for address in self._addresses:
             try:
-                self.sock = socket.create_connection((address, self.port), self.timeout)
+                self.sock = self._raw = socket.create_connection((address, self.port), self.timeout)
                 break
             except OSError as e:
                 failure = e
@@ -99,3 +108,10 @@ class _Pinned(http.client.HTTPConnection):
         if self._secure:
             context = ssl.create_default_context()
             self.sock = context.wrap_socket(self.sock, server_hostname=self.host)
+
+    def cut(self) -> None:
+        """End the exchange, whatever it waits for."""
+        sock = self.sock or self._raw
+        if sock is not None:
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)

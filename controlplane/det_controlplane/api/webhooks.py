@@ -23,7 +23,7 @@ _LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 def list_webhooks(ctx: Context, request: Request) -> Answer:
-    return json_response({"webhooks": administration.listed(ctx, request.within)})
+    return json_response({"webhooks": administration.listed(ctx, user_of(request), request.within)})
 
 
 def get_webhook(ctx: Context, request: Request) -> Answer:

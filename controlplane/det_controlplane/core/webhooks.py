@@ -86,7 +86,7 @@ def url_problems(url: str) -> list[Problem]:
         is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_usable = False
-    if not is_usable or any(c.isspace() or not c.isprintable() for c in url):
+    if not is_usable or not url.isascii() or any(c.isspace() or not c.isprintable() for c in url):
         return [Problem("url", f"{shown(url)} is not an address like https://example.com/path")]
     if len(url) > LONGEST_URL:
         return [Problem("url", f"may have {LONGEST_URL} characters at most")]

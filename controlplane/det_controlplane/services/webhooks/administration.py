@@ -1,10 +1,13 @@
 """Create, change and try webhooks."""
 
 from collections.abc import Sequence
+from threading import BoundedSemaphore
 from typing import Any
+from urllib.parse import urlsplit
 
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.core.roles import Right
+from det_controlplane.core.secrets import HIDDEN
 from det_controlplane.core.webhooks import NewWebhook, name_problems, problems_of, url_problems
 from det_controlplane.core.webhooks import test_event as event_of_test
 from det_controlplane.db import webhooks
@@ -12,23 +15,25 @@ from det_controlplane.db.engine import Tx, Violated
 from det_controlplane.ports.courier import Unsent
 from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Invalid, Missing
+from det_controlplane.services.errors import Invalid, Missing, WrongState
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_admin
 from det_controlplane.services.identity.route_rights import require_in
 from det_controlplane.services.webhooks import delivery
 
+_TESTS = BoundedSemaphore(2)
 
-def listed(ctx: Context, within: Sequence[int] | None) -> list[dict[str, Any]]:
+
+def listed(ctx: Context, caller: User, within: Sequence[int] | None) -> list[dict[str, Any]]:
     """Return the webhooks of some workspaces; None: all, and those of the whole cluster."""
     with ctx.db.autocommit() as tx:
-        return webhooks.listed(tx, within)
+        return [_as_seen_by(caller, webhook) for webhook in webhooks.listed(tx, within)]
 
 
 def get(ctx: Context, caller: User, webhook_id: int) -> dict[str, Any]:
     with ctx.db.autocommit() as tx:
         require_in(caller, Right.EDIT_WEBHOOKS, _workspace_of(tx, webhook_id))
-        return _shown(tx, webhook_id)
+        return _as_seen_by(caller, _shown(tx, webhook_id))
 
 
 def create(ctx: Context, caller: User, new: NewWebhook) -> dict[str, Any]:
@@ -47,6 +52,8 @@ def create(ctx: Context, caller: User, new: NewWebhook) -> dict[str, Any]:
 def edit(
     ctx: Context, caller: User, webhook_id: int, *, url: str | None = None, name: str | None = None
 ) -> dict[str, Any]:
+    with ctx.db.autocommit() as tx:
+        _check_right(caller, _workspace_of(tx, webhook_id))
     if url is not None:
         _refuse(url_problems(url))
         _refuse(delivery.target_problems(ctx, url))
@@ -55,7 +62,6 @@ def edit(
     given = {"url": url, "name": name and name.strip()}
     columns = {field: value for field, value in given.items() if value is not None}
     with ctx.db.begin() as tx:
-        _check_right(caller, _workspace_of(tx, webhook_id))
         if columns:
             webhooks.change(tx, webhook_id, **columns)
         return _shown(tx, webhook_id)
@@ -75,10 +81,23 @@ def test(ctx: Context, caller: User, webhook_id: int) -> None:
     if target is None:
         raise _missing(webhook_id)
     payload = event_of_test(str(ctx.new_uuid()), int(ctx.now().timestamp()))
+    # A slow target holds the thread that answers requests.
+    if not _TESTS.acquire(blocking=False):
+        raise WrongState("other webhooks are being tested just now: try again in a few seconds")
     try:
         delivery.send_now(ctx, target, payload)
     except Unsent as e:
         raise Invalid(f"webhook {webhook_id} ({target.name}) took no message: {e}") from e
+    finally:
+        _TESTS.release()
+
+
+def _as_seen_by(caller: User, webhook: dict[str, Any]) -> dict[str, Any]:
+    """Keep the path of a cluster's webhook from those who cannot manage it: it is often a secret."""
+    if webhook["workspaceId"] or (caller.admin and caller.allocation_id is None):
+        return webhook
+    parts = urlsplit(webhook["url"])
+    return {**webhook, "url": f"{parts.scheme}://{parts.hostname}/{HIDDEN}"}
 
 
 def _shown(tx: Tx, webhook_id: int) -> dict[str, Any]:
