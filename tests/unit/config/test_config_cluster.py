@@ -261,7 +261,12 @@ resource_pools:
   - {pool_name: b, scheduler: {type: round_robin}, task_container_defaults: {image: x, devices: [{host_path: /d}]}}
 task_container_defaults: {environment_variables: [A=1], force_pull_image: true}
 checkpoint_storage: {type: shared_fs, host_path: /c}
-security: {initial_user_password: ''}
+security:
+  initial_user_password: ''
+  authz: {type: rbac}
+  audit_retention_days: 90
+  oidc: {issuer: 'https://id.example.com', client_id: det, client_secret: s, domains: [example.com]}
+webhooks: {signing_key: k, base_url: 'https://det.example.com', allow_private_targets: true}
 reserved_ports: [7, 5]
 notebook_timeout: 10m
 retention_policy: {log_retention_days: 3, schedule: 1h}

@@ -11,13 +11,16 @@ from det_controlplane.core.config.task_defaults import TaskContainerDefaults
 
 def document(config: ClusterConfig) -> dict[str, Any]:
     """Return the configuration in the form that `load_cluster` reads."""
-    storage = config.checkpoint_storage
+    storage, oidc = config.checkpoint_storage, config.oidc
     return {
         "cluster_name": config.cluster_name,
         "port": config.port,
         "security": {
             "initial_user_password": config.initial_user_password,
             "allowed_host_paths": config.allowed_host_paths and list(config.allowed_host_paths),
+            "authz": {"type": config.authz.value},
+            "audit_retention_days": config.audit_retention_days,
+            "oidc": None if oidc is None else _plain(asdict(oidc)),
         },
         "resource_manager": {
             "type": "agent",
@@ -41,6 +44,10 @@ def document(config: ClusterConfig) -> dict[str, Any]:
         ],
         "feature_switches": [],  # nothing here depends on one
     }
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
 
 def _pool(pool: Pool) -> dict[str, Any]:
