@@ -16,6 +16,15 @@ Names = Callable[[Need], Sequence[object]]  # what a request names, as it wrote 
 _UUIDS = ("checkpoint", "job")
 _TEXTS = ("project-key", "experiment-external", "task", "allocation", "model", "template")
 _ALL = ("0", "-1")  # where a project or workspace could be named
+_DEEDS = {
+    Right.UPDATE_AGENTS: "take agents, slots and machines in and out of service",
+    Right.UPDATE_GROUP: "manage groups",
+    Right.ADMINISTRATE_USER: "manage users",
+    Right.VIEW_MASTER_CONFIG: "see the cluster's configuration",
+    Right.UPDATE_MASTER_CONFIG: "change the cluster's settings",
+    Right.MODIFY_GLOBAL_CONFIG_POLICIES: "set config policies of the cluster",
+    Right.MODIFY_RP_WORKSPACE_BINDINGS: "bind pools to workspaces",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +154,8 @@ def _readable(kind: str, name: object) -> str:
 
 def _forbidden(user: User, right: Right, where: str) -> Forbidden:
     if user.grants is OPEN:
-        return Forbidden(f"only an administrator may do this; you are signed in as {user.username}")
+        deed = _DEEDS.get(right, "do this")
+        return Forbidden(f"only an administrator may {deed}; you are signed in as {user.username}")
     roles = ", ".join(roles_with(right))
     return Forbidden(
         f"user {user.username} lacks {right.value} {where}: it comes with one of the roles {roles}"
