@@ -10,6 +10,7 @@ from typing import Any
 
 import boto3
 import pytest
+import yaml
 from det_controlplane.entry.aws import packaging
 from moto.awslambda.models import LambdaFunction
 
@@ -95,6 +96,42 @@ def test_a_failed_apply_names_the_cause_and_the_next_command(
     (cause,) = [line for line in ran.err.splitlines() if "terraform apply failed" in line]
     assert "creating RDS Cluster: api error DBClusterQuotaExceeded" in cause
     assert "run the same command again: it goes on" in ran.err
+
+
+def test_what_is_not_given_stays_as_the_last_time(
+    det: Det,
+    account: Account,
+    terraform: FakeTerraform,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also when that was interrupted, and when nothing is made."""
+    built: list[dict[str, Any]] = []
+
+    def build(out: Path, files: dict[str, bytes]) -> Path:
+        built.append(yaml.safe_load(files["cluster.yaml"]))
+        (out / "deployment.zip").write_bytes(b"zip")
+        return out / "deployment.zip"
+
+    monkeypatch.setattr(packaging, "build", build)
+    config = tmp_path / "master.yaml"
+    config.write_text("cluster_name: lab\n")
+    machines = ("--compute-agent-instance-type", "g5.xlarge", "--spot", "--config", config)
+    terraform.answers(apply={"out": error_event("failed", "it did"), "code": 1})
+    first = (*account.where, *machines, "--var", "database=rds")
+    assert det("deploy", "aws", "up", "--yes", *first).code == 1
+    config.unlink()
+    ran = det("deploy", "aws", "up", "--dry-run", *account.where)
+    assert ran.code == 0, ran.err
+    assert (
+        "As the last time: --compute-agent-instance-type, --spot, --config, --var database=rds"
+        in ran.err
+    )
+    assert built[0] == built[1]
+    assert built[1]["cluster_name"] == "lab"
+    assert built[1]["resource_pools"][0]["provider"]["instance_type"] == "g5.xlarge"
+    (plan,) = terraform.calls("plan")
+    assert plan["variables"]["database"] == "rds"
 
 
 def test_a_failed_init_names_the_cause(

@@ -197,8 +197,13 @@ def _objects(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
 
 
 def _delete_object(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
-    del fake.buckets[query["bucket"]][unquote(query["name"])]
-    return {}
+    objects = fake.buckets[query["bucket"]]
+    return None if objects.pop(unquote(query["name"]), None) is None else {}
+
+
+def _object(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
+    content = fake.buckets[query["bucket"]].get(unquote(query["name"]))
+    return None if content is None else json.loads(content)
 
 
 def _upload(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
@@ -250,6 +255,7 @@ _ROUTES: tuple[tuple[str, str, Route], ...] = (
     ("GET", "/storage/storage/v1/b/(?P<bucket>[^/]+)", _bucket),
     ("POST", "/storage/storage/v1/b", _make_bucket),
     ("GET", "/storage/storage/v1/b/(?P<bucket>[^/]+)/o", _objects),
+    ("GET", "/storage/storage/v1/b/(?P<bucket>[^/]+)/o/(?P<name>.+)", _object),
     ("DELETE", "/storage/storage/v1/b/(?P<bucket>[^/]+)/o/(?P<name>.+)", _delete_object),
     ("POST", "/storage/upload/storage/v1/b/(?P<bucket>[^/]+)/o", _upload),
     ("GET", "/artifactregistry/v1/.*/packages/controlplane/tags/(?P<tag>\\w+)", _tag),

@@ -10,8 +10,10 @@ from det_cli.render import print_object, say
 
 
 def up(args: argparse.Namespace) -> None:
-    deployment = AwsDeployment(_wanted(args), say, args.google_credentials or "")
-    deploy_cloud.up(args, deployment, _place(deployment.account))
+    account = AwsDeployment(_wanted(args), say).account
+    given = deploy_cloud.as_last_time(args, account)
+    deployment = AwsDeployment(_wanted(given), say, args.google_credentials or "")
+    deploy_cloud.up(given, deployment, _place(deployment.account))
 
 
 def down(args: argparse.Namespace) -> None:

@@ -2,16 +2,50 @@
 
 import argparse
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from det_cli import prompts
-from det_cli.deployment.cluster import Deployment, describe
+from det_cli.deployment.cluster import Account, Deployment, describe
 from det_cli.deployment.terraform import stacks
 from det_cli.errors import UsageError
 from det_cli.render import say
+
+# What `up` keeps of a cluster for the next time, beside its configuration and `--var`.
+_POOLS = (
+    "compute_agent_instance_type", "aux_agent_instance_type", "spot", "min_dynamic_agents", "max_dynamic_agents",
+    "max_idle_agent_period", "max_agent_starting_period", "max_aux_containers_per_agent",
+)  # fmt: skip
+
+
+def as_last_time(
+    args: argparse.Namespace, account: Account, more: Sequence[str] = ()
+) -> argparse.Namespace:
+    """Return the options of `up`, and of its last time for this cluster those that are not given now."""
+    given = argparse.Namespace(**vars(args))
+    given.config = _mapping(args.master_config_path) if args.master_config_path else None
+    kept = {} if args.forget_options else account.options(args.cluster_id)
+    names = [
+        n for n in (*_POOLS, *more, "config") if _missing(given, n) and kept.get(n) is not None
+    ]
+    for name in names:
+        setattr(given, name, kept[name])
+    now = list(args.var or ())
+    set_now = {pair.partition("=")[0] for pair in now}
+    earlier = [pair for pair in kept.get("var", ()) if pair.partition("=")[0] not in set_now]
+    given.var = earlier + now
+    told = [f"--{n.replace('_', '-')}" for n in names] + [f"--var {pair}" for pair in earlier]
+    if told:
+        say(f"As the last time: {', '.join(told)} (--forget-options goes back to the defaults)")
+    given.kept = {n: getattr(given, n) for n in (*_POOLS, *more, "config", "var")}
+    return given
+
+
+def _missing(args: argparse.Namespace, name: str) -> bool:
+    return getattr(args, name) in (None, False)
 
 
 def up(args: argparse.Namespace, deployment: Deployment, where: str) -> None:
@@ -23,7 +57,7 @@ def up(args: argparse.Namespace, deployment: Deployment, where: str) -> None:
         return
     question = f"Create or update cluster {args.cluster_id} in {where}?"
     prompts.confirm(question, yes=args.yes)
-    for line in describe(deployment.up()):
+    for line in describe(deployment.up(args.kept)):
         print(line)
 
 
@@ -53,8 +87,7 @@ def variables(args: argparse.Namespace) -> dict[str, Any]:
 
 def config(args: argparse.Namespace, pools: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the cluster's configuration, with these pools where it has none."""
-    path = getattr(args, "master_config_path", None)
-    found = _mapping(path) if path else {}
+    found = dict(getattr(args, "config", None) or {})
     if not found.get("resource_pools"):
         found["resource_pools"] = pools
         found["resource_manager"] = {

@@ -16,13 +16,15 @@ from det_cli.render import print_object, say
 REGION = "us-west1"
 # Public images that user data turns into agents: Ubuntu, with NVIDIA's driver where there are GPUs.
 GPU_IMAGE = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2204-amd64-with-nvidia-580"
+_MACHINES = ("zone", "gpu_type", "gpu_num", "environment_image")  # beside what all clouds have
 CPU_IMAGE = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2204-lts"
 
 
 def up(args: argparse.Namespace) -> None:
-    deployment = _deployment(args)
+    given = deploy_cloud.as_last_time(args, _deployment(args).account, _MACHINES)
+    deployment = _deployment(given)
     place = f"{deployment.account.region} of project {deployment.account.project}"
-    deploy_cloud.up(args, deployment, place)
+    deploy_cloud.up(given, deployment, place)
 
 
 def down(args: argparse.Namespace) -> None:
@@ -30,12 +32,7 @@ def down(args: argparse.Namespace) -> None:
 
 
 def list_(args: argparse.Namespace) -> None:
-    place = _place(args)
-    google = Google(
-        place.project, _region(args), keypath=place.keypath, endpoint_url=args.endpoint_url or "",
-        states=place.state_bucket,
-    )  # fmt: skip
-    for name in google.clusters():
+    for name in _google(args).clusters():
         print(name)
 
 
@@ -50,6 +47,14 @@ def dump_template(args: argparse.Namespace) -> None:
 def _deployment(args: argparse.Namespace) -> GcpDeployment:
     preflight = not getattr(args, "no_preflight_checks", False)
     return GcpDeployment(_wanted(args), _place(args), say, preflight=preflight)
+
+
+def _google(args: argparse.Namespace) -> Google:
+    place = _place(args)
+    return Google(
+        place.project, _region(args), keypath=place.keypath, endpoint_url=args.endpoint_url or "",
+        states=place.state_bucket,
+    )  # fmt: skip
 
 
 def _place(args: argparse.Namespace) -> Place:

@@ -57,6 +57,8 @@ AWS = Group(
             help="how functions sign in to Google Cloud, for pools that rent there (workload identity federation)"),
         Arg("--var", action="append", metavar="NAME=VALUE",
             help="a variable of the Terraform stack, such as database=rds (may be repeated)"),
+        Arg("--forget-options", action="store_true",
+            help="do not use what the last time gave: configuration, machines, --var"),
         Arg("--dry-run", action="store_true", help="tell what would be made"),
         YES,
     ),

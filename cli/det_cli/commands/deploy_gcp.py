@@ -61,6 +61,8 @@ GCP = Group(
         Arg("--var", action="append", metavar="NAME=VALUE",
             help="a variable of the Terraform stack, such as database_tier=db-g1-small (may be repeated)"),
         Arg("--no-preflight-checks", action="store_true", help="do not look at permissions, machine types and quotas"),
+        Arg("--forget-options", action="store_true",
+            help="do not use what the last time gave: configuration, machines, --var"),
         Arg("--dry-run", action="store_true", help="tell what would be made, and what it costs"),
         YES,
     ),

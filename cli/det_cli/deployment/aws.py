@@ -150,7 +150,32 @@ class Aws:
         return Backend("s3", settings)
 
     def forget_state(self, cluster_id: str) -> None:
-        self.client("s3").delete_object(Bucket=self.state_bucket, Key=f"{cluster_id}/state")
+        for name in ("state", "options.json"):
+            self.client("s3").delete_object(Bucket=self.state_bucket, Key=f"{cluster_id}/{name}")
+
+    def options(self, cluster_id: str) -> dict[str, Any]:
+        from botocore.exceptions import ClientError
+
+        if not self.has_bucket(self.state_bucket):
+            return {}
+        try:
+            kept = self.client("s3").get_object(
+                Bucket=self.state_bucket, Key=f"{cluster_id}/options.json"
+            )
+        except ClientError as e:
+            if e.response["Error"]["Code"] == "NoSuchKey":
+                return {}
+            raise CommandError(
+                f"the options of the last time cannot be read: {e}", "ask for s3 rights on it"
+            ) from e
+        found: dict[str, Any] = json.loads(kept["Body"].read())
+        return found
+
+    def keep_options(self, cluster_id: str, options: Mapping[str, Any]) -> None:
+        body, key = json.dumps(options).encode(), f"{cluster_id}/options.json"
+        self.client("s3").put_object(
+            Bucket=self.state_bucket, Key=key, Body=body, ServerSideEncryption="AES256"
+        )
 
     def drop_versions(self, function: str, kept: Container[str]) -> None:
         """Delete published versions of a function, but its newest, those of its aliases and those to keep."""

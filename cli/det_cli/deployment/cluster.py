@@ -5,7 +5,7 @@ import string
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -48,7 +48,13 @@ class Account(Protocol):
         """Return where Terraform keeps the state of a cluster, and locks it."""
 
     def forget_state(self, cluster_id: str) -> None:
-        """Delete the state of a cluster that is gone."""
+        """Delete the state of a cluster that is gone, and its options."""
+
+    def options(self, cluster_id: str) -> dict[str, Any]:
+        """Return the options with which the cluster was made last; none for a new one."""
+
+    def keep_options(self, cluster_id: str, options: Mapping[str, Any]) -> None:
+        """Store options beside the state of a cluster."""
 
     def has_bucket(self, name: str) -> bool: ...
 
@@ -73,10 +79,14 @@ class Deployment(ABC):
         self._wanted = wanted
         self._say = say
 
-    def up(self) -> dict[str, Any]:
-        """Create the cluster, or bring it up to date; returns its outputs. Interrupted, it goes on when repeated."""
+    def up(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Create the cluster, or bring it up to date; returns its outputs. Interrupted, it goes on when repeated.
+
+        The options are those of the next time, too.
+        """
         self._check()
         with self._open() as stack:
+            self.account.keep_options(self._wanted.cluster_id, options)
             # The stack keeps the first password that it was given, also over an interruption.
             password = self._wanted.password or _password()
             variables = {**self._variables(stack.folder), "initial_user_password": password}

@@ -1,5 +1,6 @@
 """The operator's Google Cloud project: the few calls that `det deploy gcp` makes itself, beside Terraform's."""
 
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -17,6 +18,7 @@ _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _TIMEOUT_S = 60.0
 _OPERATION_S = 300.0
 _STATE = "/default.tfstate"
+_OPTIONS = "/options.json"
 
 
 class Denied(CommandError):
@@ -113,8 +115,21 @@ class Google:
         return Backend("gcs", {"bucket": self.state_bucket, "prefix": cluster_id})
 
     def forget_state(self, cluster_id: str) -> None:
-        name = f"{cluster_id}{_STATE}".replace("/", "%2F")
-        self.call("DELETE", "storage", f"/storage/v1/b/{self.state_bucket}/o/{name}")
+        for name in (_STATE, _OPTIONS):
+            self.call("DELETE", "storage", self._object(f"{cluster_id}{name}"))
+
+    def options(self, cluster_id: str) -> dict[str, Any]:
+        if not self.has_bucket(self.state_bucket):
+            return {}
+        return (
+            self.call("GET", "storage", self._object(f"{cluster_id}{_OPTIONS}"), alt="media") or {}
+        )
+
+    def keep_options(self, cluster_id: str, options: Mapping[str, Any]) -> None:
+        self.upload(self.state_bucket, f"{cluster_id}{_OPTIONS}", json.dumps(options).encode())
+
+    def _object(self, name: str) -> str:
+        return f"/storage/v1/b/{self.state_bucket}/o/{name.replace('/', '%2F')}"
 
     # Machines
 
