@@ -7,6 +7,7 @@ import pytest
 from det_controlplane.api.http import Request, Response
 from det_controlplane.services.identity import authentication
 from det_controlplane.services.identity.authentication import client_hash
+from sqlalchemy import text
 
 from tests.support.api import PASSWORD, Api, Caller
 from tests.support.statements import statements
@@ -114,3 +115,23 @@ def test_a_deactivated_user_s_tokens_end(api: Api, admin: Caller, user: Caller) 
     admin.done("PATCH", f"/api/v1/users/{own}", {"active": True})
     assert token.ask("GET", "/api/v1/me").status == 401
     assert user.ask("GET", "/api/v1/me").status == 401
+
+
+def test_a_user_made_remote_loses_the_password_and_its_sessions(
+    api: Api, user: Caller, admin: Caller
+) -> None:
+    me = user.get("/api/v1/me")["user"]["id"]
+    admin.done("PATCH", f"/api/v1/users/{me}", {"remote": True})
+    assert user.ask("GET", "/api/v1/me").status == 401
+    stored = api.ctx.db.read(text(f"SELECT password_hash FROM users WHERE id = {me}"))
+    assert stored[0][0] is None
+    admin.done("PATCH", f"/api/v1/users/{me}", {"remote": False})
+    assert sign_in(api, "determined", PASSWORD) == 401
+    admin.done("PATCH", f"/api/v1/users/{me}", {"password": "another one"})
+    assert sign_in(api, "determined", "another one") == 200
+
+
+def test_no_remote_user_signs_in_by_password(api: Api, admin: Caller) -> None:
+    with api.ctx.db.begin() as tx:  # as earlier versions left it
+        tx.execute(text("UPDATE users SET remote = true WHERE username = 'determined'"))
+    assert sign_in(api, "determined", PASSWORD) == 401

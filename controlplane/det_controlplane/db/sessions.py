@@ -98,6 +98,7 @@ class SignIn:
     user_id: int
     password_hash: str | None
     active: bool
+    remote: bool  # signs in elsewhere, and by no password
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,7 @@ def forget_expired(tx: Tx, before: datetime) -> None:
 
 
 def sign_in(tx: Tx, username: str) -> SignIn | None:
-    columns = (users.c.id, users.c.password_hash, users.c.active)
+    columns = (users.c.id, users.c.password_hash, users.c.active, users.c.remote)
     row = tx.execute(select(*columns).where(users.c.username == username)).first()
     return None if row is None else SignIn(*row)
 

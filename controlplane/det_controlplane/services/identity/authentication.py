@@ -91,7 +91,8 @@ def login(
     with ctx.db.begin() as tx:
         row = sessions.sign_in(tx, username)
     sent = password if is_hashed else client_hash(password)
-    if not password_matches(None if row is None else row.password_hash, sent) or row is None:
+    stored = None if row is None or row.remote else row.password_hash
+    if not password_matches(stored, sent) or row is None:
         raise NotSignedIn("invalid credentials")
     with ctx.db.begin() as tx:
         sign_in_failures.forget(tx, username[:_LONGEST_NAME], address)

@@ -75,7 +75,7 @@ def _account(tx: Tx, person: Person, settings: SignInProvider) -> Remote:
             f"user {person.username} belongs to another account of {settings.provider}: an administrator"
             " renames the old user, or makes another one"
         )
-    users.change(tx, found.id, identity=person.identity)
+    users.change(tx, found.id, identity=person.identity, password_hash=None)
     return found
 
 

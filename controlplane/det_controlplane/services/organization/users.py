@@ -106,13 +106,15 @@ def create(ctx: Context, caller: User, new: UserChanges) -> dict[str, Any]:
 def edit(ctx: Context, caller: User, user_id: int, changes: UserChanges) -> dict[str, Any]:
     _check_rights(caller, user_id, changes)
     with ctx.db.begin() as tx:
-        _check_changes(tx, _shown(tx, user_id), changes)
+        present = _shown(tx, user_id)
+        _check_changes(tx, present, changes)
+        becomes_remote = bool(changes.remote) and not present["remote"]
         users.change(tx, user_id, **_columns(changes, ctx.public), modified_at=ctx.now())
         keep = caller.session_id if caller.id == user_id else 0
         if changes.active is False or changes.end_tokens:
             users.end_tokens(tx, user_id, ctx.now(), keep=keep)
-        elif changes.password is not None:
-            # A new password signs out everybody who used the old one.
+        elif changes.password is not None or becomes_remote:
+            # A new password, or none from now on, signs out everybody who used the old one.
             users.sign_out(tx, user_id, ctx.now(), keep=keep)
         return _shown(tx, user_id)
 
@@ -139,7 +141,8 @@ def _columns(changes: UserChanges, public: bool) -> dict[str, Any]:
         columns["agent_user"] = _checked_agent_user(changes.agent_user)
     if changes.password is not None:
         columns["password_hash"] = changes.password.stored(public=public)
-    return {column: value for column, value in columns.items() if value is not None}
+    given = {column: value for column, value in columns.items() if value is not None}
+    return {**given, "password_hash": None} if changes.remote else given
 
 
 def _shown(tx: Tx, user_id: int) -> dict[str, Any]:
