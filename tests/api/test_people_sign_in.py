@@ -3,9 +3,11 @@
 import base64
 import json
 import secrets
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from hashlib import sha256
@@ -13,6 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from det_controlplane.adapters import issuers
 from det_controlplane.adapters.issuer_answers import KeptIssuers
 from det_controlplane.adapters.issuer_tokens import IssuerTokens
 from det_controlplane.adapters.issuers import describe, fetch_keys, post_form
@@ -25,6 +28,7 @@ from tests.support.api import Api, Caller, Told
 from tests.support.oidc_server import served
 from tests.support.sign_in_server import CLIENT, SECRET, SignInServer
 
+FREE = authentication.FREE_ATTEMPTS
 BACK = "http://127.0.0.1:9/callback"
 OIDC = "/api/v1/auth/oidc"
 
@@ -276,12 +280,72 @@ def test_redirections_of_an_issuer_are_not_followed(provider: SignInServer) -> N
         describe(provider.url)
 
 
-def test_a_stranger_who_tries_codes_waits(door: Door) -> None:
-    tries = [
-        door.ask("finish", code="x", codeVerifier="v" * 43, redirectUri=BACK).status
-        for _ in range(authentication.FREE_ATTEMPTS + 1)
-    ]
-    assert tries == [401] * authentication.FREE_ATTEMPTS + [403]
+def test_a_stranger_s_codes_keep_nobody_behind_the_same_address_from_signing_in(
+    door: Door,
+) -> None:
+    for _ in range(2 * FREE):
+        told = door.ask("finish", code="x", codeVerifier="v" * 43, redirectUri=BACK)
+        assert told.status == 401
+        door.ask("device/begin")
+        door.ask("device/finish", deviceCode="x")
+    door.entered()
+
+
+def test_codes_for_devices_are_counted_and_others_are_not_held_up(door: Door) -> None:
+    assert [door.ask("device/begin").status for _ in range(FREE + 1)] == [200] * FREE + [403]
+    assert door.ask("device/finish", deviceCode="x").status == 401
+
+
+def test_a_stranger_who_tries_codes_of_devices_waits_and_the_provider_is_not_asked(
+    door: Door,
+) -> None:
+    posted: list[str] = []
+
+    def post(issuer: str, url: str, *form: Any) -> Any:
+        posted.append(url)
+        return post_form(issuer, url, *form)
+
+    door.api.ctx.issuers = KeptIssuers(describe, post)
+    tries = [door.ask("device/finish", deviceCode="x").status for _ in range(FREE + 3)]
+    assert tries == [401] * FREE + [403] * 3
+    assert len(posted) == FREE
+
+
+def test_who_comes_when_too_many_ask_the_provider_is_told_at_once(door: Door) -> None:
+    began = {"redirectUri": BACK, "codeChallenge": "c" * 43, "state": "s" * 43}
+    with ExitStack() as taken:
+        for _ in range(issuers._AT_ONCE):
+            taken.enter_context(issuers._turns)
+        told = door.ask("begin", **began)
+        assert (told.status, told.headers["Retry-After"]) == (503, "1"), told.error
+        assert "being asked by others" in told.error
+    assert door.ask("begin", **began).status == 200
+
+
+def test_a_provider_that_is_down_is_asked_again_after_seconds(door: Door) -> None:
+    clock = [0.0]
+    door.api.ctx.issuers = KeptIssuers(describe, post_form, lambda: clock[0])
+    began = {"redirectUri": BACK, "codeChallenge": "c" * 43, "state": "s" * 43}
+    door.provider.down = True
+    assert [door.ask("begin", **began).status for _ in range(3)] == [504] * 3
+    assert len(door.provider.asked) == 1
+    door.provider.down, clock[0] = False, 6
+    assert door.ask("begin", **began).status == 200
+
+
+def test_nobody_waits_while_an_issuer_is_asked_for_another() -> None:
+    inside: list[Any] = []
+
+    def slow(issuer: str) -> dict[str, Any]:
+        if issuer == "slow":
+            another = threading.Thread(target=lambda: inside.append(kept.described("quick")))
+            another.start()
+            another.join(timeout=5)
+        return {"issuer": issuer}
+
+    kept = KeptIssuers(slow, post_form)
+    kept.described("slow")
+    assert inside == [{"issuer": "quick"}]
 
 
 def test_a_cluster_without_the_section_offers_none(api: Api) -> None:

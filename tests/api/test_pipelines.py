@@ -151,12 +151,13 @@ def test_keys_are_kept_and_a_new_one_is_fetched(
 
 
 def test_an_issuer_that_is_down_or_another_is_not_believed(
-    trusting: Api, issuer: OidcServer
+    trusting: Api, issuer: OidcServer, clock: Clock
 ) -> None:
     issuer.down = True
     told = exchange(trusting, issuer.token(audience(trusting)))
     assert (told.status, "keys of the token's issuer" in told.error) == (504, True)
     issuer.down, issuer.described_as = False, "https://elsewhere.example"
+    clock.now += 6
     assert "describes another issuer" in exchange(trusting, issuer.token(audience(trusting))).error
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from det_controlplane.adapters.notifier import LocalNotifier
 from det_controlplane.api.http import Answer, Batch, Request, Response, Stream, Wait, json_response
-from det_controlplane.entry.server.asgi import AsgiApp
+from det_controlplane.entry.server.asgi import AddressOf, AsgiApp, last_hop
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 
@@ -23,9 +23,10 @@ def host(
     may_wait_s: float = 30.0,
     method: str = "GET",
     max_body: int = 1000,
+    address_of: AddressOf | None = None,
 ) -> AsgiApp:
     app = small_app(*handlers, method=method, may_wait_s=may_wait_s)
-    return AsgiApp(app, notifier or LocalNotifier(), max_body=max_body)
+    return AsgiApp(app, notifier or LocalNotifier(), max_body=max_body, address_of=address_of)
 
 
 def echo(_: Context, r: Request) -> Response:
@@ -60,6 +61,22 @@ def test_a_request_arrives_with_all_its_parts() -> None:
     }
     assert got.headers["content-length"] == str(len(got.raw))
     assert got.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize(
+    ("address_of", "address"), [(None, "10.0.0.1"), (last_hop, "198.51.100.7")]
+)
+def test_only_a_front_end_that_is_known_tells_the_address(
+    address_of: AddressOf | None, address: str
+) -> None:
+    hops = {"X-Forwarded-For": "192.0.2.1, 198.51.100.7"}
+    got = request(host(("/x", echo), address_of=address_of), "GET", "/x", headers=hops)
+    assert got.json()["client"] == address
+
+
+def test_without_the_word_of_a_front_end_the_connection_counts() -> None:
+    app = host(("/x", echo), address_of=last_hop)
+    assert request(app, "GET", "/x").json()["client"] == "10.0.0.1"
 
 
 def test_a_head_answers_like_get_without_the_body() -> None:

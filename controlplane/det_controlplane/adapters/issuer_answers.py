@@ -1,16 +1,58 @@
-"""What issuers offer, kept for an hour."""
+"""What issuers offer, kept for an hour, and what they failed to tell, for some seconds."""
 
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+from det_controlplane.ports.compute import Unreachable
+from det_controlplane.ports.issuer_tokens import Occupied
 
 _KEPT_S = 3600.0
+_FAILURE_KEPT_S = 5.0
 
+T = TypeVar("T")
 Describe = Callable[[str], Mapping[str, Any]]
 Post = Callable[
     [str, str, Mapping[str, str], tuple[str, str] | None], tuple[int, Mapping[str, Any]]
 ]
+
+
+class Kept(Generic[T]):
+    """Keeps one answer of each issuer.
+
+    No lock is held while an issuer is asked, and one that does not answer is not asked again at once: callers who
+    need no answer, or can have none, wait for nobody."""
+
+    def __init__(self, ask: Callable[[str], T], now: Callable[[], float]) -> None:
+        self._ask, self._now = ask, now
+        self._lock = threading.Lock()
+        self._answers: dict[str, tuple[float, T]] = {}
+        self._failures: dict[str, tuple[float, str]] = {}
+
+    def known(self, issuer: str, within_s: float = _KEPT_S) -> T | None:
+        """Return an answer that is younger than this."""
+        with self._lock:
+            at, answer = self._answers.get(issuer, (float("-inf"), None))
+        return answer if self._now() - at < min(within_s, _KEPT_S) else None
+
+    def asked(self, issuer: str) -> T:
+        """Ask anew, and keep what comes back. Raises Unreachable."""
+        with self._lock:
+            failed_at, cause = self._failures.get(issuer, (float("-inf"), ""))
+        if self._now() - failed_at < _FAILURE_KEPT_S:
+            raise Unreachable(cause)
+        try:
+            answer = self._ask(issuer)
+        except Occupied:
+            raise
+        except Unreachable as e:
+            with self._lock:
+                self._failures[issuer] = (self._now(), str(e))
+            raise
+        with self._lock:
+            self._answers[issuer] = (self._now(), answer)
+        return answer
 
 
 class KeptIssuers:
@@ -19,17 +61,12 @@ class KeptIssuers:
     def __init__(
         self, describe: Describe, post: Post, now: Callable[[], float] = time.monotonic
     ) -> None:
-        self._describe, self._post, self._now = describe, post, now
-        self._lock = threading.Lock()
-        self._kept: dict[str, tuple[float, Mapping[str, Any]]] = {}
+        self._post = post
+        self._described = Kept(describe, now)
 
     def described(self, issuer: str) -> Mapping[str, Any]:
-        with self._lock:
-            at, found = self._kept.get(issuer, (float("-inf"), {}))
-            if self._now() - at >= _KEPT_S:
-                found = self._describe(issuer)
-                self._kept[issuer] = (self._now(), found)
-            return found
+        known = self._described.known(issuer)
+        return self._described.asked(issuer) if known is None else known
 
     def posted(
         self, issuer: str, url: str, form: Mapping[str, str], secret: tuple[str, str] | None

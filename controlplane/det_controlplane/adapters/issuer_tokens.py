@@ -1,15 +1,14 @@
 """Verify OIDC tokens by their issuer's public keys, which are kept for an hour."""
 
-import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from det_controlplane.adapters.issuer_answers import Kept
 from det_controlplane.adapters.issuers import fetch_keys
 from det_controlplane.ports.identity import NotProven
 
 _MOST_TOKEN = 16 * 1024
-_KEPT_S = 3600.0
 _LEAST_AGE_S = 60.0  # how often an unknown key may cause a fetch
 _CLOCK_SKEW_S = 30
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384")
@@ -23,10 +22,7 @@ class IssuerTokens:
     def __init__(
         self, fetch: FetchKeys = fetch_keys, now: Callable[[], float] = time.monotonic
     ) -> None:
-        self._fetch = fetch
-        self._now = now
-        self._lock = threading.Lock()
-        self._kept: dict[str, tuple[float, Mapping[str, Any]]] = {}
+        self._keys = Kept(lambda issuer: _by_id(fetch(issuer)), now)
 
     def verified(self, token: str, trusted: Mapping[str, Collection[str]]) -> Mapping[str, Any]:
         import jwt
@@ -53,17 +49,19 @@ class IssuerTokens:
         return claims
 
     def _key(self, issuer: str, key_id: str) -> Any:
-        import jwt
-
-        with self._lock:
-            fetched_at, keys = self._kept.get(issuer, (float("-inf"), {}))
-            age_s = self._now() - fetched_at
-            if age_s >= _KEPT_S or (key_id not in keys and age_s >= _LEAST_AGE_S):
-                found = jwt.PyJWKSet.from_dict(self._fetch(issuer))
-                keys = {str(key.key_id or ""): key for key in found.keys}
-                self._kept[issuer] = (self._now(), keys)
+        keys = self._keys.known(issuer)
+        if keys is None or key_id not in keys:
+            keys = self._keys.known(issuer, _LEAST_AGE_S)
+        if keys is None:
+            keys = self._keys.asked(issuer)
         if not key_id and len(keys) == 1:
             return next(iter(keys.values()))  # an issuer with one key need not name it
         if key_id not in keys:
             raise NotProven(f"{issuer} has no key {key_id!r}")
         return keys[key_id]
+
+
+def _by_id(key_set: dict[str, Any]) -> Mapping[str, Any]:
+    import jwt
+
+    return {str(key.key_id or ""): key for key in jwt.PyJWKSet.from_dict(key_set).keys}

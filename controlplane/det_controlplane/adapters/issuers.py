@@ -11,10 +11,12 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from det_controlplane.core.config.pipelines import is_safe
 from det_controlplane.ports.compute import Unreachable
+from det_controlplane.ports.issuer_tokens import Occupied
 
 _TIMEOUT_S = 10.0
 _MOST_BYTES = 256 * 1024
-# Strangers may start a sign-in: they keep no more threads of the API waiting for an issuer than these.
+# Strangers may start a sign-in: they keep no more threads of the API waiting for an issuer than these, the others
+# are answered at once.
 _AT_ONCE = 4
 _turns = threading.BoundedSemaphore(_AT_ONCE)
 
@@ -50,8 +52,8 @@ def _asked(
 ) -> tuple[int, bytes]:
     if not is_safe(url):
         raise Unreachable(f"{url!r} is no https address")
-    if not _turns.acquire(timeout=_TIMEOUT_S):
-        raise Unreachable("too many sign-ins at once: try again")
+    if not _turns.acquire(blocking=False):
+        raise Occupied("too many sign-ins at once: try again in a moment")
     try:
         return _sent(url, issuer, body, headers or {})
     except (OSError, http.client.HTTPException, ValueError) as e:

@@ -110,7 +110,7 @@ class App:
 
     def failed(self, request: Request, e: Exception) -> Response:
         """The answer to a refusal; anything else is logged under a reference and not shown."""
-        if isinstance(e, (DatabaseDown, TryAgain)):
+        if isinstance(e, (DatabaseDown, TryAgain, refusals.Busy)):
             return unavailable(e)
         for kind, api_error in _STATUS:
             if isinstance(e, kind):
@@ -173,7 +173,7 @@ def _small_body(request: Request) -> Mapping[str, Any]:
 def unavailable(e: Exception) -> Response:
     """Return the answer to a request that should be sent again, and when."""
     told = errors.Unavailable(str(e))
-    after_s = 1 if isinstance(e, TryAgain) else WAKING_S
+    after_s = 1 if isinstance(e, (TryAgain, refusals.Busy)) else WAKING_S
     return Response(told.to_json(), told.status, headers={"Retry-After": str(after_s)})
 
 

@@ -23,9 +23,7 @@ def begin(ctx: Context, request: Request) -> Answer:
 def finish(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
     code, verifier = body.text("code"), body.text("codeVerifier")
-    return _signed_in(
-        ctx, people.finish(ctx, code, verifier, body.text("redirectUri"), request.client)
-    )
+    return _signed_in(ctx, people.finish(ctx, code, verifier, body.text("redirectUri")))
 
 
 def begin_device(ctx: Context, request: Request) -> Answer:

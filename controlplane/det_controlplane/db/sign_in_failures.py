@@ -1,39 +1,55 @@
 """Attempts to sign in that are not known to have succeeded, by account and address; accounts need not exist."""
 
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import delete, text
 
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.schema import sign_in_failures
 
+_MAY_TRY = """f.failures < :free OR f.last_at < :forgotten
+        OR f.last_at + make_interval(secs => least(:longest_s, power(2, least(f.failures - :free, 20)))) <= :now"""
 # Counted before the password is looked at: attempts at the same time are counted, too.
-_ATTEMPT = text("""
+_ATTEMPT = text(f"""
     INSERT INTO sign_in_failures AS f (username, address, failures, last_at) VALUES (:username, :address, 1, :now)
     ON CONFLICT (username, address) DO UPDATE SET last_at = :now,
         failures = CASE WHEN f.last_at < :forgotten THEN 1 ELSE f.failures + 1 END
-    WHERE f.failures < :free OR f.last_at < :forgotten
-        OR f.last_at + make_interval(secs => least(:longest_s, power(2, least(f.failures - :free, 20)))) <= :now
+    WHERE {_MAY_TRY}
     RETURNING failures
+""")
+_HELD_UP = text(f"""
+    SELECT 1 FROM sign_in_failures AS f
+    WHERE username = :username AND address = :address AND NOT ({_MAY_TRY})
 """)
 _f = sign_in_failures.c
 
 
-def attempt(
-    tx: Tx,
-    username: str,
-    address: str,
-    now: datetime,
-    forgotten: datetime,
-    free: int,
-    longest_s: float,
-) -> bool:
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How many attempts are free, and how the others are held up."""
+
+    free: int
+    longest_s: float
+    forgotten_after: timedelta
+
+
+def attempt(tx: Tx, username: str, address: str, now: datetime, patience: Patience) -> bool:
     """Count an attempt; False where it comes too soon after others, and is not counted."""
-    values = {
-        "username": username, "address": address, "now": now, "forgotten": forgotten, "free": free,
-        "longest_s": longest_s,
+    return tx.execute(_ATTEMPT, _values(username, address, now, patience)).first() is not None
+
+
+def held_up(tx: Tx, username: str, address: str, now: datetime, patience: Patience) -> bool:
+    """Return whether an attempt would come too soon; count none."""
+    return tx.execute(_HELD_UP, _values(username, address, now, patience)).first() is not None
+
+
+def _values(username: str, address: str, now: datetime, patience: Patience) -> dict[str, Any]:
+    return {
+        "username": username, "address": address, "now": now, "forgotten": now - patience.forgotten_after,
+        "free": patience.free, "longest_s": patience.longest_s,
     }  # fmt: skip
-    return tx.execute(_ATTEMPT, values).first() is not None
 
 
 def forget(tx: Tx, username: str, address: str) -> None:

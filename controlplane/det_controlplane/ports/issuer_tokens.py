@@ -3,6 +3,12 @@
 from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
+from det_controlplane.ports.compute import Unreachable
+
+
+class Occupied(Unreachable):
+    """Issuers are being asked for as many callers as may wait for them: try again in a moment."""
+
 
 class TokenVerifier(Protocol):
     def verified(self, token: str, trusted: Mapping[str, Collection[str]]) -> Mapping[str, Any]:

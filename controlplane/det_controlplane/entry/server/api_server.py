@@ -22,7 +22,7 @@ from det_controlplane.entry.build import build_app, build_context
 from det_controlplane.entry.clouds import clouds_of, markets_of
 from det_controlplane.entry.local.client import SAYS
 from det_controlplane.entry.local.routes import local_routes
-from det_controlplane.entry.server.asgi import AsgiApp
+from det_controlplane.entry.server.asgi import AsgiApp, last_hop, peer_address
 from det_controlplane.entry.server.protocol import PatientProtocol, most_connections
 from det_controlplane.entry.server.tick_loop import TickLoop
 from det_controlplane.entry.settings import BadSettings, Settings, from_environment
@@ -97,13 +97,16 @@ def serve(
             yield
         ctx.db.dispose()
 
-    app = AsgiApp(build_app(ctx, *local_routes(ctx)), notifier, background)
+    routed = build_app(ctx, *local_routes(ctx))
+    # Cloud Run sets this, and lets connections come from its front end only.
+    address_of = last_hop if "K_SERVICE" in os.environ else peer_address
+    app = AsgiApp(routed, notifier, background, address_of=address_of)
     config = uvicorn.Config(
         app,
         lifespan="on",
         log_config=None,
         access_log=False,
-        proxy_headers=False,  # nothing here trusts the address of a client
+        proxy_headers=False,  # anybody may send them
         server_header=False,
         ws="none",
         http=PatientProtocol,

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
@@ -27,6 +27,7 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 T = TypeVar("T")
+AddressOf = Callable[[str, Mapping[str, str]], str]  # of a client, from its peer and its headers
 
 _THREADS = 16
 _STREAM_PAUSE_S = 1.0
@@ -76,11 +77,13 @@ class AsgiApp:
         background: Callable[[], AbstractContextManager[Any]] | None = None,
         *,
         max_body: int = MAX_BODY,
+        address_of: AddressOf | None = None,
     ) -> None:
         self._app = app
         self._notifier = notifier
         self._background = background
         self._max_body = max_body
+        self._address_of = address_of or peer_address
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="request")
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -94,6 +97,7 @@ class AsgiApp:
 
     async def _http(self, scope: Message, receive: Receive, send: Send) -> None:
         request = _request(scope)
+        request.client = self._address_of(request.client, request.headers)
         body = await self._body(request, receive)
         if isinstance(body, Response):
             await _send(send, carried(request, body))
@@ -179,6 +183,16 @@ class AsgiApp:
             await receive()
         self._threads.shutdown()
         await send({"type": "lifespan.shutdown.complete"})
+
+
+def peer_address(peer: str, headers: Mapping[str, str]) -> str:
+    """Return the address of the connection, whatever headers say."""
+    return peer
+
+
+def last_hop(peer: str, headers: Mapping[str, str]) -> str:
+    """Return the address that the front end appends to those that a client may have made up."""
+    return headers.get("x-forwarded-for", "").rpartition(",")[2].strip() or peer
 
 
 def _request(scope: Message) -> Request:

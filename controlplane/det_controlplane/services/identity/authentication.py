@@ -11,6 +11,7 @@ from det_controlplane.db import sessions, sign_in_failures
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.schema.enums import SessionKind
 from det_controlplane.db.sessions import Holder
+from det_controlplane.db.sign_in_failures import Patience
 from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, NotSignedIn
@@ -25,8 +26,10 @@ CLIENT_SALT = "GubPEmmotfiK9TMD6Zdw"
 FREE_ATTEMPTS = 5
 LONGEST_WAIT_S = 300.0
 FAILURES_FORGOTTEN = timedelta(hours=1)
+_PATIENCE = Patience(FREE_ATTEMPTS, LONGEST_WAIT_S, FAILURES_FORGOTTEN)
 _LONGEST_NAME = 200
 SCRYPT = {"n": 2**14, "r": 8, "p": 1}
+_TOO_MANY = "too many failed sign-ins: wait a little, longer after each further attempt"
 _UNKNOWN = "the token is unknown or has expired: sign in with 'det user login'"
 
 
@@ -106,13 +109,16 @@ def login(
 def count_attempt(ctx: Context, username: str, address: str, now: datetime) -> None:
     """Let attempts at one account from one address wait, longer each time; others are not held up."""
     with ctx.db.begin() as tx:
-        allowed = sign_in_failures.attempt(
-            tx, username[:_LONGEST_NAME], address, now, now - FAILURES_FORGOTTEN, FREE_ATTEMPTS, LONGEST_WAIT_S
-        )  # fmt: skip
+        allowed = sign_in_failures.attempt(tx, username[:_LONGEST_NAME], address, now, _PATIENCE)
     if not allowed:
-        raise Forbidden(
-            "too many failed sign-ins: wait a little, longer after each further attempt"
-        )
+        raise Forbidden(_TOO_MANY)
+
+
+def refuse_held_up(ctx: Context, username: str, address: str, now: datetime) -> None:
+    """Refuse an attempt that comes too soon after failed ones, without counting it."""
+    with ctx.db.autocommit() as tx:
+        if sign_in_failures.held_up(tx, username[:_LONGEST_NAME], address, now, _PATIENCE):
+            raise Forbidden(_TOO_MANY)
 
 
 def forget_attempts(ctx: Context, username: str, address: str) -> None:

@@ -16,11 +16,15 @@ from urllib.parse import urlencode, urlsplit
 from det_controlplane.core.config.sign_in import SignInProvider
 from det_controlplane.ports.compute import Unreachable
 from det_controlplane.ports.identity import NotProven
-from det_controlplane.ports.issuer_tokens import Issuers, TokenVerifier
+from det_controlplane.ports.issuer_tokens import Issuers, Occupied, TokenVerifier
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Invalid, NotSignedIn, Unready
+from det_controlplane.services.errors import Busy, Invalid, NotSignedIn, Unready
 from det_controlplane.services.identity import remote_users
-from det_controlplane.services.identity.authentication import count_attempt, forget_attempts
+from det_controlplane.services.identity.authentication import (
+    count_attempt,
+    forget_attempts,
+    refuse_held_up,
+)
 from det_controlplane.services.identity.remote_users import Person
 
 T = TypeVar("T")
@@ -32,7 +36,9 @@ _WORD = re.compile(
 )  # what PKCE allows for verifiers; states are held to it, too
 _PENDING = ("authorization_pending", "slow_down")
 _LONGEST_CODE = 4096
-_ATTEMPTS = "(sign-in at the identity provider)"  # no user has such a name
+# Accounts under which attempts are counted; no user has such a name. Codes that browsers bring are not counted:
+# nobody guesses them, and behind a proxy, where all share its address, a stranger would stop everybody's sign-in.
+_DEVICES_BEGUN, _DEVICES_REFUSED = "(codes for devices)", "(refused codes of devices)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +107,12 @@ def begin(ctx: Context, redirect_uri: str, challenge: str, state: str) -> str:
     return f"{address}{'&' if '?' in address else '?'}{urlencode(asked)}"
 
 
-def finish(
-    ctx: Context, code: str, verifier: str, redirect_uri: str, address: str = ""
-) -> SignedIn:
+def finish(ctx: Context, code: str, verifier: str, redirect_uri: str) -> SignedIn:
     """Exchange the code that the browser brought."""
     client = _client(ctx)
     _check_redirect(redirect_uri)
     if not _WORD.fullmatch(verifier) or not 0 < len(code) <= _LONGEST_CODE:
         raise Invalid("code and codeVerifier are required, as the sign-in began with them")
-    count_attempt(ctx, _ATTEMPTS, address, ctx.now())
     form = {
         "grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri,
         "code_verifier": verifier,
@@ -120,13 +123,13 @@ def finish(
     claims = client.verified(str(told.get("id_token", "")))
     if claims.get("nonce") != _nonce(_challenge(verifier)):
         raise NotSignedIn("the identity token was made for another sign-in: begin again")
-    return _admitted(ctx, client.settings, claims, address)
+    return _admitted(ctx, client.settings, claims)
 
 
 def begin_device(ctx: Context, address: str = "") -> dict[str, Any]:
     """Return the code that a person types at the provider, and how this device asks whether that was done."""
     client = _client(ctx)
-    count_attempt(ctx, _ATTEMPTS, address, ctx.now())
+    count_attempt(ctx, _DEVICES_BEGUN, address, ctx.now())
     form = {"scope": " ".join(client.settings.scopes)}
     status, told = client.posted("device_authorization_endpoint", form)
     if status != 200 or not told.get("device_code"):
@@ -145,24 +148,24 @@ def finish_device(ctx: Context, device_code: str, address: str = "") -> SignedIn
     client = _client(ctx)
     if not 0 < len(device_code) <= _LONGEST_CODE:
         raise Invalid("deviceCode is required, as the sign-in began with it")
+    refuse_held_up(ctx, _DEVICES_REFUSED, address, ctx.now())
     form = {"grant_type": _DEVICE_GRANT, "device_code": device_code}
     status, told = client.posted("token_endpoint", form)
     if status != 200 and told.get("error") in _PENDING:
         return str(told["error"])
     if status != 200:
-        count_attempt(ctx, _ATTEMPTS, address, ctx.now())
+        count_attempt(ctx, _DEVICES_REFUSED, address, ctx.now())
         raise NotSignedIn(f"{client.settings.provider} refuses the sign-in: {_cause(told)}")
-    claims = client.verified(str(told.get("id_token", "")))
-    return _admitted(ctx, client.settings, claims, address)
+    made = _admitted(ctx, client.settings, client.verified(str(told.get("id_token", ""))))
+    for account in (_DEVICES_BEGUN, _DEVICES_REFUSED):
+        forget_attempts(ctx, account, address)
+    return made
 
 
-def _admitted(
-    ctx: Context, settings: SignInProvider, claims: Mapping[str, Any], address: str
-) -> SignedIn:
+def _admitted(ctx: Context, settings: SignInProvider, claims: Mapping[str, Any]) -> SignedIn:
     person = Person.of(claims, settings)
     expires_at = ctx.now() + timedelta(seconds=settings.session)
     token, user_id = remote_users.sign_in(ctx, person, settings, expires_at)
-    forget_attempts(ctx, _ATTEMPTS, address)
     log.info("%s signed in at %s", person.username, settings.issuer)
     return SignedIn(token, user_id, expires_at)
 
@@ -182,6 +185,8 @@ def _told(settings: SignInProvider, ask: Callable[[], T]) -> T:
         return ask()
     except NotProven as e:
         raise NotSignedIn(f"the identity token is not accepted: {e}") from e
+    except Occupied as e:
+        raise Busy(f"{settings.provider} is being asked by others: {e}") from e
     except Unreachable as e:
         raise Unready(f"{settings.provider} does not answer as it should: {e}") from e
 
