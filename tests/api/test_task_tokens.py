@@ -118,5 +118,7 @@ def test_actions_on_many_experiments_need_a_project_or_ids(api: Api, user: Calle
     path = "/api/v1/projects/0/experiments/kill"
     assert user.ask("POST", path, {"filters": {}}).status == 400
     assert user.ask("POST", path, {"filters": {"name": "c"}}).status == 400
+    zeros = "/api/v1/projects/00/experiments/kill"
+    assert user.ask("POST", zeros, {"filters": {"name": "c"}}).status == 400
     done = user.post(path, {"experimentIds": [running]})
     assert done["results"] == [{"id": running, "error": ""}]

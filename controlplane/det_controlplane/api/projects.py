@@ -96,10 +96,10 @@ def retain_logs(ctx: Context, request: Request) -> Answer:
 
 def _applied(ctx: Context, request: Request, action: Action) -> Answer:
     selection = _selection(Body(request.json()), request.held())
-    named = request.param("projectId")
-    project_id = None if named in (_EVERY_PROJECT, _NO_PROJECT) else request.id("projectId")
+    every = request.param("projectId") == _EVERY_PROJECT
+    project_id = None if every else request.id("projectId") or None  # 0 names none
     if project_id is None and not selection.ids:
-        _refuse_whole_cluster(selection.filters, every=named == _EVERY_PROJECT)
+        _refuse_whole_cluster(selection.filters, every=every)
     results = bulk.apply(ctx, user_of(request), project_id, selection, action)
     return json_response({"results": results})
 
@@ -134,7 +134,7 @@ def _selection(body: Body, held: dict[str, list[int]]) -> Selection:
     return Selection(ids, chosen | held)
 
 
-_EVERY_PROJECT, _NO_PROJECT = "-1", "0"
+_EVERY_PROJECT = "-1"
 _P = "/api/v1/projects"
 _B = f"{_P}/{{projectId}}/experiments"
 ROUTES = (

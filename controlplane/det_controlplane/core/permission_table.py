@@ -157,15 +157,15 @@ POST   projects/{id}/move                                                  owner
 POST   projects/{id}/notes                                                 owner          UPDATE_PROJECT@project:id
 PUT    projects/{id}/notes                                                 owner          UPDATE_PROJECT@project:id
 POST   projects/{id}/unarchive                                             owner          UPDATE_PROJECT@project:id
-POST   projects/{projectId}/experiments/activate                           never          UPDATE_EXPERIMENT@project:projectId,experiment:body.experimentIds,listed
-POST   projects/{projectId}/experiments/archive                            never          UPDATE_EXPERIMENT_METADATA@project:projectId,experiment:body.experimentIds,listed
-POST   projects/{projectId}/experiments/cancel                             never          UPDATE_EXPERIMENT@project:projectId,experiment:body.experimentIds,listed
-DELETE projects/{projectId}/experiments/delete                             never          DELETE_EXPERIMENT@project:projectId,experiment:body.experimentIds,listed
-POST   projects/{projectId}/experiments/kill                               never          UPDATE_EXPERIMENT@project:projectId,experiment:body.experimentIds,listed
-POST   projects/{projectId}/experiments/move                               never          UPDATE_EXPERIMENT@project:projectId,experiment:body.experimentIds,listed CREATE_EXPERIMENT@project:body.destinationProjectId
-POST   projects/{projectId}/experiments/pause                              never          UPDATE_EXPERIMENT@project:projectId,experiment:body.experimentIds,listed
-PUT    projects/{projectId}/experiments/retain_logs                        never          UPDATE_EXPERIMENT_METADATA@project:projectId,experiment:body.experimentIds,listed
-POST   projects/{projectId}/experiments/unarchive                          never          UPDATE_EXPERIMENT_METADATA@project:projectId,experiment:body.experimentIds,listed
+POST   projects/{projectId}/experiments/activate                           never          UPDATE_EXPERIMENT@project:projectId,project:body.filters.projectId,experiment:body.experimentIds,listed
+POST   projects/{projectId}/experiments/archive                            never          UPDATE_EXPERIMENT_METADATA@project:projectId,project:body.filters.projectId,experiment:body.experimentIds,listed
+POST   projects/{projectId}/experiments/cancel                             never          UPDATE_EXPERIMENT@project:projectId,project:body.filters.projectId,experiment:body.experimentIds,listed
+DELETE projects/{projectId}/experiments/delete                             never          DELETE_EXPERIMENT@project:projectId,project:body.filters.projectId,experiment:body.experimentIds,listed
+POST   projects/{projectId}/experiments/kill                               never          UPDATE_EXPERIMENT@project:projectId,project:body.filters.projectId,experiment:body.experimentIds,listed
+POST   projects/{projectId}/experiments/move                               never          UPDATE_EXPERIMENT@project:projectId,project:body.filters.projectId,experiment:body.experimentIds,listed CREATE_EXPERIMENT@project:body.destinationProjectId
+POST   projects/{projectId}/experiments/pause                              never          UPDATE_EXPERIMENT@project:projectId,project:body.filters.projectId,experiment:body.experimentIds,listed
+PUT    projects/{projectId}/experiments/retain_logs                        never          UPDATE_EXPERIMENT_METADATA@project:projectId,project:body.filters.projectId,experiment:body.experimentIds,listed
+POST   projects/{projectId}/experiments/unarchive                          never          UPDATE_EXPERIMENT_METADATA@project:projectId,project:body.filters.projectId,experiment:body.experimentIds,listed
 GET    projects/{projectId}/metadata/{key}                                 read           VIEW_PROJECT@project-or-all:projectId
 GET    rented-pools                                                        read           everybody
 GET    rented-pools/{poolName}                                             read           everybody

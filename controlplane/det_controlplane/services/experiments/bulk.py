@@ -42,7 +42,9 @@ def _selected(ctx: Context, project_id: int | None, selection: Selection) -> lis
     """Ids that were given are all answered, also those that are not there."""
     if selection.ids:
         return list(dict.fromkeys(selection.ids))
-    given = {"project_id": project_id, **selection.filters} if project_id else selection.filters
+    given = selection.filters
+    if project_id is not None:
+        given = {**given, "project_id": project_id}  # the rights were those in this project
     with ctx.db.autocommit() as tx:
         return experiment_pages.ids(tx, given)
 

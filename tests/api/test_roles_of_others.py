@@ -1,0 +1,69 @@
+"""Roles in one workspace give nothing over what others have in another one: `security.authz.type: rbac`."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from det_controlplane.core.config.cluster import Authz
+from det_controlplane.db.engine import Database
+
+from tests.support.api import Api, Caller, api_over
+from tests.support.house import House, id_of
+
+
+@pytest.fixture
+def api(database: Database, tmp_path: Path) -> Iterator[Api]:
+    with api_over(database, tmp_path) as made:
+        made.ctx.config = replace(made.ctx.config, authz=Authz.RBAC)
+        yield made
+
+
+@pytest.fixture
+def house(api: Api, admin: Caller) -> House:
+    return House(api, admin)
+
+
+@pytest.fixture
+def chief(house: House) -> Caller:
+    """Return who administrates the red workspace, and is an editor in the blue one."""
+    chief = house.person("chief", "WorkspaceAdmin", house.red)
+    house.assign("Editor", house.blue, user=id_of(chief))
+    return chief
+
+
+def ended(house: House, project: int, owner: Caller | None = None) -> int:
+    experiment = house.experiment(owner or house.admin, project)
+    house.admin.post(f"/api/v1/experiments/{experiment}/kill")
+    return experiment
+
+
+@pytest.mark.parametrize("of", ["red", "0", "-1"])
+def test_a_filter_by_project_gives_no_more_than_the_roles_there(
+    house: House, chief: Caller, of: str
+) -> None:
+    red, blue = (ended(house, project) for project in (house.red_project, house.blue_project))
+    path = f"/api/v1/projects/{house.red_project if of == 'red' else of}/experiments/delete"
+    body = {"filters": {"projectId": house.blue_project}}
+    results = chief.done("DELETE", path, body)["results"]
+    assert [r["id"] for r in results] == [red if of == "red" else blue]  # the path decides
+    assert "only an administrator" in results[0]["error"]
+    assert house.admin.get(f"/api/v1/experiments/{blue}")["experiment"]["state"] == "STATE_CANCELED"
+
+
+def test_a_filter_by_project_needs_the_rights_there(house: House) -> None:
+    editor = house.person("editor", "Editor", house.red)
+    house.assign("Viewer", house.blue, user=id_of(editor))
+    house.experiment(house.admin, house.blue_project)
+    body = {"filters": {"projectId": house.blue_project}}
+    for of in ("0", "-1"):
+        told = editor.ask("POST", f"/api/v1/projects/{of}/experiments/kill", body)
+        assert (told.status, "UPDATE_EXPERIMENT" in told.error) == (403, True)
+
+
+def test_the_administrator_of_both_reaches_others_by_a_filter(house: House) -> None:
+    chief = house.person("chief", "WorkspaceAdmin", house.blue)
+    blue = ended(house, house.blue_project)
+    body = {"filters": {"projectId": house.blue_project}}
+    done = chief.done("DELETE", "/api/v1/projects/0/experiments/delete", body)
+    assert done["results"] == [{"id": blue, "error": ""}]
