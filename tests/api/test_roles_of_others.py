@@ -11,6 +11,8 @@ from det_controlplane.db.engine import Database
 from tests.support.api import Api, Caller, api_over
 from tests.support.house import House, id_of
 
+OVERRIDE = "entrypoint: python3 evil.py"
+
 
 @pytest.fixture
 def api(database: Database, tmp_path: Path) -> Iterator[Api]:
@@ -36,6 +38,17 @@ def ended(house: House, project: int, owner: Caller | None = None) -> int:
     experiment = house.experiment(owner or house.admin, project)
     house.admin.post(f"/api/v1/experiments/{experiment}/kill")
     return experiment
+
+
+def test_the_administrator_of_a_workspace_changes_no_code_of_others(
+    house: House, chief: Caller
+) -> None:
+    other = ended(house, house.red_project)
+    body = {"id": other, "overrideConfig": OVERRIDE}
+    assert chief.ask("POST", "/api/v1/experiments/continue", body).status == 403
+    chief.post("/api/v1/experiments/continue", {"id": other})
+    own = ended(house, house.red_project, chief)
+    chief.post("/api/v1/experiments/continue", {**body, "id": own})
 
 
 @pytest.mark.parametrize("of", ["red", "0", "-1"])

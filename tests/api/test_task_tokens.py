@@ -104,6 +104,19 @@ def test_users_delete_only_their_own_checkpoints(api: Api, admin: Caller, user: 
         assert admin.ask(method, path, {"checkpointUuids": [checkpoint]}).status == 200
 
 
+def test_nobody_else_s_code_runs_with_the_token_of_an_experiment_s_owner(
+    admin: Caller, user: Caller
+) -> None:
+    path, change = "/api/v1/experiments/continue", {"overrideConfig": "entrypoint: python3 evil.py"}
+    other = create_ended(admin)
+    told = user.ask("POST", path, {"id": other, **change})
+    assert (told.status, f"experiment {other} with changes" in told.error) == (403, True)
+    user.post(path, {"id": other, "overrideConfig": "{}"})
+    for owner in (user, admin):
+        own = create_ended(user)
+        assert owner.ask("POST", path, {"id": own, **change}).status == 200
+
+
 def test_only_administrators_take_agents_and_slots_out_of_service(
     api: Api, admin: Caller, user: Caller
 ) -> None:

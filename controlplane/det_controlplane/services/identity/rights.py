@@ -31,6 +31,12 @@ def require_owner(user: User, owner_id: int, what: str) -> None:
         require_admin(user, f"{what} of another user")
 
 
+def require_submitter(user: User, owner_id: int, what: str) -> None:
+    """Require the owner, or an administrator of the cluster, for code that runs with the owner's token and secrets."""
+    if user.id != owner_id:
+        require_admin(user, f"{what} of another user")
+
+
 def require_self(user: User, user_id: int, what: str) -> None:
     """The person, signed in; or an administrator."""
     if user.id != user_id or user.allocation_id is not None:
