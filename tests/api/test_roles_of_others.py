@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from det_controlplane.core.config.cluster import Authz
 from det_controlplane.db.engine import Database
 
-from tests.support.api import Api, Caller, api_over
+from tests.support.api import Api, Caller, Told, api_over, trial_of
 from tests.support.house import House, id_of
 
 OVERRIDE = "entrypoint: python3 evil.py"
@@ -80,3 +81,65 @@ def test_the_administrator_of_both_reaches_others_by_a_filter(house: House) -> N
     body = {"filters": {"projectId": house.blue_project}}
     done = chief.done("DELETE", "/api/v1/projects/0/experiments/delete", body)
     assert done["results"] == [{"id": blue, "error": ""}]
+
+
+def move_experiment(caller: Caller, experiment: int, project: int) -> Told:
+    return caller.ask(
+        "POST", f"/api/v1/experiments/{experiment}/move", {"destinationProjectId": project}
+    )
+
+
+def move_by_project(caller: Caller, experiment: int, project: int) -> Told:
+    body = {"experimentIds": [experiment], "destinationProjectId": project}
+    return caller.ask("POST", "/api/v1/projects/0/experiments/move", body)
+
+
+def move_run(caller: Caller, experiment: int, project: int) -> Told:
+    body = {
+        "runIds": [trial_of(caller, experiment)["id"]],
+        "destinationProjectId": project,
+        "sourceProjectId": 0,
+    }
+    return caller.ask("POST", "/api/v1/runs/move", body)
+
+
+@pytest.mark.parametrize("move", [move_experiment, move_by_project, move_run])
+def test_nobody_takes_experiments_of_others_to_a_workspace_of_their_own(
+    house: House, chief: Caller, move: Any
+) -> None:
+    def project_of(experiment: int) -> Any:
+        shown = house.admin.get(f"/api/v1/experiments/{experiment}")["experiment"]
+        return shown["projectId"]
+
+    blue, red = (ended(house, project) for project in (house.blue_project, house.red_project))
+    own = ended(house, house.blue_project, chief)
+    assert "only its owner" in move(chief, blue, house.red_project).body.decode()
+    assert project_of(blue) == house.blue_project
+    move(chief, own, house.red_project)
+    move(chief, red, house.blue_project)  # chief administrates where it comes from
+    assert (project_of(own), project_of(red)) == (house.red_project, house.blue_project)
+
+
+def test_experiments_of_others_move_within_a_workspace(house: House, chief: Caller) -> None:
+    made = house.admin.post(f"/api/v1/workspaces/{house.blue}/projects", {"name": "other"})
+    blue = ended(house, house.blue_project)
+    assert move_experiment(chief, blue, made["project"]["id"]).status == 200
+
+
+def test_nobody_takes_models_of_others_to_a_workspace_of_their_own(
+    house: House, chief: Caller
+) -> None:
+    for owner, name in ((house.admin, "theirs"), (chief, "mine")):
+        owner.post("/api/v1/models", {"name": name, "workspaceId": house.blue})
+
+    def moved(name: str, workspace: int) -> list[int]:
+        path = f"/api/v1/models/{name}"
+        return [
+            chief.ask("POST", f"{path}/move", {"destinationWorkspaceId": workspace}).status,
+            chief.ask("PATCH", path, {"workspaceId": workspace}).status,
+        ]
+
+    assert moved("theirs", house.red) == [403, 403]
+    assert moved("theirs", house.blue) == [200, 200]
+    assert moved("mine", house.red) == [200, 200]
+    assert moved("mine", house.blue) == [200, 200]

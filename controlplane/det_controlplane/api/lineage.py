@@ -44,7 +44,7 @@ def resume(ctx: Context, request: Request) -> Answer:
 
 def move(ctx: Context, request: Request) -> Answer:
     target = Body(request.json()).integer("destinationProjectId")
-    moving.move(ctx, request.id("experimentId"), target)
+    moving.move(ctx, user_of(request), request.id("experimentId"), target)
     return EMPTY
 
 

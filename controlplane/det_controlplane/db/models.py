@@ -62,6 +62,7 @@ class Model:
     name: str
     user_id: int
     archived: bool
+    workspace_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def lock(tx: Tx, name_or_id: str) -> Model | None:
     # "²" is a digit to `isdigit`, and a name.
     is_id = name_or_id.isascii() and name_or_id.isdigit() and len(name_or_id) <= 9
     which = models.c.id == int(name_or_id) if is_id else models.c.name == name_or_id
-    columns = (models.c.id, models.c.name, models.c.user_id, models.c.archived)
+    columns = (_m.id, _m.name, _m.user_id, _m.archived, _m.workspace_id)
     row = tx.execute(select(*columns).where(which).with_for_update()).first()
     return None if row is None else Model(*row)
 

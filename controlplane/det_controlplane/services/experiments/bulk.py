@@ -58,7 +58,7 @@ def archiving(archived: bool) -> Action:
 
 
 def moving_to(project_id: int) -> Action:
-    return lambda ctx, _, experiment_id: moving.move(ctx, experiment_id, project_id)
+    return lambda ctx, caller, experiment_id: moving.move(ctx, caller, experiment_id, project_id)
 
 
 def retaining(days: int) -> Action:

@@ -4,10 +4,12 @@ from det_controlplane.db import experiments, jobs
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import WrongState
 from det_controlplane.services.experiments import live
+from det_controlplane.services.identity.principal import User
+from det_controlplane.services.identity.rights import require_removal
 from det_controlplane.services.organization.projects import open_project
 
 
-def move(ctx: Context, experiment_id: int, project_id: int) -> None:
+def move(ctx: Context, caller: User, experiment_id: int, project_id: int) -> None:
     with live.opened(ctx, experiment_id) as experiment:
         tx, row = experiment.tx, experiment.row
         if experiments.is_archived(tx, experiment_id):
@@ -15,5 +17,8 @@ def move(ctx: Context, experiment_id: int, project_id: int) -> None:
                 f"experiment {experiment_id} or its project is archived: unarchive it first"
             )
         project = open_project(tx, project_id)
+        source = jobs.workspace_of(tx, row.job_id)
+        what = f"experiment {experiment_id}"
+        require_removal(caller, row.user_id, source, project.workspace_id, what)
         experiments.change(tx, experiment_id, project_id=project_id)
         jobs.change(tx, row.job_id, workspace_id=project.workspace_id)

@@ -1,6 +1,6 @@
 """Check who may change what, as Determined's basic authorization does (docs/reference/compatibility.md#organization)."""
 
-from det_controlplane.core.roles import Right
+from det_controlplane.core.roles import OPEN, PRESIDING, Right
 from det_controlplane.services.errors import Forbidden
 from det_controlplane.services.identity.principal import User
 
@@ -35,6 +35,19 @@ def require_submitter(user: User, owner_id: int, what: str) -> None:
     """Require the owner, or an administrator of the cluster, for code that runs with the owner's token and secrets."""
     if user.id != owner_id:
         require_admin(user, f"{what} of another user")
+
+
+def require_removal(user: User, owner_id: int, source: int, target: int, what: str) -> None:
+    """With roles, require the owner or an administrator of the source where a thing moves to another workspace.
+
+    The target's administrators delete whatever is there: moving must not give them what belongs to others."""
+    if source == target or user.grants is OPEN or user.id == owner_id:
+        return
+    if not user.grants.has(PRESIDING, source):
+        raise Forbidden(
+            f"only its owner, or an administrator of workspace {source}, may move {what} to another workspace;"
+            f" you are signed in as {user.username}"
+        )
 
 
 def require_self(user: User, user_id: int, what: str) -> None:

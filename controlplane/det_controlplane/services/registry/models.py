@@ -13,7 +13,7 @@ from det_controlplane.db.models import Model
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, Taken, WrongState
 from det_controlplane.services.identity.principal import User
-from det_controlplane.services.identity.rights import require_owner
+from det_controlplane.services.identity.rights import require_owner, require_removal
 from det_controlplane.services.identity.route_rights import require_in
 
 
@@ -73,7 +73,10 @@ def edit(ctx: Context, caller: User, name_or_id: str, changes: ModelChanges) -> 
                 require_owner(caller, model.user_id, f"archive model '{model.name}'")
             elif model.archived:
                 raise WrongState(f"model '{model.name}' is archived: unarchive it first")
-            values["workspace_id"] = _workspace(tx, caller, changes)
+            target = values["workspace_id"] = _workspace(tx, caller, changes)
+            if target is not None:
+                what = f"model '{model.name}'"
+                require_removal(caller, model.user_id, model.workspace_id, target, what)
             given = {column: value for column, value in values.items() if value is not None}
             models.change(tx, model.id, given, ctx.now())
             return models.one(tx, model.id)

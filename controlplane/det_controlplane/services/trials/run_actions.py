@@ -80,10 +80,10 @@ def archiving(archived: bool) -> Action:
 def moving_to(project_id: int, skip_searches: bool) -> Action:
     """A run moves with its experiment, and so with all runs of its search unless those are skipped."""
 
-    def act(ctx: Context, _: User, run: RunRow) -> None:
+    def act(ctx: Context, caller: User, run: RunRow) -> None:
         if skip_searches and not run.is_alone:
             raise WrongState(f"run {run.id} is skipped: it is part of a search with other runs")
-        moving.move(ctx, run.experiment_id, project_id)
+        moving.move(ctx, caller, run.experiment_id, project_id)
 
     return act
 
