@@ -9,10 +9,12 @@ import pytest
 from det_controlplane.core.config.cluster import Authz
 from det_controlplane.db.engine import Database
 
-from tests.support.api import Api, Caller, Told, api_over, trial_of
-from tests.support.house import House, id_of
+from tests.support.api import Api, Caller, Told, api_over, config_of, report_checkpoint, trial_of
+from tests.support.house import House, assignment, id_of
+from tests.support.played_agent import PlayedAgent
 
 OVERRIDE = "entrypoint: python3 evil.py"
+SEARCHER = {"name": "single", "metric": "loss", "max_length": {"batches": 4}}
 
 
 @pytest.fixture
@@ -143,3 +145,39 @@ def test_nobody_takes_models_of_others_to_a_workspace_of_their_own(
     assert moved("theirs", house.blue) == [200, 200]
     assert moved("mine", house.red) == [200, 200]
     assert moved("mine", house.blue) == [200, 200]
+
+
+def task_from(house: House, owner: Caller, checkpoint: str) -> tuple[Caller, int]:
+    """Return the token of a task of the red workspace whose trial starts from a checkpoint."""
+    config = config_of(searcher={**SEARCHER, "source_checkpoint_uuid": checkpoint})
+    request = {"config": config, "activate": True, "projectId": house.red_project}
+    experiment = owner.post("/api/v1/experiments", request)["experiment"]["id"]
+    agent = PlayedAgent(house.api, "agent-1")
+    agent.join()
+    house.api.tick()
+    (order,) = agent.poll()
+    return house.api.with_token(order["spec"]["session_token"]), experiment
+
+
+def test_a_task_sees_checkpoints_of_its_owner_s_roles_and_those_it_works_with(
+    house: House, chief: Caller
+) -> None:
+    start, other = (
+        report_checkpoint(house.admin, ended(house, house.blue_project)) for _ in range(2)
+    )
+    task, experiment = task_from(house, chief, start)
+    own = report_checkpoint(task, experiment)
+
+    def asked(checkpoint: str) -> list[int]:
+        path = f"/api/v1/checkpoints/{checkpoint}"
+        return [task.ask("GET", path).status, task.ask("GET", f"{path}/metrics").status]
+
+    assert asked(own) + asked(start) + asked(other) == [200] * 6
+    for role, workspace in (("Editor", house.blue), ("WorkspaceAdmin", house.red)):
+        taken = assignment(role, workspace, user=id_of(chief))
+        house.admin.post("/api/v1/roles/remove-assignments", taken)
+    assert asked(own) + asked(start) == [200] * 4
+    assert asked(other) == [404, 404]
+    for checkpoint, status in ((own, 200), (start, 404)):
+        path = f"/api/v1/checkpoints/{checkpoint}/metadata"
+        assert task.ask("POST", path, {"checkpoint": {"metadata": {"a": 1}}}).status == status

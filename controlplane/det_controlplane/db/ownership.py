@@ -1,5 +1,6 @@
 """Read the owner of a thing, and whether its own process runs it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -15,6 +16,11 @@ _TASK = text("""SELECT coalesce(e.user_id, j.user_id) AS user_id, coalesce(e.unm
     FROM tasks t JOIN jobs j ON j.id = t.job_id LEFT JOIN experiments e ON e.id = t.experiment_id WHERE t.id = :id""")
 _CHECKPOINT = text("""SELECT e.user_id, e.unmanaged, e.id AS experiment_id FROM checkpoints c
     JOIN experiments e ON e.id = c.experiment_id WHERE c.uuid = :id""")
+
+_OF_TASK = text("""SELECT c.uuid::text AS name FROM checkpoints c
+    LEFT JOIN trials t ON t.id = :trial_id AND t.warm_start_uuid = c.uuid
+    WHERE c.uuid = ANY(cast(cast(:names AS text[]) AS uuid[]))
+      AND (c.experiment_id = :experiment_id OR (:started AND t.id IS NOT NULL))""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,19 @@ def of_task(db: Database, task_id: str) -> Owned | None:
 def of_checkpoint(db: Database, uuid: UUID) -> Owned | None:
     """Return None for a checkpoint that is not there, or is of no experiment."""
     return _found(db, _CHECKPOINT, uuid)
+
+
+def checkpoints_of_task(
+    db: Database,
+    uuids: Sequence[str],
+    experiment_id: int | None,
+    trial_id: int | None,
+    *,
+    started: bool,
+) -> set[str]:
+    """Return which checkpoints are of an experiment or, if asked, what a trial started from."""
+    about = {"experiment_id": experiment_id, "trial_id": trial_id, "started": started}
+    return {str(row.name) for row in db.read(_OF_TASK, {"names": list(uuids), **about})}
 
 
 def _found(db: Database, query: TextClause, id: Any) -> Owned | None:

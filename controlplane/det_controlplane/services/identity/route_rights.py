@@ -7,7 +7,7 @@ from uuid import UUID
 from det_controlplane.core.numerals import whole
 from det_controlplane.core.permissions import KINDS, Need, Of, Rule
 from det_controlplane.core.roles import OPEN, PRESIDING, Grants, Right, roles_with
-from det_controlplane.db import whereabouts
+from det_controlplane.db import ownership, whereabouts
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Missing
 from det_controlplane.services.identity.principal import User
@@ -46,7 +46,7 @@ def admit(
             kind = need.kind_of(params)
             if kind not in KINDS or _holds_everywhere(user.grants, need.right, KINDS[kind]):
                 presides.append(PRESIDING in user.grants.everywhere)
-            elif named := _others(user, rule, kind, names(need)):
+            elif named := _others(ctx, user, rule, need.right, kind, names(need)):
                 presides.append(_require_named(ctx, user, need.right, kind, named))
         elif need.of is Of.LISTED:
             within = user.grants.workspaces(need.right)
@@ -103,11 +103,16 @@ def named_by_path(rule: Rule, params: Mapping[str, str]) -> tuple[str, str] | No
     return None
 
 
-def _others(user: User, rule: Rule, kind: str, names: Sequence[object]) -> list[object]:
+def _others(
+    ctx: Context, user: User, rule: Rule, right: Right, kind: str, names: Sequence[object]
+) -> list[object]:
     """Return what a request names, for a task without itself: no role of its owner takes that away."""
     if kind in ("project", "workspace"):
         return [name for name in names if str(name) not in _ALL]
     if rule.own and user.allocation_id is not None:
+        if kind == "checkpoint":
+            own = _own_checkpoints(ctx, user, right, names)
+            return [name for name in names if _readable(kind, name) not in own]
         return [name for name in names if not _is_own(user, kind, name)]
     return list(names)
 
@@ -131,11 +136,22 @@ def _holds_everywhere(grants: Grants, *rights: Right) -> bool:
 
 
 def _is_own(user: User, kind: str, name: object) -> bool:
-    """Return whether a task names itself, which no role of its owner takes away; of checkpoints the use case decides."""
+    """Return whether a task names itself, which no role of its owner takes away."""
     own = {
         "trial": user.trial_id, "experiment": user.experiment_id, "task": user.task_id, "allocation": user.allocation_id,
     }  # fmt: skip
-    return kind == "checkpoint" or (kind in own and str(name) == str(own[kind]))
+    return kind in own and str(name) == str(own[kind])
+
+
+def _own_checkpoints(ctx: Context, user: User, right: Right, names: Sequence[object]) -> set[str]:
+    """Return the checkpoints of a task's own experiment; to look at also the one that its trial started from."""
+    uuids = [uuid for name in names if (uuid := _readable("checkpoint", name))]
+    if not uuids:
+        return set()
+    started = right is KINDS["checkpoint"]
+    return ownership.checkpoints_of_task(
+        ctx.db, uuids, user.experiment_id, user.trial_id, started=started
+    )
 
 
 def _readable(kind: str, name: object) -> str:
