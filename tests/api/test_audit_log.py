@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from det_controlplane.api import routes
-from det_controlplane.api.http import Request, Response
+from det_controlplane.api.http import STRANGERS_BODY, Request, Response
 from det_controlplane.api.router import Match, Router
 from det_controlplane.core import audit
 from det_controlplane.core.config.cluster import load_cluster
@@ -113,10 +113,10 @@ def test_a_row_says_who_did_what_to_what_and_from_where(api: Api, admin: Caller)
     edited, created = entries(admin, orderBy="ORDER_BY_DESC", object=f"user {made}")
     assert {k: edited[k] for k in ("username", "action", "object", "address", "via", "details")} == {
         "username": "admin", "action": "user.edit", "object": f"user {made}", "address": "192.0.2.7",
-        "via": "user", "details": {"displayName": "Ada", "fields": ["password"]},
+        "via": "user", "details": {"displayName": "Ada", "password": "new"},
     }  # fmt: skip
     assert created["details"] == {
-        "user": {"username": "ada", "active": True}, "fields": ["password"],
+        "user": {"username": "ada", "active": True}, "password": "new",
     }  # fmt: skip
     assert "planted" not in json.dumps(entries(admin, limit=-1))
 
@@ -132,6 +132,45 @@ def test_tokens_and_tasks_are_told_from_people(api: Api, user: Caller, admin: Ca
     )  # fmt: skip
     (made,) = entries(admin, object=f"token {token['tokenId']}")
     assert made["details"]["description"] == "ci"
+
+
+def test_junk_beside_a_change_hides_nothing(api: Api, user: Caller, admin: Caller) -> None:
+    me = user.get("/api/v1/me")["user"]["id"]
+    junk = {"a": "x" * 2 * STRANGERS_BODY, **{f"a{i}": 0 for i in range(100)}}
+    admin.done("PATCH", f"/api/v1/users/{me}", {"password": "a new one", "admin": True, **junk})
+    (edited,) = entries(admin, object=f"user {me}", action="user.edit")
+    assert (edited["details"]["password"], edited["details"]["admin"]) == ("new", True)
+    many = {"user_ids": [{}] * 2000 + [me], "activate": True, **junk}
+    admin.done("PATCH", "/api/v1/users", many)
+    _, activated = entries(admin, object=f"user {me}", action="user.edit")
+    assert activated["details"]["userIds"] == [me]
+
+
+def test_every_role_that_is_given_and_every_member_is_told(api: Api, admin: Caller) -> None:
+    users = [
+        admin.post("/api/v1/users", {"user": {"username": f"user-{i}"}})["user"]["id"]
+        for i in range(60)
+    ]
+    role = {"role": {"role_id": 4}, "scope_cluster": True}
+    given = [{"user_id": id, "role_assignment": role} for id in users]
+    for path in ("add-assignments", "remove-assignments"):
+        admin.post(f"/api/v1/roles/{path}", {"user_role_assignments": given})
+        (row,) = entries(admin, object=f"user {users[0]}", action=f"role.{path}")
+        assert len(row["details"]["assignments"]) == 60
+        assert f"of user {users[-1]} in the cluster" in row["details"]["assignments"][-1]
+    group = admin.post("/api/v1/groups", {"name": "all", "add_users": users})["group"]["groupId"]
+    (made,) = entries(admin, object=f"group {group}", action="group.create")
+    assert (made["details"]["addUsers"], made["details"]["name"]) == (users, "all")
+    moved = {"user_ids": users[:1], "remove_groups": [group]}
+    admin.done("PATCH", "/api/v1/users/assignments", moved)
+    (row,) = entries(admin, object=f"user {users[0]} group {group}")
+    assert row["details"] == {"userIds": users[:1], "removeGroups": [group]}
+
+
+def test_more_than_a_row_tells_is_refused(api: Api, admin: Caller) -> None:
+    many = {"name": "all", "addUsers": list(range(2000))}
+    told = admin.ask("POST", "/api/v1/groups", many)
+    assert (told.status, "1000 are recorded at once" in told.error) == (400, True)
 
 
 def test_signing_in_is_recorded_and_failing_to_is_not(api: Api, admin: Caller) -> None:

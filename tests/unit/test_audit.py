@@ -21,17 +21,27 @@ def test_values_are_told_by_name_only(body: dict[str, Any]) -> None:
     assert PLANTED not in json.dumps(audit.details_of(body))
 
 
-def test_who_is_given_which_role_is_told() -> None:
-    role = {"role": {"roleId": 4}, "scopeWorkspaceId": 2, "note": PLANTED}
-    given = [{"userId": 7, "roleAssignment": role}]
-    told = audit.details_of({"userRoleAssignments": given})["userRoleAssignments"]
-    assert told == [{"userId": 7, "roleAssignment": {"role": {"roleId": 4}, "scopeWorkspaceId": 2}}]
+def test_names_with_underscores_are_told_alike() -> None:
+    said = {
+        "display_name": "Ada",
+        "user_id": 7,
+        "userId": None,
+        "user": {"agent_user_group": {"agent_uid": 3}},
+    }
+    told = audit.details_of({**said, "max_slots": 1, "maxSlots": 2})
+    assert told == {
+        "displayName": "Ada", "userId": 7, "user": {"agentUserGroup": {"agentUid": 3}}, "maxSlots": 2,
+    }  # fmt: skip
 
 
-def test_long_values_and_many_names_are_cut() -> None:
+def test_junk_in_a_list_hides_nothing_of_it() -> None:
+    assert audit.details_of({"userIds": [{}, None, *([1] * 100), 7]}) == {"userIds": [1, 7]}
+
+
+def test_what_is_cut_is_said_to_be() -> None:
     told = audit.details_of({"description": "x" * 1000, **{f"n{i}": 0 for i in range(100)}})
-    assert len(told["description"]) == 200
-    assert len(told["fields"]) == 30
+    assert (len(told["description"]), told["description"][-1]) == (200, "…")
+    assert told["fields"][30:] == ["and 70 more"]
 
 
 def test_objects_are_named_by_the_path() -> None:

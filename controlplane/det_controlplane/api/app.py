@@ -1,9 +1,7 @@
 """From request to answer: route, principal, handler, and one place that turns refusals into statuses."""
 
 import logging
-from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 from det_controlplane.api import errors
 from det_controlplane.api.http import (
@@ -65,7 +63,9 @@ class App:
             self._hold_to_rights(match, request)
             if not audit.is_recorded(match.route.method, match.route.path):
                 return self._answer(match.route.handler, request)
-            with recording.recording(self._recorder(match, request)):
+            recorder = self._recorder(match, request)
+            request.noted = recorder.saw
+            with recording.recording(recorder):
                 return self._answer(match.route.handler, request)
         except errors.ApiError as e:
             return Response(e.to_json(), e.status)
@@ -104,7 +104,6 @@ class App:
             action=audit.action_of(method, path),
             object=audit.object_of(path, match.params),
             address=request.client,
-            details=lambda: _small_body(request),
             user=by if isinstance(by, User) else None,
         )
 
@@ -158,16 +157,6 @@ def _rule(route: Route) -> Rule:
     if rule is None:
         raise errors.PermissionDenied(f"nobody may call {route.method} {route.path}")
     return rule
-
-
-def _small_body(request: Request) -> Mapping[str, Any]:
-    """Return the fields of a body that is worth telling of; uploads are not."""
-    if len(request.body) > STRANGERS_BODY:
-        return {}
-    try:
-        return request.json()
-    except errors.ApiError:
-        return {}
 
 
 def unavailable(e: Exception) -> Response:

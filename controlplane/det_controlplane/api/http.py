@@ -35,6 +35,7 @@ class Request:
     params: Mapping[str, str] = field(default_factory=dict)
     principal: Principal | None = None
     within: Sequence[int] | None = None  # the workspaces to which a listing is held; None: all
+    noted: Callable[[Mapping[str, Any]], None] | None = None  # is told each body that is read
 
     def json(self) -> dict[str, Any]:
         """The body as an object; an absent body is an empty object."""
@@ -51,6 +52,8 @@ class Request:
             raise BadRequest("the body must be a JSON object")
         if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
             _refuse_depth(obj)
+        if self.noted is not None:
+            self.noted(obj)
         return obj
 
     def text(self, *names: str, default: str = "") -> str:

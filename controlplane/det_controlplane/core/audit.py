@@ -1,7 +1,7 @@
 """Decide what of a request the audit log tells: which requests, what is done to what, and no secrets."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 _V1 = "/api/v1/"
@@ -34,20 +34,20 @@ NOT_RECORDED = _NO_CHANGES | _REPORTS
 # Values that are told; of all others, their names.
 _TOLD = frozenset(
     {
-        "activate", "active", "addGroups", "addUsers", "admin", "archived", "days", "description",
-        "destinationProjectId", "destinationWorkspaceId", "displayName", "drain", "enabled", "experimentIds",
+        "activate", "active", "addGroups", "addUsers", "admin", "agentGid", "agentGroup", "agentUid", "agentUser",
+        "archived", "days", "description", "destinationProjectId", "destinationWorkspaceId", "displayName", "drain",
+        "enabled", "endTokens", "experimentIds",
         "forever", "groupId", "ids", "lifespan", "maxSlots", "maxUses", "name", "newName", "numDays", "oldName",
-        "parentId", "period", "priority", "projectId", "remote", "removeGroups", "removeUsers",
+        "parentId", "pauseWork", "period", "priority", "projectId", "remote", "removeGroups", "removeUsers",
         "resourcePoolName", "roleId", "runIds", "scopeCluster", "scopeWorkspaceId", "setRevoked", "userId",
         "userIds", "username", "weight", "workloadType", "workspaceId", "workspaceIds",
     }
 )  # fmt: skip
-# Objects, and lists of them, with such values: new users, and who is given which role.
-_LOOKED_INTO = frozenset(
-    {"groupRoleAssignments", "role", "roleAssignment", "user", "userRoleAssignments"}
-)
+# Objects with such values: users.
+_LOOKED_INTO = frozenset({"agentUserGroup", "user"})
+_UNDERSCORED = re.compile(r"_([a-z])")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,39}")
-_MOST_NAMES, _MOST_ITEMS, _LONGEST = 30, 50, 200
+_MOST_NAMES, _MOST_ITEMS, _LONGEST = 30, 1000, 200
 
 
 def is_recorded(method: str, path: str) -> bool:
@@ -77,34 +77,59 @@ def object_of(path: str, params: Mapping[str, str]) -> str:
     return " ".join(named)[:_LONGEST]
 
 
+def named(things: Iterable[str]) -> str:
+    """Return the object of a row that concerns several things, such as `user 7 group 2`."""
+    return str(_short(" ".join(dict.fromkeys(things))))
+
+
 def details_of(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return harmless values of a request's body, and the names of the rest."""
     told = _told(body)
-    rest = sorted(name for name in body if name not in told and _NAME.fullmatch(name))
-    return {**told, "fields": rest[:_MOST_NAMES]} if rest else told
+    names = sorted({_camel(name) for name in body} - told.keys())
+    rest = _cut([name for name in names if _NAME.fullmatch(name)], _MOST_NAMES)
+    return {**told, "fields": rest} if rest else told
 
 
 def _told(body: Mapping[str, Any]) -> dict[str, Any]:
-    plain = {name: _short(value) for name, value in body.items() if _is_told(name, value)}
-    inner = {name: _inside(body[name]) for name in body if name in _LOOKED_INTO}
-    return plain | {name: value for name, value in inner.items() if value}
+    read = _as_read(body)
+    plain = {name: _plain(value) for name, value in read.items() if name in _TOLD}
+    inner = {
+        name: _told(value)
+        for name, value in read.items()
+        if name in _LOOKED_INTO and isinstance(value, Mapping)
+    }
+    return {name: value for name, value in (plain | inner).items() if value not in (None, {})}
 
 
-def _inside(value: Any) -> Any:
+def _as_read(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields under the names by which they are read: camelCase, which wins over snake_case."""
+    underscored = {_camel(name): value for name, value in body.items() if "_" in name}
+    return underscored | {n: v for n, v in body.items() if "_" not in n and v is not None}
+
+
+def _camel(name: str) -> str:
+    return _UNDERSCORED.sub(lambda found: found[1].upper(), name)
+
+
+def _plain(value: Any) -> Any:
     if isinstance(value, list):
-        return [_told(item) for item in value[:_MOST_ITEMS] if isinstance(item, Mapping)]
-    return _told(value) if isinstance(value, Mapping) else None
+        items = dict.fromkeys(_short(item) for item in value if _is_plain(item))
+        return _cut(list(items), _MOST_ITEMS)
+    return _short(value) if _is_plain(value) else None
 
 
-def _is_told(name: str, value: Any) -> bool:
-    items = value if isinstance(value, list) else [value]
-    return name in _TOLD and all(isinstance(item, str | int | float | bool) for item in items)
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, str | int | float | bool)
+
+
+def _cut(items: list[Any], most: int) -> list[Any]:
+    """Leave away what is too much, and say so: nothing hides behind junk."""
+    return items if len(items) <= most else [*items[:most], f"and {len(items) - most} more"]
 
 
 def _short(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_short(item) for item in value[:_MOST_ITEMS]]
-    return value[:_LONGEST] if isinstance(value, str) else value
+    is_long = isinstance(value, str) and len(value) > _LONGEST
+    return f"{value[: _LONGEST - 1]}…" if is_long else value
 
 
 def _singular(word: str) -> str:

@@ -8,6 +8,7 @@ from det_controlplane.core.roles import CLUSTER, CLUSTER_ADMIN, PRESIDING, ROLES
 from det_controlplane.db import groups, roles, users
 from det_controlplane.db.engine import Tx, Violated
 from det_controlplane.db.roles import Assignment
+from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, found
 from det_controlplane.services.identity.principal import User
@@ -65,6 +66,7 @@ def members(
 def assign(ctx: Context, caller: User, given: Sequence[Assignment]) -> None:
     """Give all of these roles, or none."""
     _check(caller, given)
+    _record(given)
     try:
         with ctx.db.begin() as tx:
             for assignment in given:
@@ -76,6 +78,7 @@ def assign(ctx: Context, caller: User, given: Sequence[Assignment]) -> None:
 def unassign(ctx: Context, caller: User, taken: Sequence[Assignment]) -> None:
     """Take all of these roles, or none."""
     _check(caller, taken)
+    _record(taken)
     with ctx.db.begin() as tx:
         for assignment in taken:
             if not roles.remove(tx, assignment):
@@ -120,7 +123,15 @@ def _with_administrator(tx: Tx, user_id: int, assigned: list[Assignment]) -> lis
     return [role, *assigned]
 
 
+def _record(changed: Sequence[Assignment]) -> None:
+    recording.concerns(*(_holder(a) for a in changed))
+    recording.tells(assignments=list(dict.fromkeys(_told(a) for a in changed)))
+
+
+def _holder(a: Assignment) -> str:
+    return f"user {a.user_id}" if a.user_id is not None else f"group {a.group_id}"
+
+
 def _told(a: Assignment) -> str:
-    holder = f"user {a.user_id}" if a.user_id is not None else f"group {a.group_id}"
     where = f"workspace {a.workspace_id}" if a.workspace_id else "the cluster"
-    return f"role {a.role} of {holder} in {where}"
+    return f"role {a.role} of {_holder(a)} in {where}"

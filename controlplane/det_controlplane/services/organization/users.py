@@ -98,6 +98,7 @@ def create(ctx: Context, caller: User, new: UserChanges) -> dict[str, Any]:
                 _refuse_clash(tx, 0, new.display_name)
             user_id = users.create(tx, **values)
             recording.concerns(f"user {user_id}")
+            _record_password(new)
             return _shown(tx, user_id)
     except Violated as e:
         raise Taken(f"user '{username}' already exists: choose another name") from e
@@ -107,6 +108,7 @@ def edit(ctx: Context, caller: User, user_id: int, changes: UserChanges) -> dict
     _check_rights(caller, user_id, changes)
     with ctx.db.begin() as tx:
         present = _shown(tx, user_id)
+        _record_password(changes)
         _check_changes(tx, present, changes)
         becomes_remote = bool(changes.remote) and not present["remote"]
         users.change(tx, user_id, **_columns(changes, ctx.public), modified_at=ctx.now())
@@ -123,6 +125,8 @@ def set_active(
     ctx: Context, caller: User, user_ids: list[int], active: bool
 ) -> list[dict[str, Any]]:
     """Each on its own: one that fails says why."""
+    recording.concerns(*(f"user {user_id}" for user_id in user_ids))
+    recording.tells(userIds=list(user_ids))
     results = []
     for user_id in user_ids:
         try:
@@ -131,6 +135,12 @@ def set_active(
         except (Missing, Invalid) as e:
             results.append({"id": user_id, "error": str(e)})
     return results
+
+
+def _record_password(changes: UserChanges) -> None:
+    """Have it told that there is a new password, whatever else the request has."""
+    if changes.password is not None:
+        recording.tells(password="new")
 
 
 def _columns(changes: UserChanges, public: bool) -> dict[str, Any]:
