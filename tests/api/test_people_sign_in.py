@@ -360,6 +360,24 @@ def test_nobody_is_told_the_clients_secret(door: Door, admin: Caller) -> None:
     assert door.api.anonymous().get(f"{OIDC}/providers")["providers"] == [{"name": "OIDC", "type": "OIDC"}]  # fmt: skip
 
 
+def test_the_section_is_read_where_determined_has_it() -> None:
+    section = {
+        "enabled": True, "provider": "Okta", "idp_sso_url": "https://id.example", "client_id": "det",
+        "idp_recipient_url": "https://det.example", "always_redirect": True,
+    }  # fmt: skip
+    config = load_cluster({"oidc": section})
+    assert config.oidc is not None
+    assert (config.oidc.provider, config.oidc.issuer) == ("Okta", "https://id.example")
+    assert sorted(config.ignored) == ["oidc.always_redirect", "oidc.idp_recipient_url"]
+    assert load_cluster({"oidc": {**section, "enabled": False}}).oidc is None
+
+
+def test_a_provider_that_is_named_twice_is_refused() -> None:
+    section = {"issuer": "https://id.example", "client_id": "det"}
+    with pytest.raises(InvalidConfig, match=r"oidc: is given as security\.oidc, too"):
+        load_cluster({"oidc": section, "security": {"oidc": section}})
+
+
 @pytest.mark.parametrize(
     ("entry", "problem"),
     [

@@ -37,7 +37,7 @@ LEAST_AUDIT_DAYS = 30
 _IGNORED = (
     "config_file", "db", "root", "cache", "telemetry", "enable_cors", "logging", "observability",
     "feature_switches", "ui_customization", "hyperparameter_importance", "port_range",
-    "tensorboard_storage", "grpc", "scim", "saml", "oidc", "integrations", "__internal", "det_cloud",
+    "tensorboard_storage", "grpc", "scim", "saml", "integrations", "__internal", "det_cloud",
 )  # fmt: skip
 
 
@@ -137,6 +137,13 @@ def load_cluster(source: str | Mapping[str, Any]) -> ClusterConfig:
     return config
 
 
+def _sign_in(reader: Reader, security: Reader) -> tuple[SignInProvider | None, list[str]]:
+    """Read where people sign in, also at the top, where Determined has it."""
+    if reader.gives("oidc") and security.gives("oidc"):
+        reader.refuse("oidc", "is given as security.oidc, too: leave one of them away")
+    return read_provider((security if security.gives("oidc") else reader).section("oidc"))
+
+
 def _cluster(reader: Reader) -> ClusterConfig:
     security, resource_manager = reader.section("security"), reader.section("resource_manager")
     defaults = read_task_defaults(reader.section("task_container_defaults"))
@@ -144,6 +151,7 @@ def _cluster(reader: Reader) -> ClusterConfig:
     pools = _pools(reader, scheduler, defaults)
     host_paths = security.texts("allowed_host_paths")
     authz, ignored_authz = _authz(security.section("authz"))
+    oidc, ignored_oidc = _sign_in(reader, security)
     config = ClusterConfig(
         scheduler=scheduler,
         resource_pools=pools,
@@ -164,13 +172,14 @@ def _cluster(reader: Reader) -> ClusterConfig:
         webhooks=_webhooks(reader.section("webhooks")),
         log=_log(reader.section("log")),
         audit_retention_days=_audit_retention(security),
-        oidc=read_provider(security.section("oidc")),
+        oidc=oidc,
         pipelines=read_pipelines(reader.items("pipelines")),
     )
     ignored = [
         *reader.ignore(*_IGNORED),
         *security.ignore("default_task", "tls", "ssh", "token", "initial_admin_password"),
         *ignored_authz,
+        *ignored_oidc,
         *resource_manager.ignore(
             "no_default_resource_pools", "require_authentication", "client_ca"
         ),

@@ -8,6 +8,10 @@ from det_controlplane.core.config.reading import Reader
 
 _SESSION_S = 7 * 24 * 3600.0
 _LONGEST_S = 30 * 24 * 3600.0
+# Determined's keys that mean nothing here.
+_IGNORED = (
+    "idp_recipient_url", "scim_authentication_attribute", "always_redirect", "exclude_groups_scope",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +36,11 @@ class SignInProvider:
 _DEFAULT = SignInProvider()
 
 
-def read_provider(reader: Reader) -> SignInProvider | None:
-    if not reader.content():
-        return None
+def read_provider(reader: Reader) -> tuple[SignInProvider | None, list[str]]:
+    """Return the provider, and the keys that were given in vain."""
+    if not reader.content() or not reader.flag("enabled", True):
+        return None, []
+    ignored = reader.ignore(*_IGNORED)
     found = SignInProvider(
         provider=reader.text("provider", _DEFAULT.provider),
         issuer=reader.text("issuer", "", "idp_sso_url").rstrip("/"),
@@ -50,7 +56,7 @@ def read_provider(reader: Reader) -> SignInProvider | None:
     )
     reader.close()
     _check(reader, found)
-    return found
+    return found, ignored
 
 
 def _scopes(reader: Reader) -> tuple[str, ...]:
