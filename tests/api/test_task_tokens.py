@@ -85,8 +85,15 @@ def test_a_task_of_an_administrator_is_no_administrator(
 def test_a_narrow_token_is_good_for_its_task_only(api: Api, user: Caller) -> None:
     task, experiment = task_of(api, user, environment={"det_token": "task"})
     other = create(user)
+    foreign = f"/api/v1/checkpoints/{report_checkpoint(user, other)}"
+    own = f"/api/v1/checkpoints/{report_checkpoint(user, experiment)}"
     assert [told.status for told in reports(task, user, experiment)] == [200] * 7
+    assert [task.ask("GET", own).status, task.ask("GET", f"{own}/metrics").status] == [200, 200]
     refused = [
+        task.ask("GET", foreign),
+        task.ask("GET", f"{foreign}/metrics"),
+        task.ask("POST", f"{foreign}/metadata", {"checkpoint": {"metadata": {}}}),
+        task.ask("POST", "/api/v1/checkpoints/rm", {"checkpointUuids": [foreign[-36:]]}),
         task.ask("GET", "/api/v1/experiments"),
         task.ask("GET", f"/api/v1/experiments/{other}"),
         task.ask("POST", "/api/v1/experiments", {"config": config_of()}),

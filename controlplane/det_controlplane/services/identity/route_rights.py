@@ -44,6 +44,8 @@ def admit(
     for need in rule.needs:
         if need.of is Of.NAMED:
             kind = need.kind_of(params)
+            if user.narrow and kind == "checkpoint":
+                _require_own_checkpoints(ctx, user, need.right, names(need))
             if kind not in KINDS or _holds_everywhere(user.grants, need.right, KINDS[kind]):
                 presides.append(PRESIDING in user.grants.everywhere)
             elif named := _others(ctx, user, rule, need.right, kind, names(need)):
@@ -141,6 +143,18 @@ def _is_own(user: User, kind: str, name: object) -> bool:
         "trial": user.trial_id, "experiment": user.experiment_id, "task": user.task_id, "allocation": user.allocation_id,
     }  # fmt: skip
     return kind in own and str(name) == str(own[kind])
+
+
+def _require_own_checkpoints(
+    ctx: Context, user: User, right: Right, names: Sequence[object]
+) -> None:
+    """Hold a task whose token is for itself only to its own checkpoints, whatever its owner may do."""
+    own = _own_checkpoints(ctx, user, right, names)
+    if any(_readable("checkpoint", name) not in own for name in names):
+        raise Forbidden(
+            f"the token of task {user.task_id} is only good for the task itself"
+            " (environment.det_token of its configuration)"
+        )
 
 
 def _own_checkpoints(ctx: Context, user: User, right: Right, names: Sequence[object]) -> set[str]:
