@@ -16,11 +16,14 @@ _BOOT = """
 set -e
 mount --make-rprivate /
 mount -t tmpfs tmpfs {scratch}
+mkdir {scratch}/python
+[ -z "{home}" ] || mount --bind "{home}" {scratch}/python
 for folder in etc var opt root usr/local; do
     mkdir -p {scratch}/$folder/upper {scratch}/$folder/work
     over=upperdir={scratch}/$folder/upper,workdir={scratch}/$folder/work
     mount -t overlay overlay -o lowerdir=/$folder,$over /$folder
 done
+[ -z "{home}" ] || {{ mkdir -p "{home}" && mount --bind {scratch}/python "{home}"; }}
 mount -t tmpfs tmpfs /run
 hostname {name}
 printf '127.0.0.1 localhost {name}\\n{metadata} metadata.google.internal metadata\\n' > /etc/hosts
@@ -49,6 +52,8 @@ export PATH={scratch}/bin:$PATH
 read -r power < /run/power || sleep infinity
 echo "power off"
 """
+# Python may lie on a mount of its own in one of these folders, which an overlay does not show.
+_OVERLAID = ("/etc/", "/var/", "/opt/", "/root/", "/usr/local/")
 _ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root",
     "LANG": "C.UTF-8",
@@ -120,6 +125,7 @@ def power_on(
         scratch=scratch, name=name, venv=VENV, python=sys.executable, image=change,
         programs=" ".join(image.programs), gateway=GATEWAY, metadata=METADATA,
         user_data=script if runs else "true",
+        home=sys.base_prefix if sys.base_prefix.startswith(_OVERLAID) else "",
     )  # fmt: skip
     apart = [
         "--mount",
