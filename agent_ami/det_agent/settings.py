@@ -125,7 +125,7 @@ class Settings:
 
 
 class Trust(TypedDict):
-    """What certificate of the cluster is believed, as connections take it."""
+    """Hold the options by which connections check the certificate of the cluster."""
 
     cert_file: str | None
     verify: bool

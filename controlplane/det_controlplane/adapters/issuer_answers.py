@@ -1,4 +1,4 @@
-"""What issuers offer, kept for an hour, and what they failed to tell, for some seconds."""
+"""Keep answers of issuers for an hour, and their failures for some seconds."""
 
 import threading
 import time

@@ -69,7 +69,7 @@ class _Several:
 
 @dataclass
 class Inputs:
-    """What a handler reads: query parameters, numbers in its path, and its body."""
+    """List the parts of a request that a handler reads: query parameters, numbers in its path, and its body."""
 
     query: dict[str, dict[str, Any]] = field(default_factory=dict)
     numbers: set[str] = field(default_factory=set)

@@ -44,7 +44,7 @@ _MACHINE_WIDE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What administrators gave: the mounts, devices and capabilities that everybody's tasks may have."""
+    """Hold the mounts, devices and capabilities that administrators give to the tasks of everybody."""
 
     mounts: Sequence[Any] = ()
     devices: Sequence[Any] = ()

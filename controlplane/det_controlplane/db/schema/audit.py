@@ -1,4 +1,4 @@
-"""Who changed what. Triggers keep rows from being changed, and from being deleted in their first 30 days."""
+"""Define the audit log. Triggers keep its rows from being changed, and from being deleted in their first 30 days."""
 
 from sqlalchemy import BigInteger, Column, Identity, Index, Integer, Table, Text
 

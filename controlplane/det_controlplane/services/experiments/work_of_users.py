@@ -1,4 +1,4 @@
-"""What a user has running, for whoever deactivates that user."""
+"""List and pause the running experiments of a user who is deactivated."""
 
 from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.db import experiments

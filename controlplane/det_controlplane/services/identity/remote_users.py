@@ -19,7 +19,7 @@ _LONGEST = 200
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """What a verified identity token says of a person."""
+    """Hold the claims of a verified identity token about a person."""
 
     identity: str  # issuer and subject: stays when names and addresses change
     username: str
