@@ -1,10 +1,11 @@
 """Tasks as the API shows them."""
 
+import json
 from dataclasses import replace
 
 from det_controlplane.core.config.pools import Scheduler
 
-from tests.support.api import Api, Caller, create
+from tests.support.api import Api, Caller, create, create_ended
 from tests.support.played_agent import PlayedAgent
 
 
@@ -33,3 +34,29 @@ def test_a_task_tells_the_devices_that_its_containers_have(api: Api, user: Calle
     assert (device["containerId"], device["nodeName"]) == (container["id"], "gpus")
     assert (device["acceleratorType"], len(device["acceleratorUuids"])) == ("A100", 1)
     assert user.ask("GET", "/api/v1/tasks/none/acceleratorData").status == 404
+
+
+def test_the_proxied_ports_of_a_trial_are_those_of_its_configuration(user: Caller) -> None:
+    ports = [
+        {"proxy_port": 8000},
+        {"proxy_port": 6006, "proxy_tcp": True, "unauthenticated": True},
+        {"proxy_port": 8265, "default_service_id": True},
+    ]
+    create(user, activate=True, environment={"proxy_ports": ports})
+    ((_, task),) = user.get("/api/v1/tasks")["allocationIdToSummary"].items()
+    name = task["taskId"]
+    assert task["proxyPorts"] == [
+        {"port": 8265, "proxyTcp": False, "serviceId": name, "unauthenticated": False},
+        {"port": 8000, "proxyTcp": False, "serviceId": f"{name}:8000", "unauthenticated": False},
+        {"port": 6006, "proxyTcp": True, "serviceId": f"{name}:6006", "unauthenticated": True},
+    ]
+
+
+def test_a_trial_that_is_continued_has_the_proxied_ports_of_its_new_configuration(
+    user: Caller,
+) -> None:
+    ended = create_ended(user)
+    override = {"environment": {"proxy_ports": [{"proxy_port": 7000}]}}
+    user.post("/api/v1/experiments/continue", {"id": ended, "overrideConfig": json.dumps(override)})
+    tasks = user.get("/api/v1/tasks")["allocationIdToSummary"].values()
+    assert [[p["port"] for p in task["proxyPorts"]] for task in tasks] == [[7000]]

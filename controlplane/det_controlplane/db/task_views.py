@@ -39,7 +39,10 @@ _SUMMARIES = text(f"""
     SELECT coalesce(json_object_agg(a.id, json_build_object('allocationId', a.id, 'taskId', a.task_id,
         'name', {TASK_NAME},
         'priority', coalesce(j.priority, p.default_priority, 42), 'registeredTime', {time("a.requested_at")},
-        'resourcePool', a.pool, 'slotsNeeded', a.slots, 'schedulerType', coalesce(p.type, 'priority'), 'proxyPorts', '[]'::json,
+        'resourcePool', a.pool, 'slotsNeeded', a.slots, 'schedulerType', coalesce(p.type, 'priority'), 
+        'proxyPorts', (SELECT coalesce(json_agg(json_build_object('port', (x.value->>'port')::integer, 'proxyTcp', x.value->'tcp',
+            'serviceId', x.value->>'id', 'unauthenticated', x.value->'unauthenticated') ORDER BY x.ordinality), '[]'::json)
+            FROM jsonb_array_elements(k.proxies) WITH ORDINALITY x),
         'resources', coalesce((SELECT json_agg(json_build_object('resourcesId', c.id, 'resourcesType', 'docker-container',
                 'allocationId', a.id, 'containerId', c.id, 'agentDevices', json_build_object(c.agent_id,
                     json_build_object('devices', (SELECT coalesce(json_agg(json_build_object('id', s.slot_id,

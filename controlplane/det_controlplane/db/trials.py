@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import text
 
 from det_controlplane.core.lifecycle.trial import TrialState
-from det_controlplane.db import schema
+from det_controlplane.db import proxies, schema
 from det_controlplane.db.allocations import NO_DELAY, Delay
 from det_controlplane.db.engine import Database, Tx, as_json, as_ordered_json
 
@@ -92,10 +92,13 @@ _INSERT = text("""
             :warm_start_uuid, :now)
     RETURNING id
 """)
-_INSERT_TASK = text("""
-    INSERT INTO tasks (id, kind, job_id, trial_id, experiment_id, context_id, config, sealed, started_at)
+_INSERT_TASK = text(f"""
+    INSERT INTO tasks (id, kind, job_id, trial_id, experiment_id, context_id, config, sealed, started_at, proxies)
     VALUES (:id, cast(:kind AS task_kind), :job_id, :trial_id, :experiment_id, :context_id,
-            cast(:config AS jsonb), :sealed, :now)
+            cast(:config AS jsonb), :sealed, :now,
+            CASE WHEN cast(:trial_id AS integer) IS NULL THEN cast(:proxies AS jsonb)
+            ELSE (SELECT {proxies.of_config("e.config", "cast(:id AS text)")}
+                  FROM experiments e WHERE e.id = :experiment_id) END)
 """)
 
 
@@ -121,14 +124,17 @@ def insert_task(
     context_id: UUID | None,
     config: dict[str, Any] | None,
     sealed: str = "",
+    proxies: Sequence[Mapping[str, Any]] = (),
     now: datetime,
 ) -> None:
+    """Insert a task. A trial's proxied ports come from its experiment, those of others are given."""
     tx.execute(
         _INSERT_TASK,
         {
             "id": id, "kind": kind, "job_id": job_id, "trial_id": trial_id, "now": now,
             "experiment_id": experiment_id, "context_id": context_id,
             "config": None if config is None else as_json(config), "sealed": sealed,
+            "proxies": as_json(list(proxies)),
         },
     )  # fmt: skip
 
@@ -147,7 +153,7 @@ class PlannedTrial:
 
 
 _EXPERIMENT = """experiment AS (
-        SELECT e.id, e.job_id, e.context_id, j.pool, e.slots_per_trial,
+        SELECT e.id, e.job_id, e.context_id, e.config, j.pool, e.slots_per_trial,
                coalesce((e.config#>>'{resources,is_single_node}')::boolean, false) AS single_agent,
                coalesce((e.config->>'preemption_timeout')::integer, 3600) AS preempt_timeout_s,
                cast(e.config#>>'{searcher,source_checkpoint_uuid}' AS uuid) AS source
@@ -179,8 +185,9 @@ _INSERT_MANY = text(f"""
                    ORDER BY c.steps_completed DESC, c.reported_at DESC LIMIT 1) END
         FROM planned p, experiment e ORDER BY p.n RETURNING id, task_id, run_id),
     tasked AS (
-        INSERT INTO tasks (id, kind, job_id, trial_id, experiment_id, context_id, started_at)
-        SELECT r.task_id, 'TRIAL', e.job_id, r.id, e.id, e.context_id, :now FROM ready r, experiment e),
+        INSERT INTO tasks (id, kind, job_id, trial_id, experiment_id, context_id, started_at, proxies)
+        SELECT r.task_id, 'TRIAL', e.job_id, r.id, e.id, e.context_id, :now, {proxies.of_config("e.config", "r.task_id")}
+        FROM ready r, experiment e),
     {_TELL_QUEUED}
     {_ALLOCATE}
 """)

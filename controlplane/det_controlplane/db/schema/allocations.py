@@ -48,6 +48,10 @@ tasks = Table(
     Column("ended_at", Time),
     # Where requests are not held: until then lines of its log are wanted at once.
     Column("logs_followed_until", Time),
+    # Its ports behind /proxy/, the first being the one without a number: [{port, tcp, unauthenticated, id}].
+    Column("proxies", JSON, nullable=False, server_default=text("'[]'")),
+    # When traffic last went to one of them; written at most every few seconds.
+    Column("proxied_at", Time),
     Index("tasks_unsealed", "id", postgresql_where=text("config IS NOT NULL AND sealed IS NULL")),
     Index("tasks_by_trial", "trial_id"),
     Index("tasks_by_job", "job_id"),
