@@ -39,7 +39,7 @@ _SUMMARIES = text(f"""
     SELECT coalesce(json_object_agg(a.id, json_build_object('allocationId', a.id, 'taskId', a.task_id,
         'name', {TASK_NAME},
         'priority', coalesce(j.priority, p.default_priority, 42), 'registeredTime', {time("a.requested_at")},
-        'resourcePool', a.pool, 'slotsNeeded', a.slots, 'schedulerType', coalesce(p.type, 'priority'), 
+        'resourcePool', a.pool, 'slotsNeeded', a.slots, 'schedulerType', coalesce(p.type, 'priority'),
         'proxyPorts', (SELECT coalesce(json_agg(json_build_object('port', (x.value->>'port')::integer, 'proxyTcp', x.value->'tcp',
             'serviceId', x.value->>'id', 'unauthenticated', x.value->'unauthenticated') ORDER BY x.ordinality), '[]'::json)
             FROM jsonb_array_elements(k.proxies) WITH ORDINALITY x),
