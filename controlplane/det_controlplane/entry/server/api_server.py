@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from ipaddress import ip_address
+from typing import Any
 
 import uvicorn
 
@@ -23,7 +24,11 @@ from det_controlplane.entry.clouds import clouds_of, markets_of
 from det_controlplane.entry.local.client import SAYS
 from det_controlplane.entry.local.routes import local_routes
 from det_controlplane.entry.server.asgi import AsgiApp, last_hop, peer_address
-from det_controlplane.entry.server.protocol import PatientProtocol, most_connections
+from det_controlplane.entry.server.protocol import (
+    PatientProtocol,
+    QuietWebSocket,
+    most_connections,
+)
 from det_controlplane.entry.server.tick_loop import TickLoop
 from det_controlplane.entry.settings import BadSettings, Settings, from_environment
 from det_controlplane.services.context import Context
@@ -104,17 +109,10 @@ def serve(
     config = uvicorn.Config(
         app,
         lifespan="on",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,  # anybody may send them
-        server_header=False,
-        ws="none",
-        http=PatientProtocol,
         limit_concurrency=most_connections(),
-        timeout_keep_alive=75,
         ssl_certfile=settings.tls_cert or None,
         ssl_keyfile=settings.tls_key or None,
-        timeout_graceful_shutdown=_GRACE_S,
+        **uvicorn_settings(),
     )
     server = uvicorn.Server(config)
     if DIE_WITH_PARENT in os.environ:
@@ -123,6 +121,22 @@ def serve(
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
     server.run(sockets=[listening])
+
+
+def uvicorn_settings() -> dict[str, Any]:
+    """Return how connections are handled, whatever the application."""
+    return {
+        "log_config": None,
+        "access_log": False,
+        "proxy_headers": False,  # anybody may send them
+        "server_header": False,
+        "ws": QuietWebSocket,
+        # What is large is packed already.
+        "ws_per_message_deflate": False,
+        "http": PatientProtocol,
+        "timeout_keep_alive": 75,
+        "timeout_graceful_shutdown": _GRACE_S,
+    }
 
 
 def listening_socket() -> socket.socket:

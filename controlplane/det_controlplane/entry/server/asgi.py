@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, quote
 
 from det_controlplane.adapters.notifier import LocalNotifier
 from det_controlplane.api.app import App
-from det_controlplane.api.errors import TooLarge
+from det_controlplane.api.errors import ApiError, NotFound, TooLarge
 from det_controlplane.api.http import (
     MAX_BODY,
     STRANGERS_BODY,
@@ -93,7 +93,7 @@ class AsgiApp:
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1000})
+            await refuse_websocket(receive, send, NotFound("no websocket is served at this path"))
 
     async def _http(self, scope: Message, receive: Receive, send: Send) -> None:
         request = _request(scope)
@@ -249,6 +249,16 @@ class _Body:
         self._size += len(part)
         self._more = message.get("more_body", False)
         return part
+
+
+async def refuse_websocket(receive: Receive, send: Send, why: ApiError) -> None:
+    """Answer the request for a websocket as any other that is refused."""
+    await receive()
+    body = why.to_json()
+    headers = [(b"content-type", b"application/json")]
+    start = {"type": "websocket.http.response.start", "status": why.status, "headers": headers}
+    await send(start)
+    await send({"type": "websocket.http.response.body", "body": body})
 
 
 def _too_large(limit: int) -> Response:

@@ -1,10 +1,12 @@
-"""HTTP connections that end when a client takes too long to say what it wants."""
+"""HTTP connections that end when a client takes too long to say what it wants, and websockets that keep secrets."""
 
 import asyncio
+import logging
 import resource
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 HEADERS_S = 30.0
 _MOST_CONNECTIONS, _FEWEST = 4096, 64
@@ -40,6 +42,18 @@ class PatientProtocol(HttpToolsProtocol):
         if self._ends is not None:
             self._ends.cancel()
             self._ends = None
+
+
+class QuietWebSocket(WebSocketsSansIOProtocol):
+    """uvicorn's protocol, which would log each address with its query, where tokens may be."""
+
+    def __init__(self, *args: Any, **kw: Any) -> None:
+        super().__init__(*args, **kw)
+        self.logger = _websockets_log
+
+
+_websockets_log = logging.getLogger("det.websockets")
+_websockets_log.setLevel(logging.WARNING)
 
 
 def most_connections() -> int:

@@ -1,0 +1,39 @@
+"""Requests for websockets where none is served."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from det_controlplane.adapters.notifier import LocalNotifier
+from det_controlplane.db.engine import Database
+from det_controlplane.entry.server.asgi import AsgiApp
+from websockets.exceptions import InvalidStatus
+from websockets.http11 import Response
+from websockets.sync.client import connect
+
+from tests.support.api import Api, api_over
+from tests.support.socket_server import behind_socket
+
+
+@pytest.fixture
+def api(database: Database, tmp_path: Path) -> Iterator[Api]:
+    with api_over(database, tmp_path) as made:
+        yield made
+
+
+def test_a_websocket_that_nobody_serves_is_refused_like_any_other_path(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with behind_socket(AsgiApp(api.app, LocalNotifier())) as address:
+        refused = refusal(f"ws{address[4:]}/api/v1/x?token=s3")
+    assert refused.status_code == 404
+    assert b"no websocket is served at this path" in (refused.body or b"")
+    assert "s3" not in caplog.text
+
+
+def refusal(url: str) -> Response:
+    with pytest.raises(InvalidStatus) as refused, connect(url):
+        pass
+    return refused.value.response
