@@ -1,10 +1,12 @@
 """Reading back what an experiment measured, over all its trials."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
-from tests.support.api import Caller, create, report_metrics, trial_of
+from tests.support.api import Api, Caller, create, report_metrics, trial_of
 
 TWO = {"name": "random", "metric": "loss", "max_trials": 2, "max_length": {"batches": 9}}
 
@@ -114,3 +116,53 @@ def test_curves_of_the_best_trials_come_first(user: Caller, smaller: bool) -> No
     assert [p["values"] for p in trial["data"]] == [{"loss": 0.7}, {"loss": 0.2}]
     both = only(user, stream, metricName="loss", group="validation")["trials"]
     assert [t["trialId"] for t in both] == [second, first]
+
+
+LONG = 12_000  # reports: more than are numbered one by one
+FILL = text("""
+    INSERT INTO metrics (trial_id, run_id, metric_group, total_batches, metrics, reported_at)
+    SELECT :trial, 1, g, n * 10, json_build_object(CASE WHEN n % 3 = 0 THEN 'rare' ELSE 'loss' END, n), now()
+    FROM unnest(ARRAY['training', 'other']) AS g, generate_series(1, cast(:most AS integer)) AS n
+""")
+
+
+@pytest.fixture
+def long_trial(api: Api, user: Caller) -> int:
+    """The id of a trial with two groups of reports, each too long to be looked through."""
+    trial_id = int(trial_of(user, create(user))["id"])
+    with api.ctx.db.begin() as tx:
+        tx.execute(FILL, {"trial": trial_id, "most": LONG})
+    return trial_id
+
+
+def test_a_long_curve_is_sampled_evenly_up_to_its_last_report(
+    user: Caller, long_trial: int
+) -> None:
+    asked = {"trialIds": long_trial, "maxDatapoints": 100}
+    (told,) = user.get("/api/v1/trials/time-series", **asked)["trials"]
+    assert [curve["group"] for curve in told["metrics"]] == ["other", "training"]
+    for curve in told["metrics"]:
+        steps = [point["batches"] for point in curve["data"]]
+        assert len(steps) == 100
+        assert steps[-1] == LONG * 10
+        assert {b - a for a, b in pairwise(steps)} <= {1190, 1200, 1210}
+
+
+def test_a_long_curve_of_one_metric_has_only_reports_with_it(user: Caller, long_trial: int) -> None:
+    asked = {"trialIds": long_trial, "metricIds": "training.rare", "startBatches": 30_000}
+    (told,) = user.get("/api/v1/trials/time-series", **asked, maxDatapoints=50)["trials"]
+    (curve,) = told["metrics"]
+    values = [point["values"] for point in curve["data"]]
+    assert len(values) == 50
+    assert all(set(value) == {"rare"} for value in values)
+    assert values[-1] == {"rare": LONG}
+
+
+def test_a_long_curve_with_a_gap_shows_both_of_its_ends(
+    api: Api, user: Caller, long_trial: int
+) -> None:
+    report_metrics(user, long_trial, "training", LONG * 10_000, {"loss": 0.5})
+    asked = {"trialIds": long_trial, "metricIds": "training.loss", "maxDatapoints": 10}
+    (told,) = user.get("/api/v1/trials/time-series", **asked)["trials"]
+    steps = [point["batches"] for point in told["metrics"][0]["data"]]
+    assert steps == [LONG * 10 - 10, LONG * 10_000]

@@ -1,5 +1,6 @@
 """Read the measurements of experiments: names, steps, values at a step, and how the best one improved."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,22 +29,53 @@ _SNAPSHOT = text(f"""
     FROM (SELECT DISTINCT ON (t.id) t.id, t.hparams, m.total_batches, (m.metrics->>:name)::float8 AS value {_MEASURED}
           AND abs(m.total_batches - :batches) <= :margin ORDER BY t.id, abs(m.total_batches - :batches), m.id) s ORDER BY s.id
 """)
-# Of more reports than `most`, as many that lie evenly among all, the last of them too.
-_CURVES = text(f"""
-    SELECT p.trial_id, p.metric_group, json_agg(json_build_object('batches', p.total_batches, 'time', {time("p.reported_at")},
-        'epoch', p.epoch, 'values', p.shown) ORDER BY p.total_batches) AS points
-    FROM (SELECT m.trial_id, m.metric_group, m.total_batches, m.reported_at, v.shown,
-            CASE WHEN jsonb_typeof(m.metrics->'epochs') = 'number' THEN m.metrics->'epochs' END AS epoch,
-            row_number() OVER (PARTITION BY m.trial_id, m.metric_group ORDER BY m.total_batches) AS number,
-            count(*) OVER (PARTITION BY m.trial_id, m.metric_group) AS reports
-        FROM metrics m CROSS JOIN LATERAL (SELECT jsonb_object_agg(x.key, x.value) AS shown FROM jsonb_each(m.metrics) x
-            WHERE cast(:names AS text[]) = '{{}}' OR x.key = ANY(cast(:names AS text[]))) v
-        WHERE m.trial_id = ANY(cast(:ids AS integer[])) AND NOT m.archived AND v.shown IS NOT NULL
-          AND (cast(:group AS text) = '' OR m.metric_group = :group) AND m.total_batches >= :first
-          AND (cast(:last AS bigint) = 0 OR m.total_batches <= :last)) p
-    WHERE p.number * :most / p.reports <> (p.number - 1) * :most / p.reports
-    GROUP BY p.trial_id, p.metric_group ORDER BY p.trial_id, p.metric_group
+_REPORTED = (
+    "m.trial_id = {trial} AND NOT m.archived AND m.total_batches IS NOT NULL AND m.metric_group"
+)
+_STEPS = """m.total_batches >= :first AND (cast(:last AS bigint) = 0 OR m.total_batches <= :last)"""
+# Groups are found by jumps through the index, and counting stops where a curve is long.
+_LENGTHS = text(f"""
+    WITH RECURSIVE found AS (
+        SELECT t.id AS trial_id, (SELECT min(m.metric_group) FROM metrics m WHERE {_REPORTED.format(trial="t.id")} >= :group) AS metric_group
+        FROM unnest(cast(:ids AS integer[])) AS t (id)
+        UNION ALL
+        SELECT f.trial_id, (SELECT min(m.metric_group) FROM metrics m WHERE {_REPORTED.format(trial="f.trial_id")} > f.metric_group)
+        FROM found f WHERE f.metric_group IS NOT NULL)
+    SELECT f.trial_id, f.metric_group, min(s.total_batches) AS first, max(s.total_batches) AS last, max(s.reports) > :few AS long
+    FROM found f CROSS JOIN LATERAL (
+        (SELECT m.total_batches, 1 AS reports FROM metrics m WHERE {_REPORTED.format(trial="f.trial_id")} = f.metric_group AND {_STEPS}
+            ORDER BY m.total_batches LIMIT 1)
+        UNION ALL (SELECT m.total_batches, 1 FROM metrics m WHERE {_REPORTED.format(trial="f.trial_id")} = f.metric_group AND {_STEPS}
+            ORDER BY m.total_batches DESC LIMIT 1)
+        UNION ALL SELECT NULL, count(*) FROM (SELECT FROM metrics m
+            WHERE {_REPORTED.format(trial="f.trial_id")} = f.metric_group AND {_STEPS} LIMIT :few + 1) m) s
+    WHERE f.metric_group = :group OR (cast(:group AS text) = '' AND f.metric_group IS NOT NULL)
+    GROUP BY f.trial_id, f.metric_group HAVING max(s.reports) > 0
 """)
+_POINT = "m.trial_id, m.metric_group, m.total_batches, m.reported_at, m.metrics"
+_ASKED = """m.trial_id = a.trial_id AND m.metric_group = a.metric_group AND NOT m.archived AND m.total_batches IS NOT NULL
+    AND CASE WHEN cast(:names AS text[]) = '{}' THEN m.metrics <> '{}' ELSE m.metrics ?| cast(:names AS text[]) END"""
+# Of more reports than `most`, as many that lie evenly among all. Of very many, the last of each of `most` equal spans of steps.
+_CURVES = text(f"""
+    WITH asked AS (SELECT * FROM jsonb_to_recordset(cast(:asked AS jsonb))
+        AS a (trial_id integer, metric_group text, first bigint, last bigint, long boolean)),
+    picked AS (
+        SELECT {_POINT} FROM (SELECT {_POINT}, row_number() OVER (PARTITION BY m.trial_id, m.metric_group ORDER BY m.total_batches) AS number,
+                count(*) OVER (PARTITION BY m.trial_id, m.metric_group) AS reports
+            FROM asked a JOIN metrics m ON {_ASKED} AND m.total_batches BETWEEN a.first AND a.last WHERE NOT a.long) m
+        WHERE m.number * :most / m.reports <> (m.number - 1) * :most / m.reports
+        UNION ALL
+        SELECT p.* FROM asked a CROSS JOIN generate_series(1, cast(:most AS bigint)) AS n CROSS JOIN LATERAL (
+            SELECT {_POINT} FROM metrics m WHERE {_ASKED} AND m.total_batches >= a.first + (a.last - a.first + 1) * (n - 1) / :most
+                AND m.total_batches < a.first + (a.last - a.first + 1) * n / :most ORDER BY m.total_batches DESC LIMIT 1) p WHERE a.long)
+    SELECT m.trial_id, m.metric_group, json_agg(json_build_object('batches', m.total_batches, 'time', {time("m.reported_at")},
+        'epoch', CASE WHEN jsonb_typeof(m.metrics->'epochs') = 'number' THEN m.metrics->'epochs' END,
+        'values', (SELECT jsonb_object_agg(x.key, x.value) FROM jsonb_each(m.metrics) x
+            WHERE cast(:names AS text[]) = '{{}}' OR x.key = ANY(cast(:names AS text[])))) ORDER BY m.total_batches) AS points
+    FROM picked m GROUP BY m.trial_id, m.metric_group ORDER BY m.trial_id, m.metric_group
+""")
+# A curve of more reports is sampled by steps: to number all of them takes as long as to read them.
+_FEW = 10_000
 _BEST = text("""
     SELECT t.id, t.hparams FROM trials t JOIN experiments e ON e.id = t.experiment_id WHERE e.id = :id
     ORDER BY t.searcher_metric * CASE WHEN e.smaller_is_better THEN 1 ELSE -1 END
@@ -107,10 +139,11 @@ class Curve:
 
 def curves(db: Database, trial_ids: Sequence[int], window: Window) -> list[Curve]:
     """Return what the trials reported, a curve for each group."""
-    params = {
-        "ids": list(trial_ids), "names": list(window.names), "group": window.group, "first": window.first,
-        "last": window.last, "most": window.most,
-    }  # fmt: skip
+    long = max(_FEW, window.most)
+    span = {"group": window.group, "first": window.first, "last": window.last, "few": long}
+    found = db.read(_LENGTHS, {"ids": list(trial_ids), **span})
+    asked = json.dumps([dict(row._mapping) for row in found])
+    params = {"asked": asked, "names": list(window.names), "most": window.most}
     rows = db.read(_CURVES, params)
     return [Curve(row.trial_id, row.metric_group, row.points) for row in rows]
 
