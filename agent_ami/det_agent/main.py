@@ -1,6 +1,7 @@
 """The command `det-agent`: `run`, which systemd and `det deploy local` start, `doctor`, and `systemd-unit`."""
 
 import argparse
+import importlib.metadata
 import logging
 import os
 import signal
@@ -29,6 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="det-agent", description="Runs the containers of a Determined cluster on this machine."
     )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run until stopped")
     add_flags(run)
@@ -52,6 +54,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
     return _run(agent)
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("determined-serverless")
+    except importlib.metadata.PackageNotFoundError:
+        return "of a checkout"
 
 
 def _notices(settings: Settings) -> tuple[SignalSource, ...]:

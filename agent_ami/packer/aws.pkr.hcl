@@ -13,9 +13,9 @@ variable "region" {
   default = "us-west-2"
 }
 
+# A wheel, or its address: a cluster has its own below /agents/v1/wheel.
 variable "agent_package" {
-  type    = string
-  default = "determined-serverless"
+  type = string
 }
 
 variable "pull_images" {

@@ -23,9 +23,9 @@ variable "source_image_family" {
   default = "common-cu128-ubuntu-2204-nvidia-570"
 }
 
+# A wheel, or its address: a cluster has its own below /agents/v1/wheel.
 variable "agent_package" {
-  type    = string
-  default = "determined-serverless"
+  type = string
 }
 
 variable "pull_images" {

@@ -1,8 +1,8 @@
 #!/bin/bash
 # Makes an image of Debian or Ubuntu whose machines become agents at once: by Packer, or as user data of a stock image.
-# AGENT_PACKAGE: where the agent is installed from. PULL_IMAGES: task images that machines have from the start.
+# AGENT_PACKAGE: where the agent is installed from: a wheel or its address. PULL_IMAGES: task images that machines have from the start.
 set -eu
-: "${AGENT_PACKAGE:=determined-serverless}" "${PULL_IMAGES:=}"
+: "${PULL_IMAGES:=}"
 VENV=/opt/determined/venv
 export DEBIAN_FRONTEND=noninteractive
 step() { echo "determined-image: $*"; }
@@ -83,6 +83,7 @@ END
 
 if ! [ -x "$VENV/bin/det-agent" ]; then
     step "agent"
+    : "${AGENT_PACKAGE:?is not set: give a wheel, or the address of one}"
     python3 -m venv "$VENV"
     "$VENV/bin/pip" install -q "$AGENT_PACKAGE"
 fi

@@ -17,6 +17,16 @@ from tests.support.api import Caller, Told, config_of, create
 from tests.support.rented import Rented, offer, rented_cluster
 
 
+class Wheel:
+    """A wheel of which no byte is asked for."""
+
+    def name(self) -> str:
+        return "ours-1.0-py3-none-any.whl"
+
+    def content(self) -> bytes:
+        raise AssertionError("only machines read it")
+
+
 @pytest.fixture
 def cluster(database: Database, tmp_path: Path) -> Iterator[Rented]:
     with rented_cluster(database, tmp_path) as made:
@@ -51,6 +61,15 @@ def test_submitting_work_is_enough(cluster: Rented, user: Caller) -> None:
     assert len(agent.running) == 1
     (shown,) = cluster.instances()
     assert (shown["state"], shown["agentId"]) == ("REGISTERED", machine.cloud_id)
+
+
+def test_machines_install_the_agent_from_their_cluster(cluster: Rented, user: Caller) -> None:
+    cluster.api.ctx.public_url, cluster.api.ctx.wheel = "https://cluster.example", Wheel()
+    create(user, activate=True)
+    cluster.settle()
+    (machine,) = cluster.cloud.alive()
+    install = "pip install -q https://cluster.example/agents/v1/wheel/ours-1.0-py3-none-any.whl\n"
+    assert install in machine.request.user_data
 
 
 def test_a_machine_goes_minutes_after_its_last_work(cluster: Rented, user: Caller) -> None:

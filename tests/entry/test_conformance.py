@@ -1,11 +1,14 @@
 """One API on every host: the same requests, by ASGI and by each kind of Lambda event."""
 
+import importlib.metadata
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin, urlsplit
 
 import pytest
+from det_controlplane.adapters import own_wheel
 from det_controlplane.adapters.notifier import LocalNotifier
 from det_controlplane.api.app import App
 from det_controlplane.entry.aws.events import respond
@@ -27,6 +30,7 @@ from tests.support.lambda_events import (
 Answered = tuple[int, dict[str, str], bytes]
 Door = Callable[[App, Http], Answered]
 
+WHEEL = own_wheel.InstalledWheel(importlib.metadata.version(own_wheel.DISTRIBUTION))
 REQUESTS = (
     Http("GET", "/info"),
     Http("HEAD", "/info"),
@@ -50,6 +54,11 @@ REQUESTS = (
     Http("GET", "/api/v1/trials/a%2Fb"),
     Http("POST", "/agents/v1/poll", b"{}"),
     Http("POST", "/agents/v1/join", b'{"agent_id":"x"}'),
+    Http("GET", "/agents/v1/wheel"),
+    Http("GET", "/agents/v1/wheel/"),
+    Http("GET", f"/agents/v1/wheel/{WHEEL.name()}"),
+    Http("HEAD", f"/agents/v1/wheel/{WHEEL.name()}"),
+    Http("GET", "/agents/v1/wheel/determined_serverless-0.0.0-py3-none-any.whl"),
     Http("PUT", "/objects/contexts/x?size=1&expires=1&signature=00", b"\x00"),
     Http("GET", "/api/v1/tasks/none/logs"),
 )
@@ -92,6 +101,17 @@ def test_every_host_gives_the_same_answers(app: App, door: str) -> None:
     for http in REQUESTS:
         expected, got = by_asgi(app, http), EVENTS[door](app, http)
         assert comparable(got) == comparable(expected), http
+
+
+@pytest.mark.parametrize("path", ["/agents/v1/wheel", "/agents/v1/wheel/"])
+def test_the_address_of_the_newest_wheel_leads_to_it(app: App, path: str) -> None:
+    status, headers, _ = by_asgi(app, Http("GET", path))
+    assert status == 302
+    there = urljoin(f"https://cluster.example/stage{path}", headers["location"])
+    assert there == f"https://cluster.example/stage/agents/v1/wheel/{WHEEL.name()}"
+    assert (
+        by_asgi(app, Http("GET", urlsplit(there).path.removeprefix("/stage")))[2] == WHEEL.content()
+    )
 
 
 def test_signed_in_answers_are_the_same_too(app: App) -> None:

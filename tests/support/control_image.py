@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from det_cli.deployment import image
+from det_controlplane.adapters import own_wheel
 from docker.errors import BuildError, ImageNotFound
 from packaging.requirements import Requirement
 
@@ -90,7 +91,7 @@ def _install() -> bool:
 def _wheels() -> dict[str, bytes]:
     """Return the wheels that the distribution needs in the image, in the locked versions."""
     of_image = {"python_version": _python(), "extra": "gcp"}
-    required = map(Requirement, importlib.metadata.requires(image.DISTRIBUTION) or ())
+    required = map(Requirement, importlib.metadata.requires(own_wheel.DISTRIBUTION) or ())
     wanted = [
         f"{r.name}{r.specifier}" for r in required if not r.marker or r.marker.evaluate(of_image)
     ]

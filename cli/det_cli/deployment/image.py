@@ -2,24 +2,17 @@
 
 import gzip
 import hashlib
-import importlib.metadata
-import importlib.util
 import io
 import json
 import tarfile
 import time
-import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from det_cli.deployment.google import Google
 from det_cli.errors import CommandError
 
 NAME = "controlplane"
-DISTRIBUTION = "determined-serverless"
-PACKAGES = (
-    "determined", "det_cli", "det_controlplane", "det_provisioner_aws", "det_provisioner_gcp", "det_agent",
-)  # fmt: skip
 _HERE = Path(__file__).resolve()
 # In an installed distribution they lie beside this module, in a checkout where people look for them.
 _DOCKERFILES = (
@@ -27,7 +20,6 @@ _DOCKERFILES = (
     _HERE.parents[3] / "controlplane/cloudrun/Dockerfile",
 )
 _LOCKS = (_HERE.parent / "cloudrun/requirements.lock", _HERE.parents[3] / "requirements.lock")
-_EPOCH = (2020, 1, 1, 0, 0, 0)
 _BUILD_S = 1200
 _ENDED = frozenset({"SUCCESS", "FAILURE", "INTERNAL_ERROR", "TIMEOUT", "CANCELLED", "EXPIRED"})
 
@@ -36,12 +28,15 @@ Say = Callable[[str], None]
 
 def context() -> bytes:
     """Return the folder that the image is built from, packed: Dockerfile, versions, a wheel of this installation."""
-    version = importlib.metadata.version(DISTRIBUTION)
-    wheel = f"dist/determined_serverless-{version}-py3-none-any.whl"
+    from det_controlplane.adapters import own_wheel
+
+    wheel = own_wheel.found()
+    if wheel is None:
+        raise CommandError("this is no installation of determined-serverless", "install it again")
     files = {
         "Dockerfile": _first(_DOCKERFILES).read_bytes(),
         "requirements.lock": _first(_LOCKS).read_bytes(),
-        wheel: _wheel(version),
+        f"dist/{wheel.name()}": wheel.content(),
     }
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
@@ -58,35 +53,6 @@ def _first(places: tuple[Path, ...]) -> Path:
     if found is None:
         raise CommandError(f"{places[0].name} is missing in this installation", "install it again")
     return found
-
-
-def _wheel(version: str) -> bytes:
-    """Return this installation as a wheel, also when it is an editable one."""
-    info = f"determined_serverless-{version}.dist-info"
-    metadata = importlib.metadata.distribution(DISTRIBUTION).read_text("METADATA") or ""
-    files = dict(_sources())
-    files[f"{info}/METADATA"] = metadata.encode()
-    files[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-    record = "".join(f"{name},,\n" for name in [*files, f"{info}/RECORD"])
-    files[f"{info}/RECORD"] = record.encode()
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in files.items():
-            entry = zipfile.ZipInfo(name, _EPOCH)
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, content)
-    return packed.getvalue()
-
-
-def _sources() -> Iterator[tuple[str, bytes]]:
-    for package in PACKAGES:
-        found = importlib.util.find_spec(package)
-        for place in (found.submodule_search_locations or ()) if found else ():
-            folder = Path(place)
-            for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-                name = path.relative_to(folder.parent)
-                if "__pycache__" not in name.parts and "terraform" not in name.parts:
-                    yield name.as_posix(), path.read_bytes()
 
 
 def built(google: Google, cluster_id: str, bucket: str, say: Say) -> str:

@@ -10,7 +10,7 @@ from det_controlplane.api.router import Route
 # A place is the first name below /api/v1, or the first of any other path.
 _PLACES: dict[str, tuple[str, ...]] = {
     "/": ("cluster",),
-    "/agents": ("agent_protocol", "logs"),
+    "/agents": ("agent_protocol", "agent_wheel", "logs"),
     "/checkpoints": ("lineage",),
     "/experiments": ("lineage",),
     "/health": ("cluster",),
@@ -74,7 +74,7 @@ _MODULES = (
     "cluster", "auth", "oidc", "audit", "users", "groups", "roles", "workspaces", "projects", "templates",
     "models", "master", "experiments", "lineage", "metric_curves", "remote_search", "trials", "tables",
     "profiles", "allocations", "tasks", "logs", "agents", "machines", "money", "prometheus", "jobs",
-    "webhooks", "interactive", "why", "agent_protocol",
+    "webhooks", "interactive", "why", "agent_protocol", "agent_wheel",
 )  # fmt: skip
 
 

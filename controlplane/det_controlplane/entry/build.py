@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from det_controlplane.adapters import issuers
+from det_controlplane.adapters import issuers, own_wheel
 from det_controlplane.adapters.checkpoint_files import ReachableCheckpoints
 from det_controlplane.adapters.directory_objects import DirectoryObjects
 from det_controlplane.adapters.gcs_objects import GcsObjects
@@ -60,6 +60,7 @@ def build_context(settings: Settings, waker: Waker) -> Context:
         may_wait_s=settings.may_wait_s,
         identities=identities_of(config),
         courier=_courier(settings, config),
+        wheel=own_wheel.found(),
         **_issuers(settings.keys_function),
     )
 

@@ -16,6 +16,7 @@ from det_controlplane.ports.identity import IdentityVerifier
 from det_controlplane.ports.issuer_tokens import Issuers, TokenVerifier
 from det_controlplane.ports.objects import ObjectStore
 from det_controlplane.ports.waker import Waker
+from det_controlplane.ports.wheel import OwnWheel
 from det_controlplane.services.search.cache import SearchCache
 
 VERSION = INTERFACE_VERSION
@@ -48,5 +49,6 @@ class Context:
     tokens: TokenVerifier | None = None  # of pipelines and people, signed by issuers
     issuers: Issuers | None = None
     identities: Mapping[str, IdentityVerifier] = field(default_factory=dict)  # by kind of proof
+    wheel: OwnWheel | None = None  # what rented machines install, if their image has no agent
     wrote_at: datetime | None = None  # when a look at the database's health last wrote
     searches: SearchCache = field(default_factory=SearchCache)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-# What the agent is installed from, on images that do not have it.
+# What the agent is installed from where the cluster has no wheel of its own.
 DEFAULT_PACKAGE = "determined-serverless"
 VENV = "/opt/determined/venv"
 _SAYS = "determined-boot: "

@@ -23,6 +23,8 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from det_controlplane.adapters import own_wheel
+
 PACKAGE = Path(__file__).resolve().parents[2]
 # What the API needs at run time; boto3 comes with Lambda, Chalice adds its own run time.
 ROOTS = (
@@ -79,16 +81,23 @@ def build(out: Path, files: Mapping[str, bytes] | None = None, *, google: bool =
             made.extractall(task)
         trim(task)
         add_bytecode(task)
-        for name, content in (files or {}).items():
+        files = {**agents_wheel(), **(files or {})}
+        for name, content in files.items():
             (task / name).write_bytes(content)
         if google:
             write_zip(task, out / "provision.zip")
             trim(task, OF_PROVISION_ALONE)
         write_zip(task, out / "deployment.zip")
-        for name in files or {}:
+        for name in files:
             (task / name).unlink()
         write_zip(task, out / "keys.zip")
     return out / "deployment.zip"
+
+
+def agents_wheel() -> dict[str, bytes]:
+    """Return what rented machines install: the zip holds no agent, so that none could be made of it there."""
+    wheel = own_wheel.found()
+    return {wheel.name(): wheel.content()} if wheel else {}
 
 
 def write_project(project: Path, *, google: bool = False) -> None:

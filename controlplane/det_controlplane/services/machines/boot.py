@@ -6,19 +6,22 @@ from typing import Any
 from det_controlplane.core.provision import boot, catalog
 from det_controlplane.db.instances import Requested
 from det_controlplane.services.context import Context
+from det_controlplane.services.machines import software
 
 
 def user_data(ctx: Context, requested: Requested) -> str:
     """Return the script that makes the requested machine an agent of its pool."""
     settings = ctx.config.section_settings(requested.pool, requested.section)
+    master_url = str(settings.get("master_url") or ctx.public_url)
+    package = settings.get("agent_package") or software.address(ctx, master_url)
     contents = settings.get("agent_config_file_contents")
     return boot.user_data(
         boot.Boot(
             cluster_id=ctx.cluster_id,
-            master_url=str(settings.get("master_url") or ctx.public_url),
+            master_url=master_url,
             pool=requested.pool,
             provider=requested.provider,
-            package=str(settings.get("agent_package") or boot.DEFAULT_PACKAGE),
+            package=str(package or boot.DEFAULT_PACKAGE),
             startup_script=str(settings.get("startup_script") or ""),
             agent_config=contents if isinstance(contents, dict) else {},
             has_gpus=_has_gpus(requested, settings),

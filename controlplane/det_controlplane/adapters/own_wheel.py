@@ -1,0 +1,120 @@
+"""This distribution as a wheel, made from what is installed: nothing of it has to be on a package index.
+
+The same sources are the same bytes, also from an editable installation.
+"""
+
+import base64
+import hashlib
+import importlib.metadata
+import importlib.util
+import io
+import threading
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from det_controlplane.ports.wheel import OwnWheel
+
+DISTRIBUTION = "determined-serverless"
+PACKAGES = (
+    "determined", "det_cli", "det_controlplane", "det_provisioner_aws", "det_provisioner_gcp", "det_agent",
+)  # fmt: skip
+_FILE = "determined_serverless-{version}-py3-none-any.whl"
+_HOME = Path(__file__).resolve().parents[2]  # of the control plane's package
+_EPOCH = (2020, 1, 1, 0, 0, 0)
+# Stacks are deployed from an installation, not from what agents and pipelines install.
+_LEFT_OUT = frozenset({"__pycache__", "terraform"})
+_KEPT_INFO = ("METADATA", "entry_points.txt")
+
+
+def found(beside: Path = _HOME) -> OwnWheel | None:
+    """Return the wheel that was packed beside the control plane, else one to make of what is installed."""
+    packed = sorted(beside.glob(_FILE.format(version="*")))
+    if packed:
+        return PackedWheel(packed[-1])
+    try:
+        return InstalledWheel(importlib.metadata.version(DISTRIBUTION))
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+class PackedWheel:
+    """A file that a deployment brought along."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def name(self) -> str:
+        return self._path.name
+
+    def content(self) -> bytes:
+        return self._path.read_bytes()
+
+
+class InstalledWheel:
+    """Made when it is first asked for, and kept."""
+
+    def __init__(self, version: str) -> None:
+        self._version = version
+        self._making = threading.Lock()
+        self._content = b""
+
+    def name(self) -> str:
+        return _FILE.format(version=self._version)
+
+    def content(self) -> bytes:
+        with self._making:
+            if not self._content:
+                self._content = _packed(self._files())
+            return self._content
+
+    def _files(self) -> dict[str, bytes]:
+        info = f"determined_serverless-{self._version}.dist-info"
+        files = dict(_sources())
+        for name, content in _described().items():
+            files[f"{info}/{name}"] = content
+        files[f"{info}/WHEEL"] = (
+            b"Wheel-Version: 1.0\nGenerator: determined-serverless\n"
+            b"Root-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        record = "".join(_record(name, content) for name, content in files.items())
+        files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
+        return files
+
+
+def _sources() -> Iterator[tuple[str, bytes]]:
+    for package in PACKAGES:
+        spec = importlib.util.find_spec(package)
+        for place in (spec.submodule_search_locations or ()) if spec else ():
+            folder = Path(place)
+            for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+                name = path.relative_to(folder.parent)
+                if _LEFT_OUT.isdisjoint(name.parts):
+                    yield name.as_posix(), path.read_bytes()
+
+
+def _described() -> dict[str, bytes]:
+    """Return what the installation tells of itself: requirements, commands, licences."""
+    files = importlib.metadata.files(DISTRIBUTION) or ()
+    found: dict[str, bytes] = {}
+    for file in sorted(files, key=str):
+        folder, _, name = file.as_posix().partition("/")
+        if folder.endswith(".dist-info") and (name in _KEPT_INFO or name.startswith("licenses/")):
+            found[name] = Path(str(file.locate())).read_bytes()
+    return found
+
+
+def _record(name: str, content: bytes) -> str:
+    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+    return f"{name},sha256={digest},{len(content)}\n"
+
+
+def _packed(files: Mapping[str, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            entry = zipfile.ZipInfo(name, _EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, content)
+    return packed.getvalue()

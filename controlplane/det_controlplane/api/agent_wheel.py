@@ -1,0 +1,33 @@
+"""The software of agents, from the cluster itself: what a machine installs fits the cluster that rented it."""
+
+from det_controlplane.api.http import Answer, Request, Response
+from det_controlplane.api.router import Access, get
+from det_controlplane.services.context import Context
+from det_controlplane.services.machines import software
+from det_controlplane.services.machines.software import WHEELS
+
+_KEEP_S = 300
+
+
+def newest(ctx: Context, request: Request) -> Answer:
+    """Tell where the wheel is: pip reads the version from the name in its address."""
+    # Relative, as machines may know the cluster by another address than it does itself.
+    folder = "" if request.path.endswith("/") else f"{WHEELS.rpartition('/')[2]}/"
+    return Response(b"", 302, headers={"Location": f"{folder}{software.name(ctx)}"})
+
+
+def file(ctx: Context, request: Request) -> Answer:
+    content = software.content(ctx, request.param("name"))
+    kept = {"Cache-Control": f"public, max-age={_KEEP_S}"}
+    return Response(content, media_type="application/octet-stream", headers=kept)
+
+
+ROUTES = (
+    get(WHEELS, newest, access=Access.PUBLIC, summary="To the wheel of this version"),
+    get(
+        f"{WHEELS}/{{name}}",
+        file,
+        access=Access.PUBLIC,
+        summary="The software of agents and the command line",
+    ),
+)

@@ -1,0 +1,96 @@
+"""The wheel that a cluster serves of itself, and what installs from it."""
+
+import email
+import importlib.metadata
+import io
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+from det_controlplane.adapters import own_wheel
+from det_controlplane.adapters.own_wheel import InstalledWheel, PackedWheel
+
+from tests.support.lambda_events import answered, function_url_event
+from tests.support.lambda_front import function_url
+from tests.support.lambda_runtime import MAX_PAYLOAD, LambdaRuntime
+
+MIB = 2**20
+
+
+@pytest.fixture(scope="module")
+def wheel() -> InstalledWheel:
+    found = own_wheel.found()
+    assert isinstance(found, InstalledWheel)
+    return found
+
+
+@pytest.fixture
+def front(task_root: Path, environment: Mapping[str, str]) -> Iterator[str]:
+    """A control plane on Lambda behind its Function URL."""
+    with (
+        LambdaRuntime(task_root, "app.app", environment) as api,
+        function_url(lambda http: answered(api.invoke(function_url_event(http)))) as url,
+    ):
+        yield url
+
+
+def test_the_same_installation_is_the_same_bytes(wheel: InstalledWheel) -> None:
+    assert own_wheel.found().content() == wheel.content()  # type: ignore[union-attr]
+
+
+def test_it_asks_for_what_the_distribution_asks_for_and_has_its_commands(
+    wheel: InstalledWheel,
+) -> None:
+    with zipfile.ZipFile(io.BytesIO(wheel.content())) as archive:
+        info = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+        told = email.message_from_bytes(archive.read(info))
+        commands = archive.read(info.replace("METADATA", "entry_points.txt")).decode()
+    assert told.get_all("Requires-Dist") == importlib.metadata.requires(own_wheel.DISTRIBUTION)
+    assert "det-agent = det_agent.main:main" in commands
+
+
+def test_lambda_can_answer_with_it(wheel: InstalledWheel) -> None:
+    """In base64 it is a third larger."""
+    assert len(wheel.content()) * 4 / 3 < MAX_PAYLOAD - MIB
+
+
+def test_a_wheel_that_a_deployment_brought_is_taken_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "determined_serverless-9.9-py3-none-any.whl").write_bytes(b"brought")
+    found = own_wheel.found(beside=tmp_path)
+    assert isinstance(found, PackedWheel)
+    assert (found.name(), found.content()) == (
+        "determined_serverless-9.9-py3-none-any.whl",
+        b"brought",
+    )
+
+
+@pytest.mark.slow
+def test_an_environment_without_anything_of_ours_installs_the_agent_from_the_cluster(
+    front: str, wheel: InstalledWheel, tmp_path: Path
+) -> None:
+    """The libraries come from the index, which tests do not ask: these are lent."""
+    bare = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", bare], check=True)
+    address = f"{front}/agents/v1/wheel/{wheel.name()}"
+    done = run(bare / "bin/pip", "install", "-q", "--no-deps", address)
+    assert done.returncode == 0, done.stderr
+    agent = run(bare / "bin/det-agent", "--version", libraries=True)
+    version = importlib.metadata.version(own_wheel.DISTRIBUTION)
+    assert (agent.returncode, agent.stdout) == (0, f"det-agent {version}\n"), agent.stderr
+    unit = run(bare / "bin/det-agent", "systemd-unit", libraries=True)
+    assert "ExecStart=/opt/determined/venv/bin/det-agent run" in unit.stdout
+
+
+def run(*command: "Path | str", libraries: bool = False) -> "subprocess.CompletedProcess[str]":
+    """Run a program that sees nothing of this environment but, if it may, the libraries: they lie in a folder whose
+    editable packages only the environment's own start finds."""
+    kept = {n: v for n, v in os.environ.items() if not n.startswith(("PYTHON", "PIP_", "VIRTUAL_"))}
+    lent = {"PYTHONPATH": str(Path(yaml.__file__).parents[1])} if libraries else {}
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=300, check=False, env={**kept, **lent}
+    )
