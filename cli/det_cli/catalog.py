@@ -7,6 +7,7 @@ ENTRIES: "tuple[tuple[str, tuple[str, ...], str, str], ...]" = (
     ("auth", (), "auth", "sign in at your organization's identity provider"),
     ("budget", ("b",), "budget", "bound what is spent on machines"),
     ("checkpoint", ("c",), "checkpoint", "describe, download and delete checkpoints"),
+    ("command", ("cmd",), "command", "run commands on the cluster"),
     ("completion", (), "single", "print a script that completes commands in your shell"),
     (
         "config-policies",
@@ -47,8 +48,6 @@ NOT_YET = {
     "CLUSTER_ID/tensorboard/experiment/ID",
     "notebook": _TRAIN,
     "shell": _TRAIN,
-    "command": _TRAIN,
-    "cmd": _TRAIN,
 }
 
 # The plural is understood wherever it is an English word.

@@ -300,7 +300,7 @@ def test_commands_may_be_repeated(user: Caller, command: str) -> None:
 
 
 def test_what_is_not_run_here_says_so(reader: Caller) -> None:
-    for kind in ("notebooks", "shells", "commands", "tensorboards"):
+    for kind in ("notebooks", "shells", "tensorboards"):
         assert reader.get(f"/api/v1/{kind}")[kind] == []
         told = reader.ask("POST", f"/api/v1/{kind}", {})
         assert told.status == 501

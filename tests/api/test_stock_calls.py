@@ -20,19 +20,20 @@ from tests.support.stock_world import build
 WITHOUT_A_ROUTE = ""
 # Kubernetes, and tasks that are not trials.
 REFUSED = """
-delete_DeleteWorkspaceNamespaceBindings get_GetCommand get_GetGenericTaskConfig
+delete_DeleteWorkspaceNamespaceBindings
+get_GetGenericTaskConfig
 get_GetKubernetesResourceQuotas get_GetNotebook
 get_GetShell get_GetTensorboard
-post_BulkAutoCreateWorkspaceNamespaceBindings post_CreateGenericTask post_KillCommand
-post_KillGenericTask post_KillNotebook post_KillShell post_KillTensorboard post_LaunchCommand post_LaunchNotebook
+post_BulkAutoCreateWorkspaceNamespaceBindings post_CreateGenericTask
+post_KillGenericTask post_KillNotebook post_KillShell post_KillTensorboard post_LaunchNotebook
 post_LaunchShell post_LaunchTensorboard post_PauseGenericTask
-post_SetCommandPriority post_SetNotebookPriority post_SetResourceQuotas
+post_SetNotebookPriority post_SetResourceQuotas
 post_SetShellPriority post_SetTensorboardPriority post_SetWorkspaceNamespaceBindings post_UnpauseGenericTask
 put_IdleNotebook
 """
 # Messages of answers above, of clouds, Kubernetes, and of containers that ended before their allocation.
 NEVER_TOLD = """
-v1AwsCustomTag v1Command v1K8PriorityClass v1LimitedJob v1Notebook v1ProxyPortConfig
+v1AwsCustomTag v1K8PriorityClass v1LimitedJob v1Notebook v1ProxyPortConfig
 v1ResourcePoolAwsDetail v1ResourcePoolGcpDetail v1ResourcesFailure v1ResourcesStopped
 v1SSOProvider v1Shell v1Tensorboard v1WorkspaceNamespaceBinding
 """

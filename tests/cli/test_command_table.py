@@ -72,6 +72,13 @@ agent enable --all
 a ls --csv
 checkpoint describe u
 c download u -o d -q --mode direct
+cmd config c
+cmd describe c --json
+cmd kill c d -f
+cmd list --sort-by username --order-by desc -q -w w --all --csv
+cmd logs c -f --tail 3 --level INFO
+cmd run --config-file f -v /a:/b -c d -i x --config a=b --template t -d python3 x.py --lr 1
+command set priority c 3
 c rm u,v --glob *.pt --yes
 config-policies delete tasks
 cp describe experiment -w w --json

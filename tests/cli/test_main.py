@@ -42,7 +42,7 @@ def test_a_group_without_a_list_prints_its_commands(det: Det) -> None:
     ("words", "instead"),
     [
         (["tensorboard", "start", 1], "`tensorboard --logdir`"),
-        (["cmd", "run", "ls"], "`det experiment create`"),
+        (["shell", "start"], "`det experiment create`"),
     ],
 )
 def test_a_command_that_is_not_there_yet_names_another_way(

@@ -10,6 +10,7 @@ from det_controlplane.services.logs.master_log import StoredLog
 from tests.support.api import config_of
 from tests.support.stock_asker import World
 from tests.support.stock_organization import organization, people, templates, tokens, webhooks
+from tests.support.stock_tasks import interactive
 
 SINCE = "2020-01-01T00:00:00Z"
 UNTIL = "2100-01-01T00:00:00Z"
@@ -44,6 +45,7 @@ def build(world: World) -> None:
     registry(world, experiment_id)
     ending(world, experiment_id)
     unmanaged(world)
+    interactive(world)
     many(world)
     look(world, experiment_id)
     tables(world)

@@ -11,9 +11,9 @@ from sqlalchemy.dialects.postgresql import insert
 
 from det_controlplane.core.lifecycle.checkpoint import CheckpointState
 from det_controlplane.core.lifecycle.experiment import ExperimentState
+from det_controlplane.core.lifecycle.task import TaskKind
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.schema import checkpoints, experiments, storages, tasks
-from det_controlplane.db.schema.enums import TaskKind
 from det_controlplane.db.views import time
 
 _c = checkpoints.c

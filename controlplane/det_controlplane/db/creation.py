@@ -18,6 +18,14 @@ _PROJECT = """
                 SELECT pool, json_agg(workspace_id) AS workspaces FROM pool_bindings GROUP BY pool) b) AS bound_pools
     FROM projects p JOIN workspaces w ON w.id = p.workspace_id
 """
+_WORKSPACE = text("""
+    SELECT w.id AS workspace_id, w.archived, w.state IS NOT NULL AS deleting, w.default_compute_pool, w.default_aux_pool,
+           (SELECT json_agg(c.policy ORDER BY c.workspace_id DESC) FROM config_policies c
+            WHERE c.workload_type = 'NTSC' AND c.workspace_id IN (0, w.id)) AS policies,
+           (SELECT json_object_agg(b.pool, b.workspaces) FROM (
+                SELECT pool, json_agg(workspace_id) AS workspaces FROM pool_bindings GROUP BY pool) b) AS bound_pools
+    FROM workspaces w WHERE w.id = :id
+""")
 _PROJECT_BY_ID = text(f"{_PROJECT} WHERE p.id = :id")
 _PROJECT_BY_NAME = text(
     f"{_PROJECT} WHERE lower(w.name) = lower(:workspace) AND lower(p.name) = lower(:project)"
@@ -43,6 +51,19 @@ class TargetProject:
 
 
 @dataclass(frozen=True, slots=True)
+class TargetWorkspace:
+    """The workspace of a new task that is no trial, with what it settles for such tasks."""
+
+    workspace_id: int
+    archived: bool
+    deleting: bool
+    default_compute_pool: str | None
+    default_aux_pool: str | None
+    policies: list[dict[str, Any]] | None  # the workspace's first, then the cluster's
+    bound_pools: dict[str, list[int]] | None  # workspaces by pool
+
+
+@dataclass(frozen=True, slots=True)
 class Parent:
     """The experiment that a new one is forked from."""
 
@@ -59,6 +80,12 @@ def project_by_id(db: Database, project_id: int) -> TargetProject | None:
 def project_by_name(db: Database, workspace: str, project: str) -> TargetProject | None:
     for row in db.read(_PROJECT_BY_NAME, {"workspace": workspace, "project": project}):
         return TargetProject(**row._mapping)
+    return None
+
+
+def workspace(db: Database, workspace_id: int) -> TargetWorkspace | None:
+    for row in db.read(_WORKSPACE, {"id": workspace_id}):
+        return TargetWorkspace(**row._mapping)
     return None
 
 

@@ -26,10 +26,11 @@ from det_controlplane.core.lifecycle.allocation import (
     ExitKind,
     Failure,
 )
+from det_controlplane.core.lifecycle.task import TaskKind
 from det_controlplane.core.provision.model import ProvisionCode
 from det_controlplane.core.schedule.model import WaitCode
 from det_controlplane.db.schema.base import JSON, Time, enum, metadata
-from det_controlplane.db.schema.enums import DeviceType, TaskKind
+from det_controlplane.db.schema.enums import DeviceType
 
 tasks = Table(
     "tasks",
@@ -52,11 +53,22 @@ tasks = Table(
     Column("proxies", JSON, nullable=False, server_default=text("'[]'")),
     # When traffic last went to one of them; written at most every few seconds.
     Column("proxied_at", Time),
+    Column("exit_status", Text),  # how a task that is no trial ended, a sentence
+    # With the cluster's own secret it makes the token that opens what the task serves.
+    Column("access_key", Text),
+    Column("idle_timeout_s", Double),  # without traffic and without work it ends after that time
+    Column("active_at", Time),  # when its program last told that it is not idle
     Index("tasks_unsealed", "id", postgresql_where=text("config IS NOT NULL AND sealed IS NULL")),
     Index("tasks_by_trial", "trial_id"),
     Index("tasks_by_job", "job_id"),
     Index("tasks_by_experiment", "experiment_id"),
     Index("tasks_by_context", "context_id", postgresql_where=text("context_id IS NOT NULL")),
+    Index("tasks_by_kind", "kind", "started_at", postgresql_where=text("trial_id IS NULL")),
+    Index(
+        "tasks_that_idle",
+        "id",
+        postgresql_where=text("idle_timeout_s IS NOT NULL AND ended_at IS NULL"),
+    ),
 )
 
 # A request for slots, then what holds them.

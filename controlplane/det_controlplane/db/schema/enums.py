@@ -25,16 +25,6 @@ class JobKind(str, Enum):
     GENERIC = "GENERIC"
 
 
-class TaskKind(str, Enum):
-    TRIAL = "TRIAL"
-    NOTEBOOK = "NOTEBOOK"
-    SHELL = "SHELL"
-    COMMAND = "COMMAND"
-    TENSORBOARD = "TENSORBOARD"
-    CHECKPOINT_GC = "CHECKPOINT_GC"
-    GENERIC = "GENERIC"
-
-
 class DeviceType(str, Enum):
     CPU = "cpu"
     CUDA = "cuda"

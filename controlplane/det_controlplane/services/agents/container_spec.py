@@ -41,6 +41,7 @@ def of_container(ctx: Context, container_id: UUID) -> ContainerSpec | None:
     env = _environment(ctx, row, token)
     if trial is not None:
         env |= _trial_environment(row, trial, config)
+    env |= config.get("_environment") or {}
     env |= container_settings.network_interface(defaults)
     values, of_agent = container_settings.variables(config, row.device_type)
     env |= values

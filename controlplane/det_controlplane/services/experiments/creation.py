@@ -28,7 +28,7 @@ from det_controlplane.services.identity import host_access
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.route_rights import require_in, require_things
 from det_controlplane.services.money import limits as money
-from det_controlplane.services.organization import config_policies
+from det_controlplane.services.organization import config_policies, templates
 from det_controlplane.services.scheduling import capacity
 from det_controlplane.services.sealing import Sealed
 from det_controlplane.services.use_case import change
@@ -76,7 +76,7 @@ def create(ctx: Context, user: User, submission: Submission) -> Created:
         require_things(ctx, user, _READ, "experiment", [submission.parent_id])
     submitted = sealing.completed(submitted, _earlier(ctx, user, submission))
     project = _project(ctx, user, submission.project_id, submitted)
-    template = _template(ctx, user, submission.template)
+    template = templates.to_merge(ctx, user, submission.template)
     demanded = [sealing.opened(ctx, *policy) for policy in project.policies or []]
     limits = config_policies.merged(demanded).constraints
     resolved, pool, exceeds = _resolve(ctx, submission, submitted, project, template, demanded)
@@ -147,17 +147,6 @@ def _project(ctx: Context, user: User, project_id: int, submitted: dict[str, Any
     if row.deleting:
         raise WrongState(f"project {row.id} is being deleted: choose another")
     return row
-
-
-def _template(ctx: Context, user: User, name: str) -> dict[str, Any] | None:
-    if not name:
-        return None
-    require_things(ctx, user, Right.VIEW_TEMPLATES, "template", [name])
-    stored = creation.template(ctx.db, name)
-    if stored is None:
-        raise Missing(f"template '{name}' not found")
-    config: dict[str, Any] = sealing.opened(ctx, stored.config, stored.sealed)
-    return config
 
 
 def _resolve(

@@ -7,7 +7,7 @@ from det_controlplane.core.config.text import json_problems
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.core.roles import Right
-from det_controlplane.db import templates
+from det_controlplane.db import creation, templates
 from det_controlplane.db.engine import Tx, Violated
 from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
@@ -23,6 +23,18 @@ def get(ctx: Context, name: str) -> dict[str, Any]:
 
 def listed(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> Iterator[str]:
     return templates.listed(ctx.db, page, sort, filters)
+
+
+def to_merge(ctx: Context, user: User, name: str) -> dict[str, Any] | None:
+    """Return a template with its secrets, to be laid below what a user submits; None where none is named."""
+    if not name:
+        return None
+    require_things(ctx, user, Right.VIEW_TEMPLATES, "template", [name])
+    stored = creation.template(ctx.db, name)
+    if stored is None:
+        raise Missing(f"template '{name}' not found")
+    config: dict[str, Any] = sealing.opened(ctx, stored.config, stored.sealed)
+    return config
 
 
 def create(

@@ -12,11 +12,15 @@ from det_controlplane.services.organization import pools
 
 
 def pool_of(
-    ctx: Context, submitted: Mapping[str, Any], template: Mapping[str, Any] | None, project: Any
+    ctx: Context,
+    submitted: Mapping[str, Any],
+    template: Mapping[str, Any] | None,
+    project: Any,
+    slots_key: str = "slots_per_trial",
 ) -> Pool:
     """By name, else the workspace's default, else the cluster's."""
     resources = _resources(template) | _resources(submitted)
-    asked = resources.get("slots_per_trial", 1)
+    asked = resources.get(slots_key, 1)
     asked = asked if isinstance(asked, int) else 1
     fallback = project.default_compute_pool if asked else project.default_aux_pool
     requested = resources.get("resource_pool") or fallback or ""

@@ -1,11 +1,12 @@
-"""Tasks that are not trials: checkpoint collection, and later commands, notebooks and shells."""
+"""Tasks that are not trials: checkpoint collection, commands, notebooks, shells, TensorBoards, generic tasks."""
 
 from typing import Any
 from uuid import UUID
 
-from det_controlplane.core.lifecycle.allocation import Exit, ExitKind
+from det_controlplane.core.lifecycle.allocation import Exit, end_sentence
+from det_controlplane.core.lifecycle.task import runs_again
 from det_controlplane.core.problems import InvalidConfig
-from det_controlplane.db import allocations, experiments, logs, queue, trials
+from det_controlplane.db import allocations, experiments, interactive, logs, queue, trials
 from det_controlplane.db.allocations import AllocationRow
 from det_controlplane.db.logs import NamedLine
 from det_controlplane.services import sealing
@@ -13,16 +14,15 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.scheduling import capacity
 from det_controlplane.services.use_case import Change
 
-MAX_ATTEMPTS = 5
-
 
 def allocation_ended(change: Change, allocation: AllocationRow, exit: Exit) -> None:
-    """Infrastructure failures are tried again; anything else ends the task."""
-    if exit.kind is ExitKind.INFRASTRUCTURE and allocation.run_id < MAX_ATTEMPTS:
+    """Start the task again where only infrastructure failed; anything else ends it."""
+    ending = interactive.ending(change.tx, allocation.id)
+    if runs_again(ending.kind, allocation.state, exit, allocation.run_id):
         run_id, slots = allocation.run_id + 1, allocation.slots
-        _request(change, allocation.task_id, allocation.job_id, run_id, allocation.pool, slots)
+        request(change, allocation.task_id, allocation.job_id, run_id, allocation.pool, slots)
         return
-    trials.end_task(change.tx, allocation.task_id, change.now)
+    interactive.end(change.tx, allocation.task_id, end_sentence(exit, ending.told), change.now)
     change.trial_ended(allocation.task_id)
     if queue.hasten_deletions(change.tx, change.now):
         change.wake("schedule")
@@ -58,13 +58,11 @@ def launch(
         tx, id=task_id, kind=kind, job_id=job_id, trial_id=None, experiment_id=experiment_id,
         context_id=context_id, config=parts.shown, sealed=parts.secrets, now=now,
     )  # fmt: skip
-    _request(change, task_id, job_id, 1, pool, slots)
+    request(change, task_id, job_id, 1, pool, slots)
     return task_id
 
 
-def _request(
-    change: Change, task_id: str, job_id: UUID, run_id: int, pool: str, slots: int
-) -> None:
+def request(change: Change, task_id: str, job_id: UUID, run_id: int, pool: str, slots: int) -> None:
     """Queue an allocation, and say so in the task's log as trials do."""
     tx, now = change.tx, change.now
     allocations.request_for_task(

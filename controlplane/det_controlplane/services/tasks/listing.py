@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from det_controlplane.db import task_views
+from det_controlplane.core.lifecycle.task import TaskKind
+from det_controlplane.db import interactive, task_views
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 
@@ -30,3 +31,8 @@ def accelerators(ctx: Context, task_id: str) -> list[dict[str, Any]]:
 def live_allocations(ctx: Context, within: Sequence[int] | None) -> str:
     schedulers = {p.pool_name: p.scheduler for p in ctx.config.resource_pools}
     return task_views.live_allocations(ctx.db, schedulers, within)
+
+
+def running(ctx: Context, within: Sequence[int] | None) -> dict[TaskKind, int]:
+    """Return how many tasks of each kind that is no trial have not ended."""
+    return interactive.running(ctx.db, within)

@@ -1,0 +1,106 @@
+"""Launching commands, notebooks, shells and TensorBoards."""
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from determined.common import context_upload, log_stream
+from determined.common.context import collect
+from determined.common.http import Session
+
+from det_cli import config_file
+from det_cli.actions.experiment_settings import workspace_of
+from det_cli.actions.interactive import path_of
+from det_cli.actions.logs import print_line
+from det_cli.connection import V1, connect
+from det_cli.errors import INTERRUPTED, OK, UsageError
+from det_cli.progress import Progress
+from det_cli.render import say
+
+
+def run(args: argparse.Namespace) -> int:
+    words = args.entrypoint[1:] if args.entrypoint[:1] == ["--"] else args.entrypoint
+    config = read_config(args)
+    if words:
+        config["entrypoint"] = words
+    if not config.get("entrypoint"):
+        hint = "write it behind the options: `det command run echo hello`"
+        raise UsageError("there is no command to run", hint)
+    session = connect(args)
+    task = launch(session, args, "command", config)
+    if args.detach:
+        return OK
+    return follow(session, str(task["id"]))
+
+
+def read_config(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the configuration of a file with the changes of the command line."""
+    text = ""
+    if args.config_file:
+        with open(args.config_file, encoding="utf-8") as f:
+            text = f.read()
+    name = args.config_file or "the configuration"
+    config = config_file.loaded(config_file.changed(text, args.config, name), name)
+    mounts = [_mount(volume) for volume in getattr(args, "volume", [])]
+    if mounts:
+        config["bind_mounts"] = [*(config.get("bind_mounts") or []), *mounts]
+    return config
+
+
+def _mount(volume: str) -> dict[str, str]:
+    host, colon, container = volume.partition(":")
+    if not (colon and host and container):
+        raise UsageError(f"--volume {volume!r} is not HOST:CONTAINER", "write --volume /data:/data")
+    return {"host_path": host, "container_path": container}
+
+
+def launch(
+    session: Session, args: argparse.Namespace, kind: str, config: dict[str, Any], **more: Any
+) -> dict[str, Any]:
+    """Send a configuration with the files of its context; tell the new task's id."""
+    body: dict[str, Any] = {"config": config, **more}
+    if getattr(args, "template", None):
+        body["templateName"] = args.template
+    if args.workspace_name:
+        body["workspaceId"] = workspace_of(session, args.workspace_name)["id"]
+    context = collect(args.context, args.include)
+    if context.entries:
+        sent = context_upload.send(session, context, _watching)
+        body.update({"files": sent["modelDefinition"]} if "modelDefinition" in sent else sent)
+    answer = session.post(path_of(kind), body)
+    task: dict[str, Any] = answer[kind]
+    print(f"Launched {kind} {task['id']}", flush=True)
+    for warning in answer.get("configWarnings") or []:
+        say(f"warning: {warning}")
+    if "LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED" in (answer.get("warnings") or []):
+        say("It asks for more slots than any agent of the pool has now, and waits until one has.")
+    return task
+
+
+@contextlib.contextmanager
+def _watching(size: int) -> Iterator[context_upload.Watch]:
+    with Progress("Sending files", size) as progress:
+        yield progress.add
+
+
+def follow(session: Session, task_id: str) -> int:
+    """Print a task's log to its end, and return its exit status; Ctrl-C leaves the task alone."""
+
+    def ended() -> bool:
+        return bool(session.get(f"{V1}/tasks/{task_id}")["task"].get("endTime"))
+
+    try:
+        for line in log_stream.follow(session, f"/tasks/{task_id}", {}, ended):
+            print_line(line)
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        say(
+            f"\nStopped following. The task goes on: `det task logs -f {task_id}` follows it again,"
+            f" `det command kill {task_id}` stops it."
+        )
+        return INTERRUPTED
+    allocations = session.get(f"{V1}/tasks/{task_id}")["task"]["allocations"]
+    code = allocations[0].get("statusCode") if allocations else None
+    return 1 if code is None else int(code)

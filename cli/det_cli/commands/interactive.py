@@ -1,0 +1,84 @@
+"""What `det command`, `det notebook`, `det shell` and `det tensorboard` have in common."""
+
+from det_cli.commands.log_options import log_options
+from det_cli.declare import JSON, OUTPUT, Arg, Command, Group
+
+_SORT_KEYS = [
+    "id",
+    "username",
+    "description",
+    "state",
+    "exitStatus",
+    "resourcePool",
+    "workspaceName",
+    "startTime",
+]
+CONFIG_FILE = Arg("--config-file", metavar="FILE", help="the task's configuration, in YAML")
+WORKSPACE = Arg("-w", "--workspace-name", metavar="NAME", help="the workspace it belongs to")
+VOLUME = Arg(
+    "-v",
+    "--volume",
+    action="append",
+    default=[],
+    metavar="HOST:CONTAINER",
+    help="mount this directory of the agent's machine (may be repeated)",
+)
+CONTEXT = (
+    Arg("-c", "--context", metavar="DIR", help="send the files of this directory (or this file)"),
+    Arg(
+        "-i",
+        "--include",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="send this file or directory too (may be repeated)",
+    ),
+)
+CONFIG = Arg(
+    "--config",
+    action="append",
+    default=[],
+    metavar="KEY=VALUE",
+    help="change the configuration: a.b=c, lists as x,y, anything else as JSON (may be repeated)",
+)
+TEMPLATE = Arg("--template", metavar="NAME", help="lay the configuration over this template")
+DETACH = Arg("-d", "--detach", action="store_true", help="print its id and do not wait for it")
+
+
+def members(kind: str, name: str) -> "tuple[Command | Group, ...]":
+    """Return the commands of one kind of task; `name` is how sentences call it."""
+    values = {"kind": kind}
+    id = Arg("task_id", metavar=f"{kind}_id", help=f"the id of the {name}")
+    ids = Arg("task_ids", nargs="+", metavar=f"{kind}_id", help=f"the ids of {name}s")
+    force = Arg("-f", "--force", action="store_true", help="go on with the others if one fails")
+    return (
+        Command("config", f"print the configuration of a {name}", "interactive:config", id, JSON, values=values),
+        Command("describe", f"show one {name}", "interactive:describe", id, OUTPUT, values=values),
+        Command("kill", f"end {name}s at once", "interactive:kill", ids, force, values=values),
+        Command(
+            "list",
+            f"list {name}s that run, or ended within a day",
+            "interactive:list_",
+            Arg("-a", "--all", action="store_true", help="those of all users"),
+            Arg("-q", "--quiet", action="store_true", help="print only ids"),
+            WORKSPACE,
+            Arg("--sort-by", choices=_SORT_KEYS, default="startTime", help="sort by this column"),
+            Arg("--order-by", choices=["asc", "desc"], default="asc", help="the direction"),
+            OUTPUT,
+            aliases=["ls"],
+            values=values,
+        ),
+        Command("logs", f"print the logs of a {name}", "logs:of_task", id, *log_options(of_task=True)),
+        Group(
+            "set",
+            f"change a {name}",
+            Command(
+                "priority",
+                "set its priority, from 1 (first) to 99",
+                "interactive:set_priority",
+                id,
+                Arg("priority", type=int),
+                values=values,
+            ),
+        ),
+    )  # fmt: skip

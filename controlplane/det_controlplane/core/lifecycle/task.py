@@ -1,0 +1,42 @@
+"""Tasks that are no trials: their kinds, and whether one is started again (docs/concepts/lifecycle.md#task)."""
+
+from enum import Enum
+
+from det_controlplane.core.lifecycle.allocation import AllocationState, Exit, ExitKind
+
+
+class TaskKind(str, Enum):
+    TRIAL = "TRIAL"
+    NOTEBOOK = "NOTEBOOK"
+    SHELL = "SHELL"
+    COMMAND = "COMMAND"
+    TENSORBOARD = "TENSORBOARD"
+    CHECKPOINT_GC = "CHECKPOINT_GC"
+    GENERIC = "GENERIC"
+
+
+# The kinds with listings of their own, as their users call them.
+NAMES = {
+    TaskKind.COMMAND: "command",
+    TaskKind.NOTEBOOK: "notebook",
+    TaskKind.SHELL: "shell",
+    TaskKind.TENSORBOARD: "tensorboard",
+}
+MAX_ATTEMPTS = 5
+# Started again they serve as before. What a command had done when its machine was lost, nobody knows.
+_SERVE = (TaskKind.NOTEBOOK, TaskKind.SHELL, TaskKind.TENSORBOARD)
+_NEVER_STARTED = (
+    AllocationState.QUEUED,
+    AllocationState.ASSIGNED,
+    AllocationState.PULLING,
+    AllocationState.STARTING,
+)
+
+
+def runs_again(kind: TaskKind, state: AllocationState, exit: Exit, attempts: int) -> bool:
+    """Return whether infrastructure ended a run that may be repeated; `state` is how far the run was."""
+    if exit.kind is not ExitKind.INFRASTRUCTURE or attempts >= MAX_ATTEMPTS:
+        return False
+    if kind is TaskKind.CHECKPOINT_GC:
+        return True
+    return not exit.pull_failed and (kind in _SERVE or state in _NEVER_STARTED)

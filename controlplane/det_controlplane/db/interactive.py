@@ -1,0 +1,190 @@
+"""Rows of commands, notebooks, shells, TensorBoards and generic tasks."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import bindparam, func, insert, literal_column, select, text
+
+from det_controlplane.core.lifecycle.task import NAMES, TaskKind
+from det_controlplane.core.paging import Page, Sort
+from det_controlplane.db import pages
+from det_controlplane.db.engine import Database, Tx
+from det_controlplane.db.pages import Collection, one_of
+from det_controlplane.db.schema import jobs, tasks, users
+from det_controlplane.db.views import moment, shown
+
+_k, _j = tasks.c, jobs.c
+_NEWEST = "FROM allocations a WHERE a.task_id = tasks.id ORDER BY a.run_id DESC LIMIT 1"
+_STATE: Any = literal_column(f"""coalesce((SELECT 'STATE_' || CASE WHEN a.state = 'ASSIGNED' THEN 'QUEUED' ELSE a.state::text END
+    {_NEWEST}), 'STATE_QUEUED')""")
+_CONTAINER: Any = literal_column("""(SELECT json_build_object('parent', '', 'id', c.id, 'state', 'STATE_' || c.state,
+        'devices', '[]'::json, 'permissionDenied', false)
+    FROM containers c JOIN allocations a ON a.id = c.allocation_id
+    WHERE a.task_id = tasks.id AND c.epoch = a.epoch AND c.state <> 'TERMINATED' ORDER BY c.assigned_at DESC LIMIT 1)""")
+_OF_TENSORBOARD: Any = literal_column("tasks.config->'_reads'")
+_FIELDS: dict[str, Any] = {
+    "id": _k.id,
+    "description": _j.name,
+    "state": _STATE,
+    "startTime": moment(_k.started_at),
+    "container": _CONTAINER,
+    "username": users.c.username,
+    "displayName": func.coalesce(users.c.display_name, ""),
+    "userId": _j.user_id,
+    "resourcePool": _j.pool,
+    "exitStatus": func.coalesce(_k.exit_status, ""),
+    "jobId": _k.job_id,
+    "workspaceId": _j.workspace_id,
+}
+_SERVICE = func.concat("/proxy/", _k.id, "/")
+_KEYS: dict[str, Any] = {
+    "publicKey": func.coalesce(literal_column("tasks.config#>>'{_shell,public_key}'"), "")
+}
+_MORE: dict[TaskKind, dict[str, Any]] = {
+    TaskKind.COMMAND: {},
+    TaskKind.NOTEBOOK: {"serviceAddress": _SERVICE},
+    TaskKind.SHELL: {
+        **_KEYS,
+        "privateKey": literal_column("''"),
+        "addresses": literal_column("'[]'::json"),
+        "agentUserGroup": func.coalesce(users.c.agent_user, literal_column("'{}'::jsonb")),
+    },
+    TaskKind.TENSORBOARD: {
+        "serviceAddress": _SERVICE,
+        "experimentIds": func.coalesce(_OF_TENSORBOARD.op("->")("experiment_ids"), literal_column("'[]'::jsonb")),
+        "trialIds": func.coalesce(_OF_TENSORBOARD.op("->")("trial_ids"), literal_column("'[]'::jsonb")),
+    },
+}  # fmt: skip
+_FROM = tasks.join(jobs).join(users, users.c.id == _j.user_id)
+
+
+def _collection(kind: TaskKind) -> Collection:
+    return Collection(
+        f"{NAMES[kind]}s",
+        select(shown(**_FIELDS, **_MORE[kind])).select_from(_FROM).where(_k.kind == kind),
+        orders={
+            "SORT_BY_ID": _k.id,
+            "SORT_BY_DESCRIPTION": _j.name,
+            "SORT_BY_START_TIME": _k.started_at,
+            "SORT_BY_WORKSPACE_ID": _j.workspace_id,
+        },
+        filters={
+            "shown_since": _k.ended_at.is_(None) | (_k.ended_at > bindparam("shown_since")),
+            "users": one_of(users.c.username, "users"),
+            "user_ids": one_of(_j.user_id, "user_ids"),
+            "workspace_id": _j.workspace_id == bindparam("workspace_id"),
+            "in_workspaces": one_of(_j.workspace_id, "in_workspaces"),
+        },
+    )
+
+
+_LISTED = {kind: _collection(kind) for kind in NAMES}
+
+
+@dataclass(frozen=True, slots=True)
+class InteractiveTask:
+    """A task as the API shows it, and what only some callers are told."""
+
+    shown: dict[str, Any]
+    config: dict[str, Any]
+    sealed: str | None
+    job_id: UUID
+    user_id: int
+    workspace_id: int
+    pool: str
+    access_key: str | None
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewTask:
+    id: str
+    kind: TaskKind
+    job_id: UUID
+    context_id: UUID | None
+    config: Mapping[str, Any]
+    sealed: str
+    proxies: Sequence[Mapping[str, Any]]
+    access_key: str
+    idle_timeout_s: float | None
+
+
+def insert_task(tx: Tx, new: NewTask, now: datetime) -> None:
+    values = {name: getattr(new, name) for name in NewTask.__slots__}
+    tx.execute(insert(tasks).values(started_at=now, **values))
+
+
+def listed(
+    db: Database, kind: TaskKind, page: Page, sort: Sort, filters: dict[str, Any]
+) -> Iterator[str]:
+    return pages.find(db, _LISTED[kind], page, sort, filters)
+
+
+def one(tx: Tx, kind: TaskKind, task_id: str) -> InteractiveTask | None:
+    found = _LISTED[kind].rows.add_columns(
+        _k.config, _k.sealed, _k.job_id, _j.user_id, _j.workspace_id, _j.pool, _k.access_key, _k.ended_at
+    )  # fmt: skip
+    row = tx.execute(found.where(_k.id == task_id)).first()
+    return None if row is None else InteractiveTask(*row)
+
+
+_SET_RESOURCE = text("""
+    UPDATE tasks SET config = jsonb_set(config, ARRAY['resources', cast(:name AS text)], to_jsonb(cast(:value AS integer)))
+    WHERE id = :task_id
+""")
+
+
+def set_resource(tx: Tx, task_id: str, name: str, value: int) -> None:
+    """Change one of the resources in the stored configuration."""
+    tx.execute(_SET_RESOURCE, {"task_id": task_id, "name": name, "value": value})
+
+
+_RUNNING = text("""
+    SELECT k.kind::text AS kind, count(*) AS number FROM tasks k JOIN jobs j ON j.id = k.job_id
+    WHERE k.trial_id IS NULL AND k.ended_at IS NULL
+      AND (cast(:within AS integer[]) IS NULL OR j.workspace_id = ANY(:within)) GROUP BY k.kind
+""")
+
+
+def running(db: Database, within: Sequence[int] | None) -> dict[TaskKind, int]:
+    """Return how many tasks of each kind have not ended."""
+    asked = {"within": None if within is None else list(within)}
+    return {TaskKind(row.kind): int(row.number) for row in db.read(_RUNNING, asked)}
+
+
+@dataclass(frozen=True, slots=True)
+class EndingTask:
+    kind: TaskKind
+    told: str  # why its last allocation was to stop
+
+
+_ENDING = text("""
+    SELECT k.kind::text AS kind, coalesce(a.preempt_reason, '') AS told
+    FROM allocations a JOIN tasks k ON k.id = a.task_id WHERE a.id = :allocation_id
+""")
+_END = text("""
+    UPDATE tasks SET ended_at = :now, exit_status = :exit_status WHERE id = :task_id AND ended_at IS NULL
+""")
+
+
+def ending(tx: Tx, allocation_id: str) -> EndingTask:
+    row = tx.execute(_ENDING, {"allocation_id": allocation_id}).one()
+    return EndingTask(TaskKind(row.kind), row.told)
+
+
+def end(tx: Tx, task_id: str, exit_status: str, now: datetime) -> None:
+    tx.execute(_END, {"task_id": task_id, "exit_status": exit_status, "now": now})
+
+
+_PORTS = text("""
+    SELECT DISTINCT (p.value->>'port')::integer AS port FROM tasks k, jsonb_array_elements(k.proxies) p
+    WHERE k.trial_id IS NULL AND k.ended_at IS NULL AND k.kind <> 'CHECKPOINT_GC'
+""")
+
+
+def ports_in_use(tx: Tx) -> set[int]:
+    """Return the ports on which live tasks serve: several tasks may share a machine, and its network."""
+    return set(tx.execute(_PORTS).scalars())

@@ -1,0 +1,161 @@
+"""Launching interactive tasks: read, merge and check the configuration, then one transaction makes all rows."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from det_controlplane.core import config as configs
+from det_controlplane.core.config import TaskConfig
+from det_controlplane.core.config import policies as policy_rules
+from det_controlplane.core.config.pools import Pool
+from det_controlplane.core.config.tasks import TaskKind as KindOfConfig
+from det_controlplane.core.lifecycle.task import TaskKind
+from det_controlplane.core.problems import InvalidConfig, Problem
+from det_controlplane.core.roles import Right
+from det_controlplane.db import contexts as context_rows
+from det_controlplane.db import creation, experiments, interactive
+from det_controlplane.db import slots as slot_rows
+from det_controlplane.db.contexts import NewContext
+from det_controlplane.db.creation import TargetWorkspace
+from det_controlplane.db.interactive import NewTask
+from det_controlplane.db.schema.enums import WorkloadType
+from det_controlplane.services import sealing
+from det_controlplane.services.audit import recording
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Missing, WrongState
+from det_controlplane.services.experiments import contexts
+from det_controlplane.services.experiments.contexts import File
+from det_controlplane.services.identity import host_access
+from det_controlplane.services.identity.principal import User
+from det_controlplane.services.identity.route_rights import require_in
+from det_controlplane.services.organization import config_policies, templates
+from det_controlplane.services.scheduling import capacity
+from det_controlplane.services.tasks import auxiliary
+from det_controlplane.services.tasks.programs import Program
+from det_controlplane.services.use_case import change
+
+DEFAULT_WORKSPACE = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    kind: TaskKind
+    config: Mapping[str, Any]
+    files: Sequence[File] = ()
+    context_id: UUID | None = None  # uploaded before
+    template: str = ""
+    workspace_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A configuration that may be launched, and what was doubtful about it."""
+
+    config: TaskConfig
+    workspace: TargetWorkspace
+    pool: Pool
+    warnings: tuple[str, ...]
+    exceeds_slots: bool
+
+
+# Makes the program of a task from its configuration and id.
+Build = Callable[[TaskConfig, str], Program]
+
+
+def resolve(ctx: Context, user: User, submission: Submission) -> Resolved:
+    """Return what would be launched; raises when it may not be, with every problem of the configuration."""
+    workspace = _workspace(ctx, user, submission.workspace_id or DEFAULT_WORKSPACE)
+    submitted: dict[str, Any] = dict(sealing.completed(dict(submission.config), None))
+    template = templates.to_merge(ctx, user, submission.template)
+    pool = _pool(ctx, submission.kind, submitted, template, workspace)
+    kind: KindOfConfig = submission.kind.value.lower()  # type: ignore[assignment]
+    sources = configs.task_sources_of(ctx.config, pool, template=template)
+    resolved = configs.resolve_task(kind, submitted, sources, name=configs.petname(ctx.new_seed()))
+    config = resolved.config
+    host_access.require(ctx, user, config.to_json(), pool=pool.pool_name)
+    limits = config_policies.merged(workspace.policies or [], WorkloadType.NTSC).constraints
+    broken = policy_rules.check(config.to_json(), limits)
+    if broken:
+        raise InvalidConfig(broken)
+    exceeds = _exceeds(ctx, pool, config.resources.slots)
+    return Resolved(config, workspace, pool, resolved.warnings, exceeds)
+
+
+def launch(
+    ctx: Context, user: User, submission: Submission, resolved: Resolved, build: Build
+) -> str:
+    """Queue a task; return its id. Nothing is left behind when any part is refused."""
+    config, resources = resolved.config, resolved.config.resources
+    task_id, job_id = str(ctx.new_uuid()), ctx.new_uuid()
+    context = _context(ctx, submission)
+    with change(ctx) as changed:
+        tx, now = changed.tx, changed.now
+        program = build(config, task_id)
+        parts = sealing.seal(ctx, program.stored(config))
+        if context is not None:
+            context_rows.insert(tx, context, user.id, now)
+        experiments.insert_job(
+            tx, id=job_id, kind=submission.kind.value, name=config.description, pool=resolved.pool.pool_name,
+            priority=resources.priority, weight=float(resources.weight), max_slots=resources.max_slots,
+            user_id=user.id, workspace_id=resolved.workspace.workspace_id, now=now,
+        )  # fmt: skip
+        new = NewTask(
+            id=task_id, kind=submission.kind, job_id=job_id,
+            context_id=submission.context_id if context is None else context.id,
+            config=parts.shown, sealed=parts.secrets, proxies=program.proxies,
+            access_key=ctx.new_token(), idle_timeout_s=None,
+        )  # fmt: skip
+        interactive.insert_task(tx, new, now)
+        auxiliary.request(changed, task_id, job_id, 1, resolved.pool.pool_name, resources.slots)
+    recording.concerns(f"{submission.kind.value.lower()} {task_id}")
+    return task_id
+
+
+def _workspace(ctx: Context, user: User, workspace_id: int) -> TargetWorkspace:
+    found = creation.workspace(ctx.db, workspace_id)
+    if found is None:
+        raise Missing(f"workspace {workspace_id} not found")
+    require_in(user, Right.CREATE_NSC, workspace_id)
+    if found.archived:
+        raise WrongState(f"workspace {workspace_id} is archived: unarchive it, or choose another")
+    if found.deleting:
+        raise WrongState(f"workspace {workspace_id} is being deleted: choose another")
+    return found
+
+
+def _pool(
+    ctx: Context,
+    kind: TaskKind,
+    submitted: Mapping[str, Any],
+    template: Mapping[str, Any] | None,
+    workspace: TargetWorkspace,
+) -> Pool:
+    if kind is not TaskKind.TENSORBOARD:
+        return capacity.pool_of(ctx, submitted, template, workspace, "slots")
+    resources = submitted.get("resources")
+    without_slots = {**(resources if isinstance(resources, Mapping) else {}), "slots": 0}
+    return capacity.pool_of(
+        ctx, {**submitted, "resources": without_slots}, template, workspace, "slots"
+    )
+
+
+def _exceeds(ctx: Context, pool: Pool, slots: int) -> bool:
+    """Return whether no agent has so many slots now; refuse what none will ever have."""
+    too_large = capacity.too_large_task(ctx, pool, slots) if slots else None
+    if too_large is not None and ctx.config.launch_error:
+        raise InvalidConfig([too_large])
+    most = slot_rows.of_largest_agent(ctx.db, pool.pool_name)
+    return too_large is not None or bool(most and slots > most)
+
+
+def _context(ctx: Context, submission: Submission) -> NewContext | None:
+    if submission.context_id is not None:
+        contexts.check_uploaded(ctx, submission.context_id)
+        return None
+    archive = contexts.archive(submission.files) if submission.files else b""
+    return contexts.prepare(ctx, archive) if archive else None
+
+
+def refused(path: str, message: str) -> InvalidConfig:
+    return InvalidConfig([Problem(path, message)])

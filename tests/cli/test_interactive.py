@@ -1,0 +1,107 @@
+"""`det command` and its like, typed at the real API."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from det_controlplane.db.engine import Database
+
+from tests.cli.conftest import Det
+from tests.support.api import PASSWORD, Api, api_over
+from tests.support.played_agent import PlayedAgent
+from tests.support.served_api import served
+
+
+@pytest.fixture
+def api(
+    database: Database, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Api]:
+    with api_over(database, tmp_path) as made, served(made) as url:
+        monkeypatch.setenv("DET_MASTER", url)
+        monkeypatch.setenv("DET_USER", "determined")
+        monkeypatch.setenv("DET_PASS", PASSWORD)
+        yield made
+
+
+def launched(out: str) -> str:
+    kind, _, id = out.removeprefix("Launched ").strip().partition(" ")
+    assert kind == "command"
+    return id
+
+
+def test_a_command_is_run_listed_described_and_killed(api: Api, det: Det, tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("description: mine\nresources: {slots: 2}\n")
+    ran = det(
+        "cmd", "run", "--config-file", config, "--config", "resources.priority=50", "-v", "/data:data", "-d",
+        "python3", "train.py", "--lr", "1",
+    )  # fmt: skip
+    id = launched(ran.out)
+    shown = json.loads(det("cmd", "config", id, "--json").out)
+    assert shown["entrypoint"] == ["python3", "train.py", "--lr", "1"]
+    assert (shown["resources"]["slots"], shown["resources"]["priority"]) == (2, 50)
+    assert shown["bind_mounts"][0]["container_path"] == "data"
+    row = det("cmd", "list", "--csv").out.splitlines()[1]
+    assert row.startswith(f"{id},determined,mine,QUEUED,,default,Uncategorized,")
+    assert det("cmd", "list", "-q").out == f"{id}\n"
+    assert json.loads(det("cmd", "describe", id, "--json").out)["state"] == "STATE_QUEUED"
+    assert det("cmd", "set", "priority", id, "60").code == 0
+    assert "mine" in det("job", "list").out
+    assert f"mine ({id})" in det("job", "list").out
+    assert det("cmd", "kill", id).out == f"Killed command {id}\n"
+    assert "TERMINATED" in det("cmd", "list").out
+    assert "on request of determined" in det("cmd", "logs", id).out
+
+
+def test_only_own_commands_are_listed_unless_all_are_asked_for(api: Api, det: Det) -> None:
+    other = api.signed_in("admin")
+    other.post("/api/v1/commands", {"config": {"entrypoint": ["a"]}})
+    assert det("cmd", "list", "-q").out == ""
+    assert len(det("cmd", "list", "-q", "--all").out.split()) == 1
+    assert det("cmd", "list", "-q", "--all", "-w", "Uncategorized").out != ""
+    assert "no workspace 'x'" in det("cmd", "list", "-w", "x").err
+
+
+def test_files_of_a_context_go_along(api: Api, det: Det, tmp_path: Path) -> None:
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "a.py").write_text("print(1)")
+    extra = tmp_path / "extra.txt"
+    extra.write_text("x")
+    id = launched(det("cmd", "run", "-c", folder, "-i", extra, "-d", "python3", "a.py").out)
+    agent = PlayedAgent(api, "a1")
+    agent.join()
+    api.tick()
+    (order,) = agent.poll()
+    packed = api.with_token(order["spec"]["session_token"]).get(
+        f"/api/v1/tasks/{id}/context_directory"
+    )
+    assert packed["b64Tgz"] != ""
+
+
+def test_a_command_that_has_ended_is_followed_to_its_exit_status(api: Api, det: Det) -> None:
+    id = launched(det("cmd", "run", "-d", "exit 3").out)
+    agent = PlayedAgent(api, "a1")
+    agent.join()
+    api.tick()
+    agent.poll()
+    agent.poll()
+    agent.poll("terminated", exit_code=3, failure="container_failed")
+    assert "exit code: 3" in det("cmd", "logs", "-f", id).out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["run"], 2, "there is no command to run"),
+        (["run", "-v", "/data", "ls"], 2, "is not HOST:CONTAINER"),
+        (["run", "--config", "colour=1", "ls"], 1, "colour"),
+        (["describe", "none"], 3, "command 'none' not found"),
+        (["kill", "none"], 3, "command 'none' not found"),
+        (["kill", "-f", "none"], 1, "was not killed"),
+    ],
+)
+def test_mistakes_are_told(api: Api, det: Det, words: list[str], code: int, said: str) -> None:
+    ran = det("cmd", *words)
+    assert (ran.code, said in ran.err) == (code, True), ran
