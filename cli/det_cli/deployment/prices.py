@@ -65,7 +65,7 @@ class GcpStack:
     database_highly_available: bool = False
     sql_disk_gb: int = 10
     schedules: int = 2
-    secrets: int = 4
+    secrets: int = 5
 
 
 @dataclass(frozen=True, slots=True)

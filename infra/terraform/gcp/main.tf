@@ -97,10 +97,11 @@ module "secrets" {
   labels  = local.labels
 
   values = {
-    database-url = local.db_url
-    database-ca  = module.database.ca
-    password     = terraform_data.first_password.output
-    secrets-key  = join("", terraform_data.secrets_key[*].id)
+    database-url  = local.db_url
+    database-ca   = module.database.ca
+    password      = terraform_data.first_password.output
+    secrets-key   = join("", terraform_data.secrets_key[*].id)
+    configuration = var.cluster_config != "" ? var.cluster_config : jsonencode({ checkpoint_storage = { type = "gcs", bucket = module.storage.bucket } })
   }
 }
 
@@ -108,7 +109,7 @@ locals {
   environment = merge(var.aws_role_arn == "" ? {} : { DET_AWS_ROLE_ARN = var.aws_role_arn }, {
     DET_CLUSTER_ID     = var.cluster_id
     DET_CLUSTER_NAME   = var.cluster_id
-    DET_CLUSTER_CONFIG = var.cluster_config != "" ? var.cluster_config : jsonencode({ checkpoint_storage = { type = "gcs", bucket = module.storage.bucket } })
+    DET_CLUSTER_CONFIG = "/secrets/configuration/cluster.yaml"
     DET_OBJECTS        = "gs://${module.storage.bucket}/contexts"
     DET_MAY_WAIT_S     = "30"
     DET_DB_POOL_SIZE   = "8"
@@ -144,7 +145,7 @@ module "controlplane" {
   machine_account_name = module.machines.account_name
   secrets              = module.secrets.versions
   secret_environment   = { DET_DB_URL = "database-url", DET_INITIAL_USER_PASSWORD = "password", DET_SECRETS_KEY = "secrets-key" }
-  secret_files         = { database-ca = "ca.pem" }
+  secret_files         = { database-ca = "ca.pem", configuration = "cluster.yaml" }
   labels               = local.labels
 
   environment = local.environment

@@ -65,9 +65,10 @@ variable "api_instances" {
 }
 
 variable "cluster_config" {
-  description = "The cluster configuration, as YAML; empty for one with checkpoints in the bucket."
+  description = "The cluster configuration, as YAML; empty for one with checkpoints in the bucket. Kept as a secret, as it may hold keys and passwords."
   type        = string
   default     = ""
+  sensitive   = true
 }
 
 variable "database_tier" {

@@ -41,6 +41,27 @@ run "a_cluster" {
   }
 }
 
+run "the_configuration_is_a_secret" {
+  variables {
+    cluster_config = "checkpoint_storage: {type: s3, bucket: b, secret_key: SECRET}"
+  }
+
+  assert {
+    condition     = contains(keys(module.secrets.versions), "configuration")
+    error_message = "There is no secret with the configuration."
+  }
+
+  assert {
+    condition     = local.environment["DET_CLUSTER_CONFIG"] == "/secrets/configuration/cluster.yaml"
+    error_message = "Services read their configuration elsewhere: ${local.environment["DET_CLUSTER_CONFIG"]}"
+  }
+
+  assert {
+    condition     = !strcontains(jsonencode(local.environment), "SECRET")
+    error_message = "The configuration is in the environment, which everybody who may look at a service reads."
+  }
+}
+
 run "what_the_command_is_told" {
   assert {
     condition     = output.repository == "europe-west4-docker.pkg.dev/some-project/det-lab"
