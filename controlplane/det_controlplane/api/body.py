@@ -31,7 +31,8 @@ class Body:
         return str(self._typed(name, value, str, "a string"))
 
     def optional_text(self, name: str) -> str | None:
-        return None if self.raw(name) is None else self.text(name)
+        value = self.raw(name)
+        return None if value is None else str(self._typed(name, value, str, "a string"))
 
     def integer(self, name: str, default: int | None = 0) -> int:
         value = self.raw(name)

@@ -17,7 +17,7 @@ _INSERT = text("""
     INSERT INTO task_logs (task_id, allocation_id, agent_id, container_id, rank_id, logged_at, level, source, stdtype, log)
     SELECT x.task_id, x.allocation_id, x.agent_id, x.container_id, x.rank_id, coalesce(x.timestamp, :now), x.level,
            x.source, x.stdtype, x.log
-    FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS x (task_id text, allocation_id text, agent_id text,
+    FROM json_to_recordset(cast(:rows AS json)) AS x (task_id text, allocation_id text, agent_id text,
          container_id text, rank_id integer, timestamp timestamptz, level text, source text, stdtype text, log text)
 """)
 _REMEMBER = text("""
@@ -49,6 +49,8 @@ _NUL = "\ufdd0"
 
 
 def insert(tx: Tx, rows: Sequence[dict[str, Any]], now: datetime) -> None:
+    # What is absent is NULL; other fields are none of the table's.
+    rows = [{k: v for k, v in row.items() if v is not None} for row in rows]
     dumped = json.dumps(rows)
     if "\\u0000" in dumped or "\\ud" in dumped:
         dumped = json.dumps([{k: _storable(v) for k, v in row.items()} for row in rows])

@@ -14,16 +14,8 @@ from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    log: str
-    agent_id: str | None = None
-    matched: tuple[str, ...] | None = None  # None: its sender did not look
-
-    def matches(self, pattern: str) -> bool:
-        if self.matched is None:
-            return patterns.matches(pattern, self.log)
-        return pattern in self.matched
+Line = Mapping[str, Any]
+"""A row of a log, with the patterns that its sender `matched`, where it looked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +27,8 @@ class Match:
     name: str
     pattern: str
     action: str
-    line: Line
+    log: str
+    agent_id: str | None
 
 
 def patterns_to_act_on(config: Mapping[str, Any]) -> list[str]:
@@ -45,7 +38,7 @@ def patterns_to_act_on(config: Mapping[str, Any]) -> list[str]:
 
 def find(ctx: Context, task_id: str, lines: Sequence[Line]) -> list[Match]:
     """Return the first line for each policy of the task's trial that matches; outside of transactions, as it may take a while."""
-    if all(line.matched == () for line in lines):
+    if all(line.get("matched") == () for line in lines):
         return []
     with ctx.db.autocommit() as tx:
         trial = logs.policies(tx, task_id)
@@ -55,25 +48,30 @@ def find(ctx: Context, task_id: str, lines: Sequence[Line]) -> list[Match]:
     for policy in trial.policies:
         action, pattern = _action(policy), policy.get("pattern")
         if action and pattern:
-            hit = next((line for line in lines if line.matches(pattern)), None)
+            hit = next((line for line in lines if _matches(line, pattern)), None)
             if hit is not None:
-                name = policy.get("name") or pattern
-                found.append(Match(task_id, trial.trial_id, name, pattern, action, hit))
+                name, about = policy.get("name") or pattern, (hit["log"], hit["agent_id"])
+                found.append(Match(task_id, trial.trial_id, name, pattern, action, *about))
     return found
+
+
+def _matches(line: Line, pattern: str) -> bool:
+    told = line.get("matched")
+    return patterns.matches(pattern, line["log"]) if told is None else pattern in told
 
 
 def act(tx: Tx, match: Match, now: datetime) -> None:
     consequence = _consequence(tx, match)
     if consequence:
         told = (
-            f"(log {match.line.log.strip()!r}) matched the pattern {match.pattern!r} {consequence}"
+            f"(log {match.log.strip()!r}) matched the pattern {match.pattern!r} {consequence}"
         )
         logs.add_line(tx, match.task_id, told, now)
 
 
 def _consequence(tx: Tx, match: Match) -> str | None:
     """Return what follows, in the words that scripts look for; None where it was so before."""
-    agent_id = match.line.agent_id
+    agent_id = match.agent_id
     if match.action == "cancel_retries":
         is_new = logs.cancel_retries(tx, match.trial_id, match.name)
         return "therefore will not retry" if is_new else None

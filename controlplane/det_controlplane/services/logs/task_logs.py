@@ -57,17 +57,12 @@ def store(
     if not rows:
         return
     now = ctx.now()
-    by_task: dict[str, list[policies.Line]] = defaultdict(list)
-    for line, row in zip(lines, rows, strict=True):
-        searched = policies.Line(row["log"], row["agent_id"], line.get("matched"))
-        by_task[row["task_id"]].append(searched)
+    by_task: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        by_task[row["task_id"]].append(row)
     # Before the transaction: it may take a while.
     matches = [m for task_id, found in by_task.items() for m in policies.find(ctx, task_id, found)]
-    heard = [
-        h
-        for task_id, found in by_task.items()
-        for h in events.heard(ctx, task_id, ((line.log, line.agent_id) for line in found))
-    ]
+    heard = [h for task_id, found in by_task.items() for h in events.heard(ctx, task_id, found)]
     with ctx.db.begin() as tx:
         if batch_id is not None and not logs.remember_batch(tx, batch_id, now):
             return
@@ -101,12 +96,11 @@ def _row(line: dict[str, Any], agent_id: str | None) -> dict[str, Any]:
     level = str(line.get("level") or "")
     name = level.removeprefix("LOG_LEVEL_").upper()
     return {
-        **{k: line.get(k) for k in ("task_id", "allocation_id", "container_id", "rank_id", "timestamp",
-                                    "source", "stdtype")},
+        **line,
         "agent_id": line.get("agent_id") or agent_id,
         "level": f"LOG_LEVEL_{name}" if name in LEVELS else None,
         "log": str(line.get("log") or "")[:LONGEST_LINE],
-    }  # fmt: skip
+    }
 
 
 def tasks_of_trial(ctx: Context, trial_id: int) -> list[str]:

@@ -1,8 +1,9 @@
 """What webhooks tell: the end of experiments, lines of logs, and alerts of training code."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from det_controlplane.core.patterns import matches
 from det_controlplane.core.webhooks import TriggerType
@@ -25,16 +26,15 @@ class Heard:
     agent_id: str | None
 
 
-def heard(ctx: Context, task_id: str, lines: Iterable[tuple[str, str | None]]) -> list[Heard]:
+def heard(ctx: Context, task_id: str, lines: Sequence[Mapping[str, Any]]) -> list[Heard]:
     """Return the first line, with its agent, for each trigger; outside of transactions, as it may take a while."""
     with ctx.db.autocommit() as tx:
         waiting = webhooks.listening(tx, task_id)
     found = []
-    kept = list(lines) if waiting else []
     for trigger in waiting:
-        hit = next((line for line in kept if matches(trigger.regex, line[0])), None)
+        hit = next((line for line in lines if matches(trigger.regex, line["log"])), None)
         if hit is not None:
-            found.append(Heard(trigger, task_id, *hit))
+            found.append(Heard(trigger, task_id, hit["log"], hit["agent_id"]))
     return found
 
 
