@@ -1,6 +1,7 @@
 """Send generated requests to an API in a process of its own, and tell what it must never do.
 
-`python -m tests.support.hostile DATABASE_URL --requests N --seed S` prints JSON: findings, counts, peak memory."""
+`python -m tests.support.hostile DATABASE_URL --requests N --seed S` prints JSON: findings, counts, peak memory.
+With `--rbac` roles decide, and people with each of them ask, too."""
 
 import argparse
 import gzip
@@ -12,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -23,16 +24,21 @@ from det_controlplane.api.declared import inputs_of
 from det_controlplane.api.http import Request
 from det_controlplane.api.openapi import description
 from det_controlplane.api.router import Route
+from det_controlplane.core.config.cluster import Authz
+from det_controlplane.core.roles import ROLES
 from det_controlplane.db.engine import Database
 from sqlalchemy import text
 
-from tests.support.api import Api, Caller, Told, api_over, config_of
+from tests.support.api import PASSWORD, Api, Caller, Told, api_over, config_of
+from tests.support.house import R, assignment, id_of
 from tests.support.planted import MARK, played_secrets
 from tests.support.played_agent import PlayedAgent
 
 SLOW_CPU_S = 10.0
 _NOT_OFFERED = 501
-_ROLES = {"stranger": 1, "user": 5, "admin": 5, "task": 3, "narrow": 1, "agent": 1}
+_CALLERS = {"stranger": 1, "user": 5, "admin": 5, "task": 3, "narrow": 1, "agent": 1}
+# The account of an administrator has the role of one.
+_GIVEN = tuple(role for role in ROLES if role != "ClusterAdmin")
 _AGENTS = "/agents/"
 
 _TEXTS = (
@@ -175,10 +181,32 @@ class World:
             "admin": admin,
             "agent": agent.caller,
         }
+        self.accounts = {"user": "determined", "admin": "admin"}
+        self.odds = dict(_CALLERS)
         assert self.start_tasks()
         self.places = self._places_of(user, planted)
-        with api.ctx.db.begin() as tx:
-            self.accounts = [dict(row) for row in tx.execute(text(_ACCOUNTS)).mappings()]
+        self.remember_accounts()
+
+    def remember_accounts(self) -> None:
+        with self.api.ctx.db.begin() as tx:
+            self.rows = [dict(row) for row in tx.execute(text(_ACCOUNTS)).mappings()]
+
+    def let_roles_decide(self) -> None:
+        """Give one person each role in one workspace; the user who owns everything there edits everywhere."""
+        admin = self.callers["admin"]
+        workspace = int(self.places["workspaceId"][0])
+        for role in _GIVEN:
+            name = f"a-{role}"
+            new = {"user": {"username": name, "active": True}, "password": PASSWORD}
+            person = admin.post("/api/v1/users", new)["user"]["id"]
+            place = workspace if ROLES[role].of_workspaces else None
+            admin.post(f"{R}/add-assignments", assignment(role, place, user=person))
+            self.callers[role] = self.api.signed_in(name)
+            self.accounts[role], self.odds[role] = name, 2
+        editor = assignment("Editor", user=id_of(self.callers["user"]))
+        admin.post(f"{R}/add-assignments", editor)
+        self.remember_accounts()
+        self.api.ctx.config = replace(self.api.ctx.config, authz=Authz.RBAC)
 
     def start_tasks(self) -> bool:
         """Start two tasks on an agent of their own, whose tokens end with what they were given to."""
@@ -248,11 +276,13 @@ class _Reads:
         return self._raw(body, name)
 
 
-def run(database_url: str, requests: int, seed: int) -> Findings:
+def run(database_url: str, requests: int, seed: int, rbac: bool) -> Findings:
     rng, findings = random.Random(seed), Findings()
     database = Database(database_url)
     with tempfile.TemporaryDirectory() as folder, api_over(database, Path(folder)) as api:
         world = World(api)
+        if rbac:
+            world.let_roles_decide()
         generator = Generator(rng, world.places)
         table = list(routes.every())
         for at in range(requests):
@@ -267,7 +297,7 @@ def _one(
     world: World, route: Route, generator: Generator, rng: random.Random, findings: Findings
 ) -> None:
     path, body, query, headers = generator.request(route)
-    role = rng.choices(tuple(_ROLES), tuple(_ROLES.values()))[0]
+    role = rng.choices(tuple(world.odds), tuple(world.odds.values()))[0]
     reads = _Reads()
     began = time.process_time()
     shown = f"{role}: {route.method} {path} {query} {body!r} {headers}"[:600]
@@ -285,7 +315,7 @@ def _one(
         "/"
     ):  # else it may be another route
         _hold_against_description(findings, route, reads)
-    if told.status == 401 and role in ("user", "admin"):
+    if told.status == 401 and role in world.accounts:
         _sign_in_again(world, role)
     if told.status == 401 and role in ("task", "narrow") and findings.asked % 20 == 0:
         world.start_tasks()
@@ -328,9 +358,9 @@ def _sign_in_again(world: World, role: str) -> None:
     """Bring the accounts back to where they were: what was generated may have closed them."""
     with world.api.ctx.db.begin() as tx:
         tx.execute(text("DELETE FROM sign_in_failures"))
-        for account in world.accounts:
+        for account in world.rows:
             tx.execute(text(_RESTORE), account)
-    world.callers[role] = world.api.signed_in({"user": "determined", "admin": "admin"}[role])
+    world.callers[role] = world.api.signed_in(world.accounts[role])
 
 
 def main() -> int:
@@ -338,9 +368,10 @@ def main() -> int:
     parser.add_argument("database_url")
     parser.add_argument("--requests", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rbac", action="store_true")
     args = parser.parse_args()
     logging.basicConfig(level=logging.CRITICAL)
-    findings = run(args.database_url, args.requests, args.seed)
+    findings = run(args.database_url, args.requests, args.seed, args.rbac)
     told = {**vars(findings), "answered": len(findings.answered)}
     print(json.dumps(told, indent=1, default=str))
     return 0 if findings.clean else 1
