@@ -1,6 +1,7 @@
 """Odd numbers and deep nesting are mistakes of the caller; a key of one user is no other's; hosts keep their files."""
 
 import json
+import uuid
 from typing import Any
 
 import pytest
@@ -33,6 +34,33 @@ def test_numbers_of_json_that_no_column_holds_are_refused(user: Caller) -> None:
     for number in (LONG, "1e300", str(2**64)):
         body = f'{{"id": {number}}}'.encode()
         assert user.ask("POST", "/api/v1/experiments/continue", body).status == 400
+
+
+def test_filters_of_actions_on_many_are_read_like_any_others(user: Caller) -> None:
+    create(user)
+    odd: list[dict[str, Any]] = [
+        {"labels": [[-0.0, True], 10**30]}, {"userIds": ["x"]}, {"excludedExperimentIds": [{}]}, {"states": [[]]},
+    ]  # fmt: skip
+    for filters in odd:
+        body = {"experimentIds": [], "filters": filters}
+        told = user.ask("POST", "/api/v1/projects/1/experiments/archive", body)
+        assert told.status in (200, 400), filters
+
+
+def test_times_without_a_place_on_the_calendar_are_refused(admin: Caller) -> None:
+    for time in ("9999-12-31T23:59:59.999999-23:59", "0001-01-01T00:00:00+23:59"):
+        for path in ("costs/users", "costs/pools"):
+            told = admin.ask("GET", f"/api/v1/{path}", query={"before": [time]})
+            assert told.status == 400, path
+        assert admin.ask("GET", "/api/v1/audit", query={"since": [time]}).status == 400
+    assert admin.ask("GET", "/api/v1/audit", query={"since": ["99999999999h"]}).status == 400
+
+
+def test_the_source_of_a_trial_that_is_not_there_is_refused(user: Caller) -> None:
+    for trial in (0, 99999):
+        source = {"trialId": trial, "checkpointUuid": str(uuid.uuid4()), "trialSourceInfoType": "x"}
+        told = user.ask("POST", "/api/v1/trial-source-info", {"trialSourceInfo": source})
+        assert told.status == 404
 
 
 @pytest.mark.parametrize("depth", [300, 900, 5_000, 100_000])

@@ -349,9 +349,9 @@ def _hold_against_description(findings: Findings, route: Route, reads: _Reads) -
             findings.undeclared.append(told)
 
 
-_ACCOUNTS = "SELECT id, username, active, admin, password_hash FROM users"
-_RESTORE = """UPDATE users SET username = :username, active = :active, admin = :admin, password_hash = :password_hash
-    WHERE id = :id"""
+_ACCOUNTS = "SELECT id, username, active, admin, remote, password_hash FROM users"
+_RESTORE = """UPDATE users SET username = :username, active = :active, admin = :admin, remote = :remote,
+    password_hash = :password_hash WHERE id = :id"""
 
 
 def _sign_in_again(world: World, role: str) -> None:
@@ -370,7 +370,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rbac", action="store_true")
     args = parser.parse_args()
-    logging.basicConfig(level=logging.CRITICAL)
+    logging.basicConfig(level=logging.ERROR)
     findings = run(args.database_url, args.requests, args.seed, args.rbac)
     told = {**vars(findings), "answered": len(findings.answered)}
     print(json.dumps(told, indent=1, default=str))

@@ -79,6 +79,9 @@ class Body:
         value = self.raw(name)
         return [] if value is None else list(self._typed(name, value, list, "a list"))
 
+    def integers(self, name: str) -> list[int]:
+        return [Body({name: item}, self._path).integer(name) for item in self.items(name)]
+
     def bodies(self, name: str) -> "list[Body]":
         items = self.items(name)
         for item in items:

@@ -33,6 +33,7 @@ _FIELDS: dict[str, dict[str, Any]] = {
     "flag": {"type": "boolean"},
     "object": {"type": "object"},
     "items": {"type": "array", "items": {}},
+    "integers": {"type": "array", "items": _INTEGER},
     "raw": {},
     "has": {},
 }

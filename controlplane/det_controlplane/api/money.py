@@ -1,6 +1,6 @@
 """Costs and budgets: ours, not Determined's."""
 
-from datetime import datetime
+from datetime import datetime, timezone
 
 from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
@@ -33,9 +33,10 @@ def _time(request: Request, name: str) -> datetime | None:
     text = request.text(name)
     try:
         found = datetime.fromisoformat(text.replace("Z", "+00:00")) if text else None
-    except ValueError:
+        found = found.astimezone(timezone.utc) if found and found.tzinfo else None
+    except (ValueError, OverflowError):
         found = None
-    if text and (found is None or found.tzinfo is None):
+    if text and found is None:
         raise BadRequest(f"{name} must be a time like 2026-01-31T00:00:00Z, not {text!r}")
     return found
 

@@ -121,14 +121,14 @@ def _selection(body: Body, held: dict[str, list[int]]) -> Selection:
     chosen = filters_of(
         name=filters.text("name"),
         description=filters.text("description"),
-        labels=filters.items("labels"),
-        user_ids=filters.items("userIds"),
+        labels=[str(label) for label in filters.items("labels")],
+        user_ids=filters.integers("userIds"),
         states=[str(s).removeprefix("STATE_") for s in filters.items("states")],
-        id_not_in=filters.items("excludedExperimentIds"),
+        id_not_in=filters.integers("excludedExperimentIds"),
         project_id=filters.integer("projectId") or None,
         archived=None if filters.raw("archived") is None else filters.flag("archived"),
     )
-    ids = [Body({"id": item}).integer("id") for item in body.items("experimentIds")]
+    ids = body.integers("experimentIds")
     if not ids and not body.has("filters"):
         raise BadRequest("name experiments by experimentIds, or choose them by filters")
     return Selection(ids, chosen | held)

@@ -75,7 +75,7 @@ def move(ctx: Context, request: Request) -> Answer:
 
 
 def _applied(ctx: Context, request: Request, body: Body, project: str, action: Action) -> Answer:
-    ids = [Body({"id": item}).integer("id") for item in body.items("runIds")]
+    ids = body.integers("runIds")
     if not ids and not body.text("filter"):
         raise BadRequest("name runs by runIds, or choose them by a filter")
     selection = Selection(ids, parse_filter(body.text("filter")), _place(request, body, project))

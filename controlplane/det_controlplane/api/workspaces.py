@@ -89,7 +89,7 @@ def unbind(ctx: Context, request: Request) -> Answer:
 
 def _named(request: Request) -> tuple[list[int], list[str]]:
     body = Body(request.json())
-    ids = [Body({"id": item}).integer("id") for item in body.items("workspaceIds")]
+    ids = body.integers("workspaceIds")
     return ids, [str(name) for name in body.items("workspaceNames")]
 
 

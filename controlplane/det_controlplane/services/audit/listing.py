@@ -24,14 +24,15 @@ def time_of(ctx: Context, name: str, value: str) -> datetime | None:
     """Return the time that a caller means: `24h` ago, or a date with or without a time of day."""
     if not value:
         return None
-    ago = parse_duration(value)
-    if ago is not None:
-        return ctx.now() - ago
     try:
+        ago = parse_duration(value)
+        if ago is not None:
+            return ctx.now() - ago
         given = datetime.fromisoformat(value.replace("Z", "+00:00"))
-    except ValueError as e:
+        given = given if given.tzinfo else given.replace(tzinfo=timezone.utc)
+        return given.astimezone(timezone.utc)
+    except (ValueError, OverflowError) as e:
         raise Invalid(f"{name} must be a time such as 2026-01-31T08:00:00Z, or 24h ago") from e
-    return given if given.tzinfo else given.replace(tzinfo=timezone.utc)
 
 
 def forget_old(ctx: Context) -> None:

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from det_controlplane.core import search
 from det_controlplane.db import runs, trials
+from det_controlplane.db.engine import Violated
 from det_controlplane.db.runs import Asked
 from det_controlplane.services.checkpoints.records import parse_uuid
 from det_controlplane.services.context import Context
@@ -61,8 +62,11 @@ def report_source(
 ) -> None:
     """Which checkpoint or model version a trial worked with."""
     uuid = parse_uuid(checkpoint_uuid)
-    with ctx.db.begin() as tx:
-        runs.add_source(tx, trial_id, uuid, model_id, model_version, kind)
+    try:
+        with ctx.db.begin() as tx:
+            runs.add_source(tx, trial_id, uuid, model_id, model_version, kind)
+    except Violated as e:
+        raise Missing(f"trial {trial_id} not found, or the checkpoint is not") from e
 
 
 @dataclass(frozen=True, slots=True)
