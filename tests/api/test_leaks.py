@@ -1,11 +1,15 @@
 """Uploads that nothing was made of are collected; a cluster that cannot write says so."""
 
 import hashlib
+import uuid
 from datetime import timedelta
 
+import pytest
+from det_controlplane.db import checkpoints
 from sqlalchemy import text
 
-from tests.support.api import Api, Caller, create, create_ended
+from tests.support.api import Api, Caller, create, create_ended, trial_of
+from tests.support.played_agent import PlayedAgent
 
 CONTENT = b"an archive"
 _FULL = (
@@ -58,3 +62,115 @@ def test_a_cluster_whose_disk_is_full_is_not_healthy(api: Api) -> None:
     api.ctx.now = lambda: later
     told = api.anonymous().ask("GET", "/health")
     assert (told.status, told.json()["database"]) == (503, "down")
+
+
+def upload(task: Caller, task_id: str, allocation: str, state: str = "ACTIVE") -> str:
+    """Report a checkpoint as a container does: its announcement, or its completion."""
+    checkpoint = str(uuid.uuid4())
+    told = {
+        "uuid": checkpoint,
+        "taskId": task_id,
+        "allocationId": allocation,
+        "state": f"STATE_{state}",
+    }
+    whole = {"resources": {"a": "1"}, "metadata": {"steps_completed": 2}}
+    task.post("/api/v1/checkpoints", told if state == "ACTIVE" else told | whole)
+    return checkpoint
+
+
+class Uploading:
+    """A trial that runs on an agent and begins to upload checkpoints."""
+
+    def __init__(self, api: Api, owner: Caller) -> None:
+        self.api, self.owner = api, owner
+        self.experiment = create(owner, activate=True)
+        self.agent = PlayedAgent(api, "agent-of-uploads")
+        self.agent.join()
+        api.tick()
+        (order,) = self.agent.poll()
+        self.task = api.with_token(order["spec"]["session_token"])
+        self.task_id = trial_of(owner, self.experiment)["taskId"]
+        self.allocation = order["allocation_id"]
+
+    def upload(self, state: str = "ACTIVE") -> str:
+        return upload(self.task, self.task_id, self.allocation, state)
+
+    def state(self, checkpoint: str) -> str:
+        told = self.owner.get(f"/api/v1/checkpoints/{checkpoint}")
+        return str(told["checkpoint"]["state"])
+
+    def collections(self) -> list[list[str]]:
+        """Return the checkpoints of every task that deletes files."""
+        with self.api.ctx.db.begin() as tx:
+            found = tx.execute(
+                text("SELECT config FROM tasks WHERE kind = 'CHECKPOINT_GC' ORDER BY started_at")
+            )
+            return [row.config["_files"][0]["content"]["checkpoints"] for row in found]
+
+
+@pytest.fixture
+def uploading(api: Api, user: Caller) -> Uploading:
+    return Uploading(api, user)
+
+
+def test_checkpoints_whose_uploads_were_cut_off_are_collected(
+    api: Api, uploading: Uploading
+) -> None:
+    whole, cut_off = uploading.upload("COMPLETED"), uploading.upload()
+    with api.ctx.db.begin() as tx:
+        later = api.ctx.now() + timedelta(days=2)
+        assert checkpoints.cut_off(tx, later, 1, 1) == [], "its allocation is still there"
+    uploading.owner.post(f"/api/v1/experiments/{uploading.experiment}/kill")
+    uploading.agent.poll("terminated", exit_code=1)
+    clean_up(api, 0.5)
+    assert uploading.collections() == [], "an agent out of reach may still upload"
+    clean_up(api, 2)
+    assert uploading.collections() == [[cut_off]]
+    clean_up(api, 2)
+    assert uploading.collections() == [[cut_off]], "it is tried once at a time"
+    assert uploading.state(whole) == "STATE_COMPLETED"
+
+
+def test_a_row_without_files_is_marked(api: Api, admin: Caller, uploading: Uploading) -> None:
+    cut_off = uploading.upload()
+    left = {"checkpoints": [{"uuid": cut_off, "resources": {"resources": {}}}]}
+    admin.done("PATCH", "/api/v1/checkpoints", left)
+    assert uploading.state(cut_off) == "STATE_DELETED"
+
+
+def test_a_checkpoint_is_listed_when_it_is_complete(uploading: Uploading) -> None:
+    checkpoint = uploading.upload()
+    of_experiment = f"/api/v1/experiments/{uploading.experiment}/checkpoints"
+    assert uploading.owner.get(of_experiment)["checkpoints"] == []
+    asked = uploading.owner.ask("GET", of_experiment, query={"states": ["STATE_ACTIVE"]})
+    assert [c["uuid"] for c in asked.json()["checkpoints"]] == [checkpoint]
+    told = uploading.owner.ask("GET", f"/checkpoints/{checkpoint}")
+    assert (told.status, "incomplete" in told.error) == (400, True)
+    uploading.task.post(
+        "/api/v1/checkpoints",
+        {
+            "uuid": checkpoint, "taskId": uploading.task_id, "allocationId": uploading.allocation,
+            "resources": {"a": "7"}, "metadata": {"steps_completed": 3}, "state": "STATE_COMPLETED",
+        },
+    )  # fmt: skip
+    (listed,) = uploading.owner.get(of_experiment)["checkpoints"]
+    assert (listed["uuid"], listed["resources"]) == (checkpoint, {"a": "7"})
+    with uploading.api.ctx.db.begin() as tx:
+        steps = text("SELECT steps_completed FROM checkpoints")
+        assert tx.execute(steps).scalar() == 3
+
+
+def test_nobody_deletes_a_checkpoint_while_it_is_uploaded(uploading: Uploading) -> None:
+    checkpoint = uploading.upload()
+    body = {"checkpointUuids": [checkpoint]}
+    told = uploading.owner.ask("DELETE", "/api/v1/checkpoints", body)
+    assert (told.status, "is being uploaded" in told.error) == (400, True)
+
+
+def test_deleting_an_experiment_deletes_what_cut_off_uploads_left(uploading: Uploading) -> None:
+    cut_off = uploading.upload()
+    uploading.owner.post(f"/api/v1/experiments/{uploading.experiment}/kill")
+    uploading.agent.poll("terminated", exit_code=1)
+    uploading.owner.done("DELETE", f"/api/v1/experiments/{uploading.experiment}")
+    uploading.api.tick()
+    assert uploading.collections() == [[cut_off]]

@@ -79,6 +79,11 @@ class FakeApi:
     def sent(self, method: str, pattern: str) -> list[Asked]:
         return [a for a in self.asked if a.method == method and re.fullmatch(pattern, a.path)]
 
+    def saved(self) -> list[Asked]:
+        """Return the reports of complete checkpoints; the announcements of their uploads are others."""
+        told = self.sent("POST", "/api/v1/checkpoints")
+        return [a for a in told if a.body["state"] == "STATE_COMPLETED"]
+
     def answer(self, asked: Asked) -> Any:
         for method, pattern, reply in self.routes:
             match = pattern.match(asked.path) if method == asked.method else None

@@ -90,6 +90,11 @@ class FakeMaster:
                 r for r in self.requests if r.method == method and re.fullmatch(pattern, r.path)
             ]
 
+    def saved(self) -> list[Request]:
+        """Return the reports of complete checkpoints; the announcements of their uploads are others."""
+        told = self.received("POST", "/api/v1/checkpoints")
+        return [r for r in told if r.body["state"] == "STATE_COMPLETED"]
+
     def wait_for(
         self, method: str, pattern: str, count: int = 1, timeout_s: float = 60
     ) -> list[Request]:

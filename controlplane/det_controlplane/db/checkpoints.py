@@ -17,10 +17,12 @@ from det_controlplane.db.schema import checkpoints, experiments, storages, tasks
 from det_controlplane.db.views import time
 
 _c = checkpoints.c
+# What the report of a complete checkpoint tells anew: its upload was announced with less.
+_TOLD = ("resources", "metadata", "size", "state", "steps_completed", "storage_id", "reported_at")
 _REPORT = insert(checkpoints)
 _REPORT = _REPORT.on_conflict_do_update(
     index_elements=[_c.uuid],
-    set_={name: _REPORT.excluded[name] for name in ("resources", "metadata", "size", "state")},
+    set_={name: _REPORT.excluded[name] for name in _TOLD},
     where=(_c.task_id == _REPORT.excluded.task_id) & (_c.state == CheckpointState.ACTIVE),
 )
 _COLLECTED = text("""
@@ -49,8 +51,25 @@ _OF_EXPERIMENT = text("""
             AND m.total_batches = c.steps_completed AND NOT m.archived) AS metric
     FROM checkpoints c WHERE c.experiment_id = :id AND c.state IN ('COMPLETED', 'PARTIALLY_DELETED')
 """)
+_UNFINISHED = text("SELECT uuid FROM checkpoints WHERE experiment_id = :id AND state = 'ACTIVE'")
+# Collections that ended later have tried this one: a storage that is gone for good is not asked for ever.
+_CUT_OFF = text("""
+    SELECT c.experiment_id, array_agg(c.uuid ORDER BY c.uuid) AS uuids
+    FROM checkpoints c JOIN experiments e ON e.id = c.experiment_id
+    WHERE c.state = 'ACTIVE' AND c.reported_at < :before AND NOT e.unmanaged AND e.state <> 'DELETING'
+      AND NOT EXISTS (
+        SELECT 1 FROM allocations a WHERE a.task_id = c.task_id AND (a.id = c.allocation_id OR c.allocation_id IS NULL)
+        AND (a.ended_at IS NULL OR a.ended_at > :before))
+      AND NOT EXISTS (
+        SELECT 1 FROM tasks k WHERE k.experiment_id = c.experiment_id AND k.kind = 'CHECKPOINT_GC' AND k.ended_at IS NULL)
+      AND :tries > (
+        SELECT count(*) FROM tasks k WHERE k.experiment_id = c.experiment_id AND k.kind = 'CHECKPOINT_GC'
+        AND k.config->>'_key' LIKE 'cut off %' AND k.started_at > c.reported_at)
+    GROUP BY c.experiment_id ORDER BY c.experiment_id LIMIT :most
+""")
 _CHOSEN = text("""
-    SELECT c.uuid, c.experiment_id,
+    SELECT c.uuid, c.experiment_id, c.state = 'ACTIVE' AND EXISTS (
+               SELECT 1 FROM allocations a WHERE a.id = c.allocation_id AND a.task_id = c.task_id AND a.ended_at IS NULL) AS uploading,
            EXISTS (SELECT 1 FROM model_versions v WHERE v.checkpoint_uuid = c.uuid) AS registered, s.config AS storage, s.sealed
     FROM checkpoints c LEFT JOIN storages s ON s.id = c.storage_id WHERE c.experiment_id IS NOT NULL AND c.uuid = ANY(cast(:uuids AS uuid[]))
     ORDER BY c.steps_completed, c.uuid
@@ -139,6 +158,7 @@ class Chosen:
 
     uuid: UUID
     experiment_id: int
+    uploading: bool
     registered: bool
     storage: dict[str, Any] | None
     sealed: str | None
@@ -259,6 +279,17 @@ def candidates(tx: Tx, experiment_id: int, metric: str) -> list[Candidate]:
 
 def chosen(tx: Tx, uuids: Sequence[UUID]) -> list[Chosen]:
     return [Chosen(*row) for row in tx.execute(_CHOSEN, {"uuids": list(uuids)})]
+
+
+def unfinished(tx: Tx, experiment_id: int) -> list[UUID]:
+    """Return checkpoints whose upload was announced and never reported as complete."""
+    return list(tx.execute(_UNFINISHED, {"id": experiment_id}).scalars())
+
+
+def cut_off(tx: Tx, before: datetime, tries: int, most: int) -> list[tuple[int, list[UUID]]]:
+    """Return uploads whose work ended before a time, by experiment."""
+    found = tx.execute(_CUT_OFF, {"before": before, "tries": tries, "most": most})
+    return [(row.experiment_id, list(row.uuids)) for row in found]
 
 
 def doomed(tx: Tx, uuids: Sequence[UUID]) -> list[Doomed]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import Text, bindparam, cast, func, literal_column, select, text
 
+from det_controlplane.core.lifecycle.checkpoint import CheckpointState
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages, views
 from det_controlplane.db.engine import Database, Tx
@@ -49,6 +50,7 @@ _LISTED_CHECKPOINTS = Collection(
         "states": one_of(cast(_c.state, Text), "states"),
     },
 )  # fmt: skip
+_UPLOADED = [state.value for state in CheckpointState if state is not CheckpointState.ACTIVE]
 _METRIC = text(views.checkpoint_metric("cast(:metric AS text)"))
 _BY_METRIC = replace(
     _LISTED_CHECKPOINTS, orders={**_LISTED_CHECKPOINTS.orders, Sort.BY_METRIC: _METRIC}
@@ -75,9 +77,9 @@ def trial(tx: Tx, trial_id: int) -> str | None:
 def checkpoints_of(
     db: Database, page: Page, sort: Sort, owner: str, owner_id: int, states: Sequence[str]
 ) -> Iterator[str]:
-    """Return checkpoints of an owner, which is one of our two columns."""
+    """Return checkpoints of an owner, which is one of our two columns; incomplete ones only if asked for by state."""
     listed = _BY_METRIC if sort.metric else _LISTED_CHECKPOINTS
-    given = _given(owner, owner_id, states)
+    given = _given(owner, owner_id, states or _UPLOADED)
     return pages.find(db, listed, page, sort, given, metric=sort.metric)
 
 

@@ -62,7 +62,7 @@ def page(db: Database, trial_id: int, page: Page, sort: Sort, options: Options) 
 @lru_cache
 def _workloads(chosen: str, batch_metrics: bool, skip_deleted: bool, measured: bool) -> Collection:
     batches = "coalesce(m.batch_metrics, '[]')" if batch_metrics else "'[]'::jsonb"
-    kept = "c.state <> 'DELETED'" if skip_deleted else "true"
+    kept = "c.state NOT IN ('ACTIVE', 'DELETED')" if skip_deleted else "c.state <> 'ACTIVE'"
     joined = _MEASURED if measured else ""
     item: ColumnElement[Any] = literal_column(_ITEM.format(batches=batches))
     source = text(_SOURCE.format(kept=kept, joined=joined))

@@ -131,13 +131,14 @@ class CheckpointContext:
         storage_id = str(uuid.uuid4())
         checksums: Checksums = {}
         direct = self._storage.direct_path(storage_id)
-        with self._storage.store_path(storage_id) if direct else _scratch() as path:
-            yield pathlib.Path(path), storage_id
-            self._registry.check_metadata(metadata)
-            files = list_directory(path)
-            if direct is None:
-                checksums = self._storage.upload(path, storage_id)
-        self._publish(storage_id, files, metadata, checksums)
+        with self._announced(storage_id, metadata):
+            with self._storage.store_path(storage_id) if direct else _scratch() as path:
+                yield pathlib.Path(path), storage_id
+                self._registry.check_metadata(metadata)
+                files = list_directory(path)
+                if direct is None:
+                    checksums = self._storage.upload(path, storage_id)
+            self._publish(storage_id, files, metadata, checksums)
 
     def download(
         self,
@@ -208,8 +209,28 @@ class CheckpointContext:
     ) -> None:
         self._registry.check_metadata(metadata)
         files = select(list_directory(ckpt_dir), selector)
-        checksums = self._storage.upload(ckpt_dir, storage_id, list(files))
-        self._publish(storage_id, files, metadata, checksums)
+        with self._announced(storage_id, metadata):
+            checksums = self._storage.upload(ckpt_dir, storage_id, list(files))
+            self._publish(storage_id, files, metadata, checksums)
+
+    @contextlib.contextmanager
+    def _announced(self, storage_id: str, metadata: Mapping[str, Any]) -> Iterator[None]:
+        """Tell of an upload before it, and take that back if it fails and nothing is left of it."""
+        self._registry.begins(storage_id, metadata)
+        try:
+            yield
+        except Exception:
+            # The storage or the cluster may be what failed: then the cluster collects what is left.
+            with contextlib.suppress(Exception):
+                if not self._files(storage_id):
+                    self._registry.withdrawn(storage_id)
+            raise
+
+    def _files(self, storage_id: str) -> Dict[str, int]:
+        try:
+            return self._storage.list(storage_id)
+        except FileNotFoundError:
+            return {}
 
     def _upload_sharded(
         self,
@@ -230,6 +251,12 @@ class CheckpointContext:
         merged = merge_metadata([shard[1] for shard in shards])
         self._registry.check_metadata(merged)
         own = own_files(listings, rank)
+
+        def announce() -> None:
+            if rank == 0:
+                self._registry.begins(storage_id, merged)
+
+        self._together(announce)
         checksums = self._together(
             lambda: store(storage_id, ckpt_dir, own) if ckpt_dir is not None else {}
         )

@@ -21,10 +21,16 @@ class CheckpointRegistry:
         """Refuse metadata that could not be reported, before anything is stored."""
         encode(dict(metadata))
 
+    def begins(self, storage_id: str, metadata: Mapping[str, Any]) -> None:
+        """Tell of an upload before its first file."""
+
     def completed(
         self, storage_id: str, resources: Mapping[str, int], metadata: Mapping[str, Any]
     ) -> None:
         logger.info("saved checkpoint %s (%d files)", storage_id, len(resources))
+
+    def withdrawn(self, storage_id: str) -> None:
+        """Take back what `begins` told: nothing was stored."""
 
     def deleted(self, storage_id: str) -> None:
         logger.info("deleted checkpoint %s", storage_id)
@@ -67,11 +73,32 @@ class ClusterCheckpointRegistry(CheckpointRegistry):
                 "trial's checkpoints and matches them with validations"
             )
 
+    def begins(self, storage_id: str, metadata: Mapping[str, Any]) -> None:
+        """Let the cluster know the files that are left if this upload is cut off.
+
+        What it cannot delete, that of a program outside of it, it is not told of.
+        """
+        if not self._allocation_id:
+            return
+        steps = metadata.get("steps_completed")
+        known = {} if steps is None else {"steps_completed": steps}
+        self._report(storage_id, "STATE_ACTIVE", {}, known)
+
     def completed(
         self, storage_id: str, resources: Mapping[str, int], metadata: Mapping[str, Any]
     ) -> None:
         if self._outbox is not None:
             self._outbox.flush()
+        self._report(storage_id, "STATE_COMPLETED", resources, metadata)
+        logger.info("reported checkpoint %s (%d files)", storage_id, len(resources))
+
+    def _report(
+        self,
+        storage_id: str,
+        state: str,
+        resources: Mapping[str, int],
+        metadata: Mapping[str, Any],
+    ) -> None:
         report: Dict[str, Any] = {
             "uuid": storage_id,
             "taskId": self._task_id,
@@ -79,13 +106,16 @@ class ClusterCheckpointRegistry(CheckpointRegistry):
             "reportTime": utc_now(),
             "resources": {path: str(size) for path, size in resources.items()},
             "metadata": dict(metadata),
-            "state": "STATE_COMPLETED",
+            "state": state,
             "training": {},
         }
         if self._storage_backend_id is not None:
             report["storageId"] = self._storage_backend_id
         self._session.post("/api/v1/checkpoints", encode(report))
-        logger.info("reported checkpoint %s (%d files)", storage_id, len(resources))
+
+    def withdrawn(self, storage_id: str) -> None:
+        if self._allocation_id:
+            self.deleted(storage_id)
 
     def deleted(self, storage_id: str) -> None:
         patch = {"uuid": storage_id, "resources": {"resources": {}}}

@@ -119,10 +119,11 @@ def test_a_checkpoint_is_reported_after_its_files_and_earlier_metrics(
         with context.checkpoint.store_path(dict(STEPS)) as (path, storage_id):
             (path / "weights").mkdir()
             (path / "weights" / "a.bin").write_bytes(b"12345")
-            assert not master.received("POST", "/api/v1/checkpoints")
-    paths = [r.path for r in master.requests if r.method == "POST"]
-    assert paths.index("/api/v1/trials/7/metrics") < paths.index("/api/v1/checkpoints")
-    report = master.received("POST", "/api/v1/checkpoints")[0].body
+            assert not master.saved()
+    (metrics,) = master.received("POST", "/api/v1/trials/7/metrics")
+    (saved,) = master.saved()
+    assert master.requests.index(metrics) < master.requests.index(saved)
+    report = saved.body
     stored = tmp_path / "shared" / storage_id
     size = str((stored / "metadata.json").stat().st_size)
     assert report["resources"] == {"weights/": "0", "weights/a.bin": "5", "metadata.json": size}
@@ -143,7 +144,7 @@ def test_a_failed_block_leaves_neither_report_nor_files(
 
     with core.init() as context, pytest.raises(KeyError):
         save(context)
-    assert not master.received("POST", "/api/v1/checkpoints")
+    assert not master.saved()
     assert not list((tmp_path / "shared").iterdir())
 
 

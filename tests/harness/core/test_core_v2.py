@@ -58,7 +58,7 @@ def test_a_script_creates_its_experiment_reports_and_completes(
     assert config["checkpoint_storage"]["container_path"] == str(tmp_path / "store")
     report = master.received("POST", "/api/v1/trials/9/metrics")[0].body
     assert report["metrics"]["trialRunId"] == 3
-    assert master.received("POST", "/api/v1/checkpoints")[0].body["uuid"] == storage_id
+    assert master.saved()[0].body["uuid"] == storage_id
     assert "a line of the script" in master.log_lines()
     assert states(master) == ["STATE_COMPLETED"]
 

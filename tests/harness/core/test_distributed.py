@@ -118,7 +118,7 @@ def test_a_sharded_checkpoint_holds_every_ranks_files(
     found = results(run_workers(env, SHARDED, TWO_NODES, 4))
     names = ["common", "metadata.json", *(f"shard-{n}" for n in range(4))]
     assert [f[1] for f in found] == [names] * 4
-    reports = master.received("POST", "/api/v1/checkpoints")
+    reports = master.saved()
     assert len(reports) == 1
     body = reports[0].body
     assert body["uuid"] == found[0][0]
@@ -143,7 +143,7 @@ def test_workers_may_save_one_directory_together(
     (tmp_path / "w").write_text("weights")
     env = trial_env(DET_SLOT_IDS="[0,1]", FOLDER=str(tmp_path))
     assert results(run_workers(env, ONE_DIRECTORY, TWO_NODES, 4)) == ["weights"] * 4
-    (report,) = master.received("POST", "/api/v1/checkpoints")
+    (report,) = master.saved()
     assert report.body["resources"]["w"] == "7"
 
 
@@ -185,7 +185,7 @@ def test_different_files_of_one_name_are_a_conflict_that_a_selector_solves(
     env = trial_env(DET_SLOT_IDS="[0,1]")
     found = results(run_workers(env, CONFLICT, [(0, 0), (0, 1)], 2))
     assert found == [["CheckpointConflict", True]] * 2
-    assert len(master.received("POST", "/api/v1/checkpoints")) == 1
+    assert len(master.saved()) == 1
 
 
 def test_workers_follow_the_chiefs_preemption(master: FakeMaster, trial_env: TrialEnv) -> None:

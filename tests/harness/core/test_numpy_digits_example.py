@@ -58,7 +58,7 @@ def test_preempted_and_resumed_it_computes_what_it_would_have_computed(
     master.requests.clear()
     master.preempt.set()
     assert run_trial().returncode == 0
-    saved = master.received("POST", "/api/v1/checkpoints")[-1].body["uuid"]
+    saved = master.saved()[-1].body["uuid"]
     assert max(validations(master), default=0) < 480
     master.preempt.clear()
     resumed = run_trial(DET_LATEST_CHECKPOINT=saved)

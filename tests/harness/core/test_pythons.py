@@ -63,4 +63,4 @@ def test_a_trial_reports_saves_and_restores(
     run(python, TRIAL, **trial_env())
     reports = master.received("POST", "/api/v1/trials/7/metrics")
     assert [r.body["group"] for r in reports] == ["training", "validation"]
-    assert len(master.received("POST", "/api/v1/checkpoints")) == 1
+    assert len(master.saved()) == 1

@@ -30,4 +30,4 @@ def test_a_checkpoint_with_a_file_that_cannot_be_stored_is_not_reported(
     monkeypatch.setattr(_directory, "_copy_file", disk_full)
     with core.init() as context, pytest.raises(OSError, match="No space left"):
         context.checkpoint.upload(source, {"steps_completed": 4})
-    assert not master.received("POST", "/api/v1/checkpoints")
+    assert not master.saved()

@@ -62,7 +62,7 @@ def reports(api: FakeApi, group: str) -> list[int]:
 
 
 def checkpoints(api: FakeApi) -> list[int]:
-    return [a.body["metadata"]["steps_completed"] for a in api.sent("POST", "/api/v1/checkpoints")]
+    return [a.body["metadata"]["steps_completed"] for a in api.saved()]
 
 
 def test_lengths_and_periods_come_from_the_configuration(cluster: Any) -> None:
@@ -130,7 +130,7 @@ def test_a_preempted_trial_saves_acknowledges_and_resumes(cluster: Any) -> None:
     _frameworks.run(Announcing)
     (stopped_at,) = checkpoints(api)
     assert len(api.sent("POST", ".*/signals/ack_preemption")) == 1
-    (saved,) = (a.body["uuid"] for a in api.sent("POST", "/api/v1/checkpoints"))
+    (saved,) = (a.body["uuid"] for a in api.saved())
     api.on("GET", r".*/signals/preemption", {"preempt": False})
     longer = {"searcher": searcher({"batches": stopped_at + 5}), "scheduling_unit": endless}
     cluster(longer, DET_LATEST_CHECKPOINT=saved)

@@ -16,7 +16,9 @@ class CheckpointState(str, Enum):
 
 
 NEXT = {
-    CheckpointState.ACTIVE: frozenset({CheckpointState.COMPLETED, CheckpointState.ERROR}),
+    CheckpointState.ACTIVE: frozenset(
+        {CheckpointState.COMPLETED, CheckpointState.ERROR, CheckpointState.DELETED}
+    ),
     CheckpointState.COMPLETED: frozenset(
         {CheckpointState.PARTIALLY_DELETED, CheckpointState.DELETED}
     ),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -18,6 +19,9 @@ from det_controlplane.services.tasks import auxiliary
 from det_controlplane.services.use_case import change
 
 EVERYTHING = ("**/*",)
+# An upload whose allocation ended longer ago than this was cut off, also where an agent was out of reach.
+CUT_OFF_AFTER = timedelta(days=1)
+_TRIES, _AT_ONCE = 7, 100
 _SPEC = "/run/determined/gc.json"
 _COMMAND = (
     *("python3", "-m", "determined.exec.entry", "--"),
@@ -77,6 +81,10 @@ def delete(ctx: Context, uuids: Sequence[UUID], globs: Sequence[str] = EVERYTHIN
     if missing:
         raise Missing(f"checkpoints not found: {', '.join(sorted(map(str, missing)))}")
     for row in rows:
+        if row.uploading:
+            raise WrongState(
+                f"checkpoint {row.uuid} is being uploaded: delete it when it is complete"
+            )
         if row.registered:
             raise WrongState(
                 f"checkpoint {row.uuid} is a registered model version: delete that first"
@@ -89,6 +97,16 @@ def delete(ctx: Context, uuids: Sequence[UUID], globs: Sequence[str] = EVERYTHIN
             experiment = checkpoints.owner(tx, experiment_id)
         if experiment is not None:
             _launch(ctx, experiment, doomed, key=f"delete {ctx.new_uuid()}", globs=globs)
+
+
+def collect_cut_off(ctx: Context) -> None:
+    """Queue the deletion of what uploads left behind that were cut off with their work."""
+    with ctx.db.begin() as tx:
+        found = checkpoints.cut_off(tx, ctx.now() - CUT_OFF_AFTER, _TRIES, _AT_ONCE)
+        owners = [(checkpoints.owner(tx, id), uuids) for id, uuids in found]
+    for experiment, uuids in owners:
+        if experiment is not None:
+            _launch(ctx, experiment, uuids, key=f"cut off {ctx.new_uuid()}")
 
 
 def delete_tensorboards(ctx: Context, experiment_id: int) -> None:
@@ -173,6 +191,7 @@ def delete_experiment(ctx: Context, payload: dict[str, Any]) -> None:
         if experiment is None or experiment.state is not ExperimentState.DELETING:
             return
         doomed = to_delete(tx, experiment_id, experiment.config, gc.Policy(0, 0, 0))
+        doomed += checkpoints.unfinished(tx, experiment_id)
         tasks = checkpoints.collections(tx, experiment_id, key)
     if experiment.has_trials and not tasks:
         _launch(ctx, experiment, doomed, key=key, tensorboards=True)

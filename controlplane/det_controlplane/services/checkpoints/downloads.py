@@ -34,6 +34,10 @@ def checkpoint(ctx: Context, uuid: str, media_type: str) -> Archive:
         raise Missing(f"checkpoint {uuid} not found")
     if row.state is CheckpointState.DELETED:
         raise Missing(f"checkpoint {uuid} was deleted: its files are gone")
+    if row.state is CheckpointState.ACTIVE:
+        raise WrongState(
+            f"checkpoint {uuid} is incomplete: its upload has not ended, or was cut off"
+        )
     storage = (
         sealing.opened(ctx, row.storage, row.sealed)
         if row.storage

@@ -31,8 +31,11 @@ class CheckpointReport:
 
 
 def report(ctx: Context, user: User, report: CheckpointReport) -> None:
-    """A checkpoint is complete. Repeating the report changes nothing."""
+    """Store that a checkpoint is complete, or that its upload begins. Repeating the report changes nothing."""
+    state = _state(report)
     steps = report.metadata.get("steps_completed")
+    if state is CheckpointState.ACTIVE and steps is None:
+        steps = 0  # its metadata may be completed during the upload
     if isinstance(steps, bool) or not isinstance(steps, int):
         raise Invalid(f"checkpoint {report.uuid}: metadata.steps_completed must be an integer")
     checkpoint_id = parse_uuid(report.uuid)
@@ -48,7 +51,7 @@ def report(ctx: Context, user: User, report: CheckpointReport) -> None:
             storage_id = _remember(ctx, tx, own, task.user_id or user.id)
         new = NewCheckpoint(
             checkpoint_id, report.task_id, report.allocation_id, task.trial_id, task.experiment_id,
-            _state(report), steps, report.resources, report.metadata, size_of(report.resources),
+            state, steps, report.resources, report.metadata, size_of(report.resources),
             storage_id, report.reported_at or ctx.now(),
         )  # fmt: skip
         # A repetition leaves what became of the checkpoint since the first report as it is.

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from det_controlplane.db import cluster, sessions, sign_in_failures
 from det_controlplane.services.audit import listing as audit
+from det_controlplane.services.checkpoints import collection
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import contexts
 from det_controlplane.services.logs import master_log, retention
@@ -22,6 +23,7 @@ def run_if_due(ctx: Context) -> bool:
         sign_in_failures.forget_old(tx, now - INTERVAL)
     earlier_secrets.seal(ctx)
     contexts.collect_unused(ctx)
+    collection.collect_cut_off(ctx)
     retention.delete_old(ctx)
     master_log.forget_old(ctx)
     audit.forget_old(ctx)
