@@ -13,7 +13,6 @@ from det_controlplane.db import logs
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
 
-
 Line = Mapping[str, Any]
 """A row of a log, with the patterns that its sender `matched`, where it looked."""
 
@@ -63,9 +62,7 @@ def _matches(line: Line, pattern: str) -> bool:
 def act(tx: Tx, match: Match, now: datetime) -> None:
     consequence = _consequence(tx, match)
     if consequence:
-        told = (
-            f"(log {match.log.strip()!r}) matched the pattern {match.pattern!r} {consequence}"
-        )
+        told = f"(log {match.log.strip()!r}) matched the pattern {match.pattern!r} {consequence}"
         logs.add_line(tx, match.task_id, told, now)
 
 
