@@ -3,6 +3,7 @@
 Each machine boots from its user data in namespaces of its own, and joins by what its metadata service tells."""
 
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,14 +12,22 @@ from typing import Any
 
 import pytest
 import yaml
+from det_controlplane.core.provision.boot import VENV
 
 from tests.support import skips
 from tests.support.cloudbox.box import Box, Instance, can_make_machines, until
+from tests.support.cloudbox.machine import Image
 from tests.support.cloudbox.pools import box_for_a_cluster, boxed_cluster, on_aws, on_google, pool
 from tests.support.cluster import Cluster
 
 pytestmark = pytest.mark.skipif(
     not can_make_machines(), reason=skips.because("namespaces are for root only", skips.AS_ROOT)
+)
+# A stock image: it has Python, and no agent. There is no way to an index in the box: pip installs what it is told to
+# and no more, and finds what that imports where these tests do, without the packages of ours.
+BARE = Image(
+    f"rm -r {VENV}; export PIP_NO_DEPS=1 PYTHONPATH={Path(yaml.__file__).parents[1]};"
+    f" printf '#!/bin/sh\\nexec {sys.executable} \"$@\"\\n' > {{scratch}}/bin/python3"
 )
 HELD_AT = 25  # the step before which the training of `exact` waits for its gate
 
@@ -57,9 +66,11 @@ class Rented:
 def rented(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rented]:
     folder = tmp_path_factory.mktemp("box")
     with box_for_a_cluster(folder / "clouds") as box:
+        box.images[box.image_id(1)] = BARE
         pools = (
             pool("aws", on_aws(box, "a", "b")),
             pool("google", on_google(box, "a", "b")),
+            pool("bare", on_aws(box, "a", image=1)),
             pool("both", on_aws(box, "c"), on_google(box, "c")),
         )
         with boxed_cluster(box, folder / "cluster", *pools) as cluster:
@@ -125,6 +136,18 @@ def test_work_rents_a_machine_moves_when_it_is_taken_back_and_leaves_nothing(
     ended = taken["terminatingSince"] or taken["endedAt"]
     assert replacing["requestedAt"] <= ended, "it was rented at the notice, not after the loss"
     money_adds_up(rented, name, experiment)
+
+
+def test_a_stock_image_installs_the_agent_from_its_cluster_and_trains(
+    rented: Rented, exact: Path, gate: Path
+) -> None:
+    experiment = submit(rented, exact, gate, "bare")
+    gate.touch()
+    assert rented.cluster.until_state(experiment, "COMPLETED", "ERROR") == "COMPLETED"
+    (row,) = rented.instances("bare")
+    console = rented.box.machine(row["cloudId"]).printed()
+    assert "determined-boot: installing the agent" in console
+    nothing_is_left(rented)
 
 
 def nothing_is_left(rented: Rented, *machines: Instance) -> None:
