@@ -3,6 +3,7 @@
 import pytest
 from det_controlplane.core.lifecycle.allocation import ContainerState
 from det_controlplane.core.lifecycle.experiment import Command
+from det_controlplane.db import logs
 from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import actions, creation
@@ -167,3 +168,19 @@ def test_a_policy_that_cancels_retries_says_so_when_it_matches_and_when_the_tria
     assert told(ctx)[-1].endswith("therefore will not retry")
     run.exit(3)
     assert "trial failed and matched logs to a don't retry policy" in told(ctx)[-1]
+
+
+def test_lines_of_many_tasks_stay_in_their_order_however_they_are_joined(ctx: Context) -> None:
+    """The order of the ids decides what a reader sees first; a sorted join would order by task."""
+    for _ in range(4):
+        creation.create(ctx, OWNER, creation.Submission(config=SINGLE, activate=True))
+    ids = sorted((row.id for row in ctx.db.read(_TASK)), reverse=True)
+    lines = [logs.NamedLine(id, f" line {n}") for n in range(2) for id in ids]
+    with ctx.db.begin() as tx:
+        tx.execute(text("SET LOCAL enable_nestloop = off"))
+        tx.execute(text("SET LOCAL enable_hashjoin = off"))
+        logs.add_named_lines(tx, lines, ctx.now())
+    stored = ctx.db.read(text("SELECT task_id, log FROM task_logs ORDER BY id"))[-len(lines) :]
+    assert [
+        (r.task_id, r.log.endswith(line.after)) for r, line in zip(stored, lines, strict=True)
+    ] == [(line.task_id, True) for line in lines]

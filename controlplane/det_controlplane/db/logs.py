@@ -31,8 +31,9 @@ _LINE = text("""
 _NAMED = text(f"""
     INSERT INTO task_logs (task_id, logged_at, level, source, log)
     SELECT k.id, :now, x.level, 'master', concat(x.before, {TASK_NAME}, x.after)
-    FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS x (task_id text, level text, before text, after text)
-    JOIN tasks k ON k.id = x.task_id JOIN jobs j ON j.id = k.job_id
+    FROM ROWS FROM (jsonb_to_recordset(cast(:rows AS jsonb)) AS (task_id text, level text, before text, after text))
+        WITH ORDINALITY AS x (task_id, level, before, after, place)
+    JOIN tasks k ON k.id = x.task_id JOIN jobs j ON j.id = k.job_id ORDER BY x.place
 """)
 
 _FOLLOW = text("""
@@ -112,7 +113,7 @@ class NamedLine:
 
 
 def add_named_lines(tx: Tx, lines: Sequence[NamedLine], now: datetime) -> None:
-    """Lines of the control plane's own."""
+    """Store lines of the control plane's own, in their order."""
     rows = json.dumps([asdict(line) for line in lines])
     tx.execute(_NAMED, {"rows": rows, "now": now})
 
