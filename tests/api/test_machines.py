@@ -3,18 +3,19 @@
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from det_controlplane.core.provision.cooldown import after_refusal
 from det_controlplane.core.provision.model import Limits, RefusalKind
 from det_controlplane.core.provision.offers import Scope
-from det_controlplane.db import cooldowns
+from det_controlplane.db import cooldowns, interruptions
 from det_controlplane.db.engine import Database
 from det_controlplane.testing.fakecloud import CloudFaults
 
 from tests.support.api import Caller, Told, config_of, create
-from tests.support.rented import Rented, offer, rented_cluster
+from tests.support.rented import START, Rented, offer, rented_cluster
 
 
 class Wheel:
@@ -181,6 +182,33 @@ def test_an_announced_reclaim_is_replaced_at_once(cluster: Rented, user: Caller)
     cluster.settle()
     assert len(cluster.cloud.alive()) == 2, "the replacement is launched when the notice arrives"
     assert {i["state"] for i in cluster.instances()} == {"DRAINING", "LAUNCHED"}
+
+
+@pytest.mark.parametrize(
+    ("notice", "ordered", "remembered"),
+    [
+        ("spot_interruption", False, 1),
+        ("shutdown", False, 0),
+        ("rebalance", False, 0),
+        ("spot_interruption", True, 0),
+    ],
+)
+def test_only_what_a_cloud_takes_back_makes_its_offer_worth_less(
+    cluster: Rented, user: Caller, admin: Caller, notice: str, ordered: bool, remembered: int
+) -> None:
+    """A machine that was given back shuts down, too."""
+    create(user, activate=True)
+    cluster.settle()
+    agent = cluster.boot(cluster.cloud.alive()[0])
+    cluster.settle()
+    agent.work()
+    if ordered:
+        (shown,) = cluster.instances()
+        admin.post(f"/api/v1/instances/{shown['id']}/terminate")
+    agent.poll(leaving=True, notice="rebalance")
+    agent.poll(leaving=True, notice=notice)
+    with cluster.api.ctx.db.begin() as tx:
+        assert len(interruptions.since(tx, START - timedelta(days=1))) == remembered
 
 
 def test_an_agent_that_restarts_while_its_machine_drains_keeps_its_work(

@@ -63,8 +63,13 @@ class MachineAgent:
     seq: int = 0
     running: dict[str, Any] = field(default_factory=dict)
 
-    def poll(self, leaving: bool = False, exits: Mapping[str, int] | None = None) -> list[Any]:
-        """Start what is ordered, report what runs; `exits` end."""
+    def poll(
+        self,
+        leaving: bool = False,
+        exits: Mapping[str, int] | None = None,
+        notice: str = "spot_interruption",
+    ) -> list[Any]:
+        """Start what is ordered, report what runs; `exits` end; `leaving` says why by a `notice`."""
         self.seq += 1
         reports = []
         for id, order in self.running.items():
@@ -72,7 +77,7 @@ class MachineAgent:
             if exits and id in exits:
                 report |= {"state": "terminated", "exit_code": exits[id]}
             reports.append(report)
-        signals = [{"kind": "spot_interruption"}] if leaving else []
+        signals = [{"kind": notice}] if leaving else []
         body = {
             "incarnation": self.incarnation, "seq": self.seq, "containers": reports, "signals": signals,
         }  # fmt: skip

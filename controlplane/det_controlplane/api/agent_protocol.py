@@ -7,6 +7,7 @@ from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import Answer, Request, Wait, bearer_token, json_response
 from det_controlplane.api.router import Access, post
+from det_controlplane.core.agent_protocol import RECLAIM
 from det_controlplane.core.lifecycle.allocation import ContainerState, Failure
 from det_controlplane.services.agents import polling
 from det_controlplane.services.agents.containers import Report
@@ -91,6 +92,7 @@ def poll(ctx: Context, request: Request) -> Answer:
         seq=body.optional_integer("seq"),
         seen=body.text("seen"),
         leaving=bool(body.items("signals")),
+        reclaimed=any(s.text("kind") == RECLAIM for s in body.bodies("signals")),
         out_of_service=body.text("outOfService")[:MAX_REASON_CHARACTERS],
     )
     _uuid(asked.incarnation, "incarnation")

@@ -89,6 +89,12 @@ _HOLD = insert(schema.pool_holds)
 _SET_HOLD = _HOLD.on_conflict_do_update(
     index_elements=[_h.pool],
     set_={name: _HOLD.excluded[name] for name in ("sentence", "until", "held_at", "by_operator")},
+    # An operator's word replaces any other; of the rest the one that lasts longer stays.
+    where=or_(
+        _HOLD.excluded.by_operator,
+        _h.until <= _HOLD.excluded.held_at,
+        _h.until < func.coalesce(_HOLD.excluded.until, text("'infinity'")),
+    ),
 )
 _NEXT_CALL = select(
     func.min(func.coalesce(func.greatest(_i.claimed_until, _i.not_before), _i.requested_at))
@@ -441,16 +447,15 @@ def hold(
     until: datetime | None = None,
     by_operator: bool = True,
 ) -> None:
-    """Have a pool launch nothing until it is released, or until a time."""
+    """Have a pool launch nothing until it is released, or until a time. What holds it for longer stays."""
     row = {"pool": pool, "sentence": sentence, "until": until, "held_at": now}
     tx.execute(_SET_HOLD, {**row, "by_operator": by_operator})
 
 
 def release(tx: Tx, pool: str, *, by_operator: bool = True) -> bool:
-    """Let a pool launch again. An operator releases every hold, a budget its own."""
-    held = delete(schema.pool_holds).where(
-        _h.pool == pool, or_(literal(by_operator), ~_h.by_operator)
-    )
+    """Let a pool launch again. An operator releases every hold, a budget its own, which has no end."""
+    of_budget = and_(~_h.by_operator, _h.until.is_(None))
+    held = delete(schema.pool_holds).where(_h.pool == pool, or_(literal(by_operator), of_budget))
     return tx.execute(held).rowcount > 0
 
 

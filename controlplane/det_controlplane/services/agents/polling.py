@@ -143,6 +143,7 @@ class Poll:
     seq: int | None = None  # counted up by one agent process
     seen: str = ""  # version of the last answer it applied
     leaving: bool = False  # it was told that the machine goes away
+    reclaimed: bool = False  # and that its cloud takes it back
     out_of_service: str = ""  # why the agent cannot start containers now
 
 
@@ -240,7 +241,7 @@ def _extend_lease(ctx: Context, poll: Poll) -> agents.Touched:
     if touched is None:
         agent = agent_of(ctx, poll.token)
         raise Taken(f"agent {agent.id}: incarnation {poll.incarnation} was replaced; stop")
-    if touched.leaves_now:
+    if poll.reclaimed:
         with ctx.db.begin() as tx:
             interruptions.of_agent(tx, touched.agent_id, now)
     if touched.returned or touched.leaves_now:
