@@ -1,6 +1,6 @@
 """Who answers: /info, /health, /master."""
 
-from det_controlplane.api.http import EMPTY, Answer, Request, Response, json_response
+from det_controlplane.api.http import Answer, Request, Response, json_response
 from det_controlplane.api.router import Access, get
 from det_controlplane.core.config.cluster import Authz
 from det_controlplane.services.cluster import status
@@ -53,10 +53,6 @@ def telemetry(ctx: Context, request: Request) -> Answer:
 
 def root(ctx: Context, request: Request) -> Answer:
     return Response(b"", 301, headers={"location": "/det/"})
-
-
-def nothing(ctx: Context, request: Request) -> Answer:
-    return EMPTY
 
 
 ROUTES = (

@@ -5,7 +5,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from sqlalchemy import delete, func, insert, select, text, update
+from sqlalchemy import delete, insert, select, text, update
 
 from det_controlplane.core.provision.offers import Scope
 from det_controlplane.core.provision.prices import Known, Offered, Quote
@@ -101,11 +101,6 @@ def store(
             "slots": offered.slots,
         }
         tx.execute(insert(market_types), row)
-
-
-def next_read(tx: Tx) -> datetime | None:
-    """Return when the region that is due first is to be read again; None where none was ever read."""
-    return tx.execute(select(func.min(_r.due_at))).scalar()
 
 
 def problems(tx: Tx) -> dict[tuple[str, str], str]:

@@ -1,4 +1,4 @@
-"""Bearer tokens: of users, of tasks that act for them, and of agents; failed sign-ins are counted."""
+"""Bearer tokens: of users, of tasks that act for them, and of agents."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -28,7 +28,7 @@ _f = sign_in_failures.c
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Say how many attempts are free, and how long the others wait."""
+    """How many attempts are free, and how long the others wait."""
 
     free: int
     longest_s: float

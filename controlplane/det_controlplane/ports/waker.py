@@ -5,9 +5,10 @@ from typing import Protocol
 
 class Waker(Protocol):
     def wake(self, topic: str) -> None:
-        """Tell whoever waits for a topic that it changed: `schedule`, `agent:<id>`, `logs:<task>`, `allocation:<id>`.
+        """Tell whoever waits for a topic that it changed.
 
-        Called after commit. Losing a wake must only cost time."""
+        Topics: `schedule`, `provision`, `webhooks`, `agent:<id>`, `logs:<task>`, `allocation:<id>`,
+        `operation:<trial>`, `searcher:<experiment>`. Called after commit. Losing a wake must only cost time."""
         ...
 
 

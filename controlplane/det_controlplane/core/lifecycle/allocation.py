@@ -27,7 +27,9 @@ class ContainerState(str, Enum):
 class Failure(str, Enum):
     """Why a container ended other than by the exit of its own program."""
 
-    CONTAINER_FAILED = "container_failed"  # non-zero exit: the only one that is the user's
+    CONTAINER_FAILED = (
+        "container_failed"  # its program, or its configuration: the only one that is the user's
+    )
     IMAGE_PULL = "image_pull"
     AGENT_ERROR = "agent_error"
     AGENT_LOST = "agent_lost"
@@ -76,7 +78,7 @@ def state_of(containers: Sequence[ContainerState]) -> AllocationState:
 def classify(
     exits: Sequence[ContainerExit], *, killed_before_exit: bool, preempt_acked: bool
 ) -> Exit:
-    """First match wins. Daemons only matter when nothing else failed to matter.
+    """Return the first kind of exit that matches. Daemons count only where every container is one.
 
     A container that was killed because another one failed (aborted) decides nothing."""
     if not exits:

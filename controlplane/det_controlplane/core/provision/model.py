@@ -63,17 +63,10 @@ class Machine:
     takes_work: bool = False  # its agent is there, enabled and in service
     disconnected_since: float | None = None  # its agent joined once, and is silent since
     idle_since: float | None = None
-    leaving_since: float | None = None  # the cloud announced that it takes the machine back
+    leaving_since: float | None = None  # its agent announced that the machine goes away
     stopped: bool = False  # the cloud says that it does not run
     purpose: str = ""  # the allocation that it was rented for
     trouble: str = ""  # why its cloud has not answered yet
-
-    @property
-    def is_alive(self) -> bool:
-        """Return whether the machine counts as one that the pool has or will have."""
-        return self.state in (
-            InstanceState.REQUESTED, InstanceState.LAUNCHED, InstanceState.REGISTERED,
-        )  # fmt: skip
 
 
 class RefusalKind(str, Enum):

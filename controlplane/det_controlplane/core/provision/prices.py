@@ -51,9 +51,6 @@ class Known:
     due: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
 
-NOTHING_KNOWN = Known()
-
-
 def wanted_of(offer: Offer, sections: Sequence[_Section]) -> Wanted:
     """Return what to ask the offer's cloud for."""
     attached = _settings(offer, sections).get("instance_type")

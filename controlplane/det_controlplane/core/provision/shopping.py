@@ -37,7 +37,7 @@ def cost(purchases: Sequence[Purchase]) -> Decimal:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Hold the offers that the pool may still rent."""
+    """Machines, and dollars an hour, that the pool may still rent."""
 
     machines: int
     usd_hour: Decimal | None
@@ -73,7 +73,7 @@ def shape_of(demand: Demand) -> Shape:
 
 @dataclass(frozen=True, slots=True)
 class Basket:
-    """Hold the purchases, and the offers that the shape of the demand rules out."""
+    """Purchases, and the shapes of demand for which nothing is bought, with the limit that forbids it."""
 
     purchases: tuple[Purchase, ...]
     refused: dict[Shape, ProvisionCode]
@@ -232,7 +232,7 @@ class Shopper:
 
 
 class _Refusals:
-    """Hold the offers that are not bought, and the demand that therefore starts no sooner."""
+    """Shapes of demand for which nothing is bought, and the priorities that wait behind them."""
 
     def __init__(self, preemption: bool) -> None:
         self._preemption = preemption

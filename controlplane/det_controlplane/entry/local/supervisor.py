@@ -109,7 +109,6 @@ class Supervisor:
     changed: Callable[[], None] = lambda: None
     _watches: list[_Watch] = field(default_factory=list)
     _stopping: bool = False
-    _reload: Callable[[], None] | None = None
 
     def keep(self, kept: Kept) -> None:
         """Start it, and again whenever it ends."""

@@ -2,14 +2,11 @@
 
 import gzip
 import json
-import logging
 from dataclasses import dataclass
 from http import HTTPStatus
 
 from det_controlplane.api.app import App
 from det_controlplane.api.http import Batch, Request, Response, Stream
-
-log = logging.getLogger("det.entry")
 
 GZIP_FROM = 1024
 _LOOPBACK = ("127.0.0.1", "::1")

@@ -23,7 +23,7 @@ _REPORTS_TOGETHER = 32
 class CachedSearch:
     seq: int
     search: "Search"
-    progress_at: datetime | None = None  # when the experiment's progress was written last
+    progress_at: datetime | None = None  # when the experiment's progress was computed last
 
 
 class _Queue:
