@@ -1,6 +1,7 @@
 """Searching logs: for a text, or for a regular expression."""
 
 import pytest
+from det_controlplane.services.logs import task_logs
 
 from tests.support.api import Caller, create, trial_of
 
@@ -47,3 +48,29 @@ def test_an_invalid_expression_is_refused(user: Caller, task_id: str, search: st
     told = user.ask("GET", f"/api/v1/tasks/{task_id}/logs", query=query)
     assert told.status == 400
     assert "searchText is not a regular expression of RE2" in told.error
+
+
+@pytest.mark.parametrize("regex", ["true", "false"])
+@pytest.mark.parametrize("order", ["ORDER_BY_ASC", "ORDER_BY_DESC"])
+def test_a_log_is_looked_through_in_parts(
+    user: Caller, task_id: str, monkeypatch: pytest.MonkeyPatch, regex: str, order: str
+) -> None:
+    monkeypatch.setattr(task_logs, "LOOKED_THROUGH", 7)
+    monkeypatch.setattr(task_logs, "SEARCHED", 7)
+    texts = [f"line {n}" for n in range(100)]
+    write(user, task_id, *texts)
+    wanted = [t for t in texts if "line 3" in t]
+    expected = wanted if order.endswith("ASC") else wanted[::-1]
+    assert found(user, task_id, "line 3", enableRegex=regex, orderBy=order) == expected
+
+
+@pytest.mark.parametrize("regex", ["true", "false"])
+def test_a_search_that_takes_long_goes_on_where_it_was(
+    user: Caller, task_id: str, monkeypatch: pytest.MonkeyPatch, regex: str
+) -> None:
+    monkeypatch.setattr(task_logs, "LOOKED_THROUGH", 7)
+    monkeypatch.setattr(task_logs, "SEARCHED", 7)
+    monkeypatch.setattr(task_logs, "SEARCH_S", 0.0)
+    write(user, task_id, *(f"line {n}" for n in range(40)))
+    wanted = [f"line {n}" for n in (3, *range(30, 40))]
+    assert found(user, task_id, "line 3", enableRegex=regex) == wanted

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from det_controlplane.adapters.notifier import LocalNotifier
 from det_controlplane.api.http import Answer, Batch, Request, Response, Stream, Wait, json_response
+from det_controlplane.entry.server import asgi
 from det_controlplane.entry.server.asgi import AddressOf, AsgiApp, last_hop
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
@@ -194,6 +195,31 @@ def test_a_stream_sends_every_batch_and_goes_on_after_silence() -> None:
             notifier.wake("logs:1")
         assert call.got.raw == b"1\n2\n3\n"
         assert "content-length" not in call.got.headers
+
+    asyncio.run(scenario())
+
+
+def test_a_stream_that_is_not_looked_through_yet_does_not_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(asgi, "_STREAM_PAUSE_S", 3600.0)
+
+    def fetch(cursor: Any) -> Batch:
+        at = (cursor or 0) + 1
+        return Batch([b"found\n"] if at == 20 else [], at, done=at == 20, unfinished=True)
+
+    got = request(host(("/x", lambda c, r: Stream(fetch, topic="t"))), "GET", "/x")
+    assert got.raw == b"found\n"
+
+
+def test_a_client_that_hangs_up_ends_a_search() -> None:
+    def fetch(cursor: Any) -> Batch:
+        return Batch([b"1\n"] if cursor is None else [], 1, done=False, unfinished=True)
+
+    async def scenario() -> None:
+        async with in_flight(host(("/x", lambda c, r: Stream(fetch))), "/x") as call:
+            await asyncio.wait_for(call.parts.get(), 60)
+            call.hang_up()
 
     asyncio.run(scenario())
 

@@ -93,12 +93,13 @@ def test_a_large_text_fits_when_the_client_accepts_gzip() -> None:
 def test_a_stream_is_drained_to_its_end(door: Door) -> None:
     def fetch(cursor: Any) -> Batch:
         at = cursor or 0
-        return Batch([b"%d\n" % at] if at != 1 else [], at + 1, done=at == 3)
+        lines = [b"%d\n" % at] if at in (0, 2, 4) else []
+        return Batch(lines, at + 1, done=at == 4, unfinished=at == 3)
 
     slept: list[float] = []
     app = small_app(("/x", lambda c, r: Stream(fetch)))
     _, _, body = answered(respond(app, door(Http("GET", "/x")), sleep=slept.append))
-    assert (body, slept) == (b"0\n2\n3\n", [1.0])
+    assert (body, slept) == (b"0\n2\n4\n", [1.0])
 
 
 def test_an_endless_stream_ends_with_the_invocation() -> None:

@@ -116,16 +116,21 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Some lines of a stream, where to go on, and whether the stream has ended."""
+    """Some lines of a stream, where to go on, and whether the stream has ended.
+
+    One without lines waits for more, unless it is `unfinished`: what there is was not looked through yet."""
 
     lines: Sequence[bytes]
     cursor: Any
     done: bool
+    unfinished: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Newline-delimited JSON: the host calls `fetch(cursor)` until it is done; empty batches wait for the topic.
+    """Newline-delimited JSON: the host calls `fetch(cursor)` until it is done.
+
+    Empty batches wait for the topic, unless they are unfinished.
 
     The "lines" of a file are pieces of it, and a failure leaves it visibly incomplete.
     """

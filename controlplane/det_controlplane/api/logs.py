@@ -62,9 +62,8 @@ def _stream(ctx: Context, request: Request, tasks: list[str], extra: dict[str, A
         if exhausted and over:
             index, last = index + 1, resumed
         done = index >= len(order) or (limit > 0 and left <= 0 and not follow)
-        return Batch(
-            [_line(x, extra) for x in found], (min(index, len(order) - 1), last, left), done
-        )
+        cursor = min(index, len(order) - 1), last, left
+        return Batch([_line(x, extra) for x in found], cursor, done, unfinished=not exhausted)
 
     return Stream(fetch, (0, resumed, limit), topic=f"logs:{order[-1]}")
 

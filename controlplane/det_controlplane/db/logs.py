@@ -7,7 +7,22 @@ from datetime import datetime
 from typing import Any
 from uuid import NAMESPACE_OID, UUID, uuid5
 
-from sqlalchemy import ColumnElement, Row, any_, func, literal, or_, select, text, update
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    Row,
+    Select,
+    any_,
+    func,
+    literal,
+    or_,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.dialects.postgresql import aggregate_order_by
+from sqlalchemy.sql.base import ColumnCollection
 
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.schema import experiments, task_logs, tasks, trials
@@ -155,8 +170,7 @@ class Filters:
     search: str = ""
     regex: bool = False  # `search` is none of PostgreSQL's patterns: callers look for it
 
-    def conditions(self) -> list[ColumnElement[bool]]:
-        c = task_logs.c
+    def conditions(self, c: ColumnCollection[str, Any]) -> list[ColumnElement[bool]]:
         lists = (
             (c.allocation_id, self.allocation_ids), (c.agent_id, self.agent_ids), (c.level, self.levels),
             (c.container_id, self.container_ids), (c.stdtype, self.stdtypes), (c.source, self.sources),
@@ -195,15 +209,54 @@ class Retention:
     days: int | None  # NULL: the cluster's rule
 
 
-def page(
-    tx: Tx, task_id: str, filters: Filters, *, after_id: int, descending: bool, limit: int
-) -> Sequence[Row[Any]]:
-    """Return lines after (or, descending, before) a line's id."""
-    found = select(task_logs).where(task_logs.c.task_id == task_id, *filters.conditions())
-    if after_id:
-        found = found.where(task_logs.c.id < after_id if descending else task_logs.c.id > after_id)
-    order = task_logs.c.id.desc() if descending else task_logs.c.id
-    return tx.execute(found.order_by(order).limit(limit)).all()
+@dataclass(frozen=True, slots=True)
+class Part:
+    """So many lines of a log after (or, descending, before) the line with an id; 0 stands for its beginning."""
+
+    task_id: str
+    after_id: int
+    descending: bool
+    most: int
+
+    def of(self, *columns: Any) -> Select[Any]:
+        c = task_logs.c
+        lines = select(*columns).where(c.task_id == self.task_id).order_by(self.order(c.id))
+        if not self.after_id:
+            return lines
+        return lines.where(c.id < self.after_id if self.descending else c.id > self.after_id)
+
+    def order(self, id: ColumnElement[Any]) -> ColumnElement[Any]:
+        return id.desc() if self.descending else id
+
+
+def page(tx: Tx, part: Part, filters: Filters, limit: int) -> Sequence[Row[Any]]:
+    """Return the first lines of a part that pass the filters."""
+    lines = part.of(task_logs).limit(part.most).subquery()
+    passing = select(lines).where(*filters.conditions(lines.c))
+    return tx.execute(passing.order_by(part.order(lines.c.id)).limit(limit)).all()
+
+
+def end_of(tx: Tx, part: Part) -> int | None:
+    """Return the id of the last line of a part; None where the log ends before."""
+    return tx.execute(part.of(task_logs.c.id).offset(part.most - 1).limit(1)).scalar()
+
+
+def texts(tx: Tx, part: Part, filters: Filters) -> list[tuple[int, str]]:
+    """Return ids and texts of the lines that pass the filters; as one value, since rows cost more than their text."""
+    lines = part.of(task_logs.c.id, task_logs.c.log).where(*filters.conditions(task_logs.c))
+    found = lines.limit(part.most).subquery()
+    pair = func.json_build_array(found.c.id, found.c.log)
+    every = func.json_agg(aggregate_order_by(pair, part.order(found.c.id)))
+    return [(id, log) for id, log in tx.execute(select(every)).scalar() or ()]
+
+
+def rows(tx: Tx, ids: Sequence[int], descending: bool) -> Sequence[Row[Any]]:
+    """Return the lines with these ids."""
+    if not ids:
+        return ()
+    c = task_logs.c
+    these = select(task_logs).where(c.id == any_(literal(list(ids), ARRAY(BigInteger))))
+    return tx.execute(these.order_by(c.id.desc() if descending else c.id)).all()
 
 
 def fields(tx: Tx, task_id: str) -> Any:

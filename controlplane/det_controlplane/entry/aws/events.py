@@ -157,7 +157,7 @@ def _drained(
         done = batch.done
         if done or max(slept, time.monotonic() - started) + _STREAM_PAUSE_S > budget_s:
             break
-        if not batch.lines:
+        if not (batch.lines or batch.unfinished):
             sleep(_STREAM_PAUSE_S)
             slept += _STREAM_PAUSE_S
     if stream.is_file and not done:

@@ -165,6 +165,8 @@ class AsgiApp:
             cursor, ended = batch.cursor, batch.done
             if batch.lines:
                 await client.unless_gone(_send_part(send, b"".join(batch.lines)))
+            elif batch.unfinished:
+                await client.unless_gone(asyncio.sleep(0))
             elif not ended:
                 pause = self._notifier.wait(stream.topic, _STREAM_PAUSE_S, seen)
                 await client.unless_gone(pause)

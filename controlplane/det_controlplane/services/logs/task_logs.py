@@ -12,6 +12,7 @@ from uuid import UUID
 from det_controlplane.core.patterns import LONGEST_LINE, InvalidPattern, compiled
 from det_controlplane.db import containers, logs
 from det_controlplane.db.logs import Filters as Filters
+from det_controlplane.db.logs import Part
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
 from det_controlplane.services.logs import policies
@@ -24,6 +25,8 @@ BATCH = 1000
 # How long a log counts as followed after its follower asked for more.
 FOLLOWED = timedelta(minutes=2)
 SEARCH_S = 2.0
+# Lines that one statement looks through for filters, and of which it returns the texts.
+LOOKED_THROUGH, SEARCHED = 200_000, 10_000
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
@@ -158,30 +161,40 @@ Rows = tuple[Sequence[Any], int, bool]
 
 
 def _read(ctx: Context, task_id: str, filters: Filters, after_id: int, descending: bool) -> Rows:
+    """Look through the log, a part at a time, until a part has a line; for so long only, as clients come and go."""
+    until = time.monotonic() + SEARCH_S
     with ctx.db.autocommit() as tx:
-        rows = logs.page(
-            tx, task_id, filters, after_id=after_id, descending=descending, limit=BATCH
-        )
-    return rows, rows[-1].id if rows else after_id, len(rows) == BATCH
+        while True:
+            part = Part(task_id, after_id, descending, LOOKED_THROUGH)
+            rows = logs.page(tx, part, filters, BATCH)
+            if len(rows) == BATCH:
+                return rows, rows[-1].id, True
+            end = logs.end_of(tx, part)
+            if end is None:
+                return rows, rows[-1].id if rows else after_id, False
+            if rows or time.monotonic() > until:
+                return rows, end, True
+            after_id = end
 
 
 def _searched(
     ctx: Context, task_id: str, filters: Filters, after_id: int, descending: bool
 ) -> Rows:
-    """Read on until a page has a line that matches; for so long only, as clients come and go."""
-    pattern = compiled(filters.search)
-    all_lines, until = replace(filters, search=""), time.monotonic() + SEARCH_S
-    while True:
-        rows, last_id, full = _read(ctx, task_id, all_lines, after_id, descending)
-        found = []
-        for row in rows:
-            if pattern.found_in(logs.as_written(row.log)):
-                found.append(row)
-            if time.monotonic() > until:
-                return found, row.id, True
-        if found or not full:
-            return found, last_id, full
-        after_id = last_id
+    """Look for an expression in the texts alone, and read the lines that have it."""
+    pattern, all_lines = compiled(filters.search), replace(filters, search="")
+    until = time.monotonic() + SEARCH_S
+    with ctx.db.autocommit() as tx:
+        while True:
+            texts = logs.texts(tx, Part(task_id, after_id, descending, SEARCHED), all_lines)
+            found: list[int] = []
+            for id, log in texts:
+                after_id = id
+                if pattern.found_in(logs.as_written(log)):
+                    found.append(id)
+                if len(found) == BATCH or time.monotonic() > until:
+                    return logs.rows(tx, found, descending), after_id, True
+            if found or len(texts) < SEARCHED:
+                return logs.rows(tx, found, descending), after_id, len(texts) == SEARCHED
 
 
 def fields(ctx: Context, task_id: str) -> Any:

@@ -1,0 +1,110 @@
+"""Measure a log of ten million lines: its first and last page, a time in its middle, rare and absent texts, a follower.
+
+python -m bench.long_logs
+"""
+
+import http.client
+import json
+import sys
+import time
+from typing import Any
+
+from det_controlplane.db.engine import Database
+from sqlalchemy import text
+
+from bench.api import Cluster, running
+from bench.data import figure, trials_of
+
+LINES, PART = 10_000_000, 500_000
+RARE = 1_000_003  # every so many lines one is about something else
+# One millisecond apart, in parts: a statement of the API takes two minutes at most.
+FILL = text(f"""
+    INSERT INTO task_logs (task_id, allocation_id, agent_id, container_id, rank_id, logged_at, level, source,
+           stdtype, log)
+    SELECT :task, :task || '.1', 'agent-' || n % 4, 'container-' || n % 4, n % 4,
+           timestamptz '2026-01-01 00:00+0' + n * interval '1 millisecond', 'LOG_LEVEL_INFO', 'task', 'stdout',
+           CASE WHEN n % {RARE} = 0 THEN 'CUDA error: out of memory at ' || n
+                ELSE 'step ' || n || ': loss=0.1234 samples/s=999' END
+    FROM generate_series(cast(:first AS bigint), cast(:last AS bigint)) AS n
+""")
+
+
+def fill(cluster: Cluster, task_id: str) -> None:
+    database = Database(cluster.database_url())
+    for first in range(1, LINES, PART):
+        with database.begin() as tx:
+            tx.execute(FILL, {"task": task_id, "first": first, "last": first + PART - 1})
+    # As autovacuum does while a log grows: without, plans are made for a table of a few lines.
+    with database.begin() as tx:
+        tx.execute(text("ANALYZE task_logs"))
+    database.dispose()
+
+
+class Stream:
+    """A log that is read line by line."""
+
+    def __init__(self, cluster: Cluster, task_id: str, query: str) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", cluster.port)
+        headers = {"Authorization": f"Bearer {cluster.token}"}
+        self.began = time.perf_counter()
+        self._connection.request("GET", f"/api/v1/tasks/{task_id}/logs?{query}", headers=headers)
+        self._answer = self._connection.getresponse()
+        assert self._answer.status == 200, self._answer.read()
+
+    def lines(self, most: int) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        while len(found) < most and (line := self._answer.readline()):
+            told = json.loads(line)
+            assert "result" in told, told
+            found.append(told["result"])
+        return found
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def page_ms(cluster: Cluster, task_id: str, query: str, lines: int) -> float:
+    """Return how long some lines take to come, and no more than those."""
+    stream = Stream(cluster, task_id, query)
+    found = stream.lines(lines)
+    took_ms = (time.perf_counter() - stream.began) * 1000
+    stream.close()
+    assert len(found) == lines, f"{query}: {len(found)} lines"
+    return took_ms
+
+
+def main() -> None:
+    with running() as cluster:
+        cluster.sign_in()
+        task_id = trials_of(cluster)[0]["taskId"]
+        began = time.perf_counter()
+        fill(cluster, task_id)
+        print(f"# filled in {time.perf_counter() - began:.0f} s", file=sys.stderr)
+        middle = "timestampAfter=2026-01-01T01:23:20Z"
+        pages = {
+            "first_page": ("limit=1000", 1000, 100),
+            "last_page": ("limit=1000&orderBy=ORDER_BY_DESC", 1000, 100),
+            "page_of_a_rank": ("limit=1000&rankIds=3", 1000, 200),
+            "page_by_time": (f"limit=1000&{middle}", 1000, 200),
+            "last_page_before_a_time": (
+                f"limit=1000&orderBy=ORDER_BY_DESC&timestampBefore={middle[15:]}",
+                1000,
+                200,
+            ),
+            "search_of_text": ("limit=1&searchText=out%20of%20memory", 1, None),
+            "search_of_pattern": ("limit=1&searchText=CUDA.*memory&enableRegex=true", 1, None),
+            "search_of_text_in_all": ("searchText=out%20of%20memory", LINES // RARE, None),
+            "search_of_pattern_in_all": (
+                "searchText=CUDA.*memory&enableRegex=true",
+                LINES // RARE,
+                None,
+            ),
+        }
+        for name, (query, lines, floor) in pages.items():
+            page_ms(cluster, task_id, query, lines) if floor else None
+            took_ms = page_ms(cluster, task_id, query, lines)
+            figure(f"long_log_{name}", took_ms, "ms", floor, better="lower")
+
+
+if __name__ == "__main__":
+    main()
