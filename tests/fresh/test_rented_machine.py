@@ -1,0 +1,25 @@
+"""User data on a machine that has nothing: Docker from Debian, the agent from its cluster, libraries from the index."""
+
+import sys
+
+import pytest
+
+from tests.support import skips
+from tests.support.fresh import fresh_machine, requires_root
+
+pytestmark = [requires_root, pytest.mark.slow]
+UNREACHABLE = ("Unable to fetch", "Temporary failure resolving", "Unable to locate package")
+
+
+def test_a_machine_without_anything_becomes_an_agent_and_trains() -> None:
+    command = (".venv/bin/python", "-m", "tests.fresh.rented_machine", "/tmp/rented")
+    options = ("--carry", ".venv", "--python", sys.executable, "--without-docker")
+    done = fresh_machine(*command, options=options)
+    said = done.stdout + done.stderr
+    if any(words in said for words in UNREACHABLE):
+        skips.skip(f"{skips.PACKAGES} (docker.io)", "make fresh, where apt-get reaches Debian")
+    assert done.returncode == 0, said
+    for step in ("installing docker", "installing the agent", "starting the agent", "done"):
+        assert f"determined-boot: {step}\n" in said, said
+    assert "trained on rented" in said
+    assert "the trial on the rented machine: COMPLETED" in said
