@@ -13,7 +13,8 @@ from det_controlplane.core import audit
 from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db.engine import QueryFailed
-from det_controlplane.services.audit import listing
+from det_controlplane.services.audit import failures, listing
+from det_controlplane.services.identity.authentication import FREE_ATTEMPTS
 from sqlalchemy import text
 
 from tests.support.api import PASSWORD, Api, Caller, create
@@ -181,6 +182,29 @@ def test_signing_in_is_recorded_and_failing_to_is_not(api: Api, admin: Caller) -
     (row,) = entries(admin, username="determined")
     assert (row["action"], row["via"]) == ("auth.login", "sign-in")
     assert PASSWORD not in json.dumps(row)
+
+
+def fail_to_sign_in(api: Api, username: str) -> None:
+    wrong = {"username": username, "password": "a guess", "isHashed": False}
+    for _ in range(FREE_ATTEMPTS):
+        assert api.anonymous().ask("POST", "/api/v1/auth/login", wrong).status == 401
+
+
+def test_guessing_at_an_account_is_recorded_once(api: Api, admin: Caller) -> None:
+    fail_to_sign_in(api, "determined")
+    wrong = {"username": "determined", "password": "a guess", "isHashed": False}
+    assert api.anonymous().ask("POST", "/api/v1/auth/login", wrong).status == 403
+    (row,) = entries(admin, username="determined")
+    assert (row["action"], row["details"]) == ("auth.refused", {"attempts": FREE_ATTEMPTS})
+    assert "a guess" not in json.dumps(row)
+
+
+def test_strangers_write_few_rows(api: Api, admin: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failures, "MOST", 2)
+    for name in ("determined", "nobody", "no-one"):
+        fail_to_sign_in(api, name)
+    rows = entries(admin, action="auth.refused")
+    assert {row["username"] for row in rows} == {"determined", "nobody"}
 
 
 def test_what_is_refused_leaves_no_row(api: Api, user: Caller, admin: Caller) -> None:

@@ -21,6 +21,12 @@ _ADD = text("""
         :via, :session_id, :task_id, :address, :action, :object, cast(:details AS jsonb)
     WHERE pg_current_xact_id_if_assigned() IS NOT NULL
 """)
+_ADD_REFUSAL = text("""
+    INSERT INTO audit_log (at, user_id, username, via, address, action, object, details)
+    SELECT :at, coalesce((SELECT id FROM users WHERE username = :username), 0), :username, 'sign-in', :address, :action, '',
+        jsonb_build_object('attempts', cast(:attempts AS integer))
+    WHERE :most > (SELECT count(*) FROM audit_log WHERE action = :action AND at > :since)
+""")
 _LISTED = Collection(
     "entries",
     select(
@@ -47,6 +53,11 @@ _LISTED = Collection(
 def add(tx: Tx, details: dict[str, Any], **columns: Any) -> bool:
     """Write a row if the transaction has written anything; return whether it has."""
     return tx.execute(_ADD, {**columns, "details": as_json(details)}).rowcount == 1
+
+
+def add_refusal(tx: Tx, *, since: datetime, most: int, **columns: Any) -> None:
+    """Write a row about a sign-in that failed, unless there are many since a time."""
+    tx.execute(_ADD_REFUSAL, {**columns, "since": since, "most": most})
 
 
 def listed(db: Database, page: Page, sort: Sort, filters: dict[str, Any]) -> Iterator[str]:

@@ -35,9 +35,10 @@ class Patience:
     forgotten_after: timedelta
 
 
-def attempt(tx: Tx, username: str, address: str, now: datetime, patience: Patience) -> bool:
-    """Count an attempt; False where it comes too soon after others, and is not counted."""
-    return tx.execute(_ATTEMPT, _values(username, address, now, patience)).first() is not None
+def attempt(tx: Tx, username: str, address: str, now: datetime, patience: Patience) -> int:
+    """Count an attempt and return how many there were; 0 where it comes too soon after others, and is not counted."""
+    found = tx.execute(_ATTEMPT, _values(username, address, now, patience)).scalar()
+    return int(found or 0)
 
 
 def held_up(tx: Tx, username: str, address: str, now: datetime, patience: Patience) -> bool:

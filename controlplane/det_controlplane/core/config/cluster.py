@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+from det_controlplane.core.config.access_tokens import TokenLives, read_token_lives
 from det_controlplane.core.config.pipelines import PipelineTrust, read_pipelines
 from det_controlplane.core.config.pools import (
     DEFAULT_POOL,
@@ -88,6 +89,7 @@ class ClusterConfig:
     webhooks: Webhooks = Webhooks()
     log: Log = Log()
     audit_retention_days: int = -1  # forever
+    token: TokenLives = field(default_factory=TokenLives)
     oidc: SignInProvider | None = None  # where people sign in
     pipelines: tuple[PipelineTrust, ...] = ()  # that sign in by a token of their CI service
     ignored: tuple[str, ...] = field(default=(), compare=False)  # keys that were given in vain
@@ -172,12 +174,13 @@ def _cluster(reader: Reader) -> ClusterConfig:
         webhooks=_webhooks(reader.section("webhooks")),
         log=_log(reader.section("log")),
         audit_retention_days=_audit_retention(security),
+        token=read_token_lives(security.section("token")),
         oidc=oidc,
         pipelines=read_pipelines(reader.items("pipelines")),
     )
     ignored = [
         *reader.ignore(*_IGNORED),
-        *security.ignore("default_task", "tls", "ssh", "token", "initial_admin_password"),
+        *security.ignore("default_task", "tls", "ssh", "initial_admin_password"),
         *ignored_authz,
         *ignored_oidc,
         *resource_manager.ignore(

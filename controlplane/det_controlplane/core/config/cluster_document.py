@@ -20,6 +20,7 @@ def document(config: ClusterConfig) -> dict[str, Any]:
             "allowed_host_paths": config.allowed_host_paths and list(config.allowed_host_paths),
             "authz": {"type": config.authz.value},
             "audit_retention_days": config.audit_retention_days,
+            "token": asdict(config.token),
             "oidc": None if oidc is None else _plain(asdict(oidc)),
         },
         "resource_manager": {

@@ -12,7 +12,7 @@ from det_controlplane.db.engine import Tx
 from det_controlplane.db.schema.enums import SessionKind
 from det_controlplane.db.sessions import Holder
 from det_controlplane.db.sign_in_failures import Patience
-from det_controlplane.services.audit import recording
+from det_controlplane.services.audit import failures, recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, NotSignedIn
 from det_controlplane.services.identity.principal import AgentPrincipal, Place, User
@@ -89,13 +89,14 @@ def login(
     now = ctx.now()
     # The same steps for every name: neither the answer nor its time tells whether there is such a user.
     # An empty password is no guess: Determined's client sends one by itself, before it asks for another.
-    if password:
-        count_attempt(ctx, username, address, now)
+    attempts = count_attempt(ctx, username, address, now) if password else 0
     with ctx.db.begin() as tx:
         row = sessions.sign_in(tx, username)
     sent = password if is_hashed else client_hash(password)
     stored = None if row is None or row.remote else row.password_hash
     if not password_matches(stored, sent) or row is None:
+        if attempts == FREE_ATTEMPTS:
+            failures.record(ctx, username[:_LONGEST_NAME], address, attempts)
         raise NotSignedIn("invalid credentials")
     with ctx.db.begin() as tx:
         sign_in_failures.forget(tx, username[:_LONGEST_NAME], address)
@@ -106,12 +107,13 @@ def login(
     return token, row.user_id
 
 
-def count_attempt(ctx: Context, username: str, address: str, now: datetime) -> None:
+def count_attempt(ctx: Context, username: str, address: str, now: datetime) -> int:
     """Let attempts at one account from one address wait, longer each time; others are not held up."""
     with ctx.db.begin() as tx:
-        allowed = sign_in_failures.attempt(tx, username[:_LONGEST_NAME], address, now, _PATIENCE)
-    if not allowed:
+        attempts = sign_in_failures.attempt(tx, username[:_LONGEST_NAME], address, now, _PATIENCE)
+    if not attempts:
         raise Forbidden(_TOO_MANY)
+    return attempts
 
 
 def refuse_held_up(ctx: Context, username: str, address: str, now: datetime) -> None:

@@ -1,6 +1,7 @@
 """Check who may change what, as Determined's basic authorization does (docs/reference/compatibility.md#organization)."""
 
 from det_controlplane.core.roles import OPEN, PRESIDING, Right
+from det_controlplane.db.schema.enums import SessionKind
 from det_controlplane.services.errors import Forbidden
 from det_controlplane.services.identity.principal import User
 
@@ -15,6 +16,15 @@ def refuse_tasks(user: User, what: str) -> None:
     """Allow every signed-in person, and no program of a task."""
     if user.allocation_id is not None:
         raise Forbidden(f"a task's token may not {what}: sign in")
+
+
+def require_session(user: User, what: str) -> None:
+    """Require a person who signed in: what a token gives must not outlive the token."""
+    refuse_tasks(user, what)
+    if user.via != SessionKind.USER.value:
+        raise Forbidden(
+            f"an access token may not {what}: sign in, by 'det user login' or 'det auth login'"
+        )
 
 
 def require_right(user: User, right: Right, what: str) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
+from det_controlplane.core.config.access_tokens import TokenLives
 from det_controlplane.core.durations import parse_duration
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import sessions
@@ -15,10 +16,8 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
 from det_controlplane.services.identity.authentication import token_hash
 from det_controlplane.services.identity.principal import User
-from det_controlplane.services.identity.rights import require_admin, require_self
+from det_controlplane.services.identity.rights import require_admin, require_self, require_session
 
-DEFAULT_LIFE = timedelta(days=30)
-MAX_LIFE = timedelta(days=30)
 FOREVER = "-1"
 
 
@@ -35,7 +34,9 @@ def create(
 ) -> tuple[str, int]:
     """The token itself is shown this once."""
     require_self(caller, user_id, "create a token for another user")
-    if lifespan == FOREVER:
+    require_session(caller, "create tokens")
+    lives = ctx.config.token
+    if lifespan == FOREVER and lives.longest is not None:
         require_admin(caller, "create a token that never expires")
     token, now = ctx.new_token(), ctx.now()
     with ctx.db.begin() as tx:
@@ -45,7 +46,7 @@ def create(
         if not active:
             raise WrongState(f"user {user_id} is not active: activate it first")
         token_id = sessions.create(
-            tx, SessionKind.ACCESS, user_id, token_hash(token), now, _expiry(now, lifespan),
+            tx, SessionKind.ACCESS, user_id, token_hash(token), now, _expiry(now, lifespan, lives),
             description=description or None,
         )  # fmt: skip
         recording.concerns(f"token {token_id}")
@@ -74,14 +75,14 @@ def _find(tx: Tx, token_id: int) -> AccessToken:
     return row
 
 
-def _expiry(now: datetime, lifespan: str) -> datetime | None:
+def _expiry(now: datetime, lifespan: str, lives: TokenLives) -> datetime | None:
     if not lifespan:
-        return now + DEFAULT_LIFE
+        return None if lives.default is None else now + lives.default
     if lifespan == FOREVER:
         return None
     life = parse_duration(lifespan)
     if life is None or life <= timedelta(0):
         raise Invalid(f"lifespan {lifespan!r} must be a length of time such as '240h', or '-1'")
-    if life > MAX_LIFE:
-        raise Invalid(f"lifespan {lifespan!r} is more than the limit of {MAX_LIFE.days} days")
+    if lives.longest is not None and life > lives.longest:
+        raise Invalid(f"lifespan {lifespan!r} is more than the limit of {lives.longest.days} days")
     return now + life

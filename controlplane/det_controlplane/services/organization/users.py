@@ -13,7 +13,7 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Invalid, Missing, Taken, found
 from det_controlplane.services.identity.authentication import client_hash, stored_hash
 from det_controlplane.services.identity.principal import User
-from det_controlplane.services.identity.rights import require_admin, require_self
+from det_controlplane.services.identity.rights import require_admin, require_self, require_session
 
 _COLUMNS = ("username", "display_name", "admin", "active", "remote")
 SHORTEST_PASSWORD = 8
@@ -161,6 +161,8 @@ def _shown(tx: Tx, user_id: int) -> dict[str, Any]:
 
 def _check_rights(caller: User, user_id: int, changes: UserChanges) -> None:
     require_self(caller, user_id, f"edit user {user_id}")
+    if changes.password is not None and caller.id == user_id:
+        require_session(caller, "change its user's password")
     administrative = (changes.admin, changes.active, changes.remote, changes.agent_user)
     if any(change is not None for change in administrative):
         require_admin(caller, "change a user's rights, activity, remote flag or agent user")

@@ -1,0 +1,21 @@
+"""Record attempts to sign in that failed: those that begin to wait, and no more than a stranger may write."""
+
+from datetime import timedelta
+
+from det_controlplane.db import audit
+from det_controlplane.services.context import Context
+
+ACTION = "auth.refused"
+# Rows stay for a month at least: strangers must not fill the disk with them.
+MOST = 100
+_WITHIN = timedelta(hours=1)
+
+
+def record(ctx: Context, username: str, address: str, attempts: int) -> None:
+    """Tell that so many attempts at a name failed, whether there is such a user or not."""
+    now = ctx.now()
+    with ctx.db.begin() as tx:
+        audit.add_refusal(
+            tx, since=now - _WITHIN, most=MOST, at=now, username=username, address=address, action=ACTION,
+            attempts=attempts,
+        )  # fmt: skip
