@@ -34,6 +34,7 @@ from det_agent.loop import Loop, LoopDependencies, Replaced, Silent
 from det_agent.payload import find_payload, link_payload
 from det_agent.process_runtime import ProcessRuntime
 from det_agent.proofs import proof_of
+from det_agent.relay import RelayConnection
 from det_agent.runtime import GatewayAddress, Runtime
 from det_agent.settings import Settings
 from det_agent.shipper import LogShipper
@@ -82,6 +83,12 @@ class Agent:
         self._containers = Containers(
             self._container_dependencies(), settings.agent_id, self._changed.set
         )
+        self._relay = RelayConnection(
+            settings.master_url,
+            settings.trust,
+            lambda: self._control_plane.token,
+            self._containers.addresses,
+        )
         self._loop = Loop(self._loop_dependencies(), self._changed)
 
     def run(self) -> None:
@@ -102,6 +109,7 @@ class Agent:
         elif not isinstance(ended, Replaced):
             self._leave()
         self._loop.stop()
+        self._relay.stop()
         self._health.stop()
         self._gateway.stop()
         self._reports.stop()
@@ -253,6 +261,7 @@ class Agent:
             proof=proof_of(self._settings, joining),
             on_joined=self._on_joined,
             pace_logs=self._shipper.pace,
+            want_relay=self._relay.want,
             silence_limit_s=self._settings.shutdown_after_silence,
         )
 

@@ -53,6 +53,11 @@ class ControlPlane:
         packed = gzip.compress(body, compresslevel=5, mtime=0)
         self._session.post("/agents/v1/logs", packed, headers=headers)
 
+    @property
+    def token(self) -> str:
+        """Return what this agent was given when it joined."""
+        return self._token
+
     def _auth(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self._token}"}
 

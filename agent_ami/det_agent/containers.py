@@ -4,7 +4,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -132,6 +132,14 @@ class Containers:
             container = self._all.pop(container_id, None)
         if container is not None and container.started is not None and not self._agent.keep_exited:
             self._in_thread(self._clean_up, container)
+
+    def addresses(self, container_id: str, port: int) -> Sequence[tuple[str, int]]:
+        """Return where a proxied port of a running container is reached from here; none when there is no such."""
+        with self._lock:
+            container = self._all.get(container_id)
+            running = container is not None and container.report.state == "running"
+            started = container.started if container is not None and running else None
+        return () if started is None else self._agent.runtime.addresses(started, port)
 
     def _enter(self, container: _Container) -> bool:
         with self._lock:

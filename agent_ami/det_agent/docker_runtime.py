@@ -42,6 +42,7 @@ ENGINE_AWAY_S = 1.0
 CONNECTIONS = 256
 CLIENT_TIMEOUT_S = 120
 NAME_PREFIX = "det-"
+LOOPBACK = "127.0.0.1"
 # The libraries below docker's own speak of broken connections in words of theirs (those of requests are OSErrors).
 EngineAway = (OSError, urllib3.exceptions.HTTPError)
 
@@ -164,6 +165,19 @@ class DockerRuntime:
             except (APIError, *EngineAway) as e:
                 _log.debug("the output of %s broke off: %s", started.key.id, e)
                 time.sleep(ENGINE_AWAY_S)
+
+    def addresses(self, started: Started, port: int) -> Sequence[tuple[str, int]]:
+        """Return the container's own address first: it refuses where the engine's proxy takes any connection."""
+        mapped = started.host_ports.get(port)
+        if mapped is None:
+            return []
+        try:
+            found = self._client.api.inspect_container(started.runtime_id)["NetworkSettings"]
+        except (APIError, *EngineAway):
+            return []
+        networks = (found.get("Networks") or {}).values()
+        own = [(n["IPAddress"], port) for n in networks if n.get("IPAddress")]
+        return [*own, (LOOPBACK, mapped)]
 
     def adoptable(self, cluster_id: str) -> Sequence[Started]:
         mine = [f"{LABEL}agent_id={self._agent_id}", f"{LABEL}cluster_id={cluster_id}"]

@@ -50,6 +50,7 @@ class LoopDependencies:
     proof: Callable[[], Mapping[str, str]]
     on_joined: Callable[[JoinAnswer], None]
     pace_logs: Callable[[float], None]
+    want_relay: Callable[[str], None]
     silence_limit_s: float = 0.0
 
 
@@ -211,6 +212,7 @@ class Loop:
         self._due = time.monotonic() + (0.0 if self._may_wait_s > 0 else pause_s)
         self._due_moved.set()
         self._agent.pace_logs(answer.logs_within_s)
+        self._agent.want_relay(answer.relay)
         self._agent.sessions.set_preempting(preempting(answer.containers))
         actions = reconcile(answer.containers, answer.forget, self._agent.containers.reports())
         for action in actions:

@@ -129,6 +129,9 @@ class ProcessRuntime:
                 return
             time.sleep(OUTPUT_LOOK_S)
 
+    def addresses(self, started: Started, port: int) -> Sequence[tuple[str, int]]:
+        return [("127.0.0.1", port)] if port in started.host_ports else []
+
     def adoptable(self, cluster_id: str) -> Sequence[Started]:
         found = []
         for path in sorted(self._root.glob("*/container.json")):

@@ -77,6 +77,9 @@ class Runtime(Protocol):
     def output(self, started: Started, stream: Stream, cursor: str) -> Iterator[OutputLine]:
         """Yield the container's output after `cursor` ("" is the beginning), until it exits."""
 
+    def addresses(self, started: Started, port: int) -> Sequence[tuple[str, int]]:
+        """Return where a port of the container is reached from here, the nearest first; none for other ports."""
+
     def adoptable(self, cluster_id: str) -> Sequence[Started]:
         """Return the containers that an earlier process of this agent started, running or not."""
 

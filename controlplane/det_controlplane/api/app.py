@@ -38,6 +38,7 @@ _STATUS: tuple[tuple[type[Exception], type[errors.ApiError]], ...] = (
     (refusals.Forbidden, errors.PermissionDenied),
     (refusals.NotSignedIn, errors.Unauthenticated),
     (refusals.Unready, errors.NotYet),
+    (refusals.Unreachable, errors.BadGateway),
     (refusals.Oversized, errors.TooLarge),
     (Unstorable, errors.BadRequest),
     (

@@ -61,3 +61,7 @@ class NotYet(ApiError):
     """Retry: what was asked for depends on something that has not happened yet."""
 
     status, code, reason = 504, 4, "DeadlineExceeded"
+
+
+class BadGateway(ApiError):
+    status, code, reason = 502, 14, "Unavailable"

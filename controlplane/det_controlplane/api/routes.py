@@ -16,6 +16,7 @@ _PLACES: dict[str, tuple[str, ...]] = {
     "/health": ("cluster",),
     "/info": ("cluster",),
     "/prom": ("prometheus",),
+    "/proxy": ("proxy",),
     "/resources": ("master",),
     "/task-logs": ("logs",),
     "/tasks": ("tasks",),
@@ -74,7 +75,7 @@ _MODULES = (
     "cluster", "auth", "oidc", "audit", "users", "groups", "roles", "workspaces", "projects", "templates",
     "models", "master", "experiments", "lineage", "metric_curves", "remote_search", "trials", "tables",
     "profiles", "allocations", "tasks", "logs", "agents", "machines", "money", "prometheus", "jobs",
-    "webhooks", "interactive", "why", "agent_protocol", "agent_wheel",
+    "webhooks", "interactive", "proxy", "why", "agent_protocol", "agent_wheel",
 )  # fmt: skip
 
 

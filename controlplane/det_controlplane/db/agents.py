@@ -53,7 +53,7 @@ _UPSERT_SLOTS = text("""
     ON CONFLICT (agent_id, slot_id) DO UPDATE SET device_type = excluded.device_type,
         device_uuid = excluded.device_uuid, device_brand = excluded.device_brand
 """)
-_LIVE = """FROM containers c JOIN allocations a ON a.id = c.allocation_id
+_LIVE = """FROM containers c JOIN allocations a ON a.id = c.allocation_id JOIN tasks k ON k.id = a.task_id
     WHERE c.agent_id = {agent_id} AND c.state <> 'TERMINATED'"""
 # What an agent brings back or takes away needs a scheduling pass: the pool is marked in the same statement.
 _TOUCH = text(f"""
@@ -71,13 +71,14 @@ _TOUCH = text(f"""
         INSERT INTO pools (name) SELECT pool FROM touched WHERE returned OR leaves_now
         ON CONFLICT (name) DO UPDATE SET marked = pools.marked + 1)
     SELECT id AS agent_id, draining, newest, leaves_now, leaving, returned, (
-        SELECT json_agg(json_build_array(c.id, c.allocation_id, c.epoch, c.state, a.killed, a.preempt_at IS NOT NULL)
+        SELECT json_agg(json_build_array(c.id, c.allocation_id, c.epoch, c.state, a.killed, a.preempt_at IS NOT NULL,
+                                         k.proxies <> '[]')
                         ORDER BY c.assigned_at, c.id) {_LIVE.format(agent_id="touched.id")}) AS duties
     FROM touched
 """)
 _DUTIES = text(f"""
     SELECT c.id::text AS id, c.allocation_id, c.epoch, c.state::text AS state, a.killed,
-           (a.preempt_at IS NOT NULL) AS preempt
+           (a.preempt_at IS NOT NULL) AS preempt, k.proxies <> '[]' AS proxied
     {_LIVE.format(agent_id=":id")} ORDER BY c.assigned_at, c.id
 """)
 _OVERDUE = text("""
@@ -111,6 +112,7 @@ class Duty:
     state: str
     killed: bool
     preempt: bool
+    proxied: bool  # its task has ports that are reached through the relay
 
 
 @dataclass(frozen=True, slots=True)

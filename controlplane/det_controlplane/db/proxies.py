@@ -1,5 +1,51 @@
 """Ports of tasks that are reached through `/proxy/`."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import text
+
+from det_controlplane.core.lifecycle.allocation import ContainerState
+from det_controlplane.db.engine import Database
+
+# The first container of the newest allocation is the one that is spoken to.
+_OF_TASK = text("""
+    SELECT k.id AS task_id, k.kind::text AS kind, k.proxies, c.id::text AS container_id, c.agent_id, c.state::text AS state
+    FROM tasks k
+    LEFT JOIN LATERAL (SELECT id, epoch FROM allocations WHERE task_id = k.id ORDER BY run_id DESC LIMIT 1) a ON true
+    LEFT JOIN containers c ON c.allocation_id = a.id AND c.epoch = a.epoch AND c.rank = 0
+    WHERE k.id = :task_id AND k.ended_at IS NULL
+""")
+_TOUCH = text(
+    "UPDATE tasks SET proxied_at = :now WHERE id = ANY(cast(:task_ids AS text[])) AND ended_at IS NULL"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProxiedTask:
+    task_id: str
+    kind: str
+    proxies: list[dict[str, Any]]
+    container_id: str | None
+    agent_id: str | None
+    state: ContainerState | None
+
+
+def of_task(db: Database, task_id: str) -> ProxiedTask | None:
+    """Return a task that has not ended, with its ports and the container that has them."""
+    for row in db.read(_OF_TASK, {"task_id": task_id}):
+        state = ContainerState(row.state) if row.state else None
+        return ProxiedTask(**{**row._mapping, "state": state})
+    return None
+
+
+def touch(db: Database, task_ids: Sequence[str], now: datetime) -> None:
+    """Store when traffic went to some tasks."""
+    with db.autocommit() as tx:
+        tx.execute(_TOUCH, {"task_ids": list(task_ids), "now": now})
+
 
 def of_config(config: str, task_id: str) -> str:
     """Return the SQL that makes `tasks.proxies` of a trial from `environment.proxy_ports` of its configuration.

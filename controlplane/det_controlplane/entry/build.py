@@ -55,6 +55,7 @@ def build_context(settings: Settings, waker: Waker) -> Context:
         bootstrap_token=settings.bootstrap_token,
         cipher=cipher_of(settings),
         public_url=settings.public_url,
+        relay_url=settings.relay_url,
         public=settings.public,
         checkpoint_files=ReachableCheckpoints(),
         may_wait_s=settings.may_wait_s,

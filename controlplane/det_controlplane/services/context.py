@@ -20,6 +20,7 @@ from det_controlplane.ports.wheel import OwnWheel
 from det_controlplane.services.search.cache import SearchCache
 
 VERSION = INTERFACE_VERSION
+RELAY_PATH = "/agents/v1/relay"
 
 
 def _utc_now() -> datetime:
@@ -38,6 +39,7 @@ class Context:
     bootstrap_token: str = ""
     cipher: Cipher | None = None  # None: secrets of configurations are refused
     public_url: str = ""
+    relay_url: str = ""  # of the process that carries traffic to tasks; empty: this one, if it can
     public: bool = False  # more than this machine reaches the API
     checkpoint_files: CheckpointFiles | None = None
     may_wait_s: float = 0.0  # how long this host can hold a request
@@ -52,3 +54,8 @@ class Context:
     wheel: OwnWheel | None = None  # what rented machines install, if their image has no agent
     wrote_at: datetime | None = None  # when a look at the database's health last wrote
     searches: SearchCache = field(default_factory=SearchCache)
+
+    @property
+    def relay_for_agents(self) -> str:
+        """Return where agents connect for traffic to tasks: a URL or a path of this API; empty: nowhere."""
+        return self.relay_url + RELAY_PATH if self.relay_url or self.may_wait_s > 0 else ""

@@ -37,6 +37,10 @@ class Unready(Refused):
     """It depends on something that has not happened yet: try again."""
 
 
+class Unreachable(Refused):
+    """What the request is for does not answer (yet)."""
+
+
 class Busy(Refused):
     """Too many ask for the same at once: try again in a moment."""
 

@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import ssl
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Union
 
 from determined.common.failures import Failure
 from determined.common.token_store import default_path, locked, replaced
@@ -33,7 +33,7 @@ def _plain(text: str) -> str:
     return text.lower().replace("sha256", "").replace(":", "").replace("=", "").strip()
 
 
-def check(connected: ssl.SSLSocket, expected: str) -> None:
+def check(connected: Union[ssl.SSLSocket, ssl.SSLObject], expected: str) -> None:
     """Raise UntrustedCertificate unless the peer shows the certificate with this fingerprint."""
     der = connected.getpeercert(binary_form=True) or b""
     if not same(fingerprint(der), expected):

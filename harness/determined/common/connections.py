@@ -138,13 +138,7 @@ class Connections:
                 self._host, self._port, timeout=timeout_s, blocksize=_BLOCK_BYTES
             )
         if self._tls is None:
-            self._tls = ssl.create_default_context(cafile=self._cert_file)
-            if self._cert_file is not None:
-                # Trust the certificate in the file, not only the authority that signed it (Python 3.10 and newer).
-                self._tls.verify_flags |= getattr(ssl, "VERIFY_X509_PARTIAL_CHAIN", 0)
-            if not self._verify:
-                self._tls.check_hostname = False
-                self._tls.verify_mode = ssl.CERT_NONE
+            self._tls = tls_context(self._cert_file, self._verify)
         return _NamedHTTPSConnection(
             self._host,
             self._port,
@@ -153,6 +147,18 @@ class Connections:
             self._server_hostname,
             self._fingerprint,
         )
+
+
+def tls_context(cert_file: Optional[str], verify: bool) -> ssl.SSLContext:
+    """Return what a server's certificate is checked by."""
+    context = ssl.create_default_context(cafile=cert_file)
+    if cert_file is not None:
+        # Trust the certificate in the file, not only the authority that signed it (Python 3.10 and newer).
+        context.verify_flags |= getattr(ssl, "VERIFY_X509_PARTIAL_CHAIN", 0)
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def readable(sock: socket.socket, timeout_s: float) -> bool:

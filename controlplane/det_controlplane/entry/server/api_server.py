@@ -105,7 +105,9 @@ def serve(
     routed = build_app(ctx, *local_routes(ctx))
     # Cloud Run sets this, and lets connections come from its front end only.
     address_of = last_hop if "K_SERVICE" in os.environ else peer_address
-    app = AsgiApp(routed, notifier, background, address_of=address_of)
+    app = AsgiApp(
+        routed, notifier, background, address_of=address_of, relays=not settings.relay_url
+    )
     config = uvicorn.Config(
         app,
         lifespan="on",

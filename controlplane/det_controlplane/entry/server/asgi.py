@@ -21,6 +21,7 @@ from det_controlplane.api.http import (
     Stream,
     Wait,
 )
+from det_controlplane.entry.relay.relay import Relay
 from det_controlplane.entry.server.carry import Carried, carried, fetched, stream_headers
 
 Message = MutableMapping[str, Any]
@@ -68,7 +69,9 @@ class _Client:
 
 
 class AsgiApp:
-    """`background` is entered at start-up and left at shutdown: the loops that live in this process."""
+    """`background` is entered at start-up and left at shutdown: the loops that live in this process.
+
+    `relays`: traffic to tasks goes through this process."""
 
     def __init__(
         self,
@@ -78,6 +81,7 @@ class AsgiApp:
         *,
         max_body: int = MAX_BODY,
         address_of: AddressOf | None = None,
+        relays: bool = True,
     ) -> None:
         self._app = app
         self._notifier = notifier
@@ -85,9 +89,13 @@ class AsgiApp:
         self._max_body = max_body
         self._address_of = address_of or peer_address
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="request")
+        # Where another process carries traffic to tasks, requests for them are told so.
+        self._relay = Relay(app, self._in_thread) if relays else None
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
+        if self._relay is not None and self._relay.takes(scope):
+            await self._relay(scope, _request(scope), receive, send)
+        elif scope["type"] == "http":
             with suppress(_Disconnected):
                 await self._http(scope, receive, send)
         elif scope["type"] == "lifespan":
@@ -209,7 +217,7 @@ def _request(scope: Message) -> Request:
     raw_path = scope.get("raw_path")
     client = scope.get("client")
     return Request(
-        method=scope["method"],
+        method=scope.get("method", "GET"),
         path=raw_path.decode("latin-1") if raw_path else quote(scope["path"]),
         query=query,
         headers=headers,

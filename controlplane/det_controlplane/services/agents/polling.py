@@ -196,6 +196,7 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
         next_poll_s=pause_s,
         logs_within_s=_logs_within_s(ctx, listed, pause_s),
         draining=touched.draining,
+        relay=ctx.relay_for_agents if any(d.proxied for d in duties) else "",
     )
     spec_due = any(d.spec is not None for d in listed)
     return PollAnswer(agent_id, message, bool(forget) or spec_due or version != poll.seen)

@@ -1,0 +1,212 @@
+"""Streams over one websocket, as both of its ends see them: the relay opens them, the agent takes them."""
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from det_controlplane.core.relay_frames import (
+    BadFrame,
+    Cause,
+    Credit,
+    Data,
+    End,
+    Frame,
+    Open,
+    Opened,
+    Receiving,
+    Reset,
+    Sending,
+    decoded,
+    encoded,
+)
+
+SendMessage = Callable[[bytes], Awaitable[None]]
+MAX_STREAMS = 4096
+
+
+def _nothing() -> None:
+    return
+
+
+class StreamReset(Exception):
+    """The stream was refused or broke off."""
+
+    def __init__(self, cause: Cause, message: str) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+class Stream:
+    """Two directions of bytes. One task reads and one writes; either direction ends by itself."""
+
+    def __init__(self, link: "Link", number: int) -> None:
+        self.number = number
+        self._link = link
+        self._parts: deque[bytes] = deque()
+        self._receiving, self._sending = Receiving(), Sending()
+        self._readable, self._writable = asyncio.Event(), asyncio.Event()
+        self._writable.set()
+        self._ended_here = self._ended_there = False
+        self._reset: StreamReset | None = None
+        self.on_traffic: Callable[[], None] = _nothing
+
+    @property
+    def why_reset(self) -> StreamReset | None:
+        return self._reset
+
+    async def read(self) -> bytes:
+        """Return the next bytes; none at the end. Raises StreamReset."""
+        while not self._parts:
+            if self._reset is not None:
+                raise self._reset
+            if self._ended_there:
+                return b""
+            self._readable.clear()
+            await self._readable.wait()
+        part = self._parts.popleft()
+        credit = self._receiving.use(len(part))
+        if credit and not self._ended_there and self._reset is None:
+            await self._link.send(Credit(self.number, credit))
+        return part
+
+    async def write(self, content: bytes) -> None:
+        """Send bytes, as fast as the other side uses them. Raises StreamReset."""
+        sent = 0
+        while sent < len(content):
+            if self._reset is not None:
+                raise self._reset
+            taken = self._sending.take(len(content) - sent)
+            if taken:
+                self.on_traffic()
+                part = content if taken == len(content) else content[sent : sent + taken]
+                await self._link.send(Data(self.number, part))
+                sent += taken
+            else:
+                self._writable.clear()
+                await self._writable.wait()
+
+    async def end(self) -> None:
+        """Send no more; what comes is still read."""
+        if not self._ended_here and self._reset is None:
+            self._ended_here = True
+            await self._link.send(End(self.number))
+            self._forget_if_over()
+
+    async def reset(self, cause: Cause, message: str) -> None:
+        """End both directions at once."""
+        if self._reset is None and not (self._ended_here and self._ended_there):
+            self.broke_off(cause, message)
+            await self._link.send(Reset(self.number, cause, message))
+
+    async def opened(self) -> None:
+        """Tell the relay that the connection stands."""
+        await self._link.send(Opened(self.number))
+
+    def broke_off(self, cause: Cause, message: str) -> None:
+        self._reset = self._reset or StreamReset(cause, message)
+        self._link.forget(self)
+        self._readable.set()
+        self._writable.set()
+
+    def received(self, frame: Data | End | Credit | Reset) -> None:
+        if isinstance(frame, Reset):
+            self.broke_off(frame.cause, frame.message)
+        elif isinstance(frame, Credit):
+            self._sending.allow(frame.count)
+            self._writable.set()
+        elif self._ended_there:
+            raise BadFrame("bytes of a stream behind its end")
+        elif isinstance(frame, Data):
+            self._receiving.came(len(frame.content))
+            if frame.content:
+                self._parts.append(frame.content)
+                self.on_traffic()
+            self._readable.set()
+        else:
+            self._ended_there = True
+            self._readable.set()
+            self._forget_if_over()
+
+    def _forget_if_over(self) -> None:
+        if self._ended_here and self._ended_there:
+            self._link.forget(self)
+
+
+class Link:
+    """One websocket. Whoever owns it passes on what comes (`receive`), and says when it is over (`close`)."""
+
+    def __init__(
+        self, send: SendMessage, accept: Callable[[Stream, Open], None] | None = None
+    ) -> None:
+        self._send = send
+        self._accept = accept
+        self._numbers = itertools.cycle(range(1, 1 << 32))
+        self._streams: dict[int, Stream] = {}
+        self._opening: dict[int, asyncio.Future[None]] = {}
+        self._closed: StreamReset | None = None
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    async def open(self, container: str, port: int) -> Stream:
+        """Return a stream once the agent is connected to the port. Raises StreamReset."""
+        if self._closed is not None:
+            raise self._closed
+        if len(self._streams) >= MAX_STREAMS:
+            raise StreamReset(Cause.BROKEN, f"{MAX_STREAMS} streams of this agent are open already")
+        number = next(n for n in self._numbers if n not in self._streams)
+        stream = self._streams[number] = Stream(self, number)
+        answer = self._opening[number] = asyncio.get_running_loop().create_future()
+        try:
+            await self.send(Open(number, container, port))
+            await answer
+        except asyncio.CancelledError:
+            await stream.reset(Cause.CANCELLED, "")
+            raise
+        finally:
+            self._opening.pop(number, None)
+        return stream
+
+    async def send(self, frame: Frame) -> None:
+        if self._closed is None:
+            await self._send(encoded(frame))
+
+    def receive(self, message: bytes) -> None:
+        """Take a message of the other side. Raises BadFrame, after which the websocket is to be closed."""
+        frame = decoded(message)
+        if isinstance(frame, Open):
+            self._opened_there(frame)
+        elif isinstance(frame, Opened):
+            self._settle(frame.stream, None)
+        elif isinstance(frame, Data | End | Credit | Reset):
+            stream = self._streams.get(frame.stream)
+            # What was under way when this side broke a stream off means nothing any more.
+            if stream is not None:
+                stream.received(frame)
+
+    def close(self, message: str) -> None:
+        """Break every stream off: the websocket is gone."""
+        self._closed = StreamReset(Cause.BROKEN, message)
+        for stream in list(self._streams.values()):
+            stream.broke_off(Cause.BROKEN, message)
+
+    def forget(self, stream: Stream) -> None:
+        self._streams.pop(stream.number, None)
+        reset = stream.why_reset
+        self._settle(stream.number, reset or StreamReset(Cause.BROKEN, "it ended at once"))
+
+    def _opened_there(self, frame: Open) -> None:
+        if self._accept is None or frame.stream in self._streams:
+            raise BadFrame("an open that is not expected")
+        stream = self._streams[frame.stream] = Stream(self, frame.stream)
+        self._accept(stream, frame)
+
+    def _settle(self, number: int, refused: StreamReset | None) -> None:
+        answer = self._opening.pop(number, None)
+        if answer is None or answer.done():
+            return
+        if refused is None:
+            answer.set_result(None)
+        else:
+            answer.set_exception(refused)

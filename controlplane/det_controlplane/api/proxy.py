@@ -1,0 +1,31 @@
+"""Traffic to tasks, on a host that does not carry it: it says which one does."""
+
+from urllib.parse import urlencode
+
+from det_controlplane.api.errors import Unimplemented
+from det_controlplane.api.http import Answer, Request, Response
+from det_controlplane.api.router import Access, Route
+from det_controlplane.services.context import Context
+
+
+def elsewhere(ctx: Context, request: Request) -> Answer:
+    if not ctx.relay_url:
+        raise Unimplemented(
+            "this host cannot hold connections, and traffic to tasks needs that: run the API as a server,"
+            " or a relay whose address DET_RELAY_URL tells (docs/guides/relay.md)"
+        )
+    query = urlencode(request.query, doseq=True)
+    location = ctx.relay_url + request.path + (f"?{query}" if query else "")
+    return Response(b"{}", 307, headers={"location": location})
+
+
+ROUTES = tuple(
+    Route(
+        method,
+        "/proxy/{service}/{path...}",
+        elsewhere,
+        Access.PUBLIC,
+        "A port of a task: HTTP, websockets, TCP in websockets",
+    )
+    for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
+)

@@ -1,0 +1,89 @@
+"""The websockets of agents, by which this process reaches their containers. Held in memory: agents dial again."""
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Any
+
+from det_controlplane.adapters.relay_streams import Link, StreamReset
+from det_controlplane.core.relay_frames import BEAT_S, SILENCE_S, BadFrame, Beat, Cause
+
+# How long a request waits for an agent that is about to connect: its poll has just told it to.
+ARRIVAL_S = 10.0
+
+log = logging.getLogger("det.relay")
+
+
+class Agents:
+    """Finds the link to an agent."""
+
+    def __init__(self, arrival_s: float = ARRIVAL_S) -> None:
+        self._links: dict[str, Link] = {}
+        self._arrived = asyncio.Condition()
+        self._arrival_s = arrival_s
+
+    async def link(self, agent_id: str) -> Link:
+        """Return the link to an agent, waiting a little for one that is about to connect. Raises StreamReset."""
+        if agent_id not in self._links:
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._arrival(agent_id), self._arrival_s)
+        found = self._links.get(agent_id)
+        if found is None:
+            raise StreamReset(Cause.BROKEN, f"agent {agent_id} is not connected to the relay (yet)")
+        return found
+
+    async def _arrival(self, agent_id: str) -> None:
+        async with self._arrived:
+            await self._arrived.wait_for(lambda: agent_id in self._links)
+
+    async def serve(self, agent_id: str, receive: Any, send: Any) -> None:
+        """Hold the websocket of an agent that proved itself, until it ends."""
+        await receive()
+        await send({"type": "websocket.accept"})
+        link = Link(lambda message: send({"type": "websocket.send", "bytes": message}))
+        older = self._links.get(agent_id)
+        self._links[agent_id] = link
+        async with self._arrived:
+            self._arrived.notify_all()
+        if older is not None:
+            older.close(f"agent {agent_id} connected anew")
+        log.info("agent %s is connected for traffic to its tasks", agent_id)
+        listening = asyncio.create_task(_listen(link, receive))
+        beating = asyncio.create_task(_beat(link))
+        try:
+            await asyncio.wait({listening, beating}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if self._links.get(agent_id) is link:
+                del self._links[agent_id]
+            link.close(f"agent {agent_id} is gone")
+            for task in (listening, beating):
+                task.cancel()
+            await asyncio.gather(listening, beating, return_exceptions=True)
+        with suppress(OSError):
+            await send({"type": "websocket.close", "code": 1000})
+
+
+async def _listen(link: Link, receive: Any) -> None:
+    while (message := await _next(receive)) is not None:
+        try:
+            link.receive(message)
+        except BadFrame as e:
+            log.warning("an agent's websocket is closed: it sent %s", e)
+            return
+
+
+async def _next(receive: Any) -> bytes | None:
+    """Return the next message; None when the agent is gone, silent for too long, or speaks another language."""
+    try:
+        message = await asyncio.wait_for(receive(), SILENCE_S)
+    except asyncio.TimeoutError:
+        return None
+    content = message.get("bytes")
+    return content if isinstance(content, bytes) else None
+
+
+async def _beat(link: Link) -> None:
+    with suppress(OSError):
+        while True:
+            await asyncio.sleep(BEAT_S)
+            await link.send(Beat())

@@ -1,0 +1,173 @@
+"""The relay: what clients send to `/proxy/` goes through the websocket of the agent that runs the task."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+from urllib.parse import unquote
+
+from det_controlplane.adapters.relay_streams import Stream, StreamReset
+from det_controlplane.api.app import App
+from det_controlplane.api.errors import BadRequest
+from det_controlplane.api.http import Request, Response, bearer_token
+from det_controlplane.core.relay_frames import Cause
+from det_controlplane.entry.relay import headers as h
+from det_controlplane.entry.relay.agents import Agents
+from det_controlplane.entry.relay.headers import Headers
+from det_controlplane.entry.relay.http import ClientGone, HttpExchange
+from det_controlplane.entry.relay.sockets import TCP_SUBPROTOCOL, SocketBridge, carry_tcp
+from det_controlplane.services.context import RELAY_PATH
+from det_controlplane.services.errors import Unreachable
+from det_controlplane.services.identity import authentication
+from det_controlplane.services.tasks import proxying
+from det_controlplane.services.tasks.proxying import Target
+
+PREFIX = "/proxy/"
+# How often it is stored that traffic went to a task.
+TOUCHED_EVERY_S = 3.0
+InThread = Callable[..., Awaitable[Any]]
+
+log = logging.getLogger("det.relay")
+
+
+class Relay:
+    """Part of an ASGI application: takes what is for tasks and from agents, and nothing else."""
+
+    def __init__(self, app: App, in_thread: InThread, agents: Agents | None = None) -> None:
+        self._app = app
+        self._in_thread = in_thread
+        self._agents = agents or Agents()
+        self._touched: set[str] = set()
+        self._touching: asyncio.Task[None] | None = None
+
+    def takes(self, scope: Any) -> bool:
+        path: str = scope["path"]
+        if scope["type"] == "websocket" and path == RELAY_PATH:
+            return True
+        return scope["type"] in ("http", "websocket") and path.startswith(PREFIX)
+
+    async def __call__(self, scope: Any, request: Request, receive: Any, send: Any) -> None:
+        try:
+            if scope["path"] == RELAY_PATH:
+                agent = await self._in_thread(
+                    authentication.agent_of, self._app.ctx, bearer_token(request)
+                )
+                return await self._agents.serve(agent.id, receive, send)
+            await self._proxy(scope, request, receive, send)
+        except ClientGone:
+            # uvicorn closes the connection: the only way to tell that an answer is not whole.
+            log.debug("an answer to %s broke off", scope["path"])
+        except BadRequest as e:
+            await _refuse(scope, receive, send, Response(e.to_json(), e.status))
+        except Exception as e:
+            await _refuse(scope, receive, send, self._app.failed(request, e))
+
+    async def _proxy(self, scope: Any, request: Request, receive: Any, send: Any) -> None:
+        service, slash, _ = unquote(request.path.removeprefix(PREFIX)).partition("/")
+        if not slash:
+            return await _redirect(scope, receive, send)
+        given: Headers = list(scope["headers"])
+        carriers = h.carriers(given, scope["query_string"])
+        target: Target = await self._in_thread(proxying.target, self._app.ctx, service, carriers)
+        stream = await self._opened(target)
+        try:
+            await self._carry(scope, service, target, stream, receive, send)
+        finally:
+            await stream.reset(Cause.CANCELLED, "the request is over")
+
+    async def _opened(self, target: Target) -> Stream:
+        try:
+            link = await self._agents.link(target.agent_id)
+            stream = await link.open(target.container_id, target.port)
+        except StreamReset as e:
+            raise Unreachable(f"task {target.task_id} cannot be reached: {e}") from e
+        stream.on_traffic = lambda: self._touch(target.task_id)
+        self._touch(target.task_id)
+        return stream
+
+    async def _carry(
+        self, scope: Any, service: str, target: Target, stream: Stream, receive: Any, send: Any
+    ) -> None:
+        passed = h.towards_task(scope["headers"], bearer_is_ours=target.bearer_is_ours)
+        passed = _forwarded(scope, passed, service)
+        more = [h.cookie_to_keep(target.to_keep, service)] if target.to_keep else []
+        path: bytes = scope["raw_path"]
+        query: bytes = scope["query_string"]
+        address = path + b"?" + query if query else path
+        if scope["type"] == "websocket":
+            offered: list[str] = scope["subprotocols"]
+            if target.tcp or TCP_SUBPROTOCOL in offered:
+                return await carry_tcp(stream, offered, receive, send)
+            host = next((v.decode("latin-1") for n, v in passed if n.lower() == b"host"), "task")
+            bridge = SocketBridge(stream, service, receive, send)
+            return await bridge.run(host, address.decode("latin-1"), offered, passed, more)
+        if target.tcp:
+            raise _NotHttp(target)
+        # One connection for each request: nothing of one client is left for the next.
+        passed.append((b"connection", b"close"))
+        if any(name.lower() == b"transfer-encoding" for name, _ in scope["headers"]):
+            passed.append((b"transfer-encoding", b"chunked"))
+        exchange = HttpExchange(stream, service, receive, send)
+        return await exchange.run(scope["method"].encode(), address, passed, more)
+
+    def _touch(self, task_id: str) -> None:
+        """Note traffic; it is stored at once, and then at most every few seconds."""
+        self._touched.add(task_id)
+        if self._touching is None or self._touching.done():
+            self._touching = asyncio.create_task(self._store_touched())
+
+    async def _store_touched(self) -> None:
+        while self._touched:
+            task_ids, self._touched = sorted(self._touched), set()
+            try:
+                await self._in_thread(proxying.touch, self._app.ctx, task_ids)
+            except Exception as e:
+                log.warning("the traffic of tasks could not be noted: %s", e)
+            await asyncio.sleep(TOUCHED_EVERY_S)
+
+
+class _NotHttp(BadRequest):
+    def __init__(self, target: Target) -> None:
+        super().__init__(
+            f"port {target.port} of task {target.task_id} carries raw TCP: use"
+            " 'python -m determined.cli.tunnel', or 'det shell open'"
+        )
+
+
+def _forwarded(scope: Any, headers: Headers, service: str) -> Headers:
+    """Tell the task how it was asked for, in the words of reverse proxies."""
+    known = {name.lower() for name, _ in headers}
+    host = next((value for name, value in headers if name.lower() == b"host"), b"")
+    secure = scope["scheme"] in ("https", "wss")
+    told = [
+        (b"x-forwarded-proto", b"https" if secure else b"http"),
+        (b"x-forwarded-host", host),
+        (b"x-forwarded-prefix", f"{PREFIX}{service}".encode("latin-1", "replace")),
+    ]
+    client = scope.get("client")
+    if client:
+        told.append((b"x-forwarded-for", client[0].encode()))
+    return [*headers, *((name, value) for name, value in told if name not in known)]
+
+
+async def _redirect(scope: Any, receive: Any, send: Any) -> None:
+    """Add the slash that relative addresses of the task's pages need."""
+    query = scope["query_string"]
+    to = scope["raw_path"] + b"/" + (b"?" + query if query else b"")
+    answer = Response(b"", 307, headers={"location": to.decode("latin-1")})
+    await _refuse(scope, receive, send, answer)
+
+
+async def _refuse(scope: Any, receive: Any, send: Any, answer: Response) -> None:
+    kind = "http" if scope["type"] == "http" else "websocket.http"
+    if kind != "http":
+        await receive()
+    headers = {"content-type": answer.media_type, **answer.headers}
+    raw = [(n.lower().encode("latin-1"), v.encode("latin-1")) for n, v in headers.items()]
+    if kind == "http":
+        raw.append((b"content-length", str(len(answer.body)).encode()))
+    body = b"" if scope.get("method") == "HEAD" else answer.body
+    with suppress(OSError):
+        await send({"type": f"{kind}.response.start", "status": answer.status, "headers": raw})
+        await send({"type": f"{kind}.response.body", "body": body})

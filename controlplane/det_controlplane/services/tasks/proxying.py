@@ -1,0 +1,130 @@
+"""Who may reach which port of a task through `/proxy/`, and where that is."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from det_controlplane.core.lifecycle.allocation import ContainerState
+from det_controlplane.core.roles import Right
+from det_controlplane.db import proxies
+from det_controlplane.db.proxies import ProxiedTask
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Forbidden, Missing, NotSignedIn, Unreachable
+from det_controlplane.services.identity import authentication, route_rights
+from det_controlplane.services.identity.principal import User
+
+
+@dataclass(frozen=True, slots=True)
+class Carriers:
+    """The tokens that a request to a task may carry; an empty one is absent."""
+
+    bearer: str = ""  # of the header Authorization
+    allocation: str = ""  # of the header by which tasks sign in
+    cookie: str = ""  # of somebody who signed in with this browser
+    in_address: str = (
+        ""  # ?token= or "Authorization: token …", which are the task's own to check, too
+    )
+    kept: str = ""  # the same from an earlier request
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    task_id: str
+    container_id: str
+    agent_id: str
+    port: int
+    tcp: bool
+    bearer_is_ours: bool  # and must not be passed on to the task
+    to_keep: str  # a token that later requests of this browser will lack
+
+
+def target(ctx: Context, service: str, carriers: Carriers) -> Target:
+    """Return where traffic to a service goes. Refuses strangers before it says what there is."""
+    task_id, port = _named(service)
+    task = proxies.of_task(ctx.db, task_id)
+    proxied = None if task is None else _proxied(task.proxies, port)
+    by_bearer = _first(ctx, task_id, (carriers.bearer,))
+    signed_in = by_bearer or _first(ctx, task_id, (carriers.allocation, carriers.cookie))
+    to_keep = ""
+    if proxied is None or not proxied["unauthenticated"]:
+        user = signed_in
+        if user is None:
+            user = _first_of_task(ctx, task_id, (carriers.in_address, carriers.kept))
+            to_keep = carriers.in_address
+        if user is None:
+            raise NotSignedIn("sign in to reach tasks: with 'det user login', or in this browser")
+        if task is None or proxied is None:
+            raise Missing(f"no running task has the proxied port '{service}'")
+        _require(ctx, user, task)
+    assert task is not None
+    _refuse_session_in_address(ctx, carriers, task_id)
+    if task.container_id is None or task.agent_id is None:
+        raise Unreachable(f"task {task_id} does not run yet: see 'det why {task_id}'")
+    if task.state is not ContainerState.RUNNING:
+        raise Unreachable(f"task {task_id} does not run: its container is {_shown(task.state)}")
+    return Target(
+        task_id, task.container_id, task.agent_id, int(proxied["port"]), bool(proxied["tcp"]),
+        by_bearer is not None or carriers.bearer.startswith(authentication.AGENT_PREFIX), to_keep,
+    )  # fmt: skip
+
+
+def touch(ctx: Context, task_ids: Sequence[str]) -> None:
+    """Store that traffic goes to some tasks now."""
+    proxies.touch(ctx.db, task_ids, ctx.now())
+
+
+def _named(service: str) -> tuple[str, int | None]:
+    """Return the task and the port of `<task>:<port>`; no port means the task's first."""
+    task_id, colon, port = service.rpartition(":")
+    if colon and port.isascii() and port.isdigit() and len(port) <= 5:
+        return task_id, int(port)
+    return service, None
+
+
+def _proxied(ports: Sequence[dict[str, Any]], port: int | None) -> dict[str, Any] | None:
+    if port is None:
+        return ports[0] if ports else None
+    return next((p for p in ports if p["port"] == port), None)
+
+
+def _first(ctx: Context, task_id: str, tokens: Iterable[str]) -> User | None:
+    """Return the holder of the first token that is good."""
+    for token in tokens:
+        if token and not token.startswith(authentication.AGENT_PREFIX):
+            try:
+                return authentication.user_of(ctx, token, ("task", task_id))
+            except NotSignedIn:
+                continue
+    return None
+
+
+def _first_of_task(ctx: Context, task_id: str, tokens: Iterable[str]) -> User | None:
+    """The same among tokens that the task may see, which are therefore its own."""
+    for token in tokens:
+        found = _first(ctx, task_id, (token,))
+        if found is not None and found.task_id == task_id:
+            return found
+    return None
+
+
+def _require(ctx: Context, user: User, task: ProxiedTask) -> None:
+    if user.task_id == task.task_id:
+        return
+    if user.narrow:
+        raise Forbidden(f"the token of task {user.task_id} is only good for the task itself")
+    of_trial = task.kind == "TRIAL"
+    right = Right.VIEW_EXPERIMENT_ARTIFACTS if of_trial else Right.VIEW_NSC
+    route_rights.require_things(ctx, user, right, "task", [task.task_id])
+
+
+def _refuse_session_in_address(ctx: Context, carriers: Carriers, task_id: str) -> None:
+    """A task reads its addresses: it must not find the session of somebody there."""
+    found = _first(ctx, task_id, (carriers.in_address,))
+    if found is not None and found.task_id != task_id:
+        raise Forbidden(
+            "the address carries a session token, which the task would see: send it as a header"
+        )
+
+
+def _shown(state: ContainerState | None) -> str:
+    return state.value.lower() if state else "gone"

@@ -1,0 +1,291 @@
+"""What clients send to /proxy/ reaches the task's container, and what must not get there does not."""
+
+import http.client
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from det_controlplane.db.engine import Database
+from sqlalchemy import text
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+from websockets.sync.server import ServerConnection
+from websockets.sync.server import serve as serve_websockets
+from websockets.typing import Subprotocol
+
+from tests.support.api import Api, api_over, create
+from tests.support.ports import free_port
+from tests.support.relayed import proxied, tcp_server
+
+PIECE = bytes(range(256)) * 256
+
+
+class Echo(BaseHTTPRequestHandler):
+    """Tells what came, and answers as the path says."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        if self.path.endswith("/large"):
+            self._large()
+        elif self.path.endswith("/cookies"):
+            self._cookies()
+        elif self.path.endswith("/vanish"):
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+            self.close_connection = True
+        else:
+            self._echo()
+
+    do_POST = do_PUT = do_GET
+
+    def _echo(self) -> None:
+        length = self.headers.get("Content-Length")
+        told = {
+            "method": self.command,
+            "path": self.path,
+            "headers": [[name.lower(), value] for name, value in self.headers.items()],
+            "body": len(self.rfile.read(int(length))) if length else len(self._chunks()),
+        }
+        body = json.dumps(told).encode()
+        self.send_response(202)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _chunks(self) -> bytes:
+        found = b""
+        if self.headers.get("Transfer-Encoding") == "chunked":
+            while size := int(self.rfile.readline(), 16):
+                found += self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+        return found
+
+    def _large(self) -> None:
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for _ in range(64):
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(PIECE), PIECE))
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _cookies(self) -> None:
+        self.send_response(200)
+        for cookie in ("auth=stolen; Path=/", "s=1; Path=/; Domain=x; HttpOnly", "t=2"):
+            self.send_header("Set-Cookie", cookie)
+        self.send_header("Service-Worker-Allowed", "/")
+        self.send_header("Clear-Site-Data", "*")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        return
+
+
+@pytest.fixture
+def api(database: Database, tmp_path: Path) -> Iterator[Api]:
+    with api_over(database, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def web() -> Iterator[int]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
+    thread = Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield server.server_port
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def echo_bytes(connection: socket.socket) -> None:
+    """Send everything back once the client sends no more, then a farewell."""
+    came = b""
+    while part := connection.recv(1 << 16):
+        came += part
+    connection.sendall(came + b" and out")
+
+
+def echoed(answer: tuple[http.client.HTTPResponse, bytes]) -> dict[str, Any]:
+    assert answer[0].status == 202, answer[1]
+    told: dict[str, Any] = json.loads(answer[1])
+    return told
+
+
+def test_requests_reach_the_task_and_its_answers_come_back(api: Api, web: int) -> None:
+    with proxied(api, [{"proxy_port": web}]) as task:
+        told = echoed(task.ask("GET", task.path(web, "/a%20b?x=1&y=%2F")))
+        assert told["path"] == f"/proxy/{task.task}:{web}/a%20b?x=1&y=%2F"
+        headers = dict(told["headers"])
+        assert headers["host"] == task.netloc
+        assert headers["x-forwarded-prefix"] == f"/proxy/{task.task}:{web}"
+        assert echoed(task.ask("POST", task.path(web), body=PIECE * 40))["body"] == 40 * len(PIECE)
+        chunked = echoed(task.ask("PUT", task.path(web), body=iter([PIECE] * 40)))
+        assert chunked["body"] == 40 * len(PIECE)
+        answer, body = task.ask("GET", task.path(web, "/large"))
+        assert (answer.status, body == PIECE * 64) == (200, True)
+        # Without a port it is the first.
+        assert echoed(task.ask("GET", f"/proxy/{task.task}/"))["method"] == "GET"
+        answer, _ = task.ask("GET", f"/proxy/{task.task}?x=1")
+        assert (answer.status, answer.getheader("Location")) == (307, f"/proxy/{task.task}/?x=1")
+
+
+def test_an_answer_that_breaks_off_is_seen_to_break_off(api: Api, web: int) -> None:
+    with proxied(api, [{"proxy_port": web}]) as task, pytest.raises(http.client.IncompleteRead):
+        task.ask("GET", task.path(web, "/vanish"))
+
+
+def test_the_apis_own_tokens_do_not_reach_the_task(api: Api, web: int) -> None:
+    with proxied(api, [{"proxy_port": web}]) as task:
+        token = task.owner.token
+        cookie = {"Cookie": f"theme=dark; auth={token}; _xsrf=2"}
+        own = {**cookie, "Authorization": "Bearer of-the-task"}
+        for headers in (task.signed(), cookie, own):
+            told = echoed(task.ask("GET", task.path(web), headers))
+            assert token not in json.dumps(told)
+        assert ["cookie", "theme=dark; _xsrf=2"] in told["headers"]
+        assert ["authorization", "Bearer of-the-task"] in told["headers"]
+        answer, body = task.ask("GET", task.path(web, f"/?token={token}"))
+        assert (answer.status, b"carries a session token" in body) == (403, True)
+
+
+def test_a_task_sets_no_cookie_that_the_api_or_another_task_sees(api: Api, web: int) -> None:
+    with proxied(api, [{"proxy_port": web}]) as task:
+        answer, _ = task.ask("GET", task.path(web, "/cookies"))
+        own = f"/proxy/{task.task}:{web}/"
+        held = [f"s=1; HttpOnly; Path={own}", f"t=2; Path={own}"]
+        assert answer.headers.get_all("Set-Cookie") == held
+        assert answer.getheader("Service-Worker-Allowed") is None
+        assert answer.getheader("Clear-Site-Data") is None
+
+
+def test_strangers_reach_only_what_is_open_to_them(api: Api, web: int) -> None:
+    open_port = {"proxy_port": web, "unauthenticated": True}
+    with proxied(api, [{"proxy_port": 9}, open_port]) as task:
+        assert echoed(task.ask("GET", task.path(web), {}))["method"] == "GET"
+        told = echoed(task.ask("GET", task.path(web)))
+        assert task.owner.token not in json.dumps(told)
+        for path in (task.path(9), task.path(10), "/proxy/none/", "/proxy/none:1/"):
+            assert task.ask("GET", path, {})[0].status == 401
+        assert task.ask("GET", task.path(10))[0].status == 404
+        assert task.ask("GET", "/proxy/none/")[0].status == 404
+
+
+def test_a_task_token_in_the_address_is_good_for_the_task_and_is_kept(api: Api, web: int) -> None:
+    with proxied(api, [{"proxy_port": web}]) as task:
+        create(task.owner, activate=True)
+        api.tick()
+        (others,) = (o["spec"]["session_token"] for o in task.agent.poll() if "spec" in o)
+        mine = task.token
+        path = task.path(web, f"/lab?token={mine}")
+        answer = task.ask("GET", path, {})
+        assert echoed(answer)["path"].endswith(f"/lab?token={mine}")
+        kept = answer[0].headers["Set-Cookie"]
+        assert kept.endswith(f"Path=/proxy/{task.task}:{web}/; HttpOnly; SameSite=Lax")
+        back = {"Cookie": kept.partition(";")[0]}
+        told = echoed(task.ask("GET", task.path(web), back))
+        assert "cookie" not in dict(told["headers"])
+        by_header = {"Authorization": f"token {mine}"}
+        told = echoed(task.ask("GET", task.path(web), by_header))
+        assert dict(told["headers"])["authorization"] == f"token {mine}"
+        assert task.ask("GET", task.path(web, f"/?token={others}"), {})[0].status == 401
+
+
+def test_a_port_that_nobody_listens_at_is_told_as_such(api: Api) -> None:
+    port = free_port()
+    with proxied(api, [{"proxy_port": port}]) as task:
+        answer, body = task.ask("GET", task.path(port))
+        assert answer.status == 502
+        assert f"nothing listens at port {port} of the task" in json.loads(body)["error"]["error"]
+
+
+def test_traffic_is_noted_with_the_task(api: Api, web: int) -> None:
+    noted = text("SELECT proxied_at FROM tasks WHERE id = :id")
+    with proxied(api, [{"proxy_port": web}]) as task:
+        assert api.ctx.db.read(noted, {"id": task.task})[0].proxied_at is None
+        before = api.ctx.now()
+        task.ask("GET", task.path(web))
+    # The server is down: what it had to note is noted.
+    at = api.ctx.db.read(noted, {"id": task.task})[0].proxied_at
+    assert at is not None
+    assert at >= before
+
+
+def test_websockets_of_a_task_are_carried_message_by_message(api: Api) -> None:
+    def answer(websocket: ServerConnection) -> None:
+        for message in websocket:
+            websocket.send(message)
+            if message == "bye":
+                websocket.close(4001, "as asked")
+
+    with ExitStack() as stack:
+        server = stack.enter_context(
+            serve_websockets(answer, "127.0.0.1", 0, subprotocols=["v1.kernel"], max_size=None)  # type: ignore[list-item]
+        )
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(server.shutdown)
+        port = server.socket.getsockname()[1]
+        task = stack.enter_context(proxied(api, [{"proxy_port": port}]))
+        url = f"ws://{task.netloc}{task.path(port, '/ws')}"
+        client = stack.enter_context(
+            connect(
+                url,
+                additional_headers=task.signed(),
+                subprotocols=[Subprotocol("other"), Subprotocol("v1.kernel")],
+                max_size=None,
+            )
+        )
+        assert client.subprotocol == "v1.kernel"
+        for message in ("text", PIECE * 20, "bye"):
+            client.send(message)
+            assert client.recv(60) == message
+        with pytest.raises(ConnectionClosed):
+            client.recv(60)
+        assert (client.close_code, client.close_reason) == (4001, "as asked")
+
+
+def test_bytes_of_a_tcp_port_travel_in_binary_messages(api: Api) -> None:
+    with (
+        tcp_server(echo_bytes) as port,
+        proxied(api, [{"proxy_port": port, "proxy_tcp": True}]) as t,
+    ):
+        url = f"ws://{t.netloc}{t.path(port)}"
+        halves = [Subprotocol("tcp.determined")]
+        with connect(url, subprotocols=halves, additional_headers=t.signed()) as client:
+            client.send(b"over")
+            client.send(b"")
+            assert received(client) == b"over and out"
+        with pytest.raises(InvalidStatus) as refused, connect(url):
+            pass
+        assert refused.value.response.status_code == 401
+        answer, body = t.ask("GET", t.path(port))
+        assert (answer.status, b"carries raw TCP" in body) == (400, True)
+
+
+def received(client: Any) -> bytes:
+    came = b""
+    while part := client.recv(60):
+        came += part
+    return came
+
+
+def test_without_half_closes_the_end_of_the_task_is_the_end_of_the_websocket(api: Api) -> None:
+    def greet(connection: socket.socket) -> None:
+        connection.sendall(b"hello")
+
+    with tcp_server(greet) as port, proxied(api, [{"proxy_port": port, "proxy_tcp": True}]) as t:
+        url = f"ws://{t.netloc}{t.path(port)}"
+        with connect(url, additional_headers=t.signed()) as client:
+            assert client.recv(60) == b"hello"
+            with pytest.raises(ConnectionClosed):
+                client.recv(60)
+            assert client.close_code == 1000

@@ -1,0 +1,94 @@
+"""Frames between agents and the relay: what is written is read again, and no stream takes more than its window."""
+
+import pytest
+from det_controlplane.core.relay_frames import (
+    MAX_DATA,
+    WINDOW,
+    BadFrame,
+    Beat,
+    Cause,
+    Credit,
+    Data,
+    End,
+    Frame,
+    Open,
+    Opened,
+    Receiving,
+    Reset,
+    Sending,
+    decoded,
+    encoded,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+STREAMS = st.integers(0, 2**32 - 1)
+FRAMES: st.SearchStrategy[Frame] = st.one_of(
+    st.just(Beat()),
+    st.builds(Open, STREAMS, st.text(max_size=80), st.integers(1, 65535)),
+    st.builds(Opened, STREAMS),
+    st.builds(Data, STREAMS, st.binary(max_size=200)),
+    st.builds(End, STREAMS),
+    st.builds(Reset, STREAMS, st.sampled_from(Cause), st.text(max_size=80)),
+    st.builds(Credit, STREAMS, st.integers(0, 2**32 - 1)),
+)
+
+
+@given(FRAMES)
+def test_a_frame_is_read_as_it_was_written(frame: Frame) -> None:
+    assert decoded(encoded(frame)) == frame
+
+
+@given(st.binary(max_size=60))
+def test_bytes_of_any_kind_are_a_frame_or_are_refused(message: bytes) -> None:
+    try:
+        frame = decoded(message)
+    except BadFrame:
+        return
+    assert frame is None or decoded(encoded(frame)) == frame
+
+
+def test_a_kind_of_later_versions_is_passed_over() -> None:
+    assert decoded(b"\xff\0\0\0\1anything") is None
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"\3\0\0\0\1" + bytes(MAX_DATA + 2000),
+        b"\1\0\0\0\1" + b'{"container": "c", "port": 65536}',
+        b"\1\0\0\0\1" + b'{"container": 1, "port": 80}',
+        b"\1\0\0\0\1" + b"[" * 900,
+        b"\6\0\0\0\1\0",
+        b"\3",
+    ],
+)
+def test_what_is_too_large_or_names_nothing_is_refused(message: bytes) -> None:
+    with pytest.raises(BadFrame):
+        decoded(message)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["send", "use"]), st.integers(1, 2 * WINDOW)), max_size=60)
+)
+def test_a_stream_never_holds_more_than_its_window_and_never_stands_still(
+    steps: list[tuple[str, int]],
+) -> None:
+    sending, receiving = Sending(), Receiving()
+    for step, count in steps:
+        if step == "send":
+            receiving.came(sending.take(count))
+        else:
+            sending.allow(receiving.use(min(count, receiving.held)))
+        assert 0 <= receiving.held <= WINDOW
+        # Once everything that came is used, more may come.
+        assert receiving.held > 0 or sending.left > 0
+
+
+def test_more_than_the_window_allows_is_refused() -> None:
+    receiving = Receiving()
+    receiving.came(WINDOW)
+    with pytest.raises(BadFrame):
+        receiving.came(1)
+    with pytest.raises(BadFrame):
+        Sending().allow(1)
