@@ -25,7 +25,7 @@ class _Server(uvicorn.Server):
 def behind_socket(app: Any) -> Iterator[str]:
     """Serve the application on a port of its own; give the address."""
     listening = listen("127.0.0.1", 0)
-    server = _Server(uvicorn.Config(app, lifespan="off", **uvicorn_settings()))
+    server = _Server(uvicorn.Config(app, lifespan="on", **uvicorn_settings()))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])))
     thread.start()
     try:

@@ -42,10 +42,10 @@ class Relay:
         self._touching: asyncio.Task[None] | None = None
 
     def takes(self, scope: Any) -> bool:
+        if scope["type"] not in ("http", "websocket"):
+            return False
         path: str = scope["path"]
-        if scope["type"] == "websocket" and path == RELAY_PATH:
-            return True
-        return scope["type"] in ("http", "websocket") and path.startswith(PREFIX)
+        return path.startswith(PREFIX) or (scope["type"] == "websocket" and path == RELAY_PATH)
 
     async def __call__(self, scope: Any, request: Request, receive: Any, send: Any) -> None:
         try:
