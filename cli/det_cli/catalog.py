@@ -22,14 +22,17 @@ ENTRIES: "tuple[tuple[str, tuple[str, ...], str, str], ...]" = (
     ("job", ("j",), "job", "look at the queue and reorder it"),
     ("master", (), "master", "describe the cluster"),
     ("model", ("m",), "model", "keep named models and their versions"),
+    ("notebook", (), "notebook", "work in JupyterLab on the cluster"),
     ("pool", (), "pool", "steer the pools that rent machines"),
     ("preview-search", (), "single", "show what a search would train"),
     ("project", ("p",), "project", "group experiments in projects"),
     ("rbac", (), "rbac", "give roles to users and groups, and see them"),
     ("resource-pool", ("rp",), "resource_pool", "list resource pools"),
     ("resources", ("res",), "resources", "report who used what, and what it cost"),
+    ("shell", (), "shell", "work at a command line on the cluster, by SSH"),
     ("slot", ("s",), "slot", "list, enable and disable slots"),
     ("task", (), "task", "list running tasks and read their logs"),
+    ("tensorboard", (), "tensorboard", "look at curves of experiments in TensorBoard"),
     ("template", ("tpl",), "template", "keep shared parts of configurations"),
     ("token", ("tkn",), "token", "make tokens for programs, list and revoke them"),
     ("trial", ("t",), "trial", "describe trials, read their logs, stop them"),
@@ -40,15 +43,6 @@ ENTRIES: "tuple[tuple[str, tuple[str, ...], str, str], ...]" = (
     ("why", (), "single", "tell why something waits or failed"),
     ("workspace", ("w",), "workspace", "group projects in workspaces"),
 )
-
-_TRAIN = "train by `det experiment create`, and read logs and metrics by `det trial`"
-# What Determined's command line has and ours has not yet, and what to do instead.
-NOT_YET = {
-    "tensorboard": "`tensorboard --logdir` reads the files of trials where their checkpoints are stored: "
-    "CLUSTER_ID/tensorboard/experiment/ID",
-    "notebook": _TRAIN,
-    "shell": _TRAIN,
-}
 
 # The plural is understood wherever it is an English word.
 PLURALS = {

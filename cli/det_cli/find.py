@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from det_cli.catalog import ENTRIES, NOT_YET, PLURALS
+from det_cli.catalog import ENTRIES, PLURALS
 from det_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,8 +37,6 @@ def find(words: list[str]) -> Found:
     from det_cli.declare import Group
 
     node = top_level(words[0])
-    if node is None and words[0] in NOT_YET:
-        raise UsageError(f"this release has no `det {words[0]}` yet", NOT_YET[words[0]])
     if node is None:
         raise unknown(words[0], "", [n for e in ENTRIES for n in (e[0], *e[1])])
     path, rest, options = [node.name], words[1:], []

@@ -299,15 +299,6 @@ def test_commands_may_be_repeated(user: Caller, command: str) -> None:
         user.post(f"{E}/{experiment_id}/{command}")
 
 
-def test_what_is_not_run_here_says_so(reader: Caller) -> None:
-    for kind in ("notebooks", "shells", "tensorboards"):
-        assert reader.get(f"/api/v1/{kind}")[kind] == []
-        told = reader.ask("POST", f"/api/v1/{kind}", {})
-        assert told.status == 501
-        assert "does not run" in told.error
-        assert ("--logdir" in told.error) == (kind == "tensorboards")
-
-
 @pytest.mark.parametrize(
     ("path", "query"),
     [("/api/v1/tasks/%00/logs", {}), (E, {"name": "a\0b"})],

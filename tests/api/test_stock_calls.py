@@ -22,20 +22,16 @@ WITHOUT_A_ROUTE = ""
 REFUSED = """
 delete_DeleteWorkspaceNamespaceBindings
 get_GetGenericTaskConfig
-get_GetKubernetesResourceQuotas get_GetNotebook
-get_GetShell get_GetTensorboard
+get_GetKubernetesResourceQuotas
 post_BulkAutoCreateWorkspaceNamespaceBindings post_CreateGenericTask
-post_KillGenericTask post_KillNotebook post_KillShell post_KillTensorboard post_LaunchNotebook
-post_LaunchShell post_LaunchTensorboard post_PauseGenericTask
-post_SetNotebookPriority post_SetResourceQuotas
-post_SetShellPriority post_SetTensorboardPriority post_SetWorkspaceNamespaceBindings post_UnpauseGenericTask
-put_IdleNotebook
+post_KillGenericTask post_PauseGenericTask post_SetResourceQuotas
+post_SetWorkspaceNamespaceBindings post_UnpauseGenericTask
 """
 # Messages of answers above, of clouds, Kubernetes, and of containers that ended before their allocation.
 NEVER_TOLD = """
-v1AwsCustomTag v1K8PriorityClass v1LimitedJob v1Notebook v1ProxyPortConfig
+v1AwsCustomTag v1K8PriorityClass v1LimitedJob
 v1ResourcePoolAwsDetail v1ResourcePoolGcpDetail v1ResourcesFailure v1ResourcesStopped
-v1SSOProvider v1Shell v1Tensorboard v1WorkspaceNamespaceBinding
+v1SSOProvider v1WorkspaceNamespaceBinding
 """
 FIELDS_NEVER_TOLD = "v1RBACJob.limited"
 

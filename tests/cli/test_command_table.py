@@ -121,6 +121,18 @@ m describe n --version 2
 m list --sort-by name --order-by desc
 m register-version n u
 preview-search c.yaml
+notebook config n
+notebook kill n -f
+notebook list -a -q
+notebook open n
+notebook start --config-file f -c d -w w --config a=b --no-browser -d
+notebook start --preview
+shell open s --show-ssh-command
+shell show_ssh_command s
+shell start -d --config a=b -v /a:/b
+tensorboard open t
+tensorboard start 1 2 -w w --no-browser -d
+tensorboard start -t 1 2
 p create w n --description d --key k
 p list w --sort-by name
 p list-experiments w n -a

@@ -1,6 +1,8 @@
 """`det command` and its like, typed at the real API."""
 
 import json
+import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +10,7 @@ import pytest
 from det_controlplane.db.engine import Database
 
 from tests.cli.conftest import Det
-from tests.support.api import PASSWORD, Api, api_over
+from tests.support.api import PASSWORD, Api, api_over, create
 from tests.support.played_agent import PlayedAgent
 from tests.support.served_api import served
 
@@ -24,10 +26,21 @@ def api(
         yield made
 
 
-def launched(out: str) -> str:
-    kind, _, id = out.removeprefix("Launched ").strip().partition(" ")
-    assert kind == "command"
+def launched(out: str, kind: str = "command") -> str:
+    told, _, id = out.removeprefix("Launched ").strip().partition(" ")
+    assert told == kind
     return id
+
+
+def let_run(api: Api, *, ready: bool) -> None:
+    agent = PlayedAgent(api, "a1")
+    agent.join()
+    api.tick()
+    (order,) = agent.poll()
+    agent.poll()
+    if ready:
+        task, allocation = order["spec"]["session_token"], order["allocation_id"]
+        api.with_token(task).post(f"/api/v1/allocations/{allocation}/ready")
 
 
 def test_a_command_is_run_listed_described_and_killed(api: Api, det: Det, tmp_path: Path) -> None:
@@ -89,6 +102,47 @@ def test_a_command_that_has_ended_is_followed_to_its_exit_status(api: Api, det: 
     agent.poll()
     agent.poll("terminated", exit_code=3, failure="container_failed")
     assert "exit code: 3" in det("cmd", "logs", "-f", id).out
+
+
+def test_a_notebook_is_previewed_started_and_its_address_printed(api: Api, det: Det) -> None:
+    assert "notebook_idle_type" in det("notebook", "start", "--preview").out
+    assert det("notebook", "list", "-q").out == ""
+    id = launched(det("notebook", "start", "-d").out, "notebook")
+    let_run(api, ready=True)
+    ran = det("notebook", "open", id, "--no-browser")
+    assert f"/proxy/{id}/?token=" in ran.out
+    det("notebook", "kill", id)
+
+
+def test_a_tensorboard_shows_its_experiments_in_lists(api: Api, det: Det) -> None:
+    experiment = create(api.signed_in("determined"))
+    id = launched(det("tensorboard", "start", experiment, "-d").out, "tensorboard")
+    (row,) = det("tensorboard", "list", "--csv").out.splitlines()[1:]
+    assert row.startswith(f"{id},determined,TensorBoard (")
+    assert f",QUEUED,{experiment},,," in row
+    assert "name at least one" in det("tensorboard", "start").err
+
+
+def test_a_shell_is_opened_by_ssh_with_its_own_key(api: Api, det: Det, home: Path) -> None:
+    id = launched(det("shell", "start", "-d").out, "shell")
+    words = shlex.split(det("shell", "show_ssh_command", id, "--", "-v").out)
+    assert words[-2:] == [f"root@{id}", "-v"]
+    assert f"determined.cli.tunnel {api_address()} %h" in next(w for w in words if "Proxy" in w)
+    key = Path(words[words.index("-i") + 1])
+    assert "OPENSSH PRIVATE KEY" in key.read_text()
+    assert key.stat().st_mode & 0o077 == 0
+    assert "PRIVATE" not in det("shell", "list", "--json").out
+
+
+def test_what_ended_before_it_served_says_why(api: Api, det: Det) -> None:
+    id = launched(det("notebook", "start", "-d").out, "notebook")
+    det("notebook", "kill", id)
+    ran = det("notebook", "open", id, "--no-browser")
+    assert (ran.code, "on request of determined" in ran.err) == (1, True)
+
+
+def api_address() -> str:
+    return os.environ["DET_MASTER"]
 
 
 @pytest.mark.parametrize(

@@ -38,22 +38,6 @@ def test_a_group_without_a_list_prints_its_commands(det: Det) -> None:
     assert "cluster-up" in det("deploy", "local").out
 
 
-@pytest.mark.parametrize(
-    ("words", "instead"),
-    [
-        (["tensorboard", "start", 1], "`tensorboard --logdir`"),
-        (["shell", "start"], "`det experiment create`"),
-    ],
-)
-def test_a_command_that_is_not_there_yet_names_another_way(
-    det: Det, words: list[object], instead: str
-) -> None:
-    ran = det(*words)
-    assert (ran.code, ran.out) == (2, "")
-    assert f"no `det {words[0]}` yet" in ran.err
-    assert instead in ran.err
-
-
 @pytest.mark.parametrize("flag", ["-v", "--version"])
 def test_version_is_printed(det: Det, flag: str) -> None:
     assert det(flag).out == f"det {__version__}\n"

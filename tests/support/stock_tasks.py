@@ -8,6 +8,9 @@ FILE = {"path": "a.txt", "type": 48, "content": "", "mtime": "1", "mode": 420, "
 def interactive(world: World) -> None:
     """Launch one of each kind, look at it while it runs, steer it, and end it."""
     commands(world)
+    notebooks(world)
+    shells(world)
+    tensorboards(world)
 
 
 def commands(world: World) -> None:
@@ -24,6 +27,48 @@ def commands(world: World) -> None:
     end(world)
     ask("get_GetCommand", **one)
     ask("get_GetCommands", query={"users": ["admin"], "workspaceId": 1})
+
+
+def notebooks(world: World) -> None:
+    ask = world.ask
+    body = {"config": {"resources": {"slots": 0}}, "files": [FILE], "workspaceId": 1}
+    ask("post_LaunchNotebook", {**body, "preview": True})
+    one = {"notebookId": ask("post_LaunchNotebook", body)["notebook"]["id"]}
+    ask("get_GetNotebooks")
+    run(world)
+    ask("get_GetTasks")
+    ask("get_GetNotebook", **one)
+    ask("put_IdleNotebook", {**one, "idle": True}, **one)
+    ask("post_SetNotebookPriority", {**one, "priority": 7}, **one)
+    ask("post_KillNotebook", **one)
+    end(world)
+
+
+def shells(world: World) -> None:
+    ask = world.ask
+    body = {"config": {"resources": {"slots": 0}}, "files": [FILE], "workspaceId": 1}
+    one = {"shellId": ask("post_LaunchShell", body)["shell"]["id"]}
+    ask("get_GetShells")
+    run(world)
+    ask("get_GetShell", **one)
+    ask("post_SetShellPriority", {**one, "priority": 7}, **one)
+    ask("post_KillShell", **one)
+    end(world)
+
+
+def tensorboards(world: World) -> None:
+    ask = world.ask
+    experiment = ask("get_GetExperiments")["experiments"][0]
+    trial = ask("get_GetExperimentTrials", experimentId=experiment["id"])["trials"][0]
+    wanted = {"experimentIds": [experiment["id"]], "trialIds": [trial["id"]]}
+    made = ask("post_LaunchTensorboard", {"config": {}, "workspaceId": 1, **wanted})
+    one = {"tensorboardId": made["tensorboard"]["id"]}
+    ask("get_GetTensorboards")
+    run(world)
+    ask("get_GetTensorboard", **one)
+    ask("post_SetTensorboardPriority", {**one, "priority": 7}, **one)
+    ask("post_KillTensorboard", **one)
+    end(world)
 
 
 def run(world: World) -> None:

@@ -11,13 +11,14 @@ from determined.common.context import collect
 from determined.common.http import Session
 
 from det_cli import config_file
+from det_cli.actions import interactive_open
 from det_cli.actions.experiment_settings import workspace_of
 from det_cli.actions.interactive import path_of
 from det_cli.actions.logs import print_line
 from det_cli.connection import V1, connect
 from det_cli.errors import INTERRUPTED, OK, UsageError
 from det_cli.progress import Progress
-from det_cli.render import say
+from det_cli.render import print_yaml, say
 
 
 def run(args: argparse.Namespace) -> int:
@@ -33,6 +34,42 @@ def run(args: argparse.Namespace) -> int:
     if args.detach:
         return OK
     return follow(session, str(task["id"]))
+
+
+def notebook(args: argparse.Namespace) -> int:
+    config, session = read_config(args), connect(args)
+    if args.preview:
+        body = body_of(session, args, config)
+        print_yaml(session.post(path_of("notebook"), {**body, "preview": True})["config"])
+        return OK
+    return _opened(session, args, launch(session, args, "notebook", config), "notebook")
+
+
+def tensorboard(args: argparse.Namespace) -> int:
+    if not args.experiment_ids and not args.trial_ids:
+        hint = "`det tensorboard start 1 2`, or `det tensorboard start -t 7`"
+        raise UsageError("name at least one experiment or trial", hint)
+    config, session = read_config(args), connect(args)
+    wanted = {"experimentIds": args.experiment_ids, "trialIds": args.trial_ids}
+    task = launch(session, args, "tensorboard", config, **wanted)
+    return _opened(session, args, task, "tensorboard")
+
+
+def shell(args: argparse.Namespace) -> int:
+    config, session = read_config(args), connect(args)
+    task = launch(session, args, "shell", config)
+    if args.detach:
+        return OK
+    interactive_open.wait(session, "shell", str(task["id"]))
+    return interactive_open.connect_ssh(session, args, task)
+
+
+def _opened(session: Session, args: argparse.Namespace, task: dict[str, Any], kind: str) -> int:
+    if args.detach:
+        return OK
+    interactive_open.wait(session, kind, str(task["id"]))
+    interactive_open.show(session, args, task)
+    return OK
 
 
 def read_config(args: argparse.Namespace) -> dict[str, Any]:
@@ -60,15 +97,7 @@ def launch(
     session: Session, args: argparse.Namespace, kind: str, config: dict[str, Any], **more: Any
 ) -> dict[str, Any]:
     """Send a configuration with the files of its context; tell the new task's id."""
-    body: dict[str, Any] = {"config": config, **more}
-    if getattr(args, "template", None):
-        body["templateName"] = args.template
-    if args.workspace_name:
-        body["workspaceId"] = workspace_of(session, args.workspace_name)["id"]
-    context = collect(args.context, args.include)
-    if context.entries:
-        sent = context_upload.send(session, context, _watching)
-        body.update({"files": sent["modelDefinition"]} if "modelDefinition" in sent else sent)
+    body = {**body_of(session, args, config), **more}
     answer = session.post(path_of(kind), body)
     task: dict[str, Any] = answer[kind]
     print(f"Launched {kind} {task['id']}", flush=True)
@@ -77,6 +106,20 @@ def launch(
     if "LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED" in (answer.get("warnings") or []):
         say("It asks for more slots than any agent of the pool has now, and waits until one has.")
     return task
+
+
+def body_of(session: Session, args: argparse.Namespace, config: dict[str, Any]) -> dict[str, Any]:
+    """Return a request for a new task, after its context was sent if that is large."""
+    body: dict[str, Any] = {"config": config}
+    if getattr(args, "template", None):
+        body["templateName"] = args.template
+    if args.workspace_name:
+        body["workspaceId"] = workspace_of(session, args.workspace_name)["id"]
+    context = collect(args.context, args.include)
+    if context.entries:
+        sent = context_upload.send(session, context, _watching)
+        body.update({"files": sent["modelDefinition"]} if "modelDefinition" in sent else sent)
+    return body
 
 
 @contextlib.contextmanager

@@ -45,10 +45,17 @@ TEMPLATE = Arg("--template", metavar="NAME", help="lay the configuration over th
 DETACH = Arg("-d", "--detach", action="store_true", help="print its id and do not wait for it")
 
 
+NO_BROWSER = Arg("--no-browser", action="store_true", help="print its address, open nothing")
+
+
+def id_of(kind: str, name: str) -> Arg:
+    return Arg("task_id", metavar=f"{kind}_id", help=f"the id of the {name}")
+
+
 def members(kind: str, name: str) -> "tuple[Command | Group, ...]":
     """Return the commands of one kind of task; `name` is how sentences call it."""
     values = {"kind": kind}
-    id = Arg("task_id", metavar=f"{kind}_id", help=f"the id of the {name}")
+    id = id_of(kind, name)
     ids = Arg("task_ids", nargs="+", metavar=f"{kind}_id", help=f"the ids of {name}s")
     force = Arg("-f", "--force", action="store_true", help="go on with the others if one fails")
     return (

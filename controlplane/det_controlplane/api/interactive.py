@@ -6,21 +6,16 @@ from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest, NotFound, Unimplemented
 from det_controlplane.api.experiments import files_of
-from det_controlplane.api.http import Answer, Request, json_parts, json_response
+from det_controlplane.api.http import EMPTY, Answer, Request, json_parts, json_response
 from det_controlplane.api.listing import filters_of, page_of, sort_of
+from det_controlplane.api.projects import filters_in
 from det_controlplane.api.router import Handler, Route, get, post, put
 from det_controlplane.core.lifecycle.task import NAMES, TaskKind
 from det_controlplane.services.context import Context
 from det_controlplane.services.tasks import interactive, listing
 from det_controlplane.services.tasks.interactive import Told
 from det_controlplane.services.tasks.launching import Submission
-
-_TRAIN = "train by 'det experiment create', and read logs and metrics by 'det trial'"
-_INSTEAD = {
-    "tensorboard": "'tensorboard --logdir' reads the files of trials where their checkpoints are stored:"
-    " {cluster}/tensorboard/experiment/ID"
-}
-_RUNNABLE = (TaskKind.COMMAND,)
+from det_controlplane.services.tasks.tensorboards import Wanted
 
 
 def _listing(kind: TaskKind) -> Handler:
@@ -40,11 +35,14 @@ def _listing(kind: TaskKind) -> Handler:
 
 def _launching(kind: TaskKind) -> Handler:
     def handler(ctx: Context, request: Request) -> Answer:
-        if kind not in _RUNNABLE:
-            name = NAMES[kind]
-            way_out = _INSTEAD.get(name, _TRAIN).format(cluster=ctx.cluster_id)
-            raise Unimplemented(f"this release does not run {name}s; {way_out}")
-        told = interactive.launch(ctx, user_of(request), _submission(kind, request))
+        body, user = Body(request.json()), user_of(request)
+        submission = _submission(kind, body)
+        if kind is TaskKind.TENSORBOARD:
+            told = interactive.launch_tensorboard(ctx, user, submission, _wanted(body, request))
+        elif kind is TaskKind.NOTEBOOK and body.flag("preview"):
+            told = interactive.preview(ctx, user, submission)
+        else:
+            told = interactive.launch(ctx, user, submission)
         warnings = ["LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"] if told.exceeds_slots else []
         return json_response(
             {
@@ -56,8 +54,16 @@ def _launching(kind: TaskKind) -> Handler:
     return handler
 
 
-def _submission(kind: TaskKind, request: Request) -> Submission:
-    body = Body(request.json())
+def _wanted(body: Body, request: Request) -> Wanted:
+    filters = filters_in(body.body("filters"))
+    return Wanted(
+        body.integers("experimentIds"),
+        body.integers("trialIds"),
+        filters | request.held() if filters else {},
+    )
+
+
+def _submission(kind: TaskKind, body: Body) -> Submission:
     context_id = body.optional_text("contextId")
     return Submission(
         kind,
@@ -78,7 +84,7 @@ def _uuid(value: str) -> UUID:
 
 def _one(kind: TaskKind) -> Handler:
     def handler(ctx: Context, request: Request) -> Answer:
-        told = interactive.get(ctx, kind, request.param("taskId"))
+        told = interactive.get(ctx, user_of(request), kind, request.param("taskId"))
         return json_response({NAMES[kind]: told.shown, "config": told.config})
 
     return handler
@@ -95,9 +101,9 @@ def _kill(kind: TaskKind) -> Handler:
 def _set_priority(kind: TaskKind) -> Handler:
     def handler(ctx: Context, request: Request) -> Answer:
         priority = Body(request.json()).integer("priority")
-        return _steered(
-            kind, interactive.set_priority(ctx, kind, request.param("taskId"), priority)
-        )
+        task_id = request.param("taskId")
+        told = interactive.set_priority(ctx, user_of(request), kind, task_id, priority)
+        return _steered(kind, told)
 
     return handler
 
@@ -125,8 +131,14 @@ def _missing(kind: str) -> Handler:
     return handler
 
 
+def report_idle(ctx: Context, request: Request) -> Answer:
+    idle = Body(request.json()).flag("idle")
+    interactive.report_idle(ctx, user_of(request), request.param("taskId"), idle=idle)
+    return EMPTY
+
+
 def _generic(ctx: Context, request: Request) -> Answer:
-    raise Unimplemented(f"this release does not run generic tasks; {_TRAIN}")
+    raise Unimplemented("this release does not run generic tasks; 'det command run' runs a program")
 
 
 def count(ctx: Context, request: Request) -> Answer:
@@ -137,7 +149,7 @@ def count(ctx: Context, request: Request) -> Answer:
 _GENERIC = "generic task"
 ROUTES = (
     *(route for kind in NAMES for route in _routes(kind)),
-    put("/api/v1/notebooks/{taskId}/report_idle", _missing("notebook"), summary="Report idleness"),
+    put("/api/v1/notebooks/{taskId}/report_idle", report_idle, summary="Report idleness"),
     get("/api/v1/tasks/count", count, summary="How many notebooks and the like run"),
     post("/api/v1/generic-tasks", _generic, summary="Launch a task: 501"),
     get("/api/v1/tasks/{taskId}/config", _missing(_GENERIC), summary="Config of a generic task"),

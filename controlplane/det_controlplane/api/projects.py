@@ -117,8 +117,16 @@ def _refuse_whole_cluster(filters: Mapping[str, Any], *, every: bool) -> None:
 
 
 def _selection(body: Body, held: dict[str, list[int]]) -> Selection:
-    filters = body.body("filters")
-    chosen = filters_of(
+    chosen = filters_in(body.body("filters"))
+    ids = body.integers("experimentIds")
+    if not ids and not body.has("filters"):
+        raise BadRequest("name experiments by experimentIds, or choose them by filters")
+    return Selection(ids, chosen | held)
+
+
+def filters_in(filters: Body) -> dict[str, Any]:
+    """Return the filters by which a body chooses experiments."""
+    return filters_of(
         name=filters.text("name"),
         description=filters.text("description"),
         labels=[str(label) for label in filters.items("labels")],
@@ -128,10 +136,6 @@ def _selection(body: Body, held: dict[str, list[int]]) -> Selection:
         project_id=filters.integer("projectId") or None,
         archived=None if filters.raw("archived") is None else filters.flag("archived"),
     )
-    ids = body.integers("experimentIds")
-    if not ids and not body.has("filters"):
-        raise BadRequest("name experiments by experimentIds, or choose them by filters")
-    return Selection(ids, chosen | held)
 
 
 _EVERY_PROJECT = "-1"

@@ -14,3 +14,14 @@ def parse_duration(value: str) -> timedelta | None:
         return None
     seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
     return timedelta(seconds=seconds) if seconds < 1e10 else None
+
+
+def shown(seconds: float) -> str:
+    """Return a length of time for people, such as `5m` or `1h30m`."""
+    if seconds < 1:
+        return f"{seconds:g}s"
+    rest, parts = round(seconds), []
+    for unit, length in (("h", 3600), ("m", 60), ("s", 1)):
+        count, rest = divmod(rest, length)
+        parts += [f"{count}{unit}"] if count else []
+    return "".join(parts)

@@ -188,3 +188,40 @@ _PORTS = text("""
 def ports_in_use(tx: Tx) -> set[int]:
     """Return the ports on which live tasks serve: several tasks may share a machine, and its network."""
     return set(tx.execute(_PORTS).scalars())
+
+
+_ACTIVE = text("UPDATE tasks SET active_at = :now WHERE id = :task_id AND ended_at IS NULL")
+_RESUME = text("UPDATE allocations SET state = 'RUNNING' WHERE id = :id AND state = 'WAITING'")
+# From when on a task is idle: its last traffic, its last work, or when it became ready.
+_IDLE_SINCE = "greatest(k.active_at, k.proxied_at)"
+_IDLING = """FROM tasks k JOIN allocations a ON a.task_id = k.id AND a.state <> 'TERMINATED'
+    WHERE k.idle_timeout_s IS NOT NULL AND k.ended_at IS NULL AND a.ready AND NOT a.killed AND k.active_at IS NOT NULL"""
+_DUE = f"{_IDLE_SINCE} + make_interval(secs => k.idle_timeout_s)"
+_IDLE = text(f"SELECT a.id, k.idle_timeout_s {_IDLING} AND {_DUE} <= :now ORDER BY a.id")
+_NEXT_IDLE = text(f"SELECT min({_DUE}) {_IDLING}")
+
+
+def note_activity(tx: Tx, task_id: str, now: datetime) -> None:
+    """Let the time after which an idle task ends begin anew."""
+    tx.execute(_ACTIVE, {"task_id": task_id, "now": now})
+
+
+def resume(tx: Tx, allocation_id: str) -> None:
+    """Let an allocation that waited run."""
+    tx.execute(_RESUME, {"id": allocation_id})
+
+
+@dataclass(frozen=True, slots=True)
+class IdleTask:
+    allocation_id: str
+    timeout_s: float
+
+
+def idle(tx: Tx, now: datetime) -> list[IdleTask]:
+    """Return tasks that were idle for as long as they may be."""
+    return [IdleTask(*row) for row in tx.execute(_IDLE, {"now": now})]
+
+
+def next_idle(tx: Tx) -> datetime | None:
+    """Return when the next task will have been idle for too long, if nothing happens."""
+    return tx.execute(_NEXT_IDLE).scalar()

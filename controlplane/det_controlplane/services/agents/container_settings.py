@@ -49,7 +49,8 @@ def _image(environment: dict[str, Any], device_type: str | None) -> str:
 
 def _mounts(config: dict[str, Any], work_dir: str) -> tuple[Mount, ...]:
     """Return the mounts of a configuration; a relative container path is below the work directory."""
-    mounts = [Mount.from_json(mount) for mount in config.get("bind_mounts") or []]
+    given = [*(config.get("bind_mounts") or []), *(config.get("_mounts") or [])]
+    mounts = [Mount.from_json(mount) for mount in given]
     mounts = [replace(m, container_path=posixpath.join(work_dir, m.container_path)) for m in mounts]
     storage = config.get("checkpoint_storage") or {}
     if storage.get("type") == "shared_fs":

@@ -42,6 +42,9 @@ def of_container(ctx: Context, container_id: UUID) -> ContainerSpec | None:
     if trial is not None:
         env |= _trial_environment(row, trial, config)
     env |= config.get("_environment") or {}
+    network = "host" if row.peers > 1 else defaults.network_mode
+    if network == "host":
+        env["DET_SERVICE_HOST"] = "127.0.0.1"
     env |= container_settings.network_interface(defaults)
     values, of_agent = container_settings.variables(config, row.device_type)
     env |= values
@@ -64,7 +67,7 @@ def of_container(ctx: Context, container_id: UUID) -> ContainerSpec | None:
         slot_ids=tuple(row.slot_ids),
         user=_user(row.agent_user),
         session_token=token,
-        network="host" if row.peers > 1 else defaults.network_mode,
+        network=network,
     )
     return container_settings.applied(spec, config, defaults, row.device_type)
 

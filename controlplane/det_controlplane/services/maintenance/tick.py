@@ -12,6 +12,7 @@ from det_controlplane.services.machines.places import rented_pools
 from det_controlplane.services.maintenance import outbox
 from det_controlplane.services.money import budgets
 from det_controlplane.services.scheduling import schedule_pool, stopping
+from det_controlplane.services.tasks import idling
 from det_controlplane.services.trials import unmanaged
 
 log = logging.getLogger("det.tick")
@@ -24,6 +25,7 @@ def run(ctx: Context) -> float | None:
     _kill_what_is_due(ctx)
     _expire_agents(ctx)
     unmanaged.end_silent_trials(ctx)
+    idling.end_idle(ctx)
     budgets.keep_if_due(ctx)
     outbox.run_due(ctx)
     deciding.run_if_due(ctx, schedule_dirty_pools(ctx))
@@ -77,6 +79,7 @@ def _next_due_s(ctx: Context) -> float | None:
             allocations.next_kill(tx),
             allocations.next_delayed(tx),
             unmanaged.next_due(tx),
+            idling.next_due(tx),
             instances.next_decision(tx) if rented_pools(ctx) else None,
             budgets.next_due(ctx, tx),
         ]

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from det_controlplane.core.lifecycle.allocation import AllocationState, ContainerState
-from det_controlplane.db import allocations, containers, gathers, logs
+from det_controlplane.db import allocations, containers, gathers, interactive, logs
 from det_controlplane.db.allocations import AllocationRow
 from det_controlplane.db.containers import ContainerRow
 from det_controlplane.db.engine import Tx
@@ -81,8 +81,18 @@ def acknowledge_preemption(ctx: Context, user: User, allocation_id: str) -> None
 
 
 def ready(ctx: Context, user: User, allocation_id: str) -> None:
-    find(ctx, user, allocation_id)
-    _note(ctx, allocations.set_ready, allocation_id)
+    """The program serves: from now on it may be asked to leave, and may be idle."""
+    allocation = find(ctx, user, allocation_id)
+    with change(ctx) as changed:
+        tx, now = changed.tx, changed.now
+        if allocations.set_ready(tx, allocation_id) and allocation.trial_id is None:
+            interactive.resume(tx, allocation_id)
+            interactive.note_activity(tx, allocation.task_id, now)
+            line = NamedLine(allocation.task_id, " is available", before="Service of ")
+            logs.add_named_lines(tx, [line], now)
+            changed.wake(f"logs:{allocation.task_id}")
+            changed.wake("schedule")
+        changed.allocation_changed(allocation_id)
 
 
 def waiting(ctx: Context, user: User, allocation_id: str) -> None:

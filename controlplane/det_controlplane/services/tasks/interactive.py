@@ -1,7 +1,7 @@
 """Commands, notebooks, shells and TensorBoards: launch, look at, steer."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -14,17 +14,23 @@ from det_controlplane.core.queue import QueueUpdate
 from det_controlplane.db import allocations, interactive
 from det_controlplane.db.interactive import InteractiveTask
 from det_controlplane.db.schema.enums import WorkloadType
+from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState
+from det_controlplane.services.identity import task_rights
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.organization import config_policies
 from det_controlplane.services.scheduling import queueing, stopping
-from det_controlplane.services.tasks import auxiliary, launching, programs
+from det_controlplane.services.tasks import access, auxiliary, launching, programs, tensorboards
 from det_controlplane.services.tasks.launching import Build, Submission
 from det_controlplane.services.use_case import change
 
 SHOWN_AFTER_END = timedelta(hours=24)
-_PROGRAMS: dict[TaskKind, Build] = {TaskKind.COMMAND: programs.of_command}
+_PROGRAMS: dict[TaskKind, Build] = {
+    TaskKind.COMMAND: programs.of_command,
+    TaskKind.NOTEBOOK: programs.of_notebook,
+    TaskKind.SHELL: programs.of_shell,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +44,52 @@ class Told:
 
 
 def launch(ctx: Context, user: User, submission: Submission) -> Told:
+    return _launched(ctx, user, submission, _PROGRAMS[submission.kind])
+
+
+def launch_tensorboard(
+    ctx: Context, user: User, submission: Submission, wanted: tensorboards.Wanted
+) -> Told:
+    """Launch a TensorBoard; where its user names no image, it runs in that of the newest experiment."""
+    drawing = tensorboards.find(ctx, user, wanted)
+    environment = submission.config.get("environment")
+    if environment is None or isinstance(environment, Mapping):
+        filled = {**drawing.environment, **(environment or {})}
+        submission = replace(submission, config={**submission.config, "environment": filled})
+    return _launched(ctx, user, submission, tensorboards.building(ctx, user, drawing))
+
+
+def _launched(ctx: Context, user: User, submission: Submission, build: Build) -> Told:
     resolved = launching.resolve(ctx, user, submission)
-    build = _PROGRAMS[submission.kind]
     task_id = launching.launch(ctx, user, submission, resolved, build)
-    told = get(ctx, submission.kind, task_id)
+    told = get(ctx, user, submission.kind, task_id)
     return Told(told.shown, told.config, resolved.warnings, resolved.exceeds_slots)
 
 
-def get(ctx: Context, kind: TaskKind, task_id: str) -> Told:
+def preview(ctx: Context, user: User, submission: Submission) -> Told:
+    """Return what a launch would resolve a configuration to; nothing is made."""
+    resolved = launching.resolve(ctx, user, submission)
+    blank = {
+        "id": "", "description": resolved.config.description, "state": "STATE_UNSPECIFIED", "startTime": ctx.now().isoformat().replace("+00:00", "Z"),
+        "container": None, "username": user.username, "displayName": "", "userId": user.id,
+        "resourcePool": resolved.pool.pool_name, "exitStatus": "", "jobId": "", "serviceAddress": "",
+        "workspaceId": resolved.workspace.workspace_id,
+    }  # fmt: skip
+    return Told(blank, resolved.config.to_json(), resolved.warnings, resolved.exceeds_slots)
+
+
+def get(ctx: Context, user: User, kind: TaskKind, task_id: str) -> Told:
+    """Return a task; its owner, and administrators, are also told what opens it."""
     task = _find(ctx, kind, task_id)
-    return Told(task.shown, programs.shown(task.config))
+    shown = task.shown
+    if user.id == task.user_id or user.admin:
+        if kind is TaskKind.SHELL:
+            stored = sealing.opened(ctx, task.config, task.sealed)
+            shown = {**shown, "privateKey": stored["_shell"]["private_key"]}
+        elif "serviceAddress" in shown:
+            token = access.token_of(ctx, task_id, task.access_key)
+            shown = {**shown, "serviceAddress": f"{shown['serviceAddress']}?token={token}"}
+    return Told(shown, programs.shown(task.config))
 
 
 def listed(
@@ -68,10 +110,10 @@ def kill(ctx: Context, user: User, kind: TaskKind, task_id: str) -> Told:
             exit = stopping.signal(changed, allocation, Signal.KILL, reason)
             if exit is not None:
                 auxiliary.allocation_ended(changed, allocation, exit)
-    return get(ctx, kind, task_id)
+    return get(ctx, user, kind, task_id)
 
 
-def set_priority(ctx: Context, kind: TaskKind, task_id: str, priority: int) -> Told:
+def set_priority(ctx: Context, user: User, kind: TaskKind, task_id: str, priority: int) -> Told:
     task = _find(ctx, kind, task_id)
     if task.ended_at is not None:
         raise WrongState(f"{NAMES[kind]} '{task_id}' has ended: it has no priority to change")
@@ -84,7 +126,16 @@ def set_priority(ctx: Context, kind: TaskKind, task_id: str, priority: int) -> T
     queueing.update(ctx, [QueueUpdate(str(task.job_id), priority=priority)])
     with change(ctx) as changed:
         interactive.set_resource(changed.tx, task_id, "priority", priority)
-    return get(ctx, kind, task_id)
+    return get(ctx, user, kind, task_id)
+
+
+def report_idle(ctx: Context, user: User, task_id: str, *, idle: bool) -> None:
+    """Take a notebook's report of whether anything works in it; its own program tells, or its owner."""
+    task_rights.require_task(ctx, user, task_id)
+    _find(ctx, TaskKind.NOTEBOOK, task_id)
+    if not idle:
+        with ctx.db.autocommit() as tx:
+            interactive.note_activity(tx, task_id, ctx.now())
 
 
 def _find(ctx: Context, kind: TaskKind, task_id: str) -> InteractiveTask:

@@ -18,6 +18,7 @@ from det_controlplane.db import creation, experiments, interactive
 from det_controlplane.db import slots as slot_rows
 from det_controlplane.db.contexts import NewContext
 from det_controlplane.db.creation import TargetWorkspace
+from det_controlplane.db.engine import Tx
 from det_controlplane.db.interactive import NewTask
 from det_controlplane.db.schema.enums import WorkloadType
 from det_controlplane.services import sealing
@@ -31,8 +32,8 @@ from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.route_rights import require_in
 from det_controlplane.services.organization import config_policies, templates
 from det_controlplane.services.scheduling import capacity
-from det_controlplane.services.tasks import auxiliary
-from det_controlplane.services.tasks.programs import Program
+from det_controlplane.services.tasks import access, auxiliary
+from det_controlplane.services.tasks.programs import PORT_BASES, PORTS_OF_A_KIND, Place, Program
 from det_controlplane.services.use_case import change
 
 DEFAULT_WORKSPACE = 1
@@ -59,8 +60,8 @@ class Resolved:
     exceeds_slots: bool
 
 
-# Makes the program of a task from its configuration and id.
-Build = Callable[[TaskConfig, str], Program]
+# Makes the program of a task from its configuration and place.
+Build = Callable[[TaskConfig, Place], Program]
 
 
 def resolve(ctx: Context, user: User, submission: Submission) -> Resolved:
@@ -91,7 +92,11 @@ def launch(
     context = _context(ctx, submission)
     with change(ctx) as changed:
         tx, now = changed.tx, changed.now
-        program = build(config, task_id)
+        access_key = ctx.new_token()
+        place = Place(
+            task_id, _port(ctx, tx, submission.kind), access.token_of(ctx, task_id, access_key)
+        )
+        program = build(config, place)
         parts = sealing.seal(ctx, program.stored(config))
         if context is not None:
             context_rows.insert(tx, context, user.id, now)
@@ -104,7 +109,7 @@ def launch(
             id=task_id, kind=submission.kind, job_id=job_id,
             context_id=submission.context_id if context is None else context.id,
             config=parts.shown, sealed=parts.secrets, proxies=program.proxies,
-            access_key=ctx.new_token(), idle_timeout_s=None,
+            access_key=access_key, idle_timeout_s=_idle_timeout(ctx, submission.kind, config),
         )  # fmt: skip
         interactive.insert_task(tx, new, now)
         auxiliary.request(changed, task_id, job_id, 1, resolved.pool.pool_name, resources.slots)
@@ -155,6 +160,27 @@ def _context(ctx: Context, submission: Submission) -> NewContext | None:
         return None
     archive = contexts.archive(submission.files) if submission.files else b""
     return contexts.prepare(ctx, archive) if archive else None
+
+
+def _port(ctx: Context, tx: Tx, kind: TaskKind) -> int:
+    """Return a port that no other task serves on: tasks may share a machine, and with processes its network."""
+    base = PORT_BASES.get(kind)
+    if base is None:
+        return 0
+    taken = interactive.ports_in_use(tx) | ctx.config.reserved_ports
+    start = ctx.new_seed()
+    every = [base + (start + n) % PORTS_OF_A_KIND for n in range(PORTS_OF_A_KIND)]
+    return next((port for port in every if port not in taken), every[0])
+
+
+def _idle_timeout(ctx: Context, kind: TaskKind, config: TaskConfig) -> float | None:
+    """Return after how many seconds without use a task ends; None: never."""
+    of_cluster = {
+        TaskKind.NOTEBOOK: ctx.config.notebook_timeout,
+        TaskKind.TENSORBOARD: ctx.config.tensorboard_timeout,
+    }
+    given = config.idle_timeout
+    return of_cluster.get(kind) if given is None else given or None
 
 
 def refused(path: str, message: str) -> InvalidConfig:

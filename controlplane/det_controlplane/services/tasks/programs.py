@@ -1,11 +1,18 @@
 """What runs in the container of each kind of interactive task, and where it serves."""
 
+import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from det_controlplane.core.config import TaskConfig
+from det_controlplane.core.lifecycle.task import TaskKind
 
+# Lowest numbers of the ports on which the container of a kind serves; each kind has three hundred.
+PORT_BASES = {TaskKind.TENSORBOARD: 2600, TaskKind.NOTEBOOK: 2900, TaskKind.SHELL: 3200}
+PORTS_OF_A_KIND = 300
+_SSH = "/run/determined/ssh/authorized_keys"
+_TENSORBOARD = "/run/determined/tensorboard.json"
 ENTRY = ("python3", "-m", "determined.exec.entry", "--")
 
 
@@ -18,6 +25,10 @@ class Program:
     files: Sequence[Mapping[str, Any]] = ()
     proxies: Sequence[Mapping[str, Any]] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)  # kept with the configuration
+
+    def seeing(self, mounts: Sequence[Mapping[str, Any]]) -> "Program":
+        """Return the program with mounts that its user has not asked for."""
+        return replace(self, settings={**self.settings, "_mounts": [dict(m) for m in mounts]})
 
     def stored(self, config: TaskConfig) -> dict[str, Any]:
         """Return the configuration with what only the container's machine reads, under names that users cannot give."""
@@ -34,11 +45,88 @@ def shown(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in config.items() if not name.startswith("_")}
 
 
-def of_command(config: TaskConfig, task_id: str) -> Program:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a program is told of its task: its id, the port that is free for it, and the token that opens it."""
+
+    task_id: str
+    port: int
+    token: str
+
+
+def of_command(config: TaskConfig, place: Place) -> Program:
     """Run the arguments as they are; a single one is a line for the shell."""
     words = tuple(config.entrypoint or ())
     command = ("sh", "-c", *words) if len(words) == 1 else words
-    return Program(command, proxies=_own_ports(config, task_id))
+    return Program(command, proxies=_own_ports(config, place.task_id))
+
+
+def of_notebook(config: TaskConfig, place: Place) -> Program:
+    environment = {
+        "NOTEBOOK_PORT": str(place.port),
+        "NOTEBOOK_IDLE_TYPE": config.notebook_idle_type,
+        "DET_NOTEBOOK_TOKEN": place.token,
+    }
+    command = _module("notebook", config)
+    return Program(command, environment, proxies=_ports(config, place))
+
+
+def of_shell(config: TaskConfig, place: Place) -> Program:
+    """Let in whoever has the private key, which only the shell's owner is told."""
+    public, private = _key_pair()
+    key = base64.b64encode(f"{public}\n".encode()).decode()
+    return Program(
+        _module("shell", config),
+        {"SHELL_PORT": str(place.port)},
+        files=[{"path": _SSH, "mode": 0o600, "content_b64": key}],
+        proxies=_ports(config, place, tcp=True, unauthenticated=True),
+        settings={"_shell": {"public_key": public, "private_key": private}},
+    )
+
+
+def of_tensorboard(
+    config: TaskConfig, place: Place, sources: Sequence[Mapping[str, Any]], reads: Mapping[str, Any]
+) -> Program:
+    """Show event files of trials; `sources` tells where they lie, `reads` what the user asked for."""
+    work = {"sources": list(sources), "args": list(config.tensorboard_args)}
+    return Program(
+        _module("tensorboard", config),
+        {"TENSORBOARD_PORT": str(place.port), "TF_CPP_MIN_LOG_LEVEL": "3"},
+        files=[{"path": _TENSORBOARD, "mode": 0o600, "content": work}],
+        proxies=_ports(config, place),
+        settings={"_reads": dict(reads)},
+    )
+
+
+def _module(name: str, config: TaskConfig) -> tuple[str, ...]:
+    """Return the command that serves; the user's own replaces it."""
+    return config.entrypoint or ("python3", "-m", f"determined.exec.{name}")
+
+
+def _key_pair() -> tuple[str, str]:
+    """Return a new public and private key, as OpenSSH writes them."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = Ed25519PrivateKey.generate()
+    public = key.public_key().public_bytes(
+        serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.OpenSSH,
+        serialization.NoEncryption(),
+    )
+    return public.decode(), private.decode()
+
+
+def _ports(
+    config: TaskConfig, place: Place, *, tcp: bool = False, unauthenticated: bool = False
+) -> list[dict[str, Any]]:
+    """Return the program's own port, and those that the user's programs serve."""
+    own = {"port": place.port, "tcp": tcp, "unauthenticated": unauthenticated, "id": place.task_id}
+    others = _own_ports(config, place.task_id)
+    return [own, *({**p, "id": f"{place.task_id}:{p['port']}"} for p in others)]
 
 
 def _own_ports(config: TaskConfig, task_id: str) -> list[dict[str, Any]]:

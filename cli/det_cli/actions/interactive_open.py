@@ -1,0 +1,112 @@
+"""Opening notebooks and TensorBoards in the browser, and shells by SSH."""
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from determined.common.http import Session
+from determined.common.token_store import default_path
+
+from det_cli.actions.interactive import path_of
+from det_cli.connection import V1, connect
+from det_cli.errors import CommandError
+from det_cli.render import say
+
+_POLL_S = 0.5
+_ENDED = ("STATE_TERMINATED", "STATE_TERMINATING")
+
+
+def open_(args: argparse.Namespace) -> None:
+    session = connect(args)
+    task = session.get(path_of(args.kind, args.task_id))[args.kind]
+    wait(session, args.kind, args.task_id)
+    show(session, args, task)
+
+
+def open_shell(args: argparse.Namespace) -> int:
+    session = connect(args)
+    task = session.get(path_of("shell", args.task_id))["shell"]
+    wait(session, "shell", args.task_id)
+    return connect_ssh(session, args, task)
+
+
+def show_ssh(args: argparse.Namespace) -> None:
+    session = connect(args)
+    task = session.get(path_of("shell", args.task_id))["shell"]
+    print(shlex.join(ssh_command(session, task, args.ssh_opts)))
+
+
+def wait(session: Session, kind: str, task_id: str) -> None:
+    """Wait until a task serves, telling what it does meanwhile."""
+    seen = ""
+    while True:
+        task = session.get(f"{V1}/tasks/{task_id}")["task"]
+        if task.get("endTime"):
+            status = session.get(path_of(kind, task_id))[kind]["exitStatus"]
+            raise CommandError(
+                f"{kind} {task_id} has ended: {status}", f"`det {kind} logs {task_id}` shows why"
+            )
+        allocation = (task["allocations"] or [{}])[0]
+        if allocation.get("isReady"):
+            return
+        state = str(allocation.get("state", "STATE_QUEUED")).removeprefix("STATE_")
+        if state != seen:
+            seen = state
+            say(f"The {kind} is {state} …")
+        time.sleep(_POLL_S)
+
+
+def show(session: Session, args: argparse.Namespace, task: dict[str, Any]) -> None:
+    """Print the address of what a task serves, and open it unless that is not wanted."""
+    address = f"{session.base_url.rstrip('/')}{task['serviceAddress']}"
+    print(address)
+    if not args.no_browser:
+        import webbrowser
+
+        webbrowser.open(address)
+
+
+def connect_ssh(session: Session, args: argparse.Namespace, task: dict[str, Any]) -> int:
+    command = ssh_command(session, task, args.ssh_opts)
+    if args.show_ssh_command:
+        say(shlex.join(command))
+    try:
+        return subprocess.run(command, check=False).returncode
+    except FileNotFoundError as e:
+        raise CommandError(
+            "there is no `ssh` on this machine", "install OpenSSH's client: openssh-client"
+        ) from e
+
+
+def ssh_command(session: Session, task: dict[str, Any], more: "list[str]") -> "list[str]":
+    """Return the command that opens a shell through the cluster, with its key in a file of this user."""
+    if not task.get("privateKey"):
+        raise CommandError(f"shell {task['id']} is another user's", "only its owner may open it")
+    proxy = [sys.executable, "-m", "determined.cli.tunnel", session.base_url, "%h"]
+    user = (task.get("agentUserGroup") or {}).get("agentUser") or "root"
+    options = [
+        f"ProxyCommand={shlex.join(proxy)}",
+        "StrictHostKeyChecking=no",
+        "UserKnownHostsFile=/dev/null",
+        "LogLevel=ERROR",
+        "IdentitiesOnly=yes",
+        "ServerAliveInterval=30",
+    ]
+    given = [word for option in options for word in ("-o", option)]
+    key = _key_file(str(task["id"]), str(task["privateKey"]))
+    return ["ssh", *given, "-i", str(key), f"{user}@{task['id']}", *more]
+
+
+def _key_file(task_id: str, private_key: str) -> Path:
+    folder = Path(default_path()).parent / "shells"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / task_id
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(fd, "w") as f:
+        f.write(private_key)
+    return path

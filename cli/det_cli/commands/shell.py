@@ -1,0 +1,51 @@
+"""det shell"""
+
+from det_cli.commands.interactive import (
+    CONFIG,
+    CONFIG_FILE,
+    CONTEXT,
+    DETACH,
+    TEMPLATE,
+    VOLUME,
+    WORKSPACE,
+    id_of,
+    members,
+)
+from det_cli.declare import Arg, Command, Group
+
+ID = id_of("shell", "shell")
+SSH_OPTIONS = Arg("ssh_opts", nargs="*", help="more options and words for ssh, behind `--`")
+SHOW = Arg("--show-ssh-command", action="store_true", help="print the ssh command before it is run")
+
+
+def _show(name: str) -> Command:
+    return Command(
+        name, "print the command that opens a shell", "interactive_open:show_ssh", ID, SSH_OPTIONS
+    )
+
+
+MEMBERS = {
+    "shell": Group(
+        "shell",
+        "work at a command line on the cluster, by SSH",
+        *members("shell", "shell"),
+        Command("open", "open a shell", "interactive_open:open_shell", ID, SSH_OPTIONS, SHOW),
+        _show("show-ssh-command"),
+        _show("show_ssh_command"),
+        Command(
+            "start",
+            "start a shell and open it",
+            "interactive_start:shell",
+            SSH_OPTIONS,
+            CONFIG_FILE,
+            WORKSPACE,
+            VOLUME,
+            *CONTEXT,
+            CONFIG,
+            TEMPLATE,
+            DETACH,
+            SHOW,
+        ),
+        default="list",
+    )
+}

@@ -1,0 +1,167 @@
+"""TensorBoards: which experiments and trials one shows, and how its container reads their files."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from det_controlplane.core.config import TaskConfig
+from det_controlplane.core.problems import InvalidConfig, Problem
+from det_controlplane.core.roles import Right
+from det_controlplane.db import experiment_pages
+from det_controlplane.db import tensorboards as rows
+from det_controlplane.db.engine import as_json
+from det_controlplane.db.tensorboards import DrawnExperiment
+from det_controlplane.services import sealing
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Forbidden, Missing
+from det_controlplane.services.identity.principal import User
+from det_controlplane.services.identity.route_rights import require_things
+from det_controlplane.services.tasks import programs
+from det_controlplane.services.tasks.launching import Build
+from det_controlplane.services.tasks.programs import Place, Program
+
+MOST_SOURCES = 1000
+_MOUNT = "/run/determined/storages"
+_SECRET_KEYS = ("access_key", "secret_key", "connection_string", "credential")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a TensorBoard is to show."""
+
+    experiment_ids: Sequence[int] = ()
+    trial_ids: Sequence[int] = ()
+    filters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """Experiments that a TensorBoard shows, the newest first, and what their owner asked for."""
+
+    experiments: Sequence[DrawnExperiment]
+    reads: Mapping[str, Sequence[int]]
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """Return the image and the registry of the newest experiment, which a TensorBoard takes where none is given."""
+        environment = self.experiments[0].config.get("environment") or {}
+        return {"image": environment["image"]} if environment.get("image") else {}
+
+
+def find(ctx: Context, user: User, wanted: Wanted) -> Drawing:
+    """Return what is to be shown; raises where something is not there, or is not for this user."""
+    experiment_ids = list(dict.fromkeys(wanted.experiment_ids))
+    trial_ids = list(dict.fromkeys(wanted.trial_ids))
+    if wanted.filters:
+        with ctx.db.autocommit() as tx:
+            experiment_ids += experiment_pages.ids(tx, dict(wanted.filters))
+    if not experiment_ids and not trial_ids:
+        told = "name at least one experiment or trial that a TensorBoard is to show"
+        raise InvalidConfig([Problem("", told)], what="tensorboard")
+    if len(experiment_ids) + len(trial_ids) > MOST_SOURCES:
+        told = f"a TensorBoard shows {MOST_SOURCES} experiments and trials at most"
+        raise InvalidConfig([Problem("", told)], what="tensorboard")
+    right = Right.VIEW_EXPERIMENT_ARTIFACTS
+    require_things(ctx, user, right, "experiment", experiment_ids)
+    require_things(ctx, user, right, "trial", trial_ids)
+    found = rows.drawn(ctx.db, experiment_ids, trial_ids)
+    _refuse_missing(experiment_ids, trial_ids, found)
+    return Drawing(found, {"experiment_ids": experiment_ids, "trial_ids": trial_ids})
+
+
+def _refuse_missing(
+    experiment_ids: Sequence[int], trial_ids: Sequence[int], found: Sequence[DrawnExperiment]
+) -> None:
+    known = {experiment.id for experiment in found}
+    trials = {trial for experiment in found for trial in experiment.trial_ids}
+    lost = [f"experiment {id}" for id in experiment_ids if id not in known]
+    lost += [f"trial {id}" for id in trial_ids if id not in trials]
+    if lost:
+        raise Missing(f"{', '.join(lost)} not found")
+
+
+def building(ctx: Context, user: User, drawing: Drawing) -> Build:
+    """Return what makes the program: sources by storage, and the mounts that show them."""
+    places: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {}
+    sources = []
+    for experiment in drawing.experiments:
+        storage, mounts = _storage(ctx, user, experiment)
+        key = as_json([storage, mounts])
+        seen, own = places.setdefault(key, _seen(storage, mounts, len(places)))
+        sources += [
+            {"storage": seen, "name": name, "path": f"{ctx.cluster_id}/tensorboard/{path}"}
+            for name, path in _paths(experiment, drawing.reads["experiment_ids"])
+        ]
+        places[key] = (seen, own)
+    mounted = [mount for _, own in places.values() for mount in own]
+
+    def build(config: TaskConfig, place: Place) -> Program:
+        program = programs.of_tensorboard(config, place, sources, drawing.reads)
+        return program.seeing(_once(mounted))
+
+    return build
+
+
+def _paths(experiment: DrawnExperiment, wanted: Sequence[int]) -> list[tuple[str, str]]:
+    """Return names and places of an experiment, or of single trials."""
+    base = f"experiment/{experiment.id}"
+    if experiment.id in wanted:
+        return [(f"exp-{experiment.id}", base)]
+    return [
+        (f"exp-{experiment.id}/trial-{trial}", f"{base}/trial/{trial}")
+        for trial in experiment.trial_ids
+    ]
+
+
+def _storage(
+    ctx: Context, user: User, experiment: DrawnExperiment
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the storage of an experiment with its secrets, and the mounts through which its tasks see it."""
+    config = sealing.opened(ctx, experiment.config, experiment.sealed)
+    storage: dict[str, Any] = config.get("checkpoint_storage") or {}
+    if experiment.user_id != user.id and not user.admin and _has_secrets(storage):
+        common = (
+            ctx.config.checkpoint_storage,
+            sealing.opened(ctx, experiment.of_workspace, experiment.sealed_of_workspace),
+        )
+        if not any(_same_secrets(storage, place) for place in common):
+            raise Forbidden(
+                f"the storage of experiment {experiment.id} has credentials of its owner: only that user,"
+                " or an administrator, may open a TensorBoard over it"
+            )
+    return storage, list(config.get("bind_mounts") or [])
+
+
+def _has_secrets(storage: Mapping[str, Any]) -> bool:
+    return any(storage.get(key) for key in _SECRET_KEYS)
+
+
+def _same_secrets(storage: Mapping[str, Any], place: Any) -> bool:
+    return isinstance(place, Mapping) and all(
+        storage.get(key) == place.get(key) for key in _SECRET_KEYS
+    )
+
+
+def _seen(
+    storage: Mapping[str, Any], mounts: Sequence[Mapping[str, Any]], number: int
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return a storage as the container sees it, and the mounts that it needs for that; nothing is written."""
+    kind = storage.get("type")
+    if kind == "shared_fs":
+        inside = f"{_MOUNT}/{number}"
+        folder = str(storage.get("storage_path") or "")
+        host = str(storage["host_path"])
+        below = folder.removeprefix(host).strip("/")
+        path = f"{inside}/{below}" if below else inside
+        mount = {"host_path": host, "container_path": inside, "read_only": True}
+        return {"type": "directory", "container_path": path}, [mount]
+    if kind == "directory":
+        inside = str(storage["container_path"])
+        near = [m for m in mounts if inside.startswith(str(m.get("container_path")).rstrip("/"))]
+        return dict(storage), [{**m, "read_only": True} for m in near]
+    return {k: v for k, v in storage.items() if not k.startswith("save_")}, []
+
+
+def _once(mounts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the first mount of each place in the container."""
+    return list({str(m["container_path"]): m for m in reversed(mounts)}.values())

@@ -1,0 +1,136 @@
+"""Run a program that serves on a port, tell the cluster when it does, and pass signals on to it."""
+
+import importlib.util
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import Callable, Mapping, Optional, Sequence
+
+from determined._task_session import task_session
+from determined.common.failures import Failure
+from determined.common.http import APIError, MasterUnreachableError, Session
+
+_LOOK_S = 0.25
+_PORT_WAIT_S = 60.0
+_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def host() -> str:
+    """Return the address to serve on: of the machine's own network only itself, of a container's all."""
+    alone = os.environ.get("DET_RUNTIME") == "process"
+    return os.environ.get("DET_SERVICE_HOST") or ("127.0.0.1" if alone else "0.0.0.0")
+
+
+def require(module: str, product: str, package: str) -> None:
+    """Refuse to go on where the image lacks what is to be run."""
+    if importlib.util.find_spec(module) is None:
+        raise Failure(
+            f"{product} is not installed in this task's image",
+            f"choose an image that has it (environment.image), install it in yours (pip install {package}),"
+            f" or let a startup-hook.sh in the context do so",
+        )
+
+
+def wait_for_port(port: int, timeout_s: float = _PORT_WAIT_S) -> None:
+    """Wait until nothing else of this machine listens there: tasks of a machine may share its network."""
+    deadline = time.monotonic() + timeout_s
+    told = False
+    while not _is_free(port):
+        if time.monotonic() > deadline:
+            raise Failure(f"port {port} is in use on this machine", "launch it again")
+        if not told:
+            say(f"port {port} is in use on this machine; waiting for it")
+            told = True
+        time.sleep(_LOOK_S)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            server.bind((host(), port))
+        except OSError:
+            return False
+    return True
+
+
+def answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+class Service:
+    """A running program; a thread watches until it serves, and then looks at it from time to time."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        port: int,
+        env: Optional[Mapping[str, str]] = None,
+        *,
+        look: Optional[Callable[[Session], None]] = None,
+        every_s: float = 30.0,
+    ) -> None:
+        self._port = port
+        self._look = look
+        self._every_s = every_s
+        self._ended = threading.Event()
+        self._process = subprocess.Popen(list(command), env=None if env is None else dict(env))
+        for number in _FORWARDED:
+            signal.signal(number, self._forward)
+        self._watcher = threading.Thread(target=self._watch, name="watch", daemon=True)
+        self._watcher.start()
+
+    def wait(self) -> int:
+        code = self._process.wait()
+        self._ended.set()
+        self._watcher.join(_LOOK_S)
+        return code if code >= 0 else 128 - code
+
+    def _forward(self, number: int, _frame: object) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(number)
+
+    def _watch(self) -> None:
+        while not answers(self._port):
+            if self._ended.wait(_LOOK_S):
+                return
+        session = task_session()
+        _tell(session, "ready")
+        while self._look is not None and not self._ended.wait(self._every_s):
+            try:
+                self._look(session)
+            except (OSError, ValueError, APIError, MasterUnreachableError) as e:
+                say(f"cannot tell whether this task is idle: {e}")
+
+
+def tell_waiting() -> None:
+    """Tell the cluster that this task waits for something that is to be shown."""
+    _tell(task_session(), "waiting")
+
+
+def _tell(session: Session, what: str) -> None:
+    try:
+        session.post(f"/api/v1/allocations/{os.environ['DET_ALLOCATION_ID']}/{what}")
+    except (APIError, MasterUnreachableError) as e:
+        say(f"cannot tell the cluster that this task is {what}: {e}")
+
+
+def run(main: Callable[[], int]) -> int:
+    """Run a program's main function; say what is wrong in one line where that is known."""
+    try:
+        return main()
+    except Failure as e:
+        say(f"{e.cause}: {e.hint}" if e.hint else e.cause)
+        return 1

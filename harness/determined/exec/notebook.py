@@ -1,0 +1,82 @@
+"""`python3 -m determined.exec.notebook`: JupyterLab behind the cluster's proxy."""
+
+import json
+import os
+import sys
+import urllib.request
+from datetime import datetime, timedelta, timezone
+from typing import Any, List
+
+from determined.common.http import Session
+from determined.common.times import parsed
+from determined.exec import _serve
+
+_REPORT_S = 30.0
+
+
+def main() -> int:
+    _serve.require("jupyterlab", "JupyterLab", "jupyterlab")
+    port, task = int(os.environ["NOTEBOOK_PORT"]), os.environ["DET_TASK_ID"]
+    token = os.environ.get("DET_NOTEBOOK_TOKEN", "")
+    _serve.wait_for_port(port)
+    env = {**os.environ, "JUPYTER_TOKEN": token}
+    jupyter = Jupyter(port, f"/proxy/{task}", token, os.environ.get("NOTEBOOK_IDLE_TYPE", ""))
+
+    def report(session: Session) -> None:
+        body = {"notebookId": task, "idle": jupyter.is_idle()}
+        session.request("PUT", f"/api/v1/notebooks/{task}/report_idle", body=body)
+
+    service = _serve.Service(command(port, task), port, env, look=report, every_s=_REPORT_S)
+    return service.wait()
+
+
+def command(port: int, task: str) -> List[str]:
+    settings = {
+        "ip": _serve.host(),
+        "port": port,
+        "port_retries": 0,
+        "base_url": f"/proxy/{task}/",
+        "allow_root": True,
+        "allow_remote_access": True,
+        "open_browser": False,
+        "root_dir": os.getcwd(),
+    }
+    options = [f"--ServerApp.{name}={value}" for name, value in settings.items()]
+    return [sys.executable, "-m", "jupyterlab", *options]
+
+
+class Jupyter:
+    """A running Jupyter server, asked what it does."""
+
+    def __init__(self, port: int, base: str, token: str, idle_type: str) -> None:
+        self._address = f"http://127.0.0.1:{port}{base}/api"
+        self._token = token
+        self._idle_type = idle_type
+
+    def is_idle(self) -> bool:
+        if self._idle_type == "activity":
+            return not self._was_active()
+        kernels = self._get("kernels")
+        if self._idle_type == "kernel_connections":
+            return not any(kernel.get("connections") for kernel in kernels)
+        return not kernels and not self._get("terminals")
+
+    def _was_active(self) -> bool:
+        if any(kernel.get("execution_state") == "busy" for kernel in self._get("kernels")):
+            return True
+        last = self._get("status").get("last_activity")
+        since = datetime.now(timezone.utc) - timedelta(seconds=2 * _REPORT_S)
+        return bool(last) and parsed(last) > since
+
+    def _get(self, path: str) -> Any:
+        request = urllib.request.Request(
+            f"{self._address}/{path}", headers={"Authorization": f"token {self._token}"}
+        )
+        # Not by a proxy of the container's environment: this is the container itself.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(request, timeout=10) as answer:
+            return json.load(answer)
+
+
+if __name__ == "__main__":
+    sys.exit(_serve.run(main))

@@ -1,0 +1,96 @@
+"""`python3 -m determined.exec.shell`: an SSH server that lets in the owner of this shell."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from typing import Mapping
+
+from determined._paths import run_dir
+from determined.common.failures import Failure
+from determined.exec import _serve
+
+_PLACES = "/usr/sbin:/usr/local/sbin:/sbin:/usr/lib/openssh:/usr/libexec/openssh:/usr/lib/ssh"
+# Of the SSH server's own making, or of this process.
+_NOT_PASSED_ON = ("HOME", "SHELL", "USER", "LOGNAME", "PWD", "OLDPWD", "SHLVL", "TERM", "_")
+_LOGIN = """\
+. {environment}
+cd "$DET_WORKDIR" 2>/dev/null || cd
+if [ -n "$SSH_ORIGINAL_COMMAND" ]; then exec "${{SHELL:-/bin/sh}}" -c "$SSH_ORIGINAL_COMMAND"; fi
+exec "${{SHELL:-/bin/sh}}"
+"""
+
+
+def main() -> int:
+    port = int(os.environ["SHELL_PORT"])
+    server, keygen = _program("sshd"), _program("ssh-keygen")
+    folder = os.path.join(run_dir(), "ssh")
+    os.makedirs(folder, exist_ok=True)
+    _serve.wait_for_port(port)
+    config = write_files(folder, port, keygen, os.environ)
+    if os.geteuid() == 0:
+        os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
+    # The server insists on the whole path of itself.
+    return _serve.Service([server, "-D", "-e", "-f", config], port).wait()
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name) or shutil.which(name, path=_PLACES)
+    if found is None:
+        raise Failure(
+            f"{name} is not installed in this task's image",
+            "choose an image that has OpenSSH (environment.image), or install it in yours"
+            " (apt-get install openssh-server)",
+        )
+    return found
+
+
+def write_files(folder: str, port: int, keygen: str, env: Mapping[str, str]) -> str:
+    """Make the server's key, settings and environment; return the path of the settings."""
+    key = os.path.join(folder, "host_key")
+    if not os.path.exists(key):
+        command = [keygen, "-q", "-t", "ed25519", "-N", "", "-f", key]
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+    environment, login = os.path.join(folder, "environment"), os.path.join(folder, "login")
+    exported = [
+        f"export {name}={shlex.quote(value)}\n"
+        for name, value in env.items()
+        if name.isidentifier() and name not in _NOT_PASSED_ON
+    ]
+    _write(environment, "".join(exported))
+    _write(login, _LOGIN.format(environment=shlex.quote(environment)))
+    config = os.path.join(folder, "sshd_config")
+    _write(config, "".join(f"{line}\n" for line in _settings(folder, port, key, login)))
+    return config
+
+
+def _settings(folder: str, port: int, key: str, login: str) -> "list[str]":
+    sftp = shutil.which("sftp-server", path=_PLACES)
+    return [
+        f"Port {port}",
+        f"ListenAddress {_serve.host()}",
+        f'HostKey "{key}"',
+        f'AuthorizedKeysFile "{os.path.join(folder, "authorized_keys")}"',
+        f'ForceCommand /bin/sh "{login}"',
+        "AuthenticationMethods publickey",
+        "PasswordAuthentication no",
+        "PermitRootLogin prohibit-password",
+        "StrictModes no",
+        "UsePAM no",
+        "PidFile none",
+        "PrintMotd no",
+        "AllowTcpForwarding yes",
+        "ClientAliveInterval 30",
+        *([f"Subsystem sftp {sftp}"] if sftp else []),
+    ]
+
+
+def _write(path: str, content: str) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(fd, "w") as f:
+        f.write(content)
+
+
+if __name__ == "__main__":
+    sys.exit(_serve.run(main))

@@ -1,0 +1,224 @@
+"""What runs in the containers of notebooks, shells and TensorBoards."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from determined.common.failures import Failure
+from determined.exec import _serve, notebook, shell, tensorboard
+
+from tests.support.ports import free_port
+from tests.support.ssh import require_ssh
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Master:
+    """Takes what a task tells its cluster."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str, object]] = []
+        self.heard = threading.Condition()
+        master = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def _answer(self) -> None:
+                body = self.rfile.read(int(self.headers.get("content-length") or 0))
+                with master.heard:
+                    master.told.append((self.command, self.path, json.loads(body or b"null")))
+                    master.heard.notify_all()
+                self.send_response(200)
+                self.send_header("Content-Length", "2")
+                self.end_headers()
+                self.wfile.write(b"{}")
+
+            do_POST = do_PUT = _answer
+
+            def log_message(self, *_: object) -> None:
+                return
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
+        self.thread.start()
+
+    def until(self, path: str) -> object:
+        def found() -> object:
+            return next(([b] for _, p, b in self.told if p.endswith(path)), None)
+
+        with self.heard:
+            assert self.heard.wait_for(found, 60), self.told
+            return found()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+
+@pytest.fixture
+def master(monkeypatch: pytest.MonkeyPatch) -> Iterator[Master]:
+    made = Master()
+    for name, value in {
+        "DET_MASTER": f"http://127.0.0.1:{made.server.server_port}",
+        "DET_ALLOCATION_ID": "t.1",
+        "DET_TASK_ID": "t",
+        "DET_RUNTIME": "process",
+    }.items():
+        monkeypatch.setenv(name, value)
+    yield made
+    made.close()
+
+
+def module(name: str, **env: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", f"determined.exec.{name}"],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "harness"), **env},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("name", ["notebook", "tensorboard"])
+def test_an_image_without_the_program_says_what_to_install(master: Master, name: str) -> None:
+    product = {"notebook": "jupyterlab", "tensorboard": "tensorboard"}[name]
+    with module(name, PYTHONNOUSERSITE="1") as ran:
+        _, err = ran.communicate(timeout=60)
+    assert ran.returncode == 1
+    assert f"pip install {product}" in err
+    assert "Traceback" not in err
+
+
+def test_a_shell_lets_its_owner_in_where_the_context_is_with_the_tasks_variables(
+    master: Master, tmp_path: Path
+) -> None:
+    require_ssh()
+    folder, port = tmp_path / "ssh", free_port()
+    folder.mkdir()
+    key = tmp_path / "key"
+    make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)]
+    subprocess.run(make, check=True)
+    shutil.copy(f"{key}.pub", folder / "authorized_keys")
+    work = tmp_path / "work"
+    work.mkdir()
+    odd = 'it\'s\n$HOME "quoted"'
+    env = {
+        "DET_RUN_DIR": str(tmp_path),
+        "SHELL_PORT": str(port),
+        "DET_WORKDIR": str(work),
+        "ODD": odd,
+    }
+    user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
+    safe = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "IdentitiesOnly=yes")
+    options = ("BatchMode=yes", *safe)
+    ssh = ["ssh", *(w for o in options for w in ("-o", o)), "-p", str(port), f"{user}@127.0.0.1"]
+    ask = [
+        sys.executable,
+        "-c",
+        "'import os; print(os.getcwd()); print(repr(os.environ[\"ODD\"]))'",
+    ]
+    with module("shell", **env) as server:
+        try:
+            master.until("/allocations/t.1/ready")
+            let_in = subprocess.run(
+                [*ssh, "-i", str(key), *ask], capture_output=True, text=True, timeout=60
+            )
+            assert let_in.stdout.splitlines() == [str(work), repr(odd)], let_in.stderr
+            status = subprocess.run([*ssh, "-i", str(key), "exit 5"], timeout=60, check=False)
+            assert status.returncode == 5
+            other = tmp_path / "other"
+            subprocess.run([*make[:-1], str(other)], check=True)
+            refused = subprocess.run(
+                [*ssh, "-i", str(other), "id"], capture_output=True, text=True, timeout=60
+            )
+            assert "Permission denied" in refused.stderr
+        finally:
+            server.terminate()
+            server.communicate(timeout=60)
+
+
+def test_a_tensorboard_waits_for_the_first_event_file(
+    master: Master, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = {"type": "directory", "container_path": str(tmp_path / "storage")}
+    (tmp_path / "shown").mkdir()
+    described = {
+        "name": "exp-1/trial-2",
+        "path": "c/tensorboard/experiment/1/trial/2",
+        "storage": place,
+    }
+    source = tensorboard.Source(described, str(tmp_path / "shown"))
+    monkeypatch.setattr(tensorboard, "_LOOK_S", 0.01)
+    with pytest.raises(Failure, match="no metrics appeared"):
+        tensorboard.wait_for_metrics([source], timeout_s=0.05)
+    assert master.told[0][1].endswith("/waiting")
+    folder = tmp_path / "storage/c/tensorboard/experiment/1/trial/2"
+    folder.mkdir(parents=True)
+    (folder / "events.out.tfevents.1").write_bytes(b"x")
+    tensorboard.wait_for_metrics([source], timeout_s=0)
+    assert (tmp_path / "shown/exp-1/trial-2/events.out.tfevents.1").read_bytes() == b"x"
+
+
+def test_files_of_a_remote_storage_are_copied_when_they_grow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from determined.common.storage import DirectoryStorageManager
+
+    monkeypatch.setattr(DirectoryStorageManager, "direct_path", lambda *_: None)
+    place = {"type": "directory", "container_path": str(tmp_path / "storage")}
+    folder = tmp_path / "storage/c/e"
+    folder.mkdir(parents=True)
+    source = tensorboard.Source({"name": "exp-1", "path": "c/e", "storage": place}, str(tmp_path))
+    assert not source.update()
+    for content in (b"one", b"one and two"):
+        (folder / "events.out.tfevents.1").write_bytes(content)
+        assert source.update()
+        assert (tmp_path / "exp-1/events.out.tfevents.1").read_bytes() == content
+
+
+def test_jupyter_is_idle_by_what_its_user_chose() -> None:
+    answers = {
+        "kernels": [{"connections": 0, "execution_state": "idle"}],
+        "terminals": [],
+        "status": {"last_activity": "2020-01-01T00:00:00Z"},
+    }
+
+    class Asked(notebook.Jupyter):
+        def _get(self, path: str) -> object:
+            return answers[path]
+
+    def idle(kind: str) -> bool:
+        return Asked(1, "", "", kind).is_idle()
+
+    kinds = ("kernels_or_terminals", "kernel_connections", "activity")
+    assert [idle(kind) for kind in kinds] == [False, True, True]
+    answers["kernels"] = [{"connections": 1, "execution_state": "busy"}]
+    assert [idle(kind) for kind in kinds] == [False, False, False]
+    answers["kernels"] = []
+    assert idle("kernels_or_terminals")
+
+
+def test_a_port_that_is_taken_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    import socket
+
+    monkeypatch.setenv("DET_RUNTIME", "process")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(Failure, match=f"port {port} is in use"):
+            _serve.wait_for_port(port, timeout_s=0.01)
+
+
+def test_the_image_without_ssh_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    with pytest.raises(Failure, match="sshd is not installed") as told:
+        shell._program("sshd")
+    assert "openssh-server" in told.value.hint
