@@ -4,6 +4,7 @@ from dataclasses import replace
 from decimal import Decimal
 from itertools import count
 from typing import Any
+from uuid import UUID
 
 import pytest
 from det_controlplane.core.lifecycle.instance import InstanceState
@@ -11,9 +12,10 @@ from det_controlplane.core.provision import pool_pass, sightings, upkeep
 from det_controlplane.core.provision.cooldown import Cooldowns
 from det_controlplane.core.provision.model import TerminateReason
 from det_controlplane.core.provision.shopping import Allowance
-from det_controlplane.db import agents, costs
+from det_controlplane.db import agents, costs, instances
+from det_controlplane.db.engine import Tx
 from det_controlplane.ports.compute import LaunchRequest
-from det_controlplane.services.machines import calling, no_shows
+from det_controlplane.services.machines import calling
 
 from tests.sim.mutations import Mutation, nothing, without
 
@@ -70,7 +72,12 @@ def _pay_what_was_asked_for(patch: pytest.MonkeyPatch) -> None:
 
 
 def _take_reclaims_for_failed_starts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(no_shows, "TAKEN_BACK", no_shows.ENDED_ALONE)
+    told = instances.ended_alone
+
+    def suspected(tx: Tx, id: UUID, reason: str, *, no_show: bool) -> str | None:
+        return told(tx, id, reason, no_show=True)
+
+    patch.setattr(instances, "ended_alone", suspected)
 
 
 MACHINE_MUTATIONS = tuple(

@@ -59,7 +59,7 @@ _TELL = text("""
 _NO_SHOWS = text("""
     SELECT count(*) FROM (
         SELECT registered_at FROM instances WHERE pool = :pool
-            AND (registered_at IS NOT NULL OR reason = ANY(:reasons) OR starts_with(reason, :ended_alone))
+            AND (registered_at IS NOT NULL OR no_show)
         ORDER BY requested_at DESC, id LIMIT :newest
     ) AS known WHERE registered_at IS NULL
 """)
@@ -253,13 +253,20 @@ def drain(tx: Tx, id: UUID, reason: str, now: datetime) -> str | None:
 
 
 def terminate(
-    tx: Tx, id: UUID, reason: str, now: datetime, *, after_drain: bool = False
+    tx: Tx,
+    id: UUID,
+    reason: str,
+    now: datetime,
+    *,
+    after_drain: bool = False,
+    no_show: bool = False,
 ) -> str | None:
     """Order the end of a machine; returns its agent if that is new. A drain has a reason, which is kept."""
     earlier = func.coalesce(literal(": ") + _i.reason, "")
     values = {
         "terminating_since": now,
         "reason": literal(reason) + earlier if after_drain else reason,
+        "no_show": and_(literal(no_show), _i.registered_at.is_(None)),
     }
     return _agent_of(tx, _move(tx, [id], InstanceState.TERMINATING, values))
 
@@ -421,7 +428,7 @@ def holds(tx: Tx, now: datetime) -> dict[str, Hold]:
     return {r.pool: Hold(r.sentence, _seconds(r.until)) for r in found}
 
 
-def ended_alone(tx: Tx, id: UUID, reason: str) -> str | None:
+def ended_alone(tx: Tx, id: UUID, reason: str, *, no_show: bool) -> str | None:
     """Record why a machine ended that never joined and whose end was not ordered; returns its pool."""
     ended = update(schema.instances).where(
         _i.id == id,
@@ -429,13 +436,13 @@ def ended_alone(tx: Tx, id: UUID, reason: str) -> str | None:
         _i.registered_at.is_(None),
         _i.reason.is_(None),
     )
-    return tx.execute(ended.values(reason=reason).returning(_i.pool)).scalar()
+    values = {"reason": reason, "no_show": no_show}
+    return tx.execute(ended.values(values).returning(_i.pool)).scalar()
 
 
-def no_shows(tx: Tx, pool: str, reasons: list[str], ended_alone: str, newest: int) -> int:
-    """Return how many of the newest machines never joined, and ended for one of the reasons or by themselves."""
-    values = {"pool": pool, "reasons": reasons, "ended_alone": ended_alone, "newest": newest}
-    return int(tx.execute(_NO_SHOWS, values).scalar() or 0)
+def no_shows(tx: Tx, pool: str, newest: int) -> int:
+    """Return how many of the newest machines of a pool ended without having joined, by a fault of theirs."""
+    return int(tx.execute(_NO_SHOWS, {"pool": pool, "newest": newest}).scalar() or 0)
 
 
 def hold(

@@ -55,6 +55,8 @@ instances = Table(
     Column("unseen", Integer, nullable=False, server_default=text("0")),  # listings without it
     Column("stopped", Boolean, nullable=False, server_default=text("false")),
     Column("reason", Text),  # of the drain or the end, or the refusal of the launch
+    # It ended without its agent, by a fault of its own: one after the other holds the pool.
+    Column("no_show", Boolean, nullable=False, server_default=text("false")),
     Column("console", Text),  # last lines of a machine that never joined
     CheckConstraint(f"(ended_at IS NOT NULL) = NOT ({_LIVE})", name="ended"),
     CheckConstraint("state <> 'LAUNCHED' OR cloud_id IS NOT NULL", name="launched"),

@@ -155,8 +155,9 @@ def _terminate(change: Change, ends: Iterable[Terminate]) -> None:
     for machine_id, reason in ends:
         drained = reason is TerminateReason.DRAINED
         agent = instances.terminate(
-            change.tx, UUID(machine_id), _ENDS[reason], change.now, after_drain=drained
-        )
+            change.tx, UUID(machine_id), _ENDS[reason], change.now,
+            after_drain=drained, no_show=reason in no_shows.REASONS,
+        )  # fmt: skip
         log.info("giving %s back: %s", machine_id, _ENDS[reason])
         if agent is not None:
             agents.put_in_service(change.tx, agent, None, enabled=False, draining=False)

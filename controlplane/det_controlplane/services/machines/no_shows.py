@@ -15,7 +15,7 @@ from det_controlplane.services.use_case import Change
 # Machines that do not join one after the other are a fault of the image or the network: renting more is in vain.
 NO_SHOWS_TO_HOLD = 3
 HOLD_AFTER_NO_SHOWS = timedelta(minutes=15)
-# Why such machines ended, as their rows tell it: some were given back, some stopped, some ended by themselves.
+# Why such machines were given back; others end by themselves.
 REASONS: Mapping[TerminateReason, str] = {
     TerminateReason.NEVER_REGISTERED: "its agent did not join within max_agent_starting_period",
     TerminateReason.STOPPED: "its cloud stopped it",
@@ -44,7 +44,9 @@ def record(changed: Change, requested: Requested, machine: CloudMachine) -> bool
     """Record why a machine ended that did not join; return False where that is known, or its end was ordered."""
     sentence = TAKEN_BACK if machine.taken_back else ENDED_ALONE
     said = f": {machine.ended_because}" if machine.ended_because else ""
-    pool = instances.ended_alone(changed.tx, requested.id, sentence + said)
+    pool = instances.ended_alone(
+        changed.tx, requested.id, sentence + said, no_show=not machine.taken_back
+    )
     if pool is None:
         return False
     if machine.taken_back:
@@ -57,8 +59,7 @@ def record(changed: Change, requested: Requested, machine: CloudMachine) -> bool
 
 def hold_if_in_vain(changed: Change, pool: str) -> bool:
     """Hold a pool whose last machines did not join, one after the other; returns whether it is held now."""
-    reasons = list(REASONS.values())
-    count = instances.no_shows(changed.tx, pool, reasons, ENDED_ALONE, NO_SHOWS_TO_HOLD)
+    count = instances.no_shows(changed.tx, pool, NO_SHOWS_TO_HOLD)
     if count < NO_SHOWS_TO_HOLD:
         return False
     sentence = (
