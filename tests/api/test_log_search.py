@@ -55,8 +55,8 @@ def test_an_invalid_expression_is_refused(user: Caller, task_id: str, search: st
 def test_a_log_is_looked_through_in_parts(
     user: Caller, task_id: str, monkeypatch: pytest.MonkeyPatch, regex: str, order: str
 ) -> None:
-    monkeypatch.setattr(task_logs, "LOOKED_THROUGH", 7)
-    monkeypatch.setattr(task_logs, "SEARCHED", 7)
+    monkeypatch.setattr(task_logs, "SPAN", 7)
+    monkeypatch.setattr(task_logs, "TEXTS", 3)
     texts = [f"line {n}" for n in range(100)]
     write(user, task_id, *texts)
     wanted = [t for t in texts if "line 3" in t]
@@ -68,8 +68,8 @@ def test_a_log_is_looked_through_in_parts(
 def test_a_search_that_takes_long_goes_on_where_it_was(
     user: Caller, task_id: str, monkeypatch: pytest.MonkeyPatch, regex: str
 ) -> None:
-    monkeypatch.setattr(task_logs, "LOOKED_THROUGH", 7)
-    monkeypatch.setattr(task_logs, "SEARCHED", 7)
+    monkeypatch.setattr(task_logs, "SPAN", 7)
+    monkeypatch.setattr(task_logs, "TEXTS", 3)
     monkeypatch.setattr(task_logs, "SEARCH_S", 0.0)
     write(user, task_id, *(f"line {n}" for n in range(40)))
     wanted = [f"line {n}" for n in (3, *range(30, 40))]

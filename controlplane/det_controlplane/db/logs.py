@@ -22,7 +22,6 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects.postgresql import aggregate_order_by
-from sqlalchemy.sql.base import ColumnCollection
 
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.schema import experiments, task_logs, tasks, trials
@@ -170,7 +169,8 @@ class Filters:
     search: str = ""
     regex: bool = False  # `search` is none of PostgreSQL's patterns: callers look for it
 
-    def conditions(self, c: ColumnCollection[str, Any]) -> list[ColumnElement[bool]]:
+    def conditions(self) -> list[ColumnElement[bool]]:
+        c = task_logs.c
         lists = (
             (c.allocation_id, self.allocation_ids), (c.agent_id, self.agent_ids), (c.level, self.levels),
             (c.container_id, self.container_ids), (c.stdtype, self.stdtypes), (c.source, self.sources),
@@ -210,44 +210,55 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """So many lines of a log after (or, descending, before) the line with an id; 0 stands for its beginning."""
+class Window:
+    """The lines of a task with ids from one to another; the newest first where it is descending."""
 
     task_id: str
-    after_id: int
+    first: int
+    last: int
     descending: bool
-    most: int
 
-    def of(self, *columns: Any) -> Select[Any]:
+    def lines(self, filters: Filters, *columns: Any) -> Select[Any]:
         c = task_logs.c
-        lines = select(*columns).where(c.task_id == self.task_id).order_by(self.order(c.id))
-        if not self.after_id:
-            return lines
-        return lines.where(c.id < self.after_id if self.descending else c.id > self.after_id)
-
-    def order(self, id: ColumnElement[Any]) -> ColumnElement[Any]:
-        return id.desc() if self.descending else id
+        within = c.id.between(min(self.first, self.last), max(self.first, self.last))
+        found = select(*columns).where(c.task_id == self.task_id, within, *filters.conditions())
+        return found.order_by(c.id.desc() if self.descending else c.id)
 
 
-def page(tx: Tx, part: Part, filters: Filters, limit: int) -> Sequence[Row[Any]]:
-    """Return the first lines of a part that pass the filters."""
-    lines = part.of(task_logs).limit(part.most).subquery()
-    passing = select(lines).where(*filters.conditions(lines.c))
-    return tx.execute(passing.order_by(part.order(lines.c.id)).limit(limit)).all()
+def edge(tx: Tx, task_id: str, descending: bool) -> int | None:
+    """Return the id of a task's newest line or, descending, of its oldest; None without any."""
+    c = task_logs.c
+    ids = select(c.id).where(c.task_id == task_id).order_by(c.id if descending else c.id.desc())
+    return tx.execute(ids.limit(1)).scalar()
 
 
-def end_of(tx: Tx, part: Part) -> int | None:
-    """Return the id of the last line of a part; None where the log ends before."""
-    return tx.execute(part.of(task_logs.c.id).offset(part.most - 1).limit(1)).scalar()
+def window(
+    tx: Tx, task_id: str, after_id: int, edge: int, descending: bool, span: int
+) -> Window | None:
+    """Return a window that begins with the line after (or, descending, before) an id, of so many ids, up to an edge."""
+    c = task_logs.c
+    ids = select(c.id).where(c.task_id == task_id)
+    if after_id:
+        ids = ids.where(c.id < after_id if descending else c.id > after_id)
+    first = tx.execute(ids.order_by(c.id.desc() if descending else c.id).limit(1)).scalar()
+    if first is None:
+        return None
+    last = max(first - span + 1, edge) if descending else min(first + span - 1, edge)
+    return Window(task_id, first, last, descending)
 
 
-def texts(tx: Tx, part: Part, filters: Filters) -> list[tuple[int, str]]:
-    """Return ids and texts of the lines that pass the filters; as one value, since rows cost more than their text."""
-    lines = part.of(task_logs.c.id, task_logs.c.log).where(*filters.conditions(task_logs.c))
-    found = lines.limit(part.most).subquery()
+def page(tx: Tx, window: Window, filters: Filters, limit: int) -> Sequence[Row[Any]]:
+    """Return the first lines of a window that pass the filters."""
+    return tx.execute(window.lines(filters, task_logs).limit(limit)).all()
+
+
+def texts(tx: Tx, window: Window, filters: Filters, limit: int) -> list[tuple[int, str]]:
+    """Return ids and texts of those lines, as one value: rows cost more than their text."""
+    found = window.lines(filters, task_logs.c.id, task_logs.c.log).limit(limit).subquery()
     pair = func.json_build_array(found.c.id, found.c.log)
-    every = func.json_agg(aggregate_order_by(pair, part.order(found.c.id)))
-    return [(id, log) for id, log in tx.execute(select(every)).scalar() or ()]
+    order = found.c.id.desc() if window.descending else found.c.id
+    every = select(func.json_agg(aggregate_order_by(pair, order)))
+    return [(id, log) for id, log in tx.execute(every).scalar() or ()]
 
 
 def rows(tx: Tx, ids: Sequence[int], descending: bool) -> Sequence[Row[Any]]:

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,8 +11,9 @@ from uuid import UUID
 
 from det_controlplane.core.patterns import LONGEST_LINE, InvalidPattern, compiled
 from det_controlplane.db import containers, logs
+from det_controlplane.db.engine import Tx
 from det_controlplane.db.logs import Filters as Filters
-from det_controlplane.db.logs import Part
+from det_controlplane.db.logs import Window
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
 from det_controlplane.services.logs import policies
@@ -25,8 +26,8 @@ BATCH = 1000
 # How long a log counts as followed after its follower asked for more.
 FOLLOWED = timedelta(minutes=2)
 SEARCH_S = 2.0
-# Lines that one statement looks through for filters, and of which it returns the texts.
-LOOKED_THROUGH, SEARCHED = 200_000, 10_000
+# The ids that one statement looks through, and the texts that it returns.
+SPAN, TEXTS = 500_000, 10_000
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
@@ -161,20 +162,12 @@ Rows = tuple[Sequence[Any], int, bool]
 
 
 def _read(ctx: Context, task_id: str, filters: Filters, after_id: int, descending: bool) -> Rows:
-    """Look through the log, a part at a time, until a part has a line; for so long only, as clients come and go."""
-    until = time.monotonic() + SEARCH_S
-    with ctx.db.autocommit() as tx:
-        while True:
-            part = Part(task_id, after_id, descending, LOOKED_THROUGH)
-            rows = logs.page(tx, part, filters, BATCH)
-            if len(rows) == BATCH:
-                return rows, rows[-1].id, True
-            end = logs.end_of(tx, part)
-            if end is None:
-                return rows, rows[-1].id if rows else after_id, False
-            if rows or time.monotonic() > until:
-                return rows, end, True
-            after_id = end
+    def passing(tx: Tx, window: Window) -> Rows:
+        rows = logs.page(tx, window, filters, BATCH)
+        full = len(rows) == BATCH
+        return rows, rows[-1].id if full else window.last, full
+
+    return _looked_through(ctx, task_id, after_id, descending, passing)
 
 
 def _searched(
@@ -183,18 +176,41 @@ def _searched(
     """Look for an expression in the texts alone, and read the lines that have it."""
     pattern, all_lines = compiled(filters.search), replace(filters, search="")
     until = time.monotonic() + SEARCH_S
+
+    def matching(tx: Tx, window: Window) -> Rows:
+        found: list[int] = []
+        texts = logs.texts(tx, window, all_lines, TEXTS)
+        for number, (id, log) in enumerate(texts, 1):
+            if pattern.found_in(logs.as_written(log)):
+                found.append(id)
+            if len(found) == BATCH or number == TEXTS or time.monotonic() > until:
+                return logs.rows(tx, found, descending), id, True
+        return logs.rows(tx, found, descending), window.last, False
+
+    return _looked_through(ctx, task_id, after_id, descending, matching)
+
+
+def _looked_through(
+    ctx: Context,
+    task_id: str,
+    after_id: int,
+    descending: bool,
+    look: Callable[[Tx, Window], Rows],
+) -> Rows:
+    """Look at a window after the other until one has a line; for so long only, as clients come and go."""
+    until = time.monotonic() + SEARCH_S
     with ctx.db.autocommit() as tx:
-        while True:
-            texts = logs.texts(tx, Part(task_id, after_id, descending, SEARCHED), all_lines)
-            found: list[int] = []
-            for id, log in texts:
-                after_id = id
-                if pattern.found_in(logs.as_written(log)):
-                    found.append(id)
-                if len(found) == BATCH or time.monotonic() > until:
-                    return logs.rows(tx, found, descending), after_id, True
-            if found or len(texts) < SEARCHED:
-                return logs.rows(tx, found, descending), after_id, len(texts) == SEARCHED
+        # Before all windows: what comes meanwhile may be in none of them.
+        edge = logs.edge(tx, task_id, descending)
+        while edge is not None:
+            window = logs.window(tx, task_id, after_id, edge, descending, SPAN)
+            if window is None:
+                break
+            rows, after_id, full = look(tx, window)
+            unfinished = full or after_id != edge
+            if rows or not unfinished or time.monotonic() > until:
+                return rows, after_id, unfinished
+    return (), after_id, False
 
 
 def fields(ctx: Context, task_id: str) -> Any:
