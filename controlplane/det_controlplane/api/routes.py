@@ -18,6 +18,7 @@ _PLACES: dict[str, tuple[str, ...]] = {
     "/prom": ("prometheus",),
     "/proxy": ("proxy",),
     "/resources": ("master",),
+    "/stream": ("updates",),
     "/task-logs": ("logs",),
     "/tasks": ("tasks",),
     "agent-tokens": ("agents",),
@@ -75,7 +76,7 @@ _MODULES = (
     "cluster", "auth", "oidc", "audit", "users", "groups", "roles", "workspaces", "projects", "templates",
     "models", "master", "experiments", "lineage", "metric_curves", "remote_search", "trials", "tables",
     "profiles", "allocations", "tasks", "logs", "agents", "machines", "money", "prometheus", "jobs",
-    "webhooks", "interactive", "proxy", "why", "agent_protocol", "agent_wheel",
+    "webhooks", "updates", "interactive", "proxy", "why", "agent_protocol", "agent_wheel",
 )  # fmt: skip
 
 

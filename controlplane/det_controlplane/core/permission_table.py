@@ -12,6 +12,7 @@ GET    /prom/det-state-metrics                                             read 
 GET    /resources/allocation/aggregated                                    read           VIEW_CLUSTER_USAGE@cluster
 GET    /resources/allocation/allocations-csv                               read           VIEW_CLUSTER_USAGE@cluster
 GET    /resources/allocation/raw                                           read           VIEW_CLUSTER_USAGE@cluster
+GET    /stream                                                             read           everybody
 POST   /task-logs                                                          service+own    UPDATE_EXPERIMENT@service
 GET    /tasks                                                              read           VIEW_EXPERIMENT_METADATA@listed
 GET    agent-tokens                                                        read           UPDATE_AGENTS@cluster

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, quote
 
 from det_controlplane.adapters.notifier import LocalNotifier
 from det_controlplane.api.app import App
-from det_controlplane.api.errors import ApiError, NotFound, TooLarge
+from det_controlplane.api.errors import NotFound, TooLarge
 from det_controlplane.api.http import (
     MAX_BODY,
     STRANGERS_BODY,
@@ -22,7 +22,9 @@ from det_controlplane.api.http import (
     Wait,
 )
 from det_controlplane.entry.relay.relay import Relay
+from det_controlplane.entry.server import socket_stream
 from det_controlplane.entry.server.carry import Carried, carried, fetched, stream_headers
+from det_controlplane.entry.server.socket_stream import SocketStream
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -101,7 +103,23 @@ class AsgiApp:
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif scope["type"] == "websocket":
-            await refuse_websocket(receive, send, NotFound("no websocket is served at this path"))
+            await self._websocket(scope, receive, send)
+
+    async def _websocket(self, scope: Message, receive: Receive, send: Send) -> None:
+        request = _request({**scope, "method": "GET"})
+        request.client = self._address_of(request.client, request.headers)
+        if request.path != socket_stream.PATH:
+            why = NotFound("no websocket is served at this path")
+            await refuse_websocket(receive, send, Response(why.to_json(), why.status))
+            return
+        refusal = await self._in_thread(socket_stream.refusal, self._app, request)
+        if refusal is not None:
+            await refuse_websocket(receive, send, refusal)
+            return
+        await receive()
+        carrying = SocketStream(self._app, self._notifier, self._in_thread, receive, send)
+        with suppress(OSError):
+            await carrying.serve(request)
 
     async def _http(self, scope: Message, receive: Receive, send: Send) -> None:
         request = _request(scope)
@@ -261,14 +279,13 @@ class _Body:
         return part
 
 
-async def refuse_websocket(receive: Receive, send: Send, why: ApiError) -> None:
+async def refuse_websocket(receive: Receive, send: Send, why: Response) -> None:
     """Answer the request for a websocket as any other that is refused."""
     await receive()
-    body = why.to_json()
     headers = [(b"content-type", b"application/json")]
     start = {"type": "websocket.http.response.start", "status": why.status, "headers": headers}
     await send(start)
-    await send({"type": "websocket.http.response.body", "body": body})
+    await send({"type": "websocket.http.response.body", "body": why.body})
 
 
 def _too_large(limit: int) -> Response:

@@ -1,0 +1,71 @@
+"""Serve a stream of changes, of which a websocket carries each line as a message.
+
+See docs/reference/compatibility.md#updates."""
+
+import json
+from collections.abc import Mapping
+
+from det_controlplane.api.body import Body
+from det_controlplane.api.errors import BadRequest
+from det_controlplane.api.http import Answer, Batch, Request, Stream, bearer_token
+from det_controlplane.api.router import get
+from det_controlplane.core import id_ranges
+from det_controlplane.core.numerals import whole
+from det_controlplane.services.cluster import updates
+from det_controlplane.services.cluster.updates import Seen, Wish
+from det_controlplane.services.context import Context
+from det_controlplane.services.identity import authentication
+
+_LARGEST_ID = 2**31 - 1
+
+
+def stream(ctx: Context, request: Request) -> Answer:
+    """The body is a subscription: `sync_id`, `known` ids and `subscribe`, by kind."""
+    body = Body(request.json())
+    sync_id, wishes = body.text("syncId"), _wishes(body.body("known"), body.body("subscribe"))
+    token = bearer_token(request)
+
+    def fetch(seen: Seen | None) -> Batch:
+        # Sessions end and rights change while a stream goes on.
+        user = authentication.user_of(ctx, token)
+        changes, now = updates.look(ctx, user, wishes, seen)
+        lines = [b'{"%s":%s}\n' % (c.name.encode(), c.value.encode()) for c in changes]
+        if seen is None:
+            lines = [_synced(sync_id, False), *lines, _synced(sync_id, True)]
+        return Batch(lines, now, False)
+
+    return Stream(fetch, topic="updates")
+
+
+def _synced(sync_id: str, complete: bool) -> bytes:
+    return json.dumps({"sync_id": sync_id, "complete": complete}).encode() + b"\n"
+
+
+def _wishes(known: Body, subscribe: Body) -> Mapping[str, Wish]:
+    return {
+        kind: Wish(_known(known, kind), _chosen(subscribe.body(kind), kind))
+        for kind in updates.KINDS
+        if subscribe.has(kind)
+    }
+
+
+def _known(known: Body, kind: str) -> id_ranges.Ranges:
+    try:
+        return id_ranges.parse(known.text(kind))
+    except id_ranges.NotRanges as e:
+        raise BadRequest(f"known.{kind}: {e}") from e
+
+
+def _chosen(spec: Body, kind: str) -> dict[str, list[int]]:
+    return {name: _ids(spec, name, kind) for name in updates.KINDS[kind]}
+
+
+def _ids(spec: Body, name: str, kind: str) -> list[int]:
+    found = [whole(str(value)) for value in spec.items(name)]
+    ids = [id for id in found if id is not None and 0 <= id <= _LARGEST_ID]
+    if len(ids) < len(found):
+        raise BadRequest(f"subscribe.{kind}.{name} must be a list of ids")
+    return ids
+
+
+ROUTES = (get("/stream", stream, summary="Changes of projects, models and versions (stream)"),)

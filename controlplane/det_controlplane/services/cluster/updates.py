@@ -1,0 +1,67 @@
+"""Tell a client how projects, models and model versions change, from what it knows on."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from det_controlplane.core import id_ranges
+from det_controlplane.core.id_ranges import Ranges
+from det_controlplane.core.roles import Right
+from det_controlplane.db import updates
+from det_controlplane.db.engine import Tx
+from det_controlplane.services.context import Context
+from det_controlplane.services.identity.principal import User
+
+# The names of a changed row, and of those that are gone, and the right to see such rows.
+_NAMES = {
+    "projects": ("project", "projects_deleted", Right.VIEW_PROJECT),
+    "models": ("model", "models_deleted", Right.VIEW_MODEL_REGISTRY),
+    "modelversions": ("modelversion", "modelversions_deleted", Right.VIEW_MODEL_REGISTRY),
+}
+KINDS: Mapping[str, Sequence[str]] = {kind: updates.filters_of(kind) for kind in _NAMES}
+"""What can be subscribed to, with the names of the ids that choose among it."""
+
+Seen = Mapping[str, Mapping[int, int]]
+"""The number of the last change of each row that was told, by its id and kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a client wants to hear of one kind."""
+
+    known: Ranges  # ids that it has from an earlier connection
+    chosen: Mapping[str, Sequence[int]]  # none: every row that it may see
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One message: its name, and its value as JSON."""
+
+    name: str
+    value: str
+
+
+def look(
+    ctx: Context, user: User, wishes: Mapping[str, Wish], seen: Seen | None
+) -> tuple[list[Change], Seen]:
+    """Return what has changed since the last look, and what is known then; the first look tells everything."""
+    changes: list[Change] = []
+    now: dict[str, Mapping[int, int]] = {}
+    with ctx.db.autocommit() as tx:
+        for kind, wish in wishes.items():
+            within = user.grants.workspaces(_NAMES[kind][2])
+            numbers = updates.numbers(tx, kind, within, wish.chosen)
+            before = {} if seen is None else seen[kind]
+            known = wish.known if seen is None else id_ranges.of(before)
+            changes += _changes(tx, kind, known, before, numbers)
+            now[kind] = numbers
+    return changes, now
+
+
+def _changes(
+    tx: Tx, kind: str, known: Ranges, before: Mapping[int, int], now: Mapping[int, int]
+) -> list[Change]:
+    name, deleted, _ = _NAMES[kind]
+    gone = id_ranges.without(known, now)
+    told = [Change(deleted, f'"{id_ranges.shown(gone)}"')] if gone else []
+    changed = [id for id, seq in now.items() if before.get(id) != seq]
+    return told + [Change(name, row) for row in updates.rows(tx, kind, changed)]

@@ -1,0 +1,116 @@
+"""The stream of changes over a websocket."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from det_controlplane.adapters.notifier import LocalNotifier
+from det_controlplane.db.engine import Database
+from det_controlplane.entry.server.asgi import AsgiApp
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from tests.support.api import Api, Caller, api_over
+from tests.support.socket_server import behind_socket
+
+PROJECTS = {"sync_id": "1", "subscribe": {"projects": {}}}
+
+
+@pytest.fixture
+def api(database: Database, tmp_path: Path) -> Iterator[Api]:
+    with api_over(database, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def user(api: Api) -> Caller:
+    return api.signed_in("determined")
+
+
+@pytest.fixture
+def address(api: Api) -> Iterator[str]:
+    with behind_socket(AsgiApp(api.app, LocalNotifier())) as served:
+        yield f"ws{served[4:]}"
+
+
+def connected(address: str, user: Caller, origin: Any = None) -> ClientConnection:
+    headers = {"Authorization": f"Bearer {user.token}"}
+    return connect(f"{address}/stream", additional_headers=headers, origin=origin)
+
+
+def told(socket: ClientConnection) -> Any:
+    return json.loads(socket.recv(timeout=60))
+
+
+def subscribe(socket: ClientConnection, asked: dict[str, Any]) -> list[Any]:
+    """Send a subscription and return all that it tells at first."""
+    socket.send(json.dumps(asked))
+    messages = [told(socket)]
+    while not messages[-1].get("complete"):
+        messages.append(told(socket))
+    return messages
+
+
+def last_words(socket: ClientConnection) -> tuple[list[Any], int]:
+    """Return what is told until the connection is closed, and the code of that."""
+    words = []
+    try:
+        while True:
+            words.append(told(socket))
+    except ConnectionClosed as e:
+        return words, e.rcvd.code if e.rcvd else 0
+
+
+def test_changes_come_as_messages(address: str, user: Caller) -> None:
+    with connected(address, user) as socket:
+        assert len(subscribe(socket, PROJECTS)) == 3
+        made = user.post("/api/v1/workspaces", {"name": "zoo"})["workspace"]["id"]
+        user.post(f"/api/v1/workspaces/{made}/projects", {"name": "cats"})
+        assert told(socket)["project"]["name"] == "cats"
+
+
+def test_another_subscription_begins_anew(address: str, user: Caller) -> None:
+    with connected(address, user) as socket:
+        subscribe(socket, PROJECTS)
+        begun, ended = subscribe(socket, {"sync_id": "2", "subscribe": {"models": {}}})
+        assert (begun["sync_id"], ended["sync_id"]) == ("2", "2")
+        user.post("/api/v1/models", {"name": "resnet"})
+        assert told(socket)["model"]["name"] == "resnet"
+
+
+@pytest.mark.parametrize("asked", ["{", '{"subscribe": {"projects": []}}', "x" * 70_000])
+def test_a_message_that_cannot_be_read_ends_the_connection_with_its_cause(
+    address: str, user: Caller, asked: str
+) -> None:
+    with connected(address, user) as socket:
+        socket.send(asked)
+        words, code = last_words(socket)
+    if len(asked) > 65_536:
+        assert (words, code) == ([], 1009)
+    else:
+        assert ([word["error"]["code"] for word in words], code) == ([3], 1008)
+
+
+def test_a_session_that_ends_ends_the_connection(address: str, user: Caller) -> None:
+    with connected(address, user) as socket:
+        subscribe(socket, PROJECTS)
+        user.post("/api/v1/auth/logout")
+        words, _ = last_words(socket)
+    assert [word["error"]["httpCode"] for word in words] == [401]
+
+
+def test_strangers_and_pages_from_elsewhere_are_refused(address: str, user: Caller) -> None:
+    with pytest.raises(InvalidStatus) as stranger, connect(f"{address}/stream"):
+        pass
+    assert stranger.value.response.status_code == 401
+    with (
+        pytest.raises(InvalidStatus) as page,
+        connected(address, user, origin="https://evil.example"),
+    ):
+        pass
+    assert page.value.response.status_code == 403
+    own = f"http{address[2:]}"
+    with connected(address, user, origin=own) as socket:
+        assert subscribe(socket, PROJECTS)
