@@ -138,6 +138,26 @@ def test_work_that_does_not_leave_is_killed(cluster: Rented, user: Caller, admin
         create(user, activate=True)
 
 
+COMMAND = {"config": {"entrypoint": ["sleep", "1000"]}}
+
+
+def test_commands_are_held_to_budgets(cluster: Rented, user: Caller, admin: Caller) -> None:
+    user.post("/api/v1/commands", COMMAND)
+    cluster.settle()
+    agent = cluster.boot(cluster.cloud.alive()[-1])
+    cluster.settle()
+    agent.work()
+    budget(admin, "user", "determined", "0.10")
+    pass_hours(cluster, agent, 16)
+    assert state(admin) == "DRAINING"
+    told = user.ask("POST", "/api/v1/commands", COMMAND)
+    assert (told.status, "is spent" in told.error) == (400, True)
+    user.post("/api/v1/commands", {"config": {**COMMAND["config"], "resources": {"slots": 0}}})
+    pass_hours(cluster, agent, 4)
+    assert state(admin) == "STOPPED"
+    assert sorted(order["desired"] for order in agent.poll()) == ["killed", "running"]
+
+
 def test_a_pool_whose_budget_is_spent_rents_nothing_more(
     cluster: Rented, user: Caller, admin: Caller
 ) -> None:

@@ -26,7 +26,7 @@ workspace; *by name* that the request decides, as the project does into which an
 may not see is answered like what is not there, by 404. Paths are below `/api/v1/` unless they begin with a slash.
 
 The last column is for the token of a task: what its owner may *read*; all its *owner* may; only its own *trial*, or
-*experiments* of its owner; what its request names (*service*); *never*.
+*experiments* or *tasks* of its owner; what its request names (*service*); *never*.
 With *own*, also for `environment.det_token: task`.
 
 | method | path | right | of | task |

@@ -30,6 +30,7 @@ class TaskRule(Enum):
     AS_OWNER = "owner"  # what its owner may do
     OWN_TRIAL = "trial"  # for its own trial, or an unmanaged one of its owner
     OWN_EXPERIMENT = "experiment"  # for experiments of its owner
+    OWN_TASK = "task"  # for tasks of its owner
     BY_SERVICE = "service"  # what the request names in its body decides
     NEVER = "never"
 

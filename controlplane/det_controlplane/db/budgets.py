@@ -28,10 +28,20 @@ _ACTIVE = text(f"""
     SELECT e.id FROM experiments e JOIN jobs j ON j.id = e.job_id JOIN projects p ON p.id = e.project_id
     WHERE e.state = 'ACTIVE' AND NOT e.unmanaged AND {_IN_SCOPE} ORDER BY e.id
 """)
+_OF_TASK_IN_SCOPE = """e.id IS NULL AND a.slots > 0 AND CASE cast(:scope AS text) WHEN 'experiment' THEN false
+    WHEN 'user' THEN j.user_id::text = :scope_id WHEN 'workspace' THEN j.workspace_id::text = :scope_id
+    ELSE j.pool = :scope_id END"""
 _RUNNING = text(f"""
-    SELECT a.id FROM allocations a JOIN jobs j ON j.id = a.job_id JOIN experiments e ON e.job_id = j.id
-    JOIN projects p ON p.id = e.project_id
-    WHERE a.state NOT IN ('QUEUED', 'TERMINATED') AND NOT a.killed AND {_IN_SCOPE} ORDER BY a.id
+    SELECT a.id FROM allocations a JOIN jobs j ON j.id = a.job_id LEFT JOIN experiments e ON e.job_id = j.id
+    LEFT JOIN projects p ON p.id = e.project_id
+    WHERE a.state NOT IN ('QUEUED', 'TERMINATED') AND NOT a.killed AND ({_IN_SCOPE} OR {_OF_TASK_IN_SCOPE})
+    ORDER BY a.id
+""")
+_COVERING_TASK = text("""
+    SELECT b.id FROM budgets b JOIN tasks k ON k.id = :task JOIN jobs j ON j.id = k.job_id
+    WHERE b.state IN ('DRAINING', 'STOPPED') AND b.scope_id = CASE b.scope WHEN 'user' THEN j.user_id::text
+        WHEN 'workspace' THEN j.workspace_id::text WHEN 'pool' THEN j.pool END
+    ORDER BY b.id LIMIT 1
 """)
 _COVERING = text("""
     SELECT b.id FROM budgets b JOIN experiments e ON e.id = :experiment JOIN jobs j ON j.id = e.job_id
@@ -94,6 +104,12 @@ def active_experiments(tx: Tx, budget: Budget) -> list[int]:
 def running(tx: Tx, budget: Budget) -> list[str]:
     """Return allocations of a budget's scope that hold slots and were not killed."""
     return list(tx.execute(_RUNNING, _scope(budget)).scalars())
+
+
+def spent_for_task(tx: Tx, task_id: str) -> Budget | None:
+    """Return a spent budget that covers a task of its own, if there is one."""
+    found = tx.execute(_COVERING_TASK, {"task": task_id}).scalar()
+    return None if found is None else one(tx, found)
 
 
 def _scope(budget: Budget) -> dict[str, str]:

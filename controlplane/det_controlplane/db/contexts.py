@@ -45,6 +45,7 @@ class StoredContext:
     content: bytes | None
     object_key: str | None
     uploaded: bool
+    user_id: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ def insert(tx: Tx, new: NewContext, user_id: int, now: datetime) -> None:
 
 def find(tx: Tx, context_id: UUID) -> StoredContext | None:
     c = contexts.c
-    columns = (c.size, c.sha256, c.content, c.object_key, c.uploaded)
+    columns = (c.size, c.sha256, c.content, c.object_key, c.uploaded, c.user_id)
     row = tx.execute(select(*columns).where(c.id == context_id)).first()
     return None if row is None else StoredContext(*row)
 

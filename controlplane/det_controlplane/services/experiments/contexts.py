@@ -17,6 +17,7 @@ from det_controlplane.db import contexts as rows
 from det_controlplane.db.contexts import NewContext, StoredContext
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, Oversized, WrongState, found
+from det_controlplane.services.identity.principal import User
 from det_controlplane.services.use_case import change
 
 MAX_CONTEXT = 95 * 1024 * 1024
@@ -134,9 +135,11 @@ def begin_upload(ctx: Context, user_id: int, size: int, sha256: str) -> Upload:
     return Upload(context_id, ctx.objects.upload_url(key, size, int(UPLOAD_LIFE.total_seconds())))
 
 
-def check_uploaded(ctx: Context, context_id: UUID) -> None:
-    """An uploaded archive must be there, whole and as announced."""
+def check_uploaded(ctx: Context, user: User, context_id: UUID) -> None:
+    """Require that this user uploaded an archive, whole and as announced."""
     row = _find(ctx, context_id)
+    if row.user_id != user.id:
+        raise Missing(f"context {context_id} not found")
     if row.uploaded:
         return
     content = ctx.objects.get(row.object_key or "")

@@ -93,7 +93,7 @@ def create(ctx: Context, user: User, submission: Submission) -> Created:
         blank = as_json(listing.blank_experiment(sealed.shown))
         return Created(None, blank, as_json(sealed.shown), resolved.warnings, exceeds)
     if submission.context_id is not None:
-        contexts.check_uploaded(ctx, submission.context_id)
+        contexts.check_uploaded(ctx, user, submission.context_id)
     archive = contexts.archive(submission.files) if submission.files else b""
     context = contexts.prepare(ctx, archive) if archive else None
     try:

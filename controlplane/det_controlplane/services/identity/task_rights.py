@@ -24,6 +24,10 @@ def require(ctx: Context, user: User, row: Rule, params: Mapping[str, str]) -> N
         _require_experiment_of_trial(ctx, user, _number(params, "trialId"))
     elif rule is TaskRule.OWN_EXPERIMENT:
         require_experiment(ctx, user, _number(params, "experimentId", "id"))
+    elif rule is TaskRule.OWN_TASK:
+        _require_owner(
+            user, ownership.of_task(ctx.db, params["taskId"]), f"task {params['taskId']}"
+        )
 
 
 def require_trial(ctx: Context, user: User, trial_id: int) -> None:

@@ -1,5 +1,6 @@
 """Refuse to start work that a spent budget covers."""
 
+from det_controlplane.core.budget import Budget
 from det_controlplane.db import budgets
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
@@ -8,9 +9,17 @@ from det_controlplane.services.errors import WrongState
 
 def require(ctx: Context, tx: Tx, experiment_id: int) -> None:
     """Refuse to start an experiment that a spent budget covers."""
-    if not ctx.config.rents:
-        return
-    budget = budgets.spent_for(tx, experiment_id)
+    if ctx.config.rents:
+        _refuse(budgets.spent_for(tx, experiment_id))
+
+
+def require_task(ctx: Context, tx: Tx, task_id: str) -> None:
+    """Refuse to start a task that is no trial and that a spent budget covers."""
+    if ctx.config.rents:
+        _refuse(budgets.spent_for_task(tx, task_id))
+
+
+def _refuse(budget: Budget | None) -> None:
     if budget is not None:
         raise WrongState(
             f"{budget.name} is spent: raise it with `det budget set`, or wait for its next period"

@@ -30,6 +30,7 @@ from det_controlplane.services.experiments.contexts import File
 from det_controlplane.services.identity import host_access
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.route_rights import require_in
+from det_controlplane.services.money import limits as money
 from det_controlplane.services.organization import config_policies, templates
 from det_controlplane.services.scheduling import capacity
 from det_controlplane.services.tasks import access, auxiliary
@@ -89,7 +90,7 @@ def launch(
     """Queue a task; return its id. Nothing is left behind when any part is refused."""
     config, resources = resolved.config, resolved.config.resources
     task_id, job_id = str(ctx.new_uuid()), ctx.new_uuid()
-    context = _context(ctx, submission)
+    context = _context(ctx, user, submission)
     with change(ctx) as changed:
         tx, now = changed.tx, changed.now
         access_key = ctx.new_token()
@@ -112,6 +113,8 @@ def launch(
             access_key=access_key, idle_timeout_s=_idle_timeout(ctx, submission.kind, config),
         )  # fmt: skip
         interactive.insert_task(tx, new, now)
+        if resources.slots:
+            money.require_task(ctx, tx, task_id)
         auxiliary.request(changed, task_id, job_id, 1, resolved.pool.pool_name, resources.slots)
     recording.concerns(f"{submission.kind.value.lower()} {task_id}")
     return task_id
@@ -154,9 +157,9 @@ def _exceeds(ctx: Context, pool: Pool, slots: int) -> bool:
     return too_large is not None or bool(most and slots > most)
 
 
-def _context(ctx: Context, submission: Submission) -> NewContext | None:
+def _context(ctx: Context, user: User, submission: Submission) -> NewContext | None:
     if submission.context_id is not None:
-        contexts.check_uploaded(ctx, submission.context_id)
+        contexts.check_uploaded(ctx, user, submission.context_id)
         return None
     archive = contexts.archive(submission.files) if submission.files else b""
     return contexts.prepare(ctx, archive) if archive else None

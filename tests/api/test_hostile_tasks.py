@@ -1,0 +1,116 @@
+"""Commands and their like reach no more than their user may: no other's tasks, code, secrets, money or machine."""
+
+import hashlib
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from det_controlplane.core.config.cluster import Authz
+from sqlalchemy import text
+
+from tests.support.api import Api, Caller, config_of
+from tests.support.fake_cluster import archive
+from tests.support.house import House
+from tests.support.planted import MARK, SECRET_CONFIG
+from tests.support.played_agent import PlayedAgent, task_of
+
+C = "/api/v1/commands"
+CONFIG = {"entrypoint": ["true"]}
+
+
+def launch(caller: Caller, **config: Any) -> str:
+    answer = caller.post(C, {"config": {**CONFIG, **config}})
+    return str(answer["command"]["id"])
+
+
+def test_a_task_steers_no_command_of_another_user(api: Api, user: Caller, admin: Caller) -> None:
+    task, _ = task_of(api, user)
+    own, other = launch(user), launch(admin)
+    for path, body in (("set_priority", {"priority": 50}), ("kill", {})):
+        assert task.ask("POST", f"{C}/{other}/{path}", body).status == 403
+        assert task.ask("POST", f"{C}/{own}/{path}", body).status == 200
+
+
+def test_a_narrow_token_of_a_command_launches_nothing(api: Api, user: Caller) -> None:
+    launch(user, environment={"det_token": "task"})
+    agent = PlayedAgent(api, "a1")
+    agent.join()
+    api.tick()
+    (order,) = agent.poll()
+    task = api.with_token(order["spec"]["session_token"])
+    assert task.ask("POST", C, {"config": CONFIG}).status == 403
+    assert task.ask("GET", "/api/v1/experiments").status == 403
+
+
+def uploaded(api: Api, owner: Caller, content: bytes) -> str:
+    digest = hashlib.sha256(content).hexdigest()
+    body = {"size": len(content), "sha256": digest}
+    context = str(owner.post("/api/v1/contexts", body)["contextId"])
+    api.ctx.objects.put(f"contexts/{context}.tar.gz", content)
+    return context
+
+
+def test_code_that_another_user_uploaded_is_not_there(
+    api: Api, user: Caller, admin: Caller
+) -> None:
+    for path, config in ((C, CONFIG), ("/api/v1/experiments", config_of())):
+        context = uploaded(api, admin, archive({"a.py": b"secret"}))
+        told = user.ask("POST", path, {"config": config, "contextId": context})
+        assert (told.status, context in told.error) == (404, True), path
+        assert admin.ask("POST", path, {"config": config, "contextId": context}).status == 200
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"bind_mounts": [{"host_path": "/etc", "container_path": "/etc2"}]},
+        {"bind_mounts": [{"host_path": "/var/run/docker.sock", "container_path": "/s"}]},
+        {"resources": {"devices": [{"host_path": "/dev/sda", "container_path": "/dev/x"}]}},
+        {"environment": {"add_capabilities": ["SYS_ADMIN"]}},
+    ],
+)
+def test_a_command_gets_nothing_of_the_machine(
+    user: Caller, admin: Caller, config: dict[str, Any]
+) -> None:
+    assert user.ask("POST", C, {"config": {**CONFIG, **config}}).status == 400
+    user.post("/api/v1/templates/t", {"name": "t", "config": config})
+    assert user.ask("POST", C, {"config": CONFIG, "templateName": "t"}).status == 400
+    launch(admin, **config)
+
+
+@pytest.mark.parametrize("key", ["_command", "_files", "_environment"])
+def test_what_only_the_machine_is_told_is_not_a_user_s_to_give(user: Caller, key: str) -> None:
+    assert user.ask("POST", C, {"config": {**CONFIG, key: ["x"]}}).status == 400
+
+
+def test_secrets_of_a_command_are_told_to_its_agent_only(api: Api, user: Caller) -> None:
+    environment = SECRET_CONFIG["environment"]
+    answer = user.post(C, {"config": {**CONFIG, "environment": environment}})
+    again = user.get(f"{C}/{answer['command']['id']}")
+    assert MARK not in json.dumps([answer, again, user.get(C)])
+    with api.ctx.db.begin() as tx:
+        rows = tx.execute(text("SELECT row_to_json(tasks)::text FROM tasks")).scalars()
+        assert not [row for row in rows if MARK in row]
+    agent = PlayedAgent(api, "a1")
+    agent.join()
+    api.tick()
+    (order,) = agent.poll()
+    assert order["spec"]["env"]["WANDB_API_KEY"] == "planted-variable"
+
+
+def test_a_command_starts_where_its_user_may(api: Api, admin: Caller) -> None:
+    api.ctx.config = replace(api.ctx.config, authz=Authz.RBAC)
+    house = House(api, admin)
+    viewer = house.person("viewer", "Viewer", house.red)
+    editor = house.person("editor", "Editor", house.red)
+    here, there = ({"config": CONFIG, "workspaceId": w} for w in (house.red, house.blue))
+    assert viewer.ask("POST", C, here).status == 403
+    assert editor.ask("POST", C, there).status == 404
+    other = str(admin.post(C, there)["command"]["id"])
+    own = str(editor.post(C, here)["command"]["id"])
+    assert editor.ask("POST", f"{C}/{other}/kill").status == 404
+    assert viewer.ask("POST", f"{C}/{own}/kill").status == 403
+    assert [c["id"] for c in editor.get(C)["commands"]] == [own]
+    counted = editor.get("/api/v1/tasks/count")
+    assert counted["commands"] == 1
