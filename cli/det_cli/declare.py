@@ -73,6 +73,16 @@ FORMAT = Arg(
     help="print in this format",
 )
 OUTPUT = OneOf(JSON, CSV, YAML, TABLE, FORMAT)
+WATCHING = (
+    Arg("--once", action="store_true", help="print the picture once, and end"),
+    Arg(
+        "--json",
+        action="store_const",
+        const="json",
+        dest="format",
+        help="print JSON: an object in a line at each change, or one object with --once",
+    ),
+)
 YES = Arg("-y", "--yes", action="store_true", help="do not ask for confirmation")
 
 

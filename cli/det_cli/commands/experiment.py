@@ -1,7 +1,7 @@
 """det experiment"""
 
 from det_cli.commands.log_options import log_options
-from det_cli.declare import JSON, OUTPUT, YES, Arg, Command, Group, OneOf, paging
+from det_cli.declare import JSON, OUTPUT, WATCHING, YES, Arg, Command, Group, OneOf, paging
 
 ID = Arg("experiment_id", type=int, help="the experiment's number")
 CONFIG = Arg(
@@ -204,6 +204,13 @@ EXPERIMENT = Group(
         "experiments:wait",
         ID,
         Arg("--polling-interval", type=float, default=5, metavar="SECONDS"),
+    ),
+    Command(
+        "watch",
+        "watch trials train until the end, with curves and rungs (q quits)",
+        "watches:experiment",
+        ID,
+        *WATCHING,
     ),
     aliases=["e"],
     default="list",

@@ -1,0 +1,225 @@
+"""The state of an experiment as its pictures need it, read out of the API's answers."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from determined.common.log_stream import TERMINAL
+
+from det_cli.live.pictures import Points, moment, number
+from det_cli.render import state_text
+
+_ENDED = frozenset(state_text(s) for s in TERMINAL)
+_BATCHES = "batches"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    id: int
+    state: str
+    batches: int
+    trained: float  # in the search's time metric
+    latest: "float | None"
+    best: "float | None"
+    best_at: int
+    restarts: int
+    hparams: Mapping[str, Any]
+    checkpoint: str = ""
+    reason: str = ""
+    curve: Points = ()
+
+    @property
+    def ended(self) -> bool:
+        return self.state in _ENDED
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Hold a sentence about why something waits, runs or failed."""
+
+    state: str
+    sentence: str
+    trial_id: "int | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    name: str
+    metric: str
+    smaller_is_better: bool
+    time_metric: str
+    rungs: tuple[float, ...] = ()
+    max_trials: "int | None" = None
+    searched: frozenset[str] = frozenset()  # hyperparameters that are not the same in every trial
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    id: int
+    name: str
+    description: str
+    state: str
+    owner: str
+    place: str
+    pool: str
+    labels: tuple[str, ...]
+    progress: "float | None"
+    started: "float | None"
+    ended_at: "float | None"
+    search: Search
+    trials: tuple[Trial, ...]
+    reasons: tuple[Reason, ...] = ()
+    jobs_ahead: "int | None" = None
+    cost_usd: float = field(default=0.0, compare=False)
+    slot_hours: float = field(default=0.0, compare=False)
+
+    @property
+    def ended(self) -> bool:
+        return self.state in _ENDED
+
+    @property
+    def best(self) -> "Trial | None":
+        return next((t for t in best_first(self.trials, self.search) if t.best is not None), None)
+
+
+def best_first(trials: Sequence[Trial], search: Search) -> list[Trial]:
+    sign = 1 if search.smaller_is_better else -1
+
+    def order(trial: Trial) -> tuple[float, int]:
+        best = math.inf if trial.best is None else sign * trial.best
+        return (math.inf if math.isnan(best) else best), trial.id
+
+    return sorted(trials, key=order)
+
+
+def in_view(trials: Sequence[Trial], search: Search) -> list[Trial]:
+    """Order trials as they are shown: those that train, then the others, the best first."""
+    found = best_first(trials, search)
+    return [t for t in found if not t.ended] + [t for t in found if t.ended]
+
+
+def experiment_of(
+    answer: Mapping[str, Any], trials: Sequence[Mapping[str, Any]], reasons: Sequence[Reason] = ()
+) -> Experiment:
+    told = answer["experiment"]
+    search = _search_of(told.get("config") or answer.get("config") or {})
+    of_trials = {r.trial_id: r.sentence for r in reasons if r.trial_id is not None}
+    place = " / ".join(filter(None, (told.get("workspaceName"), told.get("projectName"))))
+    return Experiment(
+        id=int(told["id"]),
+        name=str(told.get("name") or ""),
+        description=str(told.get("description") or ""),
+        state=_short_state(told["state"]),
+        owner=str(told.get("username") or ""),
+        place=place,
+        pool=str(told.get("resourcePool") or ""),
+        labels=tuple(sorted(map(str, told.get("labels") or ()))),
+        progress=number(told.get("progress")),
+        started=moment(told.get("startTime")),
+        ended_at=moment(told.get("endTime")),
+        search=search,
+        trials=tuple(_trial_of(t, search, of_trials.get(int(t["id"]), "")) for t in trials),
+        reasons=tuple(reasons),
+        jobs_ahead=(answer.get("jobSummary") or {}).get("jobsAhead"),
+    )
+
+
+def reasons_of(told: Sequence[Mapping[str, Any]]) -> tuple[Reason, ...]:
+    def one(reason: Mapping[str, Any]) -> Reason:
+        trial = reason.get("trialId")
+        sentence = str(reason.get("sentence") or "")
+        return Reason(
+            state_text(reason.get("state")), sentence, None if trial is None else int(trial)
+        )
+
+    return tuple(one(reason) for reason in told)
+
+
+def _trial_of(told: Mapping[str, Any], search: Search, reason: str) -> Trial:
+    best = told.get("bestValidation") or {}
+    batches = int(told.get("totalBatchesProcessed") or 0)
+    value = _metric(best, search)
+    return Trial(
+        id=int(told["id"]),
+        state=_short_state(told["state"]),
+        batches=batches,
+        trained=_trained(told, search, batches),
+        latest=_metric(told.get("latestValidation") or {}, search),
+        best=number(told.get("searcherMetricValue")) if value is None else value,
+        best_at=int(best.get("totalBatches") or 0),
+        restarts=int(told.get("restarts") or 0),
+        hparams=told.get("hparams") or {},
+        checkpoint=str((told.get("bestCheckpoint") or {}).get("uuid") or ""),
+        reason=reason,
+    )
+
+
+def _short_state(told: str) -> str:
+    """Name a state in a word: on its way to an end, it matters little to which."""
+    text = state_text(told)
+    return "STOPPING" if text.startswith("STOPPING") else text
+
+
+def _metric(validation: Mapping[str, Any], search: Search) -> "float | None":
+    found = (validation.get("metrics") or {}).get("avgMetrics") or {}
+    return number(found.get(search.metric)) if isinstance(found, dict) else None
+
+
+def _trained(told: Mapping[str, Any], search: Search, batches: int) -> float:
+    """Return how far a trial trained, in the unit of the rungs."""
+    if search.time_metric == _BATCHES:
+        return float(batches)
+    summary = (told.get("summaryMetrics") or {}).get("validation_metrics") or {}
+    return number((summary.get(search.time_metric) or {}).get("max")) or 0.0
+
+
+def _search_of(config: Mapping[str, Any]) -> Search:
+    searcher = config.get("searcher") or {}
+    unit, length = _length(searcher)
+    hparams = config.get("hyperparameters") or {}
+    return Search(
+        name=str(searcher.get("name") or ""),
+        metric=str(searcher.get("metric") or ""),
+        smaller_is_better=bool(searcher.get("smaller_is_better", True)),
+        time_metric=unit,
+        rungs=tuple(_rungs(searcher, length)),
+        max_trials=searcher.get("max_trials"),
+        searched=frozenset(_searched(hparams)),
+    )
+
+
+def _searched(hparams: Any, prefix: str = "") -> Iterator[str]:
+    for name, value in hparams.items() if isinstance(hparams, dict) else ():
+        kind = value.get("type") if isinstance(value, dict) else "const"
+        if isinstance(value, dict) and not isinstance(kind, str):
+            yield from _searched(value, f"{prefix}{name}.")
+        elif kind != "const":
+            yield f"{prefix}{name}"
+
+
+def _length(searcher: Mapping[str, Any]) -> tuple[str, float]:
+    """Return the unit in which a search counts training, and how much of it a whole training is."""
+    if searcher.get("max_time"):
+        return str(searcher.get("time_metric") or _BATCHES), number(searcher["max_time"]) or 0.0
+    length = searcher.get("max_length")
+    if isinstance(length, dict) and len(length) == 1:
+        ((unit, amount),) = length.items()
+        return str(unit), number(amount) or 0.0
+    return _BATCHES, number(length) or 0.0
+
+
+def _rungs(searcher: Mapping[str, Any], length: float) -> list[float]:
+    """Return at which lengths trials are compared; all brackets of a search share them."""
+    if searcher.get("name") not in ("adaptive_asha", "async_halving", "local_asha", "asha"):
+        return []
+    count = number(searcher.get("max_rungs") or searcher.get("num_rungs")) or 0
+    divisor = number(searcher.get("divisor")) or 4.0
+    if not (length >= 1 and divisor > 1 and 0 < count < 100):
+        return []
+    most = int(math.log(length) / math.log(divisor) + 1e-9) + 1
+    trials = number(searcher.get("max_trials")) or 1.0
+    if searcher.get("name") == "adaptive_asha" and trials >= 1:
+        most = min(most, int(math.log(trials) / math.log(divisor) + 1e-9) + 1)
+    steps = range(min(int(count), most) - 1, -1, -1)
+    return [max(float(int(length / divisor**step)), 1.0) for step in steps]

@@ -1,0 +1,191 @@
+"""Draw an experiment: how far it is, its rungs, what waits, and its trials with their curves."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from det_cli.live import pictures
+from det_cli.live.experiment import Experiment, Reason, Search, Trial, best_first, in_view
+from det_cli.live.pictures import short, span
+from det_cli.live.text import Column, Line, Segment, apart, line, state, table
+
+_CURVE = 24
+_LIVE = ("RUNNING", "PULLING", "STARTING", "ASSIGNED")
+
+
+def lines(experiment: Experiment, room: int, now: float) -> list[Line]:
+    """Return the whole picture; the caller shows the part that fits."""
+    out = [_title(experiment, room, now), _search_line(experiment)]
+    out += _best_lines(experiment, room)
+    out += _rung_lines(experiment, room)
+    out += [line(Segment("why ", "dim"), reason) for reason in waiting(experiment)]
+    out.append(line(""))
+    return out + _trial_lines(experiment, room)
+
+
+def _title(experiment: Experiment, room: int, now: float) -> Line:
+    left = line(
+        Segment(f"experiment {experiment.id}", "bold"), "  ", state(experiment.state), "  ",
+        *_progress(experiment, room), Segment(experiment.name, "bold"),
+    )  # fmt: skip
+    return apart(left, line(*_told_at_the_right(experiment, now)), room)
+
+
+def _progress(experiment: Experiment, room: int) -> Iterator["str | Segment"]:
+    if experiment.progress is not None and not experiment.ended:
+        if room >= 80:
+            yield Segment(pictures.bar(experiment.progress, 12), "busy")
+            yield " "
+        yield f"{experiment.progress:.0%}  "
+
+
+def _told_at_the_right(experiment: Experiment, now: float) -> Iterator["str | Segment"]:
+    if experiment.cost_usd:
+        yield f"{pictures.money(experiment.cost_usd)}  "
+    yield lasted(experiment, now)
+
+
+def lasted(experiment: Experiment, now: float) -> str:
+    until = experiment.ended_at if experiment.ended_at is not None else now
+    return "" if experiment.started is None else span(until - experiment.started)
+
+
+def counts(trials: Sequence[Trial]) -> str:
+    """Count trials by their states, those that train first."""
+    found: dict[str, int] = {}
+    for trial in in_view(trials, Search("", "", True, "")):
+        found[trial.state] = found.get(trial.state, 0) + 1
+    return ", ".join(f"{count} {name.lower()}" for name, count in found.items())
+
+
+def _search_line(experiment: Experiment) -> Line:
+    search, told = experiment.search, counts(experiment.trials)
+    of = f" of {search.max_trials}" if search.max_trials else ""
+    trials = f"{len(experiment.trials)}{of} trials" + (f": {told}" if told else "")
+    return line(Segment(f"{search.name} in pool {experiment.pool} · {trials}", "dim"))
+
+
+def _best_lines(experiment: Experiment, room: int) -> list[Line]:
+    best, search = experiment.best, experiment.search
+    if best is None:
+        return []
+    found = line(
+        Segment("best ", "dim"), f"{search.metric} ", Segment(short(best.best), "good"),
+        f"  trial {best.id} after {best.best_at} batches  ",
+    )  # fmt: skip
+    hparams = line(Segment(chosen(best.hparams, search), "dim"))
+    if room >= 100:
+        return [(*found, *hparams)]
+    return [found, (Segment("     "), *hparams)]
+
+
+def chosen(hparams: Mapping[str, Any], search: Search) -> str:
+    """Name hyperparameters and their values; where some were searched for, only those."""
+    found = dict(_flat(hparams))
+    kept = {n: v for n, v in found.items() if n in search.searched} or found
+    return " ".join(f"{name}={_value(value)}" for name, value in kept.items())
+
+
+def _flat(hparams: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in hparams.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _value(value: Any) -> str:
+    return short(value) if isinstance(value, float) else str(value)
+
+
+def _rung_lines(experiment: Experiment, room: int) -> list[Line]:
+    """Draw how many trials came to each length at which the search compares them."""
+    search, trials = experiment.search, experiment.trials
+    if not search.rungs or not trials:
+        return []
+    reached = [sum(t.trained >= rung for t in trials) for rung in search.rungs]
+    share = max((room - 20) // len(reached) - 12, 3)
+    parts: list[str | Segment] = [Segment(f"rungs ({search.time_metric})", "dim")]
+    for rung, count in zip(search.rungs, reached, strict=True):
+        drawn = "█" * math.ceil(count / len(trials) * min(share, 16))
+        parts += [f"  {short(rung)} ", Segment(drawn, "busy"), f" {count}" if drawn else "0"]
+    return [line(*parts)]
+
+
+def waiting(experiment: Experiment) -> list[str]:
+    """Say why an experiment or its trials wait, failed or are paused; equal sentences once."""
+    found: dict[str, list[Reason]] = {}
+    for reason in experiment.reasons:
+        if reason.state not in (*_LIVE, "COMPLETED", "ENDED", "ACTIVE", "TERMINATING"):
+            found.setdefault(reason.sentence, []).append(reason)
+    out = [_subject(same) + sentence for sentence, same in found.items()]
+    if not out and experiment.state == "QUEUED" and experiment.jobs_ahead is not None:
+        out.append(f"waits in the queue of pool {experiment.pool}, {ahead(experiment.jobs_ahead)}")
+    return out
+
+
+def ahead(jobs: int) -> str:
+    return "first in line" if jobs <= 0 else f"{jobs} {'job' if jobs == 1 else 'jobs'} ahead"
+
+
+def _subject(reasons: Sequence[Reason]) -> str:
+    ids = sorted({r.trial_id for r in reasons if r.trial_id is not None})
+    if not ids:
+        return ""
+    shown = ", ".join(map(str, ids[:6])) + (f" and {len(ids) - 6} more" if len(ids) > 6 else "")
+    return f"{'trial' if len(ids) == 1 else 'trials'} {shown}: "
+
+
+def _trial_lines(experiment: Experiment, room: int) -> list[Line]:
+    search = experiment.search
+    trials = in_view(experiment.trials, search)
+    between = pictures.bounds(value for t in trials for _, value in t.curve)
+    longest = max((at for t in trials for at, _ in t.curve), default=0.0)
+    width = _CURVE if room >= 80 else 12
+    best = experiment.best
+
+    def curve(trial: Trial) -> Segment:
+        drawn = pictures.curve(trial.curve, longest, between, width)
+        return Segment(drawn, "good" if trial is best else "busy" if not trial.ended else "")
+
+    columns = (
+        Column("trial", lambda t: str(t.id), right=True),
+        Column("state", lambda t: state(t.state), least=7),
+        Column("batches", lambda t: str(t.batches), least=7, right=True),
+        Column("last", lambda t: short(t.latest), least=9, drop=1, right=True),
+        Column("best", lambda t: short(t.best), least=9, right=True),
+        Column(search.metric or "curve", curve, least=width, most=width),
+        Column("restarts", lambda t: str(t.restarts or ""), drop=4, right=True),
+        Column("hyperparameters", lambda t: chosen(t.hparams, search), drop=2, least=16, most=70),
+        Column("", lambda t: Segment(t.reason, "dim"), drop=3, least=12, most=60),
+    )  # fmt: skip
+    return table(columns, trials, room)
+
+
+def one_line(experiment: Experiment) -> str:
+    """Tell the state in a line, for outputs that are no terminal."""
+    best, search = experiment.best, experiment.search
+    done = "" if experiment.progress is None else f" {experiment.progress:.0%}"
+    parts = [f"{experiment.state}{done}"]
+    if experiment.trials:
+        parts.append(f"{len(experiment.trials)} trials ({counts(experiment.trials)})")
+    if best is not None:
+        parts.append(f"best {search.metric} {short(best.best)} (trial {best.id})")
+    return "; ".join([*parts, *waiting(experiment)])
+
+
+def as_data(experiment: Experiment) -> dict[str, Any]:
+    """Return the state as JSON has it."""
+    search = experiment.search
+    return {
+        "id": experiment.id, "name": experiment.name, "state": experiment.state,
+        "progress": experiment.progress, "metric": search.metric, "costUsd": experiment.cost_usd,
+        "rungs": list(search.rungs), "waiting": waiting(experiment),
+        "trials": [
+            {
+                "id": t.id, "state": t.state, "batches": t.batches, "latest": t.latest, "best": t.best,
+                "restarts": t.restarts, "hparams": dict(t.hparams), "curve": [list(p) for p in t.curve],
+            }
+            for t in best_first(experiment.trials, search)
+        ],
+    }  # fmt: skip

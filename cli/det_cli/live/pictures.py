@@ -1,0 +1,107 @@
+"""Numbers as small pictures of block characters."""
+
+import math
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from determined.common.times import parsed
+
+Points = Sequence[tuple[float, float]]
+_LEVELS = "▁▂▃▄▅▆▇█"
+_MANY = 20
+
+
+def number(value: object) -> "float | None":
+    """Read a number of the API, which writes those that JSON lacks as text."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def short(value: "float | None") -> str:
+    return "" if value is None else f"{value:.4g}"
+
+
+def bounds(values: Iterable[float]) -> tuple[float, float]:
+    """Return between which values curves are drawn: a few that blew up do not flatten the others."""
+    found = sorted(value for value in values if math.isfinite(value))
+    if not found:
+        return 0.0, 0.0
+    if len(found) < _MANY:
+        return found[0], found[-1]
+    return found[0], found[math.ceil(0.9 * len(found)) - 1]
+
+
+def curve(points: Points, longest: float, between: tuple[float, float], room: int) -> str:
+    """Draw a curve from 0 to `longest`; it ends where its points end, and keeps a level until the next point."""
+    if not points or longest <= 0 or room <= 0:
+        return ""
+    marks: dict[int, list[float]] = {}
+    for at, value in points:
+        place = math.ceil(min(max(at / longest, 0.0), 1.0) * room) - 1
+        marks.setdefault(max(place, 0), []).append(value)
+    out, last = [], _level(marks[min(marks)], between)
+    for place in range(max(marks) + 1):
+        if place in marks:
+            last = _level(marks[place], between)
+        out.append(last)
+    return "".join(out)
+
+
+def sparkline(values: Sequence[float], room: int) -> str:
+    """Draw values in their order, at most as many columns as there are values."""
+    points = [(float(i + 1), value) for i, value in enumerate(values)]
+    room = min(room, len(points))
+    return curve(points, float(len(points)), bounds(values), room)
+
+
+def _level(values: Sequence[float], between: tuple[float, float]) -> str:
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
+        return "×"
+    low, high = between
+    if not high > low:
+        return _LEVELS[3]
+    mean = sum(value / len(finite) for value in finite)
+    share = mean / (high - low) - low / (high - low)
+    share = share if math.isfinite(share) else 1.0
+    return _LEVELS[min(max(round(share * 7), 0), 7)]
+
+
+def bar(share: float, room: int) -> str:
+    """Draw a part of a whole."""
+    share = min(max(share, 0.0), 1.0) if math.isfinite(share) else 0.0
+    done = int(share * room)
+    return "█" * done + "░" * (room - done)
+
+
+def span(seconds: float) -> str:
+    """Return a duration in its two largest units."""
+    left = max(int(seconds), 0)
+    days, left = divmod(left, 86400)
+    hours, left = divmod(left, 3600)
+    minutes, left = divmod(left, 60)
+    if days:
+        return f"{days}d {hours}h"
+    if hours:
+        return f"{hours}h {minutes:02}m"
+    return f"{minutes}m {left:02}s" if minutes else f"{left}s"
+
+
+def moment(text: "str | None") -> "float | None":
+    """Read a time of the API as seconds since 1970."""
+    try:
+        return parsed(text).timestamp() if text else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def clock(now: float) -> str:
+    return datetime.fromtimestamp(now).strftime("%H:%M:%S")
+
+
+def money(usd: float) -> str:
+    return f"${usd:,.2f}" if usd >= 0.01 or usd == 0 else f"${usd:.4f}"

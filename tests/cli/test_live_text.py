@@ -1,0 +1,122 @@
+"""Lines for a terminal: they fit, and a terminal obeys nothing that users wrote."""
+
+import math
+
+import pytest
+from det_cli.live import pictures, text
+from det_cli.live.text import Column, Segment, line, plain
+from hypothesis import given
+from hypothesis import strategies as st
+
+ANY_TEXT = st.text(st.characters(exclude_categories=[]), max_size=60)
+ROOM = st.integers(1, 120)
+NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
+
+
+@given(ANY_TEXT)
+def test_no_segment_holds_what_a_terminal_obeys(given_text: str) -> None:
+    shown = Segment(given_text).text
+    assert all(c == " " or c.isprintable() or c == "\u3000" or c.isspace() for c in shown)
+    assert not set(shown) & {"\x1b", "\n", "\r", "\t", "\x07", "\x08", "\x9b", "\u202e", "\u2028"}
+
+
+@pytest.mark.parametrize(
+    ("given_text", "shown"),
+    [
+        ("plain", "plain"),
+        ("\x1b[2Jgone", "\\x1b[2Jgone"),
+        ("<b>bold</b>", "<b>bold</b>"),
+        ("two\nlines", "two\\x0alines"),
+        ("right\u202eleft", "right\\u202eleft"),
+        ("Zürich 東京", "Zürich 東京"),
+    ],
+)
+def test_control_characters_are_shown_as_text(given_text: str, shown: str) -> None:
+    assert Segment(given_text).text == shown
+
+
+@given(ANY_TEXT, ROOM, st.booleans())
+def test_a_padded_text_takes_exactly_its_room(given_text: str, room: int, right: bool) -> None:
+    assert text.width(text.pad(Segment(given_text).text, room, right=right)) == room
+
+
+@given(st.lists(ANY_TEXT, max_size=5), st.lists(ANY_TEXT, max_size=3), ROOM)
+def test_lines_never_are_wider_than_their_room(
+    left: list[str], right: list[str], room: int
+) -> None:
+    assert text.size_of(text.fitted(line(*left), room)) <= room
+    assert text.size_of(text.apart(line(*left), line(*right), room)) <= room
+    assert all(text.width(one) <= room for one in text.wrapped(" ".join(left), room))
+
+
+@given(st.lists(st.tuples(ANY_TEXT, ANY_TEXT), max_size=6), ROOM)
+def test_tables_never_are_wider_than_their_room(rows: list[tuple[str, str]], room: int) -> None:
+    columns = (
+        Column("first", lambda r: r[0], least=8),
+        Column("second", lambda r: r[1], drop=1, right=True),
+    )
+    assert all(text.size_of(one) <= room for one in text.table(columns, rows, room))
+
+
+def test_a_table_drops_the_least_important_columns_first() -> None:
+    columns = (
+        Column("id", lambda r: "1"),
+        Column("name", lambda r: "a long name of a trial", least=10, drop=2),
+        Column("state", lambda r: "RUNNING", least=7),
+    )
+    shown = [plain(one) for one in text.table(columns, [None], 14)]
+    assert shown == ["id  state", "1   RUNNING"]
+
+
+@given(st.lists(st.tuples(st.floats(-10, 1e6), NUMBERS), max_size=30), NUMBERS, NUMBERS, ROOM)
+def test_curves_fit_and_never_fail(
+    points: list[tuple[float, float]], low: float, high: float, room: int
+) -> None:
+    drawn = pictures.curve(points, 100.0, (low, high), room)
+    assert len(drawn) <= room
+    assert set(drawn) <= set("▁▂▃▄▅▆▇█×")
+
+
+def test_a_curve_ends_where_training_ended() -> None:
+    points = [(10.0, 1.0), (25.0, 0.5), (50.0, 0.0)]
+    assert pictures.curve(points, 100.0, (0.0, 1.0), 10) == "██▅▅▁"
+
+
+def test_a_sparkline_has_a_column_for_each_value() -> None:
+    assert pictures.sparkline([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], 20) == "▁▂▃▄▅▆▇█"
+    assert pictures.sparkline([], 20) == ""
+    assert pictures.sparkline([1.0, math.nan, 1.0], 20) == "▄×▄"
+
+
+def test_a_curve_that_blew_up_does_not_flatten_the_others() -> None:
+    values = [i / 100 for i in range(100)] + [1e9]
+    assert pictures.bounds(values)[1] < 1
+
+
+@given(NUMBERS, st.integers(0, 50))
+def test_bars_fill_their_room(share: float, room: int) -> None:
+    assert len(pictures.bar(share, room)) == room
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(0, "0s"), (59.9, "59s"), (61, "1m 01s"), (3660, "1h 01m"), (90_000, "1d 1h"), (-5, "0s")],
+)
+def test_durations_have_their_two_largest_units(seconds: float, told: str) -> None:
+    assert pictures.span(seconds) == told
+
+
+@pytest.mark.parametrize("told", [None, True, "x", {}, [], "1" * 5000 + "x"])
+def test_what_is_no_number_is_none(told: object) -> None:
+    assert pictures.number(told) is None
+
+
+def test_a_terminal_without_blocks_gets_letters_of_the_same_width() -> None:
+    assert text.encodable("▁▂▃▄▅▆▇█░·…–×é", "ascii") == "._,-=+*#..~-x?"
+    assert text.encodable("█", "utf-8") == "█"
+
+
+def test_without_colours_a_line_is_plain() -> None:
+    parts = line(Segment("RUNNING", "busy"), " 1")
+    assert text.styled(parts, colour=False) == "RUNNING 1"
+    assert text.styled(parts, colour=True) == "\x1b[36mRUNNING\x1b[0m 1"

@@ -1,0 +1,185 @@
+"""Watching without a terminal, and what a watch makes of outages and refusals."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from det_cli.live.observer import Observer, SignInExpired
+from determined.common.http import APIError, MasterUnreachableError, UnauthenticatedError
+
+from tests.cli.conftest import Det
+from tests.support.fake_api import Asked, Refusal
+from tests.support.fake_cluster import FakeCluster
+
+
+@pytest.fixture
+def running(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    """A cluster whose experiment 3 ends when it was looked at three times."""
+    monkeypatch.setattr("det_cli.live.show.time.sleep", lambda seconds: None)
+    config = {"searcher": {"name": "single", "metric": "val_loss"}}
+    cluster.add(3, username="determined", config=config, state="STATE_RUNNING", progress=0.0)
+    ends_after(cluster, 3, "STATE_COMPLETED")
+    return cluster
+
+
+def ends_after(cluster: FakeCluster, looks: int, state: str) -> None:
+    found = cluster.experiments[3]
+    seen = iter(range(1, looks))
+
+    def answer(_: Asked) -> Any:
+        if next(seen, None) is None:
+            found.update(state=state, progress=1.0)
+        return {"experiment": found}
+
+    cluster.on("GET", "/api/v1/experiments/3", answer)
+
+
+def test_without_a_terminal_each_change_is_a_line(running: FakeCluster, det: Det) -> None:
+    ran = det("e", "watch", 3)
+    told = [line.split(" ", 1)[1] for line in ran.out.splitlines()]
+    assert told == [
+        "RUNNING 0%; 1 trials (1 running); best val_loss 0.25 (trial 30)",
+        "COMPLETED 100%; 1 trials (1 running); best val_loss 0.25 (trial 30)",
+    ]
+    assert (ran.code, ran.err) == (0, "")
+
+
+def test_the_watch_of_a_failed_experiment_exits_with_1(running: FakeCluster, det: Det) -> None:
+    ends_after(running, 1, "STATE_ERROR")
+    ran = det("e", "watch", 3)
+    assert ran.code == 1
+    assert "has failed: its last run: container failed" in ran.out
+
+
+def test_json_is_an_object_a_line(running: FakeCluster, det: Det) -> None:
+    lines = det("e", "watch", 3, "--json").out.splitlines()
+    assert [json.loads(line)["state"] for line in lines] == ["RUNNING", "COMPLETED"]
+
+
+def test_once_prints_one_picture(running: FakeCluster, det: Det) -> None:
+    ran = det("e", "watch", 3, "--once")
+    assert ran.code == 0
+    assert ran.out.splitlines()[0].startswith("experiment 3  RUNNING")
+    assert "\x1b" not in ran.out
+    assert json.loads(det("e", "watch", 3, "--once", "--json").out)["id"] == 3
+
+
+def test_curves_of_trials_that_did_not_train_on_are_not_asked_for_again(
+    running: FakeCluster, det: Det
+) -> None:
+    points = [{"batches": 100, "values": {"val_loss": 0.5}}]
+    curve = {"trial": {"id": 30}, "metrics": [{"group": "validation", "data": points}]}
+    running.on("GET", "/api/v1/trials/time-series", {"trials": [curve]})
+    assert det("e", "watch", 3).code == 0
+    (asked,) = running.sent("GET", "/api/v1/trials/time-series")
+    assert asked.query["trialIds"] == ["30"]
+
+
+def test_what_a_cluster_lacks_is_asked_for_once(running: FakeCluster, det: Det) -> None:
+    def absent(_: Asked) -> Any:
+        raise Refusal(404, "no such path")
+
+    running.on("GET", "/api/v1/why/experiment/3", absent)
+    assert det("e", "watch", 3).code == 0
+    assert len(running.sent("GET", "/api/v1/why/experiment/3")) == 1
+    assert len(running.sent("GET", "/api/v1/experiments/3")) == 3
+
+
+def test_an_outage_is_told_and_survived(running: FakeCluster, det: Det) -> None:
+    answers: Iterator[Any] = iter([None, Refusal(503, "restarting"), Refusal(503, "restarting")])
+    inner = running.routes[0][2]
+
+    def answer(asked: Asked) -> Any:
+        refusal = next(answers, None)
+        if refusal is not None:
+            raise refusal
+        return inner(asked)
+
+    running.on("GET", "/api/v1/experiments/3", answer)
+    ran = det("e", "watch", 3)
+    assert ran.code == 0
+    assert ran.err.splitlines() == [
+        "No answer, trying again: the cluster answers 503: restarting",
+        "The cluster answers again.",
+    ]
+
+
+def test_a_sign_in_that_ends_is_said(
+    running: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running.add(3, username="ada", state="STATE_RUNNING")
+    monkeypatch.setenv("DET_USER_TOKEN", "token-ada")
+    running.tokens["token-ada"] = "ada"
+    looks = iter([1])
+
+    def answer(_: Asked) -> Any:
+        if next(looks, None) is None:
+            raise Refusal(401, "the token has expired")
+        return {"experiment": running.experiments[3]}
+
+    running.on("GET", "/api/v1/experiments/3", answer)
+    ran = det("e", "watch", 3)
+    assert ran.code == 4
+    assert "the sign-in is no longer good: the token has expired" in ran.err
+    assert "det user login" in ran.err
+
+
+def test_an_experiment_that_is_not_there_is_said_at_once(cluster: FakeCluster, det: Det) -> None:
+    ran = det("e", "watch", 9)
+    assert (ran.code, ran.out) == (3, "")
+    assert "experiment '9' not found" in ran.err
+
+
+class Scripted:
+    """Read what a script says: a state, or an error."""
+
+    def __init__(self, *answers: object) -> None:
+        self._answers = iter(answers)
+
+    def __call__(self) -> object:
+        answer = next(self._answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def test_pauses_grow_while_nothing_changes() -> None:
+    observer = Observer(Scripted(*[1] * 7, 2))
+    pauses = [observer.look().pause_s for _ in range(8)]
+    assert pauses == [2.0, 3.0, 4.5, 6.75, 10.0, 10.0, 10.0, 2.0]
+
+
+def test_large_states_are_read_less_often() -> None:
+    observer: Observer[int] = Observer(lambda: 1000, least_s=lambda n: n / 100)
+    assert observer.look().pause_s == 10.0
+
+
+def test_pauses_double_in_an_outage_and_the_last_state_stays() -> None:
+    gone = MasterUnreachableError("cannot reach it")
+    observer = Observer(Scripted(1, *[gone] * 6, 1), now=iter(range(100)).__next__)
+    news = [observer.look() for _ in range(8)]
+    assert [n.pause_s for n in news] == [2.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 2.0]
+    assert {n.state for n in news} == {1}
+    assert len({n.seen_at for n in news}) == 2
+    assert [bool(n.outage) for n in news] == [False, *[True] * 6, False]
+
+
+def test_a_cluster_that_asks_for_time_is_given_it() -> None:
+    busy = APIError(429, "slow down")
+    busy.retry_after_s = 25.0
+    assert Observer(Scripted(busy)).look().pause_s == 25.0
+
+
+@pytest.mark.parametrize(
+    ("error", "failure"),
+    [
+        (UnauthenticatedError(401, "no"), SignInExpired),
+        (APIError(404, "gone"), APIError),
+        (ValueError("a defect"), ValueError),
+    ],
+)
+def test_other_failures_end_the_watch(error: Exception, failure: type[Exception]) -> None:
+    assert isinstance(Observer(Scripted(1, error)).look().failure, type(None))
+    observer = Observer(Scripted(error))
+    assert isinstance(observer.look().failure, failure)

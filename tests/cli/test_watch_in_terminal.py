@@ -1,0 +1,189 @@
+"""Watching in a terminal: it resizes, survives, and is given back as it was."""
+
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.fake_api import Asked, Refusal
+from tests.support.fake_cluster import FakeCluster, trial
+from tests.support.pty_screen import Session, in_terminal
+
+Start = Callable[..., AbstractContextManager[Session]]
+
+
+@pytest.fixture
+def training(cluster: FakeCluster, home: Path) -> FakeCluster:
+    config = {"searcher": {"name": "single", "metric": "val_loss"}}
+    cluster.add(3, username="determined", config=config, state="STATE_RUNNING", progress=0.5)
+    return cluster
+
+
+@pytest.fixture
+def start(training: FakeCluster) -> Start:
+    command = [sys.executable, "-m", "det_cli.main", "e", "watch", "3"]
+    return partial(in_terminal, command, dict(os.environ))
+
+
+def is_given_back(watch: Session) -> bool:
+    return watch.screen.cursor and not watch.screen.alternate and watch.screen.entered > 0
+
+
+def shown(text: str) -> Callable[[Any], bool]:
+    return lambda screen: text in screen.text
+
+
+def test_the_picture_is_shown_and_q_gives_the_terminal_back(start: Start) -> None:
+    with start() as watch:
+        watch.until(shown("q quit"), "the picture")
+        assert watch.screen.cells[0].startswith("experiment 3  RUNNING")
+        assert not watch.screen.cursor
+        watch.press("q")
+        assert watch.end() == 0
+        assert is_given_back(watch)
+        assert watch.echoes()
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_signals_give_the_terminal_back(start: Start, number: int, code: int) -> None:
+    with start() as watch:
+        watch.until(shown("q quit"), "the picture")
+        watch.signal(number)
+        assert watch.end() == code
+        assert is_given_back(watch)
+        assert watch.echoes()
+
+
+def test_ctrl_c_at_the_keys_ends_it_without_a_word(start: Start) -> None:
+    with start() as watch:
+        watch.until(shown("q quit"), "the picture")
+        watch.press("\x03")
+        assert watch.end() == 130
+        assert is_given_back(watch)
+        assert "Traceback" not in watch.screen.before
+
+
+def test_a_failure_while_it_is_shown_is_told_on_the_terminal_as_it_was(
+    training: FakeCluster, start: Start
+) -> None:
+    with start() as watch:
+        watch.until(shown("q quit"), "the picture")
+        del training.experiments[3]
+        assert watch.end() == 3
+        assert is_given_back(watch)
+        assert "experiment '3' not found" in watch.screen.before
+
+
+def test_another_size_is_drawn_at_once(training: FakeCluster, start: Start) -> None:
+    for id in range(100, 140):
+        training.trials[id] = trial(id, 3)
+    with start() as watch:
+        watch.until(shown("lines 1–23"), "the picture")
+        watch.resize(60, 20)
+        watch.until(shown("lines 1–19"), "the smaller picture")
+        assert all(len(cell) <= 60 for cell in watch.screen.cells)
+        watch.resize(200, 60)
+        watch.until(lambda s: "q quit" in s.cells[-1], "the larger picture")
+        assert "lines" not in watch.screen.text
+        watch.press("q")
+        assert watch.end() == 0
+
+
+def test_keys_move_the_window(training: FakeCluster, start: Start) -> None:
+    for id in range(100, 140):
+        training.trials[id] = trial(id, 3)
+    with start() as watch:
+        for keys, first in (("", 1), ("\x1b[B", 2), ("j", 3), ("k", 2), (" ", 24), ("g", 1)):
+            watch.press(keys)
+            watch.until(shown(f"lines {first}–"), f"line {first} after {keys!r}")
+        watch.press("G")
+        watch.until(lambda s: re.search(r"lines (\d+)–(\d+) of \2", s.text), "the last line")
+        watch.press("q")
+        assert watch.end() == 0
+
+
+def test_stopping_and_going_on_keeps_both_screens(start: Start) -> None:
+    with start() as watch:
+        watch.until(shown("q quit"), "the picture")
+        watch.press("\x1a")
+        watch.until(lambda s: not s.alternate, "the terminal is given back")
+        assert os.waitpid(watch.process.pid, os.WUNTRACED)[1] & 0xFF == 0x7F
+        assert watch.echoes()
+        watch.signal(signal.SIGCONT)
+        watch.until(lambda s: s.alternate and "q quit" in s.text, "the picture again")
+        watch.press("q")
+        assert watch.end() == 0
+
+
+def test_an_outage_is_shown_above_the_last_picture(training: FakeCluster, start: Start) -> None:
+    gone: list[bool] = []
+    found = training.experiments[3]
+
+    def answer(_: Asked) -> Any:
+        if gone:
+            raise Refusal(503, "restarting")
+        return {"experiment": found}
+
+    training.on("GET", "/api/v1/experiments/3", answer)
+    with start() as watch:
+        watch.until(shown("q quit"), "the picture")
+        gone.append(True)
+        watch.until(shown("no answer for"), "the outage")
+        assert "experiment 3  RUNNING" in watch.screen.text
+        gone.clear()
+        found["progress"] = 0.75
+        watch.until(lambda s: "75%" in s.text and "no answer" not in s.text, "the cluster again")
+        watch.press("q")
+        assert watch.end() == 0
+
+
+def test_the_end_leaves_the_last_picture_behind(training: FakeCluster, start: Start) -> None:
+    with start() as watch:
+        watch.until(shown("q quit"), "the picture")
+        training.experiments[3].update(state="STATE_COMPLETED", progress=1.0)
+        assert watch.end() == 0
+        assert "experiment 3  COMPLETED" in watch.screen.before
+
+
+def test_names_are_shown_not_obeyed(training: FakeCluster, start: Start) -> None:
+    training.experiments[3]["name"] = "\x1b[2J\x07<i>x</i>"
+    with start(columns=120) as watch:
+        watch.until(shown(r"\x1b[2J\x07<i>x</i>"), "the name as text")
+        watch.press("q")
+        assert watch.end() == 0
+
+
+@pytest.mark.parametrize("variable", ["NO_COLOR", "NOTHING"])
+def test_no_color_is_respected(
+    start: Start, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    start.args[1].pop("NO_COLOR", None)  # type: ignore[attr-defined]
+    start.args[1][variable] = "1"  # type: ignore[attr-defined]
+    with start() as watch:
+        watch.until(shown("q quit"), "the picture")
+        watch.press("q")
+        assert watch.end() == 0
+        assert watch.screen.coloured == (variable != "NO_COLOR")
+
+
+@pytest.fixture
+def lines_only(training: FakeCluster) -> Iterator[Session]:
+    command = [sys.executable, "-m", "det_cli.main", "e", "watch", "3"]
+    with in_terminal(["env", "TERM=dumb", *command], dict(os.environ)) as session:
+        yield session
+
+
+def test_a_terminal_without_a_cursor_gets_lines(training: FakeCluster, lines_only: Session) -> None:
+    lines_only.until(lambda s: "RUNNING 50%" in s.before, "a line")
+    training.experiments[3].update(state="STATE_COMPLETED")
+    assert lines_only.end() == 0
+    assert not lines_only.screen.entered
