@@ -194,6 +194,14 @@ def test_prometheus_reads_machines_money_and_what_belongs_together(
     assert cluster.api.anonymous().ask("GET", "/prom/det-state-metrics").status == 401
 
 
+def test_prometheus_reads_what_the_process_has_used(reader: Caller) -> None:
+    told = reader.ask("GET", "/debug/prom/metrics")
+    values = dict(line.split() for line in told.body.decode().splitlines() if line[0] != "#")
+    assert told.media_type.startswith("text/plain")
+    assert float(values["process_cpu_seconds_total"]) > 0
+    assert float(values["process_resident_memory_max_bytes"]) > 10 * 1024**2
+
+
 def test_prometheus_finds_the_exporters_of_each_agent(cluster: Rented, user: Caller) -> None:
     create(user, activate=True)
     cluster.settle()

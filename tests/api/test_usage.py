@@ -3,6 +3,7 @@
 import csv
 import io
 import uuid
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -119,3 +120,41 @@ def test_usage_in_a_deleted_workspace_is_still_told(
     assert "before" not in left
     (row,) = (r for r in report_of(admin) if r["task_type"] == "TRIAL")
     assert row["workspace_name"] == "before"
+
+
+def test_tasks_that_are_no_trials_are_told_too(agent: Agent, user: Caller) -> None:
+    user.post("/api/v1/commands", {"config": {"entrypoint": ["true"]}})
+    agent.work()
+    (row,) = report_of(user)
+    assert (row["task_type"], row["username"]) == ("COMMAND", "determined")
+    assert (row["experiment_id"], row["slots"]) == ("", "1")
+    raw = user.ask("GET", "/api/v1/resources/allocation/raw", query=SPAN).json()
+    assert [entry["kind"] for entry in raw["resourceEntries"]] == ["command"]
+    days = {"startDate": [row["start_time"][:10]], "endDate": [row["start_time"][:10]]}
+    period = "RESOURCE_ALLOCATION_AGGREGATION_PERIOD_DAILY"
+    path = "/api/v1/resources/allocation/aggregated"
+    (day,) = user.ask("GET", path, query={**days, "period": [period]}).json()["resourceEntries"]
+    assert set(day["byUsername"]) == {"determined"}
+
+
+def test_a_span_cuts_what_began_before_and_goes_on_after(api: Api, user: Caller) -> None:
+    """Work that runs is told up to the end of the span; a span without work has none."""
+    agent = Agent(api)
+    begun = api.ctx.now()
+    api.ctx.now = lambda: begun
+    create(user, activate=True)
+    api.tick()
+    (order,) = agent.poll()
+    agent.poll({"id": order["id"], "epoch": order["epoch"], "state": "running"})
+    api.ctx.now = lambda: begun + timedelta(hours=9)
+    hour = [begun + timedelta(hours=n) for n in range(10)]
+
+    def slot_hours(after: datetime, before: datetime) -> list[float]:
+        span = {"timestampAfter": after.isoformat(), "timestampBefore": before.isoformat()}
+        query = {name: [value] for name, value in span.items()}
+        body = user.ask("GET", "/resources/allocation/allocations-csv", query=query).body
+        return [float(r["slot_hours"]) for r in csv.DictReader(io.StringIO(body.decode()))]
+
+    assert slot_hours(hour[2], hour[5]) == pytest.approx([3])
+    assert slot_hours(hour[8], hour[8] + timedelta(days=3650)) == pytest.approx([1])
+    assert slot_hours(hour[0] - timedelta(days=1), hour[0]) == []

@@ -7,9 +7,15 @@ from det_controlplane.services.context import Context
 
 
 def state_metrics(ctx: Context, request: Request) -> Answer:
-    return Response(
-        gauges.exposition(ctx).encode(), media_type="text/plain; version=0.0.4; charset=utf-8"
-    )
+    return _text(gauges.exposition(ctx))
+
+
+def process_metrics(ctx: Context, request: Request) -> Answer:
+    return _text(gauges.process_exposition())
+
+
+def _text(exposition: str) -> Response:
+    return Response(exposition.encode(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 def targets(ctx: Context, request: Request) -> Answer:
@@ -17,6 +23,7 @@ def targets(ctx: Context, request: Request) -> Answer:
 
 
 ROUTES = (
+    get("/debug/prom/metrics", process_metrics, summary="What the answering process has used, for Prometheus"),
     get("/prom/det-state-metrics", state_metrics, summary="Gauges of work, machines and money, for Prometheus"),
     get("/prom/det-http-sd-config", targets, summary="What Prometheus scrapes on the agents"),
 )  # fmt: skip

@@ -12,6 +12,7 @@ _PLACES: dict[str, tuple[str, ...]] = {
     "/": ("cluster",),
     "/agents": ("agent_protocol", "agent_wheel", "logs"),
     "/checkpoints": ("lineage",),
+    "/debug": ("prometheus",),
     "/experiments": ("lineage",),
     "/health": ("cluster",),
     "/info": ("cluster",),

@@ -4,6 +4,7 @@
 
 TABLE = """
 GET    /checkpoints/{checkpointUuid}                                       read           VIEW_EXPERIMENT_ARTIFACTS@checkpoint:checkpointUuid
+GET    /debug/prom/metrics                                                 read           VIEW_CLUSTER_USAGE@cluster
 GET    /experiments/{experimentId}/file/download                           read           VIEW_EXPERIMENT_ARTIFACTS@experiment:experimentId
 GET    /experiments/{experimentId}/model_def                               read           VIEW_EXPERIMENT_ARTIFACTS@experiment:experimentId
 GET    /experiments/{experimentId}/preview_gc                              read           VIEW_EXPERIMENT_METADATA@experiment:experimentId

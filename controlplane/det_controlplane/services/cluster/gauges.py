@@ -3,6 +3,8 @@
 The first six are Determined's, by name and labels; the others are ours: slots, queues, machines and money.
 """
 
+import resource
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -28,6 +30,18 @@ def exposition(ctx: Context) -> str:
     """Return every gauge in the text format."""
     with ctx.db.begin() as tx:
         found = [*_relations(tx), *_slots(tx), *_machines(ctx, tx), *_budgets(ctx, tx)]
+    return "".join(_lines(found))
+
+
+def process_exposition() -> str:
+    """Return what this process has used, by the names that Prometheus' own clients have."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    peak = used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    cpu_s = round(used.ru_utime + used.ru_stime, 3)
+    found = (
+        Gauge("process_cpu_seconds_total", "Processor time of this process.", [({}, cpu_s)]),
+        Gauge("process_resident_memory_max_bytes", "The most memory it has had.", [({}, peak)]),
+    )
     return "".join(_lines(found))
 
 
