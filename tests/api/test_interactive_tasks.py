@@ -7,7 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from det_controlplane.services.tasks import access
+from det_controlplane.services.errors import NotSignedIn
+from det_controlplane.services.tasks import access, proxying
+from det_controlplane.services.tasks.proxying import Carriers
 from sqlalchemy import text
 
 from tests.support.api import Api, Caller, create, trial_of
@@ -93,6 +95,23 @@ def test_only_the_right_token_opens_a_task(api: Api, user: Caller) -> None:
     assert not access.opens(api.ctx, id, key, token[:-1])
     assert not access.opens(api.ctx, "another", key, token)
     assert not access.opens(api.ctx, id, None, access.token_of(api.ctx, id, None))
+
+
+def test_the_address_that_the_owner_was_told_opens_this_task_and_no_other(
+    api: Api, user: Caller, agent: PlayedAgent
+) -> None:
+    id = launch(user, "notebook")["notebook"]["id"]
+    start(api, agent)
+    address = user.get(f"{V}/notebooks/{id}")["notebook"]["serviceAddress"]
+    other = launch(user, "notebook", config={"resources": {"slots": 0}})["notebook"]["id"]
+    token = address.partition("?token=")[2]
+    target = proxying.target(api.ctx, id, Carriers(in_address=token))
+    assert (target.task_id, target.to_keep) == (id, token)
+    assert proxying.target(api.ctx, id, Carriers(kept=token)).port == target.port
+    for service, carriers in ((other, Carriers(in_address=token)), (id, Carriers(kept="x"))):
+        with pytest.raises(NotSignedIn):
+            proxying.target(api.ctx, service, carriers)
+    assert api.with_token(token).ask("GET", f"{V}/me").status == 401
 
 
 def test_a_preview_makes_nothing(user: Caller) -> None:

@@ -12,7 +12,8 @@ from det_controlplane.db.engine import Database
 
 # The first container of the newest allocation is the one that is spoken to.
 _OF_TASK = text("""
-    SELECT k.id AS task_id, k.kind::text AS kind, k.proxies, c.id::text AS container_id, c.agent_id, c.state::text AS state
+    SELECT k.id AS task_id, k.kind::text AS kind, k.proxies, c.id::text AS container_id, c.agent_id, c.state::text AS state,
+        k.access_key
     FROM tasks k
     LEFT JOIN LATERAL (SELECT id, epoch FROM allocations WHERE task_id = k.id ORDER BY run_id DESC LIMIT 1) a ON true
     LEFT JOIN containers c ON c.allocation_id = a.id AND c.epoch = a.epoch AND c.rank = 0
@@ -31,6 +32,7 @@ class ProxiedTask:
     container_id: str | None
     agent_id: str | None
     state: ContainerState | None
+    access_key: str | None
 
 
 def of_task(db: Database, task_id: str) -> ProxiedTask | None:

@@ -12,6 +12,7 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Missing, NotSignedIn, Unreachable
 from det_controlplane.services.identity import authentication, route_rights
 from det_controlplane.services.identity.principal import User
+from det_controlplane.services.tasks import access
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +49,16 @@ def target(ctx: Context, service: str, carriers: Carriers) -> Target:
     to_keep = ""
     if proxied is None or not proxied["unauthenticated"]:
         user = signed_in
+        is_opened = user is None and _is_opened(ctx, task, (carriers.in_address, carriers.kept))
         if user is None:
             user = _first_of_task(ctx, task_id, (carriers.in_address, carriers.kept))
             to_keep = carriers.in_address
-        if user is None:
+        if user is None and not is_opened:
             raise NotSignedIn("sign in to reach tasks: with 'det user login', or in this browser")
         if task is None or proxied is None:
             raise Missing(f"no running task has the proxied port '{service}'")
-        _require(ctx, user, task)
+        if user is not None:
+            _require(ctx, user, task)
     assert task is not None
     _refuse_session_in_address(ctx, carriers, task_id)
     if task.container_id is None or task.agent_id is None:
@@ -105,6 +108,13 @@ def _first_of_task(ctx: Context, task_id: str, tokens: Iterable[str]) -> User | 
         if found is not None and found.task_id == task_id:
             return found
     return None
+
+
+def _is_opened(ctx: Context, task: ProxiedTask | None, tokens: Iterable[str]) -> bool:
+    """Return whether a token is that of the address which the task's owner was told."""
+    return task is not None and any(
+        access.opens(ctx, task.task_id, task.access_key, token) for token in tokens if token
+    )
 
 
 def _require(ctx: Context, user: User, task: ProxiedTask) -> None:
