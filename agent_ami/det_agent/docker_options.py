@@ -72,7 +72,8 @@ def create_options(
     if spec.shm_size_bytes:
         options["shm_size"] = spec.shm_size_bytes
     if bridged:
-        options["ports"] = {f"{port}/tcp": None for port in spec.ports}
+        local = {f"{port}/tcp": ("127.0.0.1", None) for port in spec.local_ports}
+        options["ports"] = {**local, **{f"{port}/tcp": None for port in spec.ports}}
     return options | _gpus(spec, slots, options)
 
 

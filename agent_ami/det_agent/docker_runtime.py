@@ -120,7 +120,8 @@ class DockerRuntime:
         except (DockerException, *EngineAway) as e:
             self.remove(key)
             raise _start_failure(e) from e
-        return Started(key, container.id, _host_ports(spec.network, spec.ports, container))
+        ports = (*spec.ports, *spec.local_ports)
+        return Started(key, container.id, _host_ports(spec.network, ports, container))
 
     def _require_paths(self, spec: ContainerSpec) -> None:
         """Refuse what Docker refuses itself: a folder of data that is made at this moment is an empty one."""

@@ -80,7 +80,7 @@ class ProcessRuntime:
             programs = make_environment(base, folder / "python")
             hand_over(folder, spec.user)
             command = self._command(spec, env, paths, (programs, base.executable.parent))
-            started = Started(key, "", {port: port for port in spec.ports})
+            started = Started(key, "", {port: port for port in (*spec.ports, *spec.local_ports)})
             self._write_down(folder, started, command)
             pid = self._spawn(key, folder)
         except StartFailed:

@@ -66,6 +66,7 @@ def test_a_notebook_serves_on_a_port_of_its_own_under_its_address(
     assert spec["command"][-3:] == ["python3", "-m", "determined.exec.notebook"]
     env = spec["env"]
     assert (env["NOTEBOOK_PORT"], env["DET_TASK_TYPE"]) == (str(port), "NOTEBOOK")
+    assert spec["local_ports"] == [port]
     assert port not in spec["ports"], "it would be open to the machine's network"
     address = f"/proxy/{notebook['id']}/?token={env['DET_NOTEBOOK_TOKEN']}"
     assert user.get(f"{V}/notebooks/{notebook['id']}")["notebook"]["serviceAddress"] == address

@@ -115,7 +115,8 @@ class ContainerSpec(Message):
     cap_add: tuple[str, ...] = ()
     cap_drop: tuple[str, ...] = ()
     network: str = "bridge"
-    ports: tuple[int, ...] = ()
+    ports: tuple[int, ...] = ()  # open to the machine's network
+    local_ports: tuple[int, ...] = ()  # open to the machine itself, for the relay
     log_patterns: tuple[str, ...] = ()
     slot_ids: tuple[int, ...] = ()
     user: TaskUser = field(default=TaskUser(), metadata={"of": TaskUser})

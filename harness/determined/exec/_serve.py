@@ -63,6 +63,22 @@ def _is_free(port: int) -> bool:
 
 
 def answers(port: int) -> bool:
+    """Return whether a program listens; where the kernel tells, without a connection that the program would log."""
+    listening = f":{port:04X}".encode()
+    known = False
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            with open(table, "rb") as f:
+                rows = [line.split() for line in f.readlines()[1:]]
+        except OSError:
+            continue
+        known = True
+        if any(row[1].endswith(listening) and row[3] == b"0A" for row in rows):
+            return True
+    return False if known else _takes_connections(port)
+
+
+def _takes_connections(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port), 1).close()
     except OSError:

@@ -68,6 +68,7 @@ def of_container(ctx: Context, container_id: UUID) -> ContainerSpec | None:
         user=_user(row.agent_user),
         session_token=token,
         network=network,
+        local_ports=tuple(config.get("_ports") or ()),
     )
     return container_settings.applied(spec, config, defaults, row.device_type)
 

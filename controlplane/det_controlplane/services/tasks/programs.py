@@ -37,6 +37,7 @@ class Program:
             own["_environment"] = dict(self.environment)
         if self.files:
             own["_files"] = [dict(file) for file in self.files]
+        own["_ports"] = [port["port"] for port in self.proxies]
         return {**config.to_json(), **own, **self.settings}
 
 
