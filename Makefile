@@ -4,7 +4,7 @@ RUN := $(VENV)/bin
 PACKAGES := harness/determined cli/det_cli controlplane/det_controlplane \
 	provisioners/aws/det_provisioner_aws provisioners/gcp/det_provisioner_gcp agent_ami/det_agent
 SHELL_SCRIPTS := agent_ami/packer/provision.sh scripts/quickstart scripts/stock-client scripts/venv scripts/uv-venv scripts/ml-venv \
-	scripts/fresh-machine ci/train .ci/run $(wildcard tests/fresh/engines/*)
+	scripts/fresh-machine scripts/webui/check scripts/webui/browser ci/train .ci/run $(wildcard tests/fresh/engines/*)
 # Tests of one file share servers: a worker takes whole files. Two more than there are processors, as clusters are waited for.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
@@ -44,6 +44,7 @@ check: $(VENV)/.installed-dev
 	$(RUN)/mypy $(PACKAGES) scripts/best_trial.py scripts/new_migration.py scripts/fresh_machine bench tests
 	$(RUN)/python -m pytest tests/test_architecture.py
 	$(RUN)/shellcheck $(SHELL_SCRIPTS)
+	scripts/webui/check
 
 format: $(VENV)/.installed-dev
 	$(RUN)/ruff format .

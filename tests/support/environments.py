@@ -12,7 +12,10 @@ import pytest
 
 from tests.support.ml import ROOT
 
-_MAKE_ALL = "for name in ml deepspeed tensorflow horovod; do scripts/ml-venv $name || exit; done; scripts/stock-client"
+_MAKE_ALL = """
+scripts/webui/browser; scripts/webui/check install
+for name in ml deepspeed tensorflow horovod; do scripts/ml-venv $name || exit; done
+scripts/stock-client"""
 
 
 class EnvironmentsPlugin:

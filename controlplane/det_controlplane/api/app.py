@@ -11,6 +11,7 @@ from det_controlplane.api.http import (
     Request,
     Response,
     bearer_token,
+    is_of_another_site,
 )
 from det_controlplane.api.named import named_in
 from det_controlplane.api.router import Access, Handler, Match, Route, Router
@@ -135,6 +136,8 @@ class App:
         route, access = match.route, match.route.access
         if access in (Access.PUBLIC, Access.AGENT_BY_HANDLER):
             return None
+        if is_of_another_site(request):
+            raise errors.PermissionDenied("a page of another site cannot act for you here")
         token = bearer_token(request)
         if access is Access.AGENT:
             return authentication.agent_of(self.ctx, token)

@@ -4,7 +4,14 @@ import hashlib
 from collections.abc import Callable
 
 from det_controlplane.api.body import Body
-from det_controlplane.api.http import EMPTY, Answer, Request, Response, json_response
+from det_controlplane.api.http import (
+    EMPTY,
+    Answer,
+    Request,
+    Response,
+    json_response,
+    session_cookie,
+)
 from det_controlplane.api.router import Access, Handler, get, post
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity import authentication, pipelines
@@ -18,8 +25,8 @@ def login(ctx: Context, request: Request) -> Answer:
         ctx, body.text("username"), body.text("password"), body.flag("isHashed"), request.client
     )
     answer = json_response({"token": token, "user": users.get(ctx, user_id)})
-    cookie = f"auth={token}; Path=/; HttpOnly; SameSite=Lax"
-    return Response(answer.body, headers={"set-cookie": cookie})
+    life_s = int(authentication.SESSION_LIFE.total_seconds())
+    return Response(answer.body, headers=session_cookie(request, token, life_s))
 
 
 def login_pipeline(ctx: Context, request: Request) -> Answer:
@@ -31,7 +38,7 @@ def login_pipeline(ctx: Context, request: Request) -> Answer:
 
 def logout(ctx: Context, request: Request) -> Answer:
     authentication.logout(ctx, user_of(request))
-    return EMPTY
+    return Response(headers=session_cookie(request, "", 0))
 
 
 def me(ctx: Context, request: Request) -> Answer:

@@ -218,12 +218,42 @@ EMPTY = Response()
 
 def bearer_token(request: Request) -> str:
     """The caller's token, from any of the carriers that Determined's clients use."""
+    return _token_of_headers(request) or _token_of_cookie(request)
+
+
+def _token_of_headers(request: Request) -> str:
     for name in ("authorization", "grpc-metadata-x-allocation-token"):
         value = request.headers.get(name, "")
         if value.lower().startswith("bearer "):
             return value[7:].strip()
+    return ""
+
+
+def _token_of_cookie(request: Request) -> str:
     for pair in request.headers.get("cookie", "").split(";"):
         key, _, value = pair.strip().partition("=")
         if key == "auth":
             return value
     return ""
+
+
+def is_of_another_site(request: Request) -> bool:
+    """Tell whether a page of another site makes its visitor's browser change something here.
+
+    Browsers send the cookie by themselves, so it alone does not prove that the user meant the call.
+    """
+    if request.method in ("GET", "HEAD") or _token_of_headers(request):
+        return False
+    told = request.headers.get("sec-fetch-site")
+    if told is not None:
+        return told not in ("same-origin", "none")
+    # Over plain HTTP browsers tell the origin only.
+    origin = request.headers.get("origin")
+    return origin is not None and origin.partition("://")[2] != request.headers.get("host")
+
+
+def session_cookie(request: Request, token: str, seconds: int) -> dict[str, str]:
+    """Return the header that gives a browser the session: scripts cannot read it, other sites cannot send it."""
+    secure = "; Secure" if request.headers.get("x-forwarded-proto") == "https" else ""
+    value = f"auth={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+    return {"set-cookie": value}

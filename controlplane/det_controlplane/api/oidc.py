@@ -1,7 +1,7 @@
 """Signing in at the identity provider of an organization; the command line carries codes between the two."""
 
 from det_controlplane.api.body import Body
-from det_controlplane.api.http import Answer, Request, json_response
+from det_controlplane.api.http import Answer, Request, Response, json_response, session_cookie
 from det_controlplane.api.router import Access, get, post
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity import people
@@ -23,7 +23,10 @@ def begin(ctx: Context, request: Request) -> Answer:
 def finish(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
     code, verifier = body.text("code"), body.text("codeVerifier")
-    return _signed_in(ctx, people.finish(ctx, code, verifier, body.text("redirectUri")))
+    made = people.finish(ctx, code, verifier, body.text("redirectUri"))
+    answer = _signed_in(ctx, made)
+    life_s = int((made.expires_at - ctx.now()).total_seconds())
+    return Response(answer.body, headers=session_cookie(request, made.token, life_s))
 
 
 def begin_device(ctx: Context, request: Request) -> Answer:
@@ -36,7 +39,7 @@ def finish_device(ctx: Context, request: Request) -> Answer:
     return json_response({"pending": told}) if isinstance(told, str) else _signed_in(ctx, told)
 
 
-def _signed_in(ctx: Context, made: SignedIn) -> Answer:
+def _signed_in(ctx: Context, made: SignedIn) -> Response:
     expires_at, user = made.expires_at.isoformat(), users.get(ctx, made.user_id)
     return json_response({"token": made.token, "user": user, "expiresAt": expires_at})
 

@@ -21,6 +21,7 @@ from det_controlplane.db.engine import Database, Pausing
 from det_controlplane.entry.clouds import identities_of, with_defaults
 from det_controlplane.entry.keys import cipher_of
 from det_controlplane.entry.server.object_routes import object_routes
+from det_controlplane.entry.server.web_files import web_routes
 from det_controlplane.entry.settings import BadSettings, Settings
 from det_controlplane.ports.courier import Courier
 from det_controlplane.ports.objects import ObjectStore
@@ -77,7 +78,7 @@ def _issuers(function: str) -> dict[str, Any]:
 
 def build_app(ctx: Context, *more: Route) -> App:
     """For a process that lives: everything is there before the first request."""
-    return App(ctx, Router((*routes.every(), *_object_routes(ctx), *more)))
+    return App(ctx, Router((*routes.every(), *_object_routes(ctx), *web_routes(), *more)))
 
 
 def build_function(ctx: Context) -> App:

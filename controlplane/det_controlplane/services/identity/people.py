@@ -36,6 +36,7 @@ _WORD = re.compile(
 )  # what PKCE allows for verifiers; states are held to it, too
 _PENDING = ("authorization_pending", "slow_down")
 _LONGEST_CODE = 4096
+_SIGN_IN_PAGE = "/det/sign-in"
 # Accounts under which attempts are counted; no user has such a name. Codes that browsers bring are not counted:
 # nobody guesses them, and behind a proxy, where all share its address, a stranger would stop everybody's sign-in.
 _DEVICES_BEGUN, _DEVICES_REFUSED = "(codes for devices)", "(refused codes of devices)"
@@ -95,7 +96,7 @@ def providers(ctx: Context) -> list[dict[str, Any]]:
 def begin(ctx: Context, redirect_uri: str, challenge: str, state: str) -> str:
     """Return the address at which a person signs in; the provider sends the browser back to `redirect_uri`."""
     client = _client(ctx)
-    _check_redirect(redirect_uri)
+    _check_redirect(ctx, redirect_uri)
     if not _WORD.fullmatch(challenge) or not _WORD.fullmatch(state):
         raise Invalid("codeChallenge and state must have 43 to 128 letters and digits")
     asked = {
@@ -110,7 +111,7 @@ def begin(ctx: Context, redirect_uri: str, challenge: str, state: str) -> str:
 def finish(ctx: Context, code: str, verifier: str, redirect_uri: str) -> SignedIn:
     """Exchange the code that the browser brought."""
     client = _client(ctx)
-    _check_redirect(redirect_uri)
+    _check_redirect(ctx, redirect_uri)
     if not _WORD.fullmatch(verifier) or not 0 < len(code) <= _LONGEST_CODE:
         raise Invalid("code and codeVerifier are required, as the sign-in began with them")
     form = {
@@ -191,15 +192,19 @@ def _told(settings: SignInProvider, ask: Callable[[], T]) -> T:
         raise Unready(f"{settings.provider} does not answer as it should: {e}") from e
 
 
-def _check_redirect(uri: str) -> None:
-    """Send codes to programs on the person's own machine only."""
+def _check_redirect(ctx: Context, uri: str) -> None:
+    """Send codes to programs on the person's own machine, and to our own page, only."""
+    if ctx.public_url and uri == f"{ctx.public_url.rstrip('/')}{_SIGN_IN_PAGE}":
+        return
     try:
         parts = urlsplit(uri)
         port = parts.port
     except ValueError:
         parts, port = urlsplit(""), None
     if parts.scheme != "http" or parts.hostname not in _HERE or not port or parts.username:
-        raise Invalid("redirectUri must be http://127.0.0.1:PORT/… on the machine of the browser")
+        raise Invalid(
+            "redirectUri must be http://127.0.0.1:PORT/… on the machine of the browser, or the sign-in page of this cluster"
+        )
 
 
 def _challenge(verifier: str) -> str:

@@ -1,0 +1,149 @@
+"""Serves the pages of the WebUI, which lie in this package as they are: there is no build step.
+
+Files have addresses below a digest of all of them, so browsers keep them for good, and a page that is open during
+an upgrade never mixes two versions. Every other address below /det is a page: its script finds out which.
+"""
+
+import gzip
+import hashlib
+import mimetypes
+import posixpath
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from det_controlplane.api.errors import NotFound
+from det_controlplane.api.http import Request, Response
+from det_controlplane.api.router import Access, Route
+from det_controlplane.services.context import Context
+
+FOLDER = Path(__file__).resolve().parents[2] / "webui"
+_FILES = "/det/-/"
+_FIRST = "app.js"
+_SUFFIXES = (".js", ".css", ".svg", ".html", ".txt")
+# Code and styles come from files of ours alone, no other site shows a page in a frame, and text never becomes markup.
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    )
+)
+_PAGE_HEADERS = {
+    "content-security-policy": POLICY,
+    "cross-origin-opener-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "cache-control": "no-cache",
+    "vary": "Accept-Encoding",
+}
+_IMPORT = re.compile(r'(?:^|;)(?:import|export)\b[^;"]*?"(\.{1,2}/[^"]+)"', re.M)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    content: bytes
+    packed: bytes
+    media_type: str
+
+
+class _Version:
+    """Holds the files as they were at one moment, compressed once."""
+
+    def __init__(self, folder: Path, stamp: tuple[int, ...]) -> None:
+        self.stamp = stamp
+        self.files = {
+            f.relative_to(folder).as_posix(): _file(f.name, f.read_bytes()) for f in _found(folder)
+        }
+        hashed = hashlib.sha256()
+        for name, file in self.files.items():
+            hashed.update(f"{name}\n{len(file.content)}\n".encode() + file.content)
+        self.digest = hashed.hexdigest()[:16]
+        root = f"{_FILES}{self.digest}"
+        preloads = [f'<link rel="modulepreload" href="{root}/{f}">' for f in self.first_files()]
+        text = self.files["index.html"].content.decode()
+        text = text.replace("{{preloads}}", "\n    ".join(preloads)).replace("{{files}}", root)
+        self.page = _file("index.html", text.encode())
+
+    def first_files(self) -> list[str]:
+        """Return the scripts that a browser needs before it shows anything, so that it fetches them at once."""
+        found, left = [_FIRST], [_FIRST]
+        while left:
+            name = left.pop()
+            for target in _IMPORT.findall(self.files[name].content.decode()):
+                path = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
+                if path not in found:
+                    found.append(path)
+                    left.append(path)
+        return found
+
+
+class WebFiles:
+    """Serves the files of a folder from memory; a page that is loaded anew shows what was changed meanwhile."""
+
+    def __init__(self, folder: Path = FOLDER) -> None:
+        self._folder = folder
+        self._version: _Version | None = None
+
+    @property
+    def current(self) -> _Version:
+        return self._version or self._read()
+
+    def _read(self) -> _Version:
+        stamp = tuple(f.stat().st_mtime_ns for f in _found(self._folder))
+        if self._version is None or self._version.stamp != stamp:
+            self._version = _Version(self._folder, stamp)
+        return self._version
+
+    def page(self, ctx: Context, request: Request) -> Response:
+        version = self._read()
+        etag = f'"{version.digest}"'
+        headers = {**_PAGE_HEADERS, "etag": etag}
+        if request.headers.get("if-none-match", "").removeprefix("W/") == etag:
+            return Response(b"", 304, version.page.media_type, headers)
+        return _answer(request, version.page, headers)
+
+    def file(self, ctx: Context, request: Request) -> Response:
+        digest, _, name = request.param("file").partition("/")
+        version = self.current
+        file = version.files.get(name) if digest == version.digest else None
+        if file is None:
+            raise NotFound(f"there is no file {request.path} in this version of the WebUI")
+        forever = {
+            "cache-control": "public, max-age=31536000, immutable",
+            "vary": "Accept-Encoding",
+        }
+        return _answer(request, file, forever)
+
+
+def web_routes() -> tuple[Route, ...]:
+    files, summary = WebFiles(), "The WebUI"
+    return (
+        Route("GET", "/det", files.page, Access.PUBLIC, summary),
+        Route("GET", "/det/{page...}", files.page, Access.PUBLIC, summary),
+        Route("GET", f"{_FILES}{{file...}}", files.file, Access.PUBLIC, "A file of the WebUI"),
+    )
+
+
+def _found(folder: Path) -> list[Path]:
+    return sorted(f for f in folder.rglob("*") if f.suffix in _SUFFIXES)
+
+
+def _answer(request: Request, file: _File, headers: dict[str, str]) -> Response:
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        packed = {**headers, "content-encoding": "gzip"}
+        return Response(file.packed, media_type=file.media_type, headers=packed)
+    return Response(file.content, media_type=file.media_type, headers=headers)
+
+
+def _file(name: str, content: bytes) -> _File:
+    kind = "text/javascript" if name.endswith(".js") else mimetypes.guess_type(name)[0]
+    return _File(
+        content, gzip.compress(content, 9, mtime=0), f"{kind or 'text/plain'}; charset=utf-8"
+    )

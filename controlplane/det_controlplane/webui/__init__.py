@@ -1,0 +1,1 @@
+"""Holds the WebUI: scripts, styles and pages as browsers get them."""

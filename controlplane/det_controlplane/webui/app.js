@@ -1,0 +1,77 @@
+// The WebUI: finds the page for an address, and loads its script when somebody goes there.
+import { persist } from "./lib/persist.js";
+import { listen, matched, place } from "./lib/router.js";
+import { begin, cluster, user } from "./lib/session.js";
+import { html, render, useEffect, useState } from "./lib/view.js";
+import { Bones, Button, Empty, Failure } from "./parts/basic.js";
+import { Frame } from "./parts/frame.js";
+
+/** @type {[string, string, () => Promise<any>][]} pattern, title, the module whose `Page` is shown */
+const PAGES = [
+  ["/", "Home", () => import("./pages/dashboard.js")],
+  ["/dashboard", "Home", () => import("./pages/dashboard.js")],
+  ["/experiments", "Experiments", () => import("./pages/experiments.js")],
+  ["/experiments/:id/:tab?", "Experiment", () => import("./pages/experiment/page.js")],
+  ["/trials/:id/:tab?", "Trial", () => import("./pages/trial.js")],
+  ["/queue/:pool?", "Job queue", () => import("./pages/queue.js")],
+  ["/cluster", "Cluster", () => import("./pages/cluster.js")],
+  ["/design", "Design", () => import("./pages/design.js")],
+];
+const SIGN_IN = () => import("./pages/sign_in.js");
+
+/** @returns {{ load: () => Promise<any>, params: Record<string, string>, title: string, key: string } | null} */
+function found() {
+  const { path } = place.value;
+  for (const [pattern, title, load] of PAGES) {
+    const params = matched(pattern, path);
+    if (params) return { load, params, title, key: `${load} ${params.id ?? ""}` };
+  }
+  return null;
+}
+
+/** @param {{ load: () => Promise<any>, params: Record<string, string> }} props */
+function Loading({ load, params }) {
+  const [page, setPage] = useState(/** @type {any} */ (null));
+  const [error, setError] = useState(/** @type {Error | undefined} */ (undefined));
+  useEffect(() => {
+    let here = true;
+    persist(load).then(
+      (module) => here && setPage(() => module.Page),
+      () => here && setError(new Error("This page did not load. The cluster may have been upgraded: load it again.")),
+    );
+    return () => {
+      here = false;
+    };
+  }, []);
+  if (error) return html`<${Failure} error=${error} retry=${() => location.reload()} />`;
+  return page ? html`<${page} ...${params} />` : html`<${Bones} />`;
+}
+
+const Missing = () => html`
+  <${Empty} title="There is no such page">
+    <p>The address may be mistyped, or of another version of Determined.</p>
+    <${Button} href="/det/dashboard">Go home<//>
+  <//>
+`;
+
+function App() {
+  const [error, setError] = useState(/** @type {Error | undefined} */ (undefined));
+  const start = () => {
+    setError(undefined);
+    begin().catch(setError);
+  };
+  useEffect(start, []);
+  const page = found();
+  const name = cluster.value?.clusterName;
+  document.title = [page?.title ?? "Determined", name].filter(Boolean).join(" · ");
+  if (error && user.value === undefined) {
+    return html`<main class="main"><${Failure} error=${error} retry=${start} /></main>`;
+  }
+  if (user.value === undefined) return html`<main class="main"><${Bones} /></main>`;
+  if (user.value === null || place.value.path === "/sign-in") return html`<${Loading} key="sign-in" load=${SIGN_IN} params=${{}} />`;
+  return html`<${Frame}>${page ? html`<${Loading} ...${page} />` : html`<${Missing} />`}<//>`;
+}
+
+sessionStorage.removeItem("loads");
+listen();
+render(html`<${App} />`, /** @type {HTMLElement} */ (document.getElementById("app")));

@@ -1,0 +1,85 @@
+// Numbers, times and names as people read them.
+
+/** @param {unknown} value */
+export function metric(value) {
+  if (typeof value !== "number") return value === null || value === undefined ? "–" : String(value);
+  if (Number.isInteger(value) && Math.abs(value) < 1e9) return value.toLocaleString("en");
+  const size = Math.abs(value);
+  return size && (size < 1e-3 || size >= 1e6) ? value.toExponential(3) : String(Number(value.toPrecision(5)));
+}
+
+/** @param {number} seconds */
+export function duration(seconds) {
+  if (!Number.isFinite(seconds)) return "–";
+  const s = Math.max(0, Math.round(seconds));
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60 ? `${s % 60} s` : ""}`.trim();
+  if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
+  return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
+}
+
+/** @param {string | null | undefined} from @param {string | null | undefined} to */
+export function span(from, to) {
+  if (!from) return "–";
+  return duration(((to ? Date.parse(to) : Date.now()) - Date.parse(from)) / 1000);
+}
+
+/** @param {string | null | undefined} time */
+export function ago(time) {
+  if (!time) return "–";
+  const s = (Date.now() - Date.parse(time)) / 1000;
+  if (s < 45) return "just now";
+  if (s < 3600) return `${Math.max(1, Math.round(s / 60))} min ago`;
+  if (s < 86400) return `${Math.round(s / 3600)} h ago`;
+  if (s < 86400 * 30) return `${Math.round(s / 86400)} d ago`;
+  return day(time);
+}
+
+/** @param {string} time */
+export const day = (time) => new Date(time).toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" });
+
+/** @param {string | null | undefined} time */
+export function moment(time) {
+  if (!time) return "–";
+  const at = new Date(time);
+  return `${day(time)}, ${at.toLocaleTimeString("en-GB")}`;
+}
+
+/** @param {string | number} bytes */
+export function size(bytes) {
+  let left = Number(bytes);
+  for (const unit of ["B", "kB", "MB", "GB", "TB"]) {
+    if (left < 1000 || unit === "TB") return `${left < 10 && unit !== "B" ? left.toFixed(1) : Math.round(left)} ${unit}`;
+    left /= 1000;
+  }
+  return "";
+}
+
+/** @param {string | number | null | undefined} usd */
+export function money(usd) {
+  const amount = Number(usd ?? 0);
+  if (!amount) return "$0";
+  return amount < 0.01 ? "< $0.01" : `$${amount.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
+}
+
+/** @param {number} count @param {string} one @param {string} [many] */
+export const counted = (count, one, many = `${one}s`) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
+
+/** @param {string} state STATE_COMPLETED */
+export function stateName(state) {
+  const name = state.replace(/^(JOB_)?STATE_/, "").replace(/^STOPPING_.*/, "STOPPING").replaceAll("_", " ").toLowerCase();
+  return name.charAt(0).toUpperCase() + name.slice(1);
+}
+
+/** @param {string} state @returns {"blue" | "green" | "amber" | "red" | ""} */
+export function stateColour(state) {
+  const name = state.replace(/^(JOB_)?STATE_/, "");
+  if (["RUNNING", "ACTIVE", "STARTING", "PULLING", "SCHEDULED"].includes(name)) return "blue";
+  if (name === "COMPLETED") return "green";
+  if (name === "PAUSED" || name.startsWith("STOPPING") || name === "QUEUED") return "amber";
+  if (name === "ERROR" || name.includes("FAILED")) return "red";
+  return "";
+}
+
+/** @param {string} state */
+export const ended = (state) => /COMPLETED|CANCELED|ERROR|DELETED|DELETE_FAILED/.test(state) && !state.includes("STOPPING");

@@ -1,0 +1,74 @@
+// Addresses below /det: what the address bar says is what the page shows.
+import { signal } from "./view.js";
+
+export const ROOT = "/det";
+
+/** @typedef {{ path: string, query: URLSearchParams }} Place */
+
+/** @returns {Place} */
+function here() {
+  const path = location.pathname.slice(ROOT.length).replace(/\/+$/, "") || "/";
+  return { path, query: new URLSearchParams(location.search) };
+}
+
+export const place = signal(here());
+
+/** @param {string} to an address below /det @param {{ replace?: boolean }} [how] */
+export function go(to, { replace = false } = {}) {
+  const address = ROOT + to;
+  if (address === location.pathname + location.search) return;
+  history[replace ? "replaceState" : "pushState"]({}, "", address);
+  const was = place.value.path;
+  place.value = here();
+  if (place.value.path !== was) scrollTo(0, 0);
+}
+
+/** Change the query of this page; empty values vanish. @param {Record<string, string | number | null | undefined>} change */
+export function ask(change) {
+  const query = new URLSearchParams(location.search);
+  for (const [name, value] of Object.entries(change)) {
+    if (value === null || value === undefined || value === "") query.delete(name);
+    else query.set(name, String(value));
+  }
+  const text = query.toString();
+  go(place.value.path + (text ? `?${text}` : ""), { replace: true });
+}
+
+/** @param {string} path @returns {string} the address of a page, for links */
+export const link = (path) => ROOT + path;
+
+/** Match `/experiments/:id/:tab?` to a path. @param {string} pattern @param {string} path @returns {Record<string, string> | null} */
+export function matched(pattern, path) {
+  const wanted = pattern.split("/").slice(1);
+  const given = path.split("/").slice(1);
+  if (given.length > wanted.length) return null;
+  /** @type {Record<string, string>} */
+  const found = {};
+  for (const [i, part] of wanted.entries()) {
+    const value = given[i];
+    if (part.startsWith(":")) {
+      if (value === undefined && !part.endsWith("?")) return null;
+      try {
+        if (value !== undefined) found[part.slice(1).replace("?", "")] = decodeURIComponent(value);
+      } catch {
+        return null;
+      }
+    } else if (part !== value) return null;
+  }
+  return found;
+}
+
+/** Follow links to our own pages without loading anything anew. */
+export function listen() {
+  addEventListener("popstate", () => {
+    place.value = here();
+  });
+  document.addEventListener("click", (event) => {
+    if (event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+    const anchor = event.target instanceof Element && event.target.closest("a");
+    if (!anchor || anchor.target || anchor.hasAttribute("download") || anchor.origin !== location.origin) return;
+    if (anchor.pathname !== ROOT && !anchor.pathname.startsWith(`${ROOT}/`)) return;
+    event.preventDefault();
+    go(anchor.pathname.slice(ROOT.length) + anchor.search);
+  });
+}

@@ -1,0 +1,54 @@
+// Who is signed in, and where the session begins and ends.
+import { get, post, whenSignedOut } from "./api.js";
+import { signal } from "./view.js";
+
+/** @typedef {{ id: number, username: string, displayName: string, admin: boolean }} User */
+
+/** The user; null when nobody is signed in, undefined until we know. */
+export const user = signal(/** @type {User | null | undefined} */ (undefined));
+/** What the cluster says of itself. */
+export const cluster = signal(/** @type {any} */ (null));
+
+// Says that there may be a session, so that strangers are not asked about one. The session itself is a cookie that no script reads.
+const HINT = "signed-in";
+
+whenSignedOut(() => {
+  localStorage.removeItem(HINT);
+  if (user.value) user.value = null;
+});
+
+/** @param {User} who */
+export function arrived(who) {
+  localStorage.setItem(HINT, "1");
+  user.value = who;
+}
+
+/** Find out who we are; throws when the cluster does not answer. */
+export async function begin() {
+  const told = await get("/api/v1/master");
+  cluster.value = told;
+  if (!localStorage.getItem(HINT)) {
+    user.value = null;
+    return;
+  }
+  try {
+    user.value = (await get("/api/v1/me", {}, { quiet: true })).user;
+  } catch (e) {
+    if (/** @type {any} */ (e).status !== 401) throw e;
+    user.value = null;
+  }
+}
+
+/** @param {string} username @param {string} password */
+export async function signIn(username, password) {
+  arrived((await post("/api/v1/auth/login", { username, password }, { quiet: true })).user);
+}
+
+export async function signOut() {
+  await post("/api/v1/auth/logout", {}, { quiet: true });
+  localStorage.removeItem(HINT);
+  user.value = null;
+}
+
+/** @param {User | null | undefined} of */
+export const shownName = (of) => of?.displayName || of?.username || "";

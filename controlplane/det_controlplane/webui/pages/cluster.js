@@ -1,0 +1,173 @@
+// The cluster: its pools, the agents and their slots, the machines that are rented, and what they cost.
+import { get, post } from "../lib/api.js";
+import { ago, counted, money, span } from "../lib/format.js";
+import { useLive } from "../lib/live.js";
+import { link } from "../lib/router.js";
+import { cluster } from "../lib/session.js";
+import { html, useState } from "../lib/view.js";
+import { Button, Empty, Field, Figures, Head, Loaded, Panel, Progress, State } from "../parts/basic.js";
+import { Ask, attempt, Menu } from "../parts/overlay.js";
+import { Table } from "../parts/table.js";
+
+const LIVE_MS = 4_000;
+
+/** @param {AbortSignal} signal */
+async function all(signal) {
+  const [pools, agents, rented, instances] = await Promise.all([
+    get("/api/v1/resource-pools", {}, { signal }),
+    get("/api/v1/agents", {}, { signal }),
+    get("/api/v1/rented-pools", {}, { signal }).catch(() => ({ pools: [] })),
+    get("/api/v1/instances", { limit: 500 }, { signal }).catch(() => ({ instances: [] })),
+  ]);
+  return { pools: pools.resourcePools, agents: agents.agents, rented: rented.pools, instances: instances.instances };
+}
+
+export function Page() {
+  const found = useLive(all, [], LIVE_MS);
+  return html`
+    <${Head} title="Cluster" text=${`Version ${cluster.value?.version ?? ""}`} />
+    <${Loaded} of=${found}>${(/** @type {any} */ data) => html`<${Shown} ...${data} reload=${found.reload} />`}<//>
+  `;
+}
+
+/** @param {{ pools: any[], agents: any[], rented: any[], instances: any[], reload: () => Promise<void> }} props */
+function Shown({ pools, agents, rented, instances, reload }) {
+  const slots = pools.reduce((sum, p) => sum + p.slotsAvailable, 0);
+  const used = pools.reduce((sum, p) => sum + p.slotsUsed, 0);
+  const away = agents.filter((a) => !a.enabled || a.draining).length;
+  const hourly = instances.filter((i) => i.launchedAt && !i.endedAt).reduce((sum, i) => sum + i.priceUsdHour, 0);
+  return html`
+    <div class="stack">
+      <${Figures} of=${[
+        ["Slots in use", html`${used} <span class="faint">of ${slots}</span>`, html`<${Progress} value=${slots ? used / slots : 0} />`],
+        ["Agents", agents.length, away ? counted(away, "is out of service", "are out of service") : "all in service"],
+        ["Rented machines", instances.length],
+        ["Cost now", html`${money(hourly)} <span class="faint">an hour</span>`],
+      ]} />
+      ${pools.map((pool) => html`<${Pool} key=${pool.name} pool=${pool} agents=${agents.filter((a) => a.resourcePools.includes(pool.name))} rented=${rented.find((r) => r.name === pool.name)} instances=${instances.filter((i) => i.pool === pool.name)} reload=${reload} />`)}
+    </div>
+  `;
+}
+
+/** @param {{ pool: any, agents: any[], rented: any, instances: any[], reload: () => Promise<void> }} props */
+function Pool({ pool, agents, rented, instances, reload }) {
+  const [holding, setHolding] = useState(false);
+  const [reason, setReason] = useState("");
+  const path = `/api/v1/rented-pools/${encodeURIComponent(pool.name)}`;
+  const resume = () => attempt(() => post(`${path}/resume`), `${pool.name} rents again`).then(reload);
+  const actions = html`
+    <a class="button" href=${link(`/queue/${encodeURIComponent(pool.name)}`)}>Queue</a>
+    ${rented && (rented.hold ? html`<${Button} icon="play" onClick=${resume}>Resume<//>` : html`<${Button} icon="pause" onClick=${() => setHolding(true)}>Hold<//>`)}
+  `;
+  return html`
+    <${Panel} title=${pool.name} actions=${actions} flush>
+      <div class="panel-body stack">
+        <p class="soft">${pool.description || `${pool.slotsUsed} of ${counted(pool.slotsAvailable, "slot")} in use; ${counted(pool.stats.queuedCount, "job waits", "jobs wait")}.`}</p>
+        ${rented?.hold && html`<div class="notice amber"><p>This pool rents nothing: ${rented.hold.sentence}</p></div>`}
+        ${rented?.waiting.map((/** @type {any} */ w) => html`<div class="notice"><p>${counted(w.allocations, "run waits", "runs wait")}: ${w.sentence}</p></div>`)}
+      </div>
+      ${agents.length ? html`<${Agents} agents=${agents} reload=${reload} />` : !rented && html`<${Empty} title="No agents"><p>Agents of this pool appear when they have joined.</p><//>`}
+      ${rented && html`<${Rented} rented=${rented} instances=${instances} reload=${reload} />`}
+    <//>
+    ${holding &&
+    html`
+      <${Ask} title=${`Hold ${pool.name}?`} act="Hold" onClose=${() => setHolding(false)}
+        onAct=${async () => {
+          await post(`${path}/hold`, { reason });
+          await reload();
+        }}>
+        <p class="soft">It launches no machine until you resume it. Machines that run go on.</p>
+        <${Field} label="Reason"><input class="input" value=${reason} onInput=${(/** @type {any} */ e) => setReason(e.target.value)} /><//>
+      <//>
+    `}
+  `;
+}
+
+/** @param {any} agent */
+function slotsOf(agent) {
+  const busy = new Set(Object.values(agent.containers).flatMap((/** @type {any} */ c) => c.devices.map((/** @type {any} */ d) => String(d.id))));
+  return Object.values(agent.slots).map((/** @type {any} */ s) => ({ ...s, busy: s.container !== null || busy.has(String(s.device.id)) }));
+}
+
+/** @param {any} s */
+const wordOf = (s) => (!s.enabled ? "disabled" : s.draining ? "draining" : s.busy ? "in use" : "free");
+
+/** @param {{ agent: any }} props */
+function Slots({ agent }) {
+  const slots = slotsOf(agent);
+  const told = `${slots.filter((s) => s.busy).length} of ${counted(slots.length, "slot")} in use`;
+  return html`<span class="slots" role="img" aria-label=${told} title=${told}>${slots.map((s) => html`<span class=${`slot ${wordOf(s).replace(" ", "-")}`} title=${`Slot ${s.id}, ${s.device.brand}: ${wordOf(s)}`} />`)}</span>`;
+}
+
+/** @param {{ agents: any[], reload: () => Promise<void> }} props */
+function Agents({ agents, reload }) {
+  /** @param {any} a @param {string} what @param {string} done @param {any} [body] */
+  const act = (a, what, done, body) => attempt(() => post(`/api/v1/agents/${encodeURIComponent(a.id)}/${what}`, body), done).then(reload);
+  const columns = [
+    { name: "Agent", main: true, cell: (/** @type {any} */ a) => a.id },
+    { name: "State", cell: (/** @type {any} */ a) => html`<${State} state=${a.draining ? "STOPPING" : a.enabled ? "ACTIVE" : "PAUSED"} />` },
+    { name: "Slots", cell: (/** @type {any} */ a) => html`<${Slots} agent=${a} />` },
+    { name: "Containers", right: true, cell: (/** @type {any} */ a) => Object.keys(a.containers).length },
+    { name: "Address", cell: (/** @type {any} */ a) => a.addresses.join(", ") },
+    { name: "Joined", right: true, cell: (/** @type {any} */ a) => ago(a.registeredTime) },
+    {
+      name: "", right: true,
+      cell: (/** @type {any} */ a) => html`
+        <${Menu} label=${`Actions on ${a.id}`} kind="plain" items=${[
+          a.enabled && { name: "Drain: let its work end", act: () => void act(a, "disable", `${a.id} takes no new work`, { drain: true }) },
+          a.enabled && { name: "Disable: end its work", danger: true, act: () => void act(a, "disable", `${a.id} is disabled`, {}) },
+          !a.enabled && { name: "Enable", act: () => void act(a, "enable", `${a.id} takes work again`) },
+        ]} />
+      `,
+    },
+  ];
+  return html`<${Table} label="Agents" columns=${columns} total=${agents.length} row=${(/** @type {number} */ i) => agents[i]} />`;
+}
+
+/** @param {{ rented: any, instances: any[], reload: () => Promise<void> }} props */
+function Rented({ rented, instances, reload }) {
+  const [doomed, setDoomed] = useState(/** @type {any} */ (null));
+  const machines = [
+    { name: "Machine", main: true, cell: (/** @type {any} */ i) => i.cloudId || i.id.slice(0, 8) },
+    { name: "State", cell: (/** @type {any} */ i) => html`<${State} state=${i.state} />` },
+    { name: "Type", cell: (/** @type {any} */ i) => `${i.machineType} ${i.capacity}` },
+    { name: "Where", cell: (/** @type {any} */ i) => `${i.provider} ${i.zone || i.region}` },
+    { name: "Price", right: true, cell: (/** @type {any} */ i) => `${money(i.priceUsdHour)} / h` },
+    { name: "Cost", right: true, cell: (/** @type {any} */ i) => money(i.costUsd) },
+    { name: "Since", right: true, cell: (/** @type {any} */ i) => span(i.launchedAt ?? i.requestedAt, i.endedAt) },
+    { name: "Why", wrap: true, cell: (/** @type {any} */ i) => html`<span class="soft">${i.reason ?? ""}</span>` },
+    { name: "", right: true, cell: (/** @type {any} */ i) => html`<${Menu} label="Actions" kind="plain" items=${[{ name: "Give back", danger: true, act: () => setDoomed(i) }]} />` },
+  ];
+  const offers = [
+    { name: "Offer", main: true, cell: (/** @type {any} */ o) => `${o.machineType} ${o.capacity}` },
+    { name: "Where", cell: (/** @type {any} */ o) => `${o.provider} ${o.zone || o.region}` },
+    { name: "Slots", right: true, cell: (/** @type {any} */ o) => o.slots },
+    { name: "Price", right: true, cell: (/** @type {any} */ o) => `${money(o.priceUsdHour)} / h` },
+    { name: "Refused", wrap: true, cell: (/** @type {any} */ o) => html`<span class="soft">${refusal(o, rented.cooldowns)}</span>` },
+  ];
+  const rows = rented.offers.map((/** @type {any} */ o, /** @type {number} */ i) => ({ ...o, id: i }));
+  return html`
+    ${instances.length > 0 && html`<h3 class="panel-head">Machines</h3><${Table} label="Machines" columns=${machines} total=${instances.length} row=${(/** @type {number} */ i) => instances[i]} />`}
+    <h3 class="panel-head">Offers</h3>
+    <${Table} label="Offers" columns=${offers} total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} />
+    ${doomed &&
+    html`
+      <${Ask} title="Give this machine back?" act="Give back" danger onClose=${() => setDoomed(null)}
+        onAct=${async () => {
+          await post(`/api/v1/instances/${doomed.id}/terminate`);
+          await reload();
+        }}>
+        <p class="soft">Work on it is placed again on another machine, from its last checkpoint.</p>
+      <//>
+    `}
+  `;
+}
+
+/** @param {any} offer @param {any[]} cooldowns */
+function refusal(offer, cooldowns) {
+  const fits = (/** @type {any} */ c) =>
+    ["provider", "region", "zone", "machineType", "capacity"].every((name) => !c[name] || c[name] === offer[name]);
+  const found = cooldowns.find(fits);
+  if (!offer.isOffered) return "Not offered there.";
+  return found ? `${found.sentence}${found.until ? ` Asked again ${new Date(found.until).toLocaleTimeString("en-GB")}.` : ""}` : "";
+}

@@ -1,0 +1,77 @@
+// The checkpoints that an experiment has, and those that were deleted.
+import { get, send } from "../../lib/api.js";
+import { ago, counted, ended, metric, moment, size } from "../../lib/format.js";
+import { useLive } from "../../lib/live.js";
+import { link } from "../../lib/router.js";
+import { html, useState } from "../../lib/view.js";
+import { Button, Empty, Loaded, Pairs, Panel, State } from "../../parts/basic.js";
+import { Ask, Dialog } from "../../parts/overlay.js";
+import { Table } from "../../parts/table.js";
+
+/** @param {Record<string, string>} resources */
+const total = (resources) => Object.values(resources ?? {}).reduce((sum, bytes) => sum + Number(bytes), 0);
+
+/** @param {{ experiment?: any, trial?: any }} props of one or the other */
+export function Checkpoints({ experiment, trial }) {
+  const path = trial ? `/api/v1/trials/${trial.id}/checkpoints` : `/api/v1/experiments/${experiment.id}/checkpoints`;
+  const [all, setAll] = useState(false);
+  const found = useLive(
+    async (signal) => (await get(path, { limit: 500, sortByAttr: "SORT_BY_END_TIME", orderBy: "ORDER_BY_DESC", states: all ? [] : ["STATE_ACTIVE", "STATE_COMPLETED", "STATE_PARTIALLY_DELETED"] }, { signal })).checkpoints,
+    [path, all],
+    ended((trial ?? experiment).state) ? 0 : 10_000,
+  );
+  const actions = html`<label class="row small soft"><input class="check" type="checkbox" checked=${all} onChange=${() => setAll(!all)} />Deleted ones too</label>`;
+  return html`
+    <${Panel} title="Checkpoints" actions=${actions} flush>
+      <${Loaded} of=${found}>
+        ${(/** @type {any[]} */ rows) => (rows.length ? html`<${Rows} rows=${rows} reload=${found.reload} />` : html`<${Empty} title="No checkpoints"><p>Trials save them as their configuration says, and whenever they are paused.</p><//>`)}
+      <//>
+    <//>
+  `;
+}
+
+/** @param {{ rows: any[], reload: () => Promise<void> }} props */
+function Rows({ rows, reload }) {
+  const [shown, setShown] = useState(/** @type {any} */ (null));
+  const [doomed, setDoomed] = useState(/** @type {any} */ (null));
+  const columns = [
+    { name: "Checkpoint", cell: (/** @type {any} */ c) => html`<button type="button" class="link mono" onClick=${() => setShown(c)}>${c.uuid.slice(0, 8)}</button>` },
+    { name: "Trial", right: true, cell: (/** @type {any} */ c) => c.training?.trialId && html`<a href=${link(`/trials/${c.training.trialId}`)}>${c.training.trialId}</a>` },
+    { name: "Batches", right: true, cell: (/** @type {any} */ c) => metric(c.metadata?.steps_completed) },
+    { name: "Metric", right: true, cell: (/** @type {any} */ c) => metric(c.training?.searcherMetric) },
+    { name: "State", cell: (/** @type {any} */ c) => html`<${State} state=${c.state} />` },
+    { name: "Size", right: true, cell: (/** @type {any} */ c) => size(total(c.resources)) },
+    { name: "Saved", right: true, cell: (/** @type {any} */ c) => html`<span title=${moment(c.reportTime)}>${ago(c.reportTime)}</span>` },
+  ];
+  return html`
+    <${Table} label="Checkpoints" columns=${columns} total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} id=${(/** @type {any} */ c) => c.uuid} />
+    ${shown && html`<${Details} checkpoint=${shown} onClose=${() => setShown(null)} onDelete=${() => (setDoomed(shown), setShown(null))} />`}
+    ${doomed &&
+    html`
+      <${Ask} title="Delete this checkpoint?" act="Delete" danger onClose=${() => setDoomed(null)}
+        onAct=${async () => {
+          await send("DELETE", "/api/v1/checkpoints", { checkpointUuids: [doomed.uuid] });
+          await reload();
+        }}>
+        <p class="soft">${size(total(doomed.resources))} in ${counted(Object.keys(doomed.resources).length, "file")} go for good.</p>
+      <//>
+    `}
+  `;
+}
+
+/** @param {{ checkpoint: any, onClose: () => void, onDelete: () => void }} props */
+const Details = ({ checkpoint, onClose, onDelete }) => html`
+  <${Dialog} title="Checkpoint" wide onClose=${onClose}>
+    <${Pairs} of=${[
+      ["UUID", html`<code>${checkpoint.uuid}</code>`],
+      ["Saved", moment(checkpoint.reportTime)],
+      ["Metadata", html`<code>${JSON.stringify(checkpoint.metadata)}</code>`],
+      ["Download", html`<code>det checkpoint download ${checkpoint.uuid}</code>`],
+    ]} />
+    <ul class="files">${Object.entries(checkpoint.resources ?? {}).map(([path, bytes]) => html`<li class="row row-wide"><code>${path}</code><span class="number soft">${path.endsWith("/") ? "" : size(/** @type {string} */ (bytes))}</span></li>`)}</ul>
+    <div class="dialog-foot">
+      ${checkpoint.state === "STATE_COMPLETED" && html`<${Button} kind="danger" onClick=${onDelete}>Delete<//>`}
+      <${Button} onClick=${onClose}>Close<//>
+    </div>
+  <//>
+`;

@@ -1,0 +1,136 @@
+// One experiment: what it found, what it does, and everything one can do to it.
+import { get } from "../../lib/api.js";
+import { ACTIONS, command } from "../../lib/experiments.js";
+import { counted, ended, metric, money, span, stateName } from "../../lib/format.js";
+import { useLive } from "../../lib/live.js";
+import { go, link } from "../../lib/router.js";
+import { html, useEffect, useState } from "../../lib/view.js";
+import { Button, Figures, Head, Loaded, Progress, State, Tabs } from "../../parts/basic.js";
+import { Ask, attempt, Menu } from "../../parts/overlay.js";
+import { Checkpoints } from "./checkpoints.js";
+import { Code } from "./code.js";
+import { Configuration } from "./configuration.js";
+import { Continue, Edit, Fork, Move } from "./dialogs.js";
+import { Hyperparameters } from "./hyperparameters.js";
+import { ExperimentLogs } from "./logs.js";
+import { Notes } from "./notes.js";
+import { Overview } from "./overview.js";
+import { SearchPicture } from "./search.js";
+import { Trials } from "./trials.js";
+
+/** @type {[string, string, any][]} */
+const TABS = [
+  ["overview", "Overview", Overview],
+  ["trials", "Trials", Trials],
+  ["search", "Search", SearchPicture],
+  ["hyperparameters", "Hyperparameters", Hyperparameters],
+  ["checkpoints", "Checkpoints", Checkpoints],
+  ["logs", "Logs", ExperimentLogs],
+  ["code", "Code", Code],
+  ["configuration", "Configuration", Configuration],
+  ["notes", "Notes", Notes],
+];
+const LIVE_MS = 2_500;
+
+/** @param {any} data */
+const pace = (data) => (ended(data.experiment.state) ? 0 : LIVE_MS);
+
+/** @param {{ id: string, tab?: string }} props */
+export function Page({ id, tab = "overview" }) {
+  const found = useLive((signal) => get(`/api/v1/experiments/${encodeURIComponent(id)}`, {}, { signal }), [id], pace);
+  const name = found.data?.experiment.name;
+  useEffect(() => {
+    if (name) document.title = `${name} · ${document.title}`;
+  }, [name]);
+  return html`<${Loaded} of=${found}>${(/** @type {any} */ data) => html`<${Shown} data=${data} tab=${tab} reload=${found.reload} />`}<//>`;
+}
+
+/** @param {{ data: any, tab: string, reload: () => Promise<void> }} props */
+function Shown({ data, tab, reload }) {
+  const e = data.experiment;
+  const [, , Tab] = TABS.find(([key]) => key === tab) ?? TABS[0];
+  const beside = html`<${State} state=${e.state} />${e.archived && html`<span class="label">archived</span>`}${e.labels.map((/** @type {string} */ l) => html`<span class="label">${l}</span>`)}`;
+  const text = html`${e.id} in ${e.workspaceName} / ${e.projectName} by ${e.displayName || e.username}${e.forkedFrom && html`, forked from <a href=${link(`/experiments/${e.forkedFrom}`)}>${e.forkedFrom}</a>`}${e.description && html`<br />${e.description}`}`;
+  return html`
+    <${Head} title=${e.name} text=${text} beside=${beside}><${Actions} e=${e} reload=${reload} /><//>
+    <div class="stack">
+      <${Summary} e=${e} job=${data.jobSummary} />
+      <div>
+        <${Tabs} label="Parts of the experiment" tabs=${TABS.map(([key, title]) => ({ name: title, href: link(`/experiments/${e.id}/${key}`), chosen: Tab === TABS.find(([k]) => k === key)?.[2] }))} />
+        <${Tab} experiment=${e} reload=${reload} />
+      </div>
+    </div>
+  `;
+}
+
+/** @param {{ e: any, job: any }} props */
+function Summary({ e, job }) {
+  const active = !ended(e.state);
+  const told = useLive(
+    async (signal) => {
+      const [why, cost] = await Promise.all([
+        get(`/api/v1/why/experiment/${e.id}`, {}, { signal }).catch(() => ({ reasons: [] })),
+        get("/api/v1/costs/experiments", { ids: e.id }, { signal }).catch(() => ({ costs: [] })),
+      ]);
+      return { reasons: why.reasons, cost: cost.costs[0] };
+    },
+    [e.id, e.state],
+    active ? 6_000 : 0,
+  );
+  const reason = told.data?.reasons[0]?.sentence;
+  const queue = job && job.jobsAhead > 0 ? `${counted(job.jobsAhead, "job")} ahead in the queue` : "";
+  const best = e.bestTrialId ? html`<a href=${link(`/trials/${e.bestTrialId}`)}>trial ${e.bestTrialId}</a> · ${e.searcherMetric}` : e.searcherMetric;
+  return html`
+    ${reason && !/COMPLETED|CANCELED/.test(e.state) && html`<div class=${`notice ${e.state.includes("ERROR") ? "red" : ""}`}><p>The experiment ${reason}.${queue && ` ${queue}.`}</p></div>`}
+    <${Figures} of=${[
+      ["Best value", metric(e.bestTrialSearcherMetric), best],
+      ["Trials", e.numTrials, e.searcherType],
+      ["Progress", e.progress === null ? stateName(e.state) : `${Math.round((e.progress ?? 0) * 100)} %`, html`<${Progress} value=${e.progress ?? 0} />`],
+      ["Duration", span(e.startTime, e.endTime), active ? "so far" : undefined],
+      ["Cost", money(told.data?.cost?.costUsd), told.data?.cost?.slotHours ? `${metric(told.data.cost.slotHours)} slot hours` : "no rented machine"],
+    ]} />
+  `;
+}
+
+/** @param {{ e: any, reload: () => Promise<void> }} props */
+function Actions({ e, reload }) {
+  const [open, setOpen] = useState(/** @type {string} */ (""));
+  const close = () => setOpen("");
+  /** @param {import("../../lib/experiments.js").Action} a */
+  const run = async (a) => {
+    const back = a.undo && ACTIONS.find((b) => b.id === a.undo);
+    await attempt(() => command(a.id, e.id), `${a.done} experiment ${e.id}`, back ? () => void run(back) : undefined);
+    await reload();
+  };
+  /** @param {import("../../lib/experiments.js").Action} a */
+  const press = (a) => (a.sure ? setOpen(a.id) : run(a));
+  const fitting = ACTIONS.filter((a) => a.fits(e));
+  const first = fitting.filter((a) => ["pause", "activate", "cancel"].includes(a.id));
+  const sure = fitting.find((a) => a.id === open && a.sure);
+  return html`
+    ${first.map((a) => html`<${Button} icon=${a.icon} onClick=${() => press(a)}>${a.name}<//>`)}
+    <${Button} icon="copy" onClick=${() => setOpen("fork")}>Fork<//>
+    <${Menu} label="More actions" items=${[
+      { name: "Edit name and labels", act: () => setOpen("edit") },
+      { name: "Move to another project", act: () => setOpen("move") },
+      ended(e.state) && !e.unmanaged && { name: "Continue training", act: () => setOpen("continue") },
+      ...fitting.filter((a) => !first.includes(a)).map((a) => ({ name: a.name, danger: a.danger, act: () => press(a) })),
+    ]} />
+    ${sure &&
+    html`
+      <${Ask} title=${`${sure.name} experiment ${e.id}?`} act=${sure.name} danger=${sure.danger} onClose=${close}
+        onAct=${async () => {
+          await command(sure.id, e.id);
+          if (sure.id === "delete") go("/experiments");
+          else await reload();
+        }}>
+        <p class="soft">${sure.sure}</p>
+      <//>
+    `}
+    ${open === "fork" && html`<${Fork} experiment=${e} onClose=${close} />`}
+    ${open === "continue" && html`<${Continue} experiment=${e} onClose=${close} onDone=${reload} />`}
+    ${open === "edit" && html`<${Edit} experiment=${e} onClose=${close} onDone=${reload} />`}
+    ${open === "move" && html`<${Move} experiment=${e} onClose=${close} onDone=${reload} />`}
+  `;
+}
+

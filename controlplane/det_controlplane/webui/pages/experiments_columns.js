@@ -1,0 +1,64 @@
+// The columns of the table of experiments.
+import { ago, duration, metric, moment, size, span, stateName } from "../lib/format.js";
+import { link } from "../lib/router.js";
+import { html } from "../lib/view.js";
+import { Progress, State } from "../parts/basic.js";
+
+/** @typedef {import("../parts/table.js").Column} Column */
+
+/** @param {any} e */
+const named = (e) => html`
+  <a href=${link(`/experiments/${e.id}`)} title=${e.description || e.name}>${e.name}</a>
+  ${e.labels?.map((/** @type {string} */ l) => html` <span class="label cut">${l}</span>`)}
+`;
+
+/** @type {Record<string, Omit<Column, "cell"> & { cell: (experiment: any, row: any) => any }>} */
+export const COLUMNS = {
+  id: { name: "ID", right: true, sort: "id", cell: (e) => html`<a href=${link(`/experiments/${e.id}`)} tabindex="-1">${e.id}</a>` },
+  name: { name: "Name", main: true, sort: "name", cell: named },
+  state: { name: "State", sort: "state", cell: (e) => html`<${State} state=${e.state} />` },
+  progress: { name: "Progress", sort: "progress", cell: (e) => (e.progress === null || e.progress === undefined || e.state === "STATE_COMPLETED" ? "" : html`<${Progress} value=${e.progress} />`) },
+  searcherMetricsVal: { name: "Best", right: true, sort: "searcherMetricsVal", title: "Best value of the metric that the search looks at", cell: (e) => html`<span title=${e.searcherMetric}>${metric(e.bestTrialSearcherMetric)}</span>` },
+  searcherMetric: { name: "Metric", sort: "searcherMetric", cell: (e) => e.searcherMetric },
+  searcherType: { name: "Searcher", sort: "searcherType", cell: (e) => e.searcherType },
+  numTrials: { name: "Trials", right: true, sort: "numTrials", cell: (e) => e.numTrials },
+  user: { name: "User", sort: "user", cell: (e) => e.displayName || e.username },
+  projectName: { name: "Project", cell: (e) => `${e.workspaceName} / ${e.projectName}` },
+  resourcePool: { name: "Pool", sort: "resourcePool", cell: (e) => e.resourcePool },
+  startTime: { name: "Started", right: true, sort: "startTime", cell: (e) => html`<span title=${moment(e.startTime)}>${ago(e.startTime)}</span>` },
+  endTime: { name: "Ended", right: true, sort: "endTime", cell: (e) => html`<span title=${moment(e.endTime)}>${ago(e.endTime)}</span>` },
+  duration: { name: "Duration", right: true, sort: "duration", cell: (e) => (e.endTime ? duration(e.duration) : span(e.startTime, null)) },
+  checkpointSize: { name: "Checkpoints", right: true, sort: "checkpointSize", cell: (e) => `${e.checkpointCount} · ${size(e.checkpointSize)}` },
+  forkedFrom: { name: "Forked from", right: true, sort: "forkedFrom", cell: (e) => e.forkedFrom && html`<a href=${link(`/experiments/${e.forkedFrom}`)}>${e.forkedFrom}</a>` },
+};
+
+/** @param {string} name @param {any[]} known */
+export function cellOf(name, known) {
+  const fixed = COLUMNS[name];
+  if (fixed) return fixed;
+  const title = known.find((c) => c.column === name)?.displayName || name.replace(/^hp\./, "").replace(/^(training|validation)\.(.*)\.(\w+)$/, "$2, $3 ($1)");
+  return { name: title, right: true, sort: name, cell: (/** @type {any} */ e, /** @type {any} */ row) => metric(value(name, e, row)) };
+}
+
+/** @param {string} name @param {any[]} known @returns {Column} */
+export function columnOf(name, known) {
+  const found = cellOf(name, known);
+  return { ...found, cell: (row) => found.cell(row.experiment, row) };
+}
+
+/** @param {string} name @param {any} e @param {any} row */
+function value(name, e, row) {
+  if (name.startsWith("hp.")) {
+    const path = name.slice(3).split(".");
+    let at = row.bestTrial?.hparams;
+    for (const part of path) at = at?.[part];
+    if (at !== undefined) return typeof at === "object" ? JSON.stringify(at) : at;
+    let declared = e.config?.hyperparameters;
+    for (const part of path) declared = declared?.[part];
+    return declared?.val ?? (declared?.type ? stateName(declared.type).toLowerCase() : undefined);
+  }
+  const [group, ...rest] = name.split(".");
+  const statistic = rest.pop() ?? "";
+  const metrics = row.bestTrial?.summaryMetrics?.[group === "training" ? "avg_metrics" : `${group}_metrics`];
+  return metrics?.[rest.join(".")]?.[statistic];
+}

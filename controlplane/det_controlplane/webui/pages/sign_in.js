@@ -1,0 +1,76 @@
+// Signing in by password, or at the organization's identity provider.
+import { get } from "../lib/api.js";
+import { useLive } from "../lib/live.js";
+import { arrive, leave } from "../lib/oidc.js";
+import { go, place } from "../lib/router.js";
+import { cluster, signIn, user } from "../lib/session.js";
+import { html, useEffect, useState } from "../lib/view.js";
+import { Button, Failure, Field } from "../parts/basic.js";
+import { Mark } from "../parts/frame.js";
+
+const here = () => {
+  const { path, query } = place.value;
+  return path === "/sign-in" ? "/dashboard" : path + (query.size ? `?${query}` : "");
+};
+
+export function Page() {
+  const [error, setError] = useState(/** @type {Error | undefined} */ (undefined));
+  const [busy, setBusy] = useState(false);
+  const providers = useLive(async () => (await get("/api/v1/auth/oidc/providers")).providers, []);
+  const after = here();
+  useEffect(() => {
+    const { path, query } = place.value;
+    if (path !== "/sign-in") return;
+    if (query.has("code") || query.has("error")) {
+      setBusy(true);
+      arrive(query).then(
+        (to) => go(to, { replace: true }),
+        (e) => {
+          go("/sign-in", { replace: true });
+          setError(e);
+          setBusy(false);
+        },
+      );
+    } else if (user.value) go("/dashboard", { replace: true });
+  }, []);
+  /** @param {() => Promise<unknown>} act */
+  const attempt = async (act) => {
+    setBusy(true);
+    setError(undefined);
+    try {
+      await act();
+    } catch (e) {
+      setError(/** @type {Error} */ (e));
+      setBusy(false);
+    }
+  };
+  /** @param {any} e */
+  const submit = (e) => {
+    e.preventDefault();
+    const given = new FormData(e.target);
+    attempt(async () => {
+      await signIn(String(given.get("username")).trim(), String(given.get("password")));
+      go(after, { replace: true });
+    });
+  };
+  return html`
+    <main class="sign-in" id="main">
+      <div class="sign-in-box stack">
+        <${Mark} />
+        <div>
+          <h1>Sign in</h1>
+          <p class="soft">to ${cluster.value?.clusterName || "Determined"}</p>
+        </div>
+        <${Failure} error=${error} />
+        <form class="stack" onSubmit=${submit}>
+          <${Field} label="User name"><input class="input" name="username" autocomplete="username" autofocus required /><//>
+          <${Field} label="Password"><input class="input" name="password" type="password" autocomplete="current-password" /><//>
+          <button class="button primary" disabled=${busy}>${busy ? "Signing in …" : "Sign in"}</button>
+        </form>
+        ${(providers.data ?? []).map(
+          (/** @type {any} */ p) => html`<${Button} disabled=${busy} onClick=${() => attempt(() => leave(after))}>Sign in with ${p.name}<//>`,
+        )}
+      </div>
+    </main>
+  `;
+}

@@ -1,0 +1,171 @@
+// One trial: its curves, its work step by step, and the machines it ran on.
+import { get, post } from "../lib/api.js";
+import { duration, ended, metric, moment, money, span } from "../lib/format.js";
+import { useLive } from "../lib/live.js";
+import { link } from "../lib/router.js";
+import { flat } from "../lib/trials.js";
+import { html, useEffect, useState } from "../lib/view.js";
+import { Button, Empty, Figures, Head, Loaded, Pairs, Panel, State, Tabs } from "../parts/basic.js";
+import { Chart } from "../parts/chart.js";
+import { Logs } from "../parts/logs.js";
+import { Ask } from "../parts/overlay.js";
+import { Table } from "../parts/table.js";
+import { Checkpoints } from "./experiment/checkpoints.js";
+
+const LIVE_MS = 2_500;
+const GROUPS = { avg_metrics: "training", validation_metrics: "validation" };
+
+/** @type {[string, string, (props: any) => any][]} */
+const TABS = [
+  ["metrics", "Metrics", (p) => html`<${Metrics} ...${p} />`],
+  ["workloads", "Workloads", (p) => html`<${Workloads} ...${p} />`],
+  ["hyperparameters", "Hyperparameters", ({ trial }) => html`<${Panel} title="Hyperparameters"><${Pairs} of=${Object.entries(flat(trial.hparams)).map(([name, value]) => [name, html`<code>${JSON.stringify(value)}</code>`])} /><//>`],
+  ["checkpoints", "Checkpoints", ({ trial }) => html`<${Checkpoints} trial=${trial} />`],
+  ["logs", "Logs", ({ trial }) => html`<${Logs} trial=${trial.id} live=${!ended(trial.state)} />`],
+  ["allocations", "Allocations", (p) => html`<${Allocations} ...${p} />`],
+];
+
+/** @param {{ id: string, tab?: string }} props */
+export function Page({ id, tab = "metrics" }) {
+  const found = useLive(
+    async (signal) => (await get(`/api/v1/trials/${encodeURIComponent(id)}`, {}, { signal })).trial,
+    [id],
+    (trial) => (ended(trial.state) ? 0 : LIVE_MS),
+  );
+  useEffect(() => {
+    document.title = `Trial ${id} · ${document.title}`;
+  }, [id]);
+  return html`<${Loaded} of=${found}>${(/** @type {any} */ trial) => html`<${Shown} trial=${trial} tab=${tab} reload=${found.reload} />`}<//>`;
+}
+
+/** @param {{ trial: any, tab: string, reload: () => Promise<void> }} props */
+function Shown({ trial, tab, reload }) {
+  const [sure, setSure] = useState(false);
+  const active = !ended(trial.state);
+  const told = useLive(
+    async (signal) => {
+      const [why, cost, experiment] = await Promise.all([
+        get(`/api/v1/why/trial/${trial.id}`, {}, { signal }).catch(() => ({ reasons: [] })),
+        get("/api/v1/costs/trials", { ids: trial.id }, { signal }).catch(() => ({ costs: [] })),
+        get(`/api/v1/experiments/${trial.experimentId}`, {}, { signal }),
+      ]);
+      return { reasons: why.reasons, cost: cost.costs[0], experiment: experiment.experiment };
+    },
+    [trial.id, trial.state],
+    active ? 6_000 : 0,
+  );
+  const [, , shown] = TABS.find(([key]) => key === tab) ?? TABS[0];
+  const experiment = told.data?.experiment;
+  const reason = told.data?.reasons[0]?.sentence;
+  const text = html`of <a href=${link(`/experiments/${trial.experimentId}`)}>${experiment?.name ?? "experiment"} ${trial.experimentId}</a>`;
+  return html`
+    <${Head} title=${`Trial ${trial.id}`} text=${text} beside=${html`<${State} state=${trial.state} />`}>
+      ${active && html`<${Button} kind="danger" icon="close" onClick=${() => setSure(true)}>Kill<//>`}
+    <//>
+    <div class="stack">
+      ${reason && !/COMPLETED|CANCELED/.test(trial.state) && html`<div class=${`notice ${trial.state === "STATE_ERROR" ? "red" : ""}`}><p>The trial ${reason}.</p></div>`}
+      <${Figures} of=${[
+        [experiment?.searcherMetric || "Searcher metric", metric(trial.searcherMetricValue), "best value"],
+        ["Batches", metric(trial.totalBatchesProcessed)],
+        ["Duration", trial.wallClockTime ? duration(trial.wallClockTime) : span(trial.startTime, trial.endTime), `since ${moment(trial.startTime)}`],
+        ["Restarts", trial.restarts],
+        ["Cost", money(told.data?.cost?.costUsd)],
+      ]} />
+      <div>
+        <${Tabs} label="Parts of the trial" tabs=${TABS.map(([key, name, part]) => ({ name, href: link(`/trials/${trial.id}/${key}`), chosen: part === shown }))} />
+        ${shown({ trial })}
+      </div>
+    </div>
+    ${sure &&
+    html`
+      <${Ask} title=${`Kill trial ${trial.id}?`} act="Kill" danger onClose=${() => setSure(false)}
+        onAct=${async () => {
+          await post(`/api/v1/trials/${trial.id}/kill`);
+          await reload();
+        }}>
+        <p class="soft">It ends at once; the search goes on without it.</p>
+      <//>
+    `}
+  `;
+}
+
+/** @param {any} trial @returns {[string, string][]} groups and names of its metrics */
+function metricsOf(trial) {
+  return Object.entries(trial.summaryMetrics ?? {}).flatMap(([group, names]) => Object.keys(/** @type {any} */ (names)).map((name) => /** @type {[string, string]} */ ([GROUPS[/** @type {keyof GROUPS} */ (group)] ?? group, name])));
+}
+
+/** @param {{ trial: any }} props */
+function Metrics({ trial }) {
+  const known = metricsOf(trial).filter(([, name]) => !["batches", "epochs", "end_time"].includes(name));
+  const names = [...new Set(known.map(([, name]) => name))];
+  if (!names.length) return html`<div class="panel"><${Empty} title="No metrics yet"><p>Curves appear with the first report.</p><//></div>`;
+  return html`<div class="columns charts">${names.map((name) => html`<${MetricChart} key=${name} trial=${trial} name=${name} groups=${known.filter(([, n]) => n === name).map(([g]) => g)} />`)}</div>`;
+}
+
+/** @param {{ trial: any, name: string, groups: string[] }} props */
+function MetricChart({ trial, name, groups }) {
+  const told = useLive(
+    (signal) =>
+      Promise.all(
+        groups.map(async (group) => {
+          const found = await get("/api/v1/trials/time-series", { trialIds: trial.id, metricNames: name, group, maxDatapoints: 800 }, { signal });
+          return { group, points: found.trials[0]?.metrics.flatMap((/** @type {any} */ m) => m.data) ?? [] };
+        }),
+      ),
+    [trial.id, trial.state, name, groups.join()],
+    ended(trial.state) ? 0 : 3_000,
+  );
+  const curves = (told.data ?? []).map(({ group, points }) => ({
+    name: `${name} (${group})`,
+    x: points.map((/** @type {any} */ p) => p.batches),
+    y: points.map((/** @type {any} */ p) => p.values[name] ?? null),
+  }));
+  return html`<${Panel} title=${name}><${Loaded} of=${told}>${() => html`<${Chart} curves=${curves} label=${name} x="batches" height=${230} />`}<//><//>`;
+}
+
+/** @param {{ trial: any }} props */
+function Workloads({ trial }) {
+  const found = useLive(
+    async (signal) => (await get(`/api/v1/trials/${trial.id}/workloads`, { limit: 1000, orderBy: "ORDER_BY_DESC" }, { signal })).workloads,
+    [trial.id, trial.state],
+    ended(trial.state) ? 0 : 5_000,
+  );
+  const kinds = { training: "Training", validation: "Validation", checkpoint: "Checkpoint" };
+  const columns = [
+    { name: "Batches", right: true, cell: (/** @type {any} */ w) => metric(w.totalBatches) },
+    { name: "Kind", cell: (/** @type {any} */ w) => w.kind },
+    { name: "Metrics", wrap: true, cell: (/** @type {any} */ w) => Object.entries(w.metrics?.avgMetrics ?? {}).filter(([n]) => n !== "batches").map(([n, v]) => html`<span class="nowrap">${n} <strong class="number">${metric(v)}</strong></span>  `) },
+    { name: "Ended", right: true, cell: (/** @type {any} */ w) => moment(w.endTime) },
+  ];
+  return html`
+    <${Panel} flush>
+      <${Loaded} of=${found}>
+        ${(/** @type {any[]} */ workloads) => {
+          const rows = workloads.map((w, i) => {
+            const key = /** @type {keyof kinds} */ (Object.keys(w)[0]);
+            return { ...w[key], kind: kinds[key], id: i };
+          });
+          return rows.length ? html`<${Table} label="Workloads" columns=${columns} total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} />` : html`<${Empty} title="Nothing yet"><p>Steps of training, validations and checkpoints are listed here.</p><//>`;
+        }}
+      <//>
+    <//>
+  `;
+}
+
+/** @param {{ trial: any }} props */
+function Allocations({ trial }) {
+  const found = useLive(
+    async (signal) => (await Promise.all(trial.taskIds.map((/** @type {string} */ id) => get(`/api/v1/tasks/${encodeURIComponent(id)}`, {}, { signal })))).flatMap((t) => t.task.allocations),
+    [trial.id, trial.state],
+    ended(trial.state) ? 0 : 5_000,
+  );
+  const columns = [
+    { name: "Run", right: true, cell: (/** @type {any} */ a) => a.allocationId.split(".").pop() },
+    { name: "State", cell: (/** @type {any} */ a) => html`<${State} state=${a.state} />` },
+    { name: "Slots", right: true, cell: (/** @type {any} */ a) => a.slots },
+    { name: "Began", right: true, cell: (/** @type {any} */ a) => moment(a.startTime) },
+    { name: "Lasted", right: true, cell: (/** @type {any} */ a) => span(a.startTime, a.endTime) },
+    { name: "How it ended", wrap: true, cell: (/** @type {any} */ a) => html`<span class="soft">${a.exitReason ?? ""}</span>` },
+  ];
+  return html`<${Panel} flush><${Loaded} of=${found}>${(/** @type {any[]} */ rows) => (rows.length ? html`<${Table} label="Allocations" columns=${columns} total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} id=${(/** @type {any} */ a) => a.allocationId} />` : html`<${Empty} title="It has not run yet" />`)}<//><//>`;
+}

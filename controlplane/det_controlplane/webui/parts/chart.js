@@ -1,0 +1,179 @@
+// Curves, drawn by uPlot, which is fetched with the first chart.
+import { metric } from "../lib/format.js";
+import { persist } from "../lib/persist.js";
+import { onThemeChange } from "../lib/theme.js";
+import { html, useEffect, useRef, useState } from "../lib/view.js";
+import { Bones, Failure } from "./basic.js";
+
+/** @typedef {{ name: string, x: number[], y: (number | null)[], href?: string }} Curve */
+
+const CURVE_COLOURS = 8;
+const NEAR_PX = 24;
+
+/** @type {Promise<any> | undefined} */
+let fetched;
+
+/** The library with its style sheet, once. */
+function library() {
+  fetched ??= persist(() => Promise.all([import("../vendor/uplot.js"), style(new URL("../vendor/uplot.css", import.meta.url).href)])).then(
+    ([module]) => module.default,
+    (e) => {
+      fetched = undefined;
+      throw e;
+    },
+  );
+  return fetched;
+}
+
+/** @param {string} href */
+function style(href) {
+  const sheet = document.createElement("link");
+  sheet.rel = "stylesheet";
+  sheet.href = href;
+  return new Promise((resolve, reject) => {
+    sheet.onload = resolve;
+    sheet.onerror = reject;
+    document.head.append(sheet);
+  });
+}
+
+/** @param {string} name */
+const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+/** The colour of the n-th curve. @param {number} n */
+export const curveColour = (n) => `var(--curve-${(n % CURVE_COLOURS) + 1})`;
+
+/** Average each point with those before it, as TensorBoard does. @param {(number | null)[]} values @param {number} weight of 0 to 1 */
+export function smoothed(values, weight) {
+  if (!weight) return values;
+  let last = 0;
+  let count = 0;
+  return values.map((value) => {
+    if (value === null || !Number.isFinite(value)) return value;
+    last = last * weight + (1 - weight) * value;
+    count += 1;
+    return last / (1 - weight ** count);
+  });
+}
+
+/**
+ * @param {{ curves: Curve[], label: string, x?: string, time?: boolean, log?: boolean, height?: number }} props
+ */
+export function Chart({ curves, label, x = "", time = false, log = false, height = 340 }) {
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
+  const tip = useRef(/** @type {HTMLElement | null} */ (null));
+  const plot = useRef(/** @type {any} */ (null));
+  const [Plot, setPlot] = useState(/** @type {any} */ (null));
+  const [error, setError] = useState(/** @type {Error | undefined} */ (undefined));
+  const [theme, setTheme] = useState(0);
+  useEffect(() => {
+    library().then(
+      (found) => setPlot(() => found),
+      () => setError(new Error("The chart did not load. Load the page again.")),
+    );
+    return onThemeChange(() => setTheme((n) => n + 1));
+  }, []);
+  const names = curves.map((c) => c.name).join("\n");
+  useEffect(() => {
+    const element = box.current;
+    if (!Plot || !element) return;
+    const made = new Plot(options(element, tip, curves, { x, time, log, height }), aligned(Plot, curves), element);
+    plot.current = made;
+    const sizes = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height }));
+    sizes.observe(element);
+    return () => {
+      sizes.disconnect();
+      made.destroy();
+      plot.current = null;
+    };
+  }, [Plot, names, x, time, log, theme, height]);
+  useEffect(() => {
+    plot.current?.setData(aligned(Plot, curves), !isZoomed(plot.current));
+  }, [curves]);
+  if (error) return html`<${Failure} error=${error} />`;
+  return html`
+    <div class="chart" role="img" aria-label=${summary(label, curves)}>
+      ${!Plot && html`<${Bones} lines=${5} />`}
+      <div ref=${box}></div>
+      <div class="chart-tip" ref=${tip} hidden></div>
+    </div>
+  `;
+}
+
+/** @param {string} label @param {Curve[]} curves */
+function summary(label, curves) {
+  const ends = curves.slice(0, 5).map((c) => `${c.name} ends at ${metric(c.y.findLast((v) => v !== null))}`);
+  return `${label}: ${curves.length} curves. ${ends.join(", ")}`;
+}
+
+/** @param {any} plot */
+function isZoomed(plot) {
+  const xs = plot.data[0];
+  return xs.length > 1 && (plot.scales.x.min > xs[0] || plot.scales.x.max < xs[xs.length - 1]);
+}
+
+/** @param {any} Plot @param {Curve[]} curves */
+function aligned(Plot, curves) {
+  if (!curves.length) return [[], []];
+  return Plot.join(curves.map((c) => [c.x, c.y]));
+}
+
+/** @param {HTMLElement} element @param {{ current: HTMLElement | null }} tip @param {Curve[]} curves @param {{ x: string, time: boolean, log: boolean, height: number }} how */
+function options(element, tip, curves, { x, time, log, height }) {
+  const font = `12px ${token("--font")}`;
+  const axis = { stroke: token("--ink-faint"), grid: { stroke: token("--line"), width: 1 }, ticks: { show: false }, font };
+  const faint = curves.length > 20 ? 0.65 : 1;
+  return {
+    width: element.clientWidth,
+    height,
+    legend: { show: false },
+    focus: { alpha: 0.25 },
+    cursor: { focus: { prox: NEAR_PX }, points: { size: 7 }, drag: { x: true, y: false, setScale: true } },
+    scales: { x: { time }, y: { distr: log ? 3 : 1 } },
+    axes: [
+      { ...axis, size: 30, label: x || undefined, labelFont: font, labelSize: 18, labelGap: -4 },
+      { ...axis, size: 62, values: (/** @type {any} */ _, /** @type {any[]} */ ticks) => ticks.map((v) => (v === null ? "" : metric(v))) },
+    ],
+    series: [
+      {},
+      ...curves.map((c, i) => ({
+        label: c.name,
+        stroke: token(`--curve-${(i % CURVE_COLOURS) + 1}`),
+        width: curves.length > 20 ? 1.2 : 1.8,
+        alpha: faint,
+        spanGaps: true,
+        points: { show: c.x.length < 3, size: 5 },
+      })),
+    ],
+    hooks: { setCursor: [(/** @type {any} */ u) => point(u, tip.current, x, time)] },
+  };
+}
+
+/** Name the curve under the cursor. @param {any} u @param {HTMLElement | null} tip @param {string} x @param {boolean} time */
+function point(u, tip, x, time) {
+  if (!tip) return;
+  const { left, top, idx } = u.cursor;
+  const near = idx === null || left < 0 ? null : nearest(u, top, idx);
+  tip.hidden = near === null;
+  if (near === null) return;
+  const at = u.data[0][idx];
+  const where = time ? new Date(at * 1000).toLocaleTimeString("en-GB") : `${metric(at)} ${x}`;
+  tip.textContent = `${u.series[near].label} · ${metric(u.data[near][idx])} at ${where}`;
+  const width = tip.offsetWidth;
+  const from = u.bbox.left / devicePixelRatio;
+  tip.style.left = `${Math.max(0, Math.min(from + left + 12, u.width - width))}px`;
+  tip.style.top = `${Math.max(0, top - 30)}px`;
+}
+
+/** @param {any} u @param {number} top @param {number} idx @returns {number | null} */
+function nearest(u, top, idx) {
+  let found = null;
+  let least = NEAR_PX;
+  for (let i = 1; i < u.data.length; i++) {
+    const value = u.data[i][idx];
+    if (value === null || value === undefined) continue;
+    const distance = Math.abs(u.valToPos(value, "y") - top);
+    if (distance < least) [found, least] = [i, distance];
+  }
+  return found;
+}

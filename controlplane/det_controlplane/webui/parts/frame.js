@@ -1,0 +1,89 @@
+// The frame around every page: where one can go, and who one is.
+import { link, place } from "../lib/router.js";
+import { cluster, shownName, signOut, user } from "../lib/session.js";
+import { choose, theme, THEMES } from "../lib/theme.js";
+import { html, useEffect, useState } from "../lib/view.js";
+import { Button, Icon } from "./basic.js";
+import { attempt, Menu, Toasts } from "./overlay.js";
+
+/** @type {[string, string, string, string][]} group, address, name, icon */
+export const NAVIGATION = [
+  ["", "/dashboard", "Home", "home"],
+  ["", "/experiments", "Experiments", "flask"],
+  ["", "/queue", "Job queue", "queue"],
+  ["", "/cluster", "Cluster", "server"],
+];
+
+export const Mark = () => html`
+  <svg viewBox="0 0 32 32" aria-hidden="true">
+    <rect width="32" height="32" rx="8" fill="#4a4fd0" />
+    <path d="M6 23c6 0 6-12 10-12 3 0 3 6 10 6" fill="none" stroke="#fff" stroke-width="2.6" stroke-linecap="round" />
+    <path d="M6 23c4 0 5-5 9-5 4 0 5 3 11 4" fill="none" stroke="#b9bcff" stroke-width="2.2" stroke-linecap="round" />
+  </svg>
+`;
+
+/** @param {{ children?: any }} props */
+export function Frame({ children }) {
+  const [open, setOpen] = useState(false);
+  const path = place.value.path;
+  useEffect(() => setOpen(false), [path]);
+  const name = cluster.value?.clusterName || "Determined";
+  return html`
+    <a class="skip" href="#main" onClick=${toMain}>Skip to the page</a>
+    <header class="top">
+      <a class="brand" href=${link("/dashboard")}><${Mark} />${name}</a>
+      <${Button} kind="plain square" icon=${open ? "close" : "menu"} aria-label="Menu" aria-expanded=${String(open)} onClick=${() => setOpen(!open)} />
+    </header>
+    <div class="frame">
+      <aside class=${`side ${open ? "open" : ""}`} aria-label="Navigation">
+        <a class="brand" href=${link("/dashboard")}><${Mark} /><span class="cut">${name}</span></a>
+        <${Navigation} path=${path} />
+        <${Foot} />
+      </aside>
+      <main class="main" id="main" tabindex="-1">${children}</main>
+    </div>
+    <${Toasts} />
+  `;
+}
+
+/** @param {Event} e */
+function toMain(e) {
+  e.preventDefault();
+  document.getElementById("main")?.focus();
+}
+
+/** @param {{ path: string }} props */
+function Navigation({ path }) {
+  let group = "";
+  const at = `/${path.split("/")[1]}`.replace("/trials", "/experiments");
+  return html`
+    <nav class="nav" aria-label="Pages">
+      ${NAVIGATION.map(([of, to, name, icon]) => {
+        const title = of !== group && html`<div class="nav-title">${of}</div>`;
+        group = of;
+        return html`${title}<a href=${link(to)} aria-current=${at === to ? "page" : undefined}><${Icon} name=${icon} />${name}</a>`;
+      })}
+    </nav>
+  `;
+}
+
+function Foot() {
+  const items = [
+    ...THEMES.map((name) => ({
+      name: `${{ system: "Colours of the system", light: "Light", dark: "Dark" }[name]}${theme.value === name ? " ✓" : ""}`,
+      act: () => choose(name),
+    })),
+    { name: "Sign out", act: () => void attempt(signOut, "Signed out") },
+  ];
+  return html`
+    <div class="side-foot">
+      <div class="row row-wide">
+        <span class="cut grow small">${shownName(user.value)}</span>
+        <${AccountMenu} items=${items} />
+      </div>
+    </div>
+  `;
+}
+
+/** @param {{ items: any[] }} props */
+const AccountMenu = ({ items }) => html`<div class="opens-up"><${Menu} label="Your account" items=${items} kind="plain" /></div>`;

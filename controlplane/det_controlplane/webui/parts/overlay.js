@@ -1,0 +1,159 @@
+// What lies above a page: menus, dialogs, and short messages.
+import { html, signal, useEffect, useRef, useState } from "../lib/view.js";
+import { Button, Failure, Icon } from "./basic.js";
+
+/**
+ * @typedef {{ name: string, icon?: string, danger?: boolean, off?: boolean, act: () => void }} Item
+ * @typedef {{ text: string, bad?: boolean, undo?: () => void, id: number }} Toast
+ */
+
+/** @param {{ label: string, icon?: string, text?: any, items: (Item | false | null | undefined)[], side?: string, kind?: string }} props */
+export function Menu({ label, icon = "more", text, items, side = "", kind = "" }) {
+  const [open, setOpen] = useState(false);
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => {
+    if (!open) return;
+    const list = box.current?.querySelectorAll("button.menu-item:not(:disabled)");
+    /** @type {any} */ (list?.[0])?.focus();
+    /** @param {Event} e */
+    const outside = (e) => {
+      if (!box.current?.contains(/** @type {Node} */ (e.target))) setOpen(false);
+    };
+    document.addEventListener("pointerdown", outside);
+    return () => document.removeEventListener("pointerdown", outside);
+  }, [open]);
+  const shut = () => {
+    setOpen(false);
+    /** @type {any} */ (box.current?.querySelector("button"))?.focus();
+  };
+  /** @param {KeyboardEvent} e */
+  const onKey = (e) => {
+    if (!open) return;
+    if (e.key === "Escape") shut();
+    if (e.key === "Tab") setOpen(false);
+    const step = { ArrowDown: 1, ArrowUp: -1 }[e.key];
+    if (!step) return;
+    e.preventDefault();
+    const list = [...(box.current?.querySelectorAll("button.menu-item:not(:disabled)") ?? [])];
+    const at = list.indexOf(/** @type {Element} */ (document.activeElement));
+    /** @type {any} */ (list[(at + step + list.length) % list.length])?.focus();
+  };
+  return html`
+    <div class="menu" ref=${box} onKeyDown=${onKey}>
+      <${Button} kind=${`${text ? "" : "square"} ${kind}`} icon=${text ? undefined : icon} aria-label=${text ? undefined : label} title=${text ? undefined : label}
+        aria-haspopup="menu" aria-expanded=${String(open)} onClick=${() => setOpen(!open)}>
+        ${text && html`${text}<${Icon} name="down" />`}
+      <//>
+      ${open &&
+      html`
+        <div class=${`menu-list ${side}`} role="menu" aria-label=${label}>
+          ${items.map(
+            (item) =>
+              item &&
+              html`
+                <button type="button" role="menuitem" class=${`menu-item ${item.danger ? "danger" : ""}`} disabled=${item.off}
+                  onClick=${() => {
+                    shut();
+                    item.act();
+                  }}>
+                  ${item.icon && html`<${Icon} name=${item.icon} />`}${item.name}
+                </button>
+              `,
+          )}
+        </div>
+      `}
+    </div>
+  `;
+}
+
+/** @param {{ title: string, wide?: boolean, onClose: () => void, children?: any }} props */
+export function Dialog({ title, wide, onClose, children }) {
+  const box = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  useEffect(() => {
+    box.current?.showModal();
+  }, []);
+  return html`
+    <dialog ref=${box} class=${wide ? "wide" : ""} aria-label=${title} onClose=${onClose}>
+      <div class="dialog-body"><h2>${title}</h2>${children}</div>
+    </dialog>
+  `;
+}
+
+/**
+ * A dialog that does something: fields, one button that acts, and what went wrong.
+ * @param {{ title: string, act: string, danger?: boolean, wide?: boolean, off?: boolean, onAct: () => Promise<unknown>, onClose: () => void, children?: any }} props
+ */
+export function Ask({ title, act, danger, wide, off, onAct, onClose, children }) {
+  const [error, setError] = useState(/** @type {Error | undefined} */ (undefined));
+  const [busy, setBusy] = useState(false);
+  /** @param {Event} e */
+  const submit = async (e) => {
+    e.preventDefault();
+    setBusy(true);
+    setError(undefined);
+    try {
+      await onAct();
+      onClose();
+    } catch (problem) {
+      setError(/** @type {Error} */ (problem));
+      setBusy(false);
+    }
+  };
+  return html`
+    <${Dialog} title=${title} wide=${wide} onClose=${onClose}>
+      <form class="stack" onSubmit=${submit}>
+        ${children}
+        <${Failure} error=${error} />
+        <div class="dialog-foot">
+          <${Button} onClick=${onClose}>Cancel<//>
+          <button class=${`button ${danger ? "danger" : "primary"}`} disabled=${busy || off}>${act}</button>
+        </div>
+      </form>
+    <//>
+  `;
+}
+
+const toasts = signal(/** @type {Toast[]} */ ([]));
+let count = 0;
+
+/** @param {string} text @param {{ bad?: boolean, undo?: () => void }} [how] */
+export function tell(text, how = {}) {
+  const toast = { text, ...how, id: ++count };
+  toasts.value = [...toasts.value.slice(-3), toast];
+  setTimeout(() => drop(toast.id), how.undo || how.bad ? 12_000 : 5_000);
+}
+
+/** @param {number} id */
+function drop(id) {
+  toasts.value = toasts.value.filter((t) => t.id !== id);
+}
+
+/** Do something, and say how it went. @param {() => Promise<unknown>} act @param {string} done @param {() => void} [undo] */
+export async function attempt(act, done, undo) {
+  try {
+    await act();
+    tell(done, { undo });
+    return true;
+  } catch (e) {
+    tell(/** @type {Error} */ (e).message, { bad: true });
+    return false;
+  }
+}
+
+export const Toasts = () => html`
+  <div class="toasts" role="status" aria-live="polite">
+    ${toasts.value.map(
+      (t) => html`
+        <div class=${`toast ${t.bad ? "red" : ""}`} key=${t.id}>
+          <p>${t.text}</p>
+          ${t.undo &&
+          html`<${Button} onClick=${() => {
+            drop(t.id);
+            t.undo?.();
+          }}>Undo<//>`}
+          <${Button} kind="plain square" icon="close" aria-label="Dismiss" onClick=${() => drop(t.id)} />
+        </div>
+      `,
+    )}
+  </div>
+`;

@@ -1,0 +1,126 @@
+// A table for ten rows or ten thousand: only rows in sight are in the page, and rows may arrive in parts.
+import { html, useEffect, useRef, useState } from "../lib/view.js";
+import { Icon } from "./basic.js";
+
+/**
+ * @typedef {{ name: string, title?: string, right?: boolean, main?: boolean, wrap?: boolean, sort?: string, cell: (row: any) => any }} Column
+ * @typedef {{ chosen: Set<any>, onChange: (chosen: Set<any>) => void }} Choice
+ */
+
+const AHEAD = 12;
+// Fewer rows are simply there: find-in-page and screen readers know all of them.
+const VIRTUAL_FROM = 120;
+
+/**
+ * @param {{
+ *   columns: Column[], label: string, total: number, row: (index: number) => any, id?: (row: any) => any,
+ *   sort?: string, onSort?: (sort: string) => void, choice?: Choice, onSight?: (first: number, last: number) => void, tall?: boolean
+ * }} props `row` may give undefined while a row is on its way; `sort` is "column=asc" or "column=desc"
+ */
+export function Table({ columns, label, total, row, id = (r) => r.id, sort = "", onSort, choice, onSight, tall }) {
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
+  const sight = useSight(box, total);
+  useEffect(() => {
+    onSight?.(sight.first, sight.last);
+  }, [sight.first, sight.last, total]);
+  const shown = [];
+  for (let i = sight.first; i < sight.last; i++) shown.push([i, row(i)]);
+  const width = columns.length + (choice ? 1 : 0);
+  return html`
+    <div class=${`table-scroll ${tall || total >= VIRTUAL_FROM ? "tall" : ""}`} ref=${box} tabindex="0" role="region" aria-label=${label}>
+      <table class="table" aria-rowcount=${total + 1}>
+        <thead>
+          <tr>
+            ${choice && html`<${ChooseAll} choice=${choice} rows=${shown.map(([, r]) => r).filter(Boolean)} id=${id} />`}
+            ${columns.map((c) => html`<${Title} column=${c} sort=${sort} onSort=${onSort} />`)}
+          </tr>
+        </thead>
+        <tbody>
+          ${sight.before > 0 && html`<tr class="space" aria-hidden="true"><td colspan=${width} style=${{ height: `${sight.before}px` }} /></tr>`}
+          ${shown.map(([i, r]) =>
+            r === undefined
+              ? html`<tr key=${`wait-${i}`}><td colspan=${width}><div class="bone" /></td></tr>`
+              : html`<${Row} key=${id(r)} index=${i} row=${r} columns=${columns} choice=${choice} id=${id} />`,
+          )}
+          ${sight.after > 0 && html`<tr class="space" aria-hidden="true"><td colspan=${width} style=${{ height: `${sight.after}px` }} /></tr>`}
+        </tbody>
+      </table>
+    </div>
+  `;
+}
+
+/** Which rows are in sight, and how high the others are. @param {{ current: HTMLElement | null }} box @param {number} total */
+function useSight(box, total) {
+  const [first, setFirst] = useState(0);
+  const [count, setCount] = useState(40);
+  const [height, setHeight] = useState(40);
+  const virtual = total >= VIRTUAL_FROM;
+  useEffect(() => {
+    const element = box.current;
+    if (!virtual || !element) return;
+    let asked = 0;
+    const look = () => {
+      asked = 0;
+      const one = element.querySelector("tbody tr:not(.space)")?.getBoundingClientRect().height || 40;
+      setHeight(one);
+      setFirst(Math.max(0, Math.floor(element.scrollTop / one) - AHEAD));
+      setCount(Math.ceil(element.clientHeight / one) + 2 * AHEAD);
+    };
+    const later = () => {
+      asked ||= requestAnimationFrame(look);
+    };
+    look();
+    element.addEventListener("scroll", later, { passive: true });
+    const sizes = new ResizeObserver(later);
+    sizes.observe(element);
+    return () => {
+      element.removeEventListener("scroll", later);
+      sizes.disconnect();
+      cancelAnimationFrame(asked);
+    };
+  }, [virtual, total]);
+  if (!virtual) return { first: 0, last: total, before: 0, after: 0 };
+  const from = Math.min(first, Math.max(0, total - count));
+  const last = Math.min(total, from + count);
+  return { first: from, last, before: from * height, after: (total - last) * height };
+}
+
+/** @param {{ column: Column, sort: string, onSort?: (sort: string) => void }} props */
+function Title({ column, sort, onSort }) {
+  const [by, direction] = sort.split("=");
+  const sorted = column.sort && by === column.sort ? direction : "";
+  const cls = column.right ? "right" : "";
+  if (!column.sort || !onSort) return html`<th scope="col" class=${cls} title=${column.title}>${column.name || html`<span class="hidden-visually">Actions</span>`}</th>`;
+  const next = `${column.sort}=${sorted === "desc" ? "asc" : "desc"}`;
+  return html`
+    <th scope="col" class=${cls} title=${column.title} aria-sort=${sorted ? (sorted === "asc" ? "ascending" : "descending") : undefined}>
+      <button type="button" class="sort" onClick=${() => onSort(next)}>
+        ${column.name}${sorted && html`<${Icon} name=${sorted === "asc" ? "up" : "down"} />`}
+      </button>
+    </th>
+  `;
+}
+
+/** @param {{ row: any, index: number, columns: Column[], choice?: Choice, id: (row: any) => any }} props */
+function Row({ row, index, columns, choice, id }) {
+  const key = id(row);
+  const chosen = choice?.chosen.has(key);
+  const toggle = () => {
+    const next = new Set(choice?.chosen);
+    if (!next.delete(key)) next.add(key);
+    choice?.onChange(next);
+  };
+  return html`
+    <tr aria-rowindex=${index + 2} aria-selected=${choice ? String(chosen) : undefined}>
+      ${choice && html`<td><input class="check" type="checkbox" aria-label=${`Choose ${key}`} checked=${chosen} onChange=${toggle} /></td>`}
+      ${columns.map((c) => html`<td class=${`${c.right ? "right" : ""} ${c.main ? "main-cell cut" : ""} ${c.wrap ? "wrap" : ""}`}>${c.cell(row)}</td>`)}
+    </tr>
+  `;
+}
+
+/** @param {{ choice: Choice, rows: any[], id: (row: any) => any }} props */
+function ChooseAll({ choice, rows, id }) {
+  const all = rows.length > 0 && rows.every((r) => choice.chosen.has(id(r)));
+  const toggle = () => choice.onChange(new Set(all ? [] : [...choice.chosen, ...rows.map(id)]));
+  return html`<th scope="col"><input class="check" type="checkbox" aria-label="Choose all rows in sight" checked=${all} onChange=${toggle} /></th>`;
+}

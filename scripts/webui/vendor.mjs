@@ -1,0 +1,37 @@
+// Copies the libraries of the WebUI from packages into the repository: `node scripts/webui/vendor.mjs NODE_MODULES`.
+// Browsers resolve no bare names without an import map, which the policy of our pages forbids: names become addresses.
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+const modules = process.argv[2];
+const target = new URL("../../controlplane/det_controlplane/webui/vendor/", import.meta.url).pathname;
+
+/** @type {[string, string, string][]} package, file in it, our name of it */
+const FILES = [
+  ["preact", "dist/preact.module.js", "preact.js"],
+  ["preact", "hooks/dist/hooks.module.js", "hooks.js"],
+  ["@preact/signals-core", "dist/signals-core.module.js", "signals-core.js"],
+  ["@preact/signals", "dist/signals.module.js", "signals.js"],
+  ["htm", "dist/htm.module.js", "htm.js"],
+  ["uplot", "dist/uPlot.iife.min.js", "uplot.js"],
+  ["uplot", "dist/uPlot.min.css", "uplot.css"],
+];
+const NAMES = {
+  "preact/hooks": "./hooks.js",
+  "@preact/signals-core": "./signals-core.js",
+  preact: "./preact.js",
+};
+
+for (const [name, file, ours] of FILES) {
+  const { version, license } = JSON.parse(readFileSync(join(modules, name, "package.json"), "utf-8"));
+  let text = readFileSync(join(modules, name, file), "utf-8").replace(/\n?\/\/# sourceMappingURL=.*\s*$/, "");
+  for (const [bare, address] of Object.entries(NAMES)) text = text.replaceAll(`from"${bare}"`, `from"${address}"`);
+  if (ours === "uplot.js") text = `${text.trimEnd()}\nexport default uPlot;`;
+  const banner = `/*! ${name} ${version}, ${license}: see LICENSES.txt */\n`;
+  writeFileSync(join(target, ours), `${banner}${text.trimEnd()}\n`);
+}
+const notices = [...new Set(FILES.map(([name]) => name))].map((name) => {
+  const { version } = JSON.parse(readFileSync(join(modules, name, "package.json"), "utf-8"));
+  return `${name} ${version}\n\n${readFileSync(join(modules, name, "LICENSE"), "utf-8").trim()}\n`;
+});
+writeFileSync(join(target, "LICENSES.txt"), notices.join(`\n${"-".repeat(80)}\n\n`));

@@ -1,0 +1,75 @@
+"""What a browser's cookie is good for: pages of ours, and no page of another site."""
+
+import pytest
+
+from tests.support.api import PASSWORD, Api, Caller, Told
+
+LOGIN = {"username": "determined", "password": PASSWORD}
+
+
+def cookie_of(told: Told) -> tuple[str, list[str]]:
+    name_and_value, *attributes = told.headers["set-cookie"].split("; ")
+    return name_and_value, attributes
+
+
+def signed_in(api: Api) -> str:
+    cookie, _ = cookie_of(api.anonymous().ask("POST", "/api/v1/auth/login", LOGIN))
+    return cookie
+
+
+def changing(api: Api, cookie: str, **headers: str) -> Told:
+    given = {"cookie": cookie, **{k.replace("_", "-"): v for k, v in headers.items()}}
+    return api.anonymous().ask("POST", "/api/v1/auth/logout", {}, headers=given)
+
+
+def test_scripts_cannot_read_the_session_and_other_sites_cannot_send_it(api: Api) -> None:
+    _, attributes = cookie_of(api.anonymous().ask("POST", "/api/v1/auth/login", LOGIN))
+    assert {"Path=/", "HttpOnly", "SameSite=Strict", "Max-Age=604800"} == set(attributes)
+
+
+def test_behind_https_the_cookie_never_goes_out_in_the_clear(api: Api) -> None:
+    told = api.anonymous().ask(
+        "POST", "/api/v1/auth/login", LOGIN, headers={"x-forwarded-proto": "https"}
+    )
+    assert "Secure" in cookie_of(told)[1]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"sec_fetch_site": "cross-site"},
+        {"sec_fetch_site": "same-site"},
+        {"origin": "https://evil.example", "host": "det.example"},
+        {"origin": "null", "host": "det.example"},
+    ],
+)
+def test_a_page_of_another_site_changes_nothing(api: Api, headers: dict[str, str]) -> None:
+    cookie = signed_in(api)
+    told = changing(api, cookie, **headers)
+    assert (told.status, told.error) == (403, "a page of another site cannot act for you here")
+    assert api.anonymous().ask("GET", "/api/v1/me", headers={"cookie": cookie}).status == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"sec_fetch_site": "same-origin"},
+        {"origin": "http://det.example:8080", "host": "det.example:8080"},
+        {},  # programs that keep cookies
+    ],
+)
+def test_pages_of_ours_change_things(api: Api, headers: dict[str, str]) -> None:
+    assert changing(api, signed_in(api), **headers).status == 200
+
+
+def test_a_token_in_a_header_is_meant_wherever_it_comes_from(api: Api, user: Caller) -> None:
+    told = user.ask("POST", "/api/v1/auth/logout", {}, headers={"sec-fetch-site": "cross-site"})
+    assert told.status == 200
+
+
+def test_signing_out_takes_the_cookie_back(api: Api) -> None:
+    cookie = signed_in(api)
+    told = changing(api, cookie)
+    assert cookie_of(told)[0] == "auth="
+    assert "Max-Age=0" in cookie_of(told)[1]
+    assert api.anonymous().ask("GET", "/api/v1/me", headers={"cookie": cookie}).status == 401

@@ -1,0 +1,128 @@
+"""A real browser for tests of the WebUI: Chromium, driven by Playwright from an environment of its own."""
+
+import functools
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.support import skips
+
+ROOT = Path(__file__).resolve().parents[2]
+# How scripts/webui/browser ends where no browser can be had.
+_NO_BROWSER = 3
+# Machines under load are slow; what never comes fails all the same.
+PATIENCE_MS = 90_000
+_ARGUMENTS = [
+    "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-proxy-server", "--disable-background-networking",
+]  # fmt: skip
+
+
+@functools.cache
+def executable() -> str:
+    """Return the path of the browser; from then on Playwright can be imported."""
+    made = subprocess.run(
+        [str(ROOT / "scripts" / "webui" / "browser")], stdout=subprocess.PIPE, text=True
+    )
+    if made.returncode == _NO_BROWSER:
+        skips.skip("there is no Chromium", "apt-get install chromium-headless-shell")
+    made.check_returncode()
+    packages, path = made.stdout.split("\n")[:2]
+    if packages not in sys.path:
+        sys.path.append(packages)
+    return path
+
+
+@functools.cache
+def axe() -> str:
+    """Return the script that checks accessibility."""
+    made = subprocess.run(
+        [str(ROOT / "scripts" / "webui" / "check"), "install"],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    script = Path(made.stdout.strip()) / "node_modules" / "axe-core" / "axe.min.js"
+    return script.read_text("utf-8")
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    path = executable()
+    from playwright.sync_api import expect, sync_playwright
+
+    expect.set_options(timeout=PATIENCE_MS)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=_ARGUMENTS)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@dataclass
+class Tab:
+    """One page in the browser, and what its console complained about."""
+
+    page: Any
+    base: str
+    complaints: list[str] = field(default_factory=list)
+
+    def open(self, path: str) -> None:
+        self.page.goto(f"{self.base}/det{path}")
+
+    def ready(self) -> None:
+        """Wait until the page has its heading and nothing of it loads."""
+        self.page.locator("h1").first.wait_for()
+        from playwright.sync_api import expect
+
+        expect(self.page.locator(".bones:not(.example .bones)")).to_have_count(0)
+
+    def sign_in(self, username: str = "determined", password: str = "") -> None:
+        self.page.get_by_label("User name").fill(username)
+        self.page.get_by_label("Password").fill(password)
+        self.page.get_by_role("button", name="Sign in", exact=True).click()
+
+    def faults(self) -> list[str]:
+        """Return what axe finds wrong with the page as it is now."""
+        self.page.evaluate(axe())
+        found = self.page.evaluate(
+            "axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice']})"
+        )
+        return [
+            f"{v['id']}: {v['help']} ({v['nodes'][0]['html'][:160]})" for v in found["violations"]
+        ]
+
+
+def _is_complaint(message: Any) -> bool:
+    """Leave out what interfaces of containers beside this test do to a browser: pages ask again."""
+    told = message.type in ("error", "warning")
+    return told and "ERR_NETWORK_CHANGED" not in message.text
+
+
+@contextmanager
+def opened(
+    browser: Any, base: str, *, signed_in: bool = True, width: int = 1280, theme: str = "light"
+) -> Iterator[Tab]:
+    """Open a tab with cookies of its own."""
+    context = browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=theme, reduced_motion="reduce"
+    )
+    context.set_default_timeout(PATIENCE_MS)
+    tab = Tab(context.new_page(), base)
+    tab.page.on(
+        "console",
+        lambda m: tab.complaints.append(m.text) if _is_complaint(m) else None,
+    )
+    tab.page.on("pageerror", lambda e: tab.complaints.append(str(e)))
+    try:
+        if signed_in:
+            tab.open("/")
+            tab.sign_in()
+            tab.page.locator(".frame").wait_for()
+        yield tab
+    finally:
+        context.close()

@@ -1,0 +1,156 @@
+"""The files of the WebUI as browsers get them: no build step stands between the repository and the page."""
+
+import gzip
+import json
+import re
+from pathlib import Path
+
+import pytest
+from det_controlplane.adapters.notifier import LocalNotifier
+from det_controlplane.api.app import App
+from det_controlplane.api.router import Router
+from det_controlplane.entry.aws import packaging
+from det_controlplane.entry.server.asgi import AsgiApp
+from det_controlplane.entry.server.web_files import FOLDER, WebFiles, web_routes
+
+from tests.support.apps import small_app
+from tests.support.asgi import Got, request
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = json.loads((ROOT / "scripts" / "webui" / "package.json").read_text("utf-8"))
+OURS = sorted(f for f in FOLDER.rglob("*.js") if "vendor" not in f.parts)
+IMPORTED = re.compile(r'(?:from|import)\s*\(?\s*"(\.[^"]+)"')
+BEFORE_THE_FIRST_CHART = 200_000
+
+
+@pytest.fixture(scope="module")
+def host() -> AsgiApp:
+    app = App(small_app().ctx, Router(web_routes()))
+    return AsgiApp(app, LocalNotifier())
+
+
+def page(host: AsgiApp, path: str = "/det/", **headers: str) -> Got:
+    return request(host, "GET", path, headers={k.replace("_", "-"): v for k, v in headers.items()})
+
+
+def files_of(got: Got) -> list[str]:
+    return re.findall(r'(?:href|src)="(/det/-/[^"]+)"', got.body.decode())
+
+
+@pytest.mark.parametrize("path", ["/det", "/det/", "/det/experiments/1", "/det/trials/3/logs"])
+def test_every_address_of_a_page_gives_the_page(host: AsgiApp, path: str) -> None:
+    got = page(host, path)
+    assert got.status == 200
+    assert got.headers["content-type"] == "text/html; charset=utf-8"
+    assert b'<div id="app">' in got.body
+
+
+def test_files_are_kept_for_good_and_their_addresses_follow_their_content(
+    host: AsgiApp, tmp_path: Path
+) -> None:
+    for path in files_of(page(host)):
+        got = page(host, path)
+        assert (got.status, got.headers["cache-control"]) == (
+            200,
+            "public, max-age=31536000, immutable",
+        )
+    (tmp_path / "app.js").write_text("1")
+    (tmp_path / "index.html").write_text("{{files}}")
+    files = WebFiles(tmp_path)
+    before = files.current.digest
+    (tmp_path / "app.js").write_text("2")
+    assert WebFiles(tmp_path).current.digest != before
+
+
+def test_a_page_that_is_open_gets_no_file_of_another_version(host: AsgiApp) -> None:
+    got = page(host, "/det/-/0123456789abcdef/app.js")
+    assert got.status == 404
+
+
+def test_a_page_that_is_known_is_not_sent_again(host: AsgiApp) -> None:
+    etag = page(host).headers["etag"]
+    assert page(host, if_none_match=etag).status == 304
+    assert page(host, if_none_match='"other"').status == 200
+
+
+def test_pages_run_no_code_but_ours(host: AsgiApp) -> None:
+    got = page(host)
+    policy = got.headers["content-security-policy"]
+    assert "script-src 'self';" in policy
+    assert "unsafe" not in policy
+    text = got.body.decode()
+    assert not re.search(r"<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=", text)
+
+
+def test_files_are_sent_compressed_to_those_that_read_it(host: AsgiApp) -> None:
+    path = next(p for p in files_of(page(host)) if p.endswith("preact.js"))
+    packed, plain = page(host, path, accept_encoding="gzip"), page(host, path)
+    assert packed.headers["content-encoding"] == "gzip"
+    assert gzip.decompress(packed.raw) == plain.raw
+    assert len(packed.raw) < len(plain.raw) / 2
+
+
+def test_nothing_outside_the_folder_is_served(host: AsgiApp) -> None:
+    root = files_of(page(host))[0].rsplit("/", 1)[0]
+    for path in (
+        "/../__init__.py",
+        "/%2e%2e/entry/build.py",
+        "/__init__.py",
+        "/vendor/preact.d.ts",
+    ):
+        assert page(host, root + path).status == 404
+
+
+@pytest.mark.parametrize("file", OURS, ids=lambda f: f.relative_to(FOLDER).as_posix())
+def test_whatever_a_script_imports_is_there(file: Path) -> None:
+    for target in IMPORTED.findall(file.read_text("utf-8")):
+        assert (file.parent / target).is_file(), target
+
+
+def test_a_browser_is_told_of_every_script_that_the_first_page_needs(host: AsgiApp) -> None:
+    told = {p.split("/", 4)[4] for p in files_of(page(host)) if p.endswith(".js")}
+    left = ["app.js"]
+    while left:
+        name = left.pop()
+        text = re.sub(r"import\([^)]*\)", "", (FOLDER / name).read_text("utf-8"))
+        for target in IMPORTED.findall(text):
+            path = ((FOLDER / name).parent / target).resolve().relative_to(FOLDER).as_posix()
+            assert path in told
+            if "vendor" not in path:
+                left.append(path)
+
+
+def test_what_comes_before_the_first_chart_is_small(host: AsgiApp) -> None:
+    """All pages at once, which nobody loads: without the library of charts."""
+    sent = sum(
+        len(gzip.compress(f.read_bytes(), 9))
+        for f in FOLDER.rglob("*")
+        if f.suffix in (".js", ".css", ".html", ".svg") and f.stem != "uplot"
+    )
+    assert sent < BEFORE_THE_FIRST_CHART
+
+
+def test_libraries_are_those_of_the_lock_file() -> None:
+    notices = (FOLDER / "vendor" / "LICENSES.txt").read_text("utf-8")
+    for name, version in PACKAGES["dependencies"].items():
+        assert f"{name} {version}\n" in notices
+    for file in (FOLDER / "vendor").glob("*.js"):
+        said = file.read_text("utf-8").split("\n", 1)[0]
+        assert any(f"/*! {n} {v}, " in said for n, v in PACKAGES["dependencies"].items()), said
+
+
+@pytest.mark.parametrize("file", OURS, ids=lambda f: f.relative_to(FOLDER).as_posix())
+def test_scripts_stay_readable_and_write_no_markup(file: Path) -> None:
+    text = file.read_text("utf-8")
+    assert text.count("\n") <= 500
+    assert not re.search(r"innerHTML|insertAdjacentHTML|document\.write|\beval\(", text)
+
+
+def test_style_sheets_name_colours_by_tokens() -> None:
+    for file in (FOLDER / "css").glob("*.css"):
+        if file.stem != "tokens":
+            assert not re.search(r"#[0-9a-f]{3,8}\b", file.read_text("utf-8")), file.name
+
+
+def test_functions_of_aws_do_not_carry_the_pages() -> None:
+    assert "det_controlplane/webui" in packaging.UNUSED

@@ -1,0 +1,184 @@
+"""Every page in a real browser, over a cluster that trains."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support.browser import Tab, opened
+from tests.support.cluster import Cluster
+from tests.webui.conftest import MARKUP
+
+EXPERIMENT_TABS = (
+    "overview", "trials", "search", "hyperparameters", "checkpoints", "logs", "code", "configuration", "notes",
+)  # fmt: skip
+TRIAL_TABS = ("metrics", "workloads", "hyperparameters", "checkpoints", "logs", "allocations")
+PAGES = ("/dashboard", "/experiments", "/queue", "/cluster", "/design")
+
+
+def addresses(cluster: Cluster, experiment: int) -> list[str]:
+    best = cluster.experiment(experiment)["bestTrialId"]
+    return [
+        *PAGES,
+        *(f"/experiments/{experiment}/{tab}" for tab in EXPERIMENT_TABS),
+        *(f"/trials/{best}/{tab}" for tab in TRIAL_TABS),
+    ]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_page_is_accessible(
+    browser: Any, base: str, cluster: Cluster, trained: int, theme: str
+) -> None:
+    with opened(browser, base, theme=theme) as tab:
+        for address in addresses(cluster, trained):
+            tab.open(address)
+            tab.ready()
+            assert (address, tab.faults()) == (address, [])
+        assert tab.complaints == []
+
+
+@pytest.mark.parametrize("width", [360, 2560])
+def test_every_page_fits(
+    browser: Any, base: str, cluster: Cluster, trained: int, width: int
+) -> None:
+    with opened(browser, base, width=width) as tab:
+        for address in addresses(cluster, trained):
+            tab.open(address)
+            tab.ready()
+            beyond = tab.page.evaluate(
+                "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+            )
+            assert (address, beyond) == (address, 0)
+        assert tab.complaints == []
+
+
+def test_signing_in_leads_to_the_page_that_was_asked_for(
+    browser: Any, base: str, trained: int
+) -> None:
+    with opened(browser, base, signed_in=False) as tab:
+        tab.open(f"/experiments/{trained}/trials")
+        tab.sign_in(password="wrong")
+        tab.page.get_by_role("alert").wait_for()
+        tab.sign_in()
+        tab.page.get_by_role("table").wait_for()
+        assert tab.page.url.endswith(f"/det/experiments/{trained}/trials")
+        assert "auth" not in tab.page.evaluate(
+            "document.cookie + JSON.stringify({...localStorage})"
+        )
+
+
+def test_markup_in_names_stays_text(tab: Tab, trained: int) -> None:
+    for address in (
+        "/experiments",
+        f"/experiments/{trained}",
+        f"/experiments/{trained}/configuration",
+    ):
+        tab.open(address)
+        tab.ready()
+        tab.page.get_by_text(MARKUP).first.wait_for()
+        assert tab.page.locator("img, b").count() == 0
+        assert tab.page.title() != "1"
+
+
+def test_curves_are_drawn_and_name_their_trials(tab: Tab, trained: int) -> None:
+    tab.open(f"/experiments/{trained}")
+    chart = tab.page.get_by_role("img", name=re.compile("validation_error by batches: 4 curves"))
+    chart.locator("canvas").wait_for()
+    assert tab.page.get_by_role("list", name="Trials of the chart").locator("li").count() == 4
+
+
+def test_the_search_shows_rungs_and_says_why_a_trial_ended(tab: Tab, trained: int) -> None:
+    tab.open(f"/experiments/{trained}/search")
+    tab.page.get_by_text("rung 0").wait_for()
+    tab.page.get_by_role("button", name=re.compile(r"^Trial \d+")).first.press("Enter")
+    tab.page.get_by_text(re.compile(r"Trial \d+ has completed")).wait_for()
+
+
+def until(cluster: Cluster, condition: Callable[[], Any], what: str) -> Any:
+    return cluster.until(condition, what)
+
+
+def test_an_experiment_made_in_the_browser_trains(tab: Tab, cluster: Cluster, trained: int) -> None:
+    tab.open(f"/experiments/{trained}")
+    tab.page.get_by_role("button", name="Fork").click()
+    editor = tab.page.get_by_label("Configuration, in YAML")
+    given = editor.input_value()
+    create = tab.page.get_by_role("button", name="Create")
+    tab.page.get_by_text("This configuration is valid. 4 trials with 1 slot each.").wait_for()
+    editor.fill(given.replace("max_trials: 4", "max_trials: none"))
+    tab.page.get_by_text(re.compile("searcher.max_trials")).wait_for()
+    assert create.is_disabled()
+    editor.fill(re.sub("max_trials: 4", "max_trials: 2", given))
+    tab.page.get_by_text("This configuration is valid. 2 trials with 1 slot each.").wait_for()
+    create.click()
+    tab.page.wait_for_url(re.compile(rf"/det/experiments/(?!{trained}\b)\d+$"))
+    made = int(tab.page.url.rsplit("/", 1)[1])
+    tab.page.locator(".head .state", has_text="Completed").wait_for()
+    found = cluster.experiment(made)
+    assert (found["state"], found["forkedFrom"]) == ("STATE_COMPLETED", trained)
+    tab.complaints[:] = [c for c in tab.complaints if "400" not in c]
+
+
+def test_an_experiment_is_paused_resumed_and_stopped(
+    tab: Tab, cluster: Cluster, waiting: int
+) -> None:
+    tab.open(f"/experiments/{waiting}")
+    for button, state in (("Resume", "Active"), ("Pause", "Paused")):
+        tab.page.get_by_role("button", name=button, exact=True).click()
+        tab.page.locator(".head .state", has_text=re.compile(f"{state}|Queued|Running")).wait_for()
+    tab.page.get_by_role("button", name="Stop", exact=True).click()
+    tab.page.get_by_role("dialog").get_by_role("button", name="Stop").click()
+    tab.page.locator(".head .state", has_text="Canceled").wait_for()
+    assert cluster.experiment(waiting)["state"] == "STATE_CANCELED"
+
+
+def test_many_are_archived_and_brought_back(tab: Tab, cluster: Cluster, trained: int) -> None:
+    tab.open("/experiments")
+    tab.page.get_by_role("checkbox", name=f"Choose {trained}", exact=True).check()
+    tab.page.get_by_role("button", name="Archive", exact=True).click()
+    until(cluster, lambda: cluster.experiment(trained)["archived"], "it is archived")
+    tab.page.get_by_role("button", name="Undo").click()
+    until(cluster, lambda: not cluster.experiment(trained)["archived"], "it is brought back")
+
+
+def test_filters_live_in_the_address(tab: Tab, trained: int) -> None:
+    tab.open("/experiments?state=COMPLETED&q=bold")
+    tab.page.get_by_role("cell", name="Completed").first.wait_for()
+    tab.page.get_by_label("Search names").fill("nothing is called so")
+    tab.page.get_by_text("No experiment fits").wait_for()
+    assert "q=nothing" in tab.page.url
+    tab.page.get_by_role("button", name="Show all experiments").click()
+    tab.page.get_by_role("checkbox", name=f"Choose {trained}", exact=True).wait_for()
+
+
+def test_a_session_that_ended_asks_to_sign_in_and_goes_on(
+    browser: Any, base: str, trained: int
+) -> None:
+    with opened(browser, base) as tab:
+        tab.open("/experiments")
+        tab.ready()
+        tab.page.context.clear_cookies()
+        tab.page.locator(f'a[href="/det/experiments/{trained}"]').last.click()
+        tab.page.get_by_label("User name").wait_for()
+        tab.sign_in()
+        tab.page.get_by_role("link", name="Configuration").wait_for()
+        assert f"/det/experiments/{trained}" in tab.page.url
+
+
+def test_a_page_outlives_its_server(browser: Any, base: str, cluster: Cluster) -> None:
+    with opened(browser, base) as tab:
+        tab.open("/queue")
+        tab.page.get_by_text("The queue is empty").wait_for()
+        cluster.kill("det_controlplane.entry.server.api_server")
+        cluster.until(lambda: answers(cluster), "the API is back")
+        tab.page.get_by_role("alert").wait_for(state="detached")
+        tab.page.get_by_text("The queue is empty").wait_for()
+
+
+def answers(cluster: Cluster) -> bool:
+    try:
+        return bool(cluster.get("/health"))
+    except (OSError, json.JSONDecodeError):
+        return False
