@@ -262,6 +262,18 @@ def test_a_bad_cluster_configuration_is_refused_before_anything_is_made(
     assert account.client("s3").list_buckets()["Buckets"] == []
 
 
+def test_pools_may_leave_out_what_the_deployment_knows(
+    det: Det, account: Account, terraform: FakeTerraform, tmp_path: Path
+) -> None:
+    config = tmp_path / "master.yaml"
+    provider = {"type": "aws", "instance_type": "g5.xlarge"}
+    pool = {"pool_name": "gpus", "provider": provider}
+    config.write_text(yaml.safe_dump({"resource_pools": [pool]}))
+    ran = det("deploy", "aws", "up", "--dry-run", "--config", config, *account.where)
+    assert ran.code == 0, ran.err
+    assert "gpus costs $1.01 an hour and machine (g5.xlarge, on-demand)" in ran.out
+
+
 def test_a_dry_run_tells_what_a_month_costs_and_makes_nothing(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:

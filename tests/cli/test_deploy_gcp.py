@@ -332,6 +332,67 @@ def test_an_interrupted_apply_says_that_the_same_command_goes_on(
     assert (terraform.folder / "stopped").exists(), "Terraform was not left to store its state"
 
 
+def test_pools_may_leave_out_what_the_deployment_knows(
+    project: Project, terraform: FakeTerraform, tmp_path: Path
+) -> None:
+    machine = {"machine_type": "n1-standard-8", "gpu_type": "nvidia-tesla-t4", "gpu_num": 1}
+    provider = {"type": "gcp", "instance_type": machine}
+    config = tmp_path / "master.yaml"
+    pool = {"pool_name": "gpus", "provider": provider}
+    config.write_text(yaml.safe_dump({"resource_pools": [pool]}))
+    ran = project.up("--image", "img", "--config", str(config))
+    assert terraform.calls("apply"), ran.err
+    (apply,) = terraform.calls("apply")
+    (told,) = yaml.safe_load(apply["variables"]["cluster_config"])["resource_pools"]
+    assert (told["provider"]["project"], told["provider"]["region"]) == ("acme", "us-west1"), (
+        ran.err
+    )
+
+
+LOCKED = """Error message: writing "gs://determined-state-acme/lab/default.tflock" failed: Error 412
+Lock Info:
+  ID:        1763828712345678
+  Path:      gs://determined-state-acme/lab/default.tflock
+  Operation: OperationTypeApply
+  Who:       ada@laptop
+  Version:   1.11.4
+  Created:   2026-11-22 16:05:12.123456 +0000 UTC
+"""
+
+
+def test_a_second_deployment_at_once_is_told_whose_is_at_work(
+    project: Project, terraform: FakeTerraform
+) -> None:
+    event = error_event("Error acquiring the state lock", LOCKED)
+    terraform.answers(apply={"out": event, "code": 1}, state_pull=state(MADE[0]))
+    ran = project.up("--image", "img")
+    told = "another deployment of this cluster is at work: ada@laptop since 2026-11-22 16:05:12"
+    assert told in cause(ran)
+    assert "delete the file gs://determined-state-acme/lab/default.tflock, and run" in ran.err
+
+
+def test_a_state_of_a_newer_terraform_names_its_version(
+    project: Project, terraform: FakeTerraform
+) -> None:
+    told = "Error: state snapshot was created by Terraform v1.14.2, which is newer than current v1.11.4"
+    terraform.answers(state_pull={"err": told, "code": 1})
+    ran = project.up("--image", "img")
+    assert "last deployed with Terraform 1.14.2" in cause(ran)
+    assert "install Terraform 1.14.2 or newer" in ran.err
+
+
+def test_a_removal_that_was_half_done_makes_nothing_again(
+    project: Project, terraform: FakeTerraform
+) -> None:
+    project.google.has_cluster()
+    terraform.answers(output={"out": "{}"}, state_pull={"out": '{"resources": []}'})
+    ran = project.down()
+    assert ran.code == 0, ran.err
+    assert terraform.calls("apply") == []
+    assert terraform.calls("destroy")
+    assert project.run("list").out == ""
+
+
 def test_a_cluster_with_machines_is_not_removed_without_force(
     project: Project, terraform: FakeTerraform
 ) -> None:

@@ -292,6 +292,9 @@ class AwsDeployment(Deployment):
             )
         return content
 
+    def _place_of_machines(self) -> Mapping[str, Mapping[str, Any]]:
+        return {"aws": {"region": self._wanted.region}}
+
     def _bucket(self) -> str:
         name = f"det-{self._wanted.cluster_id}-{self._wanted.region}-{self.account.account}"
         return str(self._wanted.variables.get("bucket") or name.lower())

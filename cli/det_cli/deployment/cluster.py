@@ -208,19 +208,28 @@ class Deployment(ABC):
         return {}
 
     def _config(self) -> dict[str, Any]:
-        """Return the cluster's configuration. Raises UsageError where the control plane would refuse it."""
+        """Return the cluster's configuration, with what the deployment knows of its machines' place.
+
+        Raises UsageError where the control plane would refuse it.
+        """
         try:
             from det_controlplane.core.config.cluster import load_cluster
+            from det_controlplane.core.config.provider_defaults import with_defaults
             from det_controlplane.core.problems import InvalidConfig
         except ModuleNotFoundError as e:
             raise self._missing(e) from e
         storage = {"type": self.storage_type, "bucket": self._bucket()}
-        config = {"checkpoint_storage": storage, **self._wanted.config}
+        given = {"checkpoint_storage": storage, **self._wanted.config}
+        config = with_defaults(given, self._place_of_machines())
         try:
             load_cluster(config)
         except InvalidConfig as e:
             raise UsageError(str(e)) from e
         return config
+
+    @abstractmethod
+    def _place_of_machines(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return what provider sections may leave out and this deployment knows before it is made, by provider."""
 
     def _missing(self, e: ModuleNotFoundError) -> CommandError:
         return CommandError(

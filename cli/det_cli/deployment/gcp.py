@@ -1,7 +1,7 @@
 """A cluster on Google Cloud: services of Cloud Run over Cloud SQL."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,6 +105,9 @@ class GcpDeployment(Deployment):
             "cluster_config": yaml.safe_dump(self._config(), sort_keys=False) if build else "",
             **self._wanted.variables,
         }
+
+    def _place_of_machines(self) -> Mapping[str, Mapping[str, Any]]:
+        return {"gcp": {"project": self.account.project, "region": self._wanted.region}}
 
     def _bucket(self) -> str:
         name = f"det-{self._wanted.cluster_id}-{self.account.project}"

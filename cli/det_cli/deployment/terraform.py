@@ -150,7 +150,7 @@ def _failed(verb: str, cause: str, told: str) -> CommandError:
             f"another deployment of this cluster is at work: {found.get('Who', 'somebody')}"
             f" since {found.get('Created', 'an unknown time')}",
             "wait until it has ended; if it died, delete the file"
-            f" {found.get('Path', 'of the state')}.tflock beside the state, and run the same command again",
+            f" {_lock_file(found.get('Path'))}, and run the same command again",
         )
     newer = _NEWER_STATE.search(plain)
     if newer:
@@ -162,6 +162,11 @@ def _failed(verb: str, cause: str, told: str) -> CommandError:
         f"terraform {verb} failed: {cause}",
         "mend the cause and run the same command again: it goes on",
     )
+
+
+def _lock_file(path: "str | None") -> str:
+    """Return the file that locks a state: Google's backend tells it, S3's tells the state."""
+    return f"{(path or 'of the state').removesuffix('.tflock')}.tflock"
 
 
 def _lock_of(told: str) -> dict[str, "re.Match[str] | None"]:
