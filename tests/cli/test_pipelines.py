@@ -10,9 +10,10 @@ from typing import Any
 import jwt
 import pytest
 import yaml
+from det_controlplane.adapters import own_wheel
 
 from tests.cli.conftest import Det
-from tests.support.fake_api import Asked
+from tests.support.fake_api import Asked, Raw
 from tests.support.fake_cluster import FakeCluster
 from tests.support.oidc_server import oidc_server
 
@@ -66,6 +67,32 @@ def test_the_summary_has_the_metric_and_the_cost(
     for row in ("| state | completed |", "| loss | 0.25 |", "| trials | 3 |", "| cost | $1.50 |"):
         assert row in summary
     assert Path(environment["GITHUB_OUTPUT"]).read_text() == "experiment-id=1\n"
+
+
+def test_a_runner_without_the_command_installs_it_from_the_cluster(
+    cluster: FakeCluster, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """The libraries are lent, as tests ask no index: a folder whose editable packages a program does not see."""
+    wheel = own_wheel.found()
+    assert wheel is not None
+    place = {"Location": f"wheel/{wheel.name()}"}
+    cluster.on("GET", "/agents/v1/wheel", Raw(b"", place, status=302))
+    cluster.on("GET", f"/agents/v1/wheel/{wheel.name()}", Raw(wheel.content()))
+    ended(cluster, "STATE_COMPLETED")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (programs / "python3").chmod(0o755)
+    bare = {
+        **{k: v for k, v in environment.items() if not k.startswith(("PIP_", "PYTHON", "VIRTUAL_"))},
+        "PATH": f"{programs}:/usr/sbin:/usr/bin:/sbin:/bin", "PIP_NO_DEPS": "1",
+        "PYTHONPATH": str(Path(yaml.__file__).parents[1]), "TMPDIR": str(tmp_path),
+    }  # fmt: skip
+    ran = train(bare, tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert "| loss | 0.25 |" in Path(environment["DET_SUMMARY"]).read_text()
+    assert cluster.sent("GET", "/agents/v1/wheel/.*"), "the command of this machine was used"
+    assert not list(tmp_path.glob("tmp*")), "what was installed goes with the job"
 
 
 def test_a_failed_experiment_fails_the_job(
