@@ -5,10 +5,10 @@ import contextlib
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from determined.common import context_upload, log_stream
+from determined.common import context_upload, log_stream, tunnel
 from determined.common.context import collect
 from determined.common.http import Session
 from determined.common.log_stream import TERMINAL, trial_ended
@@ -29,6 +29,11 @@ def create(args: argparse.Namespace) -> int:
     text = config_file.read(args.config_file, args.config)
     if args.local:
         return _run_here(args, text)
+    ports = [_published(text) for text in args.publish]
+    if ports and not args.follow_first_trial:
+        raise UsageError(
+            "--publish takes connections while the trial is followed", "add --follow-first-trial"
+        )
     context = collect(args.model_def, args.include)
     session = connect(args)
     # A budget is set before anything runs.
@@ -55,7 +60,7 @@ def create(args: argparse.Namespace) -> int:
     answer = session.post(V1 + "/experiments", body, headers=once)
     if args.max_cost is not None:
         _bound(session, int(answer["experiment"]["id"]), args.max_cost, activate=not args.paused)
-    return _created(session, args, answer)
+    return _created(session, args, answer, ports)
 
 
 def _bound(session: Session, id: int, limit: str, *, activate: bool) -> None:
@@ -72,7 +77,12 @@ def _watching(size: int) -> Iterator[context_upload.Watch]:
         yield progress.add
 
 
-def _created(session: Session, args: argparse.Namespace, answer: dict[str, Any]) -> int:
+def _created(
+    session: Session,
+    args: argparse.Namespace,
+    answer: dict[str, Any],
+    ports: Sequence[tuple[int, int]],
+) -> int:
     id = int(answer["experiment"]["id"])
     if args.format == "json":
         print_json(answer["experiment"])
@@ -84,7 +94,7 @@ def _created(session: Session, args: argparse.Namespace, answer: dict[str, Any])
         if warning == "LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED":
             say("It asks for more slots than the pool has now, and waits until they exist.")
     if args.follow_first_trial:
-        return _follow(session, id)
+        return _follow(session, id, ports)
     if args.wait:
         return wait_for(session, id, 1.0)
     return _watch_test(session, id) if args.test_mode else OK
@@ -105,16 +115,35 @@ def continue_(args: argparse.Namespace) -> int:
     return _follow(session, args.experiment_id) if args.follow_first_trial else OK
 
 
-def _follow(session: Session, id: int) -> int:
+def _published(text: str) -> tuple[int, int]:
+    """Read LOCAL or LOCAL:REMOTE."""
+    local, _, remote = text.partition(":")
+    found = [int(n) if n.isascii() and n.isdigit() else 0 for n in (local, remote or local)]
+    if not all(0 < number < 1 << 16 for number in found):
+        raise UsageError(f"--publish takes a port, or LOCAL:REMOTE, not {text!r}")
+    return found[0], found[1]
+
+
+@contextlib.contextmanager
+def _publishing(session: Session, trial: int, ports: Sequence[tuple[int, int]]) -> Iterator[None]:
+    """Take connections at ports of this machine, which go to ports of the trial."""
+    with contextlib.ExitStack() as stack:
+        if ports:
+            task = session.get(f"{V1}/trials/{trial}")["trial"]["taskId"]
+        for local, remote in ports:
+            service = f"{task}:{remote}"
+            stack.enter_context(tunnel.listening(session, service, "127.0.0.1", local, say))
+            say(f"127.0.0.1:{local} is port {remote} of trial {trial}.")
+        yield
+
+
+def _follow(session: Session, id: int, ports: Sequence[tuple[int, int]] = ()) -> int:
     """Print the first trial's log and wait for the experiment's end; Ctrl-C leaves the experiment alone."""
     try:
         trial = _first_trial(session, id)
         if trial is not None:
-            for line in log_stream.follow(
-                session, f"/trials/{trial}", {}, trial_ended(session, trial)
-            ):
-                print_line(line)
-                sys.stdout.flush()
+            with _publishing(session, trial, ports):
+                _print_log(session, trial)
         return wait_for(session, id, 1.0)
     except KeyboardInterrupt:
         say(
@@ -122,6 +151,13 @@ def _follow(session: Session, id: int) -> int:
             f" `det experiment logs -f {id}` follows it again, `det experiment kill {id}` stops it."
         )
         return INTERRUPTED
+
+
+def _print_log(session: Session, trial: int) -> None:
+    ended = trial_ended(session, trial)
+    for line in log_stream.follow(session, f"/trials/{trial}", {}, ended):
+        print_line(line)
+        sys.stdout.flush()
 
 
 def _first_trial(session: Session, id: int) -> "int | None":

@@ -57,6 +57,14 @@ CREATE = Command(
         "--wait", action="store_true", help="wait for its end, and exit with 1 unless it completed"
     ),
     Arg("--local", action="store_true", help="with --test-mode: run here, without a cluster"),
+    Arg(
+        "-p",
+        "--publish",
+        action="append",
+        default=[],
+        metavar="LOCAL[:REMOTE]",
+        help="with --follow-first-trial: a port here that goes to a proxied port of the trial (may be repeated)",
+    ),
     OneOf(
         FOLLOW,
         Arg("--paused", action="store_true", help="do not start it"),

@@ -105,6 +105,15 @@ class Connections:
             else:
                 connection.close()
 
+    def dial(self, timeout_s: Optional[float]) -> socket.socket:
+        """Return a connection of its own, for another protocol; the server's certificate is checked. Raises OSError."""
+        connection = self._connect(timeout_s)
+        connection.connect()
+        sock, connection.sock = connection.sock, None
+        assert sock is not None
+        sock.settimeout(None)
+        return sock
+
     def close(self) -> None:
         """Close the connections that rest."""
         while self._idle:

@@ -1,0 +1,78 @@
+"""Tunnels to ports of tasks, as ssh and users start them."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from det_controlplane.db.engine import Database
+from determined.common import tunnel
+from determined.common.http import Session
+
+from tests.support.api import Api, api_over
+from tests.support.ports import free_port
+from tests.support.relayed import Proxied, proxied, tcp_server
+
+
+@pytest.fixture
+def api(database: Database, tmp_path: Path) -> Iterator[Api]:
+    with api_over(database, tmp_path) as made:
+        yield made
+
+
+def shout(connection: socket.socket) -> None:
+    """Answer in capitals, once the client has said everything."""
+    came = b""
+    while part := connection.recv(1 << 16):
+        came += part
+    connection.sendall(came.upper())
+
+
+def piped(task: Proxied, service: str, *options: str) -> "subprocess.CompletedProcess[bytes]":
+    command = [sys.executable, "-m", "determined.cli.tunnel", task.address, service, *options]
+    env = {k: v for k, v in os.environ.items() if not k.startswith("DET_")}
+    env["DET_USER_TOKEN"] = task.owner.token
+    return subprocess.run(
+        command, input=b"hello" * 100_000, capture_output=True, env=env, timeout=120
+    )
+
+
+def test_standard_input_goes_to_the_port_and_its_answer_to_standard_output(api: Api) -> None:
+    ports = {"proxy_tcp": True}
+    with tcp_server(shout) as port, proxied(api, [{"proxy_port": port, **ports}]) as task:
+        service = f"{task.task}:{port}"
+        done = piped(task, service, "--auth")
+        assert (done.returncode, done.stdout) == (0, b"HELLO" * 100_000), done.stderr
+        refused = piped(task, service)
+        assert (refused.returncode, refused.stdout) == (1, b"")
+        assert b"sign in to reach tasks" in refused.stderr
+        assert b"Traceback" not in refused.stderr
+
+
+def test_connections_to_a_local_port_go_to_the_port_of_the_task(api: Api) -> None:
+    told: list[str] = []
+    silent = free_port()
+    ports = [{"proxy_tcp": True, "proxy_port": silent}]
+    with tcp_server(shout) as port, proxied(api, [*ports, {"proxy_port": port}]) as task:
+        session = Session(task.address, task.signed())
+        # Also a port of HTTP: bytes are bytes.
+        service = f"{task.task}:{port}"
+        with tunnel.listening(session, service, "127.0.0.1", 0, told.append) as local:
+            clients = [socket.create_connection(("127.0.0.1", local)) for _ in range(3)]
+            for client in clients:
+                client.sendall(b"quiet")
+                client.shutdown(socket.SHUT_WR)
+            for client in clients:
+                with client, client.makefile("rb") as answer:
+                    assert answer.read() == b"QUIET"
+        service = f"{task.task}:{silent}"
+        with (
+            tunnel.listening(session, service, "127.0.0.1", 0, told.append) as local,
+            socket.create_connection(("127.0.0.1", local)) as client,
+        ):
+            assert client.recv(10) == b""
+    assert len(told) == 1
+    assert f"nothing listens at port {silent} of the task" in told[0]
