@@ -40,6 +40,20 @@ pytestmark = pytest.mark.heavy("minutes of training")
 def test_of_minutes(n):
     pass
 """
+HEAVY_IN_PART = """
+import pytest
+
+pytestmark = pytest.mark.heavy("hours of training", n=1, way="long")
+
+@pytest.mark.parametrize("n", range(3))
+@pytest.mark.parametrize("way", ["short", "long"])
+def test_of_hours(n, way):
+    pass
+
+@pytest.mark.parametrize("n", range(3))
+def test_of_no_way(n):
+    pass
+"""
 UNSTEADY = """
 import os, pytest
 
@@ -154,6 +168,13 @@ def test_heavy_tests_are_no_skips_and_run_on_demand(
     assert ran.ret == 0
     monkeypatch.setenv("DET_TEST_FRAMEWORKS", "1")
     run(pytester).assert_outcomes(passed=5)
+
+
+def test_a_test_may_be_heavy_with_some_parameters_alone(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(HEAVY_IN_PART)
+    ran = run(pytester)
+    ran.assert_outcomes(passed=8, deselected=1)
+    ran.stdout.fnmatch_lines(["*1  hours of training*make test-all"])
 
 
 def run_with_second_tries(

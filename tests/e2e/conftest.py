@@ -17,6 +17,15 @@ RUNTIMES = ["process", pytest.param("docker", marks=pytest.mark.docker)]
 # How a command starts does not depend on what contains it: tests of that need one runtime.
 in_processes = pytest.mark.parametrize("cluster", ["process"], indirect=True, scope="module")
 
+# Where other tests show what Docker changes, `make test` runs a test in processes alone.
+REPEATED = pytest.mark.heavy("runs in Docker again what runs in processes")
+in_docker_on_demand = pytest.mark.parametrize(
+    "cluster",
+    ["process", pytest.param("docker", marks=(pytest.mark.docker, REPEATED))],
+    indirect=True,
+    scope="module",
+)
+
 
 @dataclass(frozen=True)
 class Layout:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.e2e.conftest import in_docker_on_demand
 from tests.support.cluster import ROOT, Cluster
 
 LENGTHS = [4] * 6 + [12] * 2 + [36]
@@ -75,6 +76,7 @@ def assert_halved(cluster: Cluster, experiment_id: int) -> None:
         assert asked == [str(n) for n in (4, 12, 36) if n <= trial["totalBatchesProcessed"]]
 
 
+@in_docker_on_demand
 def test_a_local_runner_that_is_killed_goes_on_with_its_search(
     cluster: Cluster, code: Path, gate: Path
 ) -> None:

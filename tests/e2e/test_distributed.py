@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.e2e.conftest import Layout, in_processes
+from tests.e2e.conftest import Layout, in_docker_on_demand, in_processes
 from tests.support import ml
 from tests.support.cluster import Cluster, pids_with
 from tests.support.noisy_trials import (
@@ -52,6 +52,7 @@ def test_four_ranks_in_two_containers_train_one_model(cluster: Cluster, four_slo
     assert all(f"[rank={rank}] || at batch 40" in shown for rank in range(4))
 
 
+@in_docker_on_demand
 def test_a_paused_gang_resumes_with_the_losses_of_one_that_was_not(
     cluster: Cluster, four_slots: int
 ) -> None:

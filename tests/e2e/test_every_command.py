@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.e2e.conftest import Held
+from tests.e2e.conftest import Held, in_docker_on_demand
 from tests.support.cluster import Cluster
 
+pytestmark = in_docker_on_demand
 SHORT = ("--config", "searcher.max_length.batches=5")
 
 

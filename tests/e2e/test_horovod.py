@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from tests.e2e.conftest import Layout, in_processes
+from tests.e2e.conftest import Layout, in_docker_on_demand, in_processes
 from tests.support import ml
 from tests.support.cluster import Cluster, pids_with
 from tests.support.noisy_trials import (
@@ -23,14 +23,9 @@ from tests.support.noisy_trials import (
 from tests.support.ssh import require_ssh
 
 pytestmark = pytest.mark.slow
-# What starts ranks in containers is tested with all launchers by test_ssh_launchers.py.
-HEAVY = pytest.mark.heavy("trains under Horovod in Docker for minutes, as it does in processes")
-everywhere = pytest.mark.parametrize(
-    "cluster",
-    ["process", pytest.param("docker", marks=(pytest.mark.docker, HEAVY))],
-    indirect=True,
-    scope="module",
-)
+# What starts ranks in containers, and ends a trial of which one fails, is tested with all launchers by
+# test_ssh_launchers.py.
+HEAVY = pytest.mark.heavy("trains under Horovod for minutes what others train, too")
 TWO_SLOTS = ("--config", "resources.slots_per_trial=2")
 TRIAL = "--trial model_def:NoisyTrial"
 
@@ -53,7 +48,7 @@ def two_slots(cluster: Cluster) -> int:
     return trial_id
 
 
-@everywhere
+@in_docker_on_demand
 def test_two_ranks_in_one_container_train_one_model(cluster: Cluster, two_slots: int) -> None:
     by_rank = told(cluster, two_slots)
     assert sorted(by_rank) == [0, 1]
@@ -61,6 +56,7 @@ def test_two_ranks_in_one_container_train_one_model(cluster: Cluster, two_slots:
     assert by_rank[0] == by_rank[1]
 
 
+@HEAVY
 @in_processes
 @pytest.mark.parametrize(
     ("launcher", "what"),
@@ -75,7 +71,7 @@ def test_every_way_to_start_a_trial_trains_the_same_model(
     assert told(cluster, trial_id) == told(cluster, two_slots)
 
 
-@everywhere
+@in_docker_on_demand
 def test_a_paused_trial_resumes_with_the_losses_of_one_that_was_not(
     cluster: Cluster, two_slots: int
 ) -> None:
@@ -88,7 +84,8 @@ def test_a_paused_trial_resumes_with_the_losses_of_one_that_was_not(
     assert losses(cluster, trial_id) == losses(cluster, two_slots)
 
 
-@everywhere
+@HEAVY
+@in_docker_on_demand
 def test_a_killed_rank_fails_both_containers_and_the_trial_restarts_from_its_checkpoint(
     cluster: Cluster,
 ) -> None:

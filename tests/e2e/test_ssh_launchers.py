@@ -16,12 +16,18 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.e2e.conftest import Layout
+from tests.e2e.conftest import REPEATED, Layout, in_docker_on_demand
 from tests.support import ml
 from tests.support.cluster import Cluster, pids_with
 from tests.support.ssh import require_ssh
 
-pytestmark = pytest.mark.slow
+# In Docker `make test` has the stand-in alone, which shows what containers change.
+pytestmark = [
+    pytest.mark.slow,
+    REPEATED.with_args(cluster="docker", ran="horovod"),
+    REPEATED.with_args(cluster="docker", ran="deepspeed"),
+    REPEATED.with_args(cluster="docker", launcher="horovod"),
+]
 CODE = Path(__file__).parent / "ssh"
 # What no shell on the way may touch.
 ARGUMENT = 'it\'s $HOME; %h "x"'
@@ -168,12 +174,14 @@ def test_ranks_of_both_containers_meet(ran_by: Callable[[str], Ran], launcher: s
     assert agents[0] == agents[1] != agents[2] == agents[3]
 
 
+@in_docker_on_demand
 def test_ranks_that_horovod_started_reduce_over_gloo(ran_by: Callable[[str], Ran]) -> None:
     ran = ran_by("horovod")
     assert ran.validation == {"loss": 1111.0}
     assert ran.text().count("all_reduce gave 1111") == 4
 
 
+@in_docker_on_demand
 def test_values_go_between_ranks_by_the_places_that_horovod_gave_them(
     ran_by: Callable[[str], Ran],
 ) -> None:
@@ -183,6 +191,7 @@ def test_values_go_between_ranks_by_the_places_that_horovod_gave_them(
     assert said == sorted(["gathered [0, 1, 0, 1], told from 0, here [0, 0]", *others])
 
 
+@in_docker_on_demand
 def test_ranks_that_deepspeed_started_reduce_over_gloo(ran_by: Callable[[str], Ran]) -> None:
     ran = ran_by("deepspeed")
     assert ran.validation == {"loss": 1111.0}

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.e2e.conftest import Held
+from tests.e2e.conftest import Held, in_docker_on_demand
 from tests.support.cluster import ROOT, Cluster
 
 
@@ -109,6 +109,7 @@ def test_a_trial_goes_on_after_the_cluster_was_down_from_where_it_was_asked_to_s
     assert f"resumed at step {stopped.group(1)}" in logs
 
 
+@in_docker_on_demand
 def test_a_checkpoint_can_be_downloaded(cluster: Cluster, exact: Path, tmp_path: Path) -> None:
     experiment_id = cluster.create(
         exact / "single.yaml", exact, "--config", "searcher.max_length.batches=5"
@@ -131,6 +132,7 @@ def test_a_killed_experiment_ends_canceled_and_leaves_no_process(
     cluster.until(lambda: not cluster.containers_of(trial_id), "its processes are gone")
 
 
+@in_docker_on_demand
 def test_code_that_always_fails_ends_in_error_after_its_restarts(
     cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -123,7 +123,7 @@ class HeavyPlugin:
     ) -> None:
         if os.environ.get(HEAVY_VARIABLE) == "1":
             return
-        heavy = [(item, mark) for item in items if (mark := item.get_closest_marker("heavy"))]
+        heavy = [(item, mark) for item in items if (mark := _heavy(item))]
         for _, mark in heavy:
             self.left_out.add(because(str(mark.args[0]), HEAVY_REMEDY))
         if heavy:
@@ -136,6 +136,13 @@ class HeavyPlugin:
         told = [(*key, count) for key, count in self.left_out.counts.items()]
         if output is not None:
             output[_DESELECTED] = told
+
+
+def _heavy(item: pytest.Item) -> pytest.Mark | None:
+    """Return the mark that leaves a test out: one without parameters, or with those that the test runs with."""
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    marks = item.iter_markers("heavy")
+    return next((mark for mark in marks if mark.kwargs.items() <= params.items()), None)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -40,7 +40,10 @@ def checkpoint_of(home: pathlib.Path, steps: int) -> str:
     raise AssertionError(f"there is no checkpoint of step {steps}")
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+ALONE = pytest.mark.heavy("trains with DeepSpeed in one process, as it does in two")
+
+
+@pytest.mark.parametrize("processes", [pytest.param(1, marks=ALONE), 2])
 def test_a_deepspeed_trial_resumes_with_bit_identical_losses(
     tmp_path: pathlib.Path, processes: int
 ) -> None:
