@@ -62,8 +62,7 @@ def test_a_container_survives_its_agent_and_ends_while_it_is_dead(
         f"echo before; until test -e {done}; do sleep 0.05; done; echo after; exit 9",
         mounts=[shared],
     )
-    plane.want(spec)
-    running = plane.until_state(spec["container_id"], "running")
+    running = plane.run(spec)
     plane.until(lambda: "before" in plane.texts("task"))
     plane.until(lambda: agent.has_noted_output_of(spec, "stdout"))
     agent.kill()
@@ -80,8 +79,7 @@ def test_a_container_killed_by_hand_is_the_containers_failure(
     agent: AgentProcess, plane: FakeControlPlane, docker_client: Any
 ) -> None:
     spec = make_spec("sleep 600")
-    plane.want(spec)
-    running = plane.until_state(spec["container_id"], "running")
+    running = plane.run(spec)
     docker_client.containers.get(running["runtime_id"]).kill()
     ended = plane.until_state(spec["container_id"], "terminated")
     assert (ended["exit_code"], ended["failure"]) == (137, "container_failed")
@@ -91,8 +89,7 @@ def test_a_container_removed_by_hand_is_the_agents_failure(
     agent: AgentProcess, plane: FakeControlPlane, docker_client: Any
 ) -> None:
     spec = make_spec("sleep 600")
-    plane.want(spec)
-    running = plane.until_state(spec["container_id"], "running")
+    running = plane.run(spec)
     docker_client.containers.get(running["runtime_id"]).remove(force=True)
     ended = plane.until_state(spec["container_id"], "terminated")
     assert ended["failure"] in ("agent_error", "container_failed")
@@ -100,8 +97,7 @@ def test_a_container_removed_by_hand_is_the_agents_failure(
 
 def test_kill_and_stale_epoch(agent: AgentProcess, plane: FakeControlPlane) -> None:
     spec = make_spec("sleep 600")
-    plane.want(spec)
-    plane.until_state(spec["container_id"], "running")
+    plane.run(spec)
     plane.want(spec | {"epoch": 2})
     plane.until(lambda: "running" in plane.history.get(f"{spec['container_id']}@2", []))
     assert plane.history[f"{spec['container_id']}@1"][-1] == "terminated"
@@ -114,8 +110,7 @@ def test_a_container_reaches_the_gateway_and_learns_of_its_preemption(
     agent: AgentProcess, plane: FakeControlPlane, network: str
 ) -> None:
     spec = make_spec(["python3", "-c", ASKS_FOR_PREEMPTION], network=network)
-    plane.want(spec)
-    running = plane.until_state(spec["container_id"], "running")
+    running = plane.run(spec)
     assert (running["host_ports"]["1734"] == 1734) == (network == "host")
     plane.until(lambda: "asking" in plane.texts("task"))
     plane.preempt(spec["container_id"])
@@ -154,8 +149,7 @@ def test_settings_of_the_specification_reach_the_engine(
         cap_drop=["NET_RAW"],
         devices=[{"host_path": "/dev/null", "container_path": "/dev/mine", "mode": "r"}],
     )
-    plane.want(spec)
-    running = plane.until_state(spec["container_id"], "running")
+    running = plane.run(spec)
     settings = docker_client.containers.get(running["runtime_id"]).attrs["HostConfig"]
     assert settings["ShmSize"] == 128 * 1024 * 1024
     assert settings["CapAdd"] == ["SYS_PTRACE"]

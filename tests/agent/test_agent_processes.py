@@ -88,8 +88,7 @@ def test_a_container_that_is_no_longer_listed_is_killed(
 ) -> None:
     start_agent()
     spec = make_spec("sleep 600")
-    plane.want(spec)
-    plane.until_state(spec["container_id"], "running")
+    plane.run(spec)
     plane.unlist(spec["container_id"])
     assert plane.until_state(spec["container_id"], "terminated")["exit_code"] == 137
 
@@ -99,8 +98,7 @@ def test_a_stale_epoch_is_killed_and_the_new_one_runs(
 ) -> None:
     start_agent()
     spec = make_spec("sleep 600")
-    plane.want(spec)
-    plane.until_state(spec["container_id"], "running")
+    plane.run(spec)
     plane.want(spec | {"epoch": 2, "command": ["bash", "-c", "exit 7"]})
     container = spec["container_id"]
     plane.until(lambda: "terminated" in plane.history.get(f"{container}@2", []))
@@ -126,8 +124,7 @@ def test_a_killed_agent_readopts_its_containers(
     agent = start_agent()
     done = tmp_path / "done"
     spec = make_spec(WAITS_FOR_A_FILE.format(path=done, code=4))
-    plane.want(spec)
-    running = plane.until_state(spec["container_id"], "running")
+    running = plane.run(spec)
     agent.kill()
     polls = plane.polls
     agent.restart()
@@ -145,8 +142,7 @@ def test_an_exit_while_the_agent_was_dead_is_reported_with_its_code_and_output(
     agent = start_agent()
     done = tmp_path / "done"
     spec = make_spec(f"echo before; while [ ! -e {done} ]; do sleep 0.05; done; echo after; exit 9")
-    plane.want(spec)
-    running = plane.until_state(spec["container_id"], "running")
+    running = plane.run(spec)
     plane.until(lambda: "before" in plane.texts("task"))
     plane.until(lambda: agent.has_noted_output_of(spec, "stdout"))
     agent.kill()
@@ -164,8 +160,7 @@ def test_an_outage_of_the_control_plane_does_not_stop_containers(
     start_agent()
     done = tmp_path / "done"
     spec = make_spec(f"while [ ! -e {done} ]; do sleep 0.05; done; echo survived; exit 0")
-    plane.want(spec)
-    running = plane.until_state(spec["container_id"], "running")
+    running = plane.run(spec)
     plane.change(lambda: setattr(plane, "outage", True))
     done.touch()
     plane.until(lambda: not _runs(int(running["runtime_id"])))
@@ -205,8 +200,7 @@ def test_a_replaced_agent_stops_and_leaves_its_containers_running(
 ) -> None:
     agent = start_agent()
     spec = make_spec("sleep 600")
-    plane.want(spec)
-    running = plane.until_state(spec["container_id"], "running")
+    running = plane.run(spec)
     plane.change(lambda: setattr(plane, "_incarnation", "somebody else"))
     plane.preempt(spec["container_id"])
     assert agent.process.wait(60) == 5
@@ -218,8 +212,7 @@ def test_sigterm_leaves_containers_running(
 ) -> None:
     agent = start_agent()
     spec = make_spec("sleep 600")
-    plane.want(spec)
-    running = plane.until_state(spec["container_id"], "running")
+    running = plane.run(spec)
     assert agent.stop() == 0
     assert _runs(int(running["runtime_id"]))
     assert plane.signals == []
@@ -230,8 +223,7 @@ def test_sigterm_with_on_stop_kill_ends_them_and_says_so(
 ) -> None:
     agent = start_agent(**{"on-stop": "kill", "stop-grace": "0"})
     spec = make_spec("sleep 600")
-    plane.want(spec)
-    running = plane.until_state(spec["container_id"], "running")
+    running = plane.run(spec)
     assert agent.stop() == 0
     assert not _runs(int(running["runtime_id"]))
     assert plane.reported[spec["container_id"]]["failure"] == "aborted"
@@ -244,8 +236,7 @@ def test_with_on_stop_kill_trials_may_save_a_checkpoint_and_end_by_themselves(
     agent = start_agent(**{"on-stop": "kill", "stop-grace": "3600"})
     told = tmp_path / "told"
     spec = make_spec(f"until test -e {told}; do sleep 0.02; done; exit 0")
-    plane.want(spec)
-    plane.until_state(spec["container_id"], "running")
+    plane.run(spec)
     agent.process.terminate()
     plane.until(lambda: any(s["kind"] == "shutdown" for s in plane.signals))
     told.touch()
@@ -372,8 +363,7 @@ def test_a_killed_watcher_is_the_agents_failure_and_takes_the_container_with_it(
 ) -> None:
     agent = start_agent()
     spec = make_spec("sleep 600")
-    plane.want(spec)
-    running = plane.until_state(spec["container_id"], "running")
+    running = plane.run(spec)
     pids = json.loads(
         (agent.state_dir / "containers" / f"{spec['container_id']}.1" / "pids.json").read_text()
     )

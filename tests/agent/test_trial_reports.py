@@ -241,21 +241,23 @@ if READS: call("GET", "/api/v1/checkpoints/uuid")
 """
 
 
-def script(folder: Path, *, reads: bool) -> list[str]:
-    settings = f"GO, DONE, READS = {str(folder / 'go')!r}, {str(folder / 'done')!r}, {reads}\n"
-    return ["python3", "-c", settings + REPORTS_AND_ENDS]
+def reported_in_an_outage(plane: FakeControlPlane, folder: Path, *, reads: bool) -> dict[str, Any]:
+    """Let a container report while the control plane is away, which it stays; return its specification."""
+    go, done = folder / "go", folder / "done"
+    settings = f"GO, DONE, READS = {str(go)!r}, {str(done)!r}, {reads}\n"
+    spec = make_spec(["python3", "-c", settings + REPORTS_AND_ENDS])
+    plane.run(spec)
+    plane.outage = True
+    go.touch()
+    plane.until(done.exists)
+    return spec
 
 
 def test_a_checkpointing_container_goes_on_during_an_outage_and_its_next_request_sees_the_report(
     plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
 ) -> None:
     start_agent()
-    spec = make_spec(script(tmp_path, reads=True))
-    plane.want(spec)
-    plane.until_state(spec["container_id"], "running")
-    plane.outage = True
-    (tmp_path / "go").touch()
-    plane.until((tmp_path / "done").exists)
+    spec = reported_in_an_outage(plane, tmp_path, reads=True)
     assert plane.forwarded == []
     plane.outage = False
     assert plane.until_state(spec["container_id"], "terminated")["exit_code"] == 0
@@ -270,12 +272,7 @@ def test_an_agent_that_is_killed_with_reports_undelivered_delivers_them_before_i
     plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
 ) -> None:
     agent = start_agent()
-    spec = make_spec(script(tmp_path, reads=False))
-    plane.want(spec)
-    plane.until_state(spec["container_id"], "running")
-    plane.outage = True
-    (tmp_path / "go").touch()
-    plane.until((tmp_path / "done").exists)
+    spec = reported_in_an_outage(plane, tmp_path, reads=False)
     agent.kill()
     states_at_delivery: list[str] = []
     delays = [503, 503]
@@ -298,12 +295,7 @@ def test_a_report_that_is_refused_after_an_outage_reaches_the_log_of_its_task(
     plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
 ) -> None:
     start_agent()
-    spec = make_spec(script(tmp_path, reads=False))
-    plane.want(spec)
-    plane.until_state(spec["container_id"], "running")
-    plane.outage = True
-    (tmp_path / "go").touch()
-    plane.until((tmp_path / "done").exists)
+    spec = reported_in_an_outage(plane, tmp_path, reads=False)
     plane.answer_to = lambda method, path, body: (400, {"message": "steps must be a number"})
     plane.outage = False
     plane.until_state(spec["container_id"], "terminated")

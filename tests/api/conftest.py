@@ -8,11 +8,19 @@ from det_controlplane.db.engine import Database
 
 from tests.support.api import Api, Caller, api_over
 from tests.support.postgres import DatabaseServer
+from tests.support.rented import Rented, rented_cluster
 
 
 @pytest.fixture
 def api(database: Database, tmp_path: Path) -> Iterator[Api]:
     with api_over(database, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def cluster(database: Database, tmp_path: Path) -> Iterator[Rented]:
+    """A cluster that rents machines; files that ask its API have it as their `api`."""
+    with rented_cluster(database, tmp_path) as made:
         yield made
 
 

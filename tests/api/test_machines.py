@@ -1,7 +1,6 @@
 """Machines come when work waits, join by proof, are replaced when they are taken back, and go when they are idle."""
 
 import uuid
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +13,7 @@ from det_controlplane.db import cooldowns, interruptions
 from det_controlplane.db.engine import Database
 from det_controlplane.testing.fakecloud import CloudFaults
 
-from tests.support.api import Caller, Told, config_of, create
+from tests.support.api import Api, Caller, Told, config_of, create
 from tests.support.rented import START, Rented, offer, rented_cluster
 
 
@@ -29,19 +28,8 @@ class Wheel:
 
 
 @pytest.fixture
-def cluster(database: Database, tmp_path: Path) -> Iterator[Rented]:
-    with rented_cluster(database, tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-def user(cluster: Rented) -> Caller:
-    return cluster.api.signed_in("determined")
-
-
-@pytest.fixture
-def admin(cluster: Rented) -> Caller:
-    return cluster.api.signed_in("admin")
+def api(cluster: Rented) -> Api:
+    return cluster.api
 
 
 def reason(user: Caller, experiment_id: int) -> str:
@@ -75,11 +63,7 @@ def test_machines_install_the_agent_from_their_cluster(cluster: Rented, user: Ca
 
 def test_a_machine_goes_minutes_after_its_last_work(cluster: Rented, user: Caller) -> None:
     create(user, activate=True)
-    cluster.settle()
-    (machine,) = cluster.cloud.alive()
-    agent = cluster.boot(machine)
-    cluster.settle()
-    agent.work()
+    _, agent = cluster.employ()
     agent.finish()
     cluster.settle()
     assert cluster.cloud.alive(), "a machine that was just used is kept for the next work"
@@ -172,11 +156,7 @@ def test_a_refused_cloud_is_not_asked_in_a_loop(cluster: Rented, user: Caller) -
 
 def test_an_announced_reclaim_is_replaced_at_once(cluster: Rented, user: Caller) -> None:
     create(user, activate=True)
-    cluster.settle()
-    (first,) = cluster.cloud.alive()
-    agent = cluster.boot(first)
-    cluster.settle()
-    agent.work()
+    first, agent = cluster.employ()
     cluster.cloud.reclaim(first.cloud_id, notice_s=120)
     agent.poll(leaving=True)
     cluster.settle()
@@ -198,10 +178,7 @@ def test_only_what_a_cloud_takes_back_makes_its_offer_worth_less(
 ) -> None:
     """A machine that was given back shuts down, too."""
     create(user, activate=True)
-    cluster.settle()
-    agent = cluster.boot(cluster.cloud.alive()[0])
-    cluster.settle()
-    agent.work()
+    _, agent = cluster.employ()
     if ordered:
         (shown,) = cluster.instances()
         admin.post(f"/api/v1/instances/{shown['id']}/terminate")
@@ -215,11 +192,7 @@ def test_an_agent_that_restarts_while_its_machine_drains_keeps_its_work(
     cluster: Rented, user: Caller
 ) -> None:
     create(user, activate=True)
-    cluster.settle()
-    (first,) = cluster.cloud.alive()
-    agent = cluster.boot(first)
-    cluster.settle()
-    agent.work()
+    first, agent = cluster.employ()
     cluster.cloud.reclaim(first.cloud_id, notice_s=120)
     agent.poll(leaving=True)
     cluster.settle()
@@ -234,11 +207,7 @@ def test_a_machine_that_vanishes_is_noticed_and_its_work_goes_elsewhere(
     cluster: Rented, user: Caller
 ) -> None:
     experiment_id = create(user, activate=True)
-    cluster.settle()
-    (first,) = cluster.cloud.alive()
-    agent = cluster.boot(first)
-    cluster.settle()
-    agent.work()
+    first, _ = cluster.employ()
     cluster.cloud.reclaim(first.cloud_id)
     for _ in range(4):
         cluster.pass_time(minutes=1)

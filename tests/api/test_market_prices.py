@@ -12,7 +12,7 @@ from det_controlplane.core.provision.offers import Scope
 from det_controlplane.db.engine import Database
 from det_controlplane.services.machines import prices
 
-from tests.support.api import Caller, create
+from tests.support.api import Api, Caller, create
 from tests.support.rented import Rented, offer, rented_cluster
 
 IN_A = offer("0.40")
@@ -27,8 +27,8 @@ def cluster(database: Database, tmp_path: Path) -> Iterator[Rented]:
 
 
 @pytest.fixture
-def user(cluster: Rented) -> Caller:
-    return cluster.api.signed_in("determined")
+def api(cluster: Rented) -> Api:
+    return cluster.api
 
 
 def shown(user: Caller) -> dict[str, Any]:

@@ -1,40 +1,23 @@
 """Machines have a price: every second of it is somebody's work or idle, and budgets bound it."""
 
-from collections.abc import Iterator
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
-from det_controlplane.db.engine import Database
 from det_controlplane.services.money import budgets
 
-from tests.support.api import Caller, create
-from tests.support.rented import MachineAgent, Rented, rented_cluster
+from tests.support.api import Api, Caller, create
+from tests.support.rented import MachineAgent, Rented
 
 
 @pytest.fixture
-def cluster(database: Database, tmp_path: Path) -> Iterator[Rented]:
-    with rented_cluster(database, tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-def user(cluster: Rented) -> Caller:
-    return cluster.api.signed_in("determined")
-
-
-@pytest.fixture
-def admin(cluster: Rented) -> Caller:
-    return cluster.api.signed_in("admin")
+def api(cluster: Rented) -> Api:
+    return cluster.api
 
 
 def at_work(cluster: Rented, user: Caller) -> tuple[int, MachineAgent]:
     experiment_id = create(user, activate=True)
-    cluster.settle()
-    agent = cluster.boot(cluster.cloud.alive()[-1])
-    cluster.settle()
-    agent.work()
+    _, agent = cluster.employ()
     (order,) = agent.running.values()
     user.post(f"/api/v1/allocations/{order['allocation_id']}/ready")
     return experiment_id, agent
@@ -143,10 +126,7 @@ COMMAND = {"config": {"entrypoint": ["sleep", "1000"]}}
 
 def test_commands_are_held_to_budgets(cluster: Rented, user: Caller, admin: Caller) -> None:
     user.post("/api/v1/commands", COMMAND)
-    cluster.settle()
-    agent = cluster.boot(cluster.cloud.alive()[-1])
-    cluster.settle()
-    agent.work()
+    _, agent = cluster.employ()
     budget(admin, "user", "determined", "0.10")
     pass_hours(cluster, agent, 16)
     assert state(admin) == "DRAINING"

@@ -138,10 +138,7 @@ def test_a_user_reads_cause_remedy_and_next_try(cluster: Rented, case: Case) -> 
 def test_a_user_reads_that_a_budget_stopped_the_work(cluster: Rented) -> None:
     admin = cluster.api.signed_in("admin")
     id = create(admin, activate=True)
-    cluster.settle()
-    agent = cluster.boot(cluster.cloud.alive()[-1])
-    cluster.settle()
-    agent.work()
+    _, agent = cluster.employ()
     (order,) = agent.running.values()
     admin.post(f"/api/v1/allocations/{order['allocation_id']}/ready")
     admin.done("PUT", "/api/v1/budgets", {"scope": "user", "of": "admin", "limitUsd": "0.10"})

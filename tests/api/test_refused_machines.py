@@ -12,7 +12,7 @@ from det_controlplane.db.engine import Database
 from det_controlplane.services.machines import calling
 from det_controlplane.testing.fakecloud import CloudFaults
 
-from tests.support.api import Caller, create
+from tests.support.api import Api, Caller, create
 from tests.support.rented import Rented, offer, rented_cluster
 
 A, B, C = (offer("0.40", zone=f"us-east-1{letter}") for letter in "abc")
@@ -25,8 +25,8 @@ def cluster(database: Database, tmp_path: Path) -> Iterator[Rented]:
 
 
 @pytest.fixture
-def user(cluster: Rented) -> Caller:
-    return cluster.api.signed_in("determined")
+def api(cluster: Rented) -> Api:
+    return cluster.api
 
 
 def test_a_zone_that_the_cloud_says_has_room_is_tried_first(cluster: Rented, user: Caller) -> None:
@@ -99,11 +99,7 @@ def test_machines_of_an_unknown_pool_are_an_error_that_names_the_pools(
 
 def test_why_a_machine_was_emptied_is_told_after_its_end(cluster: Rented, user: Caller) -> None:
     create(user, activate=True)
-    cluster.settle()
-    (machine,) = cluster.cloud.alive()
-    agent = cluster.boot(machine)
-    cluster.settle()
-    agent.work()
+    machine, agent = cluster.employ()
     cluster.cloud.faults = CloudFaults()
     agent.poll(leaving=True)
     cluster.settle()

@@ -2,20 +2,18 @@
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from decimal import Decimal
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 from det_controlplane.db import costs
-from det_controlplane.db.engine import Database
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.api import Caller, create
-from tests.support.rented import START, Rented, rented_cluster
+from tests.support.api import Api, Caller, create
+from tests.support.rented import START, Rented
 
 STOCK_RAW = (
     "experiment_id", "kind", "username", "labels", "slots", "start_time", "end_time", "seconds",
@@ -26,14 +24,8 @@ JANUARY = {"startDate": ["2026-01-01"], "endDate": ["2026-01-31"]}
 
 
 @pytest.fixture
-def cluster(database: Database, tmp_path: Path) -> Iterator[Rented]:
-    with rented_cluster(database, tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-def user(cluster: Rented) -> Caller:
-    return cluster.api.signed_in("determined")
+def api(cluster: Rented) -> Api:
+    return cluster.api
 
 
 def play(cluster: Rented, user: Caller, rng: Random, jobs: int) -> None:
@@ -170,10 +162,7 @@ def test_prometheus_reads_machines_money_and_what_belongs_together(
     cluster: Rented, user: Caller
 ) -> None:
     experiment_id = create(user, activate=True, labels=['so-called "night"'])
-    cluster.settle()
-    agent = cluster.boot(cluster.cloud.alive()[-1])
-    cluster.settle()
-    agent.work()
+    _, agent = cluster.employ()
     cluster.pass_time(minutes=10)
     told = user.ask("GET", "/prom/det-state-metrics")
     assert told.media_type.startswith("text/plain")

@@ -1,22 +1,12 @@
 """How often agents call where polls are not held: bench/cost.py computes with it."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
 from det_controlplane.api.http import Request, Stream
-from det_controlplane.db.engine import Database
 
 from bench import cost
 from tests.support.api import create
-from tests.support.rented import MachineAgent, Rented, rented_cluster
-
-
-@pytest.fixture
-def cluster(database: Database, tmp_path: Path) -> Iterator[Rented]:
-    with rented_cluster(database, tmp_path) as made:
-        yield made
+from tests.support.rented import MachineAgent, Rented
 
 
 def poll(agent: MachineAgent) -> dict[str, Any]:
@@ -106,8 +96,5 @@ def test_lines_of_steady_work_are_collected_until_somebody_follows_them(cluster:
 def test_lines_come_at_once_where_requests_are_held(cluster: Rented) -> None:
     cluster.api.ctx.may_wait_s = 20.0
     create(cluster.api.signed_in("admin"), activate=True)
-    cluster.settle()
-    agent = cluster.boot(cluster.cloud.alive()[-1])
-    cluster.settle()
-    agent.work()
+    _, agent = cluster.employ()
     assert poll(agent)["logs_within_s"] == 1.0

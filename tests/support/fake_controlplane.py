@@ -63,6 +63,11 @@ class FakeControlPlane:
             )
         )
 
+    def run(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """Want a container and wait until it runs; return what the agent reported of it."""
+        self.want(spec)
+        return self.until_state(spec["container_id"], "running")
+
     def kill(self, container_id: str) -> None:
         self.change(lambda: self.desired[container_id].update(desired="killed"))
 

@@ -125,6 +125,15 @@ class Rented:
         token = self.api.anonymous().post("/agents/v1/join", body)["agent_token"]
         return MachineAgent(self.api.with_token(token), agent_id, incarnation)
 
+    def employ(self) -> tuple[RentedMachine, MachineAgent]:
+        """Let work that waits get a machine, whose agent joins and takes it."""
+        self.settle()
+        machine = self.cloud.alive()[-1]
+        agent = self.boot(machine)
+        self.settle()
+        agent.work()
+        return machine, agent
+
     def delete(self, owner: Caller, experiment_id: int, agent: MachineAgent | None = None) -> None:
         """Delete an ended experiment; an agent, of a new machine unless one is given, deletes its files."""
         owner.done("DELETE", f"/api/v1/experiments/{experiment_id}")
