@@ -35,6 +35,7 @@ ENTRIES: "tuple[tuple[str, tuple[str, ...], str, str], ...]" = (
     ("tensorboard", (), "tensorboard", "look at curves of experiments in TensorBoard"),
     ("template", ("tpl",), "template", "keep shared parts of configurations"),
     ("token", ("tkn",), "token", "make tokens for programs, list and revoke them"),
+    ("top", (), "single", "watch pools, the queue, machines and money (q quits)"),
     ("trial", ("t",), "trial", "describe trials, read their logs, stop them"),
     ("user", ("u",), "user", "sign in and manage users"),
     ("user-group", (), "user_group", "group users, who share the roles of their groups"),
@@ -59,6 +60,7 @@ PLURALS = {
         "master",
         "preview-search",
         "resources",
+        "top",
         "version",
         "why",
     )

@@ -1,6 +1,6 @@
 """Commands that are not part of a group."""
 
-from det_cli.declare import JSON, OUTPUT, YAML, Arg, Command, OneOf
+from det_cli.declare import JSON, OUTPUT, WATCHING, YAML, Arg, Command, OneOf
 
 MEMBERS = {
     "completion": Command(
@@ -15,6 +15,12 @@ MEMBERS = {
         "searches:preview",
         Arg("config_file", help="the experiment's configuration, in YAML"),
         OUTPUT,
+    ),
+    "top": Command(
+        "top",
+        "watch pools, the queue, machines and money (q quits)",
+        "watches:cluster",
+        *WATCHING,
     ),
     "version": Command(
         "version", "show the versions of client and cluster", "masters:version", OneOf(JSON, YAML)

@@ -7,7 +7,7 @@ from typing import Any
 from det_cli.live import pictures
 from det_cli.live.experiment import Experiment, Reason, Search, Trial, best_first, in_view
 from det_cli.live.pictures import short, span
-from det_cli.live.text import Column, Line, Segment, apart, line, state, table
+from det_cli.live.text import Column, Line, Segment, apart, fitted, line, state, table, wrapped
 
 _CURVE = 24
 _LIVE = ("RUNNING", "PULLING", "STARTING", "ASSIGNED")
@@ -18,9 +18,10 @@ def lines(experiment: Experiment, room: int, now: float) -> list[Line]:
     out = [_title(experiment, room, now), _search_line(experiment)]
     out += _best_lines(experiment, room)
     out += _rung_lines(experiment, room)
-    out += [line(Segment("why ", "dim"), reason) for reason in waiting(experiment)]
+    for reason in waiting(experiment):
+        out += [line(Segment(told, "warn")) for told in wrapped(f"why: {reason}", room)[:4]]
     out.append(line(""))
-    return out + _trial_lines(experiment, room)
+    return [fitted(one, room) for one in [*out, *_trial_lines(experiment, room)]]
 
 
 def _title(experiment: Experiment, room: int, now: float) -> Line:
@@ -73,10 +74,10 @@ def _best_lines(experiment: Experiment, room: int) -> list[Line]:
         Segment("best ", "dim"), f"{search.metric} ", Segment(short(best.best), "good"),
         f"  trial {best.id} after {best.best_at} batches  ",
     )  # fmt: skip
-    hparams = line(Segment(chosen(best.hparams, search), "dim"))
+    hparams = chosen(best.hparams, search)
     if room >= 100:
-        return [(*found, *hparams)]
-    return [found, (Segment("     "), *hparams)]
+        return [(*found, Segment(hparams, "dim"))]
+    return [found, *(line(Segment(told, "dim")) for told in wrapped(hparams, room, "     ")[:3])]
 
 
 def chosen(hparams: Mapping[str, Any], search: Search) -> str:

@@ -1,0 +1,104 @@
+"""Read the state of a cluster; what changes seldom, or costs the cluster more, is asked for seldom."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from determined.common.http import Session
+from determined.common.pages import V1
+
+from det_cli.live.cluster import Cluster, Job, Money, Pool, job_of, machines_of, pool_of
+from det_cli.live.reading import Parts
+
+_REASONS = 10  # jobs of a pool that are asked why they wait
+_REASON_S, _POOLS_S, _MONEY_S = 10.0, 10.0, 60.0
+_WARNING = ("WARNED", "DRAINING", "STOPPED")
+
+
+class ClusterReader:
+    def __init__(
+        self, session: Session, user: str, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._session = session
+        self._user = user
+        self._now = now
+        self._parts = Parts(session)
+        self._name: str | None = None
+        self._kept: dict[str, tuple[float, Any]] = {}
+
+    def read(self) -> Cluster:
+        if self._name is None:
+            self._name = str(self._session.get(V1 + "/master").get("clusterName") or "")
+        rented = {p["name"]: p for p in self._seldom(_POOLS_S, "/rented-pools").get("pools") or ()}
+        told = self._get("/resource-pools", of="pools").get("resourcePools") or ()
+        pools = tuple(pool_of(pool, rented.get(pool["name"])) for pool in told)
+        jobs = tuple(job for pool in pools for job in self._jobs(pool))
+        machines = tuple(
+            machines_of(
+                self._get("/agents", of="agents").get("agents") or (),
+                self._get("/instances", {"limit": 500}, of="machines").get("instances") or (),
+                (self._get("/tasks", of="tasks").get("allocationIdToSummary") or {}).values(),
+            )
+        )
+        hidden = tuple(f"{part}: {why}" for part, why in sorted(self._parts.hidden.items()))
+        return Cluster(self._name, self._user, pools, jobs, machines, hidden, self._money())
+
+    def pause_at_least_s(self, cluster: Cluster) -> float:
+        """Ask less often for what is large."""
+        return (len(cluster.jobs) + len(cluster.machines)) / 50
+
+    def _get(self, path: str, params: "Mapping[str, Any] | None" = None, *, of: str) -> Any:
+        return self._parts.get(path, params, of=of) or {}
+
+    def _seldom(
+        self, every_s: float, path: str, params: "Mapping[str, Any] | None" = None, *, key: str = ""
+    ) -> Any:
+        """Ask for a part that may be as old as this."""
+        name = key or path
+        read_at, answer = self._kept.get(name, (float("-inf"), None))
+        if self._now() - read_at >= every_s:
+            answer = self._parts.get(path, params, of=name) or {}
+            self._kept[name] = self._now(), answer
+        return answer
+
+    def _jobs(self, pool: Pool) -> Iterable[Job]:
+        params = {"resourcePool": pool.name, "orderBy": "ORDER_BY_ASC", "limit": 200}
+        told = self._get("/job-queues-v2", params, of="queue").get("jobs") or ()
+        rows = [row.get("full") or row.get("limited") or {} for row in told]
+        asked = 0
+        for row in rows:
+            job = job_of(row, pool, "")
+            if job.waits and asked < _REASONS:
+                asked += 1
+                job = job_of(row, pool, self._reason(job))
+            yield job
+
+    def _reason(self, job: Job) -> str:
+        """Return the first reason why a job waits; jobs of others may not be asked."""
+        path = f"/why/job/{job.id}"
+        reasons = self._seldom(_REASON_S, path).get("reasons") or ()
+        told = [str(r.get("sentence") or "") for r in reasons if r.get("state") == "QUEUED"]
+        return told[0] if told else ""
+
+    def _money(self) -> "Money | None":
+        today = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
+        spent = []
+        for start in (today, today.replace(day=1)):
+            after = start.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+            key = f"costs after {after}"
+            answer = self._seldom(_MONEY_S, "/costs/pools", {"after": after}, key=key)
+            if "costs" not in answer:
+                return None
+            spent.append(sum(cost["costUsd"] for cost in answer["costs"]))
+        budgets = self._seldom(_MONEY_S, "/budgets").get("budgets") or ()
+        return Money(spent[0], spent[1], tuple(_budget(b) for b in budgets if _warns(b)))
+
+
+def _warns(budget: Mapping[str, Any]) -> bool:
+    return budget.get("state") in _WARNING
+
+
+def _budget(budget: Mapping[str, Any]) -> str:
+    amounts = f"${budget['spentUsd']:.2f} of ${budget['limitUsd']:.2f}"
+    return f"{budget['scope']} {budget['scopeName']}: {amounts} ({str(budget['state']).lower()})"

@@ -1,0 +1,204 @@
+"""Draw a cluster: money, pools, the queue with why each job waits, and machines with what runs there."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from det_cli.live import pictures
+from det_cli.live.cluster import Cluster, Job, Machine, Pool
+from det_cli.live.experiment_screen import ahead
+from det_cli.live.pictures import money, span
+from det_cli.live.text import Column, Line, Segment, apart, fitted, line, state, table, wrapped
+
+_JOBS, _MACHINES = 20, 40  # shown; commands list the others
+_STYLES = {
+    "BUSY": "busy", "BACKFILLED": "busy", "BOOTING": "warn", "REQUESTED": "warn", "TERMINATING": "warn",
+    "OUT OF SERVICE": "bad",
+}  # fmt: skip
+
+
+def lines(cluster: Cluster, room: int, now: float) -> list[Line]:
+    """Return the whole picture; the caller shows the part that fits."""
+    out = [
+        apart(
+            line(Segment(cluster.name or "cluster", "bold"), _totals(cluster)),
+            line(_as(cluster)),
+            room,
+        )
+    ]
+    out += _money_lines(cluster)
+    for part in cluster.hidden:
+        out += [line(Segment(told, "dim")) for told in wrapped(f"not shown: {part}", room)]
+    parts = [
+        _pool_lines(cluster, room),
+        _queue_lines(cluster, room, now),
+        _machine_lines(cluster, room),
+    ]
+    out += [one for part in parts if part for one in [line(""), *part]]
+    return [fitted(one, room) for one in out]
+
+
+def _as(cluster: Cluster) -> Segment:
+    return Segment(f"as {cluster.user}" if cluster.user else "", "dim")
+
+
+def _totals(cluster: Cluster) -> str:
+    used, slots = sum(p.used for p in cluster.pools), sum(p.slots for p in cluster.pools)
+    wanted = sum(job.wanted for job in cluster.jobs)
+    queued = sum(job.queued for job in cluster.jobs)
+    more = f", {wanted} more wanted" if wanted else ""
+    running = len(cluster.jobs) - queued
+    return f"  {used} of {slots} slots used{more}  {running} running  {queued} waiting"
+
+
+def _money_lines(cluster: Cluster) -> list[Line]:
+    spent = cluster.money
+    if not cluster.rents and not (spent and spent.month_usd):
+        return []
+    parts: list[str | Segment] = [
+        Segment("money  ", "dim"), Segment(f"{money(cluster.price_usd_hour)} an hour", "bold"),
+    ]  # fmt: skip
+    if spent is not None:
+        parts.append(f"  {money(spent.today_usd)} today  {money(spent.month_usd)} this month")
+    budgets = () if spent is None else spent.budgets
+    warnings = [line(Segment("budget ", "dim"), Segment(told, "warn")) for told in budgets]
+    return [line(*parts), *warnings]
+
+
+def _pool_lines(cluster: Cluster, room: int) -> list[Line]:
+    width = 16 if room >= 80 else 8
+
+    def bar(pool: Pool) -> Segment:
+        return Segment(pictures.bar(pool.used / pool.slots if pool.slots else 0.0, width), "busy")
+
+    columns = (
+        Column("pool", lambda p: p.name, least=8),
+        Column("slots", bar, least=width, most=width),
+        Column("", lambda p: f"{p.used}/{p.slots}", least=3, right=True),
+        Column("machines", lambda p: _count(p), least=3, right=True),
+        Column("wanted", lambda p: str(cluster.wanted(p)), right=True),
+        Column("scheduler", lambda p: p.scheduler, drop=1),
+        Column("rents nothing", lambda p: Segment(p.hold, "warn"), drop=2, least=12, most=80),
+    )
+    return table(columns, cluster.pools, room)
+
+
+def _count(pool: Pool) -> str:
+    return str(pool.agents) if pool.most is None else f"{pool.agents} of {pool.most}"
+
+
+def _queue_lines(cluster: Cluster, room: int, now: float) -> list[Line]:
+    """List jobs in the order of their queues; below those that wait stands why."""
+    jobs = cluster.jobs[:_JOBS]
+    if not jobs:
+        return [line(Segment("nothing runs and nothing waits", "dim"))]
+    places = _places(jobs)
+    several = len(cluster.pools) > 1
+    columns = (
+        Column("#", lambda j: places.get(j.id, ""), least=2, right=True),
+        Column("job", lambda j: j.subject, least=12, most=24),
+        Column("name", lambda j: j.name, least=8, most=40, drop=1),
+        Column("user", lambda j: j.owner, least=6, most=16, drop=3),
+        Column("pool", lambda j: j.pool if several else "", least=6, most=16, drop=2),
+        Column("state", lambda j: _state(j.state), least=7),
+        Column("slots", lambda j: f"{j.allocated}/{j.requested}", least=3, right=True),
+        Column("done", lambda j: _done(j), drop=4, right=True),
+        Column("prio", lambda j: j.urgency, drop=6, right=True),
+        Column("since", lambda j: _age(j, now), drop=5, least=6, right=True),
+    )
+    heading, *rows = table(columns, jobs, room)
+    out = [heading]
+    for job, row in zip(jobs, rows, strict=True):
+        out.append(row)
+        reason = job.reason or (ahead(job.ahead) if job.queued and job.ahead >= 0 else "")
+        if reason:
+            out += [line(Segment(text, "dim")) for text in wrapped(reason, room, "    ")[:3]]
+    return out + _more(len(cluster.jobs) - len(jobs), "jobs", "det job list")
+
+
+def _places(jobs: Sequence[Job]) -> dict[str, str]:
+    """Number the jobs that wait, in each pool from 1."""
+    counts: dict[str, int] = {}
+    out = {}
+    for job in jobs:
+        if job.queued:
+            counts[job.pool] = counts.get(job.pool, 0) + 1
+            out[job.id] = str(counts[job.pool])
+    return out
+
+
+def _state(name: str) -> Segment:
+    return Segment(name, _STYLES[name]) if name in _STYLES else state(name)
+
+
+def _done(job: Job) -> str:
+    return "" if job.progress is None else f"{job.progress:.0%}"
+
+
+def _age(job: Job, now: float) -> str:
+    return "" if job.submitted is None else span(now - job.submitted)
+
+
+def _machine_lines(cluster: Cluster, room: int) -> list[Line]:
+    machines = cluster.machines[:_MACHINES]
+    if not machines:
+        return [line(Segment("no machines", "dim"))]
+    several = len(cluster.pools) > 1
+    columns = (
+        Column("machine", lambda m: m.id, least=12, most=36),
+        Column("pool", lambda m: m.pool if several else "", least=6, most=16, drop=2),
+        Column("state", lambda m: _state(m.state), least=7),
+        Column("slots", lambda m: f"{m.used}/{m.slots}", least=3, right=True),
+        Column("$/hour", lambda m: _price(m), least=6, right=True),
+        Column("rented as", lambda m: m.offer, least=12, most=40, drop=3),
+        Column("what runs", lambda m: m.running, least=12, most=90, drop=1),
+    )
+    rest = _more(len(cluster.machines) - len(machines), "machines", "det agent list")
+    return table(columns, machines, room) + rest
+
+
+def _price(machine: Machine) -> str:
+    return "" if machine.price_usd_hour is None else f"{machine.price_usd_hour:.3f}"
+
+
+def _more(count: int, what: str, command: str) -> list[Line]:
+    return [line(Segment(f"… and {count} more {what}: `{command}`", "dim"))] if count > 0 else []
+
+
+def one_line(cluster: Cluster) -> str:
+    """Tell the state in a line, for outputs that are no terminal."""
+    parts = [_totals(cluster).strip().replace("  ", ", ")]
+    if cluster.rents:
+        parts.append(f"{money(cluster.price_usd_hour)} an hour")
+    waiting = [f"{j.subject} waits: {j.reason}" for j in cluster.jobs if j.reason]
+    return "; ".join([*parts, *waiting])
+
+
+def as_data(cluster: Cluster) -> dict[str, Any]:
+    """Return the state as JSON has it."""
+    spent = cluster.money
+    return {
+        "cluster": cluster.name,
+        "priceUsdHour": cluster.price_usd_hour,
+        "todayUsd": None if spent is None else spent.today_usd,
+        "monthUsd": None if spent is None else spent.month_usd,
+        "notShown": list(cluster.hidden),
+        "pools": [
+            {"name": p.name, "slots": p.slots, "used": p.used, "wanted": cluster.wanted(p), "hold": p.hold}
+            for p in cluster.pools
+        ],
+        "jobs": [
+            {
+                "jobId": j.id, "subject": j.subject, "name": j.name, "username": j.owner, "pool": j.pool,
+                "state": j.state, "allocatedSlots": j.allocated, "requestedSlots": j.requested,
+                "jobsAhead": j.ahead, "progress": j.progress, "reason": j.reason,
+            }
+            for j in cluster.jobs
+        ],
+        "machines": [
+            {
+                "id": m.id, "pool": m.pool, "state": m.state, "slots": m.slots, "used": m.used,
+                "priceUsdHour": m.price_usd_hour, "offer": m.offer, "running": m.running,
+            }
+            for m in cluster.machines
+        ],
+    }  # fmt: skip

@@ -1,0 +1,230 @@
+"""The picture of a cluster: pools, the queue with reasons, machines, money; and what of it may not be seen."""
+
+import json
+from typing import Any
+
+import pytest
+from det_cli.live import cluster_screen as screen
+from det_cli.live.cluster import Cluster, Money, Pool, job_of, machines_of, pool_of
+from det_cli.live.cluster_reader import ClusterReader
+from det_cli.live.text import plain, size_of
+from determined.common.http import Session
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.cli.conftest import Det
+from tests.support.fake_api import Asked, Refusal
+from tests.support.fake_cluster import START, FakeCluster, page
+
+NOW = 1_795_168_800.0 + 3600
+
+
+def agent(id: str, used: int = 0, slots: int = 2, **more: Any) -> dict[str, Any]:
+    held = {str(n): {"container": {"id": "c"} if n < used else None} for n in range(slots)}
+    base = {"id": id, "slots": held, "resourcePools": ["gpu"], "enabled": True, "draining": False}
+    return {**base, "outOfService": "", **more}
+
+
+def instance(state: str, agent_id: "str | None" = None, **more: Any) -> dict[str, Any]:
+    place = {"zone": "us-east-1b", "machineType": "g6.xlarge", "capacity": "spot"}
+    base = {"id": f"i-{state}", "pool": "gpu", "state": state, "slots": 2, "priceUsdHour": 0.4}
+    return {**base, **place, "agentId": agent_id, "cloudId": "", "reason": None, **more}
+
+
+def allocation(name: str, *agents: str) -> dict[str, Any]:
+    return {"name": name, "resources": [{"agentDevices": {a: {"devices": []}}} for a in agents]}
+
+
+def job(id: str, state: str, allocated: int, requested: int, **more: Any) -> dict[str, Any]:
+    summary = {"state": f"STATE_{state}", "jobsAhead": 3}
+    return {
+        "jobId": f"job-{id}", "type": "TYPE_EXPERIMENT", "entityId": id, "name": f"mnist-{id}", "username": "ada",
+        "priority": 42, "weight": 1, "allocatedSlots": allocated, "requestedSlots": requested, "summary": summary,
+        "submissionTime": START, "progress": 0.5, **more,
+    }  # fmt: skip
+
+
+POOL: dict[str, Any] = {
+    "name": "gpu", "schedulerType": "SCHEDULER_TYPE_PRIORITY", "slotsAvailable": 4, "slotsUsed": 2, "numAgents": 2,
+}  # fmt: skip
+RENTED = {"name": "gpu", "maxInstances": 8, "hold": None}
+
+
+def drawn(cluster: Cluster, room: int = 100) -> list[str]:
+    return [plain(one) for one in screen.lines(cluster, room, NOW)]
+
+
+def cluster_of(**more: Any) -> Cluster:
+    pool = pool_of(POOL, RENTED)
+    jobs = [
+        job_of(job("1", "SCHEDULED", 2, 2), pool, ""),
+        job_of(job("2", "QUEUED", 0, 8), pool, "needs 8 slots"),
+        job_of(job("3", "QUEUED", 0, 1), pool, ""),
+    ]
+    machines = machines_of(
+        [agent("a", used=2), agent("b")],
+        [instance("REGISTERED", "a"), instance("LAUNCHED")],
+        [allocation("Trial 7 (Experiment 1)", "a"), allocation("Trial 9 (Experiment 1)", "a")],
+    )
+    known = {"money": Money(1.5, 20.0), **more}
+    return Cluster("c", "ada", (pool,), tuple(jobs), tuple(machines), **known)
+
+
+def test_the_queue_tells_why_each_job_waits_and_its_place() -> None:
+    text = drawn(cluster_of())
+    rows = text[text.index(next(row for row in text if row.startswith("#"))) + 1 :]
+    assert rows[0].split()[:2] == ["experiment", "1"]
+    assert rows[1].split()[:3] == ["1", "experiment", "2"]
+    assert rows[2] == "    needs 8 slots"
+    assert rows[3].split()[:3] == ["2", "experiment", "3"]
+    assert rows[4] == "    3 jobs ahead"
+
+
+def test_machines_tell_their_state_price_and_what_runs() -> None:
+    rows = drawn(cluster_of(), 140)[-3:]
+    assert rows[0].split()[:4] == ["a", "BUSY", "2/2", "0.400"]
+    assert "g6.xlarge spot us-east-1b" in rows[0]
+    assert rows[0].endswith("experiment 1: trials 7, 9")
+    assert rows[1].split() == ["b", "IDLE", "0/2"]
+    assert rows[2].split()[:4] == ["i-LAUNCHED", "BOOTING", "0/2", "0.400"]
+
+
+@pytest.mark.parametrize(
+    ("told", "rented", "state"),
+    [
+        (agent("a", used=1), None, "BUSY"),
+        (agent("a"), None, "IDLE"),
+        (agent("a", enabled=False), None, "DISABLED"),
+        (agent("a", draining=True, enabled=False), None, "DRAINING"),
+        (agent("a", outOfService="3 failures"), None, "OUT OF SERVICE"),
+        (agent("a", used=1), instance("DRAINING", "a"), "DRAINING"),
+        (agent("a"), instance("TERMINATING", "a"), "TERMINATING"),
+    ],
+)
+def test_a_machine_has_one_state(told: dict[str, Any], rented: Any, state: str) -> None:
+    (machine,) = machines_of([told], [rented] if rented else [], [])
+    assert machine.state == state
+
+
+def test_money_is_told_where_prices_exist() -> None:
+    assert "money  $0.80 an hour  $1.50 today  $20.00 this month" in drawn(cluster_of())
+    unpriced = Cluster("c", "ada", (Pool("default", "priority", 4, 0, 1),), (), (), (), Money(0, 0))
+    assert not [row for row in drawn(unpriced) if "money" in row]
+
+
+def test_budgets_that_warn_are_told() -> None:
+    text = drawn(cluster_of(money=Money(0, 9, ("pool gpu: $9.00 of $10.00 (warned)",))))
+    assert "budget pool gpu: $9.00 of $10.00 (warned)" in text
+
+
+def test_many_jobs_and_machines_are_cut_with_the_command_for_the_rest() -> None:
+    pool = pool_of(POOL, None)
+    jobs = tuple(job_of(job(str(n), "QUEUED", 0, 1), pool, "") for n in range(50))
+    machines = tuple(machines_of([agent(f"a{n}") for n in range(50)], [], []))
+    text = drawn(Cluster("c", "ada", (pool,), jobs, machines))
+    assert "… and 30 more jobs: `det job list`" in text
+    assert "… and 10 more machines: `det agent list`" in text
+
+
+def test_a_search_that_runs_and_wants_more_tells_so() -> None:
+    pool = pool_of(POOL, None)
+    jobs = (job_of(job("1", "SCHEDULED", 2, 6), pool, "needs 4 slots"),)
+    text = drawn(Cluster("c", "ada", (pool,), jobs, ()))
+    assert "4 more wanted" in text[0]
+    assert "    needs 4 slots" in text
+
+
+NASTY = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+
+
+@given(st.lists(st.tuples(NASTY, st.integers(0, 99)), max_size=5), NASTY, st.integers(20, 220))
+def test_no_picture_is_wider_than_the_terminal_or_obeyed_by_it(
+    told: list[tuple[str, int]], odd: str, room: int
+) -> None:
+    pool = pool_of({**POOL, "name": odd}, {**RENTED, "hold": {"sentence": odd}})
+    jobs = tuple(
+        job_of(job(str(n), "QUEUED", 0, slots, name=name, username=odd), pool, name)
+        for n, (name, slots) in enumerate(told)
+    )
+    names = [allocation(name, "a") for name, _ in told]
+    machines = tuple(machines_of([agent("a", outOfService=odd)], [instance(odd)], names))
+    found = Cluster(odd, odd, (pool,), jobs, machines, (odd,), Money(1, 2, (odd,)))
+    lines = screen.lines(found, room, NOW)
+    assert all(not set(plain(one)) & set("\x1b\n\r\t\x9b") for one in lines)
+    assert all(size_of(one) <= room for one in lines)
+
+
+@pytest.fixture
+def busy(cluster: FakeCluster) -> FakeCluster:
+    full = [{"full": job("1", "SCHEDULED", 2, 2)}, {"full": job("2", "QUEUED", 0, 8)}]
+    reasons = [{"state": "QUEUED", "trialId": 4, "sentence": "needs 8 slots"}]
+    costs = [{"pool": "gpu", "costUsd": 3.25}]
+    cluster.on("GET", "/api/v1/master", {"clusterName": "lab"})
+    cluster.on("GET", "/api/v1/resource-pools", lambda a: page("resourcePools", [POOL], a))
+    cluster.on("GET", "/api/v1/rented-pools", {"pools": [RENTED]})
+    cluster.on("GET", "/api/v1/job-queues-v2", lambda a: page("jobs", full, a))
+    cluster.on("GET", "/api/v1/why/job/(.+)", {"reasons": reasons})
+    cluster.on("GET", "/api/v1/agents", {"agents": [agent("a", used=2)]})
+    cluster.on("GET", "/api/v1/instances", lambda a: page("instances", [instance("REGISTERED", "a")], a))  # fmt: skip
+    cluster.on("GET", "/api/v1/tasks", {"allocationIdToSummary": {}})
+    cluster.on("GET", "/api/v1/costs/pools", {"costs": costs})
+    cluster.on("GET", "/api/v1/budgets", {"budgets": []})
+    return cluster
+
+
+def test_top_once_prints_the_picture(busy: FakeCluster, det: Det) -> None:
+    ran = det("top", "--once")
+    assert ran.code == 0
+    assert ran.out.startswith("lab  2 of 4 slots used, 8 more wanted  1 running  1 waiting")
+    assert "needs 8 slots" in ran.out
+    assert "$3.25 today" in ran.out
+    found = json.loads(det("top", "--once", "--json").out)
+    assert (found["priceUsdHour"], found["monthUsd"]) == (0.4, 3.25)
+
+
+def test_what_the_caller_may_not_see_is_named_and_the_rest_is_shown(
+    busy: FakeCluster, det: Det
+) -> None:
+    def refused(_: Asked) -> Any:
+        raise Refusal(403, "only administrators see machines")
+
+    busy.on("GET", "/api/v1/agents", refused)
+    ran = det("top", "--once")
+    assert ran.code == 0
+    assert "not shown: agents: only administrators see machines" in ran.out
+    assert "needs 8 slots" in ran.out
+
+
+def test_a_cluster_of_determined_itself_shows_what_it_knows(busy: FakeCluster, det: Det) -> None:
+    def absent(_: Asked) -> Any:
+        raise Refusal(404, "Not Found")
+
+    for path in ("why/job/.+", "rented-pools", "instances", "costs/pools", "budgets"):
+        busy.on("GET", f"/api/v1/{path}", absent)
+    ran = det("top", "--once")
+    assert ran.code == 0
+    assert "3 jobs ahead" in ran.out
+    assert "money" not in ran.out
+    assert "not shown" not in ran.out
+
+
+def test_jobs_of_others_are_shown_without_their_names(busy: FakeCluster, det: Det) -> None:
+    secret = ("name", "username", "entityId")
+    limited = {k: v for k, v in job("5", "QUEUED", 0, 4).items() if k not in secret}
+    busy.on("GET", "/api/v1/job-queues-v2", {"jobs": [{"limited": limited}]})
+    out = det("top", "--once").out
+    assert "QUEUED" in out
+    assert "mnist" not in out
+
+
+def test_what_changes_seldom_is_asked_for_seldom(busy: FakeCluster) -> None:
+    times = iter([float(second) for second in range(4000)])
+    session = Session(busy.url)
+    reader = ClusterReader(session, "ada", now=lambda: next(times) / 100)
+    for _ in range(5):
+        assert reader.read().money is not None
+    session.close()
+    assert len(busy.sent("GET", "/api/v1/agents")) == 5
+    assert len(busy.sent("GET", "/api/v1/why/job/.+")) == 1
+    assert len(busy.sent("GET", "/api/v1/rented-pools")) == 1
+    assert len(busy.sent("GET", "/api/v1/costs/pools")) == 2  # today, and this month
