@@ -130,8 +130,71 @@ def test_config_prints_yaml(mine: FakeCluster, det: Det) -> None:
     assert det("e", "config", 1).out == "name: mnist-1\n"
 
 
-def test_describe_prints_experiment_trials_and_workloads(mine: FakeCluster, det: Det) -> None:
-    out = det("e", "describe", 1).out
+SUMMARY = """\
+Experiment 1  COMPLETED  mnist-1
+digits
+
+owner       ada, in Uncategorized / Uncategorized
+labels      a, nightly
+ran         2026-11-20 10:00:00+0000, for 1h 29m, in pool default
+search      single, 1 trial: 1 completed
+best        val_loss 0.25 (smaller is better), trial 10
+            lr=0.1
+
+next
+  det experiment describe 1 --format table  list trials and workloads
+"""
+
+
+def test_describe_tells_in_a_few_lines_what_came_of_it(mine: FakeCluster, det: Det) -> None:
+    mine.experiments[1]["config"]["searcher"] = {"name": "single", "metric": "val_loss"}
+    assert det("e", "describe", 1).out == SUMMARY
+    assert det("e", "describe", "1,1").out == f"{SUMMARY}\n{SUMMARY}"
+
+
+def test_describe_tells_the_curve_the_checkpoint_and_the_cost(mine: FakeCluster, det: Det) -> None:
+    mine.experiments[1]["config"]["searcher"] = {"name": "single", "metric": "val_loss"}
+    mine.trials[10]["bestCheckpoint"] = {"uuid": CKPT}
+    data = [{"batches": 100 * n, "values": {"val_loss": 1.0 / n}} for n in range(1, 5)]
+    curve = {"trial": {"id": 10}, "metrics": [{"group": "validation", "data": data}]}
+    mine.on("GET", "/api/v1/trials/time-series", {"trials": [curve]})
+    cost = {"id": 1, "costUsd": 1.5, "slotHours": 3.0}
+    mine.on("GET", "/api/v1/costs/experiments", {"costs": [cost]})
+    rows = det("e", "describe", 1).out.splitlines()
+    assert "curve       1 █▃▂▁ 0.25" in rows
+    assert f"checkpoint  {CKPT}" in rows
+    assert "cost        $1.50 for 3.00 slot hours" in rows
+    assert "  det experiment download 1                 download its best checkpoint" in rows
+
+
+@pytest.mark.parametrize(
+    ("state", "why", "step"),
+    [
+        ("STATE_ERROR", "container failed with non-zero exit code: 3", "continue"),
+        ("STATE_PAUSED", "is STATE_PAUSED", "activate"),
+        ("STATE_QUEUED", "is STATE_QUEUED", "watch"),
+        ("STATE_RUNNING", None, "watch"),
+        ("STATE_CANCELED", "is STATE_CANCELED", "continue"),
+    ],
+)
+def test_describe_says_why_and_what_to_do_next(
+    mine: FakeCluster, det: Det, state: str, why: "str | None", step: str
+) -> None:
+    mine.add(4, state=state)
+    out = det("e", "describe", 4).out
+    assert ("why " in out) == (why is not None)
+    assert (why or "") in out
+    assert f"det experiment {step} 4" in out
+    assert ("det trial logs 40" in out) == (state == "STATE_ERROR")
+
+
+@pytest.mark.parametrize(
+    "words", [["--table"], ["--format", "table"], ["-o", "table"], ["--metrics"]]
+)
+def test_describe_prints_experiment_trials_and_workloads(
+    mine: FakeCluster, det: Det, words: list[str]
+) -> None:
+    out = det("e", "describe", 1, *words).out
     titles = [line for line in out.splitlines() if line.endswith(":")]
     assert titles == ["Experiment:", "Trials:", "Workloads:"]
     assert "| a, nightly" in out

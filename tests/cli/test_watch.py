@@ -39,8 +39,8 @@ def test_without_a_terminal_each_change_is_a_line(running: FakeCluster, det: Det
     ran = det("e", "watch", 3)
     told = [line.split(" ", 1)[1] for line in ran.out.splitlines()]
     assert told == [
-        "RUNNING 0%; 1 trials (1 running); best val_loss 0.25 (trial 30)",
-        "COMPLETED 100%; 1 trials (1 running); best val_loss 0.25 (trial 30)",
+        "RUNNING 0%; 1 trial (1 running); best val_loss 0.25 (trial 30)",
+        "COMPLETED 100%; 1 trial (1 running); best val_loss 0.25 (trial 30)",
     ]
     assert (ran.code, ran.err) == (0, "")
 

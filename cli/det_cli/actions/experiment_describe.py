@@ -1,8 +1,10 @@
-"""Experiments with their trials and workloads, as tables or as data."""
+"""Experiments told in a few lines, or with their trials and workloads as tables or data."""
 
 import argparse
 import csv
 import os
+import sys
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,9 +13,22 @@ from determined.common.http import Session
 from det_cli.actions import costs
 from det_cli.connection import V1, connect, pages
 from det_cli.errors import UsageError
-from det_cli.render import Column, cell, percent, print_json, print_rows, print_yaml, state_text
+from det_cli.live import summary
+from det_cli.live.experiment_reader import ExperimentReader
+from det_cli.live.show import print_lines
+from det_cli.render import (
+    Column,
+    cell,
+    percent,
+    print_json,
+    print_rows,
+    print_yaml,
+    state_text,
+    terminal_width,
+)
 from det_cli.times import local
 
+_UNBOUNDED = 10_000
 _EXPERIMENT: tuple[Column, ...] = (
     ("Experiment ID", lambda e: e["id"]),
     ("State", lambda e: state_text(e["state"])),
@@ -39,6 +54,9 @@ _TRIAL: tuple[Column, ...] = (
 def describe(args: argparse.Namespace) -> None:
     session = connect(args)
     ids = _ids(args.experiment_ids)
+    if not (args.format or args.metrics or args.outdir):
+        _summarize(session, ids)
+        return
     answers = [session.get(f"{V1}/experiments/{id}") for id in ids]
     experiments = [a["experiment"] for a in answers]
     of_experiments = costs.add(session, "experiments", experiments)
@@ -52,6 +70,15 @@ def describe(args: argparse.Namespace) -> None:
     _table(args, "Experiment", "experiments", _EXPERIMENT + of_experiments, experiments)
     _table(args, "\nTrials", "trials", _TRIAL + of_trials, trials)
     _table(args, "\nWorkloads", "workloads", columns, rows)
+
+
+def _summarize(session: Session, ids: Sequence[int]) -> None:
+    """Tell of experiments in words. A line in a pipe is as long as it is, so that it can be searched."""
+    room = terminal_width() if sys.stdout.isatty() else _UNBOUNDED
+    for position, id in enumerate(ids):
+        if position:
+            print()
+        print_lines(summary.lines(ExperimentReader(session, id).read(), room, time.time()))
 
 
 def _ids(words: Iterable[str]) -> list[int]:

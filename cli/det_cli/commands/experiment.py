@@ -1,7 +1,20 @@
 """det experiment"""
 
 from det_cli.commands.log_options import log_options
-from det_cli.declare import JSON, OUTPUT, WATCHING, YES, Arg, Command, Group, OneOf, paging
+from det_cli.declare import (
+    CSV,
+    JSON,
+    OUTPUT,
+    TABLE,
+    WATCHING,
+    YAML,
+    YES,
+    Arg,
+    Command,
+    Group,
+    OneOf,
+    paging,
+)
 
 ID = Arg("experiment_id", type=int, help="the experiment's number")
 CONFIG = Arg(
@@ -99,11 +112,24 @@ EXPERIMENT = Group(
     Command("delete-tb-files", "delete TensorBoard files", "experiments:delete_tb_files", ID),
     Command(
         "describe",
-        "describe experiments, their trials and workloads",
+        "tell what came of experiments; --format table lists their trials and workloads",
         "experiment_describe:describe",
         Arg("experiment_ids", nargs="+", help="their numbers, separated by blanks or commas"),
-        Arg("--metrics", action="store_true", help="with the metrics of every workload"),
-        OUTPUT,
+        Arg("--metrics", action="store_true", help="tables with the metrics of every workload"),
+        OneOf(
+            JSON,
+            CSV,
+            YAML,
+            TABLE,
+            Arg(
+                "-o",
+                "--output",
+                "--format",
+                choices=["table", "json", "yaml", "csv"],
+                dest="format",
+                help="print tables of experiments, trials and workloads, or data (default: a summary)",
+            ),
+        ),
         Arg("--outdir", metavar="DIR", help="write the tables as CSV files into this directory"),
     ),
     Command(

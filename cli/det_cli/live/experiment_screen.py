@@ -62,8 +62,17 @@ def counts(trials: Sequence[Trial]) -> str:
 def _search_line(experiment: Experiment) -> Line:
     search, told = experiment.search, counts(experiment.trials)
     of = f" of {search.max_trials}" if search.max_trials else ""
-    trials = f"{len(experiment.trials)}{of} trials" + (f": {told}" if told else "")
+    trials = of_trials(len(experiment.trials), of) + (f": {told}" if told else "")
     return line(Segment(f"{search.name} in pool {experiment.pool} · {trials}", "dim"))
+
+
+def of_trials(count: int, of: str = "") -> str:
+    return f"{count}{of} {'trial' if count == 1 and not of else 'trials'}"
+
+
+def reached(best: Trial) -> str:
+    """Name a trial and how far it had trained at its best."""
+    return f"trial {best.id}" + (f" after {best.best_at} batches" if best.best_at else "")
 
 
 def _best_lines(experiment: Experiment, room: int) -> list[Line]:
@@ -72,7 +81,7 @@ def _best_lines(experiment: Experiment, room: int) -> list[Line]:
         return []
     found = line(
         Segment("best ", "dim"), f"{search.metric} ", Segment(short(best.best), "good"),
-        f"  trial {best.id} after {best.best_at} batches  ",
+        f"  {reached(best)}  ",
     )  # fmt: skip
     hparams = chosen(best.hparams, search)
     if room >= 100:
@@ -104,10 +113,10 @@ def _rung_lines(experiment: Experiment, room: int) -> list[Line]:
     search, trials = experiment.search, experiment.trials
     if not search.rungs or not trials:
         return []
-    reached = [sum(t.trained >= rung for t in trials) for rung in search.rungs]
-    share = max((room - 20) // len(reached) - 12, 3)
+    counted = [sum(t.trained >= rung for t in trials) for rung in search.rungs]
+    share = max((room - 20) // len(counted) - 12, 3)
     parts: list[str | Segment] = [Segment(f"rungs ({search.time_metric})", "dim")]
-    for rung, count in zip(search.rungs, reached, strict=True):
+    for rung, count in zip(search.rungs, counted, strict=True):
         drawn = "█" * math.ceil(count / len(trials) * min(share, 16))
         parts += [f"  {short(rung)} ", Segment(drawn, "busy"), f" {count}" if drawn else "0"]
     return [line(*parts)]
@@ -169,7 +178,7 @@ def one_line(experiment: Experiment) -> str:
     done = "" if experiment.progress is None else f" {experiment.progress:.0%}"
     parts = [f"{experiment.state}{done}"]
     if experiment.trials:
-        parts.append(f"{len(experiment.trials)} trials ({counts(experiment.trials)})")
+        parts.append(f"{of_trials(len(experiment.trials))} ({counts(experiment.trials)})")
     if best is not None:
         parts.append(f"best {search.metric} {short(best.best)} (trial {best.id})")
     return "; ".join([*parts, *waiting(experiment)])
