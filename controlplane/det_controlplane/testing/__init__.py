@@ -7,19 +7,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from det_controlplane.testing.world.crowded_world import CrowdedWorld
     from det_controlplane.testing.world.hosts import Hosts
     from det_controlplane.testing.world.machine_world import MachineWorld
     from det_controlplane.testing.world.violation import Violation
     from det_controlplane.testing.world.world import World
 
 _HOMES = {
+    "CrowdedWorld": "world.crowded_world",
     "Hosts": "world.hosts",
     "MachineWorld": "world.machine_world",
     "Violation": "world.violation",
     "World": "world.world",
 }
 
-__all__ = ["Hosts", "MachineWorld", "Violation", "World"]
+__all__ = ["CrowdedWorld", "Hosts", "MachineWorld", "Violation", "World"]
 
 
 def __getattr__(name: str) -> Any:

@@ -24,8 +24,9 @@ class _Identity:
 
 
 class FakeAgent:
-    def __init__(self, world: Stage, id: str, slots: int) -> None:
+    def __init__(self, world: Stage, id: str, slots: int, pool: str = "default") -> None:
         self.id = id
+        self._pool = pool
         self.world = world
         self.rng: Random = world.stream(id)
         self.slots = slots
@@ -78,7 +79,7 @@ class FakeAgent:
         slots = [{"id": n, "type": "cpu", "brand": "Artificial"} for n in range(self.slots)]
         body = {
             "agent_id": self.id, "agent_key": self._key, "incarnation": incarnation,
-            "pool": "default", "slots": slots, "runtime": "docker", "proof": self._proof(incarnation),
+            "pool": self._pool, "slots": slots, "runtime": "docker", "proof": self._proof(incarnation),
         }  # fmt: skip
         self._send(Call("POST", "/agents/v1/join", body), lambda r: self._joined(incarnation, r))
 

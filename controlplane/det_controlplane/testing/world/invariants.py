@@ -44,7 +44,11 @@ _ENDED = ("COMPLETED", "CANCELED", "ERROR")
 
 
 class Invariants:
-    def __init__(self, hosts: "Hosts", ledger: Ledger, timeline: Timeline) -> None:
+    def __init__(
+        self, hosts: "Hosts", ledger: Ledger, timeline: Timeline, *, skew_s: float = 0.0
+    ) -> None:
+        """Where clocks of processes differ, times of different processes are compared with that tolerance."""
+        self._rules = _RULES if skew_s == 0 else all_rules(rules.with_skew(skew_s))
         self._hosts = hosts
         self._ledger = ledger
         self._timeline = timeline
@@ -54,7 +58,7 @@ class Invariants:
 
     def check_step(self, hosts: "Hosts") -> None:
         with hosts.observed() as tx:
-            none_broken(tx, _RULES)
+            none_broken(tx, self._rules)
             self._check_trials(tx.execute(_TRIALS).all())
             states = [tuple(r) for r in tx.execute(_STATES).all()]
             if self._replays.check(tx, hosts.processes) or states != self._states:

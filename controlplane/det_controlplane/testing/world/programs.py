@@ -39,6 +39,7 @@ class CollectionProgram:
             reply = yield Call("PATCH", "/api/v1/checkpoints", body, spec["session_token"])
             if not reply.ok:
                 return _CRASH
+            self._container.agent.world.ledger.collected.add(uuid)
         return 0
 
 
@@ -179,15 +180,31 @@ class TrialProgram:
 
     def _checkpoint(self) -> Script:
         uuid = str(UUID(int=self._rng.getrandbits(128), version=4))
+        named = {
+            "uuid": uuid,
+            "taskId": self._task_id,
+            "allocationId": self._container.allocation_id,
+        }
+        if self._config["data"].get("announces") and not (yield from self._announce(named)):
+            return False
         body = {
-            "uuid": uuid, "taskId": self._task_id, "allocationId": self._container.allocation_id,
-            "resources": {"weights": "10"}, "state": "STATE_COMPLETED",
+            **named, "resources": {"weights": "10"}, "state": "STATE_COMPLETED",
             "metadata": {"steps_completed": self._steps},
         }  # fmt: skip
         reply = yield self._post("/api/v1/checkpoints", body)
         if reply.ok:
             self._world.ledger.checkpoints[uuid] = self.trial_id
         return reply.ok
+
+    def _announce(self, named: dict[str, str]) -> Script:
+        """Upload after an announcement; return 0 where the program fails in the middle."""
+        self._world.ledger.announced[named["uuid"]] = self.trial_id
+        reply = yield self._post("/api/v1/checkpoints", {**named, "state": "STATE_ACTIVE"})
+        yield Sleep(self._rng.uniform(0.5, 5))
+        if self._trouble(2.0):
+            self._run.crashed = True
+            return 0
+        return int(reply.ok)
 
     def _stop_as_asked(self) -> Script:
         if self._says_nothing:
@@ -203,6 +220,13 @@ class TrialProgram:
             self._run.acknowledged = True
         return None
 
+    def _say(self, line: str) -> Script:
+        about = {"taskId": self._task_id, "allocationId": self._container.allocation_id}
+        reply = yield self._post("/api/v1/task/logs", {"logs": [{**about, "log": line}]})
+        if reply.ok:
+            self._world.ledger.given_up.setdefault(self.trial_id, self._run.run_id)
+        return None
+
     def _trouble(self, weight: float) -> bool:
         return self._rng.random() < self._world.rates.program_trouble * weight
 
@@ -210,6 +234,9 @@ class TrialProgram:
         kind = self._rng.choice(("crash", "crash", "hang", "leave"))
         if kind == "crash":
             self._run.crashed = True
+            hopeless = self._config["data"].get("hopeless")
+            if hopeless is not None and self._rng.random() < 0.5:
+                yield from self._say(hopeless)
             return _CRASH
         if kind == "leave":
             self._run.ended_well = True

@@ -65,6 +65,15 @@ RULES: dict[str, str] = {
         AND (s.expires_at IS NULL OR s.expires_at > a.ended_at + interval '60 seconds')""",
 }
 
+_EARLIER = "m.reported_at > a.requested_at"
+
+
+def with_skew(seconds: float) -> dict[str, str]:
+    """Return the rules for a world in which times may have been taken by clocks that differ."""
+    tolerant = f"{_EARLIER} + interval '{seconds} seconds'"
+    return {name: sql.replace(_EARLIER, tolerant) for name, sql in RULES.items()}
+
+
 # These can only break when a state or a journal changes.
 JOURNAL_RULES: dict[str, str] = {
     "the journal has a gap": """

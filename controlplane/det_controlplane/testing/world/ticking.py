@@ -62,5 +62,5 @@ class Ticking(Rounds):
     first_s = 1.0
 
     def _run(self, process: Process) -> tuple[float | None, Callable[[], None]]:
-        began = self._world.timeline.now()
+        began = process.ctx.now()
         return process.tick(), lambda: self._world.invariants.check_tick(began)

@@ -15,8 +15,9 @@ _MOST_EXPERIMENTS = 3
 
 
 class FakeUser:
-    def __init__(self, world: Stage, number: int) -> None:
+    def __init__(self, world: Stage, number: int, token: str = USER_TOKEN) -> None:
         self._world = world
+        self._token = token
         self._name = f"user-{number}"
         self._rng: Random = world.stream(self._name)
         self._mine: list[int] = []
@@ -47,10 +48,10 @@ class FakeUser:
         self._submitted += 1
         body = {"config": self._config(), "activate": self._rng.random() < 0.85}
         headers = {"idempotency-key": f"{self._name}-{self._submitted}"}
-        reply = yield Call("POST", _E, body, USER_TOKEN, headers)
+        reply = yield Call("POST", _E, body, self._token, headers)
         while reply.unavailable:
             yield Sleep(2.0)
-            reply = yield Call("POST", _E, body, USER_TOKEN, headers)
+            reply = yield Call("POST", _E, body, self._token, headers)
         if reply.ok:
             id = int(reply.body["experiment"]["id"])
             self._mine.append(id)
@@ -101,7 +102,7 @@ class FakeUser:
         id = self._one_of_mine()
         if id is not None:
             self._world.ledger.deleting.add(id)
-            yield Call("DELETE", f"{_E}/{id}", token=USER_TOKEN)
+            yield Call("DELETE", f"{_E}/{id}", token=self._token)
         return None
 
     def _kill_trial(self) -> Script:
@@ -114,11 +115,11 @@ class FakeUser:
             ({"priority": self._rng.choice((1, 42, 99))}, {"weight": 2.5}, {"maxSlots": 2})
         )
         if id is not None:
-            yield Call("PATCH", f"{_E}/{id}", {"resources": change}, USER_TOKEN)
+            yield Call("PATCH", f"{_E}/{id}", {"resources": change}, self._token)
         return None
 
     def _move_in_queue(self) -> Script:
-        reply = yield Call("GET", "/api/v1/job-queues-v2", token=USER_TOKEN)
+        reply = yield Call("GET", "/api/v1/job-queues-v2", token=self._token)
         jobs = [j["full"]["jobId"] for j in reply.body.get("jobs", ())]
         if len(jobs) >= 2:
             job, anchor = self._rng.sample(jobs, 2)
@@ -144,7 +145,7 @@ class FakeUser:
                 yield from self._until_ok(f"/api/v1/agents/{agent.id}/slots/{slot}/enable")
         for id in self._mine:
             change = {"resources": {"maxSlots": 100}}
-            yield Call("PATCH", f"{_E}/{id}", change, USER_TOKEN)
+            yield Call("PATCH", f"{_E}/{id}", change, self._token)
             if self._rng.random() < 0.7:
                 yield self._post(f"{_E}/{id}/activate")
         return None
@@ -158,7 +159,7 @@ class FakeUser:
         return self._rng.choice(self._mine) if self._mine else None
 
     def _post(self, path: str, body: dict[str, Any] | None = None) -> Call:
-        return Call("POST", path, body or {}, USER_TOKEN)
+        return Call("POST", path, body or {}, self._token)
 
 
 def _nothing(code: int | None) -> None:

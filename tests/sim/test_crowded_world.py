@@ -1,0 +1,18 @@
+"""Histories of several people with roles, clocks that differ, two pools, cut-off uploads and log policies."""
+
+import os
+
+import pytest
+from det_controlplane.testing import CrowdedWorld, Hosts
+
+_FIRST = int(os.environ.get("SIM_FIRST_SEED", "1"))
+_SEEDS = int(os.environ.get("SIM_SEEDS", "4"))
+
+
+@pytest.mark.parametrize("seed", range(_FIRST, _FIRST + _SEEDS))
+def test_nobody_does_more_than_their_roles_and_nothing_is_left_behind(
+    seed: int, hosts: Hosts
+) -> None:
+    world = CrowdedWorld(seed, hosts)
+    assert world.run().experiments > 0
+    assert world.ledger.announced
