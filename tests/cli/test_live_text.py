@@ -4,6 +4,8 @@ import math
 
 import pytest
 from det_cli.live import pictures, text
+from det_cli.live.observer import News
+from det_cli.live.show import Picture, Screen
 from det_cli.live.text import Column, Segment, line, plain
 from hypothesis import given
 from hypothesis import strategies as st
@@ -120,3 +122,36 @@ def test_without_colours_a_line_is_plain() -> None:
     parts = line(Segment("RUNNING", "busy"), " 1")
     assert text.styled(parts, colour=False) == "RUNNING 1"
     assert text.styled(parts, colour=True) == "\x1b[36mRUNNING\x1b[0m 1"
+
+
+def picture(rows: int) -> "Picture[str]":
+    return Picture(lambda text, columns, now: [line(text)] * rows, str, str)
+
+
+@given(
+    ANY_TEXT, ANY_TEXT, st.integers(0, 60), st.integers(20, 200), st.integers(4, 60),
+    st.lists(st.sampled_from(["up", "down", "page up", "page down", "home", "end"]), max_size=8),
+    st.floats(0, 1e6),
+)  # fmt: skip
+def test_a_window_is_filled_exactly_wherever_it_is_moved(
+    told: str, outage: str, length: int, columns: int, rows: int, keys: list[str], now: float
+) -> None:
+    screen = Screen(picture(length))
+    for key in [*keys, ""]:
+        lines = screen.lines(News(told, 0.0, 2.0, outage=outage), columns, rows, now)
+        assert len(lines) == rows
+        assert all(text.size_of(one) <= columns for one in lines)
+        assert not set("".join(plain(one) for one in lines)) & set("\x1b\n\r\t\x9b")
+        screen.press(key)
+
+
+def test_the_foot_tells_a_picture_that_is_old() -> None:
+    screen = Screen(picture(1))
+    assert "seen 1m 00s ago" in plain(screen.lines(News("x", 0.0, 2.0), 80, 5, 60.0)[-1])
+    gone = News("x", 0.0, 2.0, outage="cannot reach it")
+    assert plain(screen.lines(gone, 80, 5, 5.0)[-1]) == "q quit  no answer for 5s: cannot reach it"
+
+
+def test_without_keys_the_foot_names_ctrl_c() -> None:
+    screen = Screen(picture(1), has_keys=False)
+    assert plain(screen.lines(News("x", 0.0, 2.0), 80, 5, 1.0)[-1]).startswith("Ctrl-C quit")

@@ -22,15 +22,15 @@ class ClusterReader:
     ) -> None:
         self._session = session
         self._user = user
-        self._now = now
-        self._parts = Parts(session)
+        self._parts = Parts(session, now)
         self._name: str | None = None
-        self._kept: dict[str, tuple[float, Any]] = {}
 
     def read(self) -> Cluster:
         if self._name is None:
             self._name = str(self._session.get(V1 + "/master").get("clusterName") or "")
-        rented = {p["name"]: p for p in self._seldom(_POOLS_S, "/rented-pools").get("pools") or ()}
+        rented = {
+            p["name"]: p for p in self._parts.seldom(_POOLS_S, "/rented-pools").get("pools") or ()
+        }
         told = self._get("/resource-pools", of="pools").get("resourcePools") or ()
         pools = tuple(pool_of(pool, rented.get(pool["name"])) for pool in told)
         jobs = tuple(job for pool in pools for job in self._jobs(pool))
@@ -51,17 +51,6 @@ class ClusterReader:
     def _get(self, path: str, params: "Mapping[str, Any] | None" = None, *, of: str) -> Any:
         return self._parts.get(path, params, of=of) or {}
 
-    def _seldom(
-        self, every_s: float, path: str, params: "Mapping[str, Any] | None" = None, *, key: str = ""
-    ) -> Any:
-        """Ask for a part that may be as old as this."""
-        name = key or path
-        read_at, answer = self._kept.get(name, (float("-inf"), None))
-        if self._now() - read_at >= every_s:
-            answer = self._parts.get(path, params, of=name) or {}
-            self._kept[name] = self._now(), answer
-        return answer
-
     def _jobs(self, pool: Pool) -> Iterable[Job]:
         params = {"resourcePool": pool.name, "orderBy": "ORDER_BY_ASC", "limit": 200}
         told = self._get("/job-queues-v2", params, of="queue").get("jobs") or ()
@@ -77,7 +66,7 @@ class ClusterReader:
     def _reason(self, job: Job) -> str:
         """Return the first reason why a job waits; jobs of others may not be asked."""
         path = f"/why/job/{job.id}"
-        reasons = self._seldom(_REASON_S, path).get("reasons") or ()
+        reasons = self._parts.seldom(_REASON_S, path).get("reasons") or ()
         told = [str(r.get("sentence") or "") for r in reasons if r.get("state") == "QUEUED"]
         return told[0] if told else ""
 
@@ -87,11 +76,11 @@ class ClusterReader:
         for start in (today, today.replace(day=1)):
             after = start.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
             key = f"costs after {after}"
-            answer = self._seldom(_MONEY_S, "/costs/pools", {"after": after}, key=key)
+            answer = self._parts.seldom(_MONEY_S, "/costs/pools", {"after": after}, key=key)
             if "costs" not in answer:
                 return None
             spent.append(sum(cost["costUsd"] for cost in answer["costs"]))
-        budgets = self._seldom(_MONEY_S, "/budgets").get("budgets") or ()
+        budgets = self._parts.seldom(_MONEY_S, "/budgets").get("budgets") or ()
         return Money(spent[0], spent[1], tuple(_budget(b) for b in budgets if _warns(b)))
 
 

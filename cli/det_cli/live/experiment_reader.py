@@ -12,6 +12,7 @@ from det_cli.live.reading import Parts
 
 _CURVES = 40  # trials whose curves are asked for
 _POINTS = 60
+_COST_S = 30.0
 
 
 class ExperimentReader:
@@ -59,7 +60,7 @@ class ExperimentReader:
             self._curves[trial_id] = batches.get(trial_id, 0), _points(found, metric)
 
     def _with_cost(self, experiment: Experiment) -> Experiment:
-        answer = self._parts.get("/costs/experiments", {"ids": [self._id]}, of="costs") or {}
+        answer = self._parts.seldom(_COST_S, "/costs/experiments", {"ids": [self._id]})
         for cost in answer.get("costs") or ():
             return replace(experiment, cost_usd=cost["costUsd"], slot_hours=cost["slotHours"])
         return experiment

@@ -10,6 +10,7 @@ from det_cli.live.pictures import short, span
 from det_cli.live.text import Column, Line, Segment, apart, fitted, line, state, table, wrapped
 
 _CURVE = 24
+_TRIALS = 200  # shown
 _LIVE = ("RUNNING", "PULLING", "STARTING", "ASSIGNED")
 
 
@@ -118,7 +119,7 @@ def _rung_lines(experiment: Experiment, room: int) -> list[Line]:
     parts: list[str | Segment] = [Segment(f"rungs ({search.time_metric})", "dim")]
     for rung, count in zip(search.rungs, counted, strict=True):
         drawn = "█" * math.ceil(count / len(trials) * min(share, 16))
-        parts += [f"  {short(rung)} ", Segment(drawn, "busy"), f" {count}" if drawn else "0"]
+        parts += [f"  {rung:.0f} ", Segment(drawn, "busy"), f" {count}" if drawn else "0"]
     return [line(*parts)]
 
 
@@ -148,7 +149,7 @@ def _subject(reasons: Sequence[Reason]) -> str:
 
 def _trial_lines(experiment: Experiment, room: int) -> list[Line]:
     search = experiment.search
-    trials = in_view(experiment.trials, search)
+    trials = in_view(experiment.trials, search)[:_TRIALS]
     between = pictures.bounds(value for t in trials for _, value in t.curve)
     longest = max((at for t in trials for at, _ in t.curve), default=0.0)
     width = _CURVE if room >= 80 else 12
@@ -166,10 +167,13 @@ def _trial_lines(experiment: Experiment, room: int) -> list[Line]:
         Column("best", lambda t: short(t.best), least=9, right=True),
         Column(search.metric or "curve", curve, least=width, most=width),
         Column("restarts", lambda t: str(t.restarts or ""), drop=4, right=True),
-        Column("hyperparameters", lambda t: chosen(t.hparams, search), drop=2, least=16, most=70),
-        Column("", lambda t: Segment(t.reason, "dim"), drop=3, least=12, most=60),
+        Column("hyperparameters", lambda t: chosen(t.hparams, search), drop=2, least=24, most=70),
+        Column("", lambda t: Segment(t.reason, "dim"), drop=3, least=24, most=60),
     )  # fmt: skip
-    return table(columns, trials, room)
+    rest = len(experiment.trials) - len(trials)
+    command = f"`det experiment list-trials {experiment.id}`"
+    more = [line(Segment(f"… and {rest} more trials: {command}", "dim"))] if rest > 0 else []
+    return table(columns, trials, room) + more
 
 
 def one_line(experiment: Experiment) -> str:

@@ -1,6 +1,7 @@
 """What all readers of states share: parts that a cluster lacks, or that the caller may not see."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from determined.common.http import APIError, Session
@@ -10,8 +11,10 @@ from determined.common.pages import V1
 class Parts:
     """Ask for parts of a picture. What is refused is left out, and told once in `hidden`."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, now: Callable[[], float] = time.monotonic) -> None:
         self._session = session
+        self._now = now
+        self._kept: dict[str, tuple[float, Any]] = {}
         self._absent: set[str] = set()
         self.hidden: dict[str, str] = {}
 
@@ -31,3 +34,19 @@ class Parts:
                 if e.status == 403:
                     self.hidden[of] = e.message
             return None
+
+    def seldom(
+        self,
+        every_s: float,
+        path: str,
+        params: "Mapping[str, Any] | None" = None,
+        *,
+        key: str = "",
+    ) -> Any:
+        """Ask for a part that may be as old as this; nothing where it is refused."""
+        name = key or path
+        read_at, answer = self._kept.get(name, (float("-inf"), None))
+        if self._now() - read_at >= every_s:
+            answer = self.get(path, params, of=name) or {}
+            self._kept[name] = self._now(), answer
+        return answer

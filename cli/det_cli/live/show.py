@@ -124,7 +124,8 @@ def _live(observer: Observer[State], picture: Picture[State]) -> int:
             terminal.close()
     state = observer.news.state
     if screen.is_over and state is not None:
-        print_lines(picture.lines(state, shutil.get_terminal_size().columns, time.time()))
+        size = shutil.get_terminal_size()
+        print_lines(picture.lines(state, size.columns, time.time())[: size.lines - 1])
     return code
 
 
@@ -197,7 +198,7 @@ class Screen(Generic[State]):
         left = line(Segment(f"{quit_by}{where}", "dim"))
         old_s = now - news.seen_at
         if news.outage:
-            told = line(Segment(f"no answer for {span(old_s)}: {news.outage}", "bad"))
-            return fitted((*told, Segment("  "), *left), columns)
+            told = Segment(f"  no answer for {span(old_s)}: {news.outage}", "bad")
+            return fitted(line(Segment(quit_by, "dim"), told), columns)
         at = f"seen {span(old_s)} ago" if old_s > _STALE_S else clock(math.floor(news.seen_at))
         return apart(left, line(Segment(at, "dim")), columns)
