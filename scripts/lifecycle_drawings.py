@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
-from det_controlplane.core.lifecycle import agent, checkpoint, experiment, instance
+from det_controlplane.core.lifecycle import agent, checkpoint, experiment, generic, instance
 from det_controlplane.core.lifecycle.allocation import Exit, ExitKind
 from det_controlplane.core.lifecycle.trial import TrialState, TrialView, after_exit
 
@@ -64,6 +64,7 @@ def exits() -> str:
 DRAWINGS: dict[str, Callable[[], str]] = {
     "experiment": lambda: diagram(experiment.NEXT),
     "exits": exits,
+    "generic": lambda: diagram(generic.NEXT),
     "agent": lambda: diagram(agent.NEXT),
     "checkpoint": lambda: diagram(checkpoint.NEXT),
     "instance": lambda: diagram(instance.NEXT),

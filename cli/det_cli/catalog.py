@@ -31,7 +31,7 @@ ENTRIES: "tuple[tuple[str, tuple[str, ...], str, str], ...]" = (
     ("resources", ("res",), "resources", "report who used what, and what it cost"),
     ("shell", (), "shell", "work at a command line on the cluster, by SSH"),
     ("slot", ("s",), "slot", "list, enable and disable slots"),
-    ("task", (), "task", "list running tasks and read their logs"),
+    ("task", (), "task", "create tasks in trees, list what runs, and read logs"),
     ("tensorboard", (), "tensorboard", "look at curves of experiments in TensorBoard"),
     ("template", ("tpl",), "template", "keep shared parts of configurations"),
     ("token", ("tkn",), "token", "make tokens for programs, list and revoke them"),

@@ -18,14 +18,11 @@ from tests.support.stock_world import build
 
 # These lists may only get shorter.
 WITHOUT_A_ROUTE = ""
-# Kubernetes, and tasks that are not trials.
+# Kubernetes.
 REFUSED = """
-delete_DeleteWorkspaceNamespaceBindings
-get_GetGenericTaskConfig
-get_GetKubernetesResourceQuotas
-post_BulkAutoCreateWorkspaceNamespaceBindings post_CreateGenericTask
-post_KillGenericTask post_PauseGenericTask post_SetResourceQuotas
-post_SetWorkspaceNamespaceBindings post_UnpauseGenericTask
+delete_DeleteWorkspaceNamespaceBindings get_GetKubernetesResourceQuotas
+post_BulkAutoCreateWorkspaceNamespaceBindings post_SetResourceQuotas
+post_SetWorkspaceNamespaceBindings
 """
 # Messages of answers above, of clouds, Kubernetes, and of containers that ended before their allocation.
 NEVER_TOLD = """

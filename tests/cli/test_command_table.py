@@ -139,6 +139,12 @@ p list-experiments w n -a
 rp bindings add p w1 w2
 slot list --json
 task list --csv
+task config t --json
+task create f -c d -i x --project_id 2 --config a=b -f --fork t --parent p --inherit_context --no_pause
+task fork t -f
+task kill t --root
+task pause t
+task unpause t
 task logs t -f --allocation-id a --level TRACE
 tkn create bob -e 2 -d ci --json
 token describe 1 2 --yaml

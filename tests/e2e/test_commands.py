@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.support.cluster import Cluster
+from tests.support.cluster import ROOT, Cluster
 
 
 def test_a_command_prints_and_its_exit_status_comes_back(cluster: Cluster, tmp_path: Path) -> None:
@@ -33,3 +33,31 @@ def test_a_running_command_is_seen_and_killed(cluster: Cluster) -> None:
     cluster.until(lambda: state() == "STATE_TERMINATED", "the command has ended")
     assert "killed" in cluster.det("cmd", "describe", id, "--json").json()["exitStatus"]
     assert "on request of" in cluster.det("cmd", "logs", id).out
+
+
+def test_a_tree_of_tasks_runs_and_another_is_paused_continued_and_killed(cluster: Cluster) -> None:
+    example = ROOT / "examples" / "generic_tasks"
+    ran = cluster.run("task", "create", example / "tree.yaml", "--context", example, "--follow")
+    assert ran.code == 0, ran.out + ran.err
+    assert ran.out.count(": COMPLETED") == 3
+    assert "all 3 parts have ended" in ran.out
+    created = cluster.det(
+        "task", "create", example / "tree.yaml", "--config", "entrypoint=[sleep, '600']"
+    )
+    id = created.out.removeprefix("Created task ").strip()
+
+    def state() -> str:
+        found = cluster.get(f"/api/v1/tasks/{id}")["task"]["taskState"]
+        return str(found).removeprefix("GENERIC_TASK_STATE_")
+
+    def runs() -> bool:
+        allocations = cluster.get(f"/api/v1/tasks/{id}")["task"]["allocations"]
+        return bool(allocations[0]["state"] == "STATE_RUNNING")
+
+    cluster.until(runs, "the task runs")
+    cluster.det("task", "pause", id)
+    cluster.until(lambda: state() == "PAUSED", "the task is paused")
+    cluster.det("task", "unpause", id)
+    cluster.until(runs, "the task runs again")
+    cluster.det("task", "kill", id, "--root")
+    cluster.until(lambda: state() == "CANCELED", "the task has ended")

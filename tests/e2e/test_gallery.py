@@ -309,4 +309,5 @@ def test_every_configuration_of_the_gallery_is_trained_here() -> None:
     trained = {example.path for example in [*GALLERY, INFERENCE]}
     # The runner of this search submits its configuration.
     trained.add(EXAMPLES / "custom_search/searched.yaml")
-    assert set(EXAMPLES.glob("*/*.yaml")) == trained
+    tasks = {*EXAMPLES.glob("generic_tasks/*.yaml"), *EXAMPLES.glob("interactive/*.yaml")}
+    assert set(EXAMPLES.glob("*/*.yaml")) - tasks == trained

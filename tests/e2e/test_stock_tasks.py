@@ -47,3 +47,22 @@ def test_a_command_is_listed_steered_and_killed(running: Cluster, stock: StockCl
     running.until(lambda: "TERMINATED" in stock.det("cmd", "list"), "the command has ended")
     assert "killed" in stock.det("cmd", "logs", id)
     assert "entrypoint" in stock.refused("cmd", "run", "--config", "entrypoint=", "--detach")
+
+
+def test_a_generic_task_is_created_listed_paused_and_killed(
+    running: Cluster, stock: StockClient, tmp_path: Path
+) -> None:
+    config = tmp_path / "task.yaml"
+    config.write_text("entrypoint: [sleep, '600']\nresources: {slots: 1}\n")
+    shown = stock.det("task", "create", config)
+    found = re.search(r"[0-9a-f]{8}-[0-9a-f-]{27}", shown)
+    assert found, shown
+    id = found[0]
+    running.until(lambda: id in stock.det("task", "list"), "the task is listed")
+    assert "sleep" in stock.det("task", "config", id)
+    stock.det("task", "pause", id)
+    running.until(lambda: id not in stock.det("task", "list"), "the task is paused")
+    stock.det("task", "unpause", id)
+    running.until(lambda: id in stock.det("task", "list"), "the task runs again")
+    stock.det("task", "kill", id)
+    running.until(lambda: id not in stock.det("task", "list"), "the task has ended")

@@ -11,6 +11,7 @@ def interactive(world: World) -> None:
     notebooks(world)
     shells(world)
     tensorboards(world)
+    generic(world)
 
 
 def commands(world: World) -> None:
@@ -69,6 +70,20 @@ def tensorboards(world: World) -> None:
     ask("post_SetTensorboardPriority", {**one, "priority": 7}, **one)
     ask("post_KillTensorboard", **one)
     end(world)
+
+
+def generic(world: World) -> None:
+    ask = world.ask
+    body = {"config": "{entrypoint: [ls], resources: {slots: 0}}", "contextDirectory": [FILE]}
+    root = ask("post_CreateGenericTask", {**body, "projectId": 1, "noPause": False})["taskId"]
+    more = {"parentId": root, "inheritContext": True, "forkedFrom": root}
+    ask("post_CreateGenericTask", {"config": body["config"], "contextDirectory": [], **more})
+    one = {"taskId": root}
+    ask("get_GetTask", **one)
+    ask("get_GetGenericTaskConfig", **one)
+    ask("post_PauseGenericTask", **one)
+    ask("post_UnpauseGenericTask", **one)
+    ask("post_KillGenericTask", {**one, "killFromRoot": True}, **one)
 
 
 def run(world: World) -> None:

@@ -117,18 +117,18 @@ def body_of(session: Session, args: argparse.Namespace, config: dict[str, Any]) 
         body["workspaceId"] = workspace_of(session, args.workspace_name)["id"]
     context = collect(args.context, args.include)
     if context.entries:
-        sent = context_upload.send(session, context, _watching)
+        sent = context_upload.send(session, context, watching)
         body.update({"files": sent["modelDefinition"]} if "modelDefinition" in sent else sent)
     return body
 
 
 @contextlib.contextmanager
-def _watching(size: int) -> Iterator[context_upload.Watch]:
+def watching(size: int) -> Iterator[context_upload.Watch]:
     with Progress("Sending files", size) as progress:
         yield progress.add
 
 
-def follow(session: Session, task_id: str) -> int:
+def follow(session: Session, task_id: str, group: str = "command") -> int:
     """Print a task's log to its end, and return its exit status; Ctrl-C leaves the task alone."""
 
     def ended() -> bool:
@@ -141,7 +141,7 @@ def follow(session: Session, task_id: str) -> int:
     except KeyboardInterrupt:
         say(
             f"\nStopped following. The task goes on: `det task logs -f {task_id}` follows it again,"
-            f" `det command kill {task_id}` stops it."
+            f" `det {group} kill {task_id}` stops it."
         )
         return INTERRUPTED
     allocations = session.get(f"{V1}/tasks/{task_id}")["task"]["allocations"]

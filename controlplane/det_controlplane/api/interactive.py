@@ -4,7 +4,7 @@ from uuid import UUID
 
 from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
-from det_controlplane.api.errors import BadRequest, NotFound, Unimplemented
+from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.experiments import files_of
 from det_controlplane.api.http import EMPTY, Answer, Request, json_parts, json_response
 from det_controlplane.api.listing import filters_of, page_of, sort_of
@@ -12,7 +12,8 @@ from det_controlplane.api.projects import filters_in
 from det_controlplane.api.router import Handler, Route, get, post, put
 from det_controlplane.core.lifecycle.task import NAMES, TaskKind
 from det_controlplane.services.context import Context
-from det_controlplane.services.tasks import interactive, listing
+from det_controlplane.services.tasks import generic, interactive, listing
+from det_controlplane.services.tasks.generic import NewGenericTask
 from det_controlplane.services.tasks.interactive import Told
 from det_controlplane.services.tasks.launching import Submission
 from det_controlplane.services.tasks.tensorboards import Wanted
@@ -124,21 +125,50 @@ def _routes(kind: TaskKind) -> tuple[Route, ...]:
     )
 
 
-def _missing(kind: str) -> Handler:
-    def handler(ctx: Context, request: Request) -> Answer:
-        raise NotFound(f"{kind} '{request.param('taskId')}' not found")
-
-    return handler
-
-
 def report_idle(ctx: Context, request: Request) -> Answer:
     idle = Body(request.json()).flag("idle")
     interactive.report_idle(ctx, user_of(request), request.param("taskId"), idle=idle)
     return EMPTY
 
 
-def _generic(ctx: Context, request: Request) -> Answer:
-    raise Unimplemented("this release does not run generic tasks; 'det command run' runs a program")
+def create_generic(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    context_id = body.optional_text("contextId")
+    files = files_of(body, "contextDirectory")
+    upload = _uuid(context_id) if context_id else None
+    new = NewGenericTask(
+        body.text("config"),
+        Submission(TaskKind.GENERIC, {}, files, upload),
+        project_id=body.integer("projectId"),
+        parent_id=body.text("parentId") or None,
+        forked_from=body.text("forkedFrom") or None,
+        inherit_context=body.flag("inheritContext"),
+        no_pause=body.flag("noPause"),
+    )
+    made = generic.create(ctx, user_of(request), new)
+    warnings = ["LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"] if made.exceeds_slots else []
+    told = {"taskId": made.task_id, "warnings": warnings, "configWarnings": made.warnings}
+    return json_response(told)
+
+
+def generic_config(ctx: Context, request: Request) -> Answer:
+    return json_response({"config": generic.config_of(ctx, request.param("taskId"))})
+
+
+def kill_generic(ctx: Context, request: Request) -> Answer:
+    from_root = Body(request.json()).flag("killFromRoot")
+    generic.kill(ctx, user_of(request), request.param("taskId"), from_root=from_root)
+    return EMPTY
+
+
+def pause_generic(ctx: Context, request: Request) -> Answer:
+    generic.pause(ctx, user_of(request), request.param("taskId"))
+    return EMPTY
+
+
+def unpause_generic(ctx: Context, request: Request) -> Answer:
+    generic.unpause(ctx, user_of(request), request.param("taskId"))
+    return EMPTY
 
 
 def count(ctx: Context, request: Request) -> Answer:
@@ -146,14 +176,14 @@ def count(ctx: Context, request: Request) -> Answer:
     return json_response({f"{name}s": running.get(kind, 0) for kind, name in NAMES.items()})
 
 
-_GENERIC = "generic task"
+_T = "/api/v1/tasks"
 ROUTES = (
     *(route for kind in NAMES for route in _routes(kind)),
     put("/api/v1/notebooks/{taskId}/report_idle", report_idle, summary="Report idleness"),
-    get("/api/v1/tasks/count", count, summary="How many notebooks and the like run"),
-    post("/api/v1/generic-tasks", _generic, summary="Launch a task: 501"),
-    get("/api/v1/tasks/{taskId}/config", _missing(_GENERIC), summary="Config of a generic task"),
-    post("/api/v1/tasks/{taskId}/kill", _missing(_GENERIC), summary="Kill a generic task"),
-    post("/api/v1/tasks/{taskId}/pause", _missing(_GENERIC), summary="Pause a generic task"),
-    post("/api/v1/tasks/{taskId}/unpause", _missing(_GENERIC), summary="Unpause a generic task"),
+    get(f"{_T}/count", count, summary="How many notebooks and the like run"),
+    post("/api/v1/generic-tasks", create_generic, summary="Create a generic task"),
+    get(f"{_T}/{{taskId}}/config", generic_config, summary="Configuration of a generic task"),
+    post(f"{_T}/{{taskId}}/kill", kill_generic, summary="Kill a generic task and those below it"),
+    post(f"{_T}/{{taskId}}/pause", pause_generic, summary="Pause a generic task"),
+    post(f"{_T}/{{taskId}}/unpause", unpause_generic, summary="Let a generic task go on"),
 )

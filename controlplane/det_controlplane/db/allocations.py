@@ -102,14 +102,25 @@ NO_DELAY = dict.fromkeys(("not_before", "wait_code", "wait_reason", "wait_since"
 
 
 def request_for_task(
-    tx: Tx, *, task_id: str, job_id: UUID, run_id: int, pool: str, slots: int, now: datetime
+    tx: Tx,
+    *,
+    task_id: str,
+    job_id: UUID,
+    run_id: int,
+    pool: str,
+    slots: int,
+    now: datetime,
+    preempt_timeout_s: int | None = None,
 ) -> None:
-    """Queue an allocation of a task that is no trial."""
+    """Queue an allocation of a task that is no trial; one with a timeout may be asked to leave from its start on."""
     values = {
         "id": f"{task_id}.{run_id}", "task_id": task_id, "job_id": job_id, "run_id": run_id,
         "pool": pool, "slots": slots, "state": AllocationState.QUEUED, "preemptible": False,
         "single_agent": True, "requested_at": now,
     }  # fmt: skip
+    if preempt_timeout_s is not None:
+        asked = {"preemptible": True, "ready": True, "preempt_timeout_s": preempt_timeout_s}
+        values |= asked
     tx.execute(insert(schema.allocations), values)
 
 
@@ -282,6 +293,7 @@ def _newest_in_a_row(column: str) -> TextClause:
 
 
 _PULL_FAILURES, _SETBACKS = _newest_in_a_row("pull_failed"), _newest_in_a_row("setback")
+_INFRASTRUCTURE = _newest_in_a_row("exit_kind = 'infrastructure'")
 _RELEASE_DELAYED = (
     update(schema.allocations)
     .where(_QUEUED, _a.not_before <= bindparam("now"))
@@ -301,6 +313,11 @@ def pull_failures(tx: Tx, task_id: str) -> int:
 def setbacks(tx: Tx, task_id: str) -> int:
     """How many of the task's newest allocations, in a row, infrastructure ended before they were ready."""
     return int(tx.execute(_SETBACKS, {"task_id": task_id}).scalar_one())
+
+
+def infrastructure_failures(tx: Tx, task_id: str) -> int:
+    """How many of the task's newest allocations, in a row, infrastructure ended."""
+    return int(tx.execute(_INFRASTRUCTURE, {"task_id": task_id}).scalar_one())
 
 
 def release_delayed(tx: Tx, now: datetime) -> set[str]:

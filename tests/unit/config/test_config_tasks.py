@@ -1,5 +1,6 @@
 """Configurations of notebooks, shells, commands and TensorBoards."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from det_controlplane.core.config import (
     Sources,
     TaskConfig,
     load_cluster,
+    load_yaml,
     resolve_task,
     task_sources_of,
 )
@@ -103,3 +105,17 @@ def test_what_a_template_says_about_experiments_is_left_out_of_tasks() -> None:
     sources = Sources(template=template)
     resources = resolve_task("notebook", {}, sources, name="fox").config.resources
     assert (resources.slots, resources.shm_size) == (2, 1024**3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        ("notebook", "interactive/notebook.yaml"),
+        ("tensorboard", "interactive/tensorboard.yaml"),
+        ("generic", "generic_tasks/tree.yaml"),
+    ],
+)
+def test_the_examples_of_tasks_are_accepted(kind: Any, path: str) -> None:
+    text = (Path(__file__).resolve().parents[3] / "examples" / path).read_text()
+    resolved = resolve_task(kind, load_yaml(text), NOTHING, name="fox")
+    assert resolved.warnings == ()

@@ -26,6 +26,7 @@ from det_controlplane.core.lifecycle.allocation import (
     ExitKind,
     Failure,
 )
+from det_controlplane.core.lifecycle.generic import GenericTaskState
 from det_controlplane.core.lifecycle.task import TaskKind
 from det_controlplane.core.provision.model import ProvisionCode
 from det_controlplane.core.schedule.model import WaitCode
@@ -58,11 +59,19 @@ tasks = Table(
     Column("access_key", Text),
     Column("idle_timeout_s", Double),  # without traffic and without work it ends after that time
     Column("active_at", Time),  # when its program last told that it is not idle
+    # Of generic tasks, which form trees. No foreign keys: a tree may outlive what it began with.
+    Column("state", enum(GenericTaskState)),
+    Column("parent_id", Text),
+    Column("forked_from", Text),
+    Column("no_pause", Boolean, nullable=False, server_default=text("false")),
+    Column("project_id", Integer),
+    CheckConstraint("(state IS NULL) OR (kind = 'GENERIC'::task_kind)", name="state"),
     Index("tasks_unsealed", "id", postgresql_where=text("config IS NOT NULL AND sealed IS NULL")),
     Index("tasks_by_trial", "trial_id"),
     Index("tasks_by_job", "job_id"),
     Index("tasks_by_experiment", "experiment_id"),
     Index("tasks_by_context", "context_id", postgresql_where=text("context_id IS NOT NULL")),
+    Index("tasks_by_parent", "parent_id", postgresql_where=text("parent_id IS NOT NULL")),
     Index("tasks_by_kind", "kind", "started_at", postgresql_where=text("trial_id IS NULL")),
     Index(
         "tasks_that_idle",

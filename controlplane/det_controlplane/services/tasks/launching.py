@@ -1,6 +1,7 @@
 """Launching interactive tasks: read, merge and check the configuration, then one transaction makes all rows."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -11,7 +12,7 @@ from det_controlplane.core.config import policies as policy_rules
 from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.config.tasks import TaskKind as KindOfConfig
 from det_controlplane.core.lifecycle.task import TaskKind
-from det_controlplane.core.problems import InvalidConfig, Problem
+from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.core.roles import Right
 from det_controlplane.db import contexts as context_rows
 from det_controlplane.db import creation, experiments, interactive
@@ -35,7 +36,7 @@ from det_controlplane.services.organization import config_policies, templates
 from det_controlplane.services.scheduling import capacity
 from det_controlplane.services.tasks import access, auxiliary
 from det_controlplane.services.tasks.programs import PORT_BASES, PORTS_OF_A_KIND, Place, Program
-from det_controlplane.services.use_case import change
+from det_controlplane.services.use_case import Change, change
 
 DEFAULT_WORKSPACE = 1
 
@@ -46,6 +47,7 @@ class Submission:
     config: Mapping[str, Any]
     files: Sequence[File] = ()
     context_id: UUID | None = None  # uploaded before
+    shared_context_id: UUID | None = None  # of another task
     template: str = ""
     workspace_id: int = 0
 
@@ -88,6 +90,15 @@ def launch(
     ctx: Context, user: User, submission: Submission, resolved: Resolved, build: Build
 ) -> str:
     """Queue a task; return its id. Nothing is left behind when any part is refused."""
+    with opened(ctx, user, submission, resolved, build) as (_, task_id):
+        return task_id
+
+
+@contextmanager
+def opened(
+    ctx: Context, user: User, submission: Submission, resolved: Resolved, build: Build
+) -> Iterator[tuple[Change, str]]:
+    """Queue a task, and leave the transaction open for what else belongs to it."""
     config, resources = resolved.config, resolved.config.resources
     task_id, job_id = str(ctx.new_uuid()), ctx.new_uuid()
     context = _context(ctx, user, submission)
@@ -108,16 +119,19 @@ def launch(
         )  # fmt: skip
         new = NewTask(
             id=task_id, kind=submission.kind, job_id=job_id,
-            context_id=submission.context_id if context is None else context.id,
+            context_id=_context_id(submission, context),
             config=parts.shown, sealed=parts.secrets, proxies=program.proxies,
             access_key=access_key, idle_timeout_s=_idle_timeout(ctx, submission.kind, config),
         )  # fmt: skip
         interactive.insert_task(tx, new, now)
         if resources.slots:
             money.require_task(ctx, tx, task_id)
-        auxiliary.request(changed, task_id, job_id, 1, resolved.pool.pool_name, resources.slots)
+        auxiliary.request(
+            changed, task_id, job_id, 1, resolved.pool.pool_name, resources.slots,
+            preempt_timeout_s=config.preemption_timeout if submission.kind is TaskKind.GENERIC else None,
+        )  # fmt: skip
+        yield changed, task_id
     recording.concerns(f"{submission.kind.value.lower()} {task_id}")
-    return task_id
 
 
 def _workspace(ctx: Context, user: User, workspace_id: int) -> TargetWorkspace:
@@ -186,5 +200,6 @@ def _idle_timeout(ctx: Context, kind: TaskKind, config: TaskConfig) -> float | N
     return of_cluster.get(kind) if given is None else given or None
 
 
-def refused(path: str, message: str) -> InvalidConfig:
-    return InvalidConfig([Problem(path, message)])
+def _context_id(submission: Submission, context: NewContext | None) -> UUID | None:
+    own = submission.context_id if context is None else context.id
+    return own or submission.shared_context_id

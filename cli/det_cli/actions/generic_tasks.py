@@ -1,0 +1,72 @@
+"""Generic tasks: created, forked, paused, continued and killed, each with what is below it."""
+
+import argparse
+import json
+from typing import Any
+
+from determined.common import context_upload
+from determined.common.context import collect
+from determined.common.http import Session
+
+from det_cli import config_file
+from det_cli.actions.interactive_start import follow, watching
+from det_cli.connection import V1, connect
+from det_cli.errors import OK, UsageError
+from det_cli.render import print_object, say
+
+
+def create(args: argparse.Namespace) -> int:
+    text = config_file.read(args.config_file, args.config)
+    if args.inherit_context and not args.parent:
+        raise UsageError("--inherit_context needs a parent", "name it by --parent")
+    session = connect(args)
+    body: dict[str, Any] = {
+        "config": text,
+        "inheritContext": args.inherit_context,
+        "noPause": args.no_pause,
+    }
+    given = {"parentId": args.parent, "forkedFrom": args.fork, "projectId": args.project_id}
+    body.update({name: value for name, value in given.items() if value is not None})
+    context = collect(args.context, args.include)
+    if context.entries:
+        sent = context_upload.send(session, context, watching)
+        inline = sent.get("modelDefinition")
+        body.update(sent if inline is None else {"contextDirectory": inline})
+    return _created(session, args, body)
+
+
+def fork(args: argparse.Namespace) -> int:
+    body: dict[str, Any] = {"config": "", "forkedFrom": args.parent_task_id}
+    if args.project_id is not None:
+        body["projectId"] = args.project_id
+    return _created(connect(args), args, body)
+
+
+def _created(session: Session, args: argparse.Namespace, body: dict[str, Any]) -> int:
+    body.setdefault("contextDirectory", [])
+    answer = session.post(V1 + "/generic-tasks", body)
+    print(f"Created task {answer['taskId']}", flush=True)
+    for warning in answer.get("configWarnings") or []:
+        say(f"warning: {warning}")
+    return follow(session, str(answer["taskId"]), "task") if args.follow else OK
+
+
+def config(args: argparse.Namespace) -> None:
+    found = connect(args).get(f"{V1}/tasks/{args.task_id}/config")["config"]
+    print_object(args, json.loads(found))
+
+
+def kill(args: argparse.Namespace) -> None:
+    body = {"taskId": args.task_id, "killFromRoot": args.root}
+    connect(args).post(f"{V1}/tasks/{args.task_id}/kill", body)
+    print(f"Sent kill to task {args.task_id}" + (" and its whole tree" if args.root else ""))
+
+
+def pause(args: argparse.Namespace) -> None:
+    connect(args).post(f"{V1}/tasks/{args.task_id}/pause")
+    print(f"Paused task {args.task_id}")
+
+
+def unpause(args: argparse.Namespace) -> None:
+    connect(args).post(f"{V1}/tasks/{args.task_id}/unpause")
+    print(f"Unpaused task {args.task_id}")

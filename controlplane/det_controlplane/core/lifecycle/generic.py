@@ -1,0 +1,95 @@
+"""A generic task's states (docs/concepts/lifecycle.md#generic-task), and what requests and exits make of them."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from det_controlplane.core.lifecycle.allocation import AllocationState, Exit, ExitKind
+from det_controlplane.core.lifecycle.task import TaskKind, runs_again
+
+
+class GenericTaskState(str, Enum):
+    ACTIVE = "ACTIVE"
+    STOPPING_PAUSED = "STOPPING_PAUSED"
+    PAUSED = "PAUSED"
+    STOPPING_CANCELED = "STOPPING_CANCELED"
+    COMPLETED = "COMPLETED"
+    CANCELED = "CANCELED"
+    ERROR = "ERROR"
+
+    @property
+    def terminal(self) -> bool:
+        return not NEXT[self]
+
+
+S = GenericTaskState
+NEXT: dict[S, frozenset[S]] = {
+    S.ACTIVE: frozenset(
+        {S.STOPPING_PAUSED, S.PAUSED, S.STOPPING_CANCELED, S.COMPLETED, S.CANCELED, S.ERROR}
+    ),
+    S.STOPPING_PAUSED: frozenset({S.PAUSED, S.STOPPING_CANCELED, S.COMPLETED, S.ERROR}),
+    S.PAUSED: frozenset({S.ACTIVE, S.CANCELED}),
+    S.STOPPING_CANCELED: frozenset({S.CANCELED}),
+    S.COMPLETED: frozenset(),
+    S.CANCELED: frozenset(),
+    S.ERROR: frozenset(),
+}
+
+
+class NotAllowed(Exception):
+    """The state does not allow what was asked; the message says why."""
+
+
+def after_pause(state: S, *, may_pause: bool) -> S:
+    """Return the state once a pause was asked for; repeating it changes nothing."""
+    if not may_pause:
+        raise NotAllowed("was created to run without pauses")
+    if state is S.ACTIVE:
+        return S.STOPPING_PAUSED
+    if state in (S.STOPPING_PAUSED, S.PAUSED):
+        return state
+    raise NotAllowed(f"cannot be paused in state {state.value}")
+
+
+def after_unpause(state: S) -> S:
+    if state in (S.PAUSED, S.ACTIVE):
+        return S.ACTIVE
+    if state is S.STOPPING_PAUSED:
+        raise NotAllowed("is still stopping: ask again when it is PAUSED")
+    raise NotAllowed(f"cannot go on in state {state.value}")
+
+
+def after_kill(state: S) -> S:
+    """Return the state once an end was asked for; what has ended stays as it is."""
+    if state is S.PAUSED:
+        return S.CANCELED
+    return state if state.terminal else S.STOPPING_CANCELED
+
+
+@dataclass(frozen=True, slots=True)
+class AfterExit:
+    """The state after an allocation has ended, and whether the task has another one at once."""
+
+    state: S
+    runs_again: bool = False
+
+
+def after_exit(
+    state: S, reached: AllocationState, exit: Exit, failures: int, *, was_asked: bool = False
+) -> AfterExit:
+    """Return what an exit makes of a task; `failures` of infrastructure in a row, this one with them.
+
+    A task that the scheduler asked to leave goes on later, also where it had to be killed."""
+    if state is S.STOPPING_CANCELED:
+        return AfterExit(S.CANCELED)
+    if exit.kind is ExitKind.CLEAN:
+        return AfterExit(S.COMPLETED)
+    if exit.kind in (ExitKind.FAILED, ExitKind.UNRECOVERABLE):
+        return AfterExit(S.ERROR)
+    if state is S.STOPPING_PAUSED:
+        return AfterExit(S.PAUSED)
+    if exit.kind is ExitKind.PREEMPTED or (was_asked and exit.kind is ExitKind.KILLED):
+        return AfterExit(S.ACTIVE, runs_again=True)
+    if exit.kind is ExitKind.INFRASTRUCTURE:
+        again = runs_again(TaskKind.GENERIC, reached, exit, failures)
+        return AfterExit(S.ACTIVE, runs_again=True) if again else AfterExit(S.ERROR)
+    return AfterExit(S.CANCELED)

@@ -1,0 +1,112 @@
+"""Rows of generic tasks, and the trees they form."""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+
+from det_controlplane.core.lifecycle.generic import GenericTaskState
+from det_controlplane.db.engine import Tx
+
+_COLUMNS = """k.id, k.state::text AS state, k.parent_id, k.no_pause, k.context_id, k.config, k.sealed, k.job_id, j.pool, j.user_id, u.username,
+    j.workspace_id, k.project_id"""
+_FROM = "tasks k JOIN jobs j ON j.id = k.job_id JOIN users u ON u.id = j.user_id"
+_ONE = text(f"SELECT {_COLUMNS} FROM {_FROM} WHERE k.id = :id AND k.kind = 'GENERIC'")
+_LOCK = text(
+    f"SELECT {_COLUMNS} FROM {_FROM} WHERE k.id = :id AND k.kind = 'GENERIC' FOR NO KEY UPDATE OF k"
+)
+_KIND = text("SELECT kind::text FROM tasks WHERE id = :id")
+_SETTLE = text("""
+    UPDATE tasks SET state = cast(:state AS generic_task_state), parent_id = :parent_id, forked_from = :forked_from,
+        no_pause = :no_pause, project_id = :project_id
+    WHERE id = :id
+""")
+_SET_STATE = text(
+    "UPDATE tasks SET state = cast(:state AS generic_task_state) WHERE id = :id AND kind = 'GENERIC'"
+)
+_ROOT = text("""
+    WITH RECURSIVE up AS (
+        SELECT id, parent_id FROM tasks WHERE id = :id
+        UNION SELECT t.id, t.parent_id FROM tasks t JOIN up ON t.id = up.parent_id)
+    SELECT id FROM up WHERE parent_id IS NULL OR NOT EXISTS (SELECT 1 FROM tasks p WHERE p.id = up.parent_id) LIMIT 1
+""")
+# The whole tree below a task, parents before their children.
+_TREE = text("""
+    WITH RECURSIVE down AS (
+        SELECT id, 0 AS depth FROM tasks WHERE id = :id
+        UNION SELECT t.id, d.depth + 1 FROM tasks t JOIN down d ON t.parent_id = d.id)
+    SELECT id FROM down ORDER BY depth, id
+""")
+_LAST_RUN = text("SELECT coalesce(max(run_id), 0) FROM allocations WHERE task_id = :id")
+
+
+@dataclass(frozen=True, slots=True)
+class GenericTask:
+    id: str
+    state: GenericTaskState
+    parent_id: str | None
+    no_pause: bool
+    context_id: UUID | None
+    config: dict[str, Any]
+    sealed: str | None
+    job_id: UUID
+    pool: str
+    user_id: int
+    username: str
+    workspace_id: int
+    project_id: int | None
+
+
+def one(tx: Tx, task_id: str) -> GenericTask | None:
+    return _task(tx.execute(_ONE, {"id": task_id}).first())
+
+
+def lock(tx: Tx, task_id: str) -> GenericTask | None:
+    return _task(tx.execute(_LOCK, {"id": task_id}).first())
+
+
+def _task(row: Any) -> GenericTask | None:
+    if row is None:
+        return None
+    return GenericTask(**{**row._mapping, "state": GenericTaskState(row.state)})
+
+
+def kind_of(tx: Tx, task_id: str) -> str | None:
+    """Return the kind of any task; None where there is no such task."""
+    found: str | None = tx.execute(_KIND, {"id": task_id}).scalar()
+    return found
+
+
+def settle(
+    tx: Tx,
+    task_id: str,
+    *,
+    parent_id: str | None,
+    forked_from: str | None,
+    no_pause: bool,
+    project_id: int,
+) -> None:
+    """Make a new task a generic one, which is active and has its place in a tree."""
+    values = {
+        "id": task_id, "state": GenericTaskState.ACTIVE.value, "parent_id": parent_id, "forked_from": forked_from,
+        "no_pause": no_pause, "project_id": project_id,
+    }  # fmt: skip
+    tx.execute(_SETTLE, values)
+
+
+def set_state(tx: Tx, task_id: str, state: GenericTaskState) -> None:
+    tx.execute(_SET_STATE, {"id": task_id, "state": state.value})
+
+
+def root_of(tx: Tx, task_id: str) -> str:
+    return str(tx.execute(_ROOT, {"id": task_id}).scalar_one())
+
+
+def tree_below(tx: Tx, task_id: str) -> list[str]:
+    """Return a task and all that came of it, parents first."""
+    return list(tx.execute(_TREE, {"id": task_id}).scalars())
+
+
+def last_run(tx: Tx, task_id: str) -> int:
+    return int(tx.execute(_LAST_RUN, {"id": task_id}).scalar_one())

@@ -1,0 +1,205 @@
+"""Generic tasks: programs in trees, which are paused, continued and killed together."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from det_controlplane.core.config import TaskConfig, load_yaml
+from det_controlplane.core.lifecycle import generic as states
+from det_controlplane.core.lifecycle.generic import GenericTaskState, NotAllowed
+from det_controlplane.core.lifecycle.task import NAMES, TaskKind
+from det_controlplane.core.lifecycle.trial import Signal
+from det_controlplane.core.roles import Right
+from det_controlplane.db import allocations, creation, generic_tasks, interactive
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.generic_tasks import GenericTask
+from det_controlplane.services import sealing
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Invalid, Missing, WrongState
+from det_controlplane.services.identity.principal import User
+from det_controlplane.services.identity.route_rights import require_things
+from det_controlplane.services.money import limits as money
+from det_controlplane.services.scheduling import stopping
+from det_controlplane.services.tasks import auxiliary, launching, programs
+from det_controlplane.services.tasks.launching import Submission
+from det_controlplane.services.use_case import Change, change
+
+DEFAULT_PROJECT = 1
+# Tells the state that a task is to have; raises NotAllowed where it cannot.
+After = Callable[[GenericTask], GenericTaskState]
+
+
+@dataclass(frozen=True, slots=True)
+class NewGenericTask:
+    """What a client submits; `config` is text as its user wrote it."""
+
+    config: str
+    submission: Submission  # its files; the rest follows from the configuration and the project
+    project_id: int = 0
+    parent_id: str | None = None
+    forked_from: str | None = None
+    inherit_context: bool = False
+    no_pause: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    task_id: str
+    warnings: tuple[str, ...]
+    exceeds_slots: bool
+
+
+def create(ctx: Context, user: User, new: NewGenericTask) -> Created:
+    """Queue a task; a fork without a configuration, or without files, has those of its original."""
+    parent = _relative(ctx, user, new.parent_id)
+    original = _relative(ctx, user, new.forked_from)
+    if new.inherit_context and parent is None:
+        raise Invalid("inheritContext needs a parent task: name it by parentId")
+    config = _config(ctx, user, new, original)
+    project = creation.project_by_id(ctx.db, new.project_id or DEFAULT_PROJECT)
+    if project is None:
+        raise Missing(f"project {new.project_id} not found")
+    require_things(ctx, user, Right.VIEW_PROJECT, "project", [project.id])
+    if project.archived:
+        raise WrongState(f"project {project.id} is archived: unarchive it, or choose another")
+    submission = replace(new.submission, config=config, workspace_id=project.workspace_id)
+    source = parent if new.inherit_context else original
+    if source is not None and not submission.files:
+        submission = replace(submission, shared_context_id=source.context_id)
+    resolved = launching.resolve(ctx, user, submission)
+    with launching.opened(ctx, user, submission, resolved, programs.of_command) as (changed, id):
+        if new.parent_id is not None:
+            _require_live(changed.tx, new.parent_id)
+        generic_tasks.settle(
+            changed.tx, id, parent_id=new.parent_id, forked_from=new.forked_from,
+            no_pause=new.no_pause, project_id=project.id,
+        )  # fmt: skip
+    return Created(id, resolved.warnings, resolved.exceeds_slots)
+
+
+def _relative(ctx: Context, user: User, task_id: str | None) -> GenericTask | None:
+    if task_id is None:
+        return None
+    require_things(ctx, user, Right.VIEW_NSC, "task", [task_id])
+    return _find(ctx, task_id)
+
+
+def _config(
+    ctx: Context, user: User, new: NewGenericTask, original: GenericTask | None
+) -> Mapping[str, Any]:
+    given: dict[str, Any] = dict(load_yaml(new.config)) if new.config.strip() else {}
+    if original is None:
+        return given
+    # Its secrets go on to tasks of its owner only.
+    own = original.user_id == user.id
+    earlier = sealing.opened(ctx, original.config, original.sealed) if own else original.config
+    known = programs.shown(earlier)
+    return dict(sealing.completed(given, known)) if given else known
+
+
+def _require_live(tx: Tx, parent_id: str) -> None:
+    """Refuse a child of a task that ends: its end would not reach the child."""
+    parent = generic_tasks.lock(tx, parent_id)
+    if (
+        parent is None
+        or parent.state.terminal
+        or parent.state is GenericTaskState.STOPPING_CANCELED
+    ):
+        told = "is gone" if parent is None else f"is {parent.state.value}"
+        raise WrongState(f"task {parent_id} {told}: it can have no more children")
+
+
+def config_of(ctx: Context, task_id: str) -> str:
+    """Return a task's configuration as text, without what its machine reads and without secrets."""
+    return json.dumps(programs.shown(_find(ctx, task_id).config))
+
+
+def kill(ctx: Context, user: User, task_id: str, *, from_root: bool) -> None:
+    """End a task with all below it, or its whole tree."""
+    _find(ctx, task_id)
+    with ctx.db.autocommit() as tx:
+        top = generic_tasks.root_of(tx, task_id) if from_root else task_id
+    require_things(ctx, user, Right.UPDATE_NSC, "task", [top])
+    for id in _tree(ctx, top):
+        _move(ctx, id, lambda task: states.after_kill(task.state), f"on request of {user.username}")
+
+
+def pause(ctx: Context, user: User, task_id: str) -> None:
+    """Stop a task and those below it for now; those that were made to run without pauses go on."""
+    reason = f"{user.username} paused it"
+    _steer(ctx, task_id, lambda t: states.after_pause(t.state, may_pause=not t.no_pause), reason)
+
+
+def unpause(ctx: Context, user: User, task_id: str) -> None:
+    _steer(ctx, task_id, lambda task: states.after_unpause(task.state), "")
+
+
+def _steer(ctx: Context, task_id: str, after: After, reason: str) -> None:
+    """Change a task, which must be able to, and what is below it as far as that can."""
+    _find(ctx, task_id)
+    for id in _tree(ctx, task_id):
+        try:
+            _move(ctx, id, after, reason)
+        except NotAllowed as e:
+            if id == task_id:
+                raise WrongState(f"task {task_id} {e}") from e
+
+
+def _tree(ctx: Context, task_id: str) -> list[str]:
+    with ctx.db.autocommit() as tx:
+        return generic_tasks.tree_below(tx, task_id)
+
+
+def _move(ctx: Context, task_id: str, after: After, reason: str) -> None:
+    """Bring one task towards another state, in a transaction of its own."""
+    with change(ctx) as changed:
+        tx = changed.tx
+        task = generic_tasks.lock(tx, task_id)
+        if task is None:
+            return
+        target = after(task)
+        if target is task.state:
+            return
+        generic_tasks.set_state(tx, task_id, target)
+        if target is GenericTaskState.ACTIVE:
+            _run_again(ctx, changed, task)
+        elif target is GenericTaskState.CANCELED:
+            interactive.end(tx, task_id, f"canceled while it was paused: {reason}", changed.now)
+            changed.trial_ended(task_id)
+        else:
+            _stop(changed, task_id, target, reason)
+
+
+def _stop(change: Change, task_id: str, target: GenericTaskState, reason: str) -> None:
+    allocation = allocations.live_of_task(change.tx, task_id)
+    if allocation is None:
+        return
+    asks = target is GenericTaskState.STOPPING_PAUSED
+    exit = stopping.signal(change, allocation, Signal.TERMINATE if asks else Signal.KILL, reason)
+    if exit is not None:
+        auxiliary.allocation_ended(change, allocation, exit)
+
+
+def _run_again(ctx: Context, change: Change, task: GenericTask) -> None:
+    config = TaskConfig.load(programs.shown(task.config))
+    if config.resources.slots:
+        money.require_task(ctx, change.tx, task.id)
+    run_id = generic_tasks.last_run(change.tx, task.id) + 1
+    auxiliary.request(
+        change, task.id, task.job_id, run_id, task.pool, config.resources.slots,
+        preempt_timeout_s=config.preemption_timeout,
+    )  # fmt: skip
+
+
+def _find(ctx: Context, task_id: str) -> GenericTask:
+    with ctx.db.autocommit() as tx:
+        task = generic_tasks.one(tx, task_id)
+        kind = generic_tasks.kind_of(tx, task_id) if task is None else None
+    if task is not None:
+        return task
+    if kind is None:
+        raise Missing(f"task '{task_id}' not found")
+    name = NAMES.get(TaskKind(kind))
+    other = f"a {name}: use `det {name}`" if name else f"a {kind.lower().replace('_', ' ')}"
+    raise Invalid(f"task {task_id} is no generic task but {other}")

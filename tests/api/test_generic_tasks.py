@@ -1,0 +1,197 @@
+"""Generic tasks: trees of programs that are paused, continued and killed together."""
+
+import base64
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from tests.support.api import Api, Caller
+from tests.support.played_agent import PlayedAgent
+
+V = "/api/v1"
+CONFIG = "entrypoint: [python3, work.py]\nresources: {slots: 0}\n"
+FILE = {"path": "work.py", "type": 48, "content": base64.b64encode(b"print(1)").decode(),
+        "mtime": "1", "mode": 420, "uid": 0, "gid": 0}  # fmt: skip
+
+
+def create(caller: Caller, config: str = CONFIG, **more: Any) -> str:
+    body = {"config": config, "contextDirectory": [], **more}
+    return str(caller.post(f"{V}/generic-tasks", body)["taskId"])
+
+
+def state(caller: Caller, task_id: str) -> str:
+    found = caller.get(f"{V}/tasks/{task_id}")["task"]["taskState"]
+    return str(found).removeprefix("GENERIC_TASK_STATE_")
+
+
+@pytest.fixture
+def agent(api: Api) -> PlayedAgent:
+    played = PlayedAgent(api, "a1")
+    played.join()
+    return played
+
+
+def run(api: Api, agent: PlayedAgent) -> list[dict[str, Any]]:
+    api.tick()
+    orders = agent.poll()
+    agent.poll()
+    return orders
+
+
+def context_of(api: Api, task_id: str) -> Any:
+    with api.ctx.db.begin() as tx:
+        found = text("SELECT context_id FROM tasks WHERE id = :id")
+        return tx.execute(found, {"id": task_id}).scalar_one()
+
+
+def test_a_task_runs_its_entrypoint_to_its_end(api: Api, user: Caller, agent: PlayedAgent) -> None:
+    id = create(user, contextDirectory=[FILE])
+    (order,) = run(api, agent)
+    assert order["spec"]["command"][-2:] == ["python3", "work.py"]
+    assert order["spec"]["env"]["DET_TASK_TYPE"] == "GENERIC"
+    shown = user.get(f"{V}/tasks/{id}")["task"]
+    assert (shown["taskType"], shown["taskState"]) == (
+        "TASK_TYPE_GENERIC",
+        "GENERIC_TASK_STATE_ACTIVE",
+    )
+    assert "_command" not in shown["config"]
+    assert "work.py" in user.get(f"{V}/tasks/{id}/config")["config"]
+    (job,) = user.get(f"{V}/job-queues-v2")["jobs"]
+    assert job["full"]["type"] == "TYPE_GENERIC"
+    agent.poll("terminated", exit_code=0)
+    assert state(user, id) == "COMPLETED"
+    assert user.get(f"{V}/tasks/{id}")["task"]["endTime"]
+
+
+def test_a_failed_task_is_in_error(api: Api, user: Caller, agent: PlayedAgent) -> None:
+    id = create(user)
+    run(api, agent)
+    agent.poll("terminated", exit_code=2, failure="container_failed")
+    assert state(user, id) == "ERROR"
+
+
+def test_a_task_is_paused_and_goes_on_in_another_run(
+    api: Api, user: Caller, agent: PlayedAgent
+) -> None:
+    id = create(user)
+    run(api, agent)
+    user.post(f"{V}/tasks/{id}/pause")
+    assert state(user, id) == "STOPPING_PAUSED"
+    (order,) = agent.poll()
+    assert order["desired"] == "killed"
+    agent.poll("terminated", exit_code=137)
+    assert state(user, id) == "PAUSED"
+    assert user.get(f"{V}/tasks/{id}")["task"]["endTime"] is None
+    agent.poll()
+    api.tick()
+    assert agent.poll() == []
+    user.post(f"{V}/tasks/{id}/unpause")
+    (order,) = run(api, agent)
+    assert order["allocation_id"] == f"{id}.2"
+    assert state(user, id) == "ACTIVE"
+
+
+def test_with_a_preemption_timeout_it_is_asked_before_it_is_killed(
+    api: Api, user: Caller, agent: PlayedAgent
+) -> None:
+    id = create(user, CONFIG + "preemption_timeout: 60\n")
+    (order,) = run(api, agent)
+    user.post(f"{V}/tasks/{id}/pause")
+    task = api.with_token(order["spec"]["session_token"])
+    allocation = f"{V}/allocations/{order['allocation_id']}/signals"
+    assert task.get(f"{allocation}/preemption")["preempt"]
+    task.post(f"{allocation}/ack_preemption")
+    agent.poll("terminated", exit_code=0)
+    assert state(user, id) == "PAUSED"
+
+
+def test_a_queued_task_is_paused_and_killed_without_having_run(user: Caller) -> None:
+    paused, killed = create(user), create(user)
+    user.post(f"{V}/tasks/{paused}/pause")
+    user.post(f"{V}/tasks/{killed}/kill", {"taskId": killed})
+    assert (state(user, paused), state(user, killed)) == ("PAUSED", "CANCELED")
+    user.post(f"{V}/tasks/{paused}/kill")
+    assert state(user, paused) == "CANCELED"
+    user.post(f"{V}/tasks/{paused}/kill")
+
+
+def test_a_tree_is_paused_continued_and_killed_from_any_of_its_nodes(user: Caller) -> None:
+    root = create(user)
+    child = create(user, parentId=root)
+    leaf, steady = create(user, parentId=child), create(user, parentId=child, noPause=True)
+    tree = (root, child, leaf, steady)
+    assert user.get(f"{V}/tasks/{leaf}")["task"]["parentId"] == child
+
+    def states() -> list[str]:
+        return [state(user, id) for id in tree]
+
+    user.post(f"{V}/tasks/{child}/pause")
+    assert states() == ["ACTIVE", "PAUSED", "PAUSED", "ACTIVE"]
+    user.post(f"{V}/tasks/{root}/pause")
+    assert states() == ["PAUSED", "PAUSED", "PAUSED", "ACTIVE"]
+    user.post(f"{V}/tasks/{root}/unpause")
+    assert states() == ["ACTIVE"] * 4
+    user.post(f"{V}/tasks/{child}/kill")
+    assert states() == ["ACTIVE", "CANCELED", "CANCELED", "CANCELED"]
+    other = create(user, parentId=root)
+    user.post(f"{V}/tasks/{other}/kill", {"taskId": other, "killFromRoot": True})
+    assert [state(user, root), state(user, other)] == ["CANCELED", "CANCELED"]
+
+
+def test_children_and_forks_take_files_and_configurations_of_others(api: Api, user: Caller) -> None:
+    first = create(user, contextDirectory=[FILE])
+    files = context_of(api, first)
+    assert files is not None
+    child = create(user, parentId=first, inheritContext=True)
+    assert context_of(api, child) == files
+    assert context_of(api, create(user, parentId=first)) is None
+    fork = create(user, "", forkedFrom=first)
+    assert context_of(api, fork) == files
+    assert user.get(f"{V}/tasks/{fork}")["task"]["forkedFrom"] == first
+    assert user.get(f"{V}/tasks/{fork}/config") == user.get(f"{V}/tasks/{first}/config")
+
+
+def test_a_running_task_makes_children_by_its_own_token(
+    api: Api, user: Caller, agent: PlayedAgent
+) -> None:
+    root = create(user, contextDirectory=[FILE])
+    (order,) = run(api, agent)
+    task = api.with_token(order["spec"]["session_token"])
+    child = create(task, parentId=root, inheritContext=True)
+    assert user.get(f"{V}/tasks/{child}")["task"]["parentId"] == root
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "sentence"),
+    [
+        ({"config": "entrypoint: []"}, 400, "entrypoint"),
+        ({"config": "colour: 1"}, 400, "colour"),
+        ({"config": ": ["}, 400, "YAML"),
+        ({"config": CONFIG, "parentId": "none"}, 404, "none"),
+        ({"config": CONFIG, "forkedFrom": "none"}, 404, "none"),
+        ({"config": CONFIG, "projectId": 99}, 404, "project 99"),
+        ({"config": CONFIG, "inheritContext": True}, 400, "parent"),
+    ],
+)
+def test_what_cannot_be_created_is_refused(
+    user: Caller, body: Any, status: int, sentence: str
+) -> None:
+    told = user.ask("POST", f"{V}/generic-tasks", body)
+    assert (told.status, sentence in told.error) == (status, True), told.body
+
+
+def test_what_cannot_be_done_says_why(user: Caller) -> None:
+    steady = create(user, noPause=True)
+    told = user.ask("POST", f"{V}/tasks/{steady}/pause")
+    assert (told.status, "without pauses" in told.error) == (400, True)
+    user.post(f"{V}/tasks/{steady}/kill")
+    for deed in ("pause", "unpause"):
+        told = user.ask("POST", f"{V}/tasks/{steady}/{deed}")
+        assert told.status == 400
+    told = user.ask("POST", f"{V}/generic-tasks", {"config": CONFIG, "parentId": steady})
+    assert (told.status, "no more children" in told.error) == (400, True)
+    command = user.post(f"{V}/commands", {"config": {"entrypoint": ["a"]}})["command"]["id"]
+    told = user.ask("POST", f"{V}/tasks/{command}/kill")
+    assert (told.status, "det command" in told.error) == (400, True)
+    assert user.ask("POST", f"{V}/tasks/none/kill").status == 404

@@ -1,0 +1,81 @@
+"""The states of generic tasks: where requests and exits lead, and that nothing leads out of an end."""
+
+import pytest
+from det_controlplane.core.lifecycle.allocation import AllocationState, Exit, ExitKind
+from det_controlplane.core.lifecycle.generic import (
+    NEXT,
+    AfterExit,
+    GenericTaskState,
+    NotAllowed,
+    after_exit,
+    after_kill,
+    after_pause,
+    after_unpause,
+)
+
+S = GenericTaskState
+RUNNING, STARTING = AllocationState.RUNNING, AllocationState.STARTING
+
+
+@pytest.mark.parametrize("state", S)
+@pytest.mark.parametrize("kind", ExitKind)
+@pytest.mark.parametrize("was_asked", [False, True])
+def test_every_exit_leads_along_the_table(state: S, kind: ExitKind, was_asked: bool) -> None:
+    if state.terminal or state is S.PAUSED:
+        return
+    after = after_exit(state, RUNNING, Exit(kind), 1, was_asked=was_asked)
+    assert after.state is state or after.state in NEXT[state]
+    assert after.runs_again == (after.state is S.ACTIVE)
+
+
+@pytest.mark.parametrize(
+    ("state", "kind", "then"),
+    [
+        (S.ACTIVE, ExitKind.CLEAN, S.COMPLETED),
+        (S.ACTIVE, ExitKind.FAILED, S.ERROR),
+        (S.ACTIVE, ExitKind.KILLED, S.CANCELED),
+        (S.ACTIVE, ExitKind.PREEMPTED, S.ACTIVE),
+        (S.STOPPING_PAUSED, ExitKind.KILLED, S.PAUSED),
+        (S.STOPPING_PAUSED, ExitKind.PREEMPTED, S.PAUSED),
+        (S.STOPPING_PAUSED, ExitKind.NEVER_RAN, S.PAUSED),
+        (S.STOPPING_PAUSED, ExitKind.INFRASTRUCTURE, S.PAUSED),
+        (S.STOPPING_PAUSED, ExitKind.CLEAN, S.COMPLETED),
+        (S.STOPPING_PAUSED, ExitKind.FAILED, S.ERROR),
+        (S.STOPPING_CANCELED, ExitKind.CLEAN, S.CANCELED),
+        (S.STOPPING_CANCELED, ExitKind.FAILED, S.CANCELED),
+    ],
+)
+def test_what_an_exit_means_depends_on_what_was_asked(state: S, kind: ExitKind, then: S) -> None:
+    assert after_exit(state, RUNNING, Exit(kind), 1).state is then
+
+
+def test_a_task_that_was_asked_for_its_slots_goes_on_later_though_it_was_killed() -> None:
+    after = after_exit(S.ACTIVE, RUNNING, Exit(ExitKind.KILLED), 0, was_asked=True)
+    assert after == AfterExit(S.ACTIVE, runs_again=True)
+
+
+@pytest.mark.parametrize(
+    ("reached", "failures", "state"),
+    [(STARTING, 1, S.ACTIVE), (STARTING, 5, S.ERROR), (RUNNING, 1, S.ERROR)],
+)
+def test_infrastructure_is_forgiven_before_the_start_and_not_for_ever(
+    reached: AllocationState, failures: int, state: S
+) -> None:
+    lost = Exit(ExitKind.INFRASTRUCTURE)
+    assert after_exit(S.ACTIVE, reached, lost, failures).state is state
+
+
+def test_requests_may_be_repeated_and_impossible_ones_say_why() -> None:
+    assert after_pause(S.ACTIVE, may_pause=True) is S.STOPPING_PAUSED
+    assert after_pause(S.PAUSED, may_pause=True) is S.PAUSED
+    assert after_unpause(S.PAUSED) is after_unpause(S.ACTIVE) is S.ACTIVE
+    assert after_kill(S.ACTIVE) is after_kill(S.STOPPING_PAUSED) is S.STOPPING_CANCELED
+    assert after_kill(S.PAUSED) is S.CANCELED
+    for ended in (S.COMPLETED, S.ERROR, S.CANCELED):
+        assert after_kill(ended) is ended
+        with pytest.raises(NotAllowed, match=ended.value):
+            after_unpause(ended)
+    with pytest.raises(NotAllowed, match="without pauses"):
+        after_pause(S.ACTIVE, may_pause=False)
+    with pytest.raises(NotAllowed, match="still stopping"):
+        after_unpause(S.STOPPING_PAUSED)
