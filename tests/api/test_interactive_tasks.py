@@ -115,6 +115,20 @@ def test_the_address_that_the_owner_was_told_opens_this_task_and_no_other(
     assert api.with_token(token).ask("GET", f"{V}/me").status == 401
 
 
+def test_the_address_of_a_deactivated_user_s_task_opens_nothing(
+    api: Api, user: Caller, admin: Caller, agent: PlayedAgent
+) -> None:
+    id = launch(user, "notebook")["notebook"]["id"]
+    start(api, agent)
+    address = user.get(f"{V}/notebooks/{id}")["notebook"]["serviceAddress"]
+    carriers = Carriers(in_address=address.partition("?token=")[2])
+    assert proxying.target(api.ctx, id, carriers).task_id == id
+    me = user.get(f"{V}/me")["user"]["id"]
+    admin.done("PATCH", f"{V}/users/{me}", {"active": False})
+    with pytest.raises(NotSignedIn):
+        proxying.target(api.ctx, id, carriers)
+
+
 def test_a_preview_makes_nothing(user: Caller) -> None:
     told = launch(user, "notebook", preview=True, config={"resources": {"slots": 2}})
     assert told["config"]["resources"]["slots"] == 2

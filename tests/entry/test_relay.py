@@ -178,6 +178,36 @@ def test_strangers_reach_only_what_is_open_to_them(api: Api, web: int) -> None:
         assert task.ask("GET", "/proxy/none/")[0].status == 404
 
 
+def test_a_page_of_another_user_is_not_shown_to_a_browser_that_is_signed_in(
+    api: Api, web: int
+) -> None:
+    """Its scripts would share the origin of the API, and the session of whoever looks at it."""
+    admin = api.signed_in("admin")
+    ports = [{"proxy_port": web, "unauthenticated": True}, {"proxy_port": 9}]
+    with proxied(api, ports) as task:
+        by_cookie = {"Cookie": f"auth={admin.token}"}
+        for path in (task.path(web), task.path(web, f"/?token={task.token}"), task.path(9)):
+            answer, told = task.ask("GET", path, by_cookie)
+            assert (answer.status, b"act with your sign-in" in told) == (403, True), path
+        assert echoed(task.ask("GET", task.path(web), {"Cookie": "auth=over"}))["method"] == "GET"
+        assert echoed(task.ask("GET", task.path(web), {"Cookie": f"auth={task.owner.token}"}))
+        assert echoed(task.ask("GET", task.path(web), {"Authorization": f"Bearer {admin.token}"}))
+        own = task.netloc
+        with pytest.raises(InvalidStatus, match="403"):
+            connect(f"ws://{own}{task.path(web)}", additional_headers=by_cookie).close()
+
+
+def test_what_a_deactivated_user_serves_is_open_to_administrators_only(api: Api, web: int) -> None:
+    admin = api.signed_in("admin")
+    with proxied(api, [{"proxy_port": web, "unauthenticated": True}]) as task:
+        assert echoed(task.ask("GET", task.path(web), {}))
+        me = task.owner.get("/api/v1/me")["user"]["id"]
+        admin.done("PATCH", f"/api/v1/users/{me}", {"active": False})
+        assert task.ask("GET", task.path(web), {})[0].status == 401
+        assert task.ask("GET", task.path(web))[0].status == 401
+        assert echoed(task.ask("GET", task.path(web), {"Authorization": f"Bearer {admin.token}"}))
+
+
 def test_a_task_token_in_the_address_is_good_for_the_task_and_is_kept(api: Api, web: int) -> None:
     with proxied(api, [{"proxy_port": web}]) as task:
         create(task.owner, activate=True)

@@ -253,7 +253,11 @@ def is_of_another_site(request: Request) -> bool:
 
 
 def session_cookie(request: Request, token: str, seconds: int) -> dict[str, str]:
-    """Return the header that gives a browser the session: scripts cannot read it, other sites cannot send it."""
+    """Return the header that gives a browser the session: scripts cannot read it, other sites cannot act with it.
+
+    Links of other sites must bring it along: what a task serves is not shown to others who are signed in here, and
+    a page that came without the cookie would have it afterwards. So it is Lax, and `is_of_another_site` does the rest.
+    """
     secure = "; Secure" if request.headers.get("x-forwarded-proto") == "https" else ""
-    value = f"auth={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+    value = f"auth={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}"
     return {"set-cookie": value}

@@ -13,8 +13,8 @@ from det_controlplane.db.engine import Database
 # The first container of the newest allocation is the one that is spoken to.
 _OF_TASK = text("""
     SELECT k.id AS task_id, k.kind::text AS kind, k.proxies, c.id::text AS container_id, c.agent_id, c.state::text AS state,
-        k.access_key
-    FROM tasks k
+        k.access_key, u.id AS owner_id, u.username AS owner, u.active AS owner_is_active
+    FROM tasks k JOIN jobs j ON j.id = k.job_id JOIN users u ON u.id = j.user_id
     LEFT JOIN LATERAL (SELECT id, epoch FROM allocations WHERE task_id = k.id ORDER BY run_id DESC LIMIT 1) a ON true
     LEFT JOIN containers c ON c.allocation_id = a.id AND c.epoch = a.epoch AND c.rank = 0
     WHERE k.id = :task_id AND k.ended_at IS NULL
@@ -33,6 +33,9 @@ class ProxiedTask:
     agent_id: str | None
     state: ContainerState | None
     access_key: str | None
+    owner_id: int
+    owner: str
+    owner_is_active: bool
 
 
 def of_task(db: Database, task_id: str) -> ProxiedTask | None:

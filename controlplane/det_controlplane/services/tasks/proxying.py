@@ -47,7 +47,9 @@ def target(ctx: Context, service: str, carriers: Carriers) -> Target:
     by_bearer = _first(ctx, task_id, (carriers.bearer,))
     signed_in = by_bearer or _first(ctx, task_id, (carriers.allocation, carriers.cookie))
     to_keep = ""
-    if proxied is None or not proxied["unauthenticated"]:
+    if task is not None:
+        _refuse_page_of_another(ctx, task, carriers)
+    if proxied is None or not _is_open(task, proxied):
         user = signed_in
         is_opened = user is None and _is_opened(ctx, task, (carriers.in_address, carriers.kept))
         if user is None:
@@ -112,9 +114,26 @@ def _first_of_task(ctx: Context, task_id: str, tokens: Iterable[str]) -> User | 
 
 def _is_opened(ctx: Context, task: ProxiedTask | None, tokens: Iterable[str]) -> bool:
     """Return whether a token is that of the address which the task's owner was told."""
-    return task is not None and any(
-        access.opens(ctx, task.task_id, task.access_key, token) for token in tokens if token
-    )
+    if task is None or not task.owner_is_active:
+        return False
+    return any(access.opens(ctx, task.task_id, task.access_key, token) for token in tokens if token)
+
+
+def _is_open(task: ProxiedTask | None, proxied: dict[str, Any]) -> bool:
+    """Return whether strangers reach a port; keys and addresses of a user who was deactivated open nothing more."""
+    return bool(proxied["unauthenticated"]) and task is not None and task.owner_is_active
+
+
+def _refuse_page_of_another(ctx: Context, task: ProxiedTask, carriers: Carriers) -> None:
+    """Keep a browser that is signed in from showing what another user's program serves.
+
+    Scripts of such a page share the origin of the API, and would act with the session of whoever looks at it."""
+    viewer = _first(ctx, task.task_id, (carriers.cookie,))
+    if viewer is not None and viewer.id != task.owner_id:
+        raise Forbidden(
+            f"task {task.task_id} is of user {task.owner}: what it serves could act with your sign-in here. Open it in a"
+            " private window, by the address that its owner is told"
+        )
 
 
 def _require(ctx: Context, user: User, task: ProxiedTask) -> None:
