@@ -10,7 +10,7 @@ import pytest
 TESTS = Path(__file__).parents[1]
 # By CPU seconds, but that files whose environment takes longest to make come later.
 FIRST = (
-    "e2e/test_stock_client.py",
+    "e2e/stock_client/test_stock_client.py",
     "e2e/test_distributed.py",
     "sim/test_world.py",
     "sim/test_machine_world.py",

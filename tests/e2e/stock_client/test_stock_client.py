@@ -1,5 +1,6 @@
 """The stock command line and SDK of Determined 0.38.1, unchanged, on a whole cluster."""
 
+import json
 import re
 import tarfile
 from collections.abc import Iterator
@@ -11,10 +12,11 @@ from tests.support.cluster import Cluster, local_cluster
 from tests.support.stock import StockClient, stock_client
 
 pytestmark = pytest.mark.slow
-FILES = Path(__file__).parent / "stock"
+FILES = Path(__file__).parent / "files"
 CONFIG = FILES / "single.yaml"
 UUID = r"[0-9a-f]{8}-[0-9a-f-]{27}"
 NEW = "Better1Password"
+LONG = ("--config", "hyperparameters.steps=2000", "--config", "hyperparameters.pause=0.5")
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +54,7 @@ def trained(stock: StockClient) -> str:
 @pytest.fixture
 def training(stock: StockClient) -> Iterator[str]:
     """The id of an experiment that trains for longer than the test takes."""
-    long = ("--config", "hyperparameters.steps=2000", "--config", "hyperparameters.pause=0.5")
-    shown = stock.det("e", "create", CONFIG, FILES, *long)
+    shown = stock.det("e", "create", CONFIG, FILES, *LONG)
     found = re.search(r"Created experiment (\d+)", shown)
     assert found, shown
     yield found[1]
@@ -343,3 +344,67 @@ def test_the_sdk_trains_reads_and_registers(running: Cluster, stock: StockClient
     done = stock.script(FILES / "sdk_flow.py", master, FILES, stock.folder / "sdk")
     assert done.code == 0, done.out + done.err
     assert "the SDK did it all" in done.out
+
+
+def test_every_method_of_the_sdk_is_answered(running: Cluster, stock: StockClient) -> None:
+    out = stock.folder / "methods"
+    out.mkdir()
+    done = stock.script(FILES / "sdk_methods.py", running.env["DET_MASTER"], FILES, out)
+    assert done.code == 0, done.out + done.err
+    assert json.loads(done.out.splitlines()[-1]) == [
+        "Checkpoint.get_pachyderm_commit", "Determined.add_oauth_client", "Determined.list_oauth_clients",
+        "Determined.remove_oauth_client", "Experiment.get_pachyderm_config",
+    ]  # fmt: skip
+
+
+def test_a_canceled_experiment_and_a_killed_trial_end(
+    running: Cluster, stock: StockClient, training: str
+) -> None:
+    assert "Canceled" in stock.det("e", "cancel", training)
+    running.until_state(int(training), "CANCELED")
+    shown = stock.det("e", "create", CONFIG, FILES, *LONG)
+    other = shown.split("Created experiment")[1].split()[0]
+    running.until(lambda: running.trials(int(other)), "it has a trial")
+    stock.det("t", "kill", only_trial(stock, other))
+    running.until_state(int(other), "CANCELED")
+
+
+def test_a_trial_is_downloaded_and_files_of_a_checkpoint_are_removed(stock: StockClient) -> None:
+    keep = ("--config", "checkpoint_storage.save_trial_latest=2")
+    shown = stock.det("e", "create", CONFIG, FILES, *keep, "--follow")
+    experiment_id = shown.split("Created experiment")[1].split()[0]
+    stock.det("e", "wait", experiment_id, "--polling-interval", 1)
+    trial, out = only_trial(stock, experiment_id), stock.folder / "of trial"
+    stock.det("t", "download", trial, "--latest", "-o", out)
+    assert (out / "state").exists()
+    uuid = checkpoint_of(stock, experiment_id)
+    stock.det("checkpoint", "rm", uuid, "--glob", "sta*", "--yes")
+    stock.det("checkpoint", "delete", uuid, "--yes")
+
+
+def test_a_job_is_moved_in_the_queue(stock: StockClient, training: str) -> None:
+    (row,) = [row for row in csv_of(stock, "job", "list") if f"({training})" in row]
+    (job,) = re.findall(UUID, row)
+    stock.det("job", "update", job, "--priority", 11)
+    assert "priority: 11" in stock.det("e", "config", training)
+
+
+def test_the_log_of_a_task_is_that_of_its_trial(stock: StockClient, trained: str) -> None:
+    called = stock.det("dev", "bindings", "call", "get_GetTrial", only_trial(stock, trained))
+    first = json.loads(called)["trial"]["taskIds"][0]
+    assert "step 4" in stock.det("task", "logs", first)
+
+
+def test_a_template_is_set_and_its_configuration_replaced(stock: StockClient) -> None:
+    fragment = stock.folder / "set.yaml"
+    for name in ("first", "second"):
+        fragment.write_text(f"description: the {name}\n")
+        stock.det("template", "set", "theirs", fragment)
+        assert f"the {name}" in stock.det("template", "describe", "theirs")
+    stock.det("template", "remove", "theirs")
+
+
+def test_the_client_tells_versions_and_usage(stock: StockClient) -> None:
+    assert "0.38.1" in stock.det("version")
+    span = ("2026-01-01T00:00:00Z", "2099-01-01T00:00:00Z")
+    assert "training" in stock.det("resources", "raw", *span)
