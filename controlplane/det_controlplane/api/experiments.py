@@ -16,6 +16,8 @@ from det_controlplane.api.http import (
     json_response,
 )
 from det_controlplane.api.listing import (
+    CHECKPOINT_STATES,
+    WORK_STATES,
     checkpoint_sort_of,
     filters_of,
     owner_filters,
@@ -116,7 +118,7 @@ def _filters(request: Request) -> dict[str, Any]:
     own = filters_of(
         description=request.text("description"),
         labels=request.texts("labels"),
-        states=states_of(request),
+        states=states_of(request, WORK_STATES),
         project_id=request.integer("projectId", "project_id") or None,
         id_in=request.integers("experimentIdFilter.incl"),
         id_not_in=request.integers("experimentIdFilter.notIn"),
@@ -139,14 +141,19 @@ def get_experiment(ctx: Context, request: Request) -> Answer:
 
 def list_trials(ctx: Context, request: Request) -> Answer:
     sort = sort_of(request)
-    page, states = page_of(request), states_of(request)
+    page, states = page_of(request), states_of(request, WORK_STATES)
     return json_parts(listing.trials(ctx, page, sort, request.id("experimentId"), states))
 
 
 def list_checkpoints(ctx: Context, request: Request) -> Answer:
     sort = checkpoint_sort_of(request)
     found = listing.checkpoints(
-        ctx, page_of(request), sort, "experiment_id", request.id("id"), states_of(request)
+        ctx,
+        page_of(request),
+        sort,
+        "experiment_id",
+        request.id("id"),
+        states_of(request, CHECKPOINT_STATES),
     )
     return json_parts(found)
 

@@ -4,12 +4,13 @@ from typing import Any
 
 from det_controlplane.api.body import Body
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response
-from det_controlplane.api.listing import page_of, part_of, sort_of
+from det_controlplane.api.listing import page_of, part_of, sort_of, states_of
 from det_controlplane.api.router import get, post
 from det_controlplane.core.queue import QueueUpdate
 from det_controlplane.services.context import Context
 from det_controlplane.services.scheduling import jobs, queueing
 
+_STATES = ("UNSPECIFIED", "QUEUED", "SCHEDULED", "SCHEDULED_BACKFILLED")
 _LIMITED = (
     "jobId", "type", "resourcePool", "workspaceId", "isPreemptible", "requestedSlots", "allocatedSlots", "summary",
     "priority", "weight", "progress",
@@ -19,9 +20,9 @@ _LIMITED = (
 def list_jobs(ctx: Context, request: Request) -> Answer:
     pool = request.text("resourcePool", "resource_pool")
     found = jobs.listed(ctx, pool, descending=sort_of(request).descending)
-    states = set(request.texts("states"))
+    states = states_of(request, _STATES)
     if states:
-        found = [j for j in found if j["summary"]["state"] in states]
+        found = [j for j in found if j["summary"]["state"].removeprefix("STATE_") in states]
     if not request.path.endswith("-v2"):
         found = [j for j in found if _is_seen(request, j)]
     shown, pagination = part_of(found, page_of(request))

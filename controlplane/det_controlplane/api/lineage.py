@@ -18,6 +18,7 @@ from det_controlplane.api.http import (
     json_response,
     line,
 )
+from det_controlplane.api.listing import source_type_of
 from det_controlplane.api.router import delete, get, post, put
 from det_controlplane.core.gc import Policy
 from det_controlplane.services.checkpoints import collection, downloads
@@ -152,7 +153,7 @@ def checkpoint_metrics(ctx: Context, request: Request) -> Answer:
         ctx,
         request.param("checkpointUuid"),
         request.text("metricGroup", "metric_group"),
-        request.text("trialSourceInfoType", "trial_source_info_type"),
+        source_type_of(request),
     )
     return json_response({"metrics": found})
 

@@ -1,6 +1,6 @@
 """Paging and ordering parameters, the same for every listing."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from det_controlplane.api.errors import BadRequest
@@ -64,9 +64,36 @@ def metric_group_of(request: Request) -> str:
     return request.text("group") or kind.lower()
 
 
-def states_of(request: Request) -> list[str]:
+# Of experiments and trials; of checkpoints.
+WORK_STATES = (
+    "UNSPECIFIED", "ACTIVE", "PAUSED", "STOPPING_COMPLETED", "STOPPING_CANCELED", "STOPPING_ERROR", "STOPPING_KILLED",
+    "COMPLETED", "CANCELED", "ERROR", "DELETED", "DELETING", "DELETE_FAILED", "QUEUED", "PULLING", "STARTING",
+    "RUNNING",
+)  # fmt: skip
+CHECKPOINT_STATES = (
+    "UNSPECIFIED", "ACTIVE", "COMPLETED", "ERROR", "DELETED", "PARTIALLY_DELETED",
+)  # fmt: skip
+
+
+def states_of(request: Request, known: Sequence[str]) -> list[str]:
     """Return the stored states to filter by; derived ones (QUEUED, RUNNING, …) match nothing."""
-    return [s.removeprefix("STATE_") for s in request.texts("states")]
+    return known_states(request.texts("states"), known)
+
+
+def known_states(given: Iterable[object], known: Sequence[str]) -> list[str]:
+    states = [str(state).removeprefix("STATE_") for state in given]
+    unknown = next((state for state in states if state not in known), None)
+    if unknown is not None:
+        valid = ", ".join(f"STATE_{name}" for name in known)
+        raise BadRequest(f"states must be among {valid}, not {unknown[:80]!r}")
+    return states
+
+
+def source_type_of(request: Request) -> str:
+    """Return the full name of the kind of use of a checkpoint or model; empty for every kind."""
+    prefix, known = "TRIAL_SOURCE_INFO_TYPE_", ("", "INFERENCE", "FINE_TUNING")
+    found = choice_of(request, prefix, known, "trialSourceInfoType", "trial_source_info_type")
+    return prefix + found if found else ""
 
 
 def checkpoint_sort_of(request: Request) -> Sort:

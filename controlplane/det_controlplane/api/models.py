@@ -12,7 +12,7 @@ from det_controlplane.api.http import (
     json_parts,
     json_response,
 )
-from det_controlplane.api.listing import filters_of, owner_filters, page_of, sort_of
+from det_controlplane.api.listing import filters_of, owner_filters, page_of, sort_of, source_type_of
 from det_controlplane.api.router import delete, get, patch, post
 from det_controlplane.services.context import Context
 from det_controlplane.services.registry import models, versions
@@ -149,7 +149,7 @@ def version_metrics(ctx: Context, request: Request) -> Answer:
         version["model"]["id"],
         number,
         request.text("metricGroup", "metric_group"),
-        request.text("trialSourceInfoType", "trial_source_info_type"),
+        source_type_of(request),
     )
     return json_response({"metrics": found})
 

@@ -7,7 +7,14 @@ from det_controlplane.api.auth import setting, user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import EMPTY, Answer, Request, json_parts, json_response
-from det_controlplane.api.listing import filters_of, owner_filters, page_of, sort_of
+from det_controlplane.api.listing import (
+    WORK_STATES,
+    filters_of,
+    known_states,
+    owner_filters,
+    page_of,
+    sort_of,
+)
 from det_controlplane.api.router import Handler, delete, get, patch, post, put
 from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.services.context import Context
@@ -131,7 +138,7 @@ def filters_in(filters: Body) -> dict[str, Any]:
         description=filters.text("description"),
         labels=[str(label) for label in filters.items("labels")],
         user_ids=filters.integers("userIds"),
-        states=[str(s).removeprefix("STATE_") for s in filters.items("states")],
+        states=known_states(filters.items("states"), WORK_STATES),
         id_not_in=filters.integers("excludedExperimentIds"),
         project_id=filters.integer("projectId") or None,
         archived=None if filters.raw("archived") is None else filters.flag("archived"),

@@ -13,6 +13,7 @@ from det_controlplane.api.http import (
     json_response,
 )
 from det_controlplane.api.listing import (
+    CHECKPOINT_STATES,
     checkpoint_sort_of,
     choice_of,
     is_descending,
@@ -43,7 +44,12 @@ def get_trial(ctx: Context, request: Request) -> Answer:
 def list_checkpoints(ctx: Context, request: Request) -> Answer:
     sort = checkpoint_sort_of(request)
     found = listing.checkpoints(
-        ctx, page_of(request), sort, "trial_id", request.id("trialId"), states_of(request)
+        ctx,
+        page_of(request),
+        sort,
+        "trial_id",
+        request.id("trialId"),
+        states_of(request, CHECKPOINT_STATES),
     )
     return json_parts(found)
 

@@ -1,0 +1,168 @@
+"""Every route refuses bad input by 4xx and says what is wrong: generated from what the routes declare."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from det_controlplane.api import routes
+from det_controlplane.api.openapi import description
+from det_controlplane.api.router import Access
+
+from tests.support.api import Api, Caller, Told, create_ended, report_checkpoint, trial_of
+
+NOBODY = "00000000-0000-0000-0000-000000000001"
+# What a name of a path stands for, where it is not the id 1.
+UNKNOWN = {"checkpointUuid": NOBODY, "batchId": NOBODY}
+# Answered by what they find, also where they do not know a word of it.
+LIBERAL = {"levels", "stdtypes", "sources", "metricType", "type"}
+ENUMS = {"orderBy", "sortBy", "states", "period", "trialSourceInfoType"}
+TIMES = {"timestampBefore", "timestampAfter", "since", "until", "startDate", "endDate"}
+Operation = tuple[str, str, list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def admin(shared_api: Api) -> Caller:
+    return shared_api.signed_in("admin")
+
+
+@pytest.fixture(scope="module")
+def places(shared_api: Api, admin: Caller) -> dict[str, str]:
+    """The names of things that are there, by what paths call them."""
+    experiment_id = create_ended(admin)
+    trial = trial_of(admin, experiment_id)
+    admin.post("/api/v1/models", {"name": "resnet"})
+    admin.post("/api/v1/workspaces", {"name": "zoo"})
+    uuid = report_checkpoint(admin, experiment_id)
+    return {
+        "taskId": str(trial["taskId"]), "checkpointUuid": uuid, "modelName": "resnet", "kind": "experiment",
+        "workloadType": "experiment", "username": "determined", "key": "default",
+    }  # fmt: skip
+
+
+def operations(*methods: str) -> Iterator[Operation]:
+    """Yield method, path and inputs of each route that needs a user."""
+    users = {(r.method, r.path) for r in routes.every() if r.access in (Access.USER, Access.ADMIN)}
+    for path, described in description(routes.every())["paths"].items():
+        for method, told in described.items():
+            if method.upper() in methods and (method.upper(), path) in users:
+                yield method.upper(), path, told.get("parameters", [])
+
+
+# Their order is asked by `orderBy` alone.
+BY_ARRIVAL = ("/logs", "/job-queues", "/job-queues-v2")
+
+
+def filled(path: str, names: dict[str, str]) -> str:
+    return re.sub(r"\{(\w+)\}", lambda m: names.get(m[1], "1"), path)
+
+
+def bad_values(inputs: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    for told in inputs:
+        name = told["name"]
+        if told["in"] != "query" or name in LIBERAL:
+            continue
+        kind = told.get("items", told).get("type")
+        if kind == "integer":
+            yield name, "many"
+            yield name, "²"
+        elif name in ENUMS:
+            yield name, "SORT_BY_COLOR"
+        elif name in TIMES:
+            yield name, "yesterday"
+
+
+def required(path: str) -> dict[str, list[str]]:
+    """Return a query without which a path is refused anyway."""
+    wanted = {
+        "metricName": ["loss"], "group": ["validation"], "ids": ["1"], "trialIds": ["1"],
+        "timestampAfter": ["2026-01-01T00:00:00Z"], "timestampBefore": ["2026-02-01T00:00:00Z"],
+        "startDate": ["2026-01-01"], "endDate": ["2026-01-02"],
+        "period": ["RESOURCE_ALLOCATION_AGGREGATION_PERIOD_DAILY"],
+    }  # fmt: skip
+    listed = ("metrics-stream", "time-series", "resources/allocation", "metrics/")
+    return wanted if any(part in path for part in listed) else {}
+
+
+def test_a_bad_value_of_a_query_is_refused_by_name(admin: Caller, places: dict[str, str]) -> None:
+    problems, refused = [], 0
+    for method, path, inputs in operations("GET"):
+        base, url = required(path), filled(path, places)
+        if admin.ask(method, url, query=base).status != 200:
+            continue
+        for name, value in bad_values(inputs):
+            if name == "sortBy" and path.endswith(BY_ARRIVAL):
+                continue
+            told = admin.ask(method, url, query={**base, name: [value]})
+            refused += 1
+            if told.status != 400 or spelled(name) not in spelled(told.error):
+                problems.append(
+                    f"{method} {path}?{name}={value}: {told.status} {told.body[:120]!r}"
+                )
+    assert problems == []
+    assert refused > 100
+
+
+def spelled(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+@pytest.mark.parametrize("body", [b"{", b"[1]", b'{"a": \xff}'], ids=["cut", "list", "bytes"])
+def test_a_body_that_cannot_be_read_is_refused_and_does_nothing(
+    admin: Caller, places: dict[str, str], body: bytes
+) -> None:
+    problems, refused = [], 0
+    for method, path, inputs in operations("POST", "PUT", "PATCH", "DELETE"):
+        if not any(told["in"] == "body" for told in inputs):
+            continue
+        told = admin.ask(method, filled(path, places), body)
+        refused += told.status == 400
+        if told.status not in (400, 404, 501) or not cause_of(told):
+            problems.append(f"{method} {path}: {told.status} {told.body[:120]!r}")
+    assert problems == []
+    assert refused > 60
+
+
+def test_fields_of_every_body_are_refused_in_a_wrong_type(
+    admin: Caller, places: dict[str, str]
+) -> None:
+    problems, named = [], 0
+    for method, path, inputs in operations("POST", "PUT", "PATCH", "DELETE"):
+        schemas = [told["schema"] for told in inputs if told["in"] == "body"]
+        for name, kind in ((n, k) for s in schemas for n, k in s.get("properties", {}).items()):
+            wrong = (
+                {"a": 1}
+                if kind.get("type") in ("string", "integer", "array", "boolean")
+                else "text"
+            )
+            told = admin.ask(method, filled(path, {**places, **UNKNOWN}), {name: wrong})
+            if told.status >= 500 and told.status != 501:
+                problems.append(f"{method} {path} {name}: {told.status} {told.body[:120]!r}")
+            named += told.status == 400 and spelled(name) in spelled(cause_of(told))
+    assert problems == []
+    assert named > 100
+
+
+@pytest.mark.parametrize("id", ["999", "abc", "-1", "99999999999999999999", "²", "%00"])
+def test_what_is_not_there_is_never_an_error_of_ours(admin: Caller, id: str) -> None:
+    problems, missed = [], 0
+    for method, path, _ in operations("GET", "POST", "PUT", "PATCH", "DELETE"):
+        if "{" not in path:
+            continue
+        url = re.sub(r"\{\w+\}", id, path)
+        told = admin.ask(method, url, {} if method != "GET" else None, query=required(path))
+        missed += told.status in (400, 404)
+        if told.status >= 500 and told.status != 501:
+            problems.append(f"{method} {url}: {told.status} {told.body[:120]!r}")
+        elif told.status >= 400 and not cause_of(told):
+            problems.append(f"{method} {url}: {told.status} without a cause")
+    assert problems == []
+    assert missed > 100
+
+
+def cause_of(told: Told) -> str:
+    try:
+        return str(json.loads(told.body)["error"]["error"])
+    except (ValueError, KeyError, TypeError):
+        return ""
