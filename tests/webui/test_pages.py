@@ -9,13 +9,16 @@ import pytest
 
 from tests.support.browser import Tab, opened
 from tests.support.cluster import Cluster
-from tests.webui.conftest import MARKUP
+from tests.webui.conftest import EXAMPLE, MARKUP
 
 EXPERIMENT_TABS = (
     "overview", "trials", "search", "hyperparameters", "checkpoints", "logs", "code", "configuration", "notes",
 )  # fmt: skip
 TRIAL_TABS = ("metrics", "workloads", "hyperparameters", "checkpoints", "logs", "allocations")
-PAGES = ("/dashboard", "/experiments", "/queue", "/cluster", "/design")
+PAGES = (
+    "/dashboard", "/experiments", "/tasks?ended=1", "/models", "/workspaces", "/queue", "/cluster", "/settings",
+    "/design",
+)  # fmt: skip
 
 
 def addresses(cluster: Cluster, experiment: int) -> list[str]:
@@ -94,6 +97,14 @@ def test_the_search_shows_rungs_and_says_why_a_trial_ended(tab: Tab, trained: in
     tab.page.get_by_text("rung 0").wait_for()
     tab.page.get_by_role("button", name=re.compile(r"^Trial \d+")).first.press("Enter")
     tab.page.get_by_text(re.compile(r"Trial \d+ has completed")).wait_for()
+
+
+def test_code_is_shown_line_by_line(tab: Tab, trained: int) -> None:
+    tab.open(f"/experiments/{trained}/code?file=train.py")
+    source = tab.page.locator(".source")
+    source.wait_for()
+    told = (EXAMPLE / "train.py").read_text("utf-8")
+    assert source.inner_text().rstrip() == told.rstrip()
 
 
 def until(cluster: Cluster, condition: Callable[[], Any], what: str) -> Any:

@@ -15,6 +15,12 @@ const PAGES = [
   ["/trials/:id/:tab?", "Trial", () => import("./pages/trial.js")],
   ["/queue/:pool?", "Job queue", () => import("./pages/queue.js")],
   ["/cluster", "Cluster", () => import("./pages/cluster.js")],
+  ["/tasks", "Tasks", () => import("./pages/tasks.js")],
+  ["/tasks/:kind/:id", "Task", () => import("./pages/task.js")],
+  ["/models", "Model registry", () => import("./pages/models.js")],
+  ["/models/:id", "Model", () => import("./pages/model.js")],
+  ["/workspaces", "Workspaces", () => import("./pages/workspaces.js")],
+  ["/settings", "Settings", () => import("./pages/settings.js")],
   ["/design", "Design", () => import("./pages/design.js")],
 ];
 const SIGN_IN = () => import("./pages/sign_in.js");

@@ -21,7 +21,7 @@ const TABS = [
   ["workloads", "Workloads", (p) => html`<${Workloads} ...${p} />`],
   ["hyperparameters", "Hyperparameters", ({ trial }) => html`<${Panel} title="Hyperparameters"><${Pairs} of=${Object.entries(flat(trial.hparams)).map(([name, value]) => [name, html`<code>${JSON.stringify(value)}</code>`])} /><//>`],
   ["checkpoints", "Checkpoints", ({ trial }) => html`<${Checkpoints} trial=${trial} />`],
-  ["logs", "Logs", ({ trial }) => html`<${Logs} trial=${trial.id} live=${!ended(trial.state)} />`],
+  ["logs", "Logs", ({ trial }) => html`<${Logs} path=${`/api/v1/trials/${trial.id}/logs`} live=${!ended(trial.state)} />`],
   ["allocations", "Allocations", (p) => html`<${Allocations} ...${p} />`],
 ];
 

@@ -40,8 +40,11 @@ function style(href) {
 /** @param {string} name */
 const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-/** The colour of the n-th curve. @param {number} n */
-export const curveColour = (n) => `var(--curve-${(n % CURVE_COLOURS) + 1})`;
+/** Tell whether the n-th curve is drawn in dashes, so that no two of sixteen look alike. @param {number} n */
+const isDashed = (n) => n % (2 * CURVE_COLOURS) >= CURVE_COLOURS;
+
+/** The sign of the n-th curve in a legend. @param {{ n: number }} props */
+export const Swatch = ({ n }) => html`<span class=${`swatch ${isDashed(n) ? "dashed" : ""}`} style=${{ color: `var(--curve-${(n % CURVE_COLOURS) + 1})` }} />`;
 
 /** Average each point with those before it, as TensorBoard does. @param {(number | null)[]} values @param {number} weight of 0 to 1 */
 export function smoothed(values, weight) {
@@ -59,7 +62,7 @@ export function smoothed(values, weight) {
 /**
  * @param {{ curves: Curve[], label: string, x?: string, time?: boolean, log?: boolean, height?: number }} props
  */
-export function Chart({ curves, label, x = "", time = false, log = false, height = 340 }) {
+export function Chart({ curves, label, x = "", time = false, log = false, height = Math.round(Math.min(Math.max(innerHeight * 0.42, 300), 640)) }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const tip = useRef(/** @type {HTMLElement | null} */ (null));
   const plot = useRef(/** @type {any} */ (null));
@@ -141,6 +144,7 @@ function options(element, tip, curves, { x, time, log, height }) {
         stroke: token(`--curve-${(i % CURVE_COLOURS) + 1}`),
         width: curves.length > 20 ? 1.2 : 1.8,
         alpha: faint,
+        dash: isDashed(i) ? [7, 4] : undefined,
         spanGaps: true,
         points: { show: c.x.length < 3, size: 5 },
       })),

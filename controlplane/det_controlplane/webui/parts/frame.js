@@ -1,5 +1,5 @@
 // The frame around every page: where one can go, and who one is.
-import { link, place } from "../lib/router.js";
+import { go, link, place } from "../lib/router.js";
 import { cluster, shownName, signOut, user } from "../lib/session.js";
 import { choose, theme, THEMES } from "../lib/theme.js";
 import { html, useEffect, useState } from "../lib/view.js";
@@ -10,8 +10,11 @@ import { attempt, Menu, Toasts } from "./overlay.js";
 export const NAVIGATION = [
   ["", "/dashboard", "Home", "home"],
   ["", "/experiments", "Experiments", "flask"],
-  ["", "/queue", "Job queue", "queue"],
-  ["", "/cluster", "Cluster", "server"],
+  ["", "/tasks", "Tasks", "list"],
+  ["", "/models", "Models", "box"],
+  ["", "/workspaces", "Workspaces", "folder"],
+  ["Cluster", "/queue", "Job queue", "queue"],
+  ["Cluster", "/cluster", "Machines", "server"],
 ];
 
 export const Mark = () => html`
@@ -73,6 +76,7 @@ function Foot() {
       name: `${{ system: "Colours of the system", light: "Light", dark: "Dark" }[name]}${theme.value === name ? " ✓" : ""}`,
       act: () => choose(name),
     })),
+    { name: "Settings", act: () => go("/settings") },
     { name: "Sign out", act: () => void attempt(signOut, "Signed out") },
   ];
   return html`

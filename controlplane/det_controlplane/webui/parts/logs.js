@@ -1,4 +1,4 @@
-// Log lines of a trial: the latest first of all, then what comes; text, level and rank narrow them down.
+// Log lines of a task: the latest first of all, then what comes; text, level and rank narrow them down.
 import { lines } from "../lib/api.js";
 import { html, useEffect, useRef, useState } from "../lib/view.js";
 import { Button, Empty, Failure, Search } from "./basic.js";
@@ -10,12 +10,12 @@ const AGAIN_MS = 3_000;
 
 /** @typedef {{ id: string, timestamp: string, level: string, log: string, rankId: number | null }} Line */
 
-/** @param {{ trial: number, live: boolean }} props */
-export function Logs({ trial, live }) {
+/** @param {{ path: string, live: boolean }} props `path` is that of the stream in the API */
+export function Logs({ path, live }) {
   const [text, setText] = useState("");
   const [level, setLevel] = useState("");
   const [rank, setRank] = useState("");
-  const { shown, error, earlier, loading, all } = useLines(trial, live, { text, level, rank });
+  const { shown, error, earlier, loading, all } = useLines(path, live, { text, level, rank });
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const [follows, setFollows] = useState(true);
   useEffect(() => {
@@ -38,7 +38,7 @@ export function Logs({ trial, live }) {
       <div class="panel logs" ref=${box} onScroll=${onScroll} tabindex="0" role="log" aria-label="Log lines" aria-live="off">
         ${!all && shown.length > 0 && html`<${Button} kind="plain" disabled=${loading} onClick=${earlier}>Show earlier lines<//>`}
         ${shown.map((line) => html`<${LogLine} key=${line.id} line=${line} />`)}
-        ${!loading && !shown.length && html`<${Empty} title="No lines"><p>${text || level || rank ? "Nothing fits." : "The trial has written nothing yet."}</p><//>`}
+        ${!loading && !shown.length && html`<${Empty} title="No lines"><p>${text || level || rank ? "Nothing fits." : "Nothing was written yet."}</p><//>`}
       </div>
     </div>
   `;
@@ -62,13 +62,12 @@ function queryOf({ text, level, rank }) {
   return { searchText: text, levels, rankIds: rank ? [rank] : [] };
 }
 
-/** @param {number} trial @param {boolean} live @param {{ text: string, level: string, rank: string }} by */
-function useLines(trial, live, by) {
+/** @param {string} path @param {boolean} live @param {{ text: string, level: string, rank: string }} by */
+function useLines(path, live, by) {
   const [shown, setShown] = useState(/** @type {Line[]} */ ([]));
   const [error, setError] = useState(/** @type {Error | undefined} */ (undefined));
   const [loading, setLoading] = useState(true);
   const [all, setAll] = useState(false);
-  const path = `/api/v1/trials/${trial}/logs`;
   useEffect(() => {
     const ended = new AbortController();
     const run = async () => {
@@ -87,7 +86,7 @@ function useLines(trial, live, by) {
       setError(e);
     });
     return () => ended.abort();
-  }, [trial, live, by.text, by.level, by.rank]);
+  }, [path, live, by.text, by.level, by.rank]);
   const earlier = async () => {
     setLoading(true);
     const found = await latest(path, { ...queryOf(by), timestampBefore: shown[0]?.timestamp }, undefined).catch((e) => (setError(e), []));

@@ -41,5 +41,5 @@ function Files({ experiment, files }) {
 
 /** @param {{ text: string }} props */
 export const Source = ({ text }) => html`
-  <pre class="source" tabindex="0">${text.replace(/\n$/, "").split("\n").map((line) => html`<span class="source-line">${line || " "}\n</span>`)}</pre>
+  <pre class="source" tabindex="0">${text.replace(/\n$/, "").split("\n").map((line) => html`<span class="source-line">${`${line}\n`}</span>`)}</pre>
 `;

@@ -5,7 +5,7 @@ import { useLive } from "../../lib/live.js";
 import { ask, link, place } from "../../lib/router.js";
 import { html, useMemo, useState } from "../../lib/view.js";
 import { Empty, Loaded, Panel } from "../../parts/basic.js";
-import { Chart, curveColour, smoothed } from "../../parts/chart.js";
+import { Chart, smoothed, Swatch } from "../../parts/chart.js";
 
 const AXES = { batches: "batches", epochs: "epochs", time: "time", elapsed: "seconds" };
 const POINTS = 600;
@@ -95,7 +95,7 @@ const Legend = ({ trials, name }) => html`
   <ul class="legend" aria-label="Trials of the chart">
     ${trials.slice(0, 30).map((t, i) => {
       const last = t.data.findLast((/** @type {any} */ p) => typeof p.values[name] === "number");
-      return html`<li><span class="swatch" style=${{ background: curveColour(i) }} /><a href=${link(`/trials/${t.trialId}`)}>Trial ${t.trialId}</a><span class="faint number">${metric(last?.values[name])}</span></li>`;
+      return html`<li><${Swatch} n=${i} /><a href=${link(`/trials/${t.trialId}`)}>Trial ${t.trialId}</a><span class="faint number">${metric(last?.values[name])}</span></li>`;
     })}
   </ul>
 `;

@@ -1,5 +1,5 @@
 // One experiment: what it found, what it does, and everything one can do to it.
-import { get } from "../../lib/api.js";
+import { get, post } from "../../lib/api.js";
 import { ACTIONS, command } from "../../lib/experiments.js";
 import { counted, ended, metric, money, span, stateName } from "../../lib/format.js";
 import { useLive } from "../../lib/live.js";
@@ -92,6 +92,12 @@ function Summary({ e, job }) {
   `;
 }
 
+/** Start a TensorBoard and show where it gets ready. @param {number} id */
+async function tensorboard(id) {
+  const made = await post("/api/v1/tensorboards", { experimentIds: [id] });
+  go(`/tasks/tensorboard/${made.tensorboard.id}`);
+}
+
 /** @param {{ e: any, reload: () => Promise<void> }} props */
 function Actions({ e, reload }) {
   const [open, setOpen] = useState(/** @type {string} */ (""));
@@ -112,6 +118,7 @@ function Actions({ e, reload }) {
     <${Button} icon="copy" onClick=${() => setOpen("fork")}>Fork<//>
     <${Menu} label="More actions" items=${[
       { name: "Edit name and labels", act: () => setOpen("edit") },
+      { name: "Open TensorBoard", act: () => void attempt(() => tensorboard(e.id), `TensorBoard starts for experiment ${e.id}`) },
       { name: "Move to another project", act: () => setOpen("move") },
       ended(e.state) && !e.unmanaged && { name: "Continue training", act: () => setOpen("continue") },
       ...fitting.filter((a) => !first.includes(a)).map((a) => ({ name: a.name, danger: a.danger, act: () => press(a) })),

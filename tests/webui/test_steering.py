@@ -1,0 +1,105 @@
+"""What is changed through pages other than those of experiments; the API is asked afterwards."""
+
+import re
+from typing import Any
+
+from tests.support.browser import Tab
+from tests.support.cluster import Cluster
+from tests.webui.conftest import EXAMPLE, MARKUP
+
+
+def test_a_task_is_watched_and_ended(tab: Tab, cluster: Cluster) -> None:
+    line = f"echo '{MARKUP}'; sleep 600"
+    told = cluster.det("command", "run", "--config", "resources.slots=0", "--detach", line)
+    task_id = told.out.split()[-1]
+    tab.open("/tasks")
+    tab.page.locator(f'a[href="/det/tasks/command/{task_id}"]').click()
+    tab.page.locator(".log-text", has_text=MARKUP).first.wait_for()
+    assert tab.page.locator("img, b").count() == 0
+    tab.page.get_by_role("button", name="End").click()
+    tab.page.get_by_role("button", name="End").wait_for(state="detached")
+    assert cluster.get(f"/api/v1/commands/{task_id}")["command"]["state"] == "STATE_TERMINATED"
+
+
+def checkpoint_of(cluster: Cluster, experiment_id: int) -> str:
+    path = f"/api/v1/experiments/{experiment_id}/checkpoints?states=STATE_COMPLETED"
+    return str(cluster.get(path)["checkpoints"][0]["uuid"])
+
+
+def test_a_checkpoint_becomes_a_version_of_a_model(
+    tab: Tab, cluster: Cluster, trained: int
+) -> None:
+    uuid = checkpoint_of(cluster, trained)
+    tab.open("/models")
+    tab.page.get_by_role("button", name="New model").click()
+    tab.page.get_by_label("Name", exact=True).fill("<b>digits")
+    tab.page.get_by_role("button", name="Create").click()
+    tab.page.get_by_role("button", name="Register a checkpoint").click()
+    tab.page.get_by_label(re.compile("^Checkpoint")).fill(uuid)
+    tab.page.get_by_role("button", name="Register", exact=True).click()
+    tab.page.get_by_role("cell", name=uuid).wait_for()
+    (model,) = cluster.get("/api/v1/models")["models"]
+    assert (model["name"], model["numVersions"]) == ("<b>digits", 1)
+
+
+def test_a_project_is_made_and_an_experiment_moves_there(
+    tab: Tab, cluster: Cluster, waiting: int
+) -> None:
+    tab.open("/workspaces")
+    tab.page.get_by_role("button", name="New workspace").click()
+    tab.page.get_by_label("Name", exact=True).fill("Vision")
+    tab.page.get_by_role("button", name="Create").click()
+    tab.page.get_by_role("button", name="New project").click()
+    tab.page.get_by_label("Name", exact=True).fill("Digits")
+    tab.page.get_by_role("button", name="Create").click()
+    tab.page.get_by_role("link", name="Digits").wait_for()
+    tab.open(f"/experiments/{waiting}")
+    tab.page.get_by_role("button", name="More actions").click()
+    tab.page.get_by_role("menuitem", name="Move to another project").click()
+    tab.page.get_by_role("combobox", name="Project").select_option(label="Vision / Digits")
+    tab.page.get_by_role("button", name="Move", exact=True).click()
+    tab.page.get_by_text("in Vision / Digits").wait_for()
+    assert cluster.experiment(waiting)["projectName"] == "Digits"
+
+
+def queue(cluster: Cluster) -> list[str]:
+    jobs = cluster.get("/api/v1/job-queues-v2?resourcePool=default")["jobs"]
+    return [job["full"]["entityId"] for job in jobs]
+
+
+def test_a_job_goes_to_the_top_and_back(tab: Tab, cluster: Cluster) -> None:
+    made = [held(cluster) for _ in range(3)]
+    first, second, third = (str(e) for e in made)
+    cluster.until(lambda: queue(cluster) == [first, second, third], "all wait in the queue")
+    tab.open("/queue")
+    row: Any = tab.page.get_by_role("row").filter(
+        has=tab.page.locator(f'a[href="/det/experiments/{third}"]')
+    )
+    row.get_by_role("button").click()
+    tab.page.get_by_role("menuitem", name="Move to top").click()
+    cluster.until(lambda: queue(cluster)[0] == third, "it is at the top")
+    tab.page.get_by_role("button", name="Undo").click()
+    cluster.until(lambda: queue(cluster) == [first, second, third], "it is back")
+    for experiment_id in made:
+        cluster.det("experiment", "kill", str(experiment_id))
+
+
+def held(cluster: Cluster) -> int:
+    """An experiment that waits in the queue: it asks for more slots than are free."""
+    return cluster.create(
+        EXAMPLE / "adaptive.yaml", EXAMPLE, "--config", "searcher.max_trials=1",
+        "--config", "resources.slots_per_trial=4", "--config", "entrypoint=sleep 600",
+    )  # fmt: skip
+
+
+def test_a_token_is_shown_once_and_revoked(tab: Tab, cluster: Cluster) -> None:
+    tab.open("/settings")
+    tab.page.get_by_role("button", name="New token").click()
+    tab.page.get_by_label(re.compile("^Description")).fill("a pipeline")
+    tab.page.get_by_role("button", name="Create").click()
+    token = tab.page.locator(".token").inner_text()
+    assert len(token) > 20
+    tab.page.get_by_role("button", name="Close").click()
+    tab.page.get_by_role("button", name=re.compile("^Revoke token")).click()
+    tab.page.get_by_text("No access tokens").wait_for()
+    assert cluster.get("/api/v1/tokens")["tokenInfo"] == []
