@@ -17,6 +17,7 @@ FIRST_LINGER_S = 0.1
 STEADY_INTERVAL_S = 1.0
 LONGEST_INTERVAL_S = 60.0
 LONGEST_BACKOFF_S = 15.0
+LAST_REQUEST_S = 5.0  # how long a stop waits for a request that is under way
 # The answers that another try may change; any other refusal would block all later lines for ever.
 TRY_AGAIN = frozenset({401, 408, 409, 425, 429})
 
@@ -55,11 +56,14 @@ class LogShipper:
         self.flush(timeout_s)
         self._stop.set()
         self._hurry.set()
+        self._spool.interrupt()
+        if self._thread.is_alive():
+            self._thread.join(LAST_REQUEST_S)
 
     def _run(self) -> None:
         last_sent = -LONGEST_INTERVAL_S
         while not self._stop.is_set():
-            if not self._spool.wait_for_lines(timeout_s=10.0):
+            if not self._spool.wait_for_lines(10.0, self._stop):
                 continue
             quiet_s = time.monotonic() - last_sent
             hurried = self._hurry.wait(max(FIRST_LINGER_S, self._interval_s - quiet_s))

@@ -108,9 +108,19 @@ class Spool:
             self._skip_finished_segments()
             self._changed.notify_all()
 
-    def wait_for_lines(self, timeout_s: float | None) -> bool:
+    def wait_for_lines(self, timeout_s: float | None, stopping: threading.Event) -> bool:
+        """Wait for lines, until a time or a stop that `interrupt` tells of; return whether there are any."""
         with self._changed:
-            return self._changed.wait_for(lambda: self._stored_bytes > self._read_at, timeout_s)
+            self._changed.wait_for(lambda: self._has_lines() or stopping.is_set(), timeout_s)
+            return self._has_lines()
+
+    def _has_lines(self) -> bool:
+        return self._stored_bytes > self._read_at
+
+    def interrupt(self) -> None:
+        """Let waits look again whether they should stop."""
+        with self._changed:
+            self._changed.notify_all()
 
     def written(self) -> int:
         """Return the place behind the last line."""

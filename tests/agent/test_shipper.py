@@ -1,6 +1,7 @@
 """How spooled lines reach the control plane."""
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,13 @@ def shipper(plane: FakeControlPlane, spool: Spool) -> Iterator[LogShipper]:
 
 def numbered(count: int) -> list[bytes]:
     return [json.dumps({"task_id": "t", "log": str(i)}).encode() for i in range(count)]
+
+
+def test_it_ends_when_it_is_stopped_while_it_waits_for_lines(
+    spool: Spool, shipper: LogShipper
+) -> None:
+    shipper.stop(timeout_s=60)
+    assert "log-shipper" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_lines_arrive_in_order_in_batches_of_at_most_a_thousand(

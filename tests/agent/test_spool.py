@@ -1,5 +1,6 @@
 """No line is lost or doubled between the containers and the control plane."""
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -87,7 +88,7 @@ def test_lines_that_come_again_under_their_key_are_added_once(open_spool: OpenSp
     after.append(lines(3, 4), "b")
     after.append(lines(5, 6), "c")
     assert drain(after) == lines(1, 6)
-    assert not after.wait_for_lines(timeout_s=0)
+    assert not after.wait_for_lines(0, threading.Event())
 
 
 def test_lines_that_were_sent_are_known_by_their_key_after_a_restart(open_spool: OpenSpool) -> None:
