@@ -159,6 +159,7 @@ class Conversation:
         self._websocket, self._addresses = websocket, addresses
         self._link = Link(websocket.send, self._accept)
         self._carrying: set[asyncio.Task[None]] = set()
+        self._found: dict[tuple[str, int], Sequence[Address]] = {}
         self._heard = 0.0
 
     async def run(self) -> None:
@@ -191,7 +192,10 @@ class Conversation:
 
     async def _carry(self, stream: Stream, asked: Open) -> None:
         with contextlib.suppress(WebSocketException, StreamReset):
-            places = await asyncio.to_thread(self._addresses, asked.container, asked.port)
+            known = (asked.container, asked.port)
+            places = self._found.pop(known, ())
+            if not places:
+                places = await asyncio.to_thread(self._addresses, *known)
             if not places:
                 message = f"no running container here has the proxied port {asked.port}"
                 await stream.reset(Cause.UNKNOWN, message)
@@ -202,6 +206,8 @@ class Conversation:
                 message = f"nothing listens at port {asked.port} of the task ({e.strerror or e})"
                 await stream.reset(Cause.REFUSED, message)
                 return
+            # Asked again only after a failure: an engine takes its time to tell.
+            self._found[known] = places
             await stream.opened()
             await _carry_both_ways(stream, reader, writer)
 

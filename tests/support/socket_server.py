@@ -22,9 +22,9 @@ class _Server(uvicorn.Server):
 
 
 @contextmanager
-def behind_socket(app: Any) -> Iterator[str]:
+def behind_socket(app: Any, port: int = 0) -> Iterator[str]:
     """Serve the application on a port of its own; give the address."""
-    listening = listen("127.0.0.1", 0)
+    listening = listen("127.0.0.1", port)
     server = _Server(uvicorn.Config(app, lifespan="on", **uvicorn_settings()))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])))
     thread.start()

@@ -1,0 +1,148 @@
+"""A trial's ports are reached through a whole cluster: by HTTP, by our tunnel, and by Determined's own."""
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+import yaml
+
+from tests.support.cluster import Cluster, local_cluster
+from tests.support.ports import free_port
+from tests.support.stock import stock_client
+
+pytestmark = pytest.mark.slow
+SERVE = """
+import http.server, socket, sys, threading
+web, echo = map(int, sys.argv[1:])
+
+def repeat(connection):
+    while part := connection.recv(65536):
+        connection.sendall(part)
+    connection.close()
+
+def serve_echo(listening):
+    while True:
+        threading.Thread(target=repeat, args=(listening.accept()[0],), daemon=True).start()
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"served " + self.path.encode())
+
+listening = socket.create_server(("127.0.0.1", echo))
+threading.Thread(target=serve_echo, args=(listening,), daemon=True).start()
+server = http.server.ThreadingHTTPServer(("127.0.0.1", web), Handler)
+print("it serves", flush=True)
+server.serve_forever()
+"""
+
+
+@dataclass
+class Served:
+    cluster: Cluster
+    task: str
+    web: int
+    echo: int
+
+    @property
+    def master(self) -> str:
+        return self.cluster.env["DET_MASTER"]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("traffic")
+    web, echo = free_port(), free_port()
+    (folder / "code").mkdir()
+    (folder / "code/serve.py").write_text(SERVE)
+    ports = [
+        {"proxy_port": web, "default_service_id": True},
+        {"proxy_port": echo, "proxy_tcp": True},
+    ]
+    config = {
+        "name": "serve", "entrypoint": f"python3 serve.py {web} {echo}", "environment": {"proxy_ports": ports},
+        "searcher": {"name": "single", "metric": "x", "max_length": {"batches": 1}},
+    }  # fmt: skip
+    (folder / "serve.yaml").write_text(yaml.safe_dump(config))
+    with local_cluster(folder, runtime="process") as cluster:
+        experiment = cluster.create(folder / "serve.yaml", folder / "code")
+        trial = cluster.until(lambda: cluster.trials(experiment), "a trial")[0]
+        cluster.until(lambda: "it serves" in cluster.logs(trial["id"]), "its server")
+        yield Served(cluster, str(trial["taskId"]), web, echo)
+        cluster.det("experiment", "kill", str(experiment))
+
+
+def page(served: Served) -> bytes:
+    token = served.cluster._token()
+    address = f"{served.master}/proxy/{served.task}/page"
+    with urlopen(
+        Request(address, headers={"Authorization": f"Bearer {token}"}), timeout=60
+    ) as told:
+        found: bytes = told.read()
+        return found
+
+
+@contextmanager
+def tunnelled(command: list[str], env: dict[str, str]) -> Iterator[None]:
+    with subprocess.Popen(command, env=env) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
+
+
+def echoed(served: Served, port: int) -> bytes:
+    """Return what comes back through a tunnel that is starting."""
+
+    def come_back() -> bytes:
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+                client.sendall(b"there and back")
+                return client.recv(100)
+        except OSError:
+            return b""
+
+    found: bytes = served.cluster.until(come_back, "a connection through the tunnel")
+    return found
+
+
+def test_a_page_of_a_trial_is_shown_also_after_the_api_was_killed(served: Served) -> None:
+    expected = f"served /proxy/{served.task}/page".encode()
+    assert page(served) == expected
+    served.cluster.kill("api_server")
+
+    def shown_again() -> bool:
+        try:
+            return page(served) == expected
+        except OSError:
+            return False
+
+    served.cluster.until(shown_again, "the page")
+
+
+def test_our_tunnel_brings_a_port_of_a_trial_here(served: Served) -> None:
+    here = free_port()
+    service = f"{served.task}:{served.echo}"
+    command = [sys.executable, "-m", "determined.cli.tunnel", "--auth", "--listener", str(here)]
+    with tunnelled([*command, served.master, service], served.cluster.env):
+        assert echoed(served, here) == b"there and back"
+
+
+def test_the_tunnel_of_determineds_client_brings_a_port_of_a_trial_here(
+    served: Served, tmp_path: Path
+) -> None:
+    here = free_port()
+    service = f"{served.task}:{served.echo}"
+    with stock_client(served.master, tmp_path) as stock:
+        stock.det("user", "login", "determined", typed="\n")
+        command = [str(stock.python), "-W", "ignore", "-m", "determined.cli.tunnel", "--auth"]
+        command += ["-u", "determined", "--listener", str(here), served.master, service]
+        with tunnelled(command, stock.env):
+            assert echoed(served, here) == b"there and back"

@@ -1,0 +1,133 @@
+"""Many streams at once, readers that do not read, agents and relays that go away."""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from det_controlplane.adapters.notifier import LocalNotifier
+from det_controlplane.core.relay_frames import WINDOW
+from det_controlplane.db.engine import Database
+from det_controlplane.entry.server.asgi import AsgiApp
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect as connect_now
+from websockets.typing import Subprotocol
+
+from tests.support.api import Api, api_over
+from tests.support.relayed import Proxied, proxied, tcp_server
+from tests.support.socket_server import behind_socket
+
+STREAMS = 300
+HALVES = [Subprotocol("tcp.determined")]
+
+
+@pytest.fixture
+def api(database: Database, tmp_path: Path) -> Iterator[Api]:
+    with api_over(database, tmp_path) as made:
+        yield made
+
+
+def echo(connection: socket.socket) -> None:
+    while part := connection.recv(1 << 16):
+        connection.sendall(part)
+
+
+def pour(connection: socket.socket) -> None:
+    """Send without end to whoever asks for it, and echo to the others."""
+    first = connection.recv(1 << 16)
+    try:
+        if first == b"pour":
+            while True:
+                connection.sendall(bytes(1 << 16))
+        connection.sendall(first)
+    except OSError:
+        return
+
+
+def url(task: Proxied, port: int) -> str:
+    return f"ws://{task.netloc}{task.path(port)}"
+
+
+def test_many_streams_are_open_at_once_and_keep_their_bytes_apart(api: Api) -> None:
+    async def all_of(task: Proxied, port: int) -> list[bytes]:
+        gate = asyncio.Event()
+        opened = 0
+
+        async def one(number: int) -> bytes:
+            nonlocal opened
+            async with connect(
+                url(task, port),
+                subprotocols=HALVES,
+                additional_headers=task.signed(),
+                open_timeout=120,
+            ) as websocket:
+                opened += 1
+                if opened == STREAMS:
+                    gate.set()
+                await gate.wait()
+                await websocket.send(b"%d;" % number * 1000)
+                await websocket.send(b"")
+                came = b""
+                while part := await websocket.recv():
+                    assert isinstance(part, bytes)
+                    came += part
+                return came
+
+        return await asyncio.gather(*map(one, range(STREAMS)))
+
+    with tcp_server(echo) as port, proxied(api, [{"proxy_port": port, "proxy_tcp": True}]) as task:
+        assert asyncio.run(all_of(task, port)) == [b"%d;" % n * 1000 for n in range(STREAMS)]
+
+
+def test_a_reader_that_does_not_read_holds_up_nobody_else(api: Api) -> None:
+    with tcp_server(pour) as port, proxied(api, [{"proxy_port": port, "proxy_tcp": True}]) as task:
+        signed = task.signed()
+        with connect_now(url(task, port), max_queue=1, additional_headers=signed) as slow:
+            slow.send(b"pour")
+            assert slow.recv(60)
+            for _ in range(20):
+                with connect_now(url(task, port), additional_headers=signed) as quick:
+                    quick.send(b"quick")
+                    assert quick.recv(60) == b"quick"
+            came = 0
+            while came < 3 * WINDOW:
+                came += len(slow.recv(60))
+
+
+def test_an_agent_that_vanishes_ends_its_streams_and_finds_its_way_back(api: Api) -> None:
+    with tcp_server(echo) as port, proxied(api, [{"proxy_port": port, "proxy_tcp": True}]) as task:
+        with connect_now(url(task, port), additional_headers=task.signed()) as client:
+            client.send(b"x")
+            assert client.recv(60) == b"x"
+            task.connection.want("")
+            with pytest.raises(ConnectionClosed):
+                client.recv(60)
+            assert client.close_code == 1011
+        task.connection.want("/agents/v1/relay")
+        with connect_now(url(task, port), additional_headers=task.signed()) as client:
+            client.send(b"y")
+            assert client.recv(60) == b"y"
+
+
+def test_agents_dial_a_relay_that_was_restarted(api: Api) -> None:
+    with tcp_server(echo) as port, proxied(api, [{"proxy_port": port, "proxy_tcp": True}]) as task:
+        # The same agent, now towards a server that stops and comes back at the same address.
+        app = AsgiApp(api.app, LocalNotifier())
+        with behind_socket(app) as address:
+            task.connection.want(f"{address}/agents/v1/relay")
+            assert answered(task, address, port) == b"x"
+        again = AsgiApp(api.app, LocalNotifier())
+        with behind_socket(again, int(address.rpartition(":")[2])) as address:
+            assert answered(task, address, port) == b"x"
+        task.connection.want("")
+
+
+def answered(task: Proxied, address: str, port: int) -> bytes:
+    there = f"ws{address[4:]}{task.path(port)}"
+    with connect_now(there, additional_headers=task.signed(), open_timeout=120) as client:
+        client.send(b"x")
+        answer = client.recv(60)
+        assert isinstance(answer, bytes)
+        return answer
