@@ -83,6 +83,8 @@ def test_a_task_is_paused_and_goes_on_in_another_run(
     agent.poll("terminated", exit_code=137)
     assert state(user, id) == "PAUSED"
     assert user.get(f"{V}/tasks/{id}")["task"]["endTime"] is None
+    (reason,) = user.get(f"{V}/why/task/{id}")["reasons"]
+    assert "det task unpause" in reason["sentence"]
     agent.poll()
     api.tick()
     assert agent.poll() == []

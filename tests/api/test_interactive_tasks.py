@@ -85,6 +85,12 @@ def test_what_opens_a_task_is_told_to_its_owner_and_administrators(
     (listed,) = user.get(f"{V}/shells")["shells"]
     assert listed["privateKey"] == ""
     assert listed["publicKey"].startswith("ssh-ed25519 ")
+    assert listed["agentUserGroup"] == {"user": "", "uid": 0, "group": "", "gid": 0}
+    who = {"agentUser": "ada", "agentUid": 7, "agentGroup": "lab", "agentGid": 8}
+    owner = user.get(f"{V}/me")["user"]["id"]
+    admin.done("PATCH", f"{V}/users/{owner}", {"agentUserGroup": who})
+    (listed,) = user.get(f"{V}/shells")["shells"]
+    assert listed["agentUserGroup"] == {"user": "ada", "uid": 7, "group": "lab", "gid": 8}
 
 
 def test_only_the_right_token_opens_a_task(api: Api, user: Caller) -> None:

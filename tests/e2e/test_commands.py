@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from tests.support.cluster import ROOT, Cluster
+from tests.support.ssh import require_ssh
 
 
 def test_a_command_prints_and_its_exit_status_comes_back(cluster: Cluster, tmp_path: Path) -> None:
@@ -33,6 +34,33 @@ def test_a_running_command_is_seen_and_killed(cluster: Cluster) -> None:
     cluster.until(lambda: state() == "STATE_TERMINATED", "the command has ended")
     assert "killed" in cluster.det("cmd", "describe", id, "--json").json()["exitStatus"]
     assert "on request of" in cluster.det("cmd", "logs", id).out
+
+
+def test_a_shell_is_opened_through_the_cluster_and_ends_when_it_is_killed(
+    cluster: Cluster,
+) -> None:
+    require_ssh()
+    free = ("--config", "resources.slots=0")
+    started = cluster.run("shell", "start", *free, "--", "echo kind $DET_TASK_TYPE; exit 3")
+    assert (started.code, "kind SHELL" in started.out) == (3, True), started.out + started.err
+    found = re.search(r"Launched shell (\S+)", started.out)
+    assert found
+    opened = cluster.run("shell", "open", found[1], "--", "echo again")
+    assert (opened.code, opened.out) == (0, "again\n"), opened.err
+    cluster.det("shell", "kill", found[1])
+    ended = cluster.run("shell", "open", found[1], "--", "echo never")
+    assert ended.code == 1
+    assert "on request of" in ended.err
+
+
+def test_a_notebook_without_jupyter_says_what_to_install(cluster: Cluster) -> None:
+    ran = cluster.run("notebook", "start", "--config", "resources.slots=0", "--no-browser")
+    assert ran.code == 1
+    found = re.search(r"Launched notebook (\S+)", ran.out)
+    assert found
+    log = cluster.det("notebook", "logs", found[1]).out
+    assert "pip install jupyterlab" in log
+    assert "Traceback" not in log
 
 
 def test_a_tree_of_tasks_runs_and_another_is_paused_continued_and_killed(cluster: Cluster) -> None:

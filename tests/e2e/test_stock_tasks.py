@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cluster import Cluster, local_cluster
+from tests.support.ssh import require_ssh
 from tests.support.stock import StockClient, stock_client
 
 pytestmark = pytest.mark.slow
@@ -47,6 +48,23 @@ def test_a_command_is_listed_steered_and_killed(running: Cluster, stock: StockCl
     running.until(lambda: "TERMINATED" in stock.det("cmd", "list"), "the command has ended")
     assert "killed" in stock.det("cmd", "logs", id)
     assert "entrypoint" in stock.refused("cmd", "run", "--config", "entrypoint=", "--detach")
+
+
+def test_a_shell_is_started_and_opened(running: Cluster, stock: StockClient) -> None:
+    require_ssh()
+    shown = stock.det("shell", "start", "--detach", "--config", "resources.slots=0")
+    found = re.search(r"[0-9a-f]{8}-[0-9a-f-]{27}", shown)
+    assert found, shown
+    id = found[0]
+
+    def ready() -> bool:
+        return bool(running.get(f"/api/v1/tasks/{id}")["task"]["allocations"][0]["isReady"])
+
+    running.until(ready, "the shell is ready")
+    assert "RUNNING" in stock.det("shell", "list")
+    assert "hello from 3" in stock.det("shell", "open", id, "echo hello from $((1+2))")
+    assert f"{id}" in stock.det("shell", "show_ssh_command", id)
+    stock.det("shell", "kill", id)
 
 
 def test_a_generic_task_is_created_listed_paused_and_killed(

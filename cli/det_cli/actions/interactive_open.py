@@ -57,8 +57,15 @@ def wait(session: Session, kind: str, task_id: str) -> None:
         state = str(allocation.get("state", "STATE_QUEUED")).removeprefix("STATE_")
         if state != seen:
             seen = state
-            say(f"The {kind} is {state} …")
+            say(f"The {kind} is {state} …" if state != "QUEUED" else _waits(session, kind, task_id))
         time.sleep(_POLL_S)
+
+
+def _waits(session: Session, kind: str, task_id: str) -> str:
+    """Say why a task waits, in the scheduler's words."""
+    reasons = session.get(f"{V1}/why/task/{task_id}")["reasons"]
+    told = f": it {reasons[0]['sentence']}" if reasons else ""
+    return f"The {kind} is QUEUED{told} …"
 
 
 def show(session: Session, args: argparse.Namespace, task: dict[str, Any]) -> None:
@@ -88,7 +95,7 @@ def ssh_command(session: Session, task: dict[str, Any], more: "list[str]") -> "l
     if not task.get("privateKey"):
         raise CommandError(f"shell {task['id']} is another user's", "only its owner may open it")
     proxy = [sys.executable, "-m", "determined.cli.tunnel", session.base_url, "%h"]
-    user = (task.get("agentUserGroup") or {}).get("agentUser") or "root"
+    user = (task.get("agentUserGroup") or {}).get("user") or "root"
     options = [
         f"ProxyCommand={shlex.join(proxy)}",
         "StrictHostKeyChecking=no",

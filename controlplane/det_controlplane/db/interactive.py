@@ -24,6 +24,10 @@ _CONTAINER: Any = literal_column("""(SELECT json_build_object('parent', '', 'id'
         'devices', '[]'::json, 'permissionDenied', false)
     FROM containers c JOIN allocations a ON a.id = c.allocation_id
     WHERE a.task_id = tasks.id AND c.epoch = a.epoch AND c.state <> 'TERMINATED' ORDER BY c.assigned_at DESC LIMIT 1)""")
+# As whom the program runs; Determined's client reads it by these names. Empty: as root.
+_WHO: Any = literal_column("""(SELECT json_build_object('user', coalesce(w.who->>'agentUser', ''), 'uid', coalesce((w.who->>'agentUid')::integer, 0),
+        'group', coalesce(w.who->>'agentGroup', ''), 'gid', coalesce((w.who->>'agentGid')::integer, 0))
+    FROM (SELECT coalesce(users.agent_user, (SELECT x.agent_user FROM workspaces x WHERE x.id = jobs.workspace_id)) AS who) w)""")
 _OF_TENSORBOARD: Any = literal_column("tasks.config->'_reads'")
 _FIELDS: dict[str, Any] = {
     "id": _k.id,
@@ -50,7 +54,7 @@ _MORE: dict[TaskKind, dict[str, Any]] = {
         **_KEYS,
         "privateKey": literal_column("''"),
         "addresses": literal_column("'[]'::json"),
-        "agentUserGroup": func.coalesce(users.c.agent_user, literal_column("'{}'::jsonb")),
+"agentUserGroup": _WHO,
     },
     TaskKind.TENSORBOARD: {
         "serviceAddress": _SERVICE,

@@ -53,7 +53,7 @@ _STATES = {
         SELECT {_EXPERIMENT.replace("e.state::text", "coalesce(e.state::text, 'ENDED')")}, {_LAST_EXIT}
         FROM jobs j LEFT JOIN experiments e ON e.job_id = j.id WHERE j.id = cast(:id AS uuid)""",
     "task": f"""
-        SELECT CASE WHEN k.ended_at IS NULL THEN 'ACTIVE' ELSE 'ENDED' END AS state, '' AS error,
+        SELECT CASE WHEN k.ended_at IS NOT NULL THEN 'ENDED' WHEN k.state = 'PAUSED' THEN 'PAUSED' ELSE 'ACTIVE' END AS state, '' AS error,
                NULL AS experiment_id, false AS parked, {_LAST_EXIT}
         FROM tasks k WHERE k.id = :id""",
 }

@@ -94,6 +94,8 @@ def _sentence_of(row: Subject, spent: str) -> str:
         return f"{_SENTENCES[row.state]}; {last}"
     if row.state == "ACTIVE" and row.parked:
         return "holds no slots until the searcher tells it to train on"
+    if row.state == "PAUSED" and row.experiment_id is None:
+        return "is paused: `det task unpause` continues it"
     told = _SENTENCES.get(row.state, "has nothing queued and nothing running")
     return told.format(experiment_id=row.experiment_id)
 
