@@ -32,6 +32,36 @@ def test_a_task_steers_no_command_of_another_user(api: Api, user: Caller, admin:
         assert task.ask("POST", f"{C}/{own}/{path}", body).status == 200
 
 
+def generic(caller: Caller, **more: str) -> str:
+    body = {"config": json.dumps(CONFIG), **more}
+    return str(caller.post("/api/v1/generic-tasks", body)["taskId"])
+
+
+def test_nobody_grows_or_fells_a_tree_of_another_user(
+    api: Api, user: Caller, admin: Caller
+) -> None:
+    task, _ = task_of(api, user)
+    other = generic(admin)
+    body = {"config": json.dumps(CONFIG), "parentId": other}
+    assert user.ask("POST", "/api/v1/generic-tasks", body).status == 403
+    root = generic(user)
+    below = generic(admin, parentId=root)  # administrators may
+    assert task.ask("POST", f"/api/v1/tasks/{other}/kill").status == 403
+    assert task.ask("POST", f"/api/v1/tasks/{below}/kill").status == 403
+    child = generic(user, parentId=root)
+    assert task.ask("POST", f"/api/v1/tasks/{child}/kill", {"killFromRoot": True}).status == 200
+    assert user.get(f"/api/v1/tasks/{other}")["task"]["taskState"].endswith("ACTIVE")
+
+
+def test_a_task_below_one_of_another_user_does_not_end_that_tree(
+    api: Api, user: Caller, admin: Caller
+) -> None:
+    task, _ = task_of(api, admin)
+    child = generic(admin, parentId=generic(user))
+    body = {"killFromRoot": True}
+    assert task.ask("POST", f"/api/v1/tasks/{child}/kill", body).status == 403
+
+
 def test_a_narrow_token_of_a_command_launches_nothing(api: Api, user: Caller) -> None:
     launch(user, environment={"det_token": "task"})
     agent = PlayedAgent(api, "a1")

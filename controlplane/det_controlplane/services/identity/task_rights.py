@@ -25,9 +25,7 @@ def require(ctx: Context, user: User, row: Rule, params: Mapping[str, str]) -> N
     elif rule is TaskRule.OWN_EXPERIMENT:
         require_experiment(ctx, user, _number(params, "experimentId", "id"))
     elif rule is TaskRule.OWN_TASK:
-        _require_owner(
-            user, ownership.of_task(ctx.db, params["taskId"]), f"task {params['taskId']}"
-        )
+        require_own_task(ctx, user, params["taskId"])
 
 
 def require_trial(ctx: Context, user: User, trial_id: int) -> None:
@@ -53,6 +51,12 @@ def require_task(ctx: Context, user: User, task_id: str) -> None:
     found = ownership.of_task(ctx.db, task_id)
     if found is not None and not (found.unmanaged and found.user_id == user.id):
         raise Forbidden(f"the token of task {user.task_id} is not good for task {task_id}")
+
+
+def require_own_task(ctx: Context, user: User, task_id: str) -> None:
+    """Allow the code of a task what concerns tasks of its own user."""
+    if user.allocation_id is not None:
+        _require_owner(user, ownership.of_task(ctx.db, task_id), f"task {task_id}")
 
 
 def _require_experiment_of_trial(ctx: Context, user: User, trial_id: int) -> None:

@@ -17,7 +17,9 @@ from det_controlplane.db.generic_tasks import GenericTask
 from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
+from det_controlplane.services.identity import task_rights
 from det_controlplane.services.identity.principal import User
+from det_controlplane.services.identity.rights import require_owner
 from det_controlplane.services.identity.route_rights import require_things
 from det_controlplane.services.money import limits as money
 from det_controlplane.services.scheduling import stopping
@@ -54,6 +56,9 @@ def create(ctx: Context, user: User, new: NewGenericTask) -> Created:
     """Queue a task; a fork without a configuration, or without files, has those of its original."""
     parent = _relative(ctx, user, new.parent_id)
     original = _relative(ctx, user, new.forked_from)
+    if parent is not None:
+        # A tree is paused and killed together.
+        require_owner(user, parent.user_id, "make children of the task")
     if new.inherit_context and parent is None:
         raise Invalid("inheritContext needs a parent task: name it by parentId")
     config = _config(ctx, user, new, original)
@@ -121,6 +126,7 @@ def kill(ctx: Context, user: User, task_id: str, *, from_root: bool) -> None:
     with ctx.db.autocommit() as tx:
         top = generic_tasks.root_of(tx, task_id) if from_root else task_id
     require_things(ctx, user, Right.UPDATE_NSC, "task", [top])
+    task_rights.require_own_task(ctx, user, top)
     for id in _tree(ctx, top):
         _move(ctx, id, lambda task: states.after_kill(task.state), f"on request of {user.username}")
 
