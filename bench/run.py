@@ -18,6 +18,7 @@ SKIPPED = {
     "search_quality.py",
     "null_s3.py",
     "bare.py",
+    "senders.py",
 }
 
 
