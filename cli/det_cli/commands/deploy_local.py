@@ -112,6 +112,13 @@ LOCAL = Group(
     ),
     _action("status", "tell what runs and where", CLUSTER, DATA),
     _action(
+        "support-bundle",
+        "write an archive that helps to find out what is wrong",
+        CLUSTER,
+        DATA,
+        Arg("-o", "--output-dir", metavar="DIRECTORY", help="where to (the current directory)"),
+    ),
+    _action(
         "logs",
         "print a cluster's own log",
         CLUSTER,

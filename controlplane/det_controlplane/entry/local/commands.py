@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from det_controlplane.core.problems import InvalidConfig
-from det_controlplane.entry.local import certificate, client, plan
+from det_controlplane.entry.local import bundle, certificate, client, plan
 from det_controlplane.entry.local.files import Desired, LocalAgent, LocalFiles, default_folder
 
 OK, FAILED, USAGE, NOT_FOUND, CONFLICT = 0, 1, 2, 3, 5
@@ -36,6 +36,7 @@ def main(action: str, args: Any) -> int:
         "agent-down": agent_down,
         "logs": logs,
         "status": status,
+        "support-bundle": support_bundle,
     }
     action = action.replace("_", "-")
     if action not in actions:
@@ -204,6 +205,17 @@ def status(args: Any) -> int:
     for name, process in (report.get("processes", {}) if pid else {}).items():
         print(f"process   {name} {process or 'restarting'}")
     return OK if pid else NOT_FOUND
+
+
+def support_bundle(args: Any) -> int:
+    files = _files(args)
+    if not files.has_cluster():
+        raise LocalError(f"no local cluster in {files.folder}", NOT_FOUND)
+    print(bundle.write(files, Path(getattr(args, "output_dir", None) or ".")))
+    _say(
+        "it holds versions, the configuration without its secrets, and logs: look through them before you share it"
+    )
+    return OK
 
 
 def _files(args: Any) -> LocalFiles:
