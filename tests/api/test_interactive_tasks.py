@@ -292,6 +292,23 @@ def test_credentials_of_one_user_are_not_lent_to_another(
     launch(other, "tensorboard", experimentIds=[id])
 
 
+def test_credentials_that_a_tensorboard_needs_reach_its_container_only(
+    api: Api, user: Caller, agent: PlayedAgent
+) -> None:
+    storage = {"type": "s3", "bucket": "b", "access_key": "key-1", "secret_key": "word-1"}
+    launch(user, "tensorboard", experimentIds=[create(user, checkpoint_storage=storage)])
+    spec = start(api, agent)
+    work = json.loads(base64.b64decode(spec["files"][0]["content_b64"]))
+    assert work["sources"][0]["storage"]["secret_key"] == "word-1"
+    with api.ctx.db.begin() as tx:
+        stored = tx.execute(text("SELECT config::text FROM tasks WHERE kind = 'TENSORBOARD'"))
+        assert "word-1" not in stored.scalar_one()
+    id = spec["task_id"]
+    for path in (f"tasks/{id}", f"tensorboards/{id}", "tensorboards"):
+        assert "word-1" not in json.dumps(user.get(f"{V}/{path}"))
+        assert "_files" not in json.dumps(user.get(f"{V}/{path}"))
+
+
 def test_a_tensorboard_waits_for_metrics_and_then_runs(
     api: Api, user: Caller, agent: PlayedAgent
 ) -> None:
