@@ -20,6 +20,7 @@ from websockets.sync.server import serve as serve_websockets
 from websockets.typing import Subprotocol
 
 from tests.support.api import Api, api_over, create
+from tests.support.played_agent import PlayedAgent
 from tests.support.ports import free_port
 from tests.support.relayed import proxied, tcp_server
 
@@ -234,6 +235,28 @@ def test_a_port_that_nobody_listens_at_is_told_as_such(api: Api) -> None:
         answer, body = task.ask("GET", task.path(port))
         assert answer.status == 502
         assert f"nothing listens at port {port} of the task" in json.loads(body)["error"]["error"]
+
+
+def test_agents_are_told_of_the_relay_while_a_task_of_theirs_is_proxied(api: Api) -> None:
+    def told(agent: PlayedAgent) -> str:
+        return str(agent.told.get("relay") or "")
+
+    with proxied(api, [{"proxy_port": 9}]) as task:
+        task.agent.poll()
+        assert told(task.agent) == ""  # a host that does not carry traffic
+        api.ctx.carries_traffic = True
+        task.agent.poll()
+        assert told(task.agent) == "/agents/v1/relay"
+        api.ctx.relay_url = "https://relay.example"
+        task.agent.poll()
+        assert told(task.agent) == "https://relay.example/agents/v1/relay"
+        answer = task.owner.ask("GET", f"/proxy/{task.task}/page", query={"x": ["1"]})
+        location = f"https://relay.example/proxy/{task.task}/page?x=1"
+        assert (answer.status, answer.headers["location"]) == (307, location)
+        other = PlayedAgent(api, "without-such-tasks")
+        other.join()
+        other.poll()
+        assert told(other) == ""
 
 
 def test_traffic_is_noted_with_the_task(api: Api, web: int) -> None:

@@ -36,8 +36,8 @@ class PlayedAgent:
         ]
         self._seq += 1
         body = {"incarnation": self._incarnation, "seq": self._seq, "containers": reports}
-        told: dict[str, Any] = self._caller.post("/agents/v1/poll", body)
-        self.containers = {c["id"]: c for c in told["containers"]}
+        self.told: dict[str, Any] = self._caller.post("/agents/v1/poll", body)
+        self.containers = {c["id"]: c for c in self.told["containers"]}
         return list(self.containers.values())
 
 

@@ -11,8 +11,8 @@ from det_controlplane.services.context import Context
 def elsewhere(ctx: Context, request: Request) -> Answer:
     if not ctx.relay_url:
         raise Unimplemented(
-            "this host cannot hold connections, and traffic to tasks needs that: run the API as a server,"
-            " or a relay whose address DET_RELAY_URL tells (docs/guides/relay.md)"
+            "this API does not carry traffic to tasks: that takes a single process which holds connections."
+            " Start a relay and name it by DET_RELAY_URL (docs/guides/relay.md)"
         )
     query = urlencode(request.query, doseq=True)
     location = ctx.relay_url + request.path + (f"?{query}" if query else "")

@@ -39,7 +39,8 @@ class Context:
     bootstrap_token: str = ""
     cipher: Cipher | None = None  # None: secrets of configurations are refused
     public_url: str = ""
-    relay_url: str = ""  # of the process that carries traffic to tasks; empty: this one, if it can
+    relay_url: str = ""  # of another process that carries traffic to tasks
+    carries_traffic: bool = False  # this process does, and is the only one at its address
     public: bool = False  # more than this machine reaches the API
     checkpoint_files: CheckpointFiles | None = None
     may_wait_s: float = 0.0  # how long this host can hold a request
@@ -58,4 +59,4 @@ class Context:
     @property
     def relay_for_agents(self) -> str:
         """Return where agents connect for traffic to tasks: a URL or a path of this API; empty: nowhere."""
-        return self.relay_url + RELAY_PATH if self.relay_url or self.may_wait_s > 0 else ""
+        return self.relay_url + RELAY_PATH if self.relay_url or self.carries_traffic else ""

@@ -1,6 +1,7 @@
 """The image's program: DET_ROLE says which part of the control plane this process is.
 
-`api` answers requests and starts the others by calling them, `tick` and `provision` work when they are called.
+`api` answers requests and starts the others by calling them, `tick` and `provision` work when they are called. `relay`
+is an `api` that carries traffic to tasks as well, and of which there is one process at most.
 Without a role, one process does all.
 """
 
@@ -11,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 
 from det_controlplane.adapters.cloud_run import SchedulerJobs, Services
@@ -40,7 +42,13 @@ def main() -> int:
     # Uvicorn sends itself the signal again once it has ended its requests: that is no failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     role = os.environ.get("DET_ROLE", "")
-    serve = {"": api_server.serve_alone, "api": _api, "tick": _tick, "provision": _provision}
+    serve = {
+        "": api_server.serve_alone,
+        "api": _api,
+        "relay": _relay,
+        "tick": _tick,
+        "provision": _provision,
+    }
     try:
         if role not in serve:
             known = ", ".join(name for name in serve if name)
@@ -62,7 +70,17 @@ def schedules(environment: Mapping[str, str]) -> SetSchedules | None:
     return SchedulerJobs(names).switch if names else None
 
 
+def _relay() -> None:
+    """Answer requests and carry traffic to tasks: the others name this process by DET_RELAY_URL, which is for them."""
+    _serve(alone=True)
+
+
 def _api() -> None:
+    """Answer requests. There may be several such processes, and agents would be connected to one of them."""
+    _serve(alone=False)
+
+
+def _serve(*, alone: bool) -> None:
     """Answer requests: what they wake is another service."""
     others = services(os.environ)
 
@@ -73,8 +91,11 @@ def _api() -> None:
         yield
 
     settings = from_environment(os.environ)
+    if alone:
+        settings = replace(settings, relay_url="")
     api_server.migrate_when_up(settings.database_url)
-    api_server.serve(settings, api_server.listening_socket(), RecheckingNotifier(RECHECK_S), beside)
+    listening, notifier = api_server.listening_socket(), RecheckingNotifier(RECHECK_S)
+    api_server.serve(settings, listening, notifier, beside, alone=alone)
 
 
 def _tick() -> None:

@@ -90,11 +90,19 @@ def loops(ctx: Context, notifier: LocalNotifier) -> Iterator[None]:
 
 
 def serve(
-    settings: Settings, listening: socket.socket, notifier: LocalNotifier, beside: Beside
+    settings: Settings,
+    listening: socket.socket,
+    notifier: LocalNotifier,
+    beside: Beside,
+    *,
+    alone: bool = True,
 ) -> None:
-    """Serve until SIGTERM, with what runs beside the requests."""
+    """Serve until SIGTERM, with what runs beside the requests.
+
+    `alone`: no other process has this address, so that agents and clients meet here for traffic to tasks."""
     public = not ip_address(listening.getsockname()[0]).is_loopback
     ctx = build_context(replace(settings, public=public), notifier)
+    ctx.carries_traffic = alone and not settings.relay_url
 
     @contextmanager
     def background() -> Iterator[None]:
@@ -105,9 +113,7 @@ def serve(
     routed = build_app(ctx, *local_routes(ctx))
     # Cloud Run sets this, and lets connections come from its front end only.
     address_of = last_hop if "K_SERVICE" in os.environ else peer_address
-    app = AsgiApp(
-        routed, notifier, background, address_of=address_of, relays=not settings.relay_url
-    )
+    app = AsgiApp(routed, notifier, background, address_of=address_of, relays=ctx.carries_traffic)
     config = uvicorn.Config(
         app,
         lifespan="on",
