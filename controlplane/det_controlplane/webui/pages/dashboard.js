@@ -4,6 +4,7 @@ import { ago, counted, metric, money, span } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
 import { link } from "../lib/router.js";
 import { shownName, user } from "../lib/session.js";
+import { reasonOf } from "../lib/why.js";
 import { html } from "../lib/view.js";
 import { Button, Empty, Figures, Head, Loaded, Panel, Progress, State } from "../parts/basic.js";
 import { Table } from "../parts/table.js";
@@ -21,7 +22,7 @@ async function mine(state, limit, signal) {
 /** @param {string} kind @param {number} id @param {AbortSignal} signal */
 async function why(kind, id, signal) {
   const { reasons } = await get(`/api/v1/why/${kind}/${id}`, {}, { signal });
-  return reasons[0]?.sentence ?? "";
+  return reasonOf(reasons, "It");
 }
 
 /** @param {AbortSignal} signal */
@@ -58,7 +59,7 @@ export function Page() {
   const recent = useLive((signal) => mine("COMPLETED", 6, signal), [], 15_000);
   const cluster = useLive(figures, [], LIVE_MS);
   const hour = new Date().getHours();
-  const greeting = hour < 5 ? "Good night" : hour < 12 ? "Good morning" : hour < 18 ? "Good afternoon" : "Good evening";
+  const greeting = hour < 5 ? "Hello" : hour < 12 ? "Good morning" : hour < 18 ? "Good afternoon" : "Good evening";
   return html`
     <${Head} title=${`${greeting}, ${shownName(user.value)}`}><${Button} href=${link("/experiments")}>All experiments<//><//>
     <div class="stack">

@@ -3,6 +3,7 @@ import { get, post } from "../lib/api.js";
 import { ago, counted, moment } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
 import { go, link } from "../lib/router.js";
+import { reasonOf } from "../lib/why.js";
 import { html, useState } from "../lib/view.js";
 import { Empty, Field, Figures, Head, Loaded, Panel, Progress, State, Tabs } from "../parts/basic.js";
 import { Ask, attempt, Menu } from "../parts/overlay.js";
@@ -34,7 +35,7 @@ async function withReasons(jobs, signal) {
   const asked = jobs.slice(0, WHY_FOR).map(async (job) => {
     if (!job.entityId || job.type !== "TYPE_EXPERIMENT" || job.summary.state !== "STATE_QUEUED") return job;
     const { reasons } = await get(`/api/v1/why/experiment/${job.entityId}`, {}, { signal }).catch(() => ({ reasons: [] }));
-    return { ...job, why: reasons[0]?.sentence ?? "" };
+    return { ...job, why: reasonOf(reasons, "It") };
   });
   return [...(await Promise.all(asked)), ...jobs.slice(WHY_FOR)];
 }

@@ -71,6 +71,11 @@ export function Dialog({ title, wide, onClose, children }) {
   const box = useRef(/** @type {HTMLDialogElement | null} */ (null));
   useEffect(() => {
     box.current?.showModal();
+    // Long texts are shown from their beginning, also where the browser would put its cursor at the end.
+    for (const text of box.current?.querySelectorAll("textarea") ?? []) {
+      text.setSelectionRange(0, 0);
+      text.scrollTop = 0;
+    }
   }, []);
   return html`
     <dialog ref=${box} class=${wide ? "wide" : ""} aria-label=${title} onClose=${onClose}>

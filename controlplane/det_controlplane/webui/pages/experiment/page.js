@@ -4,6 +4,7 @@ import { ACTIONS, command } from "../../lib/experiments.js";
 import { counted, ended, metric, money, span, stateName } from "../../lib/format.js";
 import { useLive } from "../../lib/live.js";
 import { go, link } from "../../lib/router.js";
+import { reasonOf } from "../../lib/why.js";
 import { html, useEffect, useState } from "../../lib/view.js";
 import { Button, Figures, Head, Loaded, Progress, State, Tabs } from "../../parts/basic.js";
 import { Ask, attempt, Menu } from "../../parts/overlay.js";
@@ -77,11 +78,11 @@ function Summary({ e, job }) {
     [e.id, e.state],
     active ? 6_000 : 0,
   );
-  const reason = told.data?.reasons[0]?.sentence;
+  const reason = reasonOf(told.data?.reasons ?? [], "The experiment");
   const queue = job && job.jobsAhead > 0 ? `${counted(job.jobsAhead, "job")} ahead in the queue` : "";
   const best = e.bestTrialId ? html`<a href=${link(`/trials/${e.bestTrialId}`)}>trial ${e.bestTrialId}</a> · ${e.searcherMetric}` : e.searcherMetric;
   return html`
-    ${reason && !/COMPLETED|CANCELED/.test(e.state) && html`<div class=${`notice ${e.state.includes("ERROR") ? "red" : ""}`}><p>The experiment ${reason}.${queue && ` ${queue}.`}</p></div>`}
+    ${reason && !/COMPLETED|CANCELED/.test(e.state) && html`<div class=${`notice ${e.state.includes("ERROR") ? "red" : ""}`}><p>${reason}.${queue && ` ${queue}.`}</p></div>`}
     <${Figures} of=${[
       ["Best value", metric(e.bestTrialSearcherMetric), best],
       ["Trials", e.numTrials, e.searcherType],
