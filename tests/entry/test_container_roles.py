@@ -176,4 +176,4 @@ def test_a_role_that_there_is_not_is_refused(environment: dict[str, str]) -> Non
         timeout=60,
     )
     assert done.returncode == 1
-    assert "DET_ROLE is 'master': give api, tick, provision" in done.stderr
+    assert "DET_ROLE is 'master': give api, relay, tick, provision" in done.stderr
