@@ -100,10 +100,10 @@ def _queue_lines(cluster: Cluster, room: int, now: float) -> list[Line]:
         Column("user", lambda j: j.owner, least=6, most=16, drop=3),
         Column("pool", lambda j: j.pool if several else "", least=6, most=16, drop=2),
         Column("state", lambda j: _state(j.state), least=7),
-        Column("slots", lambda j: f"{j.allocated}/{j.requested}", least=3, right=True),
+        Column("slots", lambda j: f"{j.allocated}/{j.requested}", least=7, right=True),
         Column("done", lambda j: _done(j), drop=4, right=True),
         Column("prio", lambda j: j.urgency, drop=6, right=True),
-        Column("since", lambda j: _age(j, now), drop=5, least=6, right=True),
+        Column("since", lambda j: _age(j, now), drop=5, least=7, right=True),
     )
     heading, *rows = table(columns, jobs, room)
     out = [heading]
@@ -147,10 +147,10 @@ def _machine_lines(cluster: Cluster, room: int) -> list[Line]:
         Column("machine", lambda m: m.id, least=12, most=36),
         Column("pool", lambda m: m.pool if several else "", least=6, most=16, drop=2),
         Column("state", lambda m: _state(m.state), least=7),
-        Column("slots", lambda m: f"{m.used}/{m.slots}", least=3, right=True),
+        Column("slots", lambda m: f"{m.used}/{m.slots}", least=5, right=True),
         Column("$/hour", lambda m: _price(m), least=6, right=True),
-        Column("rented as", lambda m: m.offer, least=12, most=40, drop=3),
-        Column("what runs", lambda m: m.running, least=12, most=90, drop=1),
+        Column("rented as", lambda m: m.offer, least=16, most=40, drop=3),
+        Column("what runs", lambda m: m.running, least=16, most=90, drop=1),
     )
     rest = _more(len(cluster.machines) - len(machines), "machines", "det agent list")
     return table(columns, machines, room) + rest

@@ -77,8 +77,9 @@ class Observer(Generic[State]):
 
 
 def _expired(error: Exception) -> SignInExpired:
+    cause = f"the sign-in is no longer good: {error}"
     hint = getattr(error, "hint", "") or "sign in with `det user login`"
-    return SignInExpired(f"the sign-in is no longer good: {error}", hint)
+    return SignInExpired(cause, "" if "det user login" in cause else hint)
 
 
 class Looking(Generic[State]):
