@@ -99,6 +99,7 @@ class Copied:
 
 def trials_of(cluster: Cluster, config: str = SEARCH) -> list[dict[str, Any]]:
     """Make an experiment and return its trials, which wait for an agent."""
+    cluster.connect_anew()
     body = {"config": config, "modelDefinition": [FILE], "activate": True}
     made = cluster.call("POST", "/api/v1/experiments", body)["experiment"]["id"]
     found = cluster.call("GET", f"/api/v1/experiments/{made}/trials")["trials"]
@@ -157,6 +158,7 @@ def measure_curve(cluster: Cluster) -> None:
     trial_id = trials_of(cluster)[0]["id"]
     with Database(cluster.database_url()).begin() as tx:
         tx.execute(FILL, {"trial": trial_id, "points": POINTS})
+    cluster.connect_anew()
     path = (
         f"/api/v1/trials/time-series?trialIds={trial_id}&metricIds=training.loss&maxDatapoints=1000"
     )
