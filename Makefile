@@ -8,7 +8,7 @@ SHELL_SCRIPTS := agent_ami/packer/provision.sh scripts/quickstart scripts/stock-
 # Tests of one file share servers: a worker takes whole files. Two more than there are processors, as clusters are waited for.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
-.PHONY: help quickstart test test-all fresh check format bench sim sim-mutations lock clean
+.PHONY: help quickstart test test-all fresh check policy format bench sim sim-mutations lock clean
 
 help:
 	@echo "make quickstart   train an example on a cluster on this machine"
@@ -16,6 +16,7 @@ help:
 	@echo "make test-all     run the heavy ones too"
 	@echo "make fresh        try first starts on machines that have nothing (Linux, root)"
 	@echo "make check        format, lint, types, architecture, shell scripts"
+	@echo "make policy       hold the Terraform stacks against rules of security (fetches checkov)"
 	@echo "make bench        measure against the floors, one JSON line a figure"
 	@echo "make sim          simulate clusters with faults: SEEDS=200 FIRST_SEED=1"
 	@echo "make sim-mutations  prove that simulations notice bugs"
@@ -45,6 +46,10 @@ check: $(VENV)/.installed-dev
 	$(RUN)/python -m pytest tests/test_architecture.py
 	$(RUN)/shellcheck $(SHELL_SCRIPTS)
 	scripts/webui/check
+
+# Checkov is large: uv fetches it for this run alone (docs/adr/0030-policy-checks-on-demand.md).
+policy: $(VENV)/.installed-dev
+	$(RUN)/uv tool run checkov --directory infra/terraform --config-file infra/terraform/.checkov.yaml
 
 format: $(VENV)/.installed-dev
 	$(RUN)/ruff format .

@@ -132,6 +132,7 @@ resource "aws_rds_cluster" "this" {
   db_cluster_parameter_group_name = aws_rds_cluster_parameter_group.this[0].name
   storage_encrypted               = true
   backup_retention_period         = 7
+  copy_tags_to_snapshot           = true
   deletion_protection             = var.keep && var.removal == ""
   skip_final_snapshot             = !var.keep
   final_snapshot_identifier       = var.keep ? "${var.name}-final${var.removal}" : null
@@ -169,6 +170,7 @@ resource "aws_db_instance" "this" {
   vpc_security_group_ids    = [aws_security_group.this.id]
   publicly_accessible       = false
   backup_retention_period   = 7
+  copy_tags_to_snapshot     = true
   deletion_protection       = var.keep && var.removal == ""
   skip_final_snapshot       = !var.keep
   final_snapshot_identifier = var.keep ? "${var.name}-final${var.removal}" : null

@@ -24,6 +24,11 @@ resource "aws_vpc" "this" {
   tags                             = { Name = var.name }
 }
 
+# What names no group of its own gets this one: without rules nothing comes in or leaves.
+resource "aws_default_security_group" "this" {
+  vpc_id = aws_vpc.this.id
+}
+
 resource "aws_internet_gateway" "this" {
   vpc_id = aws_vpc.this.id
   tags   = { Name = var.name }
