@@ -3,7 +3,6 @@
 Each machine boots from its user data in namespaces of its own, and joins by what its metadata service tells."""
 
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,22 +11,15 @@ from typing import Any
 
 import pytest
 import yaml
-from det_controlplane.core.provision.boot import VENV
 
 from tests.support import skips
 from tests.support.cloudbox.box import Box, Instance, can_make_machines, until
-from tests.support.cloudbox.machine import Image
+from tests.support.cloudbox.machine import BARE
 from tests.support.cloudbox.pools import box_for_a_cluster, boxed_cluster, on_aws, on_google, pool
 from tests.support.cluster import Cluster
 
 pytestmark = pytest.mark.skipif(
     not can_make_machines(), reason=skips.because("namespaces are for root only", skips.AS_ROOT)
-)
-# A stock image: it has Python, and no agent. There is no way to an index in the box: pip installs what it is told to
-# and no more, and finds what that imports where these tests do, without the packages of ours.
-BARE = Image(
-    f"rm -r {VENV}; export PIP_NO_DEPS=1 PYTHONPATH={Path(yaml.__file__).parents[1]};"
-    f" printf '#!/bin/sh\\nexec {sys.executable} \"$@\"\\n' > {{scratch}}/bin/python3"
 )
 HELD_AT = 25  # the step before which the training of `exact` waits for its gate
 

@@ -14,13 +14,22 @@ from urllib.parse import urlsplit
 
 import boto3
 import pytest
+import yaml
 
 from tests.support.aws_box import REGION, Box, aws_box, terraform_mirror
 from tests.support.aws_rights import Policy
+from tests.support.cloudbox import box as clouds
+from tests.support.cloudbox.machine import BARE
+from tests.support.cloudbox.pools import AGENT
 from tests.support.cluster import DET, Answer
-from tests.support.skips import TERRAFORM, skip
+from tests.support.skips import AS_ROOT, TERRAFORM, because, skip
 
-pytestmark = pytest.mark.heavy("waits for minutes where the AWS provider of Terraform does")
+pytestmark = [
+    pytest.mark.heavy("waits for minutes where the AWS provider of Terraform does"),
+    pytest.mark.skipif(
+        not clouds.can_make_machines(), reason=because("namespaces are for root only", AS_ROOT)
+    ),
+]
 
 CLUSTER = "box"
 FUNCTIONS = ("api", "tick", "provision", "migrate", "keys")
@@ -30,8 +39,22 @@ CONFIG = """
 name: in-the-box
 entrypoint: python3 train.py
 searcher: {name: single, metric: loss, max_length: {batches: 1}}
-resources: {slots_per_trial: 1}
+resources: {slots_per_trial: 1, resource_pool: gpus}
 max_restarts: 0
+checkpoint_storage: {type: s3, bucket: BUCKET, endpoint_url: "ENDPOINT", access_key: testing, secret_key: testing}
+"""
+# Its machine is asked to wait until the test has looked at the cluster while it works.
+CODE = """
+import os, pathlib, time
+import determined as det
+
+with det.core.init() as core:
+    print("begun on", os.environ["DET_AGENT_ID"], flush=True)
+    while not pathlib.Path("GATE").exists():
+        time.sleep(0.2)
+    core.train.report_validation_metrics(1, {"loss": 0.5})
+    with core.checkpoint.store_path({"steps_completed": 1}) as (path, _):
+        (path / "weights").write_text("learnt")
 """
 
 
@@ -40,6 +63,7 @@ class Deployed:
     """The operator's terminal, the account, and the role policies that Terraform applied."""
 
     box: Box
+    clouds: clouds.Box  # where the machines of the account boot
     environment: Mapping[str, str]
     folder: Path
     outputs: dict[str, Any] = field(default_factory=dict)
@@ -80,15 +104,21 @@ def deployed(tmp_path_factory: pytest.TempPathFactory, postgres_server: Any) -> 
         postgres_server.database(template="template1") as database_url,
         terraform_mirror(mirror) as configuration,
         aws_box(folder / "functions", database_url, ROLES) as box,
+        clouds.machines_of(
+            folder / "machines", int(box.front_url.rpartition(":")[2]), box.aws_url
+        ) as machines,
     ):
+        box.proxies = machines.environment
+        machines.images[machines.image_id()] = BARE
         kept = {k: v for k, v in os.environ.items() if not k.startswith("DET_")}
         home = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder / "config"), "NO_COLOR": "1"}
-        yield Deployed(box, {**kept, **home, "TF_CLI_CONFIG_FILE": configuration}, folder)
+        yield Deployed(box, machines, {**kept, **home, "TF_CLI_CONFIG_FILE": configuration}, folder)
 
 
 def test_a_cluster_is_made_used_and_removed_without_a_trace(deployed: Deployed) -> None:
+    (deployed.folder / "cluster.yaml").write_text(cluster_config(deployed.clouds.master_url))
     said = deployed.deploy(
-        "up", "--cluster-id", CLUSTER, "--yes", "--compute-agent-instance-type", "g4dn.xlarge",
+        "up", "--cluster-id", CLUSTER, "--yes", "--config", "cluster.yaml",
         "--var", "database=rds", "--var", "bucket_lifecycle=false", "--var", "keep_data=false",
     ).out  # fmt: skip
     password = re.search(r"until you change it: (\S+)", said)
@@ -99,6 +129,7 @@ def test_a_cluster_is_made_used_and_removed_without_a_trace(deployed: Deployed) 
     master = {"DET_MASTER": deployed.box.front_url, "DET_USER": "admin", "DET_PASS": password[1]}
     create_experiment(deployed, master)
     check_machine(deployed)
+    until_trial_runs(deployed, master)
     check_rights(deployed)
 
     status = json.loads(deployed.deploy("status", "--cluster-id", CLUSTER, "--json").out)
@@ -106,9 +137,66 @@ def test_a_cluster_is_made_used_and_removed_without_a_trace(deployed: Deployed) 
     assert deployed.deploy("list").out.split() == [CLUSTER]
     refused = deployed.deploy("down", "--cluster-id", CLUSTER, "--yes", code=1)
     assert "1 machines of the cluster are running" in refused.err
+    (deployed.folder / "gate").touch()
+    until_everything_is_over(deployed, master)
 
-    deployed.deploy("down", "--cluster-id", CLUSTER, "--yes", "--force", "--delete-data")
+    deployed.deploy("down", "--cluster-id", CLUSTER, "--yes", "--delete-data")
     check_nothing_is_left(deployed)
+
+
+def buckets(deployed: Deployed) -> list[str]:
+    return [bucket["Name"] for bucket in deployed.aws("s3").list_buckets()["Buckets"]]
+
+
+def cluster_config(master_url: str) -> str:
+    """Return a configuration whose machines have no GPUs, and are in a network of their own."""
+    provider = {
+        "type": "aws", "region": REGION, "instance_type": "g4dn.xlarge", "master_url": master_url,
+        "agent_config_file_contents": AGENT, "max_idle_agent_period": "3s",
+    }  # fmt: skip
+    return yaml.safe_dump({"resource_pools": [{"pool_name": "gpus", "provider": provider}]})
+
+
+def turn(deployed: Deployed) -> None:
+    """Play the schedules, which moto does not."""
+    for name in ("tick", "provision"):
+        deployed.aws("lambda").invoke(
+            FunctionName=f"det-{CLUSTER}-{name}", Payload=b'{"source": "schedule"}'
+        )
+
+
+def until_trial_runs(deployed: Deployed, master: Mapping[str, str]) -> None:
+    """Wait until the machine has installed the agent from the function URL, joined by proof, and begun to train."""
+
+    def begun() -> bool:
+        turn(deployed)
+        log = deployed.det("trial", "logs", "1", environ=master).out
+        assert "was terminated" not in log, log
+        return "begun on ip-" in log
+
+    try:
+        clouds.until(begun, "the start of the training", 300)
+    except AssertionError as e:
+        raise AssertionError(f"{e}{deployed.clouds.why()}{deployed.box.failed}") from None
+    (machine,) = deployed.clouds.on()
+    console = deployed.clouds.machine(machine.cloud_id).printed()
+    assert "determined-boot: installing the agent" in console
+
+
+def until_everything_is_over(deployed: Deployed, master: Mapping[str, str]) -> None:
+    """Wait until the experiment has its result, and its machine, idle since then, is given back."""
+
+    def over() -> bool:
+        turn(deployed)
+        return not deployed.clouds.on()
+
+    clouds.until(over, f"the end of the machine {deployed.clouds.why()}", 300)
+    shown = json.loads(deployed.det("experiment", "describe", "1", "--json", environ=master).out)
+    assert shown[0]["experiment"]["state"] == "STATE_COMPLETED"
+    assert shown[0]["experiment"]["bestTrialSearcherMetric"] == 0.5
+    (bucket,) = [b for b in buckets(deployed) if b.startswith(f"det-{CLUSTER}-")]
+    stored = deployed.aws("s3").list_objects_v2(Bucket=bucket)["Contents"]
+    assert [o for o in stored if o["Key"].endswith("/weights")], "the checkpoint is in the bucket"
 
 
 def check_what_was_made(deployed: Deployed) -> None:
@@ -127,22 +215,22 @@ def check_what_was_made(deployed: Deployed) -> None:
 def create_experiment(deployed: Deployed, master: Mapping[str, str]) -> None:
     context = deployed.folder / "context"
     context.mkdir()
-    (context / "train.py").write_text("print('trained')\n")
-    (deployed.folder / "config.yaml").write_text(CONFIG)
+    (context / "train.py").write_text(CODE.replace("GATE", str(deployed.folder / "gate")))
+    (bucket,) = [b for b in buckets(deployed) if b.startswith(f"det-{CLUSTER}-")]
+    endpoint = deployed.clouds.aws_url_of_machines
+    (deployed.folder / "config.yaml").write_text(
+        CONFIG.replace("BUCKET", bucket).replace("ENDPOINT", endpoint)
+    )
     said = deployed.det("experiment", "create", "config.yaml", "context", environ=master).out
     assert "Created experiment 1" in said
 
 
 def check_machine(deployed: Deployed) -> None:
     """Wait for the machine of the experiment: the schedule's part is played where functions do not start each other."""
-    functions = deployed.aws("lambda")
     limit = time.monotonic() + 60
     while not deployed.machines():
         assert time.monotonic() < limit, f"no machine came: {deployed.box.failed}"
-        for name in ("tick", "provision"):
-            functions.invoke(
-                FunctionName=f"det-{CLUSTER}-{name}", Payload=b'{"source": "schedule"}'
-            )
+        turn(deployed)
     deployed.box.settle()
     assert deployed.box.failed == []
     (machine,) = deployed.machines()
@@ -184,6 +272,5 @@ def check_nothing_is_left(deployed: Deployed) -> None:
     assert deployed.aws("lambda").list_functions()["Functions"] == []
     roles = [role["RoleName"] for role in deployed.aws("iam").list_roles()["Roles"]]
     assert [name for name in roles if name.startswith(f"det-{CLUSTER}")] == []
-    buckets = [bucket["Name"] for bucket in deployed.aws("s3").list_buckets()["Buckets"]]
-    assert [name for name in buckets if not name.startswith("determined-state-")] == []
+    assert [name for name in buckets(deployed) if not name.startswith("determined-state-")] == []
     assert deployed.deploy("list").out == ""

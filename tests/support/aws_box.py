@@ -20,6 +20,7 @@ from det_provisioner_aws.settings import DEFAULT_IMAGE
 from moto.awslambda.models import FunctionUrlConfig, LambdaFunction, lambda_backends
 from moto.ec2 import ec2_backends
 from moto.ec2.models.subnets import Subnet
+from moto.s3.models import FakeDeleteMarker
 from moto.server import DomainDispatcherApplication
 from moto.ssm import ssm_backends
 from moto.ssm.models import Parameter
@@ -47,6 +48,9 @@ class Box:
     recorder: Recorder = field(default_factory=lambda: Recorder(()))
     described: dict[str, dict[str, str]] = field(default_factory=dict)  # environments, by function
     failed: list[str] = field(default_factory=list)
+    proxies: Mapping[str, str] = field(
+        default_factory=dict
+    )  # how functions reach hosts that moto is not
     _runtimes: dict[str, LambdaRuntime] = field(default_factory=dict)
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
     _starting: threading.Lock = field(default_factory=threading.Lock)
@@ -111,7 +115,7 @@ class Box:
         assert described.hostname, "the described database has no host"
         own["DET_DB_URL"] = here.geturl()
         return {
-            **own, "AWS_ENDPOINT_URL": self.aws_url, "AWS_REGION": REGION,
+            **own, **self.proxies, "AWS_ENDPOINT_URL": self.aws_url, "AWS_REGION": REGION,
             "AWS_DEFAULT_REGION": REGION, "AWS_ACCESS_KEY_ID": role, "AWS_SECRET_ACCESS_KEY": "x",
         }  # fmt: skip
 
@@ -146,6 +150,8 @@ def _mend(patch: pytest.MonkeyPatch, box: Box) -> None:
     patch.setattr(DomainDispatcherApplication, "__call__", recorded)
     patch.setattr(FunctionUrlConfig, "__init__", at_the_front)
     patch.setattr(LambdaFunction, "invoke", lambda f, *given: _invoked(box, f, *given))
+    # Of a bucket whose versioning is suspended, moto cannot delete what was deleted before.
+    patch.setattr(FakeDeleteMarker, "dispose", lambda marker: None, raising=False)
     patch.setattr(Subnet, "ipv6_cidr_block_association_set", property(_ipv6_associations))
 
 

@@ -78,6 +78,11 @@ class Box:
         self.wire.answers["DescribeSpotPriceHistory"] = ec2.SPOT_PRICES.encode()
 
     @property
+    def aws_url_of_machines(self) -> str:
+        """Return where machines reach what `aws_url` is on this machine."""
+        return f"http://{GATEWAY}:{urlsplit(self.aws_url).port}"
+
+    @property
     def master_url(self) -> str:
         return f"http://{GATEWAY}:{self.port}"
 
@@ -207,15 +212,33 @@ def cloud_in_a_box(folder: Path, port: int) -> Iterator[Box]:
             **found, "GOOGLE_APPLICATION_CREDENTIALS": str(_service_account(folder, box)),
             "AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing",
         }  # fmt: skip
-        metadata = serve_metadata(box.network.listen(METADATA, 80), box.service_of)
-        for run in (lambda: metadata.serve_forever(0.05), box.follow):
-            thread = threading.Thread(target=run, daemon=True)
-            thread.start()
-            stack.callback(thread.join)
-        stack.callback(metadata.server_close)
-        stack.callback(metadata.shutdown)
-        stack.callback(box.close)
+        _follow(box, stack)
         yield box
+
+
+@contextmanager
+def machines_of(folder: Path, port: int, aws_url: str) -> Iterator[Box]:
+    """Boot the machines of an AWS that is served elsewhere in this process, and answer what they ask of its hosts."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        box = Box(folder, port, stack.enter_context(network()), aws_url=aws_url)
+        for heard in (port, urlsplit(aws_url).port or 80):
+            stack.enter_context(relay(box.network.listen(GATEWAY, heard), heard))
+        box.environment = stack.enter_context(internet(folder, box.route))
+        _follow(box, stack)
+        yield box
+
+
+def _follow(box: Box, stack: ExitStack) -> None:
+    """Serve metadata and boot machines until the block ends."""
+    metadata = serve_metadata(box.network.listen(METADATA, 80), box.service_of)
+    for run in (lambda: metadata.serve_forever(0.05), box.follow):
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        stack.callback(thread.join)
+    stack.callback(metadata.server_close)
+    stack.callback(metadata.shutdown)
+    stack.callback(box.close)
 
 
 def _service_account(folder: Path, box: Box) -> Path:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import yaml
 from det_controlplane.core.provision.boot import VENV
 
 from tests.support.cloudbox.network import GATEWAY, METADATA, Network
@@ -68,6 +69,14 @@ class Image:
     change: str = ":"
     programs: Sequence[str] = _PROGRAMS
     runs_user_data: bool = True
+
+
+# A stock image: it has Python, and no agent. There is no way to an index in the box: pip installs what it is told to
+# and no more, and finds what that imports where these tests do, without the packages of ours.
+BARE = Image(
+    f"rm -r {VENV}; export PIP_NO_DEPS=1 PYTHONPATH={Path(yaml.__file__).parents[1]};"
+    f" printf '#!/bin/sh\\nexec {sys.executable} \"$@\"\\n' > {{scratch}}/bin/python3"
+)
 
 
 @dataclass
