@@ -37,7 +37,9 @@ _GIVE = text("""
 """)
 _NEVER_CLEANED = text("UPDATE cluster SET cleaned_at = NULL")
 _CHECKPOINTS = text("SELECT uuid::text AS uuid, state::text AS state FROM checkpoints")
-_RESTARTS = text("SELECT id, restarts FROM trials")
+_FAILED_RUNS = text("""
+    SELECT trial_id, run_id FROM allocations WHERE trial_id IS NOT NULL AND exit_kind = 'failed'
+""")
 
 
 class Editor(FakeUser):
@@ -160,13 +162,14 @@ class CrowdedWorld(World):
                 raise Violation(f"checkpoint {uuid} is said to be deleted and its files are there")
 
     def _check_given_up(self) -> None:
-        """After a line that says that no retry helps, the user's retries are not spent."""
+        """After a run that failed and had said that no retry helps, there is no other."""
         with self._hosts.observed() as tx:
-            restarts = {row.id: row.restarts for row in tx.execute(_RESTARTS)}
+            failed = {(r.trial_id, r.run_id) for r in tx.execute(_FAILED_RUNS)}
+        last: dict[int, int] = {}
+        for run in self.ledger.runs.values():
+            last[run.trial_id] = max(run.run_id, last.get(run.trial_id, 0))
         for trial_id, run_id in self.ledger.given_up.items():
-            runs = [r for r in self.ledger.runs.values() if r.trial_id == trial_id]
-            before = sum(r.crashed for r in runs if r.run_id < run_id)
-            if restarts.get(trial_id, 0) > before + 1:
+            if (trial_id, run_id) in failed and last[trial_id] > run_id:
                 raise Violation(f"trial {trial_id} was tried again after run {run_id} gave up")
 
     def _collect(self) -> None:
@@ -192,6 +195,7 @@ def _experiment(rng: Random, slots: int) -> str:
     """Return work that one agent of its pool can hold, which announces uploads and may give up."""
     config = json.loads(experiment_config(rng, slots, 1))
     config["resources"]["resource_pool"] = rng.choice(POOLS)
+    config["max_restarts"] = 2
     config["data"] |= {"announces": True, "hopeless": HOPELESS}
     config["log_policies"] = [{"name": "gone", "pattern": HOPELESS, "action": "cancel_retries"}]
     return json.dumps(config)

@@ -235,7 +235,7 @@ class TrialProgram:
         if kind == "crash":
             self._run.crashed = True
             hopeless = self._config["data"].get("hopeless")
-            if hopeless is not None and self._rng.random() < 0.5:
+            if hopeless is not None and self._rng.random() < 0.9:
                 yield from self._say(hopeless)
             return _CRASH
         if kind == "leave":
