@@ -159,7 +159,7 @@ def test_every_route_but_the_open_ones_asks_who_is_there(shared_api: Api) -> Non
     assert open_paths == {
         "/info", "/health", "/", "/api/v1/master", "/api/v1/master/telemetry", "/api/v1/auth/login",
         "/api/v1/auth/pipeline", "/api/v1/api.swagger.json", "/agents/v1/join", "/api/v1/auth/oidc/providers",
-        "/agents/v1/wheel", "/agents/v1/wheel/{name}",
+        "/agents/v1/wheel", "/agents/v1/wheel/{name}", "/proxy/{service}/{path...}",
         "/api/v1/auth/oidc/begin", "/api/v1/auth/oidc/finish", "/api/v1/auth/oidc/device/begin",
         "/api/v1/auth/oidc/device/finish",
     }  # fmt: skip
