@@ -57,7 +57,7 @@ def test_the_services_accept_the_configuration_that_they_are_given(
     config = yaml.safe_load(apply["variables"]["cluster_config"])
     compute, aux = config["resource_pools"]
     assert compute["provider"] == {
-        "type": "gcp", "region": "us-west1", "zone": "us-west1-b", "spot": True, "max_instances": 2,
+        "type": "gcp", "project": "acme", "region": "us-west1", "zone": "us-west1-b", "spot": True, "max_instances": 2,
         "instance_type": {"machine_type": "n1-standard-8", "gpu_type": "nvidia-tesla-t4", "gpu_num": 1},
         "boot_disk_source_image": "projects/ubuntu-os-accelerator-images/global/images/family/"
         "ubuntu-accelerator-2204-amd64-with-nvidia-580",

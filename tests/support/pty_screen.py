@@ -179,5 +179,9 @@ def in_terminal(
 
 
 def _take_terminal() -> None:
-    """Make the terminal the one whose Ctrl-C and size reach the command."""
+    """Make the terminal the one whose Ctrl-C and size reach the command.
+
+    Shells have what they start in the background ignore both signals, and with it all that it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
