@@ -1,10 +1,14 @@
 """Lines of containers, agents and the cluster arrive in another order than they were written in."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from det_controlplane.api.http import Request, Stream
+from det_controlplane.db import logs
+from det_controlplane.db.engine import Tx
+from det_controlplane.services.logs import task_logs
 
 from tests.support.api import Api, Caller, create, trial_of
 
@@ -20,6 +24,13 @@ def arrive(caller: Caller, task_id: str, *texts: str) -> None:
         {"taskId": task_id, "log": text, "timestamp": f"2026-01-01T00:00:{text}Z"} for text in texts
     ]
     caller.post("/api/v1/task/logs", {"logs": logs})
+
+
+def following(api: Api, caller: Caller, task_id: str) -> Stream:
+    path, headers = f"/api/v1/tasks/{task_id}/logs", {"authorization": f"Bearer {caller.token}"}
+    followed = api.app.handle(Request("GET", path, query={"follow": ["true"]}, headers=headers))
+    assert isinstance(followed, Stream)
+    return followed
 
 
 def shown(caller: Caller, task_id: str, **query: str) -> list[str]:
@@ -55,9 +66,7 @@ def test_pages_lose_no_line(user: Caller, task_id: str) -> None:
 
 def test_a_follower_gets_the_lines_that_arrive_late(api: Api, user: Caller, task_id: str) -> None:
     arrive(user, task_id, "05", "03")
-    path, headers = f"/api/v1/tasks/{task_id}/logs", {"authorization": f"Bearer {user.token}"}
-    followed = api.app.handle(Request("GET", path, query={"follow": ["true"]}, headers=headers))
-    assert isinstance(followed, Stream)
+    followed = following(api, user, task_id)
     first = followed.fetch(followed.cursor)
     arrive(user, task_id, "04", "06")
     second = followed.fetch(first.cursor)
@@ -72,6 +81,68 @@ def test_a_stream_that_is_taken_up_again_gives_the_lines_that_arrived_late(
     arrive(user, task_id, "01", "40")
     again = {"afterId": line["id"], "timestampAfter": "2026-01-01T00:00:20Z"}
     assert shown(user, task_id, **again) == ["01", "40"]
+
+
+def test_a_follower_gets_the_line_of_a_transaction_that_commits_late(
+    api: Api, user: Caller, task_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_logs, "SETTLE_S", 0.0)
+    arrive(user, task_id, "00")
+    followed = following(api, user, task_id)
+    told = followed.fetch(followed.cursor)
+    with api.ctx.db.begin() as tx:
+        logs.add_line(tx, task_id, "late", api.ctx.now())
+        arrive(user, task_id, "01", "02")
+        held_back = followed.fetch(told.cursor)
+    arrive(user, task_id, "03")
+    caught_up = followed.fetch(held_back.cursor)
+    after = followed.fetch(caught_up.cursor)
+    assert [_texts(batch) for batch in (told, held_back, caught_up, after)] == [
+        ["00"], [], ["01", "02", "03", "late"], [],
+    ]  # fmt: skip
+
+
+def test_a_follower_waits_for_transactions_that_end_soon_and_for_no_later_ones(
+    api: Api, user: Caller, task_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrive(user, task_id, "01")
+    seen = iter([{"1/1", "2/2"}, {"2/2", "3/3"}, {"3/3", "4/4"}])
+    monkeypatch.setattr(logs, "writers", lambda _tx, _longest: next(seen))
+    monkeypatch.setattr(task_logs, "SETTLE_S", 60.0)
+    monkeypatch.setattr(task_logs, "SETTLE_LOOK_S", 0.0)
+    followed = following(api, user, task_id)
+    assert _texts(followed.fetch(followed.cursor)) == ["01"]
+
+
+def test_a_transaction_that_hangs_holds_no_follower_back(
+    api: Api, user: Caller, task_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_logs, "LONGEST_WRITING", timedelta(0))
+    with api.ctx.db.begin() as tx:
+        logs.add_line(tx, task_id, "hangs", api.ctx.now())
+        arrive(user, task_id, "01")
+        followed = following(api, user, task_id)
+        assert _texts(followed.fetch(followed.cursor)) == ["01"]
+
+
+def test_a_line_that_is_stored_while_a_page_is_read_is_given_once(
+    api: Api, user: Caller, task_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrive(user, task_id, "01")
+    followed = following(api, user, task_id)
+    first = followed.fetch(followed.cursor)
+    edge = logs.edge
+
+    def and_then_more(tx: Tx, task: str, descending: bool) -> int | None:
+        found = edge(tx, task, descending)
+        monkeypatch.setattr(logs, "edge", edge)
+        arrive(user, task_id, "02")
+        return found
+
+    monkeypatch.setattr(logs, "edge", and_then_more)
+    second = followed.fetch(first.cursor)
+    third = followed.fetch(second.cursor)
+    assert _texts(second) + _texts(third) == ["02"]
 
 
 def _texts(batch: Any) -> list[str]:

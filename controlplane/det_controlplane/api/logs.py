@@ -54,7 +54,15 @@ def _stream(ctx: Context, request: Request, tasks: list[str], extra: dict[str, A
         over = (
             not (follow and index == len(order) - 1) or task_logs.ended_at(ctx, task_id) is not None
         )
-        page = task_logs.page(ctx, task_id, filters, after_id=after_id, descending=descending)
+        page = task_logs.page(
+            ctx,
+            task_id,
+            filters,
+            after_id=after_id,
+            descending=descending,
+            # What a task writes is stored before its end is.
+            settled=follow and not over,
+        )
         found = page.lines[:left] if limit else page.lines
         left -= len(found)
         exhausted = not page.full or (limit > 0 and left <= 0)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import NAMESPACE_OID, UUID, uuid5
 
@@ -57,6 +57,13 @@ _FOLLOW = text("""
 _FOLLOWED = text("""
     SELECT EXISTS (SELECT 1 FROM allocations a JOIN tasks k ON k.id = a.task_id
                    WHERE a.id = ANY(cast(:allocation_ids AS text[])) AND k.logs_followed_until > :now)
+""")
+# The relation's lock is taken before the first id, and released after what was stored can be seen.
+_WRITERS = text("""
+    SELECT l.virtualtransaction FROM pg_locks l JOIN pg_stat_activity s ON s.pid = l.pid
+    WHERE l.locktype = 'relation' AND l.relation = cast('task_logs' AS regclass) AND l.mode = 'RowExclusiveLock' AND l.granted
+      AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND s.xact_start > clock_timestamp() - cast(:longest AS interval)
 """)
 
 # Stands for NUL in stored lines: a code point that Unicode keeps free for such uses inside of programs.
@@ -232,6 +239,11 @@ def edge(tx: Tx, task_id: str, descending: bool) -> int | None:
     return tx.execute(ids.limit(1)).scalar()
 
 
+def writers(tx: Tx, longest: timedelta) -> set[str]:
+    """Return the transactions, none older than `longest`, that store lines now: they may have ids below the newest."""
+    return set(tx.execute(_WRITERS, {"longest": longest}).scalars())
+
+
 def window(
     tx: Tx, task_id: str, after_id: int, edge: int, descending: bool, span: int
 ) -> Window | None:
@@ -241,7 +253,8 @@ def window(
     if after_id:
         ids = ids.where(c.id < after_id if descending else c.id > after_id)
     first = tx.execute(ids.order_by(c.id.desc() if descending else c.id).limit(1)).scalar()
-    if first is None:
+    # A line that was stored after the edge was read is none of this window's.
+    if first is None or (first < edge if descending else first > edge):
         return None
     last = max(first - span + 1, edge) if descending else min(first + span - 1, edge)
     return Window(task_id, first, last, descending)

@@ -28,6 +28,9 @@ FOLLOWED = timedelta(minutes=2)
 SEARCH_S = 2.0
 # The ids that one statement looks through, and the texts that it returns.
 SPAN, TEXTS = 500_000, 10_000
+# How long a follower's page waits for transactions that may store lower ids, and how old such a transaction may be.
+SETTLE_S, SETTLE_LOOK_S = 0.1, 0.005
+LONGEST_WRITING = timedelta(seconds=10)
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
@@ -145,14 +148,23 @@ def check(filters: Filters) -> None:
         raise Invalid(f"searchText {e}") from e
 
 
-def page(ctx: Context, task_id: str, filters: Filters, *, after_id: int, descending: bool) -> Page:
+def page(
+    ctx: Context,
+    task_id: str,
+    filters: Filters,
+    *,
+    after_id: int,
+    descending: bool = False,
+    settled: bool = False,
+) -> Page:
     """Return the next lines that arrived after (or, descending, before) the line with an id.
 
     Lines of containers, agents and the cluster take ways of different lengths: they arrive in another order than
-    they were written in. A line that comes late is in a later page.
+    they were written in. A line that comes late is in a later page: a settled one ends before all that may be
+    stored with a lower id yet.
     """
     read = _searched if filters.regex and filters.search else _read
-    rows, last_id, full = read(ctx, task_id, filters, after_id, descending)
+    rows, last_id, full = read(ctx, task_id, filters, after_id, descending, settled)
     in_time = sorted(rows, key=lambda r: (r.logged_at, r.id), reverse=descending)
     return Page([Line(r.id, r.task_id, _shown(r)) for r in in_time], last_id, full)
 
@@ -161,17 +173,19 @@ Rows = tuple[Sequence[Any], int, bool]
 """Lines as they arrived, the last of those that were looked at, and whether there may be more."""
 
 
-def _read(ctx: Context, task_id: str, filters: Filters, after_id: int, descending: bool) -> Rows:
+def _read(
+    ctx: Context, task_id: str, filters: Filters, after_id: int, descending: bool, settled: bool
+) -> Rows:
     def passing(tx: Tx, window: Window) -> Rows:
         rows = logs.page(tx, window, filters, BATCH)
         full = len(rows) == BATCH
         return rows, rows[-1].id if full else window.last, full
 
-    return _looked_through(ctx, task_id, after_id, descending, passing)
+    return _looked_through(ctx, task_id, after_id, descending, settled, passing)
 
 
 def _searched(
-    ctx: Context, task_id: str, filters: Filters, after_id: int, descending: bool
+    ctx: Context, task_id: str, filters: Filters, after_id: int, descending: bool, settled: bool
 ) -> Rows:
     """Look for an expression in the texts alone, and read the lines that have it."""
     pattern, all_lines = compiled(filters.search), replace(filters, search="")
@@ -187,7 +201,7 @@ def _searched(
                 return logs.rows(tx, found, descending), id, True
         return logs.rows(tx, found, descending), window.last, False
 
-    return _looked_through(ctx, task_id, after_id, descending, matching)
+    return _looked_through(ctx, task_id, after_id, descending, settled, matching)
 
 
 def _looked_through(
@@ -195,6 +209,7 @@ def _looked_through(
     task_id: str,
     after_id: int,
     descending: bool,
+    settled: bool,
     look: Callable[[Tx, Window], Rows],
 ) -> Rows:
     """Look at a window after the other until one has a line; for so long only, as clients come and go."""
@@ -202,6 +217,8 @@ def _looked_through(
     with ctx.db.autocommit() as tx:
         # Before all windows: what comes meanwhile may be in none of them.
         edge = logs.edge(tx, task_id, descending)
+        if settled and edge is not None and edge > after_id and not _is_settled(tx):
+            return (), after_id, False
         while edge is not None:
             window = logs.window(tx, task_id, after_id, edge, descending, SPAN)
             if window is None:
@@ -211,6 +228,20 @@ def _looked_through(
             if rows or not unfinished or time.monotonic() > until:
                 return rows, after_id, unfinished
     return (), after_id, False
+
+
+def _is_settled(tx: Tx) -> bool:
+    """Wait a little until the transactions that store lines now have ended; False when one has not.
+
+    Ids are given out before they are committed: a lower one may come to be seen after a higher one.
+    """
+    until = time.monotonic() + SETTLE_S
+    storing = logs.writers(tx, LONGEST_WRITING)
+    while storing and time.monotonic() < until:
+        time.sleep(SETTLE_LOOK_S)
+        # Not those that have begun meanwhile: their ids are above the edge.
+        storing &= logs.writers(tx, LONGEST_WRITING)
+    return not storing
 
 
 def fields(ctx: Context, task_id: str) -> Any:
