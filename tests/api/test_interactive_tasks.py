@@ -56,6 +56,21 @@ def proxies(api: Api, task_id: str) -> Any:
         return tx.execute(found, {"id": task_id}).scalar_one()
 
 
+@pytest.mark.parametrize("kind", ["notebook", "shell", "command"])
+def test_what_nobody_could_reach_is_not_started(api: Api, user: Caller, kind: str) -> None:
+    """An idle machine for a page that never opens would be paid for."""
+    api.ctx.carries_traffic = False
+    body = {"config": {"entrypoint": ["true"]} if kind == "command" else {}}
+    told = user.ask("POST", f"{V}/{kind}s", body)
+    if kind == "command":
+        assert told.status == 200, "its output is in its log"
+        return
+    assert (told.status, "carries no traffic to tasks" in told.error) == (400, True)
+    assert user.get(f"{V}/{kind}s")[f"{kind}s"] == []
+    preview = user.ask("POST", f"{V}/{kind}s", {**body, "preview": True})
+    assert preview.status == (200 if kind == "notebook" else 400)
+
+
 def test_a_notebook_serves_on_a_port_of_its_own_under_its_address(
     api: Api, user: Caller, agent: PlayedAgent
 ) -> None:

@@ -4,12 +4,15 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 from det_controlplane.db.engine import Database
 from determined.common import tunnel
+from determined.common.failures import Failure
 from determined.common.http import Session
 
 from tests.support.api import Api, api_over
@@ -76,3 +79,31 @@ def test_connections_to_a_local_port_go_to_the_port_of_the_task(api: Api) -> Non
             assert client.recv(10) == b""
     assert len(told) == 1
     assert f"nothing listens at port {silent} of the task" in told[0]
+
+
+class _Elsewhere(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.send_response(307)
+        self.send_header("Location", f"https://relay.test{self.path}")
+        self.send_header("Content-Length", "0")
+        self.send_header("Connection", "close")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+def test_a_cluster_whose_relay_is_elsewhere_names_it_and_keeps_the_token() -> None:
+    with HTTPServer(("127.0.0.1", 0), _Elsewhere) as server:
+        answering = threading.Thread(target=server.handle_request)
+        answering.start()
+        session = Session(f"http://127.0.0.1:{server.server_address[1]}", retries=0)
+        with (
+            pytest.raises(Failure, match=r"goes through https://relay\.test$") as told,
+            tunnel.opened(session, "task"),
+        ):
+            pass
+        answering.join()
+    assert "det -m https://relay.test user login" in told.value.hint

@@ -144,6 +144,7 @@ def _api(database: Database, config: ClusterConfig, checkpoints: Path) -> Api:
         bootstrap_token=BOOTSTRAP,
         cipher=AesCipher(["the key of the tests"]),
         checkpoint_files=ReachableCheckpoints(),
+        carries_traffic=True,
     )
     return Api(ctx, App(ctx, Router(routes.every())), checkpoints)
 

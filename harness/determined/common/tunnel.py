@@ -48,9 +48,11 @@ def opened(session: Session, service: str) -> Iterator[Any]:
                 user_agent_header=None,
             )
             websocket = stack.enter_context(connecting)
-        except InvalidStatus as e:
-            raise Failure(_told(e.response.status_code, e.response.body)) from e
-        except (OSError, WebSocketException, EOFError) as e:
+        except (OSError, WebSocketException, EOFError, ValueError) as e:
+            # Of a redirect, which cannot be followed, the answer is what this came from.
+            for found in (e, e.__cause__, e.__context__):
+                if isinstance(found, InvalidStatus):
+                    raise _refusal(found.response) from e
             raise Failure(f"cannot reach {session.base_url}: {e}") from e
         yield websocket
 
@@ -167,9 +169,17 @@ class _Doors:
                 sock.shutdown(socket.SHUT_RDWR)
 
 
-def _told(status: int, body: Any) -> str:
-    """Return the sentence of a refusal."""
+def _refusal(response: Any) -> Failure:
+    """Return what an answer that opens no websocket says; a token is for the host that gave it, so none is followed."""
+    elsewhere = urlsplit(response.headers.get("Location", ""))
+    if elsewhere.netloc:
+        relay = f"{elsewhere.scheme}://{elsewhere.netloc}"
+        return Failure(
+            f"traffic to tasks of this cluster goes through {relay}",
+            f"det -m {relay} user login, and name it in this command: det -m {relay} …",
+        )
     try:
-        return str(json.loads(bytes(body))["error"]["error"])
+        return Failure(str(json.loads(bytes(response.body))["error"]["error"]))
     except (ValueError, KeyError, TypeError):
-        return f"the cluster refused the connection with status {status}"
+        status = response.status_code
+        return Failure(f"the cluster refused the connection with status {status}")

@@ -39,6 +39,7 @@ from det_controlplane.services.tasks.programs import PORT_BASES, PORTS_OF_A_KIND
 from det_controlplane.services.use_case import Change, change
 
 DEFAULT_WORKSPACE = 1
+_SERVING = (TaskKind.NOTEBOOK, TaskKind.SHELL, TaskKind.TENSORBOARD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,7 @@ def opened(
     ctx: Context, user: User, submission: Submission, resolved: Resolved, build: Build
 ) -> Iterator[tuple[Change, str]]:
     """Queue a task, and leave the transaction open for what else belongs to it."""
+    _require_traffic(ctx, submission.kind)
     config, resources = resolved.config, resolved.config.resources
     task_id, job_id = str(ctx.new_uuid()), ctx.new_uuid()
     context = _context(ctx, user, submission)
@@ -132,6 +134,15 @@ def opened(
         )  # fmt: skip
         yield changed, task_id
     recording.concerns(f"{submission.kind.value.lower()} {task_id}")
+
+
+def _require_traffic(ctx: Context, kind: TaskKind) -> None:
+    """Refuse what nobody could reach: its machine would be paid for in vain."""
+    if kind in _SERVING and not ctx.relay_for_agents:
+        raise WrongState(
+            f"this cluster carries no traffic to tasks, so nobody could reach a {kind.value.lower()}:"
+            " its administrator starts a relay and names it by DET_RELAY_URL (docs/guides/relay.md)"
+        )
 
 
 def _workspace(ctx: Context, user: User, workspace_id: int) -> TargetWorkspace:
