@@ -1,8 +1,14 @@
 """What a browser's cookie is good for: pages of ours, and no page of another site."""
 
+import json
+
 import pytest
+from det_controlplane.adapters.notifier import LocalNotifier
+from det_controlplane.entry.relay.headers import cookie_to_keep
+from det_controlplane.entry.server.asgi import AsgiApp
 
 from tests.support.api import PASSWORD, Api, Caller, Told
+from tests.support.asgi import request
 
 LOGIN = {"username": "determined", "password": PASSWORD}
 
@@ -34,6 +40,17 @@ def test_behind_https_the_cookie_never_goes_out_in_the_clear(api: Api) -> None:
     assert "Secure" in cookie_of(told)[1]
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_under_tls_of_the_server_itself_the_cookie_never_goes_out_in_the_clear(
+    api: Api, scheme: str
+) -> None:
+    app = AsgiApp(api.app, LocalNotifier())
+    told = request(
+        app, "POST", "/api/v1/auth/login", body=json.dumps(LOGIN).encode(), scheme=scheme
+    )
+    assert ("; Secure" in told.headers["set-cookie"]) == (scheme == "https")
+
+
 @pytest.mark.parametrize(
     "headers",
     [
@@ -48,6 +65,43 @@ def test_a_page_of_another_site_changes_nothing(api: Api, headers: dict[str, str
     told = changing(api, cookie, **headers)
     assert (told.status, told.error) == (403, "a page of another site cannot act for you here")
     assert api.anonymous().ask("GET", "/api/v1/me", headers={"cookie": cookie}).status == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"origin": "null", "host": "det.example"},
+        {"origin": "null"},
+        {"origin": "https://evil.example", "host": "det.example"},
+    ],
+)
+@pytest.mark.parametrize("path", ["login", "pipeline", "oidc/finish", "oidc/device/finish"])
+def test_a_page_of_another_site_signs_nobody_in(
+    api: Api, path: str, headers: dict[str, str]
+) -> None:
+    told = api.anonymous().ask("POST", f"/api/v1/auth/{path}", LOGIN, headers=headers)
+    assert (told.status, told.error) == (403, "a page of another site cannot act for you here")
+    assert "set-cookie" not in told.headers
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"sec-fetch-site": "same-origin"},
+        {"origin": "https://det.example", "host": "det.example"},
+        {},
+    ],
+)
+def test_pages_of_ours_and_programs_sign_in(api: Api, headers: dict[str, str]) -> None:
+    told = api.anonymous().ask("POST", "/api/v1/auth/login", LOGIN, headers=headers)
+    assert (told.status, "set-cookie" in told.headers) == (200, True)
+
+
+def test_links_of_other_sites_lead_to_public_pages(api: Api) -> None:
+    told = api.anonymous().ask("GET", "/info", headers={"sec-fetch-site": "cross-site"})
+    assert told.status == 200
 
 
 @pytest.mark.parametrize(
@@ -73,3 +127,9 @@ def test_signing_out_takes_the_cookie_back(api: Api) -> None:
     assert cookie_of(told)[0] == "auth="
     assert "Max-Age=0" in cookie_of(told)[1]
     assert api.anonymous().ask("GET", "/api/v1/me", headers={"cookie": cookie}).status == 401
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_the_cookie_of_a_task_stays_on_https(scheme: str) -> None:
+    _, cookie = cookie_to_keep("t", "a:1", [(b"x-forwarded-proto", scheme.encode())])
+    assert (b"; Secure" in cookie) == (scheme == "https")

@@ -52,10 +52,13 @@ class Call:
             self.parts.put_nowait(message["body"])
 
 
-def _scope(method: str, target: str, headers: dict[str, str], client: str) -> dict[str, Any]:
+def _scope(
+    method: str, target: str, headers: dict[str, str], client: str, scheme: str = "http"
+) -> dict[str, Any]:
     path, _, query = target.partition("?")
     return {
         "type": "http",
+        "scheme": scheme,
         "method": method,
         "path": unquote(path),
         "raw_path": path.encode(),
@@ -85,10 +88,12 @@ def request(
     body: bytes = b"",
     headers: dict[str, str] | None = None,
     client: str = "10.0.0.1",
+    scheme: str = "http",
 ) -> Got:
     async def run() -> Got:
         call = Call(body)
-        await app(_scope(method, target, headers or {}, client), call.receive, call.send)
+        scope = _scope(method, target, headers or {}, client, scheme)
+        await app(scope, call.receive, call.send)
         return call.got
 
     return asyncio.run(run())

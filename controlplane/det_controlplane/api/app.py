@@ -134,10 +134,11 @@ class App:
 
     def _principal(self, match: Match, request: Request) -> Principal | None:
         route, access = match.route, match.route.access
-        if access in (Access.PUBLIC, Access.AGENT_BY_HANDLER):
-            return None
+        # Before public routes, too: signing a visitor in as somebody else is an act on the visitor.
         if is_of_another_site(request):
             raise errors.PermissionDenied("a page of another site cannot act for you here")
+        if access in (Access.PUBLIC, Access.AGENT_BY_HANDLER):
+            return None
         token = bearer_token(request)
         if access is Access.AGENT:
             return authentication.agent_of(self.ctx, token)

@@ -30,6 +30,7 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)  # lower-case names
     body: bytes = b""
     client: str = ""
+    scheme: str = "http"  # of the connection to this host; a front end may have taken another
     final: bool = True
     woken: bool = False
     params: Mapping[str, str] = field(default_factory=dict)
@@ -240,7 +241,8 @@ def _token_of_cookie(request: Request) -> str:
 def is_of_another_site(request: Request) -> bool:
     """Tell whether a page of another site makes its visitor's browser change something here.
 
-    Browsers send the cookie by themselves, so it alone does not prove that the user meant the call.
+    Browsers send the cookie by themselves, so it alone does not prove that the user meant the call; and the answer
+    to a sign-in replaces it. Programs tell neither header.
     """
     if request.method in ("GET", "HEAD") or _token_of_headers(request):
         return False
@@ -249,7 +251,9 @@ def is_of_another_site(request: Request) -> bool:
         return told not in ("same-origin", "none")
     # Over plain HTTP browsers tell the origin only.
     origin = request.headers.get("origin")
-    return origin is not None and origin.partition("://")[2] != request.headers.get("host")
+    if origin is None:
+        return False
+    return origin == "null" or origin.partition("://")[2] != request.headers.get("host")
 
 
 def session_cookie(request: Request, token: str, seconds: int) -> dict[str, str]:
@@ -258,6 +262,7 @@ def session_cookie(request: Request, token: str, seconds: int) -> dict[str, str]
     Links of other sites must bring it along: what a task serves is not shown to others who are signed in here, and
     a page that came without the cookie would have it afterwards. So it is Lax, and `is_of_another_site` does the rest.
     """
-    secure = "; Secure" if request.headers.get("x-forwarded-proto") == "https" else ""
+    is_https = "https" in (request.scheme, request.headers.get("x-forwarded-proto"))
+    secure = "; Secure" if is_https else ""
     value = f"auth={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}"
     return {"set-cookie": value}

@@ -74,9 +74,10 @@ def from_task(headers: Iterable[tuple[bytes, bytes]], service: str) -> Headers:
     return passed
 
 
-def cookie_to_keep(token: str, service: str) -> tuple[bytes, bytes]:
+def cookie_to_keep(token: str, service: str, forwarded: Headers) -> tuple[bytes, bytes]:
     """Return the header by which a browser that came with a task's token comes back with it."""
-    cookie = f"{KEPT_COOKIE}={token}; Path=/proxy/{service}/; HttpOnly; SameSite=Lax"
+    secure = "; Secure" if _first(forwarded, b"x-forwarded-proto") == "https" else ""
+    cookie = f"{KEPT_COOKIE}={token}; Path=/proxy/{service}/; HttpOnly; SameSite=Lax{secure}"
     return b"set-cookie", cookie.encode("latin-1")
 
 

@@ -91,7 +91,7 @@ class Relay:
     ) -> None:
         passed = h.towards_task(scope["headers"], bearer_is_ours=target.bearer_is_ours)
         passed = _forwarded(scope, passed, service)
-        more = [h.cookie_to_keep(target.to_keep, service)] if target.to_keep else []
+        more = [h.cookie_to_keep(target.to_keep, service, passed)] if target.to_keep else []
         path: bytes = scope["raw_path"]
         query: bytes = scope["query_string"]
         address = path + b"?" + query if query else path

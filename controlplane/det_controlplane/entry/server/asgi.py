@@ -240,6 +240,7 @@ def _request(scope: Message) -> Request:
         query=query,
         headers=headers,
         client=client[0] if client else "",
+        scheme=scope.get("scheme", "http"),
     )
 
 
