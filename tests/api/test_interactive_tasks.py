@@ -134,6 +134,9 @@ def test_the_address_that_the_owner_was_told_opens_this_task_and_no_other(
         with pytest.raises(NotSignedIn):
             proxying.target(api.ctx, service, carriers)
     assert api.with_token(token).ask("GET", f"{V}/me").status == 401
+    for not_it in ("x", "x\r\nSet-Cookie: auth=y", f"{token}\r\n", "é"):
+        both = Carriers(in_address=not_it, kept=token)
+        assert proxying.target(api.ctx, id, both).to_keep == ""
 
 
 def test_the_address_of_a_deactivated_user_s_task_opens_nothing(
@@ -170,6 +173,31 @@ def test_a_shell_lets_in_only_the_key_that_its_owner_has(
     with api.ctx.db.begin() as tx:
         stored = tx.execute(text("SELECT config::text FROM tasks")).scalar_one()
     assert "PRIVATE KEY" not in stored
+
+
+def test_the_code_of_a_task_is_not_told_what_opens_other_tasks_of_its_owner(
+    api: Api, admin: Caller, agent: PlayedAgent
+) -> None:
+    shell = launch(admin, "shell", config={"resources": {"slots": 0}})["shell"]["id"]
+    own = start(api, agent)["session_token"]
+    notebook = launch(admin, "notebook", config={"resources": {"slots": 0}})["notebook"]["id"]
+    api.tick()
+    specs = [order["spec"] for order in agent.poll() if "spec" in order]
+    (other,) = (spec["session_token"] for spec in specs if spec["task_id"] == notebook)
+    for token, told in ((own, (True, False)), (other, (False, True))):
+        task = api.with_token(token)
+        key = task.get(f"{V}/shells/{shell}")["shell"]["privateKey"]
+        address = task.get(f"{V}/notebooks/{notebook}")["notebook"]["serviceAddress"]
+        assert ("PRIVATE KEY" in key, "token=" in address) == told
+
+
+def test_the_code_of_a_task_opens_the_shell_that_it_launches(
+    api: Api, user: Caller, agent: PlayedAgent
+) -> None:
+    launch(user, "notebook", config={"resources": {"slots": 0}})
+    task = api.with_token(start(api, agent)["session_token"])
+    made = launch(task, "shell")["shell"]
+    assert "PRIVATE KEY" in made["privateKey"]
 
 
 def test_two_tasks_never_share_a_port(api: Api, user: Caller) -> None:

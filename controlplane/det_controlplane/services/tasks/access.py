@@ -15,4 +15,5 @@ def token_of(ctx: Context, task_id: str, access_key: str | None) -> str:
 
 def opens(ctx: Context, task_id: str, access_key: str | None, token: str) -> bool:
     """Return whether a token is that of the task."""
-    return bool(access_key) and hmac.compare_digest(token_of(ctx, task_id, access_key), token)
+    own = token_of(ctx, task_id, access_key)
+    return bool(access_key) and token.isascii() and hmac.compare_digest(own, token)

@@ -62,8 +62,10 @@ def launch_tensorboard(
 def _launched(ctx: Context, user: User, submission: Submission, build: Build) -> Told:
     resolved = launching.resolve(ctx, user, submission)
     task_id = launching.launch(ctx, user, submission, resolved, build)
-    told = get(ctx, user, submission.kind, task_id)
-    return Told(told.shown, told.config, resolved.warnings, resolved.exceeds_slots)
+    task = _find(ctx, submission.kind, task_id)
+    shown = _with_what_opens(ctx, submission.kind, task_id, task)
+    config = programs.shown(task.config)
+    return Told(shown, config, resolved.warnings, resolved.exceeds_slots)
 
 
 def preview(ctx: Context, user: User, submission: Submission) -> Told:
@@ -79,17 +81,25 @@ def preview(ctx: Context, user: User, submission: Submission) -> Told:
 
 
 def get(ctx: Context, user: User, kind: TaskKind, task_id: str) -> Told:
-    """Return a task; its owner, and administrators, are also told what opens it."""
+    """Return a task; its owner, and administrators, are also told what opens it, but not the code of their other tasks."""
     task = _find(ctx, kind, task_id)
-    shown = task.shown
-    if user.id == task.user_id or user.admin:
-        if kind is TaskKind.SHELL:
-            stored = sealing.opened(ctx, task.config, task.sealed)
-            shown = {**shown, "privateKey": stored["_shell"]["private_key"]}
-        elif "serviceAddress" in shown:
-            token = access.token_of(ctx, task_id, task.access_key)
-            shown = {**shown, "serviceAddress": f"{shown['serviceAddress']}?token={token}"}
-    return Told(shown, programs.shown(task.config))
+    is_told = user.allocation_id is None or user.task_id == task_id
+    if is_told and (user.id == task.user_id or user.admin):
+        return Told(_with_what_opens(ctx, kind, task_id, task), programs.shown(task.config))
+    return Told(task.shown, programs.shown(task.config))
+
+
+def _with_what_opens(
+    ctx: Context, kind: TaskKind, task_id: str, task: InteractiveTask
+) -> dict[str, Any]:
+    """Return a task as it is shown, with the key of a shell or the address that has a token."""
+    if kind is TaskKind.SHELL:
+        stored = sealing.opened(ctx, task.config, task.sealed)
+        return {**task.shown, "privateKey": stored["_shell"]["private_key"]}
+    if "serviceAddress" in task.shown:
+        token = access.token_of(ctx, task_id, task.access_key)
+        return {**task.shown, "serviceAddress": f"{task.shown['serviceAddress']}?token={token}"}
+    return task.shown
 
 
 def listed(

@@ -1,5 +1,6 @@
 """Who may reach which port of a task through `/proxy/`, and where that is."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,8 @@ from det_controlplane.services.errors import Forbidden, Missing, NotSignedIn, Un
 from det_controlplane.services.identity import authentication, route_rights
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.tasks import access
+
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")  # RFC 6750, section 2.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ def target(ctx: Context, service: str, carriers: Carriers) -> Target:
         is_opened = user is None and _is_opened(ctx, task, (carriers.in_address, carriers.kept))
         if user is None:
             user = _first_of_task(ctx, task_id, (carriers.in_address, carriers.kept))
-            to_keep = carriers.in_address
+            to_keep = _to_keep(ctx, task_id, task, carriers.in_address)
         if user is None and not is_opened:
             raise NotSignedIn("sign in to reach tasks: with 'det user login', or in this browser")
         if task is None or proxied is None:
@@ -117,6 +120,14 @@ def _is_opened(ctx: Context, task: ProxiedTask | None, tokens: Iterable[str]) ->
     if task is None or not task.owner_is_active:
         return False
     return any(access.opens(ctx, task.task_id, task.access_key, token) for token in tokens if token)
+
+
+def _to_keep(ctx: Context, task_id: str, task: ProxiedTask | None, token: str) -> str:
+    """Return the token of an address if it opens the task by itself, and is nothing but a token."""
+    if not _TOKEN.fullmatch(token):
+        return ""
+    opens = _is_opened(ctx, task, (token,)) or _first_of_task(ctx, task_id, (token,))
+    return token if opens else ""
 
 
 def _is_open(task: ProxiedTask | None, proxied: dict[str, Any]) -> bool:
