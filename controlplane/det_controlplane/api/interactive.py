@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from det_controlplane.api.auth import user_of
+from det_controlplane.api.auth import request_key, user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.experiments import files_of
@@ -37,7 +37,7 @@ def _listing(kind: TaskKind) -> Handler:
 def _launching(kind: TaskKind) -> Handler:
     def handler(ctx: Context, request: Request) -> Answer:
         body, user = Body(request.json()), user_of(request)
-        submission = _submission(kind, body)
+        submission = _submission(kind, body, request_key(request))
         if kind is TaskKind.TENSORBOARD:
             told = interactive.launch_tensorboard(ctx, user, submission, _wanted(body, request))
         elif kind is TaskKind.NOTEBOOK and body.flag("preview"):
@@ -64,7 +64,7 @@ def _wanted(body: Body, request: Request) -> Wanted:
     )
 
 
-def _submission(kind: TaskKind, body: Body) -> Submission:
+def _submission(kind: TaskKind, body: Body, key: str | None) -> Submission:
     context_id = body.optional_text("contextId")
     return Submission(
         kind,
@@ -73,6 +73,7 @@ def _submission(kind: TaskKind, body: Body) -> Submission:
         context_id=_uuid(context_id) if context_id else None,
         template=body.text("templateName"),
         workspace_id=body.integer("workspaceId"),
+        idempotency_key=key,
     )
 
 
@@ -138,7 +139,7 @@ def create_generic(ctx: Context, request: Request) -> Answer:
     upload = _uuid(context_id) if context_id else None
     new = NewGenericTask(
         body.text("config"),
-        Submission(TaskKind.GENERIC, {}, files, upload),
+        Submission(TaskKind.GENERIC, {}, files, upload, idempotency_key=request_key(request)),
         project_id=body.integer("projectId"),
         parent_id=body.text("parentId") or None,
         forked_from=body.text("forkedFrom") or None,

@@ -114,11 +114,18 @@ class NewTask:
     proxies: Sequence[Mapping[str, Any]]
     access_key: str
     idle_timeout_s: float | None
+    idempotency_key: str | None
 
 
 def insert_task(tx: Tx, new: NewTask, now: datetime) -> None:
     values = {name: getattr(new, name) for name in NewTask.__slots__}
     tx.execute(insert(tasks).values(started_at=now, **values))
+
+
+def by_idempotency_key(db: Database, key: str) -> str | None:
+    """Return the task that an earlier try of the same request launched."""
+    found = db.read(select(_k.id).where(_k.idempotency_key == key))
+    return found[0].id if found else None
 
 
 def listed(

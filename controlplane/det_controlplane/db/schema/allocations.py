@@ -65,6 +65,8 @@ tasks = Table(
     Column("forked_from", Text),
     Column("no_pause", Boolean, nullable=False, server_default=text("false")),
     Column("project_id", Integer),
+    # What repetitions of the request that launched it have in common.
+    Column("idempotency_key", Text),
     CheckConstraint("(state IS NULL) OR (kind = 'GENERIC'::task_kind)", name="state"),
     Index("tasks_unsealed", "id", postgresql_where=text("config IS NOT NULL AND sealed IS NULL")),
     Index("tasks_by_trial", "trial_id"),
@@ -72,6 +74,12 @@ tasks = Table(
     Index("tasks_by_experiment", "experiment_id"),
     Index("tasks_by_context", "context_id", postgresql_where=text("context_id IS NOT NULL")),
     Index("tasks_by_parent", "parent_id", postgresql_where=text("parent_id IS NOT NULL")),
+    Index(
+        "tasks_by_idempotency_key",
+        "idempotency_key",
+        unique=True,
+        postgresql_where=text("idempotency_key IS NOT NULL"),
+    ),
     Index("tasks_by_kind", "kind", "started_at", postgresql_where=text("trial_id IS NULL")),
     Index(
         "tasks_that_idle",

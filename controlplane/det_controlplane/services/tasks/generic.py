@@ -54,6 +54,9 @@ class Created:
 
 def create(ctx: Context, user: User, new: NewGenericTask) -> Created:
     """Queue a task; a fork without a configuration, or without files, has those of its original."""
+    repeated = launching.repeated(ctx, new.submission)
+    if repeated is not None:
+        return Created(repeated, (), False)
     parent = _relative(ctx, user, new.parent_id)
     original = _relative(ctx, user, new.forked_from)
     if parent is not None:

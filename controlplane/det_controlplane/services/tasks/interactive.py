@@ -44,6 +44,10 @@ class Told:
 
 
 def launch(ctx: Context, user: User, submission: Submission) -> Told:
+    """Launch a task; a repetition of the request finds the one that its first try made."""
+    repeated = launching.repeated(ctx, submission)
+    if repeated is not None:
+        return get(ctx, user, submission.kind, repeated)
     return _launched(ctx, user, submission, _PROGRAMS[submission.kind])
 
 
@@ -51,6 +55,9 @@ def launch_tensorboard(
     ctx: Context, user: User, submission: Submission, wanted: tensorboards.Wanted
 ) -> Told:
     """Launch a TensorBoard; where its user names no image, it runs in that of the newest experiment."""
+    repeated = launching.repeated(ctx, submission)
+    if repeated is not None:
+        return get(ctx, user, submission.kind, repeated)
     drawing = tensorboards.find(ctx, user, wanted)
     environment = submission.config.get("environment")
     if environment is None or isinstance(environment, Mapping):

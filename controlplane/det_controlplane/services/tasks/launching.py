@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -19,7 +20,7 @@ from det_controlplane.db import creation, experiments, interactive
 from det_controlplane.db import slots as slot_rows
 from det_controlplane.db.contexts import NewContext
 from det_controlplane.db.creation import TargetWorkspace
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine import TryAgain, Tx, Violated
 from det_controlplane.db.interactive import NewTask
 from det_controlplane.db.schema.enums import WorkloadType
 from det_controlplane.services import sealing
@@ -40,6 +41,8 @@ from det_controlplane.services.use_case import Change, change
 
 DEFAULT_WORKSPACE = 1
 _SERVING = (TaskKind.NOTEBOOK, TaskKind.SHELL, TaskKind.TENSORBOARD)
+# The same request may come twice at the same time: one of them makes the task, the other finds it.
+_ONCE = "tasks_by_idempotency_key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class Submission:
     shared_context_id: UUID | None = None  # of another task
     template: str = ""
     workspace_id: int = 0
+    idempotency_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,12 @@ class Resolved:
 
 # Makes the program of a task from its configuration and place.
 Build = Callable[[TaskConfig, Place], Program]
+
+
+def repeated(ctx: Context, submission: Submission) -> str | None:
+    """Return the task that an earlier try of the same request launched."""
+    key = submission.idempotency_key
+    return interactive.by_idempotency_key(ctx.db, key) if key else None
 
 
 def resolve(ctx: Context, user: User, submission: Submission) -> Resolved:
@@ -124,8 +134,9 @@ def opened(
             context_id=_context_id(submission, context),
             config=parts.shown, sealed=parts.secrets, proxies=program.proxies,
             access_key=access_key, idle_timeout_s=_idle_timeout(ctx, submission.kind, config),
+            idempotency_key=submission.idempotency_key,
         )  # fmt: skip
-        interactive.insert_task(tx, new, now)
+        _insert(tx, new, now)
         if resources.slots:
             money.require_task(ctx, tx, task_id)
         auxiliary.request(
@@ -143,6 +154,15 @@ def _require_traffic(ctx: Context, kind: TaskKind) -> None:
             f"this cluster carries no traffic to tasks, so nobody could reach a {kind.value.lower()}:"
             " its administrator starts a relay and names it by DET_RELAY_URL (docs/guides/relay.md)"
         )
+
+
+def _insert(tx: Tx, new: NewTask, now: datetime) -> None:
+    try:
+        interactive.insert_task(tx, new, now)
+    except Violated as e:
+        if e.constraint == _ONCE:
+            raise TryAgain(f"another request launched this task just now: {e}") from e
+        raise
 
 
 def _workspace(ctx: Context, user: User, workspace_id: int) -> TargetWorkspace:
