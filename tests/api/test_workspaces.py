@@ -1,8 +1,11 @@
 """Workspaces, projects, the pools reserved for them, and what deleting takes along."""
 
 import pytest
+from det_controlplane.db import creation
 from det_controlplane.db.creation import experiment_config
+from det_controlplane.db.engine import Database
 from det_controlplane.services import sealing
+from sqlalchemy import text
 
 from tests.support.api import Api, Caller, config_of, create, create_ended, report_checkpoint
 
@@ -148,6 +151,57 @@ def test_what_runs_or_is_registered_is_not_deleted_around(user: Caller) -> None:
     told = user.ask("DELETE", f"/api/v1/projects/{inside}")
     assert told.status == 400
     assert "model 'm'" in told.error
+
+
+def running(api: Api) -> int:
+    live = text("SELECT count(*) FROM allocations WHERE state <> 'TERMINATED'")
+    return int(api.ctx.db.read(live)[0][0])
+
+
+def notebook(caller: Caller, workspace_id: int) -> str:
+    body = {"config": {"resources": {"slots": 0}}, "workspaceId": workspace_id}
+    return str(caller.post("/api/v1/notebooks", body)["notebook"]["id"])
+
+
+def test_a_workspace_is_not_deleted_around_its_tasks(api: Api, user: Caller) -> None:
+    made = workspace(user)
+    first = notebook(user, made)
+    generic = {"config": "entrypoint: [ls]", "projectId": project(user, made)}
+    second = user.post("/api/v1/generic-tasks", generic)["taskId"]
+    told = user.ask("DELETE", f"/api/v1/workspaces/{made}")
+    assert told.status == 400
+    for said in ("2 tasks", "det task list", f"notebook kill {first}", f"task kill {second}"):
+        assert said in told.error
+    assert running(api) == 2
+    user.post(f"/api/v1/notebooks/{first}/kill")
+    user.post(f"/api/v1/tasks/{second}/kill")
+    assert user.done("DELETE", f"/api/v1/workspaces/{made}") == {"completed": False}
+    api.tick()
+    assert user.ask("GET", f"/api/v1/workspaces/{made}").status == 404
+
+
+def test_a_task_that_was_launched_meanwhile_keeps_its_workspace(
+    api: Api, user: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = workspace(user)
+    project(user, made)
+    look = creation.workspace
+
+    def before_its_deletion(db: Database, id: int) -> creation.TargetWorkspace | None:
+        """Return a workspace as it was found before its deletion began."""
+        found = look(db, id)
+        assert user.done("DELETE", f"/api/v1/workspaces/{made}") == {"completed": False}
+        return found
+
+    monkeypatch.setattr(creation, "workspace", before_its_deletion)
+    id = notebook(user, made)
+    api.tick()
+    assert running(api) == 1
+    shown = user.get(f"/api/v1/workspaces/{made}")["workspace"]
+    assert f"det notebook kill {id}" in shown["errorMessage"]
+    user.post(f"/api/v1/notebooks/{id}/kill")
+    api.tick()
+    assert user.ask("GET", f"/api/v1/workspaces/{made}").status == 404
 
 
 def test_deleting_a_project_takes_its_experiments_along(api: Api, user: Caller) -> None:

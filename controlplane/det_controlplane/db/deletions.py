@@ -6,6 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, delete, func, select, text, update
 
+from det_controlplane.core.lifecycle.task import TaskKind
 from det_controlplane.db import usage
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.schema import (
@@ -125,6 +126,27 @@ def contents(tx: Tx, kind: Kind, id: int) -> Contents:
 def count_models(tx: Tx, workspace_id: int) -> int:
     own = select(func.count()).where(models.c.workspace_id == workspace_id)
     return tx.execute(own).scalar_one()
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTask:
+    id: str
+    kind: TaskKind
+
+
+def live_tasks(tx: Tx, workspace_id: int) -> list[LiveTask]:
+    """Return tasks of users that have not ended; those of trials belong to experiments."""
+    t = tasks.c
+    found = select(t.id, t.kind).join(jobs).where(jobs.c.workspace_id == workspace_id)
+    of_users = t.kind.not_in([TaskKind.TRIAL, TaskKind.CHECKPOINT_GC])
+    rows = tx.execute(found.where(t.ended_at.is_(None), of_users).order_by(t.started_at, t.id))
+    return [LiveTask(*row) for row in rows]
+
+
+def wait_for(tx: Tx, workspace_id: int, reason: str) -> None:
+    """Show why a workspace that is being deleted is still there."""
+    waiting = update(workspaces).where(workspaces.c.id == workspace_id)
+    tx.execute(waiting.values(error_message=reason))
 
 
 def begin(tx: Tx, kind: Kind, id: int) -> None:

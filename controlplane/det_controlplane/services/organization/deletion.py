@@ -3,6 +3,7 @@
 from typing import Any
 
 from det_controlplane.core.lifecycle.experiment import ExperimentState
+from det_controlplane.core.lifecycle.task import NAMES
 from det_controlplane.db import deletions
 from det_controlplane.db.deletions import Contents
 from det_controlplane.db.engine import Tx
@@ -14,6 +15,8 @@ from det_controlplane.services.identity.principal import User
 from det_controlplane.services.organization import projects, workspaces
 from det_controlplane.services.organization.workspaces import editable
 from det_controlplane.services.use_case import Change, change
+
+_NAMED = 5  # as many tasks does a sentence name
 
 
 def delete_project(ctx: Context, caller: User, project_id: int) -> bool:
@@ -37,10 +40,26 @@ def delete_workspace(ctx: Context, caller: User, workspace_id: int) -> bool:
             raise WrongState(
                 f"workspace '{row.name}' has {models} models: delete or move them first"
             )
+        running = _live_tasks(changed.tx, row)
+        if running:
+            raise WrongState(running)
         found = _contents(changed.tx, row)
         refuse_needed(changed.tx, workspace_id=workspace_id)
         _begin(changed, "workspace", workspace_id, pending=found.projects > 0)
     return not found.projects
+
+
+def _live_tasks(tx: Tx, row: OwnedRow) -> str:
+    """Return why the tasks of a workspace keep it, and how to end them; empty where none runs."""
+    found = deletions.live_tasks(tx, row.id)
+    if not found:
+        return ""
+    ways = [f"`det {NAMES.get(task.kind, 'task')} kill {task.id}`" for task in found[:_NAMED]]
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return (
+        f"{row.kind} '{row.name}' has {len(found)} tasks that have not ended; `det task list` shows them."
+        f" Kill them first: {', '.join(ways)}{more}"
+    )
 
 
 def _contents(tx: Tx, row: OwnedRow) -> Contents:
@@ -101,7 +120,14 @@ def workspace_effect(ctx: Context, payload: dict[str, Any]) -> None:
     for project_id in ids:
         project_effect(ctx, {"project_id": project_id})
     with ctx.db.begin() as tx:
-        deletions.finish(tx, "workspace", workspace_id)
+        # A task that was being launched when the deletion began holds the row: the lock waits for it.
+        running = _live_tasks(tx, workspaces.locked(tx, workspace_id))
+        if running:
+            deletions.wait_for(tx, workspace_id, running)
+        else:
+            deletions.finish(tx, "workspace", workspace_id)
+    if running:
+        raise Unready(running)
 
 
 def _empty(ctx: Context, project_id: int) -> None:
