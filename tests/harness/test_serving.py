@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -12,8 +14,10 @@ from pathlib import Path
 
 import pytest
 from determined.common.failures import Failure
+from determined.common.http import Session
 from determined.exec import _serve, notebook, shell, tensorboard
 
+from tests.support.fake_master import FakeMaster
 from tests.support.ports import free_port
 from tests.support.ssh import require_ssh
 
@@ -84,6 +88,31 @@ def module(name: str, **env: str) -> "subprocess.Popen[str]":
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def test_a_cluster_that_is_away_is_told_later_that_the_program_serves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster, ready = FakeMaster(), "/api/v1/allocations/t.1/ready"
+    answers = iter([503] * 7)
+    cluster.on("POST", ready, lambda _: (next(answers, 200), {}))
+    session, looked = Session(cluster.url, {}, retries=0), threading.Event()
+    monkeypatch.setenv("DET_ALLOCATION_ID", "t.1")
+    monkeypatch.setattr(_serve, "task_session", lambda: session)
+    monkeypatch.setattr(_serve, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        endless = [sys.executable, "-c", "import signal; signal.pause()"]
+        service = _serve.Service(endless, port, look=lambda _: looked.set(), every_s=0.0)
+        try:
+            assert looked.wait(60)
+        finally:
+            service._forward(signal.SIGKILL, None)
+            assert service.wait() == 128 + signal.SIGKILL
+    assert len(cluster.received("POST", ready)) == 8
+    session.close()
+    cluster.close()
 
 
 @pytest.mark.parametrize("name", ["notebook", "tensorboard"])

@@ -16,6 +16,8 @@ from determined.common.http import APIError, MasterUnreachableError, Session
 
 _LOOK_S = 0.25
 _PORT_WAIT_S = 60.0
+# How long to wait before a cluster that could not be told is told again; each time tries for some seconds itself.
+_AGAIN_S = 15.0
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -123,7 +125,9 @@ class Service:
             if self._ended.wait(_LOOK_S):
                 return
         session = task_session()
-        _tell(session, "ready")
+        while not _tell(session, "ready"):
+            if self._ended.wait(_AGAIN_S):
+                return
         while self._look is not None and not self._ended.wait(self._every_s):
             try:
                 self._look(session)
@@ -136,11 +140,14 @@ def tell_waiting() -> None:
     _tell(task_session(), "waiting")
 
 
-def _tell(session: Session, what: str) -> None:
+def _tell(session: Session, what: str) -> bool:
+    """Tell the cluster; False where it could not be told."""
     try:
         session.post(f"/api/v1/allocations/{os.environ['DET_ALLOCATION_ID']}/{what}")
-    except (APIError, MasterUnreachableError) as e:
+    except (OSError, ValueError, APIError, MasterUnreachableError) as e:
         say(f"cannot tell the cluster that this task is {what}: {e}")
+        return False
+    return True
 
 
 def run(main: Callable[[], int]) -> int:
