@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from det_cli.actions import interactive_start
 from det_controlplane.db.engine import Database
+from determined.common.http import Session
 
 from tests.cli.conftest import Det
 from tests.support.api import PASSWORD, Api, api_over, create
@@ -102,6 +104,35 @@ def test_a_command_that_has_ended_is_followed_to_its_exit_status(api: Api, det: 
     agent.poll()
     agent.poll("terminated", exit_code=3, failure="container_failed")
     assert "exit code: 3" in det("cmd", "logs", "-f", id).out
+
+
+@pytest.mark.parametrize("kind", ["cmd", "task"])
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_task_that_was_killed_never_ends_with_status_0(
+    api: Api, det: Det, tmp_path: Path, kind: str, killed: bool
+) -> None:
+    config = tmp_path / "task.yaml"
+    config.write_text("entrypoint: [work]\n")
+    create = ("task", "create", config) if kind == "task" else ("cmd", "run", "-d", "work")
+    id = det(*create).out.split()[-1]
+    agent = PlayedAgent(api, "a1")
+    agent.join()
+    api.tick()
+    agent.poll()
+    agent.poll()
+    if killed:
+        assert det(kind, "kill", id).code == 0
+    agent.poll("terminated", exit_code=0)
+    owner = {"Authorization": f"Bearer {api.signed_in('determined').token}"}
+    session = Session(os.environ["DET_MASTER"], owner)
+    assert (interactive_start.follow(session, id, kind) != 0) == killed
+    session.close()
+
+
+@pytest.mark.parametrize(("state", "status"), [("COMPLETED", 0), ("CANCELED", 1), ("ERROR", 1)])
+def test_a_generic_task_is_judged_by_its_state(state: str, status: int) -> None:
+    task = {"taskState": f"GENERIC_TASK_STATE_{state}", "allocations": [{"statusCode": 0}]}
+    assert interactive_start.status_of(task) == status
 
 
 def test_a_notebook_is_previewed_started_and_its_address_printed(api: Api, det: Det) -> None:

@@ -16,9 +16,12 @@ from det_cli.actions.experiment_settings import workspace_of
 from det_cli.actions.interactive import path_of
 from det_cli.actions.logs import print_line
 from det_cli.connection import V1, connect
-from det_cli.errors import INTERRUPTED, OK, UsageError
+from det_cli.errors import FAILED, INTERRUPTED, OK, UsageError
 from det_cli.progress import Progress
 from det_cli.render import print_yaml, say
+
+# States of generic tasks; other kinds tell by their last allocation how they ended.
+_STOPPED = ("GENERIC_TASK_STATE_CANCELED", "GENERIC_TASK_STATE_ERROR")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -144,6 +147,14 @@ def follow(session: Session, task_id: str, group: str = "command") -> int:
             f" `det {group} kill {task_id}` stops it."
         )
         return INTERRUPTED
-    allocations = session.get(f"{V1}/tasks/{task_id}")["task"]["allocations"]
-    code = allocations[0].get("statusCode") if allocations else None
-    return 1 if code is None else int(code)
+    return status_of(session.get(f"{V1}/tasks/{task_id}")["task"])
+
+
+def status_of(task: dict[str, Any]) -> int:
+    """Return the exit status of a task that has ended: never 0 where it was stopped, whatever its program said."""
+    last: dict[str, Any] = next(iter(task["allocations"]), {})
+    code = last.get("statusCode")
+    if code:
+        return int(code)
+    stopped = task.get("taskState") in _STOPPED or last.get("exitKind") not in (None, "clean")
+    return FAILED if code is None or stopped else OK

@@ -13,7 +13,7 @@ from det_controlplane.db.views import TASK_NAME, time
 _ALLOCATION = f"""json_build_object('allocationId', a.id, 'taskId', a.task_id, 'slots', a.slots,
     'state', 'STATE_' || CASE WHEN a.state = 'ASSIGNED' THEN 'QUEUED' ELSE a.state::text END, 'isReady', a.ready,
     'startTime', {time("a.started_at")}, 'endTime', {time("a.ended_at")}, 'exitReason', a.exit_reason,
-    'statusCode', a.exit_code)"""
+    'statusCode', a.exit_code, 'exitKind', a.exit_kind)"""
 _BY_ID = text(f"SELECT {_ALLOCATION} FROM allocations a WHERE a.id = :id")
 _TASK = text(f"""
     SELECT json_build_object('taskId', k.id, 'taskType', 'TASK_TYPE_' || k.kind, 'startTime', {time("k.started_at")},
