@@ -82,6 +82,10 @@ class Echo(BaseHTTPRequestHandler):
             self.send_header("Set-Cookie", cookie)
         self.send_header("Service-Worker-Allowed", "/")
         self.send_header("Clear-Site-Data", "*")
+        self.send_header("NEL", "{}")
+        self.send_header("Report-To", "{}")
+        self.send_header("Alt-Svc", 'h2=":1"')
+        self.send_header("Content-Security-Policy", "sandbox")
         self.send_header("Content-Length", "0")
         self.end_headers()
 
@@ -164,7 +168,8 @@ def test_a_task_sets_no_cookie_that_the_api_or_another_task_sees(api: Api, web: 
         held = [f"s=1; HttpOnly; Path={own}", f"t=2; Path={own}"]
         assert answer.headers.get_all("Set-Cookie") == held
         assert answer.getheader("Service-Worker-Allowed") is None
-        assert answer.getheader("Clear-Site-Data") is None
+        for hold in ("Clear-Site-Data", "NEL", "Report-To", "Alt-Svc"):
+            assert answer.getheader(hold) is None, hold
 
 
 def test_strangers_reach_only_what_is_open_to_them(api: Api, web: int) -> None:
@@ -196,6 +201,53 @@ def test_a_page_of_another_user_is_not_shown_to_a_browser_that_is_signed_in(
         own = task.netloc
         with pytest.raises(InvalidStatus, match="403"):
             connect(f"ws://{own}{task.path(web)}", additional_headers=by_cookie).close()
+
+
+def test_every_session_of_a_browser_is_one_that_a_page_could_act_with(api: Api, web: int) -> None:
+    admin = api.signed_in("admin")
+    with proxied(api, [{"proxy_port": web, "unauthenticated": True}]) as task:
+        own = task.owner.token
+        for cookies in (f"auth={admin.token}; auth=x", f"auth={own}; auth={admin.token}"):
+            assert task.ask("GET", task.path(web), {"Cookie": cookies})[0].status == 403, cookies
+        assert echoed(task.ask("GET", task.path(web), {"Cookie": f"auth=x; auth={own}"}))
+        many = "; ".join(f"auth={n}" for n in range(9))
+        assert task.ask("GET", task.path(web), {"Cookie": many})[0].status == 400
+
+
+def test_pages_of_other_sites_link_to_tasks_and_neither_call_nor_embed_them(
+    api: Api, web: int
+) -> None:
+    """Browsers leave the cookie out: a page of the task would have the viewer's session after all."""
+    with proxied(api, [{"proxy_port": web, "unauthenticated": True}]) as task:
+        evil = {"Origin": "https://evil.example"}
+        embedded = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "iframe"}
+        linked = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "document"}
+        refused = [
+            ("POST", evil), ("POST", {"Origin": "null"}), ("GET", embedded), ("POST", linked),
+            ("GET", {**embedded, "Sec-Fetch-Site": "same-site"}),
+            ("POST", {**evil, "Authorization": "Basic eDp5"}),  # of an address with a password
+        ]  # fmt: skip
+        for method, headers in refused:
+            for path in (task.path(web), task.path(web, f"/?token={task.token}")):
+                answer, told = task.ask(method, path, headers)
+                assert (answer.status, b"pages of other sites" in told) == (403, True), headers
+        with pytest.raises(InvalidStatus, match="403"):
+            connect(f"ws://{task.netloc}{task.path(web)}", additional_headers=evil).close()
+        same = {"Origin": f"http://{task.netloc}", "Sec-Fetch-Site": "same-origin"}
+        passed = [
+            ("GET", linked), ("POST", same), ("GET", {**same, "Sec-Fetch-Dest": "iframe"}),
+            ("POST", {**evil, "Authorization": f"Bearer {task.owner.token}"}),
+        ]  # fmt: skip
+        for method, headers in passed:
+            assert echoed(task.ask(method, task.path(web), headers))["method"] == method
+
+
+def test_no_other_site_shows_a_task_in_a_frame(api: Api, web: int) -> None:
+    """Over plain HTTP browsers do not tell that they load a frame."""
+    with proxied(api, [{"proxy_port": web}]) as task:
+        answer, _ = task.ask("GET", task.path(web, "/cookies"))
+        policies = answer.headers.get_all("Content-Security-Policy")
+        assert policies == ["sandbox", "frame-ancestors 'self'"]
 
 
 def test_what_a_deactivated_user_serves_is_open_to_administrators_only(api: Api, web: int) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from urllib.parse import parse_qsl
 
+from det_controlplane.api.errors import BadRequest
 from det_controlplane.services.tasks.proxying import Carriers
 
 Headers = list[tuple[bytes, bytes]]
@@ -20,25 +21,55 @@ _NOT_FOR_A_TASK = frozenset(
         b"service-worker-allowed",
         b"strict-transport-security",
         b"public-key-pins",
+        b"nel",
+        b"report-to",
+        b"alt-svc",
     )
 )
+# Each value is looked for in the database.
+_MOST_SESSIONS = 8
+_FRAMED_BY_NO_OTHER_SITE = (b"content-security-policy", b"frame-ancestors 'self'")
 
 
 def carriers(headers: Headers, query: bytes) -> Carriers:
     """Find the tokens of a request."""
     scheme, _, credentials = _first(headers, b"authorization").partition(" ")
     allocation = _first(headers, _ALLOCATION)
-    cookies = dict(_cookies(headers))
+    cookies = _cookies(headers)
+    sessions = tuple(dict.fromkeys(v for n, v in cookies if n == "auth" and v))
+    if len(sessions) > _MOST_SESSIONS:
+        raise BadRequest(
+            f"the request has {len(sessions)} cookies 'auth': clear those of this site"
+        )
     in_address = next((v for n, v in parse_qsl(query.decode("latin-1")) if n == "token"), "")
     if scheme.lower() == "token":
         in_address = credentials.strip() or in_address
     return Carriers(
         bearer=credentials.strip() if scheme.lower() == "bearer" else "",
         allocation=allocation.partition(" ")[2].strip() if allocation else "",
-        cookie=cookies.get("auth", ""),
+        cookies=sessions,
         in_address=in_address,
-        kept=cookies.get(KEPT_COOKIE, ""),
+        kept=dict(cookies).get(KEPT_COOKIE, ""),
     )
+
+
+def is_of_another_site(kind: str, method: str, headers: Headers) -> bool:
+    """Tell whether a page of another site sends a request to a task, or shows an answer within itself.
+
+    Browsers leave the cookie out of such requests, so nothing tells whose session the answer's scripts get hold of.
+    Links of other sites bring it along. No other site can send the headers that tokens come in without asking first.
+    """
+    scheme = _first(headers, b"authorization").partition(" ")[0].lower()
+    if scheme in ("bearer", "token") or _first(headers, _ALLOCATION):
+        return False
+    origin = _first(headers, b"origin")
+    if origin and origin.partition("://")[2] != _first(headers, b"host"):
+        return True
+    # Browsers do not agree on what they tell of websockets; all of them tell the origin.
+    if kind == "websocket" or _first(headers, b"sec-fetch-site") in ("", "same-origin", "none"):
+        return False
+    is_link = method in ("GET", "HEAD") and _first(headers, b"sec-fetch-dest") == "document"
+    return not is_link
 
 
 def towards_task(headers: Headers, *, bearer_is_ours: bool) -> Headers:
@@ -57,7 +88,7 @@ def towards_task(headers: Headers, *, bearer_is_ours: bool) -> Headers:
 
 
 def from_task(headers: Iterable[tuple[bytes, bytes]], service: str) -> Headers:
-    """Leave out what is between this process and the task, and hold cookies to the task's own paths."""
+    """Leave out what is between this process and the task; hold cookies to its own paths and pages to this site."""
     given = list(headers)
     named = _named_by_connection(given)
     passed = []
@@ -71,7 +102,7 @@ def from_task(headers: Iterable[tuple[bytes, bytes]], service: str) -> Headers:
                 passed.append((name, held.encode("latin-1")))
             continue
         passed.append((name, value))
-    return passed
+    return [*passed, _FRAMED_BY_NO_OTHER_SITE]
 
 
 def cookie_to_keep(token: str, service: str, forwarded: Headers) -> tuple[bytes, bytes]:

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from det_controlplane.adapters.relay_streams import Stream, StreamReset
 from det_controlplane.api.app import App
-from det_controlplane.api.errors import BadRequest
+from det_controlplane.api.errors import ApiError, BadRequest, PermissionDenied
 from det_controlplane.api.http import Request, Response, bearer_token
 from det_controlplane.core.relay_frames import Cause
 from det_controlplane.entry.relay import headers as h
@@ -58,12 +58,16 @@ class Relay:
         except ClientGone:
             # uvicorn closes the connection: the only way to tell that an answer is not whole.
             log.debug("an answer to %s broke off", scope["path"])
-        except BadRequest as e:
+        except ApiError as e:
             await _refuse(scope, receive, send, Response(e.to_json(), e.status))
         except Exception as e:
             await _refuse(scope, receive, send, self._app.failed(request, e))
 
     async def _proxy(self, scope: Any, request: Request, receive: Any, send: Any) -> None:
+        if h.is_of_another_site(scope["type"], scope.get("method", "GET"), scope["headers"]):
+            raise PermissionDenied(
+                "pages of other sites may link to tasks, and not embed or call them"
+            )
         service, slash, _ = unquote(request.path.removeprefix(PREFIX)).partition("/")
         if not slash:
             return await _redirect(scope, receive, send)

@@ -24,7 +24,7 @@ class Carriers:
 
     bearer: str = ""  # of the header Authorization
     allocation: str = ""  # of the header by which tasks sign in
-    cookie: str = ""  # of somebody who signed in with this browser
+    cookies: tuple[str, ...] = ()  # of those who signed in with this browser
     in_address: str = (
         ""  # ?token= or "Authorization: token …", which are the task's own to check, too
     )
@@ -48,7 +48,7 @@ def target(ctx: Context, service: str, carriers: Carriers) -> Target:
     task = proxies.of_task(ctx.db, task_id)
     proxied = None if task is None else _proxied(task.proxies, port)
     by_bearer = _first(ctx, task_id, (carriers.bearer,))
-    signed_in = by_bearer or _first(ctx, task_id, (carriers.allocation, carriers.cookie))
+    signed_in = by_bearer or _first(ctx, task_id, (carriers.allocation, *carriers.cookies))
     to_keep = ""
     if task is not None:
         _refuse_page_of_another(ctx, task, carriers)
@@ -139,8 +139,9 @@ def _refuse_page_of_another(ctx: Context, task: ProxiedTask, carriers: Carriers)
     """Keep a browser that is signed in from showing what another user's program serves.
 
     Scripts of such a page share the origin of the API, and would act with the session of whoever looks at it."""
-    viewer = _first(ctx, task.task_id, (carriers.cookie,))
-    if viewer is not None and viewer.id != task.owner_id:
+    # The API may read another of them than the task's paths would: all of them count.
+    viewers = [_first(ctx, task.task_id, (cookie,)) for cookie in carriers.cookies]
+    if any(viewer is not None and viewer.id != task.owner_id for viewer in viewers):
         raise Forbidden(
             f"task {task.task_id} is of user {task.owner}: what it serves could act with your sign-in here. Open it in a"
             " private window, by the address that its owner is told"
