@@ -4,6 +4,8 @@ import base64
 from typing import Any
 
 import pytest
+from det_controlplane.db import generic_tasks
+from det_controlplane.db.engine import Tx
 from sqlalchemy import text
 
 from tests.support.api import Api, Caller
@@ -139,6 +141,36 @@ def test_a_tree_is_paused_continued_and_killed_from_any_of_its_nodes(user: Calle
     other = create(user, parentId=root)
     user.post(f"{V}/tasks/{other}/kill", {"taskId": other, "killFromRoot": True})
     assert [state(user, root), state(user, other)] == ["CANCELED", "CANCELED"]
+
+
+@pytest.mark.parametrize(("action", "then"), [("kill", "CANCELED"), ("pause", "PAUSED")])
+def test_a_child_that_is_created_meanwhile_goes_the_way_of_its_tree(
+    user: Caller, monkeypatch: pytest.MonkeyPatch, action: str, then: str
+) -> None:
+    root = create(user)
+    look, late = generic_tasks.tree_below, list[str]()
+
+    def overtaken(tx: Tx, id: str) -> list[str]:
+        found = look(tx, id)
+        if len(late) < 2:
+            late.append(create(user, parentId=[root, *late][-1]))
+        return found
+
+    monkeypatch.setattr(generic_tasks, "tree_below", overtaken)
+    user.post(f"{V}/tasks/{root}/{action}")
+    assert [state(user, id) for id in (root, *late)] == [then] * 3
+
+
+def test_a_paused_task_gets_only_children_that_run_without_pauses(user: Caller) -> None:
+    root = create(user)
+    user.post(f"{V}/tasks/{root}/pause")
+    body = {"config": CONFIG, "parentId": root}
+    told = user.ask("POST", f"{V}/generic-tasks", body)
+    assert told.status == 400
+    assert "unpause it first" in told.error
+    assert state(user, create(user, parentId=root, noPause=True)) == "ACTIVE"
+    user.post(f"{V}/tasks/{root}/unpause")
+    assert state(user, create(user, parentId=root)) == "ACTIVE"
 
 
 def test_children_and_forks_take_files_and_configurations_of_others(api: Api, user: Caller) -> None:

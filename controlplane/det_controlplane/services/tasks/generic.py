@@ -1,7 +1,7 @@
 """Generic tasks: programs in trees, which are paused, continued and killed together."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +28,9 @@ from det_controlplane.services.tasks.launching import Submission
 from det_controlplane.services.use_case import Change, change
 
 DEFAULT_PROJECT = 1
+# A moved task gets no more children that would have to be moved; others, which run without pauses, may without end.
+_PASSES = 20
+_PAUSED = (GenericTaskState.STOPPING_PAUSED, GenericTaskState.PAUSED)
 # Tells the state that a task is to have; raises NotAllowed where it cannot.
 After = Callable[[GenericTask], GenericTaskState]
 
@@ -78,7 +81,7 @@ def create(ctx: Context, user: User, new: NewGenericTask) -> Created:
     resolved = launching.resolve(ctx, user, submission)
     with launching.opened(ctx, user, submission, resolved, programs.of_command) as (changed, id):
         if new.parent_id is not None:
-            _require_live(changed.tx, new.parent_id)
+            _require_open(changed.tx, new.parent_id, no_pause=new.no_pause)
         generic_tasks.settle(
             changed.tx, id, parent_id=new.parent_id, forked_from=new.forked_from,
             no_pause=new.no_pause, project_id=project.id,
@@ -106,8 +109,8 @@ def _config(
     return dict(sealing.completed(given, known)) if given else known
 
 
-def _require_live(tx: Tx, parent_id: str) -> None:
-    """Refuse a child of a task that ends: its end would not reach the child."""
+def _require_open(tx: Tx, parent_id: str, *, no_pause: bool) -> None:
+    """Refuse a child that an end or a pause of its parent would not reach any more."""
     parent = generic_tasks.lock(tx, parent_id)
     if (
         parent is None
@@ -116,6 +119,10 @@ def _require_live(tx: Tx, parent_id: str) -> None:
     ):
         told = "is gone" if parent is None else f"is {parent.state.value}"
         raise WrongState(f"task {parent_id} {told}: it can have no more children")
+    if not no_pause and parent.state in _PAUSED:
+        raise WrongState(
+            f"task {parent_id} is {parent.state.value}: unpause it first, or create a child that runs without pauses"
+        )
 
 
 def config_of(ctx: Context, task_id: str) -> str:
@@ -155,9 +162,16 @@ def _steer(ctx: Context, task_id: str, after: After, reason: str) -> None:
                 raise WrongState(f"task {task_id} {e}") from e
 
 
-def _tree(ctx: Context, task_id: str) -> list[str]:
-    with ctx.db.autocommit() as tx:
-        return generic_tasks.tree_below(tx, task_id)
+def _tree(ctx: Context, task_id: str) -> Iterator[str]:
+    """Tell a task and all below it, parents first; then those that were created before their parent was moved."""
+    told: set[str] = set()
+    for _ in range(_PASSES):
+        with ctx.db.autocommit() as tx:
+            new = [id for id in generic_tasks.tree_below(tx, task_id) if id not in told]
+        if not new:
+            return
+        yield from new
+        told.update(new)
 
 
 def _move(ctx: Context, task_id: str, after: After, reason: str) -> None:
