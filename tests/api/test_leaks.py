@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 from det_controlplane.db import checkpoints
+from det_controlplane.services.checkpoints import collection
 from sqlalchemy import text
 
 from tests.support.api import Api, Caller, create, create_ended, trial_of
@@ -119,7 +120,7 @@ def test_checkpoints_whose_uploads_were_cut_off_are_collected(
     whole, cut_off = uploading.upload("COMPLETED"), uploading.upload()
     with api.ctx.db.begin() as tx:
         later = api.ctx.now() + timedelta(days=2)
-        assert checkpoints.cut_off(tx, later, 1, 1) == [], "its allocation is still there"
+        assert checkpoints.cut_off(tx, later, timedelta(0), 1, 1) == [], "its allocation is still there"
     uploading.owner.post(f"/api/v1/experiments/{uploading.experiment}/kill")
     uploading.agent.poll("terminated", exit_code=1)
     clean_up(api, 0.5)
@@ -129,6 +130,31 @@ def test_checkpoints_whose_uploads_were_cut_off_are_collected(
     clean_up(api, 2)
     assert uploading.collections() == [[cut_off]], "it is tried once at a time"
     assert uploading.state(whole) == "STATE_COMPLETED"
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_collections_that_came_too_early_for_an_upload_are_no_tries_of_it(
+    api: Api, uploading: Uploading, ended: bool
+) -> None:
+    cut_off, other = uploading.upload(), uuid.UUID(uploading.upload("COMPLETED"))
+
+    def end() -> None:
+        uploading.owner.post(f"/api/v1/experiments/{uploading.experiment}/kill")
+        uploading.agent.poll("terminated", exit_code=1)
+
+    if ended:
+        end()
+    with api.ctx.db.begin() as tx:
+        experiment = checkpoints.owner(tx, uploading.experiment)
+    assert experiment is not None
+    for number in range(7):
+        collection._launch(api.ctx, experiment, [other], key=f"cut off {number}")
+    with api.ctx.db.begin() as tx:
+        tx.execute(text("UPDATE tasks SET ended_at = started_at WHERE kind = 'CHECKPOINT_GC'"))
+    if not ended:
+        end()
+    clean_up(api, 2)
+    assert uploading.collections() == [[str(other)]] * 7 + [[cut_off]]
 
 
 def test_a_row_without_files_is_marked(api: Api, admin: Caller, uploading: Uploading) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -52,7 +52,7 @@ _OF_EXPERIMENT = text("""
     FROM checkpoints c WHERE c.experiment_id = :id AND c.state IN ('COMPLETED', 'PARTIALLY_DELETED')
 """)
 _UNFINISHED = text("SELECT uuid FROM checkpoints WHERE experiment_id = :id AND state = 'ACTIVE'")
-# Collections that ended later have tried this one: a storage that is gone for good is not asked for ever.
+# Collections that began when it was old enough have tried this one: a storage that is gone for good is not asked for ever.
 _CUT_OFF = text("""
     SELECT c.experiment_id, array_agg(c.uuid ORDER BY c.uuid) AS uuids
     FROM checkpoints c JOIN experiments e ON e.id = c.experiment_id
@@ -64,7 +64,9 @@ _CUT_OFF = text("""
         SELECT 1 FROM tasks k WHERE k.experiment_id = c.experiment_id AND k.kind = 'CHECKPOINT_GC' AND k.ended_at IS NULL)
       AND :tries > (
         SELECT count(*) FROM tasks k WHERE k.experiment_id = c.experiment_id AND k.kind = 'CHECKPOINT_GC'
-        AND k.config->>'_key' LIKE 'cut off %' AND k.started_at > c.reported_at)
+        AND k.config->>'_key' LIKE 'cut off %' AND k.started_at - cast(:age AS interval) > greatest(c.reported_at, (
+            SELECT max(a.ended_at) FROM allocations a
+            WHERE a.task_id = c.task_id AND (a.id = c.allocation_id OR c.allocation_id IS NULL))))
     GROUP BY c.experiment_id ORDER BY c.experiment_id LIMIT :most
 """)
 _CHOSEN = text("""
@@ -286,9 +288,12 @@ def unfinished(tx: Tx, experiment_id: int) -> list[UUID]:
     return list(tx.execute(_UNFINISHED, {"id": experiment_id}).scalars())
 
 
-def cut_off(tx: Tx, before: datetime, tries: int, most: int) -> list[tuple[int, list[UUID]]]:
-    """Return uploads whose work ended before a time, by experiment."""
-    found = tx.execute(_CUT_OFF, {"before": before, "tries": tries, "most": most})
+def cut_off(
+    tx: Tx, now: datetime, age: timedelta, tries: int, most: int
+) -> list[tuple[int, list[UUID]]]:
+    """Return uploads whose work ended so long ago, by experiment, unless as many collections have tried them since."""
+    values = {"before": now - age, "age": age, "tries": tries, "most": most}
+    found = tx.execute(_CUT_OFF, values)
     return [(row.experiment_id, list(row.uuids)) for row in found]
 
 

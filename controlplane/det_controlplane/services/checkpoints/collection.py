@@ -102,7 +102,7 @@ def delete(ctx: Context, uuids: Sequence[UUID], globs: Sequence[str] = EVERYTHIN
 def collect_cut_off(ctx: Context) -> None:
     """Queue the deletion of what uploads left behind that were cut off with their work."""
     with ctx.db.begin() as tx:
-        found = checkpoints.cut_off(tx, ctx.now() - CUT_OFF_AFTER, _TRIES, _AT_ONCE)
+        found = checkpoints.cut_off(tx, ctx.now(), CUT_OFF_AFTER, _TRIES, _AT_ONCE)
         owners = [(checkpoints.owner(tx, id), uuids) for id, uuids in found]
     for experiment, uuids in owners:
         if experiment is not None:
