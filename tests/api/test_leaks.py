@@ -120,7 +120,9 @@ def test_checkpoints_whose_uploads_were_cut_off_are_collected(
     whole, cut_off = uploading.upload("COMPLETED"), uploading.upload()
     with api.ctx.db.begin() as tx:
         later = api.ctx.now() + timedelta(days=2)
-        assert checkpoints.cut_off(tx, later, timedelta(0), 1, 1) == [], "its allocation is still there"
+        assert checkpoints.cut_off(tx, later, timedelta(0), 1, 1) == [], (
+            "its allocation is still there"
+        )
     uploading.owner.post(f"/api/v1/experiments/{uploading.experiment}/kill")
     uploading.agent.poll("terminated", exit_code=1)
     clean_up(api, 0.5)
