@@ -247,6 +247,9 @@ async def _carry_both_ways(
         for task in (inward, outward):
             task.cancel()
         await asyncio.gather(inward, outward, return_exceptions=True)
+        if inward.cancelled():
+            # A container that reads nothing would keep the connection open for what is left to send.
+            writer.transport.abort()
         writer.close()
 
 

@@ -294,6 +294,7 @@ def test_agents_are_told_of_the_relay_while_a_task_of_theirs_is_proxied(api: Api
         return str(agent.told.get("relay") or "")
 
     with proxied(api, [{"proxy_port": 9}]) as task:
+        api.ctx.carries_traffic = False
         task.agent.poll()
         assert told(task.agent) == ""  # a host that does not carry traffic
         api.ctx.carries_traffic = True

@@ -2,16 +2,20 @@
 
 import asyncio
 import socket
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from det_controlplane.adapters.notifier import LocalNotifier
+from det_controlplane.adapters.relay_streams import Link, StreamReset
 from det_controlplane.core.relay_frames import WINDOW
 from det_controlplane.db.engine import Database
+from det_controlplane.entry.relay import agents, sockets
 from det_controlplane.entry.server.asgi import AsgiApp
 from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect as connect_now
 from websockets.typing import Subprotocol
 
@@ -45,6 +49,21 @@ def pour(connection: socket.socket) -> None:
         connection.sendall(first)
     except OSError:
         return
+
+
+@contextmanager
+def deaf_server() -> Iterator[int]:
+    """Serve a port that takes connections and never reads."""
+    over = threading.Event()
+
+    def hold(_: socket.socket) -> None:
+        over.wait()
+
+    with tcp_server(hold) as port:
+        try:
+            yield port
+        finally:
+            over.set()
 
 
 def url(task: Proxied, port: int) -> str:
@@ -133,3 +152,49 @@ def answered(task: Proxied, address: str, port: int) -> bytes:
         answer = client.recv(60)
         assert isinstance(answer, bytes)
         return answer
+
+
+def test_a_request_ends_when_its_task_reads_nothing(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody notices that its client went away: requests would stay until the server takes no more."""
+    monkeypatch.setattr(agents, "PATIENCE_S", 0.2)
+    with deaf_server() as port, proxied(api, [{"proxy_port": port}]) as task:
+        answer, told = task.ask("POST", task.path(port), body=bytes(16 << 20))
+        assert (answer.status, b"read nothing" in told) == (502, True), told
+
+
+def test_bytes_that_a_task_never_reads_end_their_websocket(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agents, "PATIENCE_S", 0.2)
+    with deaf_server() as port, proxied(api, [{"proxy_port": port, "proxy_tcp": True}]) as task:
+        with (
+            connect_now(url(task, port), additional_headers=task.signed()) as client,
+            pytest.raises(ConnectionClosed),
+        ):
+            for _ in range(1 << 8):
+                client.send(bytes(1 << 18))
+        assert client.close_code == 1011
+
+
+def test_a_websocket_that_a_task_never_accepts_is_refused(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sockets, "HANDSHAKE_S", 0.2)
+    with deaf_server() as port, proxied(api, [{"proxy_port": port}]) as task:
+        with pytest.raises(InvalidStatus, match="502"):
+            connect_now(url(task, port), additional_headers=task.signed()).close()
+
+
+def test_an_agent_that_never_connects_to_a_port_leaves_no_stream() -> None:
+    async def one() -> int:
+        async def nowhere(_: bytes) -> None:
+            return
+
+        link = Link(nowhere, patience_s=0.01)
+        with pytest.raises(StreamReset, match="did not connect"):
+            await link.open("container", 1)
+        return len(link)
+
+    assert asyncio.run(asyncio.wait_for(one(), 60)) == 0

@@ -83,8 +83,18 @@ class Stream:
                 await self._link.send(Data(self.number, part))
                 sent += taken
             else:
-                self._writable.clear()
-                await self._writable.wait()
+                await self._room()
+
+    async def _room(self) -> None:
+        """Wait until the other side uses what it has. Breaks off a stream whose other side has long used nothing."""
+        self._writable.clear()
+        patience_s = self._link.patience_s
+        try:
+            await asyncio.wait_for(self._writable.wait(), patience_s)
+        except asyncio.TimeoutError:
+            why = f"the other side read nothing for {patience_s} s"
+            await self.reset(Cause.BROKEN, why)
+            raise StreamReset(Cause.BROKEN, why) from None
 
     async def end(self) -> None:
         """Send no more; what comes is still read."""
@@ -137,8 +147,13 @@ class Link:
     """One websocket. Whoever owns it passes on what comes (`receive`), and says when it is over (`close`)."""
 
     def __init__(
-        self, send: SendMessage, accept: Callable[[Stream, Open], None] | None = None
+        self,
+        send: SendMessage,
+        accept: Callable[[Stream, Open], None] | None = None,
+        patience_s: float | None = None,
     ) -> None:
+        """`patience_s`: how long the other side may take to connect, or to use what it was sent."""
+        self.patience_s = patience_s
         self._send = send
         self._accept = accept
         self._numbers = itertools.cycle(range(1, 1 << 32))
@@ -160,7 +175,11 @@ class Link:
         answer = self._opening[number] = asyncio.get_running_loop().create_future()
         try:
             await self.send(Open(number, container, port))
-            await answer
+            await asyncio.wait_for(answer, self.patience_s)
+        except asyncio.TimeoutError:
+            why = f"it did not connect within {self.patience_s} s"
+            await stream.reset(Cause.CANCELLED, why)
+            raise StreamReset(Cause.BROKEN, why) from None
         except asyncio.CancelledError:
             await stream.reset(Cause.CANCELLED, "")
             raise

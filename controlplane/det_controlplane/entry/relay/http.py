@@ -40,7 +40,7 @@ class HttpExchange:
                 # The task may have answered before it read everything, and closed.
                 if isinstance(sending.exception(), ClientGone):
                     raise ClientGone
-                await asyncio.wait({answering})
+                await self._answered_or_gone(answering)
             await answering
         except (StreamReset, h11.RemoteProtocolError) as e:
             if self._begun:
@@ -65,9 +65,23 @@ class HttpExchange:
             if content:
                 await self._write(h11.Data(data=content))
         await self._write(h11.EndOfMessage())
+        await self._leaves()
+        raise ClientGone
+
+    async def _answered_or_gone(self, answering: asyncio.Task[None]) -> None:
+        """Wait for an answer that needs no more of the request. Raises ClientGone."""
+        leaving = asyncio.create_task(self._leaves())
+        try:
+            await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leaving.cancel()
+            await asyncio.gather(leaving, return_exceptions=True)
+        if not answering.done():
+            raise ClientGone
+
+    async def _leaves(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        raise ClientGone
 
     async def _write(self, event: Any) -> None:
         try:

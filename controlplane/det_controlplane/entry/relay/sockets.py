@@ -20,6 +20,7 @@ from det_controlplane.services.errors import Unreachable
 
 # A client that offers it tells by an empty message that it sends no more, and is told so by one.
 TCP_SUBPROTOCOL = "tcp.determined"
+HANDSHAKE_S = 60.0
 MAX_MESSAGE = 64 * 1024 * 1024
 _HANDSHAKE = ("sec-websocket-", "host", "origin", "connection", "upgrade")
 
@@ -95,7 +96,9 @@ class SocketBridge:
         self._task.send_request(request)
         try:
             await self._flush()
-            answer = await self._shaken_hands()
+            answer = await asyncio.wait_for(self._shaken_hands(), HANDSHAKE_S)
+        except asyncio.TimeoutError as e:
+            raise Unreachable(f"the task did not answer within {HANDSHAKE_S} s") from e
         except StreamReset as e:
             raise Unreachable(f"the task did not answer: {e}") from e
         await self._receive()
