@@ -57,6 +57,7 @@ _SELECT = select(
 _BY_ID = _SELECT.where(_a.id == bindparam("id"))
 _LOCK = _BY_ID.with_for_update(of=schema.allocations)
 _LOCK_IF_FREE = _BY_ID.with_for_update(of=schema.allocations, skip_locked=True)
+_LOOKS = 3
 _LIVE_OF_TASK = _SELECT.where(_a.task_id == bindparam("task_id"), _LIVE).with_for_update(
     of=schema.allocations
 )
@@ -77,6 +78,14 @@ def lock_if_free(tx: Tx, allocation_id: str) -> AllocationRow | None:
 
 def live_of_task(tx: Tx, task_id: str) -> AllocationRow | None:
     return _one(tx, _LIVE_OF_TASK, {"task_id": task_id})
+
+
+def live_of_restarted_task(tx: Tx, task_id: str) -> AllocationRow | None:
+    """Return what `live_of_task` does for a task whose lost run is followed by the next at once.
+
+    A statement that waited for the loss finds neither run: the first has ended, the second came after it began."""
+    found = (live_of_task(tx, task_id) for _ in range(_LOOKS))
+    return next((row for row in found if row is not None), None)
 
 
 def _one(tx: Tx, statement: Select[Any], params: dict[str, str]) -> AllocationRow | None:

@@ -12,6 +12,7 @@ from det_controlplane.core.lifecycle.task import NAMES, TaskKind
 from det_controlplane.core.lifecycle.trial import Signal
 from det_controlplane.core.roles import Right
 from det_controlplane.db import allocations, creation, generic_tasks, interactive
+from det_controlplane.db.allocations import AllocationRow
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.generic_tasks import GenericTask
 from det_controlplane.services import sealing
@@ -178,6 +179,8 @@ def _move(ctx: Context, task_id: str, after: After, reason: str) -> None:
     """Bring one task towards another state, in a transaction of its own."""
     with change(ctx) as changed:
         tx = changed.tx
+        # First, as the end of a run locks them in this order.
+        allocation = allocations.live_of_restarted_task(tx, task_id)
         task = generic_tasks.lock(tx, task_id)
         if task is None:
             return
@@ -191,13 +194,13 @@ def _move(ctx: Context, task_id: str, after: After, reason: str) -> None:
             interactive.end(tx, task_id, f"canceled while it was paused: {reason}", changed.now)
             changed.trial_ended(task_id)
         else:
-            _stop(changed, task_id, target, reason)
+            # A run that began before the task was locked was not there to be locked.
+            allocation = allocation or allocations.live_of_restarted_task(tx, task_id)
+            if allocation is not None:
+                _stop(changed, allocation, target, reason)
 
 
-def _stop(change: Change, task_id: str, target: GenericTaskState, reason: str) -> None:
-    allocation = allocations.live_of_task(change.tx, task_id)
-    if allocation is None:
-        return
+def _stop(change: Change, allocation: AllocationRow, target: GenericTaskState, reason: str) -> None:
     asks = target is GenericTaskState.STOPPING_PAUSED
     exit = stopping.signal(change, allocation, Signal.TERMINATE if asks else Signal.KILL, reason)
     if exit is not None:

@@ -121,7 +121,7 @@ def kill(ctx: Context, user: User, kind: TaskKind, task_id: str) -> Told:
     """End a task at once; one that has ended stays as it is."""
     _find(ctx, kind, task_id)
     with change(ctx) as changed:
-        allocation = allocations.live_of_task(changed.tx, task_id)
+        allocation = allocations.live_of_restarted_task(changed.tx, task_id)
         if allocation is not None:
             reason = f"on request of {user.username}"
             exit = stopping.signal(changed, allocation, Signal.KILL, reason)
