@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any
 
 from det_controlplane.core.config import TaskConfig
@@ -14,8 +15,10 @@ from det_controlplane.db.tensorboards import DrawnExperiment
 from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Missing
+from det_controlplane.services.identity import host_access
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.route_rights import require_things
+from det_controlplane.services.organization import config_policies
 from det_controlplane.services.tasks import programs
 from det_controlplane.services.tasks.launching import Build
 from det_controlplane.services.tasks.programs import Place, Program
@@ -119,17 +122,67 @@ def _storage(
     """Return the storage of an experiment with its secrets, and the mounts through which its tasks see it."""
     config = sealing.opened(ctx, experiment.config, experiment.sealed)
     storage: dict[str, Any] = config.get("checkpoint_storage") or {}
-    if experiment.user_id != user.id and not user.admin and _has_secrets(storage):
-        common = (
-            ctx.config.checkpoint_storage,
-            sealing.opened(ctx, experiment.of_workspace, experiment.sealed_of_workspace),
+    mounts: list[dict[str, Any]] = config.get("bind_mounts") or []
+    if not user.admin:
+        # The code that gets them is the user's: its image, entrypoint and files are free to choose.
+        _require_secrets(ctx, user, experiment, storage)
+        _require_mounts(ctx, user, experiment, _seen(storage, mounts, 0)[1])
+    return storage, mounts
+
+
+def _require_secrets(
+    ctx: Context, user: User, experiment: DrawnExperiment, storage: Mapping[str, Any]
+) -> None:
+    """Refuse credentials that the user's experiments would not have."""
+    if not _has_secrets(storage):
+        return
+    common = (
+        ctx.config.checkpoint_storage,
+        sealing.opened(ctx, experiment.of_workspace, experiment.sealed_of_workspace),
+    )
+    if any(_same_secrets(storage, place) for place in common):
+        if not _makes_experiments(user, experiment):
+            raise _not_lent(experiment, "has credentials that")
+    elif experiment.user_id != user.id:
+        raise Forbidden(
+            f"the storage of experiment {experiment.id} has credentials of its owner: only that user,"
+            " or an administrator, may open a TensorBoard over it"
         )
-        if not any(_same_secrets(storage, place) for place in common):
+
+
+def _require_mounts(
+    ctx: Context, user: User, experiment: DrawnExperiment, mounts: Sequence[Mapping[str, Any]]
+) -> None:
+    """Refuse directories of the machine that neither a task nor an experiment of the user would see."""
+    wanted = {"bind_mounts": mounts}
+    pool = str((experiment.config.get("resources") or {}).get("resource_pool") or "")
+    try:
+        host_access.require(ctx, user, wanted)
+    except InvalidConfig as e:
+        if not _makes_experiments(user, experiment):
+            raise _not_lent(experiment, "lies in a directory of the machine that") from e
+        with ctx.db.autocommit() as tx:
+            demanded = config_policies.demanded(tx, experiment.workspace_id)
+        storages = [experiment.of_workspace]
+        try:
+            host_access.require(ctx, user, wanted, pool=pool, storages=storages, demanded=demanded)
+        except InvalidConfig as refused:
             raise Forbidden(
-                f"the storage of experiment {experiment.id} has credentials of its owner: only that user,"
-                " or an administrator, may open a TensorBoard over it"
-            )
-    return storage, list(config.get("bind_mounts") or [])
+                f"the storage of experiment {experiment.id} lies in a directory of the machine that only an"
+                " administrator may mount: only an administrator may open a TensorBoard over it"
+            ) from refused
+
+
+def _makes_experiments(user: User, experiment: DrawnExperiment) -> bool:
+    return user.grants.has(Right.CREATE_EXPERIMENT, experiment.workspace_id)
+
+
+def _not_lent(experiment: DrawnExperiment, what: str) -> Forbidden:
+    return Forbidden(
+        f"the storage of experiment {experiment.id} {what} experiments of workspace {experiment.workspace_id} reach:"
+        " only a user who may create experiments there (CREATE_EXPERIMENT), or an administrator, may open a"
+        " TensorBoard over it"
+    )
 
 
 def _has_secrets(storage: Mapping[str, Any]) -> bool:
@@ -157,9 +210,15 @@ def _seen(
         return {"type": "directory", "container_path": path}, [mount]
     if kind == "directory":
         inside = str(storage["container_path"])
-        near = [m for m in mounts if inside.startswith(str(m.get("container_path")).rstrip("/"))]
-        return dict(storage), [{**m, "read_only": True} for m in near]
+        return dict(storage), [{**m, "read_only": True} for m in _around(inside, mounts)]
     return {k: v for k, v in storage.items() if not k.startswith("save_")}, []
+
+
+def _around(inside: str, mounts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the mount in which a directory of the container lies, if there is one: the innermost."""
+    places = [(PurePosixPath(str(mount.get("container_path"))), mount) for mount in mounts]
+    near = [found for found in places if PurePosixPath(inside).is_relative_to(found[0])]
+    return [max(near, key=lambda found: len(found[0].parts))[1]] if near else []
 
 
 def _once(mounts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

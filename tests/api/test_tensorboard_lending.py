@@ -1,0 +1,91 @@
+"""What a TensorBoard is lent of the storages that it shows: its program is its user's own."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from det_controlplane.core.config.cluster import Authz
+from det_controlplane.db.engine import Database
+
+from tests.support.api import Api, Caller, Told, api_over, create
+from tests.support.house import House
+
+KEYS = {"type": "s3", "bucket": "b", "access_key": "k", "secret_key": "s"}
+SHARED = {"type": "shared_fs", "host_path": "/data/red"}
+
+
+@pytest.fixture
+def api(database: Database, tmp_path: Path) -> Iterator[Api]:
+    with api_over(database, tmp_path) as made:
+        config = replace(made.ctx.config, authz=Authz.RBAC, allowed_host_paths=("/open",))
+        made.ctx.config = config
+        yield made
+
+
+@pytest.fixture
+def house(api: Api, admin: Caller) -> House:
+    return House(api, admin)
+
+
+def opened(caller: Caller, house: House, experiment: int) -> Told:
+    """Launch a TensorBoard with a program of its user in the workspace where that user is an editor."""
+    config = {"entrypoint": ["sh", "-c", "cat /run/determined/tensorboard.json"]}
+    body = {"config": config, "experimentIds": [experiment], "workspaceId": house.blue}
+    return caller.ask("POST", "/api/v1/tensorboards", body)
+
+
+def editor_of_blue(house: House, role_in_red: str) -> Caller:
+    caller = house.person("ada", role_in_red, house.red)
+    house.assign("Editor", house.blue, user=int(caller.get("/api/v1/me")["user"]["id"]))
+    return caller
+
+
+def stored(house: House, storage: dict[str, Any]) -> int:
+    """Make an experiment over the storage of its workspace."""
+    path = f"/api/v1/workspaces/{house.red}"
+    house.admin.done("PATCH", path, {"checkpointStorageConfig": storage})
+    return house.experiment(house.admin, house.red_project)
+
+
+@pytest.mark.parametrize(("role", "status"), [("Viewer", 403), ("Editor", 200)])
+def test_credentials_of_a_workspace_are_not_lent_for_a_look(
+    house: House, role: str, status: int
+) -> None:
+    told = opened(editor_of_blue(house, role), house, stored(house, KEYS))
+    assert told.status == status
+    assert status == 200 or "has credentials that experiments of workspace" in told.error
+
+
+@pytest.mark.parametrize(("role", "status"), [("Viewer", 403), ("Editor", 200)])
+def test_a_directory_of_a_workspace_is_not_lent_for_a_look(
+    house: House, role: str, status: int
+) -> None:
+    told = opened(editor_of_blue(house, role), house, stored(house, SHARED))
+    assert told.status == status
+    assert status == 200 or "lies in a directory of the machine" in told.error
+
+
+def test_a_viewer_looks_at_what_everybody_may_mount(house: House) -> None:
+    viewer = editor_of_blue(house, "Viewer")
+    assert opened(viewer, house, stored(house, {**SHARED, "host_path": "/open/a"})).status == 200
+
+
+@pytest.mark.parametrize(
+    ("inside", "mounted", "status"), [("/data/a", "/data", 403), ("/database", "/data", 200)]
+)
+def test_what_an_administrator_mounted_is_not_lent_to_others(
+    house: House, inside: str, mounted: str, status: int
+) -> None:
+    experiment = create(
+        house.admin,
+        workspace="red",
+        project="work",
+        checkpoint_storage={"type": "directory", "container_path": inside},
+        bind_mounts=[{"host_path": "/etc/keys", "container_path": mounted}],
+    )
+    told = opened(editor_of_blue(house, "Editor"), house, experiment)
+    assert told.status == status
+    assert status == 200 or "that only an administrator may mount" in told.error
+    assert opened(house.admin, house, experiment).status == 200
