@@ -293,6 +293,7 @@ def test_agents_are_told_of_the_relay_while_a_task_of_theirs_is_proxied(api: Api
     def told(agent: PlayedAgent) -> str:
         return str(agent.told.get("relay") or "")
 
+    api.ctx.carries_traffic = False
     with proxied(api, [{"proxy_port": 9}]) as task:
         api.ctx.carries_traffic = False
         task.agent.poll()
