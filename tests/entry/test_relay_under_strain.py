@@ -16,6 +16,7 @@ from det_controlplane.entry.relay import agents, sockets
 from det_controlplane.entry.server.asgi import AsgiApp
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection
 from websockets.sync.client import connect as connect_now
 from websockets.typing import Subprotocol
 
@@ -164,6 +165,11 @@ def test_a_request_ends_when_its_task_reads_nothing(
         assert (answer.status, b"read nothing" in told) == (502, True), told
 
 
+def _send_on(client: ClientConnection) -> None:
+    for _ in range(1 << 8):
+        client.send(bytes(1 << 18))
+
+
 def test_bytes_that_a_task_never_reads_end_their_websocket(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,8 +179,7 @@ def test_bytes_that_a_task_never_reads_end_their_websocket(
             connect_now(url(task, port), additional_headers=task.signed()) as client,
             pytest.raises(ConnectionClosed),
         ):
-            for _ in range(1 << 8):
-                client.send(bytes(1 << 18))
+            _send_on(client)
         assert client.close_code == 1011
 
 
@@ -182,9 +187,12 @@ def test_a_websocket_that_a_task_never_accepts_is_refused(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sockets, "HANDSHAKE_S", 0.2)
-    with deaf_server() as port, proxied(api, [{"proxy_port": port}]) as task:
-        with pytest.raises(InvalidStatus, match="502"):
-            connect_now(url(task, port), additional_headers=task.signed()).close()
+    with (
+        deaf_server() as port,
+        proxied(api, [{"proxy_port": port}]) as task,
+        pytest.raises(InvalidStatus, match="502"),
+    ):
+        connect_now(url(task, port), additional_headers=task.signed()).close()
 
 
 def test_an_agent_that_never_connects_to_a_port_leaves_no_stream() -> None:

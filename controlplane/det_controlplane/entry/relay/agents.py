@@ -10,7 +10,8 @@ from det_controlplane.core.relay_frames import BEAT_S, SILENCE_S, BadFrame, Beat
 
 # How long a request waits for an agent that is about to connect: its poll has just told it to.
 ARRIVAL_S = 10.0
-# A server whose reading is paused does not notice that a client went away: a request whose task reads nothing ends then.
+# A server whose reading is paused does not notice that a client went away: a request whose task reads
+# nothing ends then.
 PATIENCE_S = 120.0
 
 log = logging.getLogger("det.relay")
