@@ -48,6 +48,9 @@ def test_a_shell_is_opened_through_the_cluster_and_ends_when_it_is_killed(
     opened = cluster.run("shell", "open", found[1], "--", "echo again")
     assert (opened.code, opened.out) == (0, "again\n"), opened.err
     cluster.det("shell", "kill", found[1])
+    cluster.until(
+        lambda: cluster.get(f"/api/v1/shells/{found[1]}")["shell"]["exitStatus"], "its end"
+    )
     ended = cluster.run("shell", "open", found[1], "--", "echo never")
     assert ended.code == 1
     assert "on request of" in ended.err

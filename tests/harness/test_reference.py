@@ -14,7 +14,7 @@ PAGES = ROOT / "docs" / "reference"
 # Used by our own processes; users see what they do, not their names.
 OWN = ("determined.common", "determined.exec", "determined.profiler", "determined.workloads")
 # Commands: `python3 -m determined.launch.horovod`. What they define is theirs.
-COMMANDS = "determined.launch."
+COMMANDS = ("determined.launch.", "determined.cli.")
 _DEFINITIONS = (ast.ClassDef, ast.FunctionDef)
 
 
