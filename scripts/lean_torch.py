@@ -30,7 +30,7 @@ CHANGES = (
     Change(
         "optim/optimizer.py",
         "        import torch._dynamo\n\n        self = cast",
-        "        self = cast",
+        "        # Without torch._dynamo.\n        self = cast",
     ),
     Change(
         "optim/optimizer.py",
