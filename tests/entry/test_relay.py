@@ -37,6 +37,8 @@ class Echo(BaseHTTPRequestHandler):
             self._large()
         elif self.path.endswith("/cookies"):
             self._cookies()
+        elif "/cached/" in self.path:
+            self._cached(self.path.rpartition("/")[2])
         elif self.path.endswith("/vanish"):
             self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
             self.close_connection = True
@@ -86,6 +88,12 @@ class Echo(BaseHTTPRequestHandler):
         self.send_header("Report-To", "{}")
         self.send_header("Alt-Svc", 'h2=":1"')
         self.send_header("Content-Security-Policy", "sandbox")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def _cached(self, how: str) -> None:
+        self.send_response(200)
+        self.send_header("Cache-Control", how)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
@@ -250,6 +258,27 @@ def test_no_other_site_shows_a_task_in_a_frame(api: Api, web: int) -> None:
         assert policies == ["sandbox", "frame-ancestors 'self'"]
 
 
+def test_a_page_seen_while_signed_out_is_not_kept(api: Api, web: int) -> None:
+    with proxied(api, [{"proxy_port": web}]) as task:
+        for told, passed in (("max-age=9,immutable", "no-cache"), ("No-Store", "no-store")):
+            answer, _ = task.ask("GET", task.path(web, f"/cached/{told}"))
+            assert answer.headers.get_all("Cache-Control") == [passed]
+            assert answer.getheader("Vary") == "Cookie"
+        assert (
+            task.ask("GET", task.path(web, "/cookies"))[0].getheader("Cache-Control") == "no-cache"
+        )
+
+
+def test_only_the_owner_s_browser_gets_a_service_worker(api: Api, web: int) -> None:
+    """It would go on answering for the task once another user is signed in."""
+    script = {"Service-Worker": "script"}
+    with proxied(api, [{"proxy_port": web, "unauthenticated": True}]) as task:
+        for path in (task.path(web), task.path(web, f"/?token={task.token}")):
+            assert task.ask("GET", path, script)[0].status == 403
+        owners = {**script, "Cookie": f"auth={task.owner.token}"}
+        assert echoed(task.ask("GET", task.path(web), owners))
+
+
 def test_what_a_deactivated_user_serves_is_open_to_administrators_only(api: Api, web: int) -> None:
     admin = api.signed_in("admin")
     with proxied(api, [{"proxy_port": web, "unauthenticated": True}]) as task:
@@ -295,7 +324,6 @@ def test_agents_are_told_of_the_relay_while_a_task_of_theirs_is_proxied(api: Api
 
     api.ctx.carries_traffic = False
     with proxied(api, [{"proxy_port": 9}]) as task:
-        api.ctx.carries_traffic = False
         task.agent.poll()
         assert told(task.agent) == ""  # a host that does not carry traffic
         api.ctx.carries_traffic = True
@@ -358,6 +386,23 @@ def test_websockets_of_a_task_are_carried_message_by_message(api: Api) -> None:
         with pytest.raises(ConnectionClosed):
             client.recv(60)
         assert (client.close_code, client.close_reason) == (4001, "as asked")
+
+
+def test_a_larger_message_than_is_carried_ends_the_websocket(api: Api) -> None:
+    with ExitStack() as stack:
+        server = stack.enter_context(
+            serve_websockets(lambda ws: ws.send(bytes(17 << 20)), "127.0.0.1", 0)
+        )
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(server.shutdown)
+        port = server.socket.getsockname()[1]
+        task = stack.enter_context(proxied(api, [{"proxy_port": port}]))
+        url = f"ws://{task.netloc}{task.path(port)}"
+        client = connect(url, additional_headers=task.signed(), max_size=None)
+        with client, pytest.raises(ConnectionClosed):
+            client.recv(60)
 
 
 def test_bytes_of_a_tcp_port_travel_in_binary_messages(api: Api) -> None:

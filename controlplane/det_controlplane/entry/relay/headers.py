@@ -28,7 +28,11 @@ _NOT_FOR_A_TASK = frozenset(
 )
 # Each value is looked for in the database.
 _MOST_SESSIONS = 8
-_FRAMED_BY_NO_OTHER_SITE = (b"content-security-policy", b"frame-ancestors 'self'")
+# No other site frames it, and nobody who signed in since, or signed out, sees it without asking again.
+_OF_EVERY_ANSWER = (
+    (b"content-security-policy", b"frame-ancestors 'self'"),
+    (b"vary", b"Cookie"),
+)
 
 
 def carriers(headers: Headers, query: bytes) -> Carriers:
@@ -72,6 +76,11 @@ def is_of_another_site(kind: str, method: str, headers: Headers) -> bool:
     return not is_link
 
 
+def is_service_worker(headers: Headers) -> bool:
+    """Tell whether a browser asks for a script that would answer for the task from then on, whoever signs in."""
+    return any(name.lower() == b"service-worker" for name, _ in headers)
+
+
 def towards_task(headers: Headers, *, bearer_is_ours: bool) -> Headers:
     """Leave out what is between the client and this process: connections, and the API's own tokens."""
     named = _named_by_connection(headers)
@@ -96,13 +105,21 @@ def from_task(headers: Iterable[tuple[bytes, bytes]], service: str) -> Headers:
         low = name.lower()
         if low in _HOP_BY_HOP or low in named or low in _NOT_FOR_A_TASK:
             continue
+        if low == b"cache-control":
+            continue
         if low == b"set-cookie":
             held = _held_cookie(value.decode("latin-1"), service)
             if held:
                 passed.append((name, held.encode("latin-1")))
             continue
         passed.append((name, value))
-    return [*passed, _FRAMED_BY_NO_OTHER_SITE]
+    return [*passed, _caching(given), *_OF_EVERY_ANSWER]
+
+
+def _caching(given: Headers) -> tuple[bytes, bytes]:
+    """Let browsers ask again each time, unless the task lets them keep nothing."""
+    told = b",".join(value.lower() for name, value in given if name.lower() == b"cache-control")
+    return b"cache-control", b"no-store" if b"no-store" in told else b"no-cache"
 
 
 def cookie_to_keep(token: str, service: str, forwarded: Headers) -> tuple[bytes, bytes]:

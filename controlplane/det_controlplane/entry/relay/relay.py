@@ -74,6 +74,10 @@ class Relay:
         given: Headers = list(scope["headers"])
         carriers = h.carriers(given, scope["query_string"])
         target: Target = await self._in_thread(proxying.target, self._app.ctx, service, carriers)
+        if h.is_service_worker(given) and not target.is_the_viewers:
+            raise PermissionDenied(
+                "service workers of a task are for its owner, signed in here, only"
+            )
         stream = await self._opened(target)
         try:
             await self._carry(scope, service, target, stream, receive, send)

@@ -21,7 +21,8 @@ from det_controlplane.services.errors import Unreachable
 # A client that offers it tells by an empty message that it sends no more, and is told so by one.
 TCP_SUBPROTOCOL = "tcp.determined"
 HANDSHAKE_S = 60.0
-MAX_MESSAGE = 64 * 1024 * 1024
+# Outputs of notebooks fit. So much is held of each message that is not complete.
+MAX_MESSAGE = 16 * 1024 * 1024
 _HANDSHAKE = ("sec-websocket-", "host", "origin", "connection", "upgrade")
 
 
@@ -194,7 +195,8 @@ class SocketBridge:
     async def _part(self, frame: Frame) -> None:
         if frame.opcode is not Opcode.CONT:
             self._is_text = frame.opcode is Opcode.TEXT
-        self._parts.append(bytes(frame.data))
+        if frame.data:
+            self._parts.append(bytes(frame.data))
         if not frame.fin:
             return
         whole = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)

@@ -40,6 +40,7 @@ class Target:
     tcp: bool
     bearer_is_ours: bool  # and must not be passed on to the task
     to_keep: str  # a token that later requests of this browser will lack
+    is_the_viewers: bool  # its owner is signed in with what the request carries
 
 
 def target(ctx: Context, service: str, carriers: Carriers) -> Target:
@@ -73,6 +74,7 @@ def target(ctx: Context, service: str, carriers: Carriers) -> Target:
     return Target(
         task_id, task.container_id, task.agent_id, int(proxied["port"]), bool(proxied["tcp"]),
         by_bearer is not None or carriers.bearer.startswith(authentication.AGENT_PREFIX), to_keep,
+        signed_in is not None and signed_in.id == task.owner_id,
     )  # fmt: skip
 
 

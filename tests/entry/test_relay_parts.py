@@ -1,0 +1,42 @@
+"""What the relay holds of a message of a task's websocket that is not complete."""
+
+import asyncio
+from typing import Any
+
+from det_controlplane.adapters.relay_streams import Link, Stream
+from det_controlplane.entry.relay.sockets import SocketBridge
+from websockets.frames import Frame as Part
+from websockets.frames import Opcode
+
+
+class Passed:
+    """A bridge between a task that sends parts of messages, and a client that keeps what comes."""
+
+    def __init__(self) -> None:
+        self.messages: list[Any] = []
+
+        async def to_agent(_: bytes) -> None:
+            return
+
+        async def receive() -> Any:
+            return {}
+
+        async def send(message: Any) -> None:
+            self.messages.append(message)
+
+        self.bridge = SocketBridge(Stream(Link(to_agent), 1), "task", receive, send)
+
+
+def test_empty_parts_of_a_message_are_not_kept() -> None:
+    passed = Passed()
+
+    async def parts() -> None:
+        await passed.bridge._part(Part(Opcode.TEXT, b"a", fin=False))
+        for _ in range(1000):
+            await passed.bridge._part(Part(Opcode.CONT, b"", fin=False))
+        assert len(passed.bridge._parts) == 1
+        await passed.bridge._part(Part(Opcode.CONT, b"b", fin=True))
+        await passed.bridge._part(Part(Opcode.TEXT, b"", fin=True))
+
+    asyncio.run(parts())
+    assert [m["text"] for m in passed.messages] == ["ab", ""]
