@@ -1,4 +1,4 @@
-"""What the relay adds between a client and a task: `python -m bench.proxy`.
+"""Measure what the relay adds between a client and a task: `python -m bench.proxy`.
 
 A whole local cluster: API, agent, and a trial that serves HTTP and echoes TCP. All of them, and the client, are on this
 machine and share its processors; the same is measured without the relay, and the first figures are differences.

@@ -16,7 +16,7 @@ METRICS, LINES = "metrics", "lines"
 
 @dataclass(frozen=True)
 class Round:
-    """What every connection sends: reports of its own trial, or lines of its own task."""
+    """Describes what each connection sends: reports of its own trial, or lines of its own task."""
 
     kind: str
     subjects: list[str]  # trials or tasks, one a connection

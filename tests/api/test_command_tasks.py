@@ -187,6 +187,13 @@ def test_what_cannot_be_run_is_refused_with_the_cause(
     assert user.get(C)["commands"] == []
 
 
+def test_a_refusal_calls_the_task_by_its_kind(user: Caller, agent: PlayedAgent) -> None:
+    config = {"entrypoint": ["true"], "resources": {"slots": 99}}
+    told = user.ask("POST", C, {"config": config})
+    assert told.status == 400
+    assert told.error.startswith("invalid command configuration: resources.slots: asks for 99")
+
+
 def test_config_policies_bound_slots_and_priorities(user: Caller, admin: Caller) -> None:
     policy = "constraints: {resources: {max_slots: 2}, priority_limit: 30}"
     given = {"workloadType": "NTSC", "configPolicies": policy}

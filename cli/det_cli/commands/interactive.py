@@ -1,4 +1,4 @@
-"""What `det command`, `det notebook`, `det shell` and `det tensorboard` have in common."""
+"""Declare the verbs and options that `det command`, `notebook`, `shell` and `tensorboard` share."""
 
 from det_cli.commands.log_options import log_options
 from det_cli.declare import JSON, OUTPUT, Arg, Command, Group

@@ -1,4 +1,4 @@
-"""What all readers of states share: parts that a cluster lacks, or that the caller may not see."""
+"""Read parts of a cluster's state, some of which it may lack or the caller may not see."""
 
 import time
 from collections.abc import Callable, Mapping

@@ -315,17 +315,17 @@ _NEXT_KILL = select(func.min(_a.kill_at)).where(_LIVE, _a.kill_at.is_not(None))
 
 
 def pull_failures(tx: Tx, task_id: str) -> int:
-    """How many of the task's newest allocations, in a row, ended because an image could not be pulled."""
+    """Count the task's newest allocations, in a row, that ended because an image could not be pulled."""
     return int(tx.execute(_PULL_FAILURES, {"task_id": task_id}).scalar_one())
 
 
 def setbacks(tx: Tx, task_id: str) -> int:
-    """How many of the task's newest allocations, in a row, infrastructure ended before they were ready."""
+    """Count the task's newest allocations, in a row, that infrastructure ended before they were ready."""
     return int(tx.execute(_SETBACKS, {"task_id": task_id}).scalar_one())
 
 
 def infrastructure_failures(tx: Tx, task_id: str) -> int:
-    """How many of the task's newest allocations, in a row, infrastructure ended."""
+    """Count the task's newest allocations, in a row, that infrastructure ended."""
     return int(tx.execute(_INFRASTRUCTURE, {"task_id": task_id}).scalar_one())
 
 

@@ -28,7 +28,7 @@ _f = sign_in_failures.c
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How many attempts are free, and how long the others wait."""
+    """Bounds attempts to sign in: so many are free, and each further one waits longer."""
 
     free: int
     longest_s: float

@@ -1,4 +1,4 @@
-"""What TensorBoards read: the experiments of trials, and where those keep their files."""
+"""Read the experiments that a TensorBoard shows, and where they keep their files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a deployment knows and provider sections of pools leave out: where machines run, and as what."""
+"""Complete provider sections of pools with what the deployment knows: where machines run, and as what."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -69,7 +69,7 @@ def launch(
     where = ctx.config.pool(pool)
     too_large = capacity.too_large_task(ctx, where, slots) if where and slots else None
     if too_large is not None:
-        raise InvalidConfig([too_large])
+        raise InvalidConfig([too_large], what="task")
     task_id, job_id = str(ctx.new_uuid()), ctx.new_uuid()
     tx, now = change.tx, change.now
     parts = sealing.seal(ctx, config)

@@ -92,8 +92,8 @@ def resolve(ctx: Context, user: User, submission: Submission) -> Resolved:
     limits = config_policies.merged(workspace.policies or [], WorkloadType.NTSC).constraints
     broken = policy_rules.check(config.to_json(), limits)
     if broken:
-        raise InvalidConfig(broken)
-    exceeds = _exceeds(ctx, pool, config.resources.slots)
+        raise InvalidConfig(broken, what=f"{kind} configuration")
+    exceeds = _exceeds(ctx, kind, pool, config.resources.slots)
     return Resolved(config, workspace, pool, resolved.warnings, exceeds)
 
 
@@ -193,11 +193,11 @@ def _pool(
     )
 
 
-def _exceeds(ctx: Context, pool: Pool, slots: int) -> bool:
+def _exceeds(ctx: Context, kind: str, pool: Pool, slots: int) -> bool:
     """Return whether no agent has so many slots now; refuse what none will ever have."""
     too_large = capacity.too_large_task(ctx, pool, slots) if slots else None
     if too_large is not None and ctx.config.launch_error:
-        raise InvalidConfig([too_large])
+        raise InvalidConfig([too_large], what=f"{kind} configuration")
     most = slot_rows.of_largest_agent(ctx.db, pool.pool_name)
     return too_large is not None or bool(most and slots > most)
 
