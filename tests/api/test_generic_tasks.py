@@ -229,3 +229,50 @@ def test_what_cannot_be_done_says_why(user: Caller) -> None:
     told = user.ask("POST", f"{V}/tasks/{command}/kill")
     assert (told.status, "det command" in told.error) == (400, True)
     assert user.ask("POST", f"{V}/tasks/none/kill").status == 404
+
+
+def listed(caller: Caller, **query: Any) -> list[tuple[str, str | None]]:
+    """Return id and state of the generic tasks that are listed, newest last."""
+    found = caller.get(f"{V}/generic-tasks", **query)["tasks"]
+    return [(t["id"], t["state"].removeprefix("STATE_")) for t in found]
+
+
+def test_lists_tell_states_kinds_and_parents(api: Api, user: Caller, agent: PlayedAgent) -> None:
+    top = create(user)
+    run(api, agent)
+    child = create(user, parentId=top)
+    assert listed(user) == [(top, "RUNNING"), (child, "QUEUED")]
+    summaries = user.get(f"{V}/tasks")["allocationIdToSummary"]
+    assert {
+        (s["taskId"], s["taskType"], s["state"], s["parentId"]) for s in summaries.values()
+    } == {
+        (top, "TASK_TYPE_GENERIC", "STATE_RUNNING", None),
+        (child, "TASK_TYPE_GENERIC", "STATE_QUEUED", top),
+    }
+    user.post(f"{V}/tasks/{child}/pause")
+    assert listed(user) == [(top, "RUNNING"), (child, "PAUSED")]
+    assert f"{child}.1" not in user.get(f"{V}/tasks")["allocationIdToSummary"]
+
+
+def test_a_list_holds_the_tree_of_a_task_also_what_ended_long_ago(api: Api, user: Caller) -> None:
+    top = create(user)
+    child = create(user, parentId=top)
+    create(user)
+    user.post(f"{V}/tasks/{child}/kill", {"taskId": child})
+    with api.ctx.db.begin() as tx:
+        tx.execute(text("UPDATE tasks SET ended_at = ended_at - interval '25 hours'"))
+    assert listed(user, treeOf=child) == [(top, "QUEUED"), (child, "CANCELED")]
+    assert child not in dict(listed(user))
+    assert user.ask("GET", f"{V}/generic-tasks", query={"treeOf": "none"}).status == 404
+
+
+def test_a_task_tells_where_it_ran_and_what_it_cost(
+    api: Api, user: Caller, agent: PlayedAgent
+) -> None:
+    id = create(user)
+    run(api, agent)
+    shown = user.get(f"{V}/tasks/{id}")["task"]
+    assert (shown["username"], shown["allocations"][0]["agentIds"]) == ("determined", ["a1"])
+    assert user.get(f"{V}/costs/tasks", ids=[id])["costs"] == [
+        {"id": id, "costUsd": 0.0, "slotHours": 0.0}
+    ]

@@ -43,6 +43,9 @@ def test_an_experiment_costs_its_share_of_the_machine(cluster: Rented, user: Cal
     (of_trial,) = user.get("/api/v1/costs/trials", ids=[trial])["costs"]
     assert of_trial["costUsd"] == cost(user, experiment_id)
     assert of_trial["slotHours"] == pytest.approx(0.5, abs=0.001)
+    task = user.get(f"/api/v1/trials/{trial}")["trial"]["taskId"]
+    (of_task,) = user.get("/api/v1/costs/tasks", ids=[task])["costs"]
+    assert of_task == {**of_trial, "id": task}
 
 
 def test_work_and_idleness_add_up_to_what_the_machines_cost(cluster: Rented, user: Caller) -> None:

@@ -135,6 +135,25 @@ def test_a_generic_task_is_judged_by_its_state(state: str, status: int) -> None:
     assert interactive_start.status_of(task) == status
 
 
+def test_lists_hold_paused_tasks_and_a_task_is_described_with_its_tree(
+    api: Api, det: Det, tmp_path: Path
+) -> None:
+    config = tmp_path / "task.yaml"
+    config.write_text("entrypoint: [python3, work.py]\nresources: {slots: 0}\n")
+    top = det("task", "create", config).out.removeprefix("Created task ").strip()
+    let_run(api, ready=False)
+    child = det("task", "create", config, "--parent", top).out.removeprefix("Created task ").strip()
+    det("task", "pause", child)
+    rows = [row.split(",") for row in det("task", "list", "--csv").out.splitlines()]
+    told = {row[0]: row[2:5] for row in rows[1:]}
+    assert told == {top: ["generic", "RUNNING", ""], child: ["generic", "PAUSED", top]}
+    shown = det("task", "describe", top).out
+    for line in ("State:     RUNNING", "Why:       runs on a1", f"  * {top}  RUNNING"):
+        assert line in shown
+    assert f"      {child}  PAUSED" in shown
+    assert json.loads(det("task", "describe", child, "--json").out)["parentId"] == top
+
+
 def test_a_notebook_is_previewed_started_and_its_address_printed(api: Api, det: Det) -> None:
     assert "notebook_idle_type" in det("notebook", "start", "--preview").out
     assert det("notebook", "list", "-q").out == ""

@@ -1,6 +1,7 @@
 """What is changed through pages other than those of experiments; the API is asked afterwards."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 from tests.support.browser import Tab
@@ -19,6 +20,25 @@ def test_a_task_is_watched_and_ended(tab: Tab, cluster: Cluster) -> None:
     tab.page.get_by_role("button", name="End").click()
     tab.page.get_by_role("button", name="End").wait_for(state="detached")
     assert cluster.get(f"/api/v1/commands/{task_id}")["command"]["state"] == "STATE_TERMINATED"
+
+
+def test_a_tree_of_tasks_is_watched_paused_and_ended(
+    tab: Tab, cluster: Cluster, tmp_path: Path
+) -> None:
+    config = tmp_path / "task.yaml"
+    config.write_text("entrypoint: [sleep, '600']\nresources: {slots: 0}\n")
+    top = cluster.det("task", "create", config).out.split()[-1]
+    child = cluster.det("task", "create", config, "--parent", top).out.split()[-1]
+    tab.open("/tasks")
+    below = tab.page.get_by_role("cell", name="\u21b3").filter(has=tab.page.get_by_role("link"))
+    below.locator(f'a[href="/det/tasks/generic/{child}"]').wait_for()
+    tab.page.locator(f'a[href="/det/tasks/generic/{top}"]').click()
+    tab.page.locator(f'a[href="/det/tasks/generic/{child}"]').wait_for()
+    tab.page.get_by_role("button", name="Pause", exact=True).click()
+    tab.page.get_by_role("button", name="Resume", exact=True).wait_for()
+    tab.page.get_by_role("button", name="End", exact=True).click()
+    tab.page.locator(".head .state", has_text="Canceled").wait_for()
+    assert cluster.get(f"/api/v1/tasks/{child}")["task"]["endTime"]
 
 
 def checkpoint_of(cluster: Cluster, experiment_id: int) -> str:

@@ -1,15 +1,22 @@
-"""Tasks that hold or wait for slots now."""
+"""Tasks that hold or wait for slots now, or are paused; and one of them with all that is known of it."""
 
 import argparse
+from collections.abc import Iterator
 from typing import Any
 
-from det_cli.connection import V1, connect
-from det_cli.render import Column, show
+from determined.common.http import Session
+
+from det_cli.actions import costs
+from det_cli.connection import V1, connect, pages
+from det_cli.render import Column, print_object, show, state_text
 from det_cli.times import local
 
 _BEFORE: tuple[Column, ...] = (
     ("Task ID", lambda t: t["taskId"]),
     ("Allocation ID", lambda t: t["allocationId"]),
+    ("Kind", lambda t: _kind(t)),
+    ("State", lambda t: state_text(t.get("state"))),
+    ("Parent", lambda t: t.get("parentId")),
     ("Name", lambda t: t["name"]),
     ("Slots Needed", lambda t: t["slotsNeeded"]),
     ("Registered Time", lambda t: local(t.get("registeredTime"))),
@@ -29,11 +36,90 @@ def _agents(task: dict[str, Any]) -> str:
     return ", ".join(sorted(found)) or "unassigned"
 
 
+def _kind(task: dict[str, Any]) -> str:
+    """Return the kind of a task, as commands of this program call it."""
+    return str(task.get("taskType") or "").removeprefix("TASK_TYPE_").lower().replace("_", " ")
+
+
 def list_(args: argparse.Namespace) -> None:
-    found = connect(args).get(V1 + "/tasks")["allocationIdToSummary"] or {}
+    session = connect(args)
+    found = session.get(V1 + "/tasks")["allocationIdToSummary"] or {}
+    paused = [_as_listed(t) for t in _generic(session) if t["state"] == "STATE_PAUSED"]
+    found.update((t["taskId"], t) for t in paused)
     tasks = sorted(found.values(), key=lambda t: (t.get("registeredTime") or "", t["allocationId"]))
     by_priority = any(t.get("schedulerType") == "priority" for t in tasks)
     show(args, _BEFORE + (_PRIORITY if by_priority else ()) + _AFTER, tasks, found)
+
+
+def _generic(session: Session, **filters: Any) -> Iterator[dict[str, Any]]:
+    return pages(session, "/generic-tasks", "tasks", filters)
+
+
+def _as_listed(task: dict[str, Any]) -> dict[str, Any]:
+    """Return a paused task, which has no allocation, as one that has."""
+    return {
+        "taskId": task["id"], "allocationId": "", "name": task["description"], "taskType": "TASK_TYPE_GENERIC",
+        "state": task["state"], "parentId": task["parentId"], "username": task["username"], "slotsNeeded": 0,
+        "registeredTime": task["startTime"], "resourcePool": task["resourcePool"], "priority": "",
+    }  # fmt: skip
+
+
+def describe(args: argparse.Namespace) -> None:
+    session, id = connect(args), args.task_id
+    task = session.get(f"{V1}/tasks/{id}")["task"]
+    task["id"] = task["taskId"]
+    costs.add(session, "tasks", [task])
+    task["reasons"] = session.get(f"{V1}/why/task/{id}")["reasons"]
+    if task["taskType"] == "TASK_TYPE_GENERIC":
+        task["tree"] = list(_generic(session, treeOf=id))
+    if args.format:
+        print_object(args, task)
+        return
+    for name, value in _told(task):
+        print(f"{name + ':':<11}{value}" if value else f"{name}:")
+        for line in _tree(task, "", 0) if name == "Tree" else ():
+            print(line)
+
+
+def _told(task: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    allocations = task.get("allocations") or []
+    yield "Task", f"{task['name']}, a {_kind(task)} task".replace("task task", "task")
+    yield "Id", task["taskId"]
+    yield "State", _state(task)
+    for reason in task["reasons"]:
+        yield "Why", reason["sentence"]
+    yield "Owner", task["username"]
+    agents = sorted({a for run in allocations for a in run.get("agentIds") or []})
+    yield "Machine", f"{', '.join(agents) or 'none yet'}, pool {task['resourcePool']}"
+    yield "Slots", max((run.get("slots") or 0 for run in allocations), default=0)
+    yield "Started", local(task.get("startTime"))
+    if task.get("endTime"):
+        yield "Ended", local(task["endTime"])
+        yield "Exit", task.get("exitStatus") or "unknown"
+    yield "Runs", len(allocations)
+    if task.get("costUsd"):
+        yield "Cost", f"${task['costUsd']:.2f}, {task['slotHours']:.2f} slot hours"
+    if len(task.get("tree") or []) > 1:
+        yield "Tree", ""
+
+
+def _state(task: dict[str, Any]) -> str:
+    """Return the state as lists tell it: of a generic task its own, of others that of their newest run."""
+    own = next((t["state"] for t in task.get("tree") or [] if t["id"] == task["taskId"]), "")
+    runs = task.get("allocations") or [{"state": "STATE_QUEUED"}]
+    return state_text(own or runs[0]["state"])
+
+
+def _tree(task: dict[str, Any], above: str, depth: int) -> Iterator[str]:
+    """Tell the tasks of a tree, each below its parent and further to the right."""
+    known = {t["id"] for t in task["tree"]}
+    for one in task["tree"]:
+        parent = one["parentId"] or ""
+        if (parent if parent in known else "") == above:
+            mark = "*" if one["id"] == task["taskId"] else " "
+            told = f"{'  ' * depth}{one['id']}  {state_text(one['state'])}  {one['description']}"
+            yield f"  {mark} {told}"
+            yield from _tree(task, one["id"], depth + 1)
 
 
 def cleanup_logs(args: argparse.Namespace) -> None:

@@ -2,7 +2,7 @@
 
 from det_cli.commands.interactive import CONFIG, CONTEXT
 from det_cli.commands.log_options import log_options
-from det_cli.declare import JSON, OUTPUT, Arg, Command, Group
+from det_cli.declare import JSON, OUTPUT, YAML, Arg, Command, Group, OneOf
 
 ID = Arg("task_id", help="the task's id")
 FOLLOW = Arg("-f", "--follow", action="store_true", help="print its log, and exit as it does")
@@ -43,6 +43,13 @@ MEMBERS = {
             ),
         ),
         Command(
+            "describe",
+            "show a task: its state, why, machine, cost and tree",
+            "tasks:describe",
+            ID,
+            OneOf(JSON, YAML),
+        ),
+        Command(
             "fork",
             "create a task like another one",
             "generic_tasks:fork",
@@ -57,7 +64,9 @@ MEMBERS = {
             ID,
             Arg("--root", action="store_true", help="end the whole tree that it belongs to"),
         ),
-        Command("list", "list running tasks", "tasks:list_", OUTPUT, aliases=["ls"]),
+        Command(
+            "list", "list tasks that run, wait or are paused", "tasks:list_", OUTPUT, aliases=["ls"]
+        ),
         Command(
             "logs",
             "print a task's logs",

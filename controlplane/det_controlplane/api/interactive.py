@@ -152,6 +152,19 @@ def create_generic(ctx: Context, request: Request) -> Answer:
     return json_response(told)
 
 
+def list_generic(ctx: Context, request: Request) -> Answer:
+    filters = filters_of(
+        users=request.texts("users"),
+        user_ids=request.integers("userIds", "user_ids"),
+        workspace_id=request.integer("workspaceId", "workspace_id") or None,
+    )
+    tree_of = request.text("treeOf")
+    found = generic.listed(
+        ctx, page_of(request), sort_of(request), filters | request.held(), tree_of=tree_of
+    )
+    return json_parts(found)
+
+
 def generic_config(ctx: Context, request: Request) -> Answer:
     return json_response({"config": generic.config_of(ctx, request.param("taskId"))})
 
@@ -182,6 +195,7 @@ ROUTES = (
     *(route for kind in NAMES for route in _routes(kind)),
     put("/api/v1/notebooks/{taskId}/report_idle", report_idle, summary="Report idleness"),
     get(f"{_T}/count", count, summary="How many notebooks and the like run"),
+    get("/api/v1/generic-tasks", list_generic, summary="List generic tasks, or the tree of one"),
     post("/api/v1/generic-tasks", create_generic, summary="Create a generic task"),
     get(f"{_T}/{{taskId}}/config", generic_config, summary="Configuration of a generic task"),
     post(f"{_T}/{{taskId}}/kill", kill_generic, summary="Kill a generic task and those below it"),

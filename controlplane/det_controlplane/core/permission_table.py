@@ -67,6 +67,7 @@ PUT    config-policies/workspaces/{workspaceId}/{workloadType}             never
 POST   contexts                                                            owner          CREATE_EXPERIMENT@somewhere
 GET    costs/experiments                                                   read           VIEW_EXPERIMENT_METADATA@experiment:query.ids
 GET    costs/pools                                                         read           VIEW_CLUSTER_USAGE@cluster
+GET    costs/tasks                                                         read           VIEW_EXPERIMENT_METADATA@task:query.ids
 GET    costs/trials                                                        read           VIEW_EXPERIMENT_METADATA@trial:query.ids
 GET    costs/users                                                         read           VIEW_CLUSTER_USAGE@cluster
 GET    experiment/labels                                                   read           VIEW_EXPERIMENT_METADATA@project:query.projectId,listed
@@ -102,6 +103,7 @@ POST   experiments/{id}/kill                                               exper
 POST   experiments/{id}/pause                                              experiment     UPDATE_EXPERIMENT@experiment:id
 POST   experiments/{id}/unarchive                                          experiment     UPDATE_EXPERIMENT_METADATA@experiment:id
 POST   experiments-search                                                  read           VIEW_EXPERIMENT_METADATA@listed
+GET    generic-tasks                                                       read           VIEW_NSC@task:query.treeOf,listed
 POST   generic-tasks                                                       owner          CREATE_NSC@somewhere
 POST   groups                                                              never          UPDATE_GROUP@cluster
 POST   groups/search                                                       read           everybody

@@ -24,13 +24,13 @@ _SPAN = """CROSS JOIN LATERAL (SELECT *, greatest(0, extract(epoch FROM end_time
 _HELD = {"slots": "cardinality(c.slot_ids)"}
 # What was deleted keeps its share: budgets and users go on counting it.
 _SHARES = f"""
-    SELECT a.id AS allocation_id, a.trial_id, k.experiment_id, j.user_id, coalesce(p.workspace_id, j.workspace_id) AS workspace_id,
+    SELECT a.id AS allocation_id, a.trial_id, k.id AS task_id, k.experiment_id, j.user_id, coalesce(p.workspace_id, j.workspace_id) AS workspace_id,
            coalesce(e.labels, ARRAY[]::text[]) AS labels, k.kind, a.slots, {_SHARE.format(**_HELD)}
     FROM instances i JOIN containers c ON c.agent_id = i.agent_id JOIN allocations a ON a.id = c.allocation_id
     JOIN tasks k ON k.id = a.task_id JOIN jobs j ON j.id = a.job_id LEFT JOIN experiments e ON e.id = k.experiment_id
     LEFT JOIN projects p ON p.id = e.project_id {_SPAN.format(**_HELD)}
     UNION ALL
-    SELECT c.allocation_id, c.trial_id, c.experiment_id, c.user_id, c.workspace_id, c.labels, c.task_kind, c.allocation_slots,
+    SELECT c.allocation_id, c.trial_id, NULL, c.experiment_id, c.user_id, c.workspace_id, c.labels, c.task_kind, c.allocation_slots,
            {_SHARE.format(slots="c.slots")}
     FROM instances i JOIN deleted_containers c ON c.agent_id = i.agent_id {_SPAN.format(slots="c.slots")}
 """
@@ -47,6 +47,10 @@ _BY_EXPERIMENT = text(f"""
 _BY_TRIAL = text(f"""
     SELECT trial_id, sum(usd) AS usd, sum(slot_seconds) / 3600 AS slot_hours FROM ({_SHARES}) s
     WHERE trial_id = ANY(cast(:ids AS integer[])) GROUP BY trial_id
+""")
+_BY_TASK = text(f"""
+    SELECT task_id, sum(usd) AS usd, sum(slot_seconds) / 3600 AS slot_hours FROM ({_SHARES}) s
+    WHERE task_id = ANY(cast(:ids AS text[])) GROUP BY task_id
 """)
 _BY_USER = text(f"""
     SELECT u.username AS name, sum(s.usd) AS usd, sum(s.slot_seconds) / 3600 AS slot_hours
@@ -103,9 +107,9 @@ _SPENT_IN = {scope: text(sql) for scope, sql in _SPENT.items()}
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Hold the cost of the work of an experiment or a trial."""
+    """Hold the cost of the work of an experiment, a trial or a task."""
 
-    id: int
+    id: int | str
     usd: Decimal
     slot_hours: Decimal
 
@@ -191,6 +195,10 @@ def of_experiments(tx: Tx, ids: Sequence[int], span: Span) -> list[Cost]:
 
 def of_trials(tx: Tx, ids: Sequence[int], span: Span) -> list[Cost]:
     return [Cost(*r) for r in tx.execute(_BY_TRIAL, {"ids": list(ids), **span.params()}).all()]
+
+
+def of_tasks(tx: Tx, ids: Sequence[str], span: Span) -> list[Cost]:
+    return [Cost(*r) for r in tx.execute(_BY_TASK, {"ids": list(ids), **span.params()}).all()]
 
 
 def by_user(tx: Tx, span: Span) -> list[NamedCost]:

@@ -1,13 +1,20 @@
 """Rows of generic tasks, and the trees they form."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import bindparam, func, literal_column, select, text
 
 from det_controlplane.core.lifecycle.generic import GenericTaskState
-from det_controlplane.db.engine import Tx
+from det_controlplane.core.lifecycle.task import TaskKind
+from det_controlplane.core.paging import Page, Sort
+from det_controlplane.db import pages
+from det_controlplane.db.engine import Database, Tx
+from det_controlplane.db.pages import Collection, one_of
+from det_controlplane.db.schema import jobs, tasks, users
+from det_controlplane.db.views import moment, shown
 
 _COLUMNS = """k.id, k.state::text AS state, k.parent_id, k.no_pause, k.context_id, k.config, k.sealed, k.job_id, j.pool, j.user_id, u.username,
     j.workspace_id, k.project_id"""
@@ -40,6 +47,40 @@ _TREE = text("""
 """)
 _LAST_RUN = text("SELECT coalesce(max(run_id), 0) FROM allocations WHERE task_id = :id")
 
+_k, _j = tasks.c, jobs.c
+# While it is active, what its newest run does; else its own state.
+_STATE: Any = literal_column("""'STATE_' || CASE WHEN tasks.state <> 'ACTIVE' THEN tasks.state::text ELSE coalesce(
+    (SELECT CASE WHEN a.state = 'ASSIGNED' THEN 'QUEUED' ELSE a.state::text END FROM allocations a
+     WHERE a.task_id = tasks.id ORDER BY a.run_id DESC LIMIT 1), 'QUEUED') END""")
+_LISTED = Collection(
+    "tasks",
+    select(
+        shown(
+            id=_k.id, description=_j.name, state=_STATE, parentId=_k.parent_id, noPause=_k.no_pause, forkedFrom=_k.forked_from,
+            startTime=moment(_k.started_at), endTime=moment(_k.ended_at), exitStatus=func.coalesce(_k.exit_status, ""),
+            username=users.c.username, displayName=func.coalesce(users.c.display_name, ""), userId=_j.user_id,
+            resourcePool=_j.pool, jobId=_k.job_id, workspaceId=_j.workspace_id, projectId=_k.project_id,
+        )
+    )
+    .select_from(tasks.join(jobs).join(users, users.c.id == _j.user_id))
+    .where(_k.kind == TaskKind.GENERIC),
+    orders={
+        "SORT_BY_START_TIME": _k.started_at,
+        "SORT_BY_ID": _k.id,
+        "SORT_BY_DESCRIPTION": _j.name,
+        "SORT_BY_WORKSPACE_ID": _j.workspace_id,
+    },
+    filters={
+        "shown_since": _k.ended_at.is_(None) | (_k.ended_at > bindparam("shown_since")),
+        "ids": one_of(_k.id, "ids"),
+        "users": one_of(users.c.username, "users"),
+        "user_ids": one_of(_j.user_id, "user_ids"),
+        "workspace_id": _j.workspace_id == bindparam("workspace_id"),
+        "in_workspaces": one_of(_j.workspace_id, "in_workspaces"),
+    },
+    key=_k.id,
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class GenericTask:
@@ -56,6 +97,10 @@ class GenericTask:
     username: str
     workspace_id: int
     project_id: int | None
+
+
+def listed(db: Database, page: Page, sort: Sort, filters: dict[str, Any]) -> Iterator[str]:
+    return pages.find(db, _LISTED, page, sort, filters)
 
 
 def one(tx: Tx, task_id: str) -> GenericTask | None:

@@ -13,15 +13,17 @@ from det_controlplane.db.views import TASK_NAME, time
 _ALLOCATION = f"""json_build_object('allocationId', a.id, 'taskId', a.task_id, 'slots', a.slots,
     'state', 'STATE_' || CASE WHEN a.state = 'ASSIGNED' THEN 'QUEUED' ELSE a.state::text END, 'isReady', a.ready,
     'startTime', {time("a.started_at")}, 'endTime', {time("a.ended_at")}, 'exitReason', a.exit_reason,
-    'statusCode', a.exit_code, 'exitKind', a.exit_kind)"""
+    'statusCode', a.exit_code, 'exitKind', a.exit_kind, 'agentIds', coalesce((
+        SELECT json_agg(DISTINCT c.agent_id) FROM containers c WHERE c.allocation_id = a.id AND c.epoch = a.epoch), '[]'::json))"""
 _BY_ID = text(f"SELECT {_ALLOCATION} FROM allocations a WHERE a.id = :id")
 _TASK = text(f"""
     SELECT json_build_object('taskId', k.id, 'taskType', 'TASK_TYPE_' || k.kind, 'startTime', {time("k.started_at")},
         'endTime', {time("k.ended_at")}, 'allocations', coalesce((SELECT json_agg({_ALLOCATION} ORDER BY a.run_id DESC)
             FROM allocations a WHERE a.task_id = k.id), '[]'::json), 'config', (SELECT jsonb_object_agg(c.key, c.value)::text FROM jsonb_each(k.config) c WHERE left(c.key, 1) <> '_'),
         'parentId', k.parent_id, 'taskState', 'GENERIC_TASK_STATE_' || coalesce(k.state::text,
-            CASE WHEN k.ended_at IS NULL THEN 'ACTIVE' ELSE 'COMPLETED' END), 'noPause', k.no_pause, 'forkedFrom', k.forked_from)
-    FROM tasks k WHERE k.id = :id
+            CASE WHEN k.ended_at IS NULL THEN 'ACTIVE' ELSE 'COMPLETED' END), 'noPause', k.no_pause, 'forkedFrom', k.forked_from,
+        'name', {TASK_NAME}, 'jobId', k.job_id, 'username', u.username, 'resourcePool', j.pool, 'workspaceId', j.workspace_id, 'exitStatus', coalesce(k.exit_status, ''))
+    FROM tasks k JOIN jobs j ON j.id = k.job_id JOIN users u ON u.id = j.user_id WHERE k.id = :id
 """)
 _ACCELERATORS = text("""
     SELECT json_build_object('containerId', c.id, 'allocationId', a.id, 'taskId', a.task_id, 'nodeName', c.agent_id,
@@ -37,7 +39,9 @@ _STARTED = """CASE WHEN c.started_at IS NOT NULL THEN json_build_object('nativeR
 # Live allocations by id, as `det task list` and `det slot list` read them.
 _SUMMARIES = text(f"""
     SELECT coalesce(json_object_agg(a.id, json_build_object('allocationId', a.id, 'taskId', a.task_id,
-        'name', {TASK_NAME},
+        'name', {TASK_NAME}, 'taskType', 'TASK_TYPE_' || k.kind, 'parentId', k.parent_id, 'username', u.username,
+        'state', 'STATE_' || CASE WHEN k.state IN ('STOPPING_PAUSED', 'STOPPING_CANCELED') THEN k.state::text
+            WHEN a.state = 'ASSIGNED' THEN 'QUEUED' ELSE a.state::text END,
         'priority', coalesce(j.priority, p.default_priority, 42), 'registeredTime', {time("a.requested_at")},
         'resourcePool', a.pool, 'slotsNeeded', a.slots, 'schedulerType', coalesce(p.type, 'priority'),
         'proxyPorts', (SELECT coalesce(json_agg(json_build_object('port', (x.value->>'port')::integer, 'proxyTcp', x.value->'tcp',
@@ -51,7 +55,7 @@ _SUMMARIES = text(f"""
                         FROM slots s WHERE s.container_id = c.id))), 'started', {_STARTED}, 'exited', NULL) ORDER BY c.rank)
             FROM containers c WHERE c.allocation_id = a.id AND c.epoch = a.epoch AND c.state <> 'TERMINATED'), '[]'::json)
         ) ORDER BY a.requested_at, a.id), '{{}}'::json)::text
-    FROM allocations a JOIN tasks k ON k.id = a.task_id JOIN jobs j ON j.id = a.job_id
+    FROM allocations a JOIN tasks k ON k.id = a.task_id JOIN jobs j ON j.id = a.job_id JOIN users u ON u.id = j.user_id
     LEFT JOIN json_to_recordset(cast(:pools AS json)) AS p(name text, type text, default_priority integer) ON p.name = a.pool
     WHERE a.state <> 'TERMINATED' AND (cast(:within AS integer[]) IS NULL OR j.workspace_id = ANY(:within))
 """)

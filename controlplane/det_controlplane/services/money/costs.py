@@ -3,13 +3,14 @@
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 from det_controlplane.db import costs
 from det_controlplane.db.costs import Cost, Span
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
 
+Id = TypeVar("Id", int, str)
 _EVER = datetime(2000, 1, 1, tzinfo=timezone.utc)
 
 
@@ -27,8 +28,12 @@ def of_trials(ctx: Context, ids: Sequence[int]) -> list[dict[str, Any]]:
     return _of(ctx, costs.of_trials, ids)
 
 
+def of_tasks(ctx: Context, ids: Sequence[str]) -> list[dict[str, Any]]:
+    return _of(ctx, costs.of_tasks, ids)
+
+
 def _of(
-    ctx: Context, find: Callable[[Tx, Sequence[int], Span], list[Cost]], ids: Sequence[int]
+    ctx: Context, find: Callable[[Tx, Sequence[Id], Span], list[Cost]], ids: Sequence[Id]
 ) -> list[dict[str, Any]]:
     """Return an entry for each id; what ran on no rented machine cost nothing."""
     with ctx.db.autocommit() as tx:

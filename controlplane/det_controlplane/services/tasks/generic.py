@@ -10,6 +10,7 @@ from det_controlplane.core.lifecycle import generic as states
 from det_controlplane.core.lifecycle.generic import GenericTaskState, NotAllowed
 from det_controlplane.core.lifecycle.task import NAMES, TaskKind
 from det_controlplane.core.lifecycle.trial import Signal
+from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.roles import Right
 from det_controlplane.db import allocations, creation, generic_tasks, interactive
 from det_controlplane.db.allocations import AllocationRow
@@ -26,6 +27,7 @@ from det_controlplane.services.money import limits as money
 from det_controlplane.services.scheduling import stopping
 from det_controlplane.services.tasks import auxiliary, launching, programs
 from det_controlplane.services.tasks.launching import Submission
+from det_controlplane.services.tasks.listing import SHOWN_AFTER_END
 from det_controlplane.services.use_case import Change, change
 
 DEFAULT_PROJECT = 1
@@ -124,6 +126,19 @@ def _require_open(tx: Tx, parent_id: str, *, no_pause: bool) -> None:
         raise WrongState(
             f"task {parent_id} is {parent.state.value}: unpause it first, or create a child that runs without pauses"
         )
+
+
+def listed(
+    ctx: Context, page: Page, sort: Sort, filters: dict[str, Any], *, tree_of: str
+) -> Iterator[str]:
+    """List what has not ended, or not long ago; or the whole tree that a task belongs to."""
+    if not tree_of:
+        recent = {"shown_since": ctx.now() - SHOWN_AFTER_END}
+        return generic_tasks.listed(ctx.db, page, sort, {**recent, **filters})
+    _find(ctx, tree_of)
+    with ctx.db.autocommit() as tx:
+        tree = generic_tasks.tree_below(tx, generic_tasks.root_of(tx, tree_of))
+    return generic_tasks.listed(ctx.db, page, sort, {"ids": tree, **filters})
 
 
 def config_of(ctx: Context, task_id: str) -> str:

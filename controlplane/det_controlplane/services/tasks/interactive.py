@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import Any
 
 from det_controlplane.core.config import policies as policy_rules
@@ -23,9 +22,9 @@ from det_controlplane.services.organization import config_policies
 from det_controlplane.services.scheduling import queueing, stopping
 from det_controlplane.services.tasks import access, auxiliary, launching, programs, tensorboards
 from det_controlplane.services.tasks.launching import Build, Submission
+from det_controlplane.services.tasks.listing import SHOWN_AFTER_END
 from det_controlplane.services.use_case import change
 
-SHOWN_AFTER_END = timedelta(hours=24)
 _PROGRAMS: dict[TaskKind, Build] = {
     TaskKind.COMMAND: programs.of_command,
     TaskKind.NOTEBOOK: programs.of_notebook,

@@ -1,12 +1,15 @@
 """Looking at tasks and allocations."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 from det_controlplane.core.lifecycle.task import TaskKind
 from det_controlplane.db import interactive, task_views
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
+
+SHOWN_AFTER_END = timedelta(hours=24)
 
 
 def allocation(ctx: Context, allocation_id: str) -> dict[str, Any]:

@@ -1,13 +1,48 @@
-// Notebooks, shells, commands and TensorBoards alike.
+// Notebooks, shells, commands, TensorBoards and generic tasks alike.
+import { get, post } from "./api.js";
 
 /** @type {Record<string, string>} */
-export const KINDS = { notebook: "Notebook", shell: "Shell", command: "Command", tensorboard: "TensorBoard" };
+export const KINDS = { notebook: "Notebook", shell: "Shell", command: "Command", tensorboard: "TensorBoard", generic: "Task" };
+
+/** @param {string} kind */
+export const pathOf = (kind) => (kind === "generic" ? "/api/v1/generic-tasks" : `/api/v1/${kind}s`);
 
 /** @param {any} task */
-export const isOver = (task) => task.state === "STATE_TERMINATED";
+export const isOver = (task) => ["STATE_TERMINATED", "STATE_COMPLETED", "STATE_CANCELED", "STATE_ERROR"].includes(task.state);
+
+/** The tasks of a kind, newest first. @param {string} kind @param {number} limit @param {AbortSignal} signal */
+export async function listed(kind, limit, signal) {
+  const found = await get(pathOf(kind), { limit, sortBy: "SORT_BY_START_TIME", orderBy: "ORDER_BY_DESC" }, { signal });
+  return found[kind === "generic" ? "tasks" : `${kind}s`].map((/** @type {any} */ task) => ({ ...task, kind }));
+}
+
+/** One task, of a generic one with its tree. @param {string} kind @param {string} id @param {AbortSignal} signal */
+export async function one(kind, id, signal) {
+  if (kind !== "generic") return { ...(await get(`${pathOf(kind)}/${encodeURIComponent(id)}`, {}, { signal }))[kind], kind, tree: [] };
+  const found = (await get(pathOf(kind), { treeOf: id }, { signal })).tasks.map((/** @type {any} */ task) => ({ ...task, kind }));
+  return { ...found.find((/** @type {any} */ task) => task.id === id), tree: inTrees(found) };
+}
+
+/** End a task; a generic one with all below it. @param {any} task */
+export const end = (task) =>
+  task.kind === "generic" ? post(`/api/v1/tasks/${task.id}/kill`, { taskId: task.id, killFromRoot: false }) : post(`${pathOf(task.kind)}/${task.id}/kill`);
+
+/** What stands before the name of a task in a tree. @param {any} task */
+export const branch = (task) => (task.depth ? "\u00a0".repeat(4 * (task.depth - 1)) + "\u21b3 " : "");
+
+/** Each task below its parent, with its depth; the order is otherwise kept. @param {any[]} tasks */
+export function inTrees(tasks) {
+  const known = new Set(tasks.map((t) => t.id));
+  /** @param {string} parent @param {number} depth @returns {any[]} */
+  const below = (parent, depth) =>
+    tasks
+      .filter((t) => (known.has(t.parentId) ? t.parentId : "") === parent)
+      .flatMap((t) => [{ ...t, depth }, ...below(t.id, depth + 1)]);
+  return below("", 0);
+}
 
 /** The state of a task in the words of every other page. @param {any} task */
-export const stateOf = (task) => (isOver(task) ? (/fail|error|status [1-9]/i.test(task.exitStatus ?? "") ? "STATE_ERROR" : "STATE_COMPLETED") : task.state);
+export const stateOf = (task) => (task.state === "STATE_TERMINATED" ? (/fail|error|status [1-9]/i.test(task.exitStatus ?? "") ? "STATE_ERROR" : "STATE_COMPLETED") : task.state);
 
 /** The address that a running task serves at; only those of this cluster. @param {any} task */
 export function served(task) {

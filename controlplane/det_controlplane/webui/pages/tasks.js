@@ -1,9 +1,9 @@
-// Notebooks, shells, commands and TensorBoards: what runs, and where it is.
+// Notebooks, shells, commands, TensorBoards and generic tasks: what runs, and where it is.
 import { get, post } from "../lib/api.js";
 import { ago, moment } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
 import { ask, go, link, place } from "../lib/router.js";
-import { isOver, KINDS, served, stateOf } from "../lib/tasks.js";
+import { branch, end, inTrees, isOver, KINDS, listed, served, stateOf } from "../lib/tasks.js";
 import { html, useState } from "../lib/view.js";
 import { Button, Empty, Field, Head, Loaded, Panel, State } from "../parts/basic.js";
 import { Ask, attempt } from "../parts/overlay.js";
@@ -14,12 +14,7 @@ const MOST = 200;
 
 /** @param {AbortSignal} signal */
 async function every(signal) {
-  const told = await Promise.all(
-    Object.keys(KINDS).map(async (kind) => {
-      const found = await get(`/api/v1/${kind}s`, { limit: MOST, sortBy: "SORT_BY_START_TIME", orderBy: "ORDER_BY_DESC" }, { signal });
-      return found[`${kind}s`].map((/** @type {any} */ task) => ({ ...task, kind }));
-    }),
-  );
+  const told = await Promise.all(Object.keys(KINDS).map((kind) => listed(kind, MOST, signal)));
   return told.flat().sort((a, b) => String(b.startTime).localeCompare(String(a.startTime)));
 }
 
@@ -28,14 +23,14 @@ export function Page() {
   const [starting, setStarting] = useState(false);
   const ended = place.value.query.has("ended");
   return html`
-    <${Head} title="Tasks" text="Notebooks, shells, commands and TensorBoards">
+    <${Head} title="Tasks" text="Notebooks, shells, commands, TensorBoards and generic tasks">
       <${Button} kind=${ended ? "on" : ""} aria-pressed=${String(ended)} onClick=${() => ask({ ended: ended ? "" : "1" })}>Ended ones too<//>
       <${Button} kind="primary" icon="plus" onClick=${() => setStarting(true)}>New notebook<//>
     <//>
     <${Panel} flush>
       <${Loaded} of=${found}>
         ${(/** @type {any[]} */ all) => {
-          const rows = all.filter((t) => ended || !isOver(t));
+          const rows = inTrees(all.filter((t) => ended || !isOver(t)));
           return rows.length ? html`<${Rows} rows=${rows} reload=${found.reload} />` : html`<${NoTasks} />`;
         }}
       <//>
@@ -53,9 +48,9 @@ const NoTasks = () => html`
 
 /** @param {{ rows: any[], reload: () => Promise<void> }} props */
 function Rows({ rows, reload }) {
-  const kill = (/** @type {any} */ t) => attempt(() => post(`/api/v1/${t.kind}s/${t.id}/kill`), `Ended ${t.description || t.id}`).then(reload);
+  const kill = (/** @type {any} */ t) => attempt(() => end(t), `Ended ${t.description || t.id}`).then(reload);
   const columns = [
-    { name: "Task", main: true, cell: (/** @type {any} */ t) => html`<a href=${link(`/tasks/${t.kind}/${t.id}`)}>${t.description || t.id.slice(0, 8)}</a>` },
+    { name: "Task", main: true, cell: (/** @type {any} */ t) => html`${branch(t)}<a href=${link(`/tasks/${t.kind}/${t.id}`)}>${t.description || t.id.slice(0, 8)}</a>` },
     { name: "Kind", cell: (/** @type {any} */ t) => KINDS[t.kind] },
     { name: "State", cell: (/** @type {any} */ t) => html`<${State} state=${stateOf(t)} />` },
     { name: "User", cell: (/** @type {any} */ t) => t.displayName || t.username },
