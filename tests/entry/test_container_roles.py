@@ -167,6 +167,28 @@ def test_without_a_role_one_process_does_all(environment: dict[str, str], tmp_pa
         assert alone.stop() == 0
 
 
+def test_the_api_passes_traffic_to_tasks_on_to_the_relay(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    port = free_port()
+    told = {
+        "DET_PUBLIC_URL": "https://cluster.example",
+        "DET_RELAY_URL": f"http://127.0.0.1:{port}",
+    }
+    both = {**environment, **told}
+    with playing("relay", tmp_path, both, port) as relay, playing("api", tmp_path, both) as api:
+        for way in (api, relay):
+            with pytest.raises(urllib.error.HTTPError, match="401") as refused:
+                way.call("GET", "/proxy/some-task/")
+            assert "sign in to reach tasks" in refused.value.read().decode()
+            refused.value.close()
+        with pytest.raises(urllib.error.HTTPError, match="404") as elsewhere:
+            relay.call("GET", "/api/v1/me")
+        assert "https://cluster.example" in elsewhere.value.read().decode()
+        elsewhere.value.close()
+        assert relay.stop() == 0, relay.log.read_text()
+
+
 def test_a_role_that_there_is_not_is_refused(environment: dict[str, str]) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "det_controlplane.entry.container.main"],

@@ -24,7 +24,7 @@ class Passed:
         async def send(message: Any) -> None:
             self.messages.append(message)
 
-        self.bridge = SocketBridge(Stream(Link(to_agent), 1), "task", receive, send)
+        self.bridge = SocketBridge(Stream(Link(to_agent), 1), list, receive, send)
 
 
 def test_empty_parts_of_a_message_are_not_kept() -> None:

@@ -5,17 +5,19 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
 from det_agent.relay import RelayConnection
 from det_controlplane.adapters.notifier import LocalNotifier
+from det_controlplane.api.app import App
 from det_controlplane.entry.server.asgi import AsgiApp
 from det_controlplane.services.context import RELAY_PATH
 
 from tests.support.api import Api, Caller, create, trial_of
 from tests.support.played_agent import PlayedAgent
+from tests.support.ports import free_port
 from tests.support.socket_server import behind_socket
 
 Headers = dict[str, str]
@@ -23,10 +25,11 @@ Headers = dict[str, str]
 
 @dataclass
 class Proxied:
-    """A task, the address of the API, and the ports on which its container listens."""
+    """A task, the addresses of the API and the relay, and the ports on which its container listens."""
 
     api: Api
     address: str
+    relay: str
     task: str
     token: str  # of the task itself
     owner: Caller
@@ -79,7 +82,19 @@ def proxied(api: Api, ports: list[dict[str, Any]]) -> Iterator[Proxied]:
         connection.want(RELAY_PATH)
         task = trial_of(owner, experiment)["taskId"]
         token = order["spec"]["session_token"]
-        yield Proxied(api, address, task, token, owner, agent, connection)
+        yield Proxied(api, address, address, task, token, owner, agent, connection)
+
+
+@contextmanager
+def behind_an_api(api: Api, ports: list[dict[str, Any]]) -> Iterator[Proxied]:
+    """The same, asked for at an API that is not the relay, which the agent is connected to."""
+    port = free_port()
+    api.ctx.public_url = f"http://127.0.0.1:{port}"
+    with ExitStack() as stack:
+        task = stack.enter_context(proxied(api, ports))
+        ctx = replace(api.ctx, relay_url=task.address, carries_traffic=False)
+        front = AsgiApp(App(ctx, api.app.router), LocalNotifier(), relays=False)
+        yield replace(task, address=stack.enter_context(behind_socket(front, port)))
 
 
 @contextmanager

@@ -1,10 +1,11 @@
-"""Traffic to tasks, on a host that does not carry it: it says which one does."""
+"""Traffic to tasks, on a host that does not carry it: it says which one does; the rest, on the relay."""
 
+from collections.abc import Iterable
 from urllib.parse import urlencode
 
-from det_controlplane.api.errors import Unimplemented
+from det_controlplane.api.errors import NotFound, Unimplemented
 from det_controlplane.api.http import Answer, Request, Response
-from det_controlplane.api.router import Access, Route
+from det_controlplane.api.router import Access, Match, Route, Router
 from det_controlplane.services.context import Context
 
 
@@ -17,6 +18,22 @@ def elsewhere(ctx: Context, request: Request) -> Answer:
     query = urlencode(request.query, doseq=True)
     location = ctx.relay_url + request.path + (f"?{query}" if query else "")
     return Response(b"{}", 307, headers={"location": location})
+
+
+class RelayRouter(Router):
+    """Knows a few routes, and says where the rest of the API is."""
+
+    def __init__(self, routes: Iterable[Route], public_url: str) -> None:
+        super().__init__(routes)
+        self._api = public_url or "the address of its API"
+
+    def match(self, method: str, path: str) -> Match | set[str]:
+        found = super().match(method, path)
+        if isinstance(found, Match):
+            return found
+        raise NotFound(
+            f"this is the relay of a cluster, which carries traffic to tasks and nothing else: ask {self._api}"
+        )
 
 
 ROUTES = tuple(

@@ -14,6 +14,7 @@ from det_controlplane.adapters.s3_objects import S3Objects
 from det_controlplane.adapters.web_courier import WebCourier
 from det_controlplane.api import routes
 from det_controlplane.api.app import App
+from det_controlplane.api.proxy import RelayRouter
 from det_controlplane.api.router import GrowingRouter, Route, Router
 from det_controlplane.core.config.cluster import ClusterConfig, load_cluster
 from det_controlplane.core.config.provider_defaults import with_defaults
@@ -80,6 +81,13 @@ def _issuers(function: str) -> dict[str, Any]:
 def build_app(ctx: Context, *more: Route) -> App:
     """For a process that lives: everything is there before the first request."""
     return App(ctx, Router((*routes.every(), *_object_routes(ctx), *web_routes(), *more)))
+
+
+def build_relay(ctx: Context) -> App:
+    """For the process that agents dial: it carries traffic to tasks, and needs no rights for the rest."""
+    known = ("/info", "/health")
+    here = [route for route in routes.of_module("cluster") if route.path in known]
+    return App(ctx, RelayRouter(here, ctx.public_url))
 
 
 def build_function(ctx: Context) -> App:

@@ -1,7 +1,7 @@
 """The image's program: DET_ROLE says which part of the control plane this process is.
 
 `api` answers requests and starts the others by calling them, `tick` and `provision` work when they are called. `relay`
-is an `api` that carries traffic to tasks as well, and of which there is one process at most.
+carries traffic to tasks; there is one such process at most, which agents dial and `api` passes requests on to.
 Without a role, one process does all.
 """
 
@@ -17,12 +17,13 @@ from functools import partial
 
 from det_controlplane.adapters.cloud_run import SchedulerJobs, Services
 from det_controlplane.adapters.notifier import LocalNotifier, RecheckingNotifier
+from det_controlplane.api.app import App
 from det_controlplane.db.engine import BadUrl, DatabaseDown
 from det_controlplane.db.migrate import MigrationError
-from det_controlplane.entry.build import build_context
+from det_controlplane.entry.build import build_app, build_context, build_relay
 from det_controlplane.entry.container.worker import Worker, server
 from det_controlplane.entry.server import api_server
-from det_controlplane.entry.settings import BadSettings, from_environment
+from det_controlplane.entry.settings import BadSettings, Settings, from_environment
 from det_controlplane.entry.turns import Clock, SetSchedules, Turn, provisioning, ticking
 from det_controlplane.services.context import Context
 
@@ -71,17 +72,18 @@ def schedules(environment: Mapping[str, str]) -> SetSchedules | None:
 
 
 def _relay() -> None:
-    """Answer requests and carry traffic to tasks: the others name this process by DET_RELAY_URL, which is for them."""
-    _serve(alone=True)
+    """Carry traffic to tasks, and nothing else: the others name this process by DET_RELAY_URL, which is for them."""
+
+    @contextmanager
+    def beside(_: Context, __: LocalNotifier) -> Iterator[None]:
+        yield
+
+    settings = replace(from_environment(os.environ), relay_url="", initial_user_password=None)
+    _serve(settings, beside, alone=True, app_of=build_relay)
 
 
 def _api() -> None:
-    """Answer requests. There may be several such processes, and agents would be connected to one of them."""
-    _serve(alone=False)
-
-
-def _serve(*, alone: bool) -> None:
-    """Answer requests: what they wake is another service."""
+    """Answer requests: what they wake is another service. There may be several such processes."""
     others = services(os.environ)
 
     @contextmanager
@@ -90,12 +92,19 @@ def _serve(*, alone: bool) -> None:
             notifier.on(topic, partial(others.wake, topic))
         yield
 
-    settings = from_environment(os.environ)
-    if alone:
-        settings = replace(settings, relay_url="")
+    _serve(from_environment(os.environ), beside, alone=False, app_of=build_app)
+
+
+def _serve(
+    settings: Settings,
+    beside: api_server.Beside,
+    *,
+    alone: bool,
+    app_of: Callable[[Context], App],
+) -> None:
     api_server.migrate_when_up(settings.database_url)
     listening, notifier = api_server.listening_socket(), RecheckingNotifier(RECHECK_S)
-    api_server.serve(settings, listening, notifier, beside, alone=alone)
+    api_server.serve(settings, listening, notifier, beside, alone=alone, app_of=app_of)
 
 
 def _tick() -> None:

@@ -96,6 +96,40 @@ def towards_task(headers: Headers, *, bearer_is_ours: bool) -> Headers:
     return [*passed, (b"cookie", kept.encode("latin-1"))] if kept else passed
 
 
+def as_asked(headers: Headers, public_host: str) -> Headers:
+    """Give a request that an API of the cluster passed on the host by which a browser asked for it.
+
+    Pages of other sites can send no such header, and what is no browser chooses its host anyway."""
+    asked = _first(headers, b"x-forwarded-host")
+    if not public_host or asked != public_host:
+        return headers
+    kept = [(name, value) for name, value in headers if name.lower() != b"host"]
+    return [*kept, (b"host", public_host.encode("latin-1"))]
+
+
+def towards_relay(headers: Headers, relay_host: str, scheme: str) -> Headers:
+    """Leave out what is between the client and this process, and tell how it asked: the rest is for the relay."""
+    named, asked = _named_by_connection(headers), _first(headers, b"host")
+    ours = (b"host", b"x-forwarded-host")
+    passed = [
+        (name, value)
+        for name, value in headers
+        if (low := name.lower()) not in _HOP_BY_HOP and low not in named and low not in ours
+    ]
+    if not _first(headers, b"x-forwarded-proto"):
+        secure = scheme in ("https", "wss")
+        passed.append((b"x-forwarded-proto", b"https" if secure else b"http"))
+    told = [(b"host", relay_host.encode()), (b"x-forwarded-host", asked.encode("latin-1"))]
+    return [*passed, *told]
+
+
+def from_relay(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """Leave out what is between this process and the relay, which made the answer fit for the client."""
+    given = list(headers)
+    named = _named_by_connection(given)
+    return [(n, v) for n, v in given if n.lower() not in _HOP_BY_HOP and n.lower() not in named]
+
+
 def from_task(headers: Iterable[tuple[bytes, bytes]], service: str) -> Headers:
     """Leave out what is between this process and the task; hold cookies to its own paths and pages to this site."""
     given = list(headers)

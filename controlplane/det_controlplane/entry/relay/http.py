@@ -1,17 +1,31 @@
 """One HTTP request to a task: streamed both ways, through a stream of the agent's link."""
 
 import asyncio
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 import h11
 
-from det_controlplane.adapters.relay_streams import Stream, StreamReset
+from det_controlplane.adapters.relay_streams import StreamReset
 from det_controlplane.core.relay_frames import Cause
-from det_controlplane.entry.relay.headers import Headers, from_task
+from det_controlplane.entry.relay.headers import Headers
 from det_controlplane.services.errors import Unreachable
 
 _MOST_HEADERS = 256 * 1024
+
+
+# Makes the headers of an answer of those that came.
+Answered = Callable[[Iterable[tuple[bytes, bytes]]], Headers]
+
+
+class Stream(Protocol):
+    """Carries bytes to a task or another relay, and back."""
+
+    async def read(self) -> bytes: ...
+    async def write(self, content: bytes) -> None: ...
+    async def end(self) -> None: ...
+    async def reset(self, cause: Cause, message: str) -> None: ...
 
 
 class ClientGone(Exception):
@@ -19,8 +33,8 @@ class ClientGone(Exception):
 
 
 class HttpExchange:
-    def __init__(self, stream: Stream, service: str, receive: Any, send: Any) -> None:
-        self._stream, self._service = stream, service
+    def __init__(self, stream: Stream, answered: Answered, receive: Any, send: Any) -> None:
+        self._stream, self._answered = stream, answered
         self._receive, self._send = receive, send
         self._connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MOST_HEADERS)
         self._begun = False
@@ -98,7 +112,7 @@ class HttpExchange:
             if event is h11.NEED_DATA:
                 self._connection.receive_data(await self._stream.read())
             elif isinstance(event, h11.Response):
-                headers = [*from_task(event.headers.raw_items(), self._service), *more]
+                headers = [*self._answered(event.headers.raw_items()), *more]
                 start = {"type": "http.response.start", "status": event.status_code}
                 self._begun = True
                 await self._send({**start, "headers": headers})

@@ -4,8 +4,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from det_controlplane.adapters.relay_streams import Stream, StreamReset
 from det_controlplane.api.app import App
@@ -40,6 +41,7 @@ class Relay:
         self._agents = agents or Agents()
         self._touched: set[str] = set()
         self._touching: asyncio.Task[None] | None = None
+        self._public_host = urlsplit(app.ctx.public_url).netloc
 
     def takes(self, scope: Any) -> bool:
         if scope["type"] not in ("http", "websocket"):
@@ -59,11 +61,12 @@ class Relay:
             # uvicorn closes the connection: the only way to tell that an answer is not whole.
             log.debug("an answer to %s broke off", scope["path"])
         except ApiError as e:
-            await _refuse(scope, receive, send, Response(e.to_json(), e.status))
+            await refuse(scope, receive, send, Response(e.to_json(), e.status))
         except Exception as e:
-            await _refuse(scope, receive, send, self._app.failed(request, e))
+            await refuse(scope, receive, send, self._app.failed(request, e))
 
     async def _proxy(self, scope: Any, request: Request, receive: Any, send: Any) -> None:
+        scope = {**scope, "headers": h.as_asked(scope["headers"], self._public_host)}
         if h.is_of_another_site(scope["type"], scope.get("method", "GET"), scope["headers"]):
             raise PermissionDenied(
                 "pages of other sites may link to tasks, and not embed or call them"
@@ -103,12 +106,13 @@ class Relay:
         path: bytes = scope["raw_path"]
         query: bytes = scope["query_string"]
         address = path + b"?" + query if query else path
+        answered = partial(h.from_task, service=service)
         if scope["type"] == "websocket":
             offered: list[str] = scope["subprotocols"]
             if target.tcp or TCP_SUBPROTOCOL in offered:
                 return await carry_tcp(stream, offered, receive, send)
             host = next((v.decode("latin-1") for n, v in passed if n.lower() == b"host"), "task")
-            bridge = SocketBridge(stream, service, receive, send)
+            bridge = SocketBridge(stream, answered, receive, send)
             return await bridge.run(host, address.decode("latin-1"), offered, passed, more)
         if target.tcp:
             raise _NotHttp(target)
@@ -116,7 +120,7 @@ class Relay:
         passed.append((b"connection", b"close"))
         if any(name.lower() == b"transfer-encoding" for name, _ in scope["headers"]):
             passed.append((b"transfer-encoding", b"chunked"))
-        exchange = HttpExchange(stream, service, receive, send)
+        exchange = HttpExchange(stream, answered, receive, send)
         return await exchange.run(scope["method"].encode(), address, passed, more)
 
     def _touch(self, task_id: str) -> None:
@@ -164,10 +168,11 @@ async def _redirect(scope: Any, receive: Any, send: Any) -> None:
     query = scope["query_string"]
     to = scope["raw_path"] + b"/" + (b"?" + query if query else b"")
     answer = Response(b"", 307, headers={"location": to.decode("latin-1")})
-    await _refuse(scope, receive, send, answer)
+    await refuse(scope, receive, send, answer)
 
 
-async def _refuse(scope: Any, receive: Any, send: Any, answer: Response) -> None:
+async def refuse(scope: Any, receive: Any, send: Any, answer: Response) -> None:
+    """Answer a request, or a websocket that is not opened."""
     kind = "http" if scope["type"] == "http" else "websocket.http"
     if kind != "http":
         await receive()

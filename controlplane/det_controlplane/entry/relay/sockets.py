@@ -13,9 +13,10 @@ from websockets.protocol import State
 from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
-from det_controlplane.adapters.relay_streams import Stream, StreamReset
+from det_controlplane.adapters.relay_streams import StreamReset
 from det_controlplane.core.relay_frames import Cause
-from det_controlplane.entry.relay.headers import Headers, from_task
+from det_controlplane.entry.relay.headers import Headers
+from det_controlplane.entry.relay.http import Answered, Stream
 from det_controlplane.services.errors import Unreachable
 
 # A client that offers it tells by an empty message that it sends no more, and is told so by one.
@@ -74,8 +75,8 @@ async def _bytes_from_task(stream: Stream, send: Any, *, halves: bool) -> None:
 class SocketBridge:
     """A websocket that the task serves, and one of the client, message by message."""
 
-    def __init__(self, stream: Stream, service: str, receive: Any, send: Any) -> None:
-        self._stream, self._service = stream, service
+    def __init__(self, stream: Stream, answered: Answered, receive: Any, send: Any) -> None:
+        self._stream, self._answered = stream, answered
         self._receive, self._send = receive, send
         self._writing = asyncio.Lock()  # pongs are no part of a message
         self._parts: list[bytes] = []
@@ -103,7 +104,7 @@ class SocketBridge:
         except StreamReset as e:
             raise Unreachable(f"the task did not answer: {e}") from e
         await self._receive()
-        back = [*from_task(_raw(answer.headers), self._service), *more]
+        back = [*self._answered(_raw(answer.headers)), *more]
         if self._task.state is not State.OPEN:
             await self._refuse(answer, back)
             return

@@ -17,6 +17,7 @@ from typing import Any
 import uvicorn
 
 from det_controlplane.adapters.notifier import LocalNotifier
+from det_controlplane.api.app import App
 from det_controlplane.db.engine import BadUrl, DatabaseDown
 from det_controlplane.db.migrate import MigrationError, migrate
 from det_controlplane.entry.build import build_app, build_context
@@ -96,8 +97,9 @@ def serve(
     beside: Beside,
     *,
     alone: bool = True,
+    app_of: Callable[[Context], App] | None = None,
 ) -> None:
-    """Serve until SIGTERM, with what runs beside the requests.
+    """Serve until SIGTERM, with what runs beside the requests; all of the API, unless told what.
 
     `alone`: no other process has this address, so that agents and clients meet here for traffic to tasks."""
     public = not ip_address(listening.getsockname()[0]).is_loopback
@@ -110,7 +112,7 @@ def serve(
             yield
         ctx.db.dispose()
 
-    routed = build_app(ctx, *local_routes(ctx))
+    routed = app_of(ctx) if app_of else build_app(ctx, *local_routes(ctx))
     # Cloud Run sets this, and lets connections come from its front end only.
     address_of = last_hop if "K_SERVICE" in os.environ else peer_address
     app = AsgiApp(routed, notifier, background, address_of=address_of, relays=ctx.carries_traffic)

@@ -21,6 +21,7 @@ from det_controlplane.api.http import (
     Stream,
     Wait,
 )
+from det_controlplane.entry.relay.forward import Forward
 from det_controlplane.entry.relay.relay import Relay
 from det_controlplane.entry.server import socket_stream
 from det_controlplane.entry.server.carry import Carried, carried, fetched, stream_headers
@@ -73,7 +74,7 @@ class _Client:
 class AsgiApp:
     """`background` is entered at start-up and left at shutdown: the loops that live in this process.
 
-    `relays`: traffic to tasks goes through this process."""
+    `relays`: agents dial this process for traffic to tasks; if not, that is passed on to the relay, if there is one."""
 
     def __init__(
         self,
@@ -91,12 +92,15 @@ class AsgiApp:
         self._max_body = max_body
         self._address_of = address_of or peer_address
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="request")
-        # Where another process carries traffic to tasks, requests for them are told so.
-        self._relay = Relay(app, self._in_thread) if relays else None
+        self._traffic: Relay | Forward | None = None
+        if relays:
+            self._traffic = Relay(app, self._in_thread)
+        elif app.ctx.relay_url:
+            self._traffic = Forward(app, app.ctx.relay_url)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        if self._relay is not None and self._relay.takes(scope):
-            await self._relay(scope, _request(scope), receive, send)
+        if self._traffic is not None and self._traffic.takes(scope):
+            await self._traffic(scope, _request(scope), receive, send)
         elif scope["type"] == "http":
             with suppress(_Disconnected):
                 await self._http(scope, receive, send)

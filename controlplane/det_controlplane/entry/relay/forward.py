@@ -1,0 +1,120 @@
+"""Traffic to tasks, where another process is the relay: it is passed on, so that clients know one address."""
+
+import asyncio
+import logging
+import socket
+import ssl
+from typing import Any
+from urllib.parse import urlsplit
+
+from det_controlplane.adapters.relay_streams import StreamReset
+from det_controlplane.api.app import App
+from det_controlplane.api.errors import ApiError
+from det_controlplane.api.http import Request, Response
+from det_controlplane.core.relay_frames import Cause
+from det_controlplane.entry.relay import headers as h
+from det_controlplane.entry.relay.agents import PATIENCE_S
+from det_controlplane.entry.relay.http import ClientGone, HttpExchange
+from det_controlplane.entry.relay.relay import PREFIX, refuse
+from det_controlplane.entry.relay.sockets import SocketBridge
+from det_controlplane.services.errors import Unreachable
+
+_CONNECT_S = 20.0
+_READ = 64 * 1024
+
+log = logging.getLogger("det.relay")
+
+
+class Forward:
+    """Part of an ASGI application: takes what is for tasks. Who may reach them is the relay's to decide."""
+
+    def __init__(self, app: App, relay_url: str) -> None:
+        self._app = app
+        parts = urlsplit(relay_url)
+        self._netloc, self._host = parts.netloc, parts.hostname or ""
+        secure = parts.scheme == "https"
+        self._port = parts.port or (443 if secure else 80)
+        self._tls = ssl.create_default_context() if secure else None
+
+    def takes(self, scope: Any) -> bool:
+        return scope["type"] in ("http", "websocket") and scope["path"].startswith(PREFIX)
+
+    async def __call__(self, scope: Any, request: Request, receive: Any, send: Any) -> None:
+        try:
+            stream = await self._connected()
+            try:
+                await self._carry(scope, stream, receive, send)
+            finally:
+                await stream.reset(Cause.CANCELLED, "the request is over")
+        except ClientGone:
+            # uvicorn closes the connection: the only way to tell that an answer is not whole.
+            log.debug("an answer to %s broke off", scope["path"])
+        except ApiError as e:
+            await refuse(scope, receive, send, Response(e.to_json(), e.status))
+        except Exception as e:
+            await refuse(scope, receive, send, self._app.failed(request, e))
+
+    async def _connected(self) -> "_Connection":
+        opening = asyncio.open_connection(self._host, self._port, ssl=self._tls)
+        try:
+            reader, writer = await asyncio.wait_for(opening, _CONNECT_S)
+        except (OSError, asyncio.TimeoutError) as e:
+            raise Unreachable(f"the relay at {self._netloc} cannot be reached: {e}") from e
+        return _Connection(reader, writer)
+
+    async def _carry(self, scope: Any, stream: "_Connection", receive: Any, send: Any) -> None:
+        passed = h.towards_relay(scope["headers"], self._netloc, scope["scheme"])
+        path: bytes = scope["raw_path"]
+        query: bytes = scope["query_string"]
+        address = path + b"?" + query if query else path
+        if scope["type"] == "websocket":
+            bridge = SocketBridge(stream, h.from_relay, receive, send)
+            offered: list[str] = scope["subprotocols"]
+            await bridge.run(self._netloc, address.decode("latin-1"), offered, passed, [])
+            return
+        passed.append((b"connection", b"close"))
+        if any(name.lower() == b"transfer-encoding" for name, _ in scope["headers"]):
+            passed.append((b"transfer-encoding", b"chunked"))
+        exchange = HttpExchange(stream, h.from_relay, receive, send)
+        await exchange.run(scope["method"].encode(), address, passed, [])
+
+
+class _Connection:
+    """A connection to the relay, of one request."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._over = False
+        # A relay whose machine vanished says nothing.
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+    async def read(self) -> bytes:
+        """Return the next bytes; none at the end. Raises StreamReset."""
+        try:
+            return await self._reader.read(_READ)
+        except OSError as e:
+            raise StreamReset(Cause.BROKEN, f"the relay is gone: {e}") from e
+
+    async def write(self, content: bytes) -> None:
+        """Send bytes, as fast as the relay uses them. Raises StreamReset."""
+        if self._over:
+            raise StreamReset(Cause.BROKEN, "the connection is closed")
+        try:
+            self._writer.write(content)
+            await asyncio.wait_for(self._writer.drain(), PATIENCE_S)
+        except asyncio.TimeoutError:
+            raise StreamReset(Cause.BROKEN, f"the relay read nothing for {PATIENCE_S} s") from None
+        except OSError as e:
+            raise StreamReset(Cause.BROKEN, f"the relay is gone: {e}") from e
+
+    async def end(self) -> None:
+        """Send no more. TLS knows no half of a connection, and requests tell their length: nothing is to be done."""
+
+    async def reset(self, cause: Cause, message: str) -> None:
+        """End both directions. What was written before still goes out, if the relay takes it."""
+        if not self._over:
+            self._over = True
+            transport = self._writer.transport
+            transport.close()
+            if transport.get_write_buffer_size():
+                asyncio.get_running_loop().call_later(PATIENCE_S, transport.abort)

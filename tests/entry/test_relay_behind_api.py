@@ -1,0 +1,148 @@
+"""Clients know the API's address alone: what is for tasks is passed on to the relay, as if that were here."""
+
+import http.client
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from threading import Thread
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+from det_controlplane.adapters.notifier import LocalNotifier
+from det_controlplane.api.app import App
+from det_controlplane.db.engine import Database
+from det_controlplane.entry.build import build_relay
+from det_controlplane.entry.server.asgi import AsgiApp
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+from websockets.sync.server import ServerConnection
+from websockets.sync.server import serve as serve_websockets
+from websockets.typing import Subprotocol
+
+from tests.entry.test_relay import PIECE, echo_bytes, echoed, received, web
+from tests.support.api import Api, Caller, api_over
+from tests.support.ports import free_port
+from tests.support.relayed import behind_an_api, tcp_server
+from tests.support.socket_server import behind_socket
+
+__all__ = ["web"]  # the fixture
+
+
+@pytest.fixture
+def api(database: Database, tmp_path: Path) -> Iterator[Api]:
+    with api_over(database, tmp_path) as made:
+        yield made
+
+
+def test_requests_and_answers_pass_through_the_api_as_they_are(api: Api, web: int) -> None:
+    with behind_an_api(api, [{"proxy_port": web}]) as task:
+        told = echoed(task.ask("GET", task.path(web, "/a%20b?x=1&y=%2F")))
+        assert told["path"] == f"/proxy/{task.task}:{web}/a%20b?x=1&y=%2F"
+        headers = dict(told["headers"])
+        assert (headers["host"], headers["x-forwarded-host"]) == (task.netloc, task.netloc)
+        assert task.owner.token not in json.dumps(told)
+        assert echoed(task.ask("POST", task.path(web), body=PIECE * 40))["body"] == 40 * len(PIECE)
+        chunked = echoed(task.ask("PUT", task.path(web), body=iter([PIECE] * 40)))
+        assert chunked["body"] == 40 * len(PIECE)
+        answer, body = task.ask("GET", task.path(web, "/large"))
+        assert (answer.status, body == PIECE * 64) == (200, True)
+        answer, _ = task.ask("GET", f"/proxy/{task.task}?x=1")
+        assert (answer.status, answer.getheader("Location")) == (307, f"/proxy/{task.task}/?x=1")
+        with pytest.raises(http.client.IncompleteRead):
+            task.ask("GET", task.path(web, "/vanish"))
+
+
+def test_a_browser_s_session_at_the_api_is_good_for_tasks(api: Api, web: int) -> None:
+    with behind_an_api(api, [{"proxy_port": web}]) as task:
+        cookie = {"Cookie": f"auth={task.owner.token}"}
+        own = {**cookie, "Origin": f"http://{task.netloc}", "Sec-Fetch-Site": "same-origin"}
+        assert echoed(task.ask("POST", task.path(web), own))["method"] == "POST"
+        evil = {**cookie, "Origin": "https://evil.example"}
+        assert task.ask("POST", task.path(web), evil)[0].status == 403
+        # A cookie that the relay gives for a task's address comes back to it.
+        answer, _ = task.ask("GET", task.path(web, f"/?token={task.token}"), {})
+        kept = (answer.getheader("Set-Cookie") or "").partition(";")[0]
+        assert echoed(task.ask("GET", task.path(web), {"Cookie": kept}))["method"] == "GET"
+        assert task.ask("GET", task.path(web), {})[0].status == 401
+
+
+def test_the_relay_takes_no_other_host_than_the_clusters_for_its_own(api: Api, web: int) -> None:
+    with behind_an_api(api, [{"proxy_port": web, "unauthenticated": True}]) as task:
+        front, relay = task.netloc, replace(task, address=task.relay)
+        for host, asked, status in (
+            (front, front, 202),
+            ("evil.example", "evil.example", 403),
+            (front, "evil.example", 403),
+        ):
+            headers = {"Origin": f"http://{host}", "X-Forwarded-Host": asked}
+            assert relay.ask("POST", task.path(web), headers)[0].status == status
+
+
+def test_websockets_pass_through_the_api_message_by_message(api: Api) -> None:
+    def answer(websocket: ServerConnection) -> None:
+        for message in websocket:
+            websocket.send(message)
+            if message == "bye":
+                websocket.close(4001, "as asked")
+
+    with ExitStack() as stack:
+        server = stack.enter_context(
+            serve_websockets(answer, "127.0.0.1", 0, subprotocols=["v1.kernel"], max_size=None)  # type: ignore[list-item]
+        )
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(server.shutdown)
+        port = server.socket.getsockname()[1]
+        task = stack.enter_context(behind_an_api(api, [{"proxy_port": port}]))
+        url = f"ws://{task.netloc}{task.path(port, '/ws')}"
+        kernel = [Subprotocol("other"), Subprotocol("v1.kernel")]
+        page = {"Cookie": f"auth={task.owner.token}", "Origin": f"http://{task.netloc}"}
+        client = stack.enter_context(
+            connect(url, additional_headers=page, subprotocols=kernel, max_size=None)
+        )
+        assert client.subprotocol == "v1.kernel"
+        for message in ("text", PIECE * 20, "bye"):
+            client.send(message)
+            assert client.recv(60) == message
+        with pytest.raises(ConnectionClosed):
+            client.recv(60)
+        assert (client.close_code, client.close_reason) == (4001, "as asked")
+        with pytest.raises(InvalidStatus, match="403"):
+            connect(url, additional_headers={**page, "Origin": "https://evil.example"}).close()
+
+
+def test_bytes_of_a_shell_pass_through_the_api(api: Api) -> None:
+    with (
+        tcp_server(echo_bytes) as port,
+        behind_an_api(api, [{"proxy_port": port, "proxy_tcp": True}]) as t,
+    ):
+        url = f"ws://{t.netloc}{t.path(port)}"
+        halves = [Subprotocol("tcp.determined")]
+        with connect(url, subprotocols=halves, additional_headers=t.signed()) as client:
+            client.send(PIECE * 8)
+            client.send(b"")
+            assert received(client) == PIECE * 8 + b" and out"
+
+
+def test_a_relay_that_is_away_is_told_as_such(api: Api) -> None:
+    ctx = replace(api.ctx, relay_url=f"http://127.0.0.1:{free_port()}", carries_traffic=False)
+    front = AsgiApp(App(ctx, api.app.router), LocalNotifier(), relays=False)
+    with behind_socket(front) as address:
+        with pytest.raises(HTTPError, match="502") as refused:
+            urlopen(f"{address}/proxy/task/", timeout=60)
+        assert "cannot be reached" in refused.value.read().decode()
+        refused.value.close()
+
+
+def test_the_relay_is_no_second_api(api: Api) -> None:
+    api.ctx.public_url = "https://cluster.example"
+    relay = Caller(build_relay(api.ctx), api.signed_in("determined").token)
+    assert relay.get("/info")["cluster_id"] == api.ctx.cluster_id
+    for method, path in (("GET", "/api/v1/me"), ("POST", "/api/v1/auth/login"), ("GET", "/")):
+        refused = relay.ask(method, path)
+        assert refused.status == 404
+        assert "https://cluster.example" in refused.error
