@@ -28,10 +28,16 @@ from det_controlplane.api.listing import (
 from det_controlplane.api.router import Handler, delete, get, patch, post, put
 from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.services.context import Context
-from det_controlplane.services.experiments import actions, contexts, creation, editing, listing
-from det_controlplane.services.experiments.contexts import File
+from det_controlplane.services.experiments import (
+    actions,
+    creation,
+    editing,
+    listing,
+    model_definitions,
+)
 from det_controlplane.services.experiments.creation import Submission
 from det_controlplane.services.experiments.editing import Changes
+from det_controlplane.services.experiments.model_definitions import File
 from det_controlplane.services.scheduling import jobs
 
 _POLICY = {
@@ -103,7 +109,7 @@ def _uuid(value: str) -> UUID:
 def begin_upload(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
     size, digest = body.integer("size"), body.text("sha256")
-    upload = contexts.begin_upload(ctx, user_of(request).id, size, digest)
+    upload = model_definitions.begin_upload(ctx, user_of(request).id, size, digest)
     return json_response(
         {"contextId": str(upload.context_id), "uploadUrl": upload.url, "headers": {}}
     )
@@ -160,7 +166,7 @@ def list_checkpoints(ctx: Context, request: Request) -> Answer:
 
 def model_definition(ctx: Context, request: Request) -> Answer:
     by_url = request.flag("url") is True
-    code = contexts.of_experiment(ctx, request.id("experimentId"), by_url=by_url)
+    code = model_definitions.of_experiment(ctx, request.id("experimentId"), by_url=by_url)
     return json_response(code.to_json())
 
 

@@ -24,10 +24,10 @@ from det_controlplane.core.gc import Policy
 from det_controlplane.services.checkpoints import collection, downloads
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import (
-    contexts,
     continuing,
-    definitions,
     listing,
+    model_definitions,
+    model_files,
     moving,
     previews,
 )
@@ -56,7 +56,7 @@ def delete_tensorboards(ctx: Context, request: Request) -> Answer:
 
 def archive_of(ctx: Context, request: Request) -> Answer:
     experiment_id = request.id("experimentId")
-    code = contexts.of_experiment(ctx, experiment_id, by_url=True)
+    code = model_definitions.of_experiment(ctx, experiment_id, by_url=True)
     if code.url:
         return Response(b"", 302, headers={"location": code.url})
     name = f'attachment; filename="exp{experiment_id}_model_def.tar.gz"'
@@ -65,17 +65,17 @@ def archive_of(ctx: Context, request: Request) -> Answer:
 
 
 def file_tree(ctx: Context, request: Request) -> Answer:
-    return json_response({"files": definitions.tree(ctx, request.id("experimentId"))})
+    return json_response({"files": model_files.tree(ctx, request.id("experimentId"))})
 
 
 def file(ctx: Context, request: Request) -> Answer:
     path = Body(request.json()).required_text("path")
-    found = definitions.file(ctx, request.id("experimentId"), path)
+    found = model_files.file(ctx, request.id("experimentId"), path)
     return json_response({"file": base64.b64encode(found.content).decode()})
 
 
 def download_file(ctx: Context, request: Request) -> Answer:
-    found = definitions.file(ctx, request.id("experimentId"), request.text("path"))
+    found = model_files.file(ctx, request.id("experimentId"), request.text("path"))
     name = json.dumps(found.path.rpartition("/")[2])
     headers = {"content-disposition": f"attachment; filename={name}"}
     return Response(found.content, media_type="application/octet-stream", headers=headers)

@@ -7,7 +7,7 @@ from det_controlplane.api.router import delete, get, patch, post
 from det_controlplane.services.checkpoints import checkpoint_rights, collection, records
 from det_controlplane.services.checkpoints.records import CheckpointReport, parse_uuid
 from det_controlplane.services.context import Context
-from det_controlplane.services.experiments import contexts, listing
+from det_controlplane.services.experiments import listing, model_definitions
 from det_controlplane.services.identity import task_rights
 from det_controlplane.services.tasks import listing as task_listing
 
@@ -33,7 +33,7 @@ def accelerators(ctx: Context, request: Request) -> Answer:
 
 def context_directory(ctx: Context, request: Request) -> Answer:
     by_url = request.flag("url") is True
-    code = contexts.of_task(ctx, request.param("taskId"), by_url=by_url)
+    code = model_definitions.of_task(ctx, request.param("taskId"), by_url=by_url)
     return json_response(code.to_json())
 
 

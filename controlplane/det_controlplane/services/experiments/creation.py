@@ -20,10 +20,10 @@ from det_controlplane.services import sealing
 from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState
-from det_controlplane.services.experiments import contexts, listing, live, warm_starts
+from det_controlplane.services.experiments import listing, live, model_definitions, warm_starts
 from det_controlplane.services.experiments.actions import start_search
-from det_controlplane.services.experiments.contexts import File
 from det_controlplane.services.experiments.live import LiveExperiment
+from det_controlplane.services.experiments.model_definitions import File
 from det_controlplane.services.identity import host_access
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.route_rights import require_in, require_things
@@ -93,9 +93,9 @@ def create(ctx: Context, user: User, submission: Submission) -> Created:
         blank = as_json(listing.blank_experiment(sealed.shown))
         return Created(None, blank, as_json(sealed.shown), resolved.warnings, exceeds)
     if submission.context_id is not None:
-        contexts.check_uploaded(ctx, user, submission.context_id)
-    archive = contexts.archive(submission.files) if submission.files else b""
-    context = contexts.prepare(ctx, archive) if archive else None
+        model_definitions.check_uploaded(ctx, user, submission.context_id)
+    archive = model_definitions.archive(submission.files) if submission.files else b""
+    context = model_definitions.prepare(ctx, archive) if archive else None
     try:
         original = sealing.text_without_secrets(submission.config, submitted)
         submission = replace(submission, config=original)

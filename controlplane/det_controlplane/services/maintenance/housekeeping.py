@@ -6,7 +6,7 @@ from det_controlplane.db import cluster, sessions, sign_in_failures
 from det_controlplane.services.audit import listing as audit
 from det_controlplane.services.checkpoints import collection
 from det_controlplane.services.context import Context
-from det_controlplane.services.experiments import contexts
+from det_controlplane.services.experiments import model_definitions
 from det_controlplane.services.logs import master_log, retention
 from det_controlplane.services.maintenance import earlier_secrets
 
@@ -22,7 +22,7 @@ def run_if_due(ctx: Context) -> bool:
         sessions.forget_expired(tx, now - INTERVAL)
         sign_in_failures.forget_old(tx, now - INTERVAL)
     earlier_secrets.seal(ctx)
-    contexts.collect_unused(ctx)
+    model_definitions.collect_unused(ctx)
     collection.collect_cut_off(ctx)
     retention.delete_old(ctx)
     master_log.forget_old(ctx)

@@ -27,8 +27,8 @@ from det_controlplane.services import sealing
 from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState
-from det_controlplane.services.experiments import contexts
-from det_controlplane.services.experiments.contexts import File
+from det_controlplane.services.experiments import model_definitions
+from det_controlplane.services.experiments.model_definitions import File
 from det_controlplane.services.identity import host_access
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.route_rights import require_in
@@ -204,10 +204,10 @@ def _exceeds(ctx: Context, kind: str, pool: Pool, slots: int) -> bool:
 
 def _context(ctx: Context, user: User, submission: Submission) -> NewContext | None:
     if submission.context_id is not None:
-        contexts.check_uploaded(ctx, user, submission.context_id)
+        model_definitions.check_uploaded(ctx, user, submission.context_id)
         return None
-    archive = contexts.archive(submission.files) if submission.files else b""
-    return contexts.prepare(ctx, archive) if archive else None
+    archive = model_definitions.archive(submission.files) if submission.files else b""
+    return model_definitions.prepare(ctx, archive) if archive else None
 
 
 def _port(ctx: Context, tx: Tx, kind: TaskKind) -> int:

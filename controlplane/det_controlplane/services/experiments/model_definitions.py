@@ -1,4 +1,4 @@
-"""Model definitions: the file list that stock clients send, or an archive uploaded beside the API."""
+"""Take model definitions, as the file list that stock clients send or an archive uploaded beside the API, and hand them out."""
 
 import base64
 import binascii

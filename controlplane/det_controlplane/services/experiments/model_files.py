@@ -1,4 +1,4 @@
-"""What lies in an experiment's model definition: its files, as a tree and one by one."""
+"""Show what lies in an experiment's model definition: its files, as a tree and one by one."""
 
 import io
 import mimetypes
@@ -9,7 +9,7 @@ from typing import Any
 
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, Oversized
-from det_controlplane.services.experiments import contexts
+from det_controlplane.services.experiments import model_definitions
 
 MAX_SHOWN = 16 * 1024 * 1024
 
@@ -48,9 +48,9 @@ def file(ctx: Context, experiment_id: int, path: str) -> FileContent:
 
 def _archive(ctx: Context, experiment_id: int) -> bytes:
     """Return the archive; it may have been uploaded before archives were looked through."""
-    content = contexts.of_experiment(ctx, experiment_id).content
+    content = model_definitions.of_experiment(ctx, experiment_id).content
     if content:
-        contexts.require_bearable(content)
+        model_definitions.require_bearable(content)
     return content
 
 
