@@ -4,7 +4,7 @@ import uuid
 from typing import Any
 
 import pytest
-from det_controlplane.db import queue, trials
+from det_controlplane.db import outbox, trials
 from det_controlplane.db.schema import tasks
 from sqlalchemy import select
 
@@ -143,5 +143,5 @@ def end(api: Api, task_id: str) -> None:
     """End a task that deletes files, and let what waits for it go on."""
     with api.ctx.db.begin() as tx:
         trials.end_task(tx, task_id, api.ctx.now())
-        queue.hasten_deletions(tx, api.ctx.now())
+        outbox.hasten_deletions(tx, api.ctx.now())
     api.tick()

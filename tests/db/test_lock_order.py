@@ -1,6 +1,6 @@
 """A scheduling pass waits for no allocation: reports lock those of their experiment in an order of their own."""
 
-from det_controlplane.db import allocations, queue
+from det_controlplane.db import allocations, pool_marks
 from det_controlplane.db.engine import Database
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import creation
@@ -43,5 +43,5 @@ def test_a_pass_that_would_start_what_a_report_holds_leaves_the_pool_marked(
         allocations.lock(report.tx, starts)
         assert schedule_pool.run(context(database), "default") is None
     with ctx.db.autocommit() as tx:
-        assert queue.dirty_pools(tx) == ["default"]
+        assert pool_marks.dirty_pools(tx) == ["default"]
     assert _queued(ctx) == [starts, waits]

@@ -10,7 +10,7 @@ from det_controlplane.db.engine import Database
 from det_controlplane.services.checkpoints import collection
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import actions, creation, editing
-from det_controlplane.services.maintenance import outbox
+from det_controlplane.services.maintenance import effects
 from sqlalchemy import text
 
 from tests.support.searching import OWNER, SINGLE, context
@@ -71,7 +71,7 @@ def delete(ctx: Context, experiment_id: int) -> None:
     editing.delete(ctx, OWNER, experiment_id)
     with ctx.db.begin() as tx:
         tx.execute(_WITHOUT_TRIALS, {"id": experiment_id})
-    outbox.run_due(ctx)
+    effects.run_due(ctx)
 
 
 def rows(database: Database) -> dict[str, Any]:

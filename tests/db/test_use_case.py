@@ -1,7 +1,7 @@
 """What a use case asks for is written with its commit and announced after it, or not at all."""
 
 import pytest
-from det_controlplane.db import queue
+from det_controlplane.db import pool_marks
 from det_controlplane.services.context import Context
 from det_controlplane.services.use_case import change
 
@@ -16,7 +16,7 @@ class _Waker:
 
 def _marked(ctx: Context) -> list[str]:
     with ctx.db.autocommit() as tx:
-        return queue.dirty_pools(tx)
+        return pool_marks.dirty_pools(tx)
 
 
 def test_a_pool_is_marked_by_the_change_that_asked_for_it(ctx: Context) -> None:

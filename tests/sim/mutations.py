@@ -12,7 +12,7 @@ from det_controlplane.core.lifecycle import allocation as allocation_states
 from det_controlplane.core.lifecycle.allocation import Failure
 from det_controlplane.core.schedule import Start
 from det_controlplane.core.search import RemoteSearch
-from det_controlplane.db import allocations, experiments, queue, slots
+from det_controlplane.db import allocations, experiments, pool_marks, slots
 from det_controlplane.db import metrics as metric_rows
 from det_controlplane.db import schedule as schedule_rows
 from det_controlplane.db import validations as validation_rows
@@ -175,7 +175,7 @@ MUTATIONS = (
     Mutation("containers of lost agents live on", nothing(containers, "agent_lost")),
     Mutation("reports of a run that was replaced are taken", _take_reports_of_any_run, range(198, 278)),
     Mutation("a report that failed is acknowledged", _answer_before_the_commit),
-    Mutation("the queue is never looked at again", nothing(queue, "mark_dirty")),
+    Mutation("the queue is never looked at again", nothing(pool_marks, "mark")),
     Mutation(
         "answers of a search method are carried out again",
         _carry_out_repeated_answers,

@@ -9,7 +9,7 @@ from sqlalchemy import bindparam, delete, insert, select, text, update
 from sqlalchemy.dialects.postgresql import JSONB
 
 from det_controlplane.core.webhooks import NewWebhook, TriggerType, WebhookType
-from det_controlplane.db import queue, schema
+from det_controlplane.db import outbox, schema
 from det_controlplane.db.engine import Tx
 
 _webhooks, _triggers = schema.webhooks.c, schema.webhook_triggers.c
@@ -184,9 +184,9 @@ def listening(tx: Tx, task_id: str) -> list[Listening]:
     return [Listening(*row) for row in tx.execute(_LISTENING, {"task_id": task_id})]
 
 
-def due(tx: Tx, now: datetime) -> queue.Effect | None:
-    return queue.claim_effect(tx, now, of_webhooks=True)
+def due(tx: Tx, now: datetime) -> outbox.Effect | None:
+    return outbox.claim(tx, now, of_webhooks=True)
 
 
 def next_due(tx: Tx) -> datetime | None:
-    return queue.next_effect_due(tx, of_webhooks=True)
+    return outbox.next_due(tx, of_webhooks=True)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from det_controlplane.core.webhooks import TriggerType
-from det_controlplane.db import queue, trials, webhooks
+from det_controlplane.db import outbox, pool_marks, trials, webhooks
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
 
@@ -68,10 +68,10 @@ class Change:
             ):
                 self.wake(WEBHOOKS_TOPIC)
         for kind, payload in self._outbox:
-            queue.add_to_outbox(self.tx, kind, payload, self.now)
+            outbox.add(self.tx, kind, payload, self.now)
         # Last, and in the order of everybody: the rows of pools are shared.
         for pool in sorted(self._dirty_pools):
-            queue.mark_dirty(self.tx, pool)
+            pool_marks.mark(self.tx, pool)
 
     def _announce(self, ctx: Context) -> None:
         for act in self._committed:

@@ -9,7 +9,7 @@ from uuid import UUID
 from det_controlplane.core import gc
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.metrics import number
-from det_controlplane.db import checkpoints, deletions, experiments, queue
+from det_controlplane.db import checkpoints, deletions, experiments, outbox
 from det_controlplane.db.checkpoints import Owner
 from det_controlplane.db.engine import Tx, as_json
 from det_controlplane.services import sealing
@@ -207,7 +207,7 @@ def delete_experiment(ctx: Context, payload: dict[str, Any]) -> None:
         unused = deletions.delete_experiment(tx, experiment_id)
         if unused is not None:
             changed.later("delete_object", key=unused)
-        queue.hasten_deletions(tx, changed.now)
+        outbox.hasten_deletions(tx, changed.now)
 
 
 def delete_object(ctx: Context, payload: dict[str, Any]) -> None:

@@ -3,13 +3,13 @@
 import logging
 from datetime import timedelta
 
-from det_controlplane.db import agents, allocations, instances, logs, queue
+from det_controlplane.db import agents, allocations, instances, logs, outbox, pool_marks
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.agents import containers
 from det_controlplane.services.context import Context
 from det_controlplane.services.machines import deciding
 from det_controlplane.services.machines.places import rented_pools
-from det_controlplane.services.maintenance import outbox
+from det_controlplane.services.maintenance import effects
 from det_controlplane.services.money import budgets
 from det_controlplane.services.scheduling import schedule_pool, stopping
 from det_controlplane.services.tasks import idling
@@ -27,7 +27,7 @@ def run(ctx: Context) -> float | None:
     unmanaged.end_silent_trials(ctx)
     idling.end_idle(ctx)
     budgets.keep_if_due(ctx)
-    outbox.run_due(ctx)
+    effects.run_due(ctx)
     deciding.run_if_due(ctx, schedule_dirty_pools(ctx))
     return _next_due_s(ctx)
 
@@ -36,7 +36,7 @@ def schedule_dirty_pools(ctx: Context) -> list[str]:
     """Schedule every pool that changed; returns their names."""
     with ctx.db.begin() as tx:
         _mark(tx, allocations.release_delayed(tx, ctx.now()))
-        dirty = queue.dirty_pools(tx)
+        dirty = pool_marks.dirty_pools(tx)
     for pool in dirty:
         schedule_pool.run(ctx, pool)
     return dirty
@@ -45,7 +45,7 @@ def schedule_dirty_pools(ctx: Context) -> list[str]:
 def _mark(tx: Tx, pools: set[str]) -> None:
     """In the order of everybody: two that mark several pools never wait for each other."""
     for pool in sorted(pools):
-        queue.mark_dirty(tx, pool)
+        pool_marks.mark(tx, pool)
 
 
 def _kill_what_is_due(ctx: Context) -> None:
@@ -71,11 +71,11 @@ def _next_due_s(ctx: Context) -> float | None:
     now = ctx.now()
     with ctx.db.begin() as tx:
         logs.forget_batches(tx, now - BATCH_MEMORY)
-        if queue.dirty_pools(tx):
+        if pool_marks.dirty_pools(tx):
             return 0.0
         due = [
             agents.next_due(tx),
-            queue.next_effect_due(tx),
+            outbox.next_due(tx),
             allocations.next_kill(tx),
             allocations.next_delayed(tx),
             unmanaged.next_due(tx),

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from det_controlplane.core import schedule
 from det_controlplane.core.lifecycle.trial import Signal
-from det_controlplane.db import allocations, logs, queue, slots
+from det_controlplane.db import allocations, logs, pool_marks, slots
 from det_controlplane.db import schedule as rows_of
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.logs import NamedLine
@@ -33,13 +33,13 @@ def run(ctx: Context, pool: str) -> schedule.SchedulePlan | None:
             tx, now = changed.tx, changed.now
             if not rows_of.try_lock(tx, pool):
                 return None
-            marks = queue.marks(tx, pool)
+            marks = pool_marks.count(tx, pool)
             found = load(ctx, tx, pool)
             plan = schedule.decide(snapshot_of(ctx, pool, found), now.timestamp())
             _start(ctx, changed, found, plan.start)
             _preempt(changed, plan.preempt)
             rows_of.record_waiting(tx, found, plan.waiting, now)
-            queue.answer(tx, pool, marks, now)
+            pool_marks.answer(tx, pool, marks, now)
             return plan
     except LostRace:
         return None

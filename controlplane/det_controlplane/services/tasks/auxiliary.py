@@ -13,7 +13,7 @@ from det_controlplane.db import (
     generic_tasks,
     interactive,
     logs,
-    queue,
+    outbox,
     trials,
 )
 from det_controlplane.db.allocations import AllocationRow
@@ -47,7 +47,7 @@ def allocation_ended(change: Change, allocation: AllocationRow, exit: Exit) -> N
     if ends:
         interactive.end(tx, allocation.task_id, end_sentence(exit, ending.told), change.now)
         change.trial_ended(allocation.task_id)
-        if queue.hasten_deletions(tx, change.now):
+        if outbox.hasten_deletions(tx, change.now):
             change.wake("schedule")
 
 

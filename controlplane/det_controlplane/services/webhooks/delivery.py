@@ -6,8 +6,8 @@ from typing import Any
 
 from det_controlplane.core.problems import Problem
 from det_controlplane.core.webhooks import message
-from det_controlplane.db import queue, webhooks
-from det_controlplane.db.queue import Effect
+from det_controlplane.db import outbox, webhooks
+from det_controlplane.db.outbox import Effect
 from det_controlplane.db.webhooks import Target
 from det_controlplane.ports.courier import Unsent
 from det_controlplane.services.context import Context
@@ -28,7 +28,7 @@ def run(ctx: Context) -> float | None:
             for effect, ended in zip(due, threads.map(lambda e: _send(ctx, e), due), strict=True):
                 if ended:
                     with ctx.db.begin() as tx:
-                        queue.effect_done(tx, effect.id)
+                        outbox.remove(tx, effect.id)
     with ctx.db.begin() as tx:
         next_due = webhooks.next_due(tx)
     return None if next_due is None else max(0.0, (next_due - ctx.now()).total_seconds())

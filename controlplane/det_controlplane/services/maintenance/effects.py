@@ -1,10 +1,10 @@
-"""Effects that were promised in a transaction happen here, at least once; each handler may be repeated."""
+"""Carry out the effects that were promised in transactions, at least once; each handler may be repeated."""
 
 import logging
 from collections.abc import Callable
 from typing import Any
 
-from det_controlplane.db import queue
+from det_controlplane.db import outbox
 from det_controlplane.services.checkpoints import collection
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Unready
@@ -34,7 +34,7 @@ def run_due(ctx: Context) -> int:
     done = 0
     for _ in range(_AT_MOST):
         with ctx.db.begin() as tx:
-            effect = queue.claim_effect(tx, ctx.now())
+            effect = outbox.claim(tx, ctx.now())
         if effect is None:
             break
         try:
@@ -42,7 +42,7 @@ def run_due(ctx: Context) -> int:
         except Unready as e:
             log.debug("effect %d (%s) waits: %s", effect.id, effect.kind, e)
             with ctx.db.begin() as tx:
-                queue.effect_waits(tx, effect.id, ctx.now())
+                outbox.delay(tx, effect.id, ctx.now())
             continue
         except Exception:
             log.exception(
@@ -50,6 +50,6 @@ def run_due(ctx: Context) -> int:
             )
             continue
         with ctx.db.begin() as tx:
-            queue.effect_done(tx, effect.id)
+            outbox.remove(tx, effect.id)
         done += 1
     return done

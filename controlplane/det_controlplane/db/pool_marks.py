@@ -1,0 +1,45 @@
+"""Mark pools that need a scheduling pass, and answer the marks that a pass has seen."""
+
+from datetime import datetime
+
+from sqlalchemy import bindparam, func, select, update
+from sqlalchemy.dialects.postgresql import insert
+
+from det_controlplane.db import schema
+from det_controlplane.db.engine import Tx
+
+_pools = schema.pools.c
+_MARK = (
+    insert(schema.pools)
+    .values(name=bindparam("pool"))
+    .on_conflict_do_update(index_elements=[_pools.name], set_={"marked": _pools.marked + 1})
+)
+_DIRTY = select(_pools.name).where(_pools.dirty).order_by(_pools.name)
+_COUNT = select(_pools.marked).where(_pools.name == bindparam("pool"))
+_ANSWER = (
+    update(schema.pools)
+    .where(_pools.name == bindparam("pool"))
+    .values(
+        answered=func.greatest(_pools.answered, bindparam("marks", type_=_pools.answered.type)),
+        scheduled_at=bindparam("now"),
+    )
+)
+
+
+def mark(tx: Tx, pool: str) -> None:
+    """Ask for a pass. Everybody writes to this row: as the last write it is locked only for the commit."""
+    tx.execute(_MARK, {"pool": pool})
+
+
+def dirty_pools(tx: Tx) -> list[str]:
+    return list(tx.execute(_DIRTY).scalars())
+
+
+def count(tx: Tx, pool: str) -> int:
+    """Return how often the pool was marked: read before anything that a pass decides on."""
+    return tx.execute(_COUNT, {"pool": pool}).scalar() or 0
+
+
+def answer(tx: Tx, pool: str, marks: int, now: datetime) -> None:
+    """End a pass: the pool stays marked only if it was marked since."""
+    tx.execute(_ANSWER, {"pool": pool, "marks": marks, "now": now})
