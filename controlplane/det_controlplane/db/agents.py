@@ -21,6 +21,7 @@ _HOLDER = (
 _SET_AGENT = (
     update(schema.agents)
     .where(_agents.id == bindparam("agent"), _agents.state != AgentState.LOST)
+    .values(enabled=bindparam("enabled"), draining=bindparam("draining"))
     .returning(_agents.pool)
 )
 _SET_SLOT = (
@@ -30,6 +31,7 @@ _SET_SLOT = (
         _agents.id == bindparam("agent"),
         schema.slots.c.slot_id == bindparam("slot"),
     )
+    .values(enabled=bindparam("enabled"), draining=bindparam("draining"))
     .returning(_agents.pool)
 )
 _UPSERT = text("""

@@ -203,7 +203,9 @@ _EXCUSE = (
 _MOVE = (
     update(schema.allocations)
     .where(_a.job_id == bindparam("job"), _QUEUED)
-    .values(not_before=None, wait_code=None, wait_reason=None, wait_since=None)
+    .values(
+        pool=bindparam("pool"), not_before=None, wait_code=None, wait_reason=None, wait_since=None
+    )
 )
 
 

@@ -28,7 +28,11 @@ _PRESENT = (
     )
     .with_for_update()
 )
-_MERGE = update(schema.metrics).where(_m.id == bindparam("row"))
+_MERGE = (
+    update(schema.metrics)
+    .where(_m.id == bindparam("row"))
+    .values(run_id=bindparam("run"), metrics=bindparam("merged"))
+)
 _ARCHIVE = (
     update(schema.metrics)
     .where(
@@ -53,7 +57,18 @@ _TRIAL = (
     .where(_t.id == bindparam("trial"))
     .with_for_update(key_share=True)
 )  # fmt: skip
-_SAVE = update(schema.trials).where(_t.id == bindparam("trial"))
+_KEPT = (
+    "summary_metrics",
+    "total_batches",
+    "searcher_metric",
+    "best_validation_id",
+    "latest_validation_id",
+)
+_SAVE = (
+    update(schema.trials)
+    .where(_t.id == bindparam("trial"))
+    .values({name: bindparam(name) for name in _KEPT})
+)
 _VALIDATIONS = (
     select(_m.id, _m.metrics.op("->>")(bindparam("metric", type_=Text())))
     .where(*_OF_TRIAL, _m.metric_group == "validation")
@@ -84,12 +99,7 @@ def lock_trial(tx: Tx, trial_id: int) -> TrialMetrics | None:
 
 
 def save_trial(tx: Tx, trial: TrialMetrics) -> None:
-    values = {
-        "summary_metrics": trial.summary_metrics, "total_batches": trial.total_batches,
-        "searcher_metric": trial.searcher_metric, "best_validation_id": trial.best_validation_id,
-        "latest_validation_id": trial.latest_validation_id,
-    }  # fmt: skip
-    tx.execute(_SAVE, {"trial": trial.id, **values})
+    tx.execute(_SAVE, {"trial": trial.id, **{name: getattr(trial, name) for name in _KEPT}})
 
 
 def add(
@@ -119,7 +129,7 @@ def present(tx: Tx, trial_id: int, group: str, total_batches: int) -> tuple[int,
 
 
 def merge(tx: Tx, row_id: int, run_id: int, metrics: dict[str, Any]) -> None:
-    tx.execute(_MERGE, {"row": row_id, "run_id": run_id, "metrics": metrics})
+    tx.execute(_MERGE, {"row": row_id, "run": run_id, "merged": metrics})
 
 
 def archive_older_runs(tx: Tx, trial_id: int, run_id: int, group: str, total_batches: int) -> int:

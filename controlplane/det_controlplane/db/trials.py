@@ -261,12 +261,10 @@ def told_to_rest(tx: Tx, trial_id: int) -> bool:
     return tx.execute(_TOLD_TO_REST, {"id": trial_id}).first() is not None
 
 
-_UPDATE = sa.update(schema.trials).where(schema.trials.c.id == sa.bindparam("trial"))
-
-
 def update(tx: Tx, trial_id: int, **values: Any) -> bool:
     """Set plain columns. False: there is no such trial."""
-    return tx.execute(_UPDATE, {"trial": trial_id, **values}).rowcount == 1
+    trials = schema.trials
+    return tx.execute(sa.update(trials).where(trials.c.id == trial_id).values(values)).rowcount == 1
 
 
 # With the trials made after it: they are about to report, too.

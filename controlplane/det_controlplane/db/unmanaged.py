@@ -41,7 +41,11 @@ _LATEST = text("""
     SELECT uuid, steps_completed FROM checkpoints WHERE trial_id = :id AND state = 'COMPLETED'
     ORDER BY steps_completed DESC, reported_at DESC LIMIT 1
 """)
-_HEARTBEAT = update(schema.trials).where(_t.id == bindparam("trial"), _t.ended_at.is_(None))
+_HEARTBEAT = (
+    update(schema.trials)
+    .where(_t.id == bindparam("trial"), _t.ended_at.is_(None))
+    .values(heartbeat_at=bindparam("now"))
+)
 _IS_UNMANAGED = (
     select(_e.unmanaged)
     .join(schema.trials, _t.experiment_id == _e.id)
@@ -59,7 +63,7 @@ def is_unmanaged(tx: Tx, trial_id: int) -> bool | None:
 
 
 def heartbeat(tx: Tx, trial_id: int, now: datetime) -> None:
-    tx.execute(_HEARTBEAT, {"trial": trial_id, "heartbeat_at": now})
+    tx.execute(_HEARTBEAT, {"trial": trial_id, "now": now})
 
 
 def reopen(tx: Tx, trial_id: int) -> None:

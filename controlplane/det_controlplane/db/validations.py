@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import bindparam, text, update
+from sqlalchemy import text, update
 
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.lifecycle.trial import TrialState
@@ -52,7 +52,6 @@ _STORE = text("""
     UPDATE searches SET seq = seq + :events
     WHERE experiment_id = :id AND seq = :seq AND (SELECT count(*) FROM added) = :count
 """)
-_SAVE_SUMMARY = update(schema.experiments).where(schema.experiments.c.id == bindparam("experiment"))
 _EXPERIMENT = len(fields(ExperimentRow))
 _TRIAL_ROW = _EXPERIMENT + len(fields(TrialRow))
 
@@ -124,7 +123,8 @@ def save_summary(tx: Tx, experiment_id: int, summary: ExperimentSummary) -> None
     }
     if summary.best_trial_id is not None:
         values["best_trial_id"] = summary.best_trial_id
-    tx.execute(_SAVE_SUMMARY, {"experiment": experiment_id, **values})
+    experiments = schema.experiments
+    tx.execute(update(experiments).where(experiments.c.id == experiment_id).values(values))
 
 
 def _params(
