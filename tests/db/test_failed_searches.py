@@ -1,8 +1,8 @@
 """Searches that cannot go on: what users read about it."""
 
+from det_controlplane.core.metrics import MetricsReport
 from det_controlplane.db.engine import Database
-from det_controlplane.services.trials import metrics
-from det_controlplane.services.trials.reports import MetricsReport
+from det_controlplane.services.trials import metric_reports
 from sqlalchemy import text
 
 from tests.support.searching import ASHA, context, running
@@ -14,7 +14,7 @@ def test_a_missing_metric_names_its_trial_as_users_know_it(database: Database) -
     ctx = context(database)
     _, second = running(ctx, ASHA.format(trials=2)).trials
     report = MetricsReport(second, 1, "validation", 1024, {"batches": 1024})
-    metrics.report(ctx, report)
+    metric_reports.take(ctx, report)
     experiment = database.read(_EXPERIMENT)[0]
     assert experiment.state == "STOPPING_ERROR"
     assert experiment.error.startswith(f"trial {second}: metric 'loss' is missing")

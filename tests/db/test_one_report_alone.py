@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from det_controlplane.core.metrics import MetricsReport
 from det_controlplane.db.engine import Database
 from det_controlplane.services.context import Context
-from det_controlplane.services.trials import metrics
-from det_controlplane.services.trials.reports import MetricsReport
+from det_controlplane.services.trials import metric_reports
 from sqlalchemy import text
 
 from tests.support.searching import ASHA, context, running
@@ -29,7 +29,7 @@ def _outcome(ctx: Context, batch_metrics: list[Any] | None) -> list[Any]:
     for trial, batches, loss in _REPORTS:
         values = {"loss": loss, "batches": batches}
         report = MetricsReport(made.trials[trial], 1, "validation", batches, values, batch_metrics)
-        metrics.report(ctx, report)
+        metric_reports.take(ctx, report)
     with ctx.db.autocommit() as tx:
         asked = {"id": made.id, "first": made.trials[0]}
         return [

@@ -8,13 +8,12 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from det_controlplane.core.metrics import storable
+from det_controlplane.core.metrics import MetricsReport, storable
 from det_controlplane.db import validations as rows
 from det_controlplane.db.engine import Database, TryAgain, Tx
 from det_controlplane.services.context import Context
-from det_controlplane.services.trials import metrics, validations
+from det_controlplane.services.trials import metric_reports, validations
 from det_controlplane.services.trials.batching import Ticket
-from det_controlplane.services.trials.reports import MetricsReport
 from sqlalchemy import text
 
 from tests.db.test_throughput_validations import everything
@@ -41,16 +40,16 @@ def report(trial: int, batches: int, loss: float | None) -> MetricsReport:
 def sent_together(ctx: Context, experiment: Running, reports: Sequence[MetricsReport]) -> None:
     """All but the last wait already when the last one comes."""
     waiting = [ctx.searches.reports.join(experiment.id, r) for r in reports[:-1]]
-    metrics.report(ctx, reports[-1])
+    metric_reports.take(ctx, reports[-1])
     for ticket in waiting:
         assert ticket.error is None
         if not ticket.fulfilled:
-            metrics.report(ctx, ticket.item)
+            metric_reports.take(ctx, ticket.item)
 
 
 def sent_one_by_one(ctx: Context, experiment: Running, reports: Sequence[MetricsReport]) -> None:
     for one in reports:
-        metrics.report(ctx, one)
+        metric_reports.take(ctx, one)
 
 
 def left_by(url: str, send: Any, batches: Sequence[Sequence[tuple[int, int, float | None]]]) -> Any:

@@ -7,12 +7,11 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from det_controlplane.core.metrics import storable
+from det_controlplane.core.metrics import MetricsReport, storable
 from det_controlplane.db import validations as rows
 from det_controlplane.db.engine import Database, Tx
 from det_controlplane.services.errors import Invalid, WrongState
-from det_controlplane.services.trials import metrics, validations
-from det_controlplane.services.trials.reports import MetricsReport
+from det_controlplane.services.trials import metric_reports, validations
 from sqlalchemy import text
 
 from tests.support.postgres import DatabaseServer
@@ -62,7 +61,7 @@ def after_reports(url: str, config: str, reports: Callable[[list[int]], Iterator
     for report in reports(experiment.trials):
         clock[0] += timedelta(seconds=5)
         try:
-            metrics.report(ctx, report)
+            metric_reports.take(ctx, report)
         except (Invalid, WrongState):
             continue
     found = everything(database)

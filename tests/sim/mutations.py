@@ -20,7 +20,7 @@ from det_controlplane.services.agents import containers
 from det_controlplane.services.experiments import live
 from det_controlplane.services.scheduling import schedule_pool
 from det_controlplane.services.search.journal import Journal
-from det_controlplane.services.trials import metrics
+from det_controlplane.services.trials import metric_reports
 from sqlalchemy import text
 
 Breaks = Callable[[pytest.MonkeyPatch], None]
@@ -115,15 +115,15 @@ def _take_reports_of_any_run(patch: pytest.MonkeyPatch) -> None:
 
 def _answer_before_the_commit(patch: pytest.MonkeyPatch) -> None:
     """Metrics are taken, and a failure to write them goes unnoticed."""
-    report = metrics.report
+    take = metric_reports.take
 
     def careless(ctx: Any, sent: Any) -> None:
         try:
-            report(ctx, sent)
+            take(ctx, sent)
         except Exception:
             return
 
-    patch.setattr(metrics, "report", careless)
+    patch.setattr(metric_reports, "take", careless)
 
 
 def _carry_out_repeated_answers(patch: pytest.MonkeyPatch) -> None:

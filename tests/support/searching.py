@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from det_controlplane.core.config.cluster import load_cluster
+from det_controlplane.core.metrics import MetricsReport
 from det_controlplane.db.engine import Database
 from det_controlplane.ports.waker import NoWaker
 from det_controlplane.services.agents import polling
@@ -11,8 +12,7 @@ from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import creation
 from det_controlplane.services.identity.principal import User
-from det_controlplane.services.trials import metrics
-from det_controlplane.services.trials.reports import MetricsReport
+from det_controlplane.services.trials import metric_reports
 from sqlalchemy import text
 
 OWNER = User(2, "determined", False, 0)
@@ -71,7 +71,7 @@ def let_run(ctx: Context, experiment_id: int) -> None:
 
 def validate(ctx: Context, trial_id: int, batches: int, loss: float, run_id: int = 1) -> None:
     values = {"loss": loss, "batches": batches}
-    metrics.report(ctx, MetricsReport(trial_id, run_id, "validation", batches, values))
+    metric_reports.take(ctx, MetricsReport(trial_id, run_id, "validation", batches, values))
 
 
 @dataclass

@@ -22,15 +22,14 @@ from det_controlplane.api.listing import (
     states_of,
 )
 from det_controlplane.api.router import get, patch, post, put
-from det_controlplane.core.metrics import storable
+from det_controlplane.core.metrics import MetricsReport, storable
 from det_controlplane.core.paging import Sort
 from det_controlplane.core.search import ExitReason
 from det_controlplane.services.checkpoints import records
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import actions, listing
 from det_controlplane.services.identity import task_rights
-from det_controlplane.services.trials import metrics, runs, sequencing, unmanaged, workloads
-from det_controlplane.services.trials.reports import MetricsReport
+from det_controlplane.services.trials import metric_reports, runs, sequencing, unmanaged, workloads
 
 # A container that starts anew costs more than slots that are idle for so long.
 _DECISION_WAIT_S = 20.0
@@ -88,7 +87,7 @@ def report_metrics(ctx: Context, request: Request) -> Answer:
 
 def _report(ctx: Context, request: Request, group: str, body: Body, values: Body) -> None:
     batch = values.raw("batchMetrics")
-    metrics.report(
+    metric_reports.take(
         ctx,
         MetricsReport(
             trial_id=request.id("trialId"),

@@ -4,11 +4,26 @@ See docs/reference/compatibility.md#metrics."""
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 Metrics = Mapping[str, Any]
 _NOT_FINITE = {"NaN": math.nan, "Nan": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsReport:
+    """Metrics that the harness reports of a step."""
+
+    trial_id: int
+    run_id: int
+    group: str
+    total_batches: int | None
+    metrics: dict[str, Any]
+    batch_metrics: list[Any] | None = None
+    reported_at: datetime | None = None
+    request_key: str | None = None  # the same in each repetition of the report
 
 
 class Conflict(Exception):

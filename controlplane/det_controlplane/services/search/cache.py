@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from det_controlplane.core.metrics import MetricsReport
 from det_controlplane.services.trials.batching import ReportQueue
-from det_controlplane.services.trials.reports import MetricsReport
 
 if TYPE_CHECKING:
     from det_controlplane.core.search import Search

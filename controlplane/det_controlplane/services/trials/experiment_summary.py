@@ -1,9 +1,9 @@
 """What validations mean for their trials and their experiment, for one report and for many that share a commit."""
 
 from det_controlplane.core import metrics as core_metrics
+from det_controlplane.core.metrics import MetricsReport
 from det_controlplane.db.validations import ExperimentSummary
 from det_controlplane.services.experiments.live import LiveExperiment
-from det_controlplane.services.trials.reports import MetricsReport
 
 # Smaller steps of an experiment's progress nobody sees.
 _VISIBLE = 0.001

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from det_controlplane.core import metrics as core_metrics
 from det_controlplane.core import search
+from det_controlplane.core.metrics import MetricsReport
 from det_controlplane.db import validations
 from det_controlplane.db.experiments import ExperimentRow
 from det_controlplane.db.validations import ReportingTrial, Validation
@@ -16,7 +17,6 @@ from det_controlplane.services.experiments import live
 from det_controlplane.services.experiments.live import LiveExperiment
 from det_controlplane.services.trials.batching import Ticket
 from det_controlplane.services.trials.experiment_summary import SummaryUpdate
-from det_controlplane.services.trials.reports import MetricsReport
 from det_controlplane.services.use_case import change
 
 _ENDS_THE_SEARCH = (search.Shutdown, search.Fail)

@@ -1,4 +1,4 @@
-"""Reports of metrics: stored once, merged, summarised; validations go to the searcher in the same transaction."""
+"""Take reports of metrics: stored once, merged, summarised; validations go to the searcher in the same transaction."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -6,6 +6,7 @@ from typing import Any
 
 from det_controlplane.core import metrics as core_metrics
 from det_controlplane.core import search
+from det_controlplane.core.metrics import MetricsReport
 from det_controlplane.db import logs, metrics, trials
 from det_controlplane.db import validations as validation_rows
 from det_controlplane.db.engine import Tx
@@ -17,14 +18,13 @@ from det_controlplane.services.experiments import live
 from det_controlplane.services.experiments.live import LiveExperiment
 from det_controlplane.services.trials import validations
 from det_controlplane.services.trials.experiment_summary import SummaryUpdate
-from det_controlplane.services.trials.reports import MetricsReport
 
 VALIDATION = "validation"
 _SUMMARY_KEYS = {"training": "avg_metrics", VALIDATION: "validation_metrics"}
 
 
-def report(ctx: Context, report: MetricsReport) -> None:
-    """Take a report. Repeating it changes nothing."""
+def take(ctx: Context, report: MetricsReport) -> None:
+    """Store a report. Repeating it changes nothing."""
     if "." in report.group or not report.group:
         raise Invalid(f"metric group {report.group!r} must be a name without '.'")
     if report.group == VALIDATION:
