@@ -150,7 +150,7 @@ def test_events_are_the_same_for_a_process_that_replays_them(api: Api, user: Cal
     user.post(f"{E}/{experiment_id}/pause")
     live = events(user, experiment_id)
     assert kinds(user, experiment_id) == ["trialCreated", "trialProgress", "experimentInactive"]
-    api.ctx.searches.clear()
+    api.ctx.memory.clear()
     assert events(user, experiment_id) == live
 
 

@@ -39,7 +39,7 @@ def report(trial: int, batches: int, loss: float | None) -> MetricsReport:
 
 def sent_together(ctx: Context, experiment: Running, reports: Sequence[MetricsReport]) -> None:
     """All but the last wait already when the last one comes."""
-    waiting = [ctx.searches.reports.join(experiment.id, r) for r in reports[:-1]]
+    waiting = [ctx.memory.reports.join(experiment.id, r) for r in reports[:-1]]
     metric_reports.take(ctx, reports[-1])
     for ticket in waiting:
         assert ticket.error is None
@@ -99,10 +99,10 @@ def test_who_waits_for_its_turn_joins_the_next_transaction(database: Database) -
     threads = [
         threading.Thread(target=validate, args=(ctx, trial, 4, 0.5)) for trial in experiment.trials
     ]
-    with ctx.searches.turn(experiment.id):
+    with ctx.memory.turn(experiment.id):
         for thread in threads:
             thread.start()
-        while ctx.searches.reports.waiting(experiment.id) < len(threads):
+        while ctx.memory.reports.waiting(experiment.id) < len(threads):
             pass
     for thread in threads:
         thread.join()
@@ -127,7 +127,7 @@ def test_what_another_process_stored_meanwhile_keeps_nobody_else_out(
 
     monkeypatch.setattr(rows, "lock", unaware)
     tickets = [
-        ctx.searches.reports.join(experiment.id, report(t, 4, 0.5)) for t in experiment.trials[:2]
+        ctx.memory.reports.join(experiment.id, report(t, 4, 0.5)) for t in experiment.trials[:2]
     ]
     assert validations.take(ctx, experiment.id, report(experiment.trials[2], 4, 0.25))
     assert [t.fulfilled for t in tickets] == [True, False]
@@ -144,7 +144,7 @@ def test_a_failure_is_told_to_everyone_whose_report_it_kept_out(
         raise TryAgain("deadlock detected")
 
     monkeypatch.setattr(rows, "store", fail)
-    other: Ticket[MetricsReport] = ctx.searches.reports.join(
+    other: Ticket[MetricsReport] = ctx.memory.reports.join(
         experiment.id, report(experiment.trials[0], 1, 0.5)
     )
     with pytest.raises(TryAgain):

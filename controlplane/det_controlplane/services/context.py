@@ -17,7 +17,7 @@ from det_controlplane.ports.issuer_tokens import Issuers, TokenVerifier
 from det_controlplane.ports.objects import ObjectStore
 from det_controlplane.ports.waker import Waker
 from det_controlplane.ports.wheel import OwnWheel
-from det_controlplane.services.search.cache import SearchCache
+from det_controlplane.services.experiments.memory import ExperimentMemory
 
 VERSION = INTERFACE_VERSION
 RELAY_PATH = "/agents/v1/relay"
@@ -54,7 +54,7 @@ class Context:
     identities: Mapping[str, IdentityVerifier] = field(default_factory=dict)  # by kind of proof
     wheel: OwnWheel | None = None  # what rented machines install, if their image has no agent
     wrote_at: datetime | None = None  # when a look at the database's health last wrote
-    searches: SearchCache = field(default_factory=SearchCache)
+    memory: ExperimentMemory = field(default_factory=ExperimentMemory)
 
     @property
     def relay_for_agents(self) -> str:

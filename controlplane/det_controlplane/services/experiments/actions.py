@@ -14,8 +14,8 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState
 from det_controlplane.services.experiments import live
 from det_controlplane.services.experiments.live import LiveExperiment
+from det_controlplane.services.experiments.memory import KeptSearch
 from det_controlplane.services.money import limits as money
-from det_controlplane.services.search.cache import CachedSearch
 from det_controlplane.services.search.journal import parse_space
 
 
@@ -37,7 +37,7 @@ def start_search(experiment: LiveExperiment, config: Mapping[str, Any]) -> None:
     """The searcher's first decisions, from the configuration that was just stored."""
     row = experiment.row
     new = search.new(config["searcher"], parse_space(config), row.seed)
-    experiment.ctx.searches.give_back(row.id, CachedSearch(row.seq, new))
+    experiment.ctx.memory.give_back_search(row.id, KeptSearch(row.seq, new))
     experiment.journal.begins = True
     experiment.feed(search.Started())
 

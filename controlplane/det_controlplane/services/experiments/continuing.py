@@ -50,7 +50,7 @@ def resume(ctx: Context, user: User, experiment_id: int, override: str) -> None:
         if changes:
             _plan_anew(experiment, config, again[0].id)
         # The search is folded by its new configuration from here on, in every process.
-        ctx.searches.take(experiment_id)
+        ctx.memory.take_search(experiment_id)
         experiment.feed(search.Continued([str(t.request_id) for t in again]))
         experiment.journal.write_with_snapshot()
         for trial_row in trials.live(experiment.tx, experiment_id):

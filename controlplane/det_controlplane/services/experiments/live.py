@@ -328,7 +328,7 @@ def _why(state: TrialState) -> str:
 @contextmanager
 def opened(ctx: Context, experiment_id: int) -> Iterator[LiveExperiment]:
     """Lock an experiment and let the caller change it; its journal is written with the change."""
-    with ctx.searches.turn(experiment_id), change(ctx) as changed:
+    with ctx.memory.turn(experiment_id), change(ctx) as changed:
         row = experiments.lock(changed.tx, experiment_id)
         if row is None:
             raise Missing(f"experiment {experiment_id} not found")

@@ -11,7 +11,7 @@ from det_controlplane.db.engine import Tx
 from det_controlplane.db.experiments import ExperimentRow
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Taken
-from det_controlplane.services.search.cache import CachedSearch
+from det_controlplane.services.experiments.memory import KeptSearch
 
 # A cold process replays this many events, or half as many as there are trials: a snapshot grows with those.
 SNAPSHOT_EVERY = 500
@@ -99,8 +99,8 @@ class Journal:
     def keep(self) -> None:
         """After the commit: the next transaction goes on from here."""
         if self._search is not None:
-            entry = CachedSearch(self._experiment.seq, self._search, self._progress_at)
-            self._ctx.searches.give_back(self._experiment.id, entry)
+            entry = KeptSearch(self._experiment.seq, self._search, self._progress_at)
+            self._ctx.memory.give_back_search(self._experiment.id, entry)
 
     def _folded(self) -> search.Search:
         if self._search is None:
@@ -109,7 +109,7 @@ class Journal:
 
     def _load(self) -> search.Search:
         row = self._experiment
-        cached = self._ctx.searches.take(row.id)
+        cached = self._ctx.memory.take_search(row.id)
         if cached is not None and row.snapshot_seq <= cached.seq <= row.seq:
             folded, seq, self._progress_at = cached.search, cached.seq, cached.progress_at
         else:

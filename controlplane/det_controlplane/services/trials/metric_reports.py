@@ -153,12 +153,12 @@ def _locked(tx: Tx, report: MetricsReport) -> TrialMetrics:
 
 
 def _experiment_of(ctx: Context, trial_id: int) -> int:
-    remembered = ctx.searches.experiment_of(trial_id)
+    remembered = ctx.memory.experiment_of(trial_id)
     if remembered is not None:
         return remembered
     found = trials.experiment_of(ctx.db, trial_id)
     if found is None:
         raise Missing(f"trial {trial_id} not found")
     experiment_id, trial_ids = found
-    ctx.searches.remember_trials(trial_ids, experiment_id)
+    ctx.memory.remember_trials(trial_ids, experiment_id)
     return experiment_id

@@ -32,8 +32,8 @@ def take(ctx: Context, experiment_id: int, report: MetricsReport) -> bool:
     """False, with nothing changed, when anything about the report asks for more than the usual."""
     if report.total_batches is None or report.batch_metrics is not None:
         return False
-    own = ctx.searches.reports.join(experiment_id, report)
-    with ctx.searches.turn(experiment_id):
+    own = ctx.memory.reports.join(experiment_id, report)
+    with ctx.memory.turn(experiment_id):
         while not own.answered:
             _take_gathered(ctx, experiment_id, own)
     if own.error is not None:
@@ -42,7 +42,7 @@ def take(ctx: Context, experiment_id: int, report: MetricsReport) -> bool:
 
 
 def _take_gathered(ctx: Context, experiment_id: int, own: Report) -> None:
-    tickets = ctx.searches.reports.take(experiment_id)
+    tickets = ctx.memory.reports.take(experiment_id)
     try:
         if not _take_together(ctx, experiment_id, tickets):
             for ticket in tickets:
@@ -53,10 +53,10 @@ def _take_gathered(ctx: Context, experiment_id: int, own: Report) -> None:
             ticket.fail(e)
     except BaseException:
         # This thread ends; the others do it for themselves.
-        ctx.searches.reports.put_back(experiment_id, [t for t in _open(tickets) if t is not own])
+        ctx.memory.reports.put_back(experiment_id, [t for t in _open(tickets) if t is not own])
         raise
     else:
-        ctx.searches.reports.put_back(experiment_id, _open(tickets))
+        ctx.memory.reports.put_back(experiment_id, _open(tickets))
 
 
 def _open(tickets: Sequence[Report]) -> list[Report]:

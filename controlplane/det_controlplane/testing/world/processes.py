@@ -13,8 +13,8 @@ from det_controlplane.api.http import Request, Response
 from det_controlplane.api.router import Router
 from det_controlplane.core.config import ClusterConfig
 from det_controlplane.services.context import Context
+from det_controlplane.services.experiments.memory import ExperimentMemory
 from det_controlplane.services.maintenance import tick
-from det_controlplane.services.search.cache import SearchCache
 from det_controlplane.testing.world.faults import Points, WatchedDatabase
 from det_controlplane.testing.world.objects import NoObjects
 from det_controlplane.testing.world.script import Call, Reply
@@ -45,7 +45,7 @@ class Done(NamedTuple):
 
 
 class Process:
-    """One host of the API and the tick, with a database pool and a search cache of its own."""
+    """One host of the API and the tick, with a database pool and a memory of experiments of its own."""
 
     def __init__(
         self, name: str, url: str, timeline: Timeline, rng: Random, wake: Callable[[str], None]
@@ -73,7 +73,7 @@ class Process:
 
     def restart(self) -> None:
         """Whatever it remembered is gone."""
-        self.ctx.searches = SearchCache()
+        self.ctx.memory = ExperimentMemory()
 
     def answer(self, call: Call) -> Reply:
         headers = dict(call.headers)

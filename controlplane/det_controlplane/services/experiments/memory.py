@@ -1,4 +1,6 @@
-"""Folded searches kept in memory between requests, so that a decision does not replay its experiment's history."""
+"""Keep in this process what requests about an experiment share: its folded search, whose turn it is, reports that wait.
+
+A decision does not replay its experiment's history as long as the process that takes it remembers the search."""
 
 import threading
 from collections import OrderedDict, deque
@@ -20,7 +22,7 @@ _REPORTS_TOGETHER = 32
 
 
 @dataclass(slots=True)
-class CachedSearch:
+class KeptSearch:
     seq: int
     search: "Search"
     progress_at: datetime | None = None  # when the experiment's progress was computed last
@@ -34,11 +36,11 @@ class _Queue:
         self.waiting: deque[tuple[int, threading.Lock]] = deque()
 
 
-class SearchCache:
-    """Lends a search to one transaction at a time: who takes it brings it back after its commit, or drops it."""
+class ExperimentMemory:
+    """Lends a search to one transaction at a time, which gives it back after its commit, or drops it."""
 
     def __init__(self) -> None:
-        self._entries: OrderedDict[int, CachedSearch] = OrderedDict()
+        self._entries: OrderedDict[int, KeptSearch] = OrderedDict()
         self._queues: dict[int, _Queue] = {}
         self._experiments: dict[int, int] = {}
         self._lock = threading.Lock()
@@ -46,7 +48,7 @@ class SearchCache:
 
     @contextmanager
     def turn(self, experiment_id: int) -> Iterator[None]:
-        """Threads of this process queue here for an experiment, and not with a connection each on its row lock.
+        """Let the threads of this process queue here for an experiment, and not with a connection each on its row lock.
 
         The row lock still decides between processes."""
         if not self._join_queue(experiment_id):
@@ -58,7 +60,7 @@ class SearchCache:
             self._leave_queue(experiment_id)
 
     def _join_queue(self, experiment_id: int) -> bool:
-        """False when this thread has its turn already."""
+        """Wait for this thread's turn; return False when it has its turn already."""
         me = threading.get_ident()
         with self._lock:
             queue = self._queues.get(experiment_id)
@@ -70,7 +72,7 @@ class SearchCache:
             called = threading.Lock()
             called.acquire()
             queue.waiting.append((me, called))
-        called.acquire()  # released by who leaves
+        called.acquire()  # released by the thread that leaves
         return True
 
     def _leave_queue(self, experiment_id: int) -> None:
@@ -82,11 +84,11 @@ class SearchCache:
             else:
                 del self._queues[experiment_id]
 
-    def take(self, experiment_id: int) -> CachedSearch | None:
+    def take_search(self, experiment_id: int) -> KeptSearch | None:
         with self._lock:
             return self._entries.pop(experiment_id, None)
 
-    def give_back(self, experiment_id: int, entry: CachedSearch) -> None:
+    def give_back_search(self, experiment_id: int, entry: KeptSearch) -> None:
         with self._lock:
             present = self._entries.get(experiment_id)
             if present is None or present.seq < entry.seq:
@@ -96,7 +98,7 @@ class SearchCache:
                 self._entries.popitem(last=False)
 
     def experiment_of(self, trial_id: int) -> int | None:
-        """What was remembered: a trial never changes its experiment."""
+        """Return what was remembered: a trial never changes its experiment."""
         return self._experiments.get(trial_id)
 
     def remember_trials(self, trial_ids: Sequence[int], experiment_id: int) -> None:
