@@ -1,4 +1,4 @@
-"""Experiments: create, look at, command."""
+"""Experiments: create, look at, steer, take up again, move."""
 
 from typing import Any
 from uuid import UUID
@@ -25,19 +25,21 @@ from det_controlplane.api.listing import (
     sort_of,
     states_of,
 )
+from det_controlplane.api.model_definitions import files_of
 from det_controlplane.api.router import Handler, delete, get, patch, post, put
 from det_controlplane.core.lifecycle.experiment import Command
+from det_controlplane.services.checkpoints import collection
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import (
     actions,
+    continuing,
     creation,
     editing,
     listing,
-    model_definitions,
+    moving,
 )
 from det_controlplane.services.experiments.creation import Submission
 from det_controlplane.services.experiments.editing import Changes
-from det_controlplane.services.experiments.model_definitions import File
 from det_controlplane.services.scheduling import jobs
 
 _POLICY = {
@@ -86,33 +88,11 @@ def _submission(request: Request, external_id: str | None = None) -> Submission:
     )
 
 
-def files_of(body: Body, name: str) -> list[File]:
-    return [
-        File(
-            path=f.required_text("path"),
-            type=f.integer("type", 48),
-            content=f.text("content"),
-            mtime=f.integer("mtime"),
-            mode=f.integer("mode", 0o644),
-        )
-        for f in body.bodies(name)
-    ]
-
-
 def _uuid(value: str) -> UUID:
     try:
         return UUID(value)
     except ValueError as e:
         raise BadRequest(f"contextId must be a UUID, not {value!r}") from e
-
-
-def begin_upload(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    size, digest = body.integer("size"), body.text("sha256")
-    upload = model_definitions.begin_upload(ctx, user_of(request).id, size, digest)
-    return json_response(
-        {"contextId": str(upload.context_id), "uploadUrl": upload.url, "headers": {}}
-    )
 
 
 def list_experiments(ctx: Context, request: Request) -> Answer:
@@ -162,12 +142,6 @@ def list_checkpoints(ctx: Context, request: Request) -> Answer:
         states_of(request, CHECKPOINT_STATES),
     )
     return json_parts(found)
-
-
-def model_definition(ctx: Context, request: Request) -> Answer:
-    by_url = request.flag("url") is True
-    code = model_definitions.of_experiment(ctx, request.id("experimentId"), by_url=by_url)
-    return json_response(code.to_json())
 
 
 def _command(command: Command) -> Handler:
@@ -229,9 +203,32 @@ def best_validation(ctx: Context, request: Request) -> Answer:
     return json_response({"metric": metric})
 
 
+def resume(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    experiment_id = body.integer("id")
+    continuing.resume(ctx, user_of(request), experiment_id, body.text("overrideConfig"))
+    shown = listing.experiment(ctx, experiment_id).shown
+    return json_object(experiment=shown, warnings="[]")
+
+
+def move(ctx: Context, request: Request) -> Answer:
+    target = Body(request.json()).integer("destinationProjectId")
+    moving.move(ctx, user_of(request), request.id("experimentId"), target)
+    return EMPTY
+
+
+def delete_tensorboards(ctx: Context, request: Request) -> Answer:
+    collection.delete_tensorboards(ctx, request.id("experimentId"))
+    return EMPTY
+
+
+def labels(ctx: Context, request: Request) -> Answer:
+    found = listing.labels(ctx, request.integer("projectId", "project_id"), request.within)
+    return json_response({"labels": found})
+
+
 _E = "/api/v1/experiments"
 ROUTES = (
-    post("/api/v1/contexts", begin_upload, summary="Announce a large model definition"),
     post(_E, create, summary="Create an experiment"),
     get(_E, list_experiments, summary="List experiments"),
     put(
@@ -244,7 +241,6 @@ ROUTES = (
     delete(f"{_E}/{{experimentId}}", remove, summary="Delete an ended experiment"),
     get(f"{_E}/{{experimentId}}/trials", list_trials, summary="Trials of an experiment"),
     get(f"{_E}/{{id}}/checkpoints", list_checkpoints, summary="Checkpoints of an experiment"),
-    get(f"{_E}/{{experimentId}}/model_def", model_definition, summary="Model definition, base64"),
     get(
         f"{_E}/{{experimentId}}/searcher/best_searcher_validation_metric",
         best_validation,
@@ -258,4 +254,12 @@ ROUTES = (
     post(f"{_E}/{{id}}/unarchive", unarchive, summary="Unarchive an experiment"),
     put(f"{_E}/{{experimentId}}/labels/{{label}}", add_label, summary="Add a label"),
     delete(f"{_E}/{{experimentId}}/labels/{{label}}", remove_label, summary="Remove a label"),
+    post(f"{_E}/continue", resume, summary="Run an ended experiment again from its checkpoints"),
+    post(f"{_E}/{{experimentId}}/move", move, summary="Move an experiment to another project"),
+    delete(
+        f"{_E}/{{experimentId}}/tensorboard-files",
+        delete_tensorboards,
+        summary="Delete the TensorBoard files of an ended experiment",
+    ),
+    get("/api/v1/experiment/labels", labels, summary="Labels of experiments"),
 )

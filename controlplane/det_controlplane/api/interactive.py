@@ -5,9 +5,9 @@ from uuid import UUID
 from det_controlplane.api.auth import request_key, user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
-from det_controlplane.api.experiments import files_of
 from det_controlplane.api.http import EMPTY, Answer, Request, json_parts, json_response
 from det_controlplane.api.listing import filters_of, page_of, sort_of
+from det_controlplane.api.model_definitions import files_of
 from det_controlplane.api.projects import filters_in
 from det_controlplane.api.router import Handler, Route, get, post, put
 from det_controlplane.core.lifecycle.task import NAMES, TaskKind

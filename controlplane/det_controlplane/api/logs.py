@@ -8,14 +8,14 @@ from uuid import UUID
 from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body, parse_time
 from det_controlplane.api.errors import BadRequest, PermissionDenied
-from det_controlplane.api.http import EMPTY, Answer, Batch, Request, Stream, line
+from det_controlplane.api.http import EMPTY, Answer, Batch, Request, Stream, json_response, line
 from det_controlplane.api.listing import sort_of
-from det_controlplane.api.router import Access, get, post
+from det_controlplane.api.router import Access, get, post, put
 from det_controlplane.core.roles import Right
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity import route_rights
 from det_controlplane.services.identity.principal import AgentPrincipal
-from det_controlplane.services.logs import task_logs
+from det_controlplane.services.logs import retention, task_logs
 from det_controlplane.services.logs.task_logs import Filters, Line
 
 
@@ -172,6 +172,21 @@ def ship(ctx: Context, request: Request) -> Answer:
     return EMPTY
 
 
+def retain_of_experiment(ctx: Context, request: Request) -> Answer:
+    days = Body(request.json()).integer("numDays")
+    retention.set_of_experiment(ctx, request.id("experimentId"), days)
+    return EMPTY
+
+
+def retain_of_trial(ctx: Context, request: Request) -> Answer:
+    retention.set_of_trial(ctx, request.id("trialId"), Body(request.json()).integer("numDays"))
+    return EMPTY
+
+
+def retention_left(ctx: Context, request: Request) -> Answer:
+    return json_response({"remainingDays": retention.days_left(ctx, request.id("id"))})
+
+
 ROUTES = (
     get("/api/v1/trials/{trialId}/logs", trial_logs, summary="Logs of a trial (stream)"),
     get(
@@ -188,4 +203,15 @@ ROUTES = (
     post("/api/v1/task/logs", post_logs, summary="Ship log lines"),
     post("/task-logs", post_bare_logs, summary="Ship log lines (a bare list)"),
     post("/agents/v1/logs", ship, access=Access.AGENT, summary="Ship a batch of log lines once"),
+    put(
+        "/api/v1/experiments/{experimentId}/retain_logs",
+        retain_of_experiment,
+        summary="Set log retention",
+    ),
+    put("/api/v1/trials/{trialId}/retain_logs", retain_of_trial, summary="Set log retention"),
+    get(
+        "/api/v1/trials/{id}/remaining_log_retention_days",
+        retention_left,
+        summary="Days its logs have",
+    ),
 )

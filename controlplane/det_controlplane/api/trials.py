@@ -230,6 +230,13 @@ def next_workload(ctx: Context, request: Request) -> Answer:
     )
 
 
+def by_external_id(ctx: Context, request: Request) -> Answer:
+    trial = listing.trial_by_external_id(
+        ctx, request.param("externalExperimentId"), request.param("externalTrialId")
+    )
+    return Response(b'{"trial":' + trial.encode() + b"}")
+
+
 _T = "/api/v1/trials"
 ROUTES = (
     post(_T, create_trial, summary="Create an unmanaged trial"),
@@ -278,5 +285,10 @@ ROUTES = (
     post("/api/v1/runs/{runId}/metadata", set_run_metadata, summary="Set metadata of a run"),
     post(
         "/api/v1/trial-source-info", report_source, summary="Report which checkpoint a trial uses"
+    ),
+    get(
+        f"{_T}/by-external-id/{{externalExperimentId}}/{{externalTrialId}}",
+        by_external_id,
+        summary="One unmanaged trial by the names its user gave",
     ),
 )

@@ -1,0 +1,144 @@
+"""Checkpoints: reports, records, deletion, download."""
+
+from collections.abc import Iterator
+
+from det_controlplane.api.auth import user_of
+from det_controlplane.api.body import Body
+from det_controlplane.api.errors import UnsupportedMediaType
+from det_controlplane.api.http import (
+    EMPTY,
+    Answer,
+    Batch,
+    Request,
+    Response,
+    Stream,
+    json_response,
+)
+from det_controlplane.api.listing import source_type_of
+from det_controlplane.api.router import delete, get, patch, post
+from det_controlplane.services.checkpoints import checkpoint_rights, collection, downloads, records
+from det_controlplane.services.checkpoints.records import CheckpointReport, parse_uuid
+from det_controlplane.services.context import Context
+from det_controlplane.services.experiments import listing
+from det_controlplane.services.identity import task_rights
+from det_controlplane.services.trials import metric_streams
+
+
+def report_checkpoint(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    task_rights.require_task(ctx, user_of(request), body.required_text("taskId"))
+    records.report(
+        ctx,
+        user_of(request),
+        CheckpointReport(
+            uuid=body.required_text("uuid"),
+            task_id=body.required_text("taskId"),
+            allocation_id=body.optional_text("allocationId"),
+            resources={k: str(v) for k, v in body.object("resources").items()},
+            metadata=body.object("metadata"),
+            state=(body.text("state") or "STATE_COMPLETED").removeprefix("STATE_"),
+            storage_id=body.optional_integer("storageId"),
+            reported_at=body.time("reportTime"),
+        ),
+    )
+    return EMPTY
+
+
+def patch_checkpoints(ctx: Context, request: Request) -> Answer:
+    changes = []
+    for item in Body(request.json()).bodies("checkpoints"):
+        left = item.body("resources")
+        given = item.raw("resources") is not None
+        resources = {k: str(v) for k, v in left.object("resources").items()}
+        changes.append((item.required_text("uuid"), resources if given else None))
+    for uuid, _ in changes:
+        checkpoint_rights.require_report(ctx, user_of(request), parse_uuid(uuid))
+    records.patch(ctx, changes)
+    return EMPTY
+
+
+def get_checkpoint(ctx: Context, request: Request) -> Answer:
+    found = listing.checkpoint(ctx, request.param("checkpointUuid"))
+    return Response(b'{"checkpoint":' + found.encode() + b"}")
+
+
+def set_metadata(ctx: Context, request: Request) -> Answer:
+    uuid = request.param("checkpointUuid")
+    checkpoint_rights.require_change(ctx, user_of(request), parse_uuid(uuid))
+    records.set_metadata(ctx, uuid, Body(request.json()).body("checkpoint").object("metadata"))
+    return get_checkpoint(ctx, request)
+
+
+def delete_checkpoints(ctx: Context, request: Request) -> Answer:
+    uuids = [parse_uuid(str(u)) for u in Body(request.json()).items("checkpointUuids")]
+    checkpoint_rights.require_deletion(ctx, user_of(request), uuids)
+    collection.delete(ctx, uuids)
+    return EMPTY
+
+
+def remove_files(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    uuids = [parse_uuid(str(u)) for u in body.items("checkpointUuids")]
+    checkpoint_rights.require_deletion(ctx, user_of(request), uuids)
+    collection.delete(ctx, uuids, [str(g) for g in body.items("checkpointGlobs")])
+    return EMPTY
+
+
+def checkpoint_metrics(ctx: Context, request: Request) -> Answer:
+    found = metric_streams.of_checkpoint(
+        ctx,
+        request.param("checkpointUuid"),
+        request.text("metricGroup", "metric_group"),
+        source_type_of(request),
+    )
+    return json_response({"metrics": found})
+
+
+def download_checkpoint(ctx: Context, request: Request) -> Answer:
+    """The first piece is read before anything is sent: what cannot be read is an error, no broken file."""
+    archive = downloads.checkpoint(ctx, request.param("checkpointUuid"), _accepted(request))
+    first = next(archive.pieces, b"")
+    headers = {"content-disposition": f'attachment; filename="{archive.name}"'}
+    if archive.size is not None:
+        headers["content-length"] = str(archive.size)
+
+    def fetch(piece: bytes) -> Batch:
+        following = _next_full(archive.pieces)
+        return Batch([piece], following, following is None)
+
+    return Stream(fetch, first, media_type=archive.media_type, headers=headers, is_file=True)
+
+
+def _next_full(pieces: Iterator[bytes]) -> bytes | None:
+    """Compressors may have nothing to say for a while; an empty piece would make the host wait."""
+    return next((piece for piece in pieces if piece), None)
+
+
+def _accepted(request: Request) -> str:
+    asked = [part.split(";")[0].strip() for part in request.headers.get("accept", "").split(",")]
+    for kind in asked:
+        if kind in downloads.KINDS:
+            return kind
+        if kind in ("", "*/*", "application/*"):
+            return downloads.TAR
+    known = ", ".join(downloads.KINDS)
+    raise UnsupportedMediaType(f"Accept must be one of {known}, not {', '.join(asked)}")
+
+
+_C = "/api/v1/checkpoints"
+ROUTES = (
+    post(_C, report_checkpoint, summary="Report a checkpoint"),
+    patch(_C, patch_checkpoints, summary="Report deleted files"),
+    delete(_C, delete_checkpoints, summary="Delete checkpoints"),
+    post(f"{_C}/rm", remove_files, summary="Delete files of checkpoints"),
+    get(f"{_C}/{{checkpointUuid}}", get_checkpoint, summary="One checkpoint"),
+    post(f"{_C}/{{checkpointUuid}}/metadata", set_metadata, summary="Set metadata of a checkpoint"),
+    get(
+        f"{_C}/{{checkpointUuid}}/metrics",
+        checkpoint_metrics,
+        summary="Metrics of trials that used a checkpoint",
+    ),
+    get(
+        "/checkpoints/{checkpointUuid}", download_checkpoint, summary="A checkpoint as one archive"
+    ),
+)

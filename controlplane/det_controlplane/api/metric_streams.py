@@ -1,0 +1,41 @@
+"""Reports of metrics of several trials, as streams."""
+
+from det_controlplane.api.errors import BadRequest
+from det_controlplane.api.http import Answer, Batch, Request, Stream, line
+from det_controlplane.api.router import get
+from det_controlplane.services.context import Context
+from det_controlplane.services.trials import metric_streams
+
+
+def training_metrics(ctx: Context, request: Request) -> Answer:
+    return _metrics(ctx, request, "training")
+
+
+def validation_metrics(ctx: Context, request: Request) -> Answer:
+    return _metrics(ctx, request, "validation")
+
+
+def group_metrics(ctx: Context, request: Request) -> Answer:
+    return _metrics(ctx, request, request.text("group"))
+
+
+def _metrics(ctx: Context, request: Request, group: str) -> Answer:
+    trial_ids = request.integers("trialIds", "trial_ids")
+    if not trial_ids:
+        raise BadRequest("trialIds is required")
+    metric_streams.check_trials(ctx, trial_ids)
+
+    def fetch(after: metric_streams.Position) -> Batch:
+        reports, last = metric_streams.page(ctx, trial_ids, group, after)
+        lines = [line({"metrics": reports})] if reports else []
+        return Batch(lines, last, len(reports) < metric_streams.BATCH)
+
+    return Stream(fetch, metric_streams.START)
+
+
+_M = "/api/v1/trials/metrics"
+ROUTES = (
+    get(f"{_M}/training_metrics", training_metrics, summary="Training metrics (stream)"),
+    get(f"{_M}/validation_metrics", validation_metrics, summary="Validations (stream)"),
+    get(f"{_M}/trial_metrics", group_metrics, summary="Metrics of a group (stream)"),
+)

@@ -1,0 +1,78 @@
+"""Model definitions: upload, download, their files one by one."""
+
+import base64
+import json
+
+from det_controlplane.api.auth import user_of
+from det_controlplane.api.body import Body
+from det_controlplane.api.http import Answer, Request, Response, json_response
+from det_controlplane.api.router import get, post
+from det_controlplane.services.context import Context
+from det_controlplane.services.experiments import model_definitions, model_files
+from det_controlplane.services.experiments.model_definitions import File
+
+
+def files_of(body: Body, name: str) -> list[File]:
+    return [
+        File(
+            path=f.required_text("path"),
+            type=f.integer("type", 48),
+            content=f.text("content"),
+            mtime=f.integer("mtime"),
+            mode=f.integer("mode", 0o644),
+        )
+        for f in body.bodies(name)
+    ]
+
+
+def begin_upload(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    size, digest = body.integer("size"), body.text("sha256")
+    upload = model_definitions.begin_upload(ctx, user_of(request).id, size, digest)
+    return json_response(
+        {"contextId": str(upload.context_id), "uploadUrl": upload.url, "headers": {}}
+    )
+
+
+def model_definition(ctx: Context, request: Request) -> Answer:
+    by_url = request.flag("url") is True
+    code = model_definitions.of_experiment(ctx, request.id("experimentId"), by_url=by_url)
+    return json_response(code.to_json())
+
+
+def archive_of(ctx: Context, request: Request) -> Answer:
+    experiment_id = request.id("experimentId")
+    code = model_definitions.of_experiment(ctx, experiment_id, by_url=True)
+    if code.url:
+        return Response(b"", 302, headers={"location": code.url})
+    name = f'attachment; filename="exp{experiment_id}_model_def.tar.gz"'
+    headers = {"content-disposition": name}
+    return Response(code.content, media_type="application/x-gtar", headers=headers)
+
+
+def file_tree(ctx: Context, request: Request) -> Answer:
+    return json_response({"files": model_files.tree(ctx, request.id("experimentId"))})
+
+
+def file(ctx: Context, request: Request) -> Answer:
+    path = Body(request.json()).required_text("path")
+    found = model_files.file(ctx, request.id("experimentId"), path)
+    return json_response({"file": base64.b64encode(found.content).decode()})
+
+
+def download_file(ctx: Context, request: Request) -> Answer:
+    found = model_files.file(ctx, request.id("experimentId"), request.text("path"))
+    name = json.dumps(found.path.rpartition("/")[2])
+    headers = {"content-disposition": f"attachment; filename={name}"}
+    return Response(found.content, media_type="application/octet-stream", headers=headers)
+
+
+_E = "/api/v1/experiments"
+ROUTES = (
+    post("/api/v1/contexts", begin_upload, summary="Announce a large model definition"),
+    get(f"{_E}/{{experimentId}}/model_def", model_definition, summary="Model definition, base64"),
+    get(f"{_E}/{{experimentId}}/file_tree", file_tree, summary="Files of a model definition"),
+    post(f"{_E}/{{experimentId}}/file", file, summary="One file of a model definition"),
+    get("/experiments/{experimentId}/model_def", archive_of, summary="Model definition, tar.gz"),
+    get("/experiments/{experimentId}/file/download", download_file, summary="One of its files"),
+)

@@ -1,0 +1,32 @@
+"""Previews: checkpoints that a policy would delete, trials that a search would run."""
+
+from det_controlplane.api.body import Body
+from det_controlplane.api.http import Answer, Request, json_response
+from det_controlplane.api.router import get, post
+from det_controlplane.core.gc import Policy
+from det_controlplane.services.context import Context
+from det_controlplane.services.experiments import previews
+
+
+def preview_gc(ctx: Context, request: Request) -> Answer:
+    policy = Policy(
+        save_experiment_best=request.integer("save_experiment_best"),
+        save_trial_best=request.integer("save_trial_best"),
+        save_trial_latest=request.integer("save_trial_latest"),
+    )
+    return json_response(previews.collected(ctx, request.id("experimentId"), policy))
+
+
+def preview_search(ctx: Context, request: Request) -> Answer:
+    config = Body(request.json()).object("config")
+    return json_response({"summary": previews.search_summary(ctx, config)})
+
+
+ROUTES = (
+    post("/api/v1/preview-hp-search", preview_search, summary="How many trials train how long"),
+    get(
+        "/experiments/{experimentId}/preview_gc",
+        preview_gc,
+        summary="Checkpoints that a retention policy would delete",
+    ),
+)
