@@ -231,6 +231,37 @@ def test_what_cannot_be_done_says_why(user: Caller) -> None:
     assert user.ask("POST", f"{V}/tasks/none/kill").status == 404
 
 
+def other_runs(caller: Caller, task_id: str) -> int:
+    return len(caller.get(f"{V}/tasks/{task_id}")["task"]["allocations"]) - 1
+
+
+def test_tasks_that_can_be_paused_go_on_elsewhere_when_their_agent_is_disabled(
+    api: Api, user: Caller, admin: Caller, agent: PlayedAgent
+) -> None:
+    id = create(user)
+    run(api, agent)
+    steady = create(user, noPause=True)
+    run(api, agent)
+    admin.post(f"{V}/agents/a1/disable", {})
+    agent.poll("terminated", exit_code=137, failure="container_failed")
+    assert (state(user, id), other_runs(user, id)) == ("ACTIVE", 1)
+    assert (state(user, steady), other_runs(user, steady)) == ("CANCELED", 0)
+    admin.post(f"{V}/agents/a1/enable", {})
+    (order,) = run(api, agent)
+    assert order["allocation_id"] == f"{id}.2"
+
+
+def test_a_task_that_is_killed_on_a_disabled_agent_does_not_come_back(
+    api: Api, user: Caller, admin: Caller, agent: PlayedAgent
+) -> None:
+    id = create(user)
+    run(api, agent)
+    admin.post(f"{V}/agents/a1/disable", {})
+    user.post(f"{V}/tasks/{id}/kill", {"taskId": id})
+    agent.poll("terminated", exit_code=137, failure="container_failed")
+    assert (state(user, id), other_runs(user, id)) == ("CANCELED", 0)
+
+
 def listed(caller: Caller, **query: Any) -> list[tuple[str, str | None]]:
     """Return id and state of the generic tasks that are listed, newest last."""
     found = caller.get(f"{V}/generic-tasks", **query)["tasks"]

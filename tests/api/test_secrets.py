@@ -98,6 +98,19 @@ def test_a_deletion_of_checkpoints_gets_the_keys_of_their_storage(
     assert work["storage"]["secret_key"] == "planted-secret"
 
 
+def test_a_deletion_is_repeated_when_its_agent_was_disabled(
+    api: Api, admin: Caller, planted: dict[str, str], agent: PlayedAgent
+) -> None:
+    (first,) = (o for o in agent.poll() if o["spec"]["task_type"] == "CHECKPOINT_GC")
+    agent.poll()
+    admin.post("/api/v1/agents/agent-1/disable", {})
+    agent.poll("terminated", exit_code=137, failure="container_failed")
+    admin.post("/api/v1/agents/agent-1/enable", {})
+    api.tick()
+    again = first["allocation_id"].replace(".1", ".2")
+    assert again in [order["allocation_id"] for order in agent.poll()]
+
+
 def test_settings_of_libraries_stay_readable(user: Caller) -> None:
     id = create(user, **SECRET_CONFIG)
     config = user.get(f"/api/v1/experiments/{id}")["experiment"]["config"]

@@ -164,6 +164,12 @@ _KILL = text("""
                             FROM containers c WHERE c.allocation_id = a.id AND c.epoch = a.epoch)
     WHERE a.id = :id AND a.state <> 'TERMINATED' AND NOT a.killed
 """)
+# A trial goes on by itself. A task that could not be paused either has nothing to go on from.
+_KEEP = text("""
+    UPDATE allocations a SET preempt_at = coalesce(preempt_at, :now) FROM tasks k
+    WHERE a.id = :id AND k.id = a.task_id AND a.state <> 'TERMINATED' AND NOT a.killed
+      AND (k.kind = 'CHECKPOINT_GC' OR (k.kind = 'GENERIC' AND NOT k.no_pause))
+""")
 _END = text("""
     UPDATE allocations SET state = 'TERMINATED', ended_at = :now, exit_kind = cast(:kind AS exit_kind), exit_reason = :reason, exit_code = :exit_code,
         pull_failed = :pull_failed, setback = cast(:kind AS exit_kind) = 'infrastructure' AND NOT ready, not_before = NULL, kill_at = NULL, token_expires_at = :token_expires_at
@@ -212,6 +218,11 @@ _MOVE = (
 def preempt(tx: Tx, allocation_id: str, reason: str, now: datetime) -> bool:
     """Ask it to checkpoint and stop, with the kill due when it takes too long."""
     return tx.execute(_PREEMPT, {"id": allocation_id, "reason": reason, "now": now}).rowcount == 1
+
+
+def keep_task(tx: Tx, allocation_id: str, now: datetime) -> None:
+    """Let a task that can run again go on elsewhere after the kill that follows, as one whose slots are needed."""
+    tx.execute(_KEEP, {"id": allocation_id, "now": now})
 
 
 def excuse_leaving(tx: Tx, task_id: str) -> None:

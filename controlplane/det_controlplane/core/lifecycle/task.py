@@ -33,8 +33,14 @@ _NEVER_STARTED = (
 )
 
 
-def runs_again(kind: TaskKind, state: AllocationState, exit: Exit, attempts: int) -> bool:
-    """Return whether infrastructure ended a run that may be repeated; `state` is how far the run was."""
+def runs_again(
+    kind: TaskKind, state: AllocationState, exit: Exit, attempts: int, *, was_asked: bool = False
+) -> bool:
+    """Return whether infrastructure ended a run that may be repeated; `state` is how far the run was.
+
+    A deletion that was asked to leave its machine (`was_asked`) is repeated where nothing else ended it."""
+    if kind is TaskKind.CHECKPOINT_GC and was_asked and exit.kind is ExitKind.KILLED:
+        return True
     if exit.kind is not ExitKind.INFRASTRUCTURE or attempts >= MAX_ATTEMPTS:
         return False
     if kind is TaskKind.CHECKPOINT_GC:

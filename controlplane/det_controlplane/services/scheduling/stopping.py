@@ -72,6 +72,16 @@ def kill(ctx: Context, allocation_id: str, reason: str) -> None:
             announce(changed, allocation)
 
 
+def move_on(ctx: Context, allocation_id: str, reason: str) -> None:
+    """Kill an allocation whose machine is wanted back; trials and tasks that can run again start elsewhere."""
+    with use_case.change(ctx) as changed:
+        allocation = allocations.lock(changed.tx, allocation_id)
+        if allocation is not None:
+            allocations.keep_task(changed.tx, allocation_id, changed.now)
+            if allocations.kill(changed.tx, allocation_id, reason):
+                announce(changed, allocation)
+
+
 def end(change: Change, allocation: AllocationRow, exit: Exit) -> None:
     """The allocation is over: free what it held and let its token die."""
     reason = exit.message or exit.kind.value

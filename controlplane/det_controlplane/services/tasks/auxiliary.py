@@ -29,15 +29,17 @@ def allocation_ended(change: Change, allocation: AllocationRow, exit: Exit) -> N
     tx = change.tx
     ending = interactive.ending(tx, allocation.id)
     failures = allocations.infrastructure_failures(tx, allocation.task_id)
+    was_asked = allocation.preempt_at is not None
     if ending.kind is TaskKind.GENERIC:
         task = generic_tasks.lock(tx, allocation.task_id)
         assert task is not None
-        was_asked = allocation.preempt_at is not None
         after = after_exit(task.state, allocation.state, exit, failures, was_asked=was_asked)
         generic_tasks.set_state(tx, task.id, after.state)
         again, ends = after.runs_again, after.state.terminal
     else:
-        again = runs_again(ending.kind, allocation.state, exit, failures)
+        again = runs_again(
+            ending.kind, allocation.state, exit, failures, was_asked=was_asked
+        )
         ends = not again
     if again:
         request(
