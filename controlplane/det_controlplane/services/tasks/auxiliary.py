@@ -37,9 +37,7 @@ def allocation_ended(change: Change, allocation: AllocationRow, exit: Exit) -> N
         generic_tasks.set_state(tx, task.id, after.state)
         again, ends = after.runs_again, after.state.terminal
     else:
-        again = runs_again(
-            ending.kind, allocation.state, exit, failures, was_asked=was_asked
-        )
+        again = runs_again(ending.kind, allocation.state, exit, failures, was_asked=was_asked)
         ends = not again
     if again:
         request(
