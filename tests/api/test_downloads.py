@@ -6,6 +6,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from det_controlplane.ports.checkpoint_files import StorageUnreachable
 
 from tests.support.api import Api, Caller, create_ended, report_checkpoint
 
@@ -65,6 +66,53 @@ def test_a_link_does_not_lead_out_of_the_checkpoint(
         assert tar.getnames() == ["code/train.py", "model.bin"]
 
 
+def test_a_link_in_place_of_a_checkpoint_leads_nowhere(
+    api: Api, user: Caller, tmp_path: Path
+) -> None:
+    """Containers write to the storage, and the API reads there with rights of its own."""
+    uuid = report_checkpoint(user, create_ended(user))
+    (tmp_path / "of the machine").mkdir()
+    (tmp_path / "of the machine/secret").write_text("hush")
+    api.checkpoints.mkdir(exist_ok=True)
+    (api.checkpoints / uuid).symlink_to(tmp_path / "of the machine")
+    told = user.ask("GET", f"/checkpoints/{uuid}")
+    assert (told.status, b"hush" in told.body) == (404, False)
+
+
+def test_a_link_within_a_checkpoint_is_followed(api: Api, user: Caller, stored: str) -> None:
+    (api.checkpoints / stored / "latest.bin").symlink_to("model.bin")
+    told = user.ask("GET", f"/checkpoints/{stored}")
+    with tarfile.open(fileobj=io.BytesIO(told.body)) as tar:
+        latest = tar.extractfile("latest.bin")
+        assert latest is not None
+        assert latest.read() == LARGE
+
+
+@pytest.mark.parametrize("exchanged", ["model.bin", "code"])
+def test_what_is_exchanged_for_a_link_while_it_is_read_is_refused(
+    api: Api, stored: str, tmp_path: Path, exchanged: str
+) -> None:
+    """The link comes after the look for links, and before the file is opened."""
+    (tmp_path / "train.py").write_text("hush")
+    place = api.checkpoints / stored / exchanged
+    real = Path.resolve
+
+    def resolve(path: Path, strict: bool = False) -> Path:
+        found = real(path, strict)
+        if path.name in ("model.bin", "train.py") and not place.is_symlink():
+            place.rename(tmp_path / "moved")
+            place.symlink_to(tmp_path / ("train.py" if exchanged == "model.bin" else ""))
+        return found
+
+    storage = {"type": "directory", "container_path": str(api.checkpoints)}
+    path = "model.bin" if exchanged == "model.bin" else "code/train.py"
+    assert api.ctx.checkpoint_files is not None
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Path, "resolve", resolve)
+        with pytest.raises(StorageUnreachable, match="is not a file of checkpoint"):
+            list(api.ctx.checkpoint_files.read(storage, stored, path))
+
+
 def test_a_deleted_checkpoint_is_not_there(user: Caller, stored: str) -> None:
     left = {"checkpoints": [{"uuid": stored, "resources": {"resources": {}}}]}
     user.done("PATCH", "/api/v1/checkpoints", left)
@@ -73,7 +121,9 @@ def test_a_deleted_checkpoint_is_not_there(user: Caller, stored: str) -> None:
     assert "was deleted" in told.error
 
 
-def test_files_that_are_not_there_are_told_before_anything_is_sent(user: Caller) -> None:
+def test_files_that_are_not_there_are_told_before_anything_is_sent(
+    user: Caller, stored: str
+) -> None:
     uuid = report_checkpoint(user, create_ended(user))
     told = user.ask("GET", f"/checkpoints/{uuid}")
     assert told.status == 404

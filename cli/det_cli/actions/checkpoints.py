@@ -3,17 +3,17 @@
 import argparse
 
 from det_cli import prompts
-from det_cli.actions.experiments import CHECKPOINTS
+from det_cli.actions.experiments import CHECKPOINTS, checkpoint_state
 from det_cli.connection import V1, connect, pages
 from det_cli.errors import UsageError
-from det_cli.render import Column, show, state_text
+from det_cli.render import Column, show
 from det_cli.times import local
 
 COLUMNS: tuple[Column, ...] = (
     ("Experiment ID", lambda c: c["training"].get("experimentId")),
     ("Trial ID", lambda c: c["training"].get("trialId")),
     ("Steps Completed", lambda c: (c.get("metadata") or {}).get("steps_completed")),
-    ("State", lambda c: state_text(c["state"])),
+    ("State", checkpoint_state),
     ("Report Time", lambda c: local(c.get("reportTime"))),
     ("Checkpoint UUID", lambda c: c["uuid"]),
     ("Validation Metrics", lambda c: c["training"].get("validationMetrics")),

@@ -41,10 +41,18 @@ _TRIALS = (
     ("Ended", lambda t: local(t.get("endTime"))),
     ("# of Batches", lambda t: t["totalBatchesProcessed"]),
 )
+
+
+def checkpoint_state(checkpoint: dict[str, Any]) -> str:
+    """Tell the state, and that the storage has no files of a checkpoint any more."""
+    gone = ", files missing" if checkpoint.get("filesMissing") else ""
+    return state_text(checkpoint["state"]) + gone
+
+
 CHECKPOINTS = (
     ("Trial ID", lambda c: c["training"].get("trialId")),
     ("# of Batches", lambda c: (c.get("metadata") or {}).get("steps_completed")),
-    ("State", lambda c: state_text(c["state"])),
+    ("State", checkpoint_state),
     ("Validation Metric", lambda c: c["training"].get("searcherMetric")),
     ("UUID", lambda c: c["uuid"]),
     ("Resources", lambda c: "\n".join(sorted(c["resources"]))),

@@ -1,12 +1,16 @@
 """Reading checkpoints where the control plane can: directories of this machine, S3, Google Cloud Storage."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+from det_controlplane.adapters.checkpoint_folder import PIECE, CheckpointFolder
 from det_controlplane.ports.checkpoint_files import StorageUnreachable, StoredFile
 
-PIECE = 1024 * 1024
+# A storage that does not answer must not hold up a tick.
+CONNECT_S, READ_S = 5, 30
+_TRIES = {"max_attempts": 2, "mode": "standard"}
 
 
 class _Reader(Protocol):
@@ -28,9 +32,11 @@ class ReachableCheckpoints:
 def _reader(storage: Mapping[str, Any]) -> _Reader:
     kind = storage.get("type")
     if kind == "directory":
-        return _Folder(Path(str(storage["container_path"])))
+        return CheckpointFolder(Path(_told(storage, "container_path")))
     if kind == "shared_fs":
-        return _Folder(Path(str(storage["host_path"])) / (storage.get("storage_path") or ""))
+        return CheckpointFolder(
+            Path(_told(storage, "host_path")) / (storage.get("storage_path") or "")
+        )
     if kind == "s3":
         return _S3(storage)
     if kind == "gcs":
@@ -38,50 +44,33 @@ def _reader(storage: Mapping[str, Any]) -> _Reader:
     raise StorageUnreachable(f"checkpoints in storage of type {kind!r} are not read here")
 
 
-class _Folder:
-    def __init__(self, base: Path) -> None:
-        self._base = base
-
-    def files(self, checkpoint: str) -> list[StoredFile]:
-        folder = self._base / checkpoint
-        if not self._base.is_dir():
-            raise StorageUnreachable(
-                f"{self._base} is not a directory of the machine that runs the API"
-            )
-        inside = (p for p in folder.rglob("*") if self._is_inside(p, folder))
-        return [
-            StoredFile(p.relative_to(folder).as_posix(), p.stat().st_size)
-            for p in inside
-            if p.is_file()
-        ]
-
-    def read(self, checkpoint: str, path: str) -> Iterator[bytes]:
-        folder = self._base / checkpoint
-        file = folder / path
-        if not self._is_inside(file, folder):
-            raise StorageUnreachable(f"{path} is not inside checkpoint {checkpoint}")
-        with file.open("rb") as stream:
-            while piece := stream.read(PIECE):
-                yield piece
-
-    @staticmethod
-    def _is_inside(path: Path, folder: Path) -> bool:
-        """A link in a checkpoint must not lead to what else this machine has."""
-        return path.resolve().is_relative_to(folder.resolve())
+def _told(storage: Mapping[str, Any], key: str) -> str:
+    if not storage.get(key):
+        raise StorageUnreachable(f"checkpoint_storage.{key} is not told")
+    return str(storage[key])
 
 
 class _S3:
     def __init__(self, storage: Mapping[str, Any]) -> None:
-        import boto3
-
-        self._bucket = str(storage["bucket"])
+        self._bucket = _told(storage, "bucket")
         self._prefix = _prefix(storage)
-        self._client = boto3.client(
-            "s3",
-            aws_access_key_id=storage.get("access_key"),
-            aws_secret_access_key=storage.get("secret_key"),
-            endpoint_url=storage.get("endpoint_url"),
-        )
+        try:
+            import boto3
+            from botocore.config import Config
+
+            self._client = boto3.client(
+                "s3",
+                aws_access_key_id=storage.get("access_key"),
+                aws_secret_access_key=storage.get("secret_key"),
+                endpoint_url=storage.get("endpoint_url"),
+                config=Config(connect_timeout=CONNECT_S, read_timeout=READ_S, retries=_TRIES),
+            )
+        except ImportError as e:
+            raise StorageUnreachable(
+                "the API was installed without AWS support: install determined-serverless[aws]"
+            ) from e
+        except ValueError as e:
+            raise StorageUnreachable(f"bucket {self._bucket}: {e}") from e
 
     def files(self, checkpoint: str) -> list[StoredFile]:
         start = f"{self._prefix}{checkpoint}/"
@@ -117,12 +106,15 @@ class _Gcs:
             raise StorageUnreachable(
                 "the API was installed without Google Cloud support: install determined-serverless[gcp]"
             ) from e
-        self._bucket = cloud_storage.Client().bucket(str(storage["bucket"]))
+        with _google_errors(storage):
+            self._bucket = cloud_storage.Client().bucket(_told(storage, "bucket"))
+        self._storage = storage
         self._prefix = _prefix(storage)
 
     def files(self, checkpoint: str) -> list[StoredFile]:
         start = f"{self._prefix}{checkpoint}/"
-        blobs = self._bucket.list_blobs(prefix=start)
+        with _google_errors(self._storage):
+            blobs = list(self._bucket.list_blobs(prefix=start, timeout=(CONNECT_S, READ_S)))
         paths = ((b.name.removeprefix(start), int(b.size)) for b in blobs)
         return [StoredFile(path, size) for path, size in paths if path and not path.endswith("/")]
 
@@ -130,6 +122,18 @@ class _Gcs:
         with self._bucket.blob(f"{self._prefix}{checkpoint}/{path}").open("rb") as stream:
             while piece := stream.read(PIECE):
                 yield piece
+
+
+@contextmanager
+def _google_errors(storage: Mapping[str, Any]) -> Iterator[None]:
+    from google.api_core.exceptions import GoogleAPIError
+    from google.auth.exceptions import GoogleAuthError
+    from requests.exceptions import RequestException
+
+    try:
+        yield
+    except (GoogleAPIError, GoogleAuthError, RequestException) as e:
+        raise StorageUnreachable(f"bucket {storage.get('bucket')}: {e}") from e
 
 
 def _prefix(storage: Mapping[str, Any]) -> str:

@@ -166,10 +166,13 @@ def checkpoint_metric(name: str) -> str:
     return f"CASE WHEN jsonb_typeof({found}) = 'number' THEN {found}::double precision END"
 
 
+# One look can be wrong, as one at a deletion that is under way.
+LOOKS_WITHOUT_FILES = 2
 CHECKPOINT_METRIC = checkpoint_metric("e.metric_name")
 CHECKPOINT = f"""json_build_object(
     'uuid', c.uuid, 'taskId', c.task_id, 'allocationId', c.allocation_id, 'reportTime', {time("c.reported_at")},
     'state', 'STATE_' || c.state, 'resources', c.resources, 'metadata', c.metadata, 'storageId', c.storage_id,
+    'filesMissing', c.looks_without_files >= {LOOKS_WITHOUT_FILES} AND c.state IN ('COMPLETED', 'PARTIALLY_DELETED'),
     'training', json_build_object('trialId', c.trial_id, 'experimentId', c.experiment_id, 'experimentConfig', e.config,
         'hparams', t.hparams,
         'trainingMetrics', json_build_object('avgMetrics', coalesce({_AT_STEP.format(group="training")}, '{{}}'), 'batchMetrics', '[]'::json),

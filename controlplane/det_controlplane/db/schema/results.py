@@ -9,6 +9,7 @@ from sqlalchemy import (
     Identity,
     Index,
     Integer,
+    SmallInteger,
     Table,
     Text,
     UniqueConstraint,
@@ -70,6 +71,9 @@ checkpoints = Table(
     Column("metadata", JSON, nullable=False, server_default=text("'{}'")),
     Column("size", BigInteger, nullable=False, server_default=text("0")),
     Column("reported_at", Time, nullable=False),
+    # When its files were last looked for in the storage, and how often in a row none were there.
+    Column("files_looked_at", Time),
+    Column("looks_without_files", SmallInteger, nullable=False, server_default=text("0")),
     Index("checkpoints_by_trial", "trial_id", "steps_completed"),
     Index("checkpoints_by_experiment", "experiment_id"),
     Index("checkpoints_by_task", "task_id"),

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from det_controlplane.db import cluster, sessions, sign_in_failures
 from det_controlplane.services.audit import listing as audit
-from det_controlplane.services.checkpoints import collection
+from det_controlplane.services.checkpoints import collection, missing_files
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import model_definitions
 from det_controlplane.services.logs import master_log, retention
@@ -27,4 +27,5 @@ def run_if_due(ctx: Context) -> bool:
     retention.delete_old(ctx)
     master_log.forget_old(ctx)
     audit.forget_old(ctx)
+    missing_files.look(ctx)
     return True

@@ -1,0 +1,67 @@
+"""Checkpoints in a directory of this machine, to which containers write: what they put there is not trusted."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from det_controlplane.ports.checkpoint_files import StorageUnreachable, StoredFile
+
+PIECE = 1024 * 1024
+
+
+class CheckpointFolder:
+    """Read checkpoints below `base`, and nothing that links in them lead to."""
+
+    def __init__(self, base: Path) -> None:
+        self._base = base
+
+    def files(self, checkpoint: str) -> list[StoredFile]:
+        if not self._base.is_dir():
+            raise StorageUnreachable(
+                f"{self._base} is not a directory of the machine that runs the API"
+            )
+        folder = self._base / checkpoint
+        found = [
+            StoredFile(path.relative_to(folder).as_posix(), path.stat().st_size)
+            for path in folder.rglob("*")
+            if self._inside(checkpoint, path) and path.is_file()
+        ]
+        if not found and not any(self._base.iterdir()):
+            raise StorageUnreachable(
+                f"{self._base} is empty on the machine that runs the API, as if the storage were not mounted"
+            )
+        return found
+
+    def read(self, checkpoint: str, path: str) -> Iterator[bytes]:
+        parts = self._inside(checkpoint, self._base / checkpoint / path)
+        try:
+            if not parts:
+                raise FileNotFoundError(path)
+            file = _opened(self._base, (checkpoint, *parts))
+        except OSError as e:
+            raise StorageUnreachable(f"{path} is not a file of checkpoint {checkpoint}") from e
+        with file:
+            while piece := file.read(PIECE):
+                yield piece
+
+    def _inside(self, checkpoint: str, path: Path) -> Sequence[str]:
+        """Return where a path leads within its checkpoint, which may be no link itself; nothing if out of it."""
+        folder = self._base.resolve() / checkpoint
+        found = path.resolve()
+        return found.relative_to(folder).parts if found.is_relative_to(folder) else ()
+
+
+def _opened(base: Path, parts: Sequence[str]) -> BinaryIO:
+    """Open a file below a directory, through no link: also one that comes after a look for links is refused."""
+    here = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for part in parts[:-1]:
+            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=here)
+            os.close(here)
+            here = inner
+        # A pipe in place of a file must not hold up the API until it has a writer.
+        how = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+        return os.fdopen(os.open(parts[-1], how, dir_fd=here), "rb")
+    finally:
+        os.close(here)
