@@ -15,6 +15,34 @@ class Arg:
         self.options = options
 
 
+class Replaced(Arg):
+    """An option of Determined's command that is understood, and answered by a sentence on what stands in its place.
+
+    It ends the command where the caller would otherwise get another cluster than the one that was asked for. Values
+    of which that is not true are `harmless`. Help leaves these options out, the reference page tells them.
+    """
+
+    def __init__(
+        self,
+        *names: str,
+        instead: str,
+        refused: bool = False,
+        harmless: "Sequence[str]" = (),
+        **options: "Any",
+    ) -> None:
+        super().__init__(*names, **options)
+        self.instead = instead
+        self.refused = refused
+        self.harmless = tuple(harmless)
+
+
+def replaced_flag(*names: str, instead: str, refused: bool = False) -> Replaced:
+    """Return such an option that takes no value."""
+    return Replaced(
+        *names, instead=instead, refused=refused, action="store_const", const="", default=None
+    )
+
+
 class OneOf:
     """Arguments of which at most one may be given."""
 

@@ -7,19 +7,20 @@ from det_cli.catalog import ENTRIES, PLURALS
 from det_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from det_cli.declare import Command, Group
+    from det_cli.declare import Arg, Command, Group
 
 
 class Found:
     """A command, or a group whose members are to be listed."""
 
     def __init__(
-        self, path: list[str], node: "Command | Group", rest: list[str], options: list[str]
+        self, path: list[str], node: "Command | Group", rest: list[str], options: "list[Arg]"
     ) -> None:
         self.path = path
         self.node = node
         self.rest = rest
-        self.group_options = options
+        self.group_args = options  # given between the group's name and the command's
+        self.group_options = [name for arg in options for name in arg.names]
 
 
 def top_level(word: str) -> "Command | Group | None":
@@ -39,7 +40,8 @@ def find(words: list[str]) -> Found:
     node = top_level(words[0])
     if node is None:
         raise unknown(words[0], "", [n for e in ENTRIES for n in (e[0], *e[1])])
-    path, rest, options = [node.name], words[1:], []
+    path, rest = [node.name], words[1:]
+    options: list[Arg] = []
     while isinstance(node, Group):
         taken, rest = _own_options(node, rest)
         options += taken
@@ -59,12 +61,12 @@ def find(words: list[str]) -> Found:
     return Found(path, node, rest, options)
 
 
-def _own_options(group: "Group", words: list[str]) -> tuple[list[str], list[str]]:
+def _own_options(group: "Group", words: list[str]) -> "tuple[list[Arg], list[str]]":
     """Split off the options that stand before the member's name (`det deploy --x local …`)."""
-    taken: list[str] = []
+    taken: list[Arg] = []
     while words and (arg := next((a for a in group.args if words[0] in a.names), None)):
         count = 1 if arg.options.get("action") else 2
-        taken, words = taken + words[:count], words[count:]
+        taken, words = [*taken, arg], words[count:]
     return taken, words
 
 

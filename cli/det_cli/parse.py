@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from det_cli.declare import Command, OneOf
+from det_cli.declare import Arg, Command, OneOf, Replaced
 from det_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,6 +28,11 @@ def parse(found: "Found", options: "dict[str, str]") -> argparse.Namespace:
     assert isinstance(found.node, Command)
     parser = parser_for(found.path, found.node)
     args = parser.parse_args(found.rest)
+    for arg in found.group_args:
+        _tell_replaced(arg, "")
+    for one in found.node.args:
+        if isinstance(one, Replaced):
+            _tell_replaced(one, getattr(args, _destination(one)))
     args.user = options.get("user")
     args.master = options.get("master")
     args.command_path = " ".join(found.path)
@@ -35,6 +40,22 @@ def parse(found: "Found", options: "dict[str, str]") -> argparse.Namespace:
     for key, value in found.node.values.items():
         setattr(args, key, value)
     return args
+
+
+def _destination(arg: Arg) -> str:
+    return str(arg.options.get("dest") or arg.names[0].lstrip("-").replace("-", "_"))
+
+
+def _tell_replaced(arg: Arg, given: "str | None") -> None:
+    """Say what stands in the place of an option. Raises UsageError where nothing does."""
+    if not isinstance(arg, Replaced) or given is None or given in arg.harmless:
+        return
+    sentence = f"{arg.names[0]} {arg.instead}"
+    if arg.refused:
+        raise UsageError(sentence, f"leave {arg.names[0]} out")
+    from det_cli.render import say
+
+    say(sentence)
 
 
 def parser_for(path: "list[str]", command: Command) -> argparse.ArgumentParser:
@@ -45,7 +66,8 @@ def parser_for(path: "list[str]", command: Command) -> argparse.ArgumentParser:
             for one in arg.args:
                 group.add_argument(*one.names, **one.options)
         else:
-            parser.add_argument(*arg.names, **arg.options)
+            hidden = {"help": argparse.SUPPRESS} if isinstance(arg, Replaced) else {}
+            parser.add_argument(*arg.names, **{**arg.options, **hidden})
     return parser
 
 

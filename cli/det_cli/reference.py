@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from importlib import import_module
 
 from det_cli.catalog import ENTRIES
-from det_cli.declare import OUTPUT, Arg, Command, Group, OneOf
+from det_cli.declare import OUTPUT, Arg, Command, Group, OneOf, Replaced
 
 _HEAD = """\
 # Command line
@@ -58,6 +58,9 @@ def _described(path: list[str], node: "Command | Group") -> Iterator[str]:
         yield from _command(path, node)
         return
     yield f"{_sentence(node.help)}\n"
+    replaced = [arg for arg in node.args if isinstance(arg, Replaced)]
+    if replaced:
+        yield from _replaced_table(replaced)
     for member in node.members:
         inner = [*path, member.name]
         if isinstance(member, Group):
@@ -69,9 +72,28 @@ def _described(path: list[str], node: "Command | Group") -> Iterator[str]:
 
 def _command(path: list[str], command: Command) -> Iterator[str]:
     yield f"{_sentence(command.help)}\n"
-    rows = [row for arg in command.args for row in _rows(arg)]
+    replaced = [arg for arg in command.args if isinstance(arg, Replaced)]
+    rows = [row for arg in command.args if arg not in replaced for row in _rows(arg)]
     if rows:
         yield "| argument | meaning |\n|---|---|\n" + "\n".join(rows) + "\n"
+    if replaced:
+        yield from _replaced_table(replaced)
+
+
+def _replaced_table(replaced: "list[Replaced]") -> Iterator[str]:
+    yield "These options of Determined's command are understood, too; the command says what stands in their place:\n"
+    rows = [f"| {_names(arg)} | {_answer(arg)} |" for arg in replaced]
+    yield "| option | answer |\n|---|---|\n" + "\n".join(rows) + "\n"
+
+
+def _answer(arg: Replaced) -> str:
+    harmless = [f"`{value}`" for value in arg.harmless if value]
+    but = f", unless it is {' or '.join(harmless)}" if harmless and arg.refused else ""
+    return f"{'refused' + but + ': ' if arg.refused else ''}{arg.instead}"
+
+
+def _names(arg: Arg) -> str:
+    return ", ".join(f"`{name}`" for name in arg.names)
 
 
 def _rows(arg: "Arg | OneOf") -> list[str]:
@@ -84,7 +106,7 @@ def _rows(arg: "Arg | OneOf") -> list[str]:
 
 def _row(arg: Arg, *, alone: bool) -> str:
     options = arg.options
-    names = ", ".join(f"`{name}`" for name in arg.names)
+    names = _names(arg)
     value = options.get("metavar") or "\\|".join(options.get("choices") or [])
     if arg.names[0].startswith("-") and "action" not in options and not value:
         value = arg.names[-1].lstrip("-").upper().replace("-", "_")

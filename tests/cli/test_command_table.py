@@ -88,6 +88,33 @@ deploy local cluster-down --cluster-name c --delete-db
 d local cluster-up --master-config-path m --agents 2 --master-port 9 --no-gpu --no-autorestart --initial-user-password x
 deploy local cluster-up --storage-host-path d --cluster-name c --db-password p --auto-work-dir w --gpu --det-version v
 deploy local logs --no-follow
+deploy local master-up --master-name m --db-password p --image-repo-prefix p
+deploy local master-down --master-name m --delete-db
+deploy --no-preflight-checks --no-wait-for-master --image-repo-prefix p aws list --region r --profile p
+d aws up --cluster-id c --keypair k --region r --add-tag a=b --add-tag c=d --profile p --master-instance-type t
+d aws up --cluster-id c --master-tls-cert c --master-tls-key k --master-cert-name n --gpu-agent-instance-type t
+d aws up --cluster-id c --cpu-agent-instance-type t --deployment-type secure --inbound-cidr 0.0.0.0/0
+d aws up --cluster-id c --agent-subnet-id s
+d aws up --cluster-id c --det-version v --db-password p --db-snapshot= --db-instance-type db.m7g.large --db-size 20
+d aws up --cluster-id c --max-idle-agent-period 5m --max-agent-starting-period 5m --max-cpu-containers-per-agent 3
+d aws up --cluster-id c --min-dynamic-agents 1 --max-dynamic-agents 2 --spot --spot-max-price 0.5
+d aws up --cluster-id c --scheduler-type priority --preemption-enabled true --cpu-env-image i --gpu-env-image i
+d aws up --cluster-id c --agent-reattach-enabled true --agent-reconnect-attempts 5 --agent-reconnect-backoff 5
+d aws up --cluster-id c --shut-down-agents-on-connection-loss --no-update-terminate-agents --yes
+d aws up --cluster-id c --update-terminate-agents --no-prompt --enterprise-edition --docker-user u --docker-pass p
+d aws up --cluster-id c --notebook-timeout 600 --initial-user-password p
+d aws down --cluster-id c --region r --profile p --no-prompt
+d aws dump-master-config-template --deployment-type simple-rds
+d gcp up --cluster-id c --project-id p --dry-run --keypath f --network det-default --filestore-address= --no-filestore
+d gcp up --cluster-id c --det-version v --region r --zone z --disk-size 200 --disk-type pd-ssd --environment-image i
+d gcp up --cluster-id c --local-state-path . --preemptible true --operation-timeout-period 5m --master-instance-type t
+d gcp up --cluster-id c --gpu-agent-instance-type t --cpu-agent-instance-type t --db-password p --port 8080
+d gcp up --cluster-id c --max-cpu-containers-per-agent 3 --gpu-type g --gpu-num 4 --min-cpu-platform-master p
+d gcp up --cluster-id c --min-cpu-platform-agent p --scheduler-type fair_share --preemption-enabled false
+d gcp up --cluster-id c --cpu-env-image i --gpu-env-image i --tf-state-gcs-bucket-name b --add-label a=b --no-prompt
+d gcp down --cluster-id c --project-id p --local-state-path . --no-prompt
+d gcp list --project-id p --tf-state-gcs-bucket-name b --json
+d gcp dump-master-config-template
 e activate 1
 e unpause 1
 e continue 1 --config-file f --config a=b -f

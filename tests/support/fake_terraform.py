@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 _PROGRAM = """#!{python}
-import json, signal, sys, pathlib
+import json, os, signal, sys, pathlib
 folder = pathlib.Path({folder!r})
 verb, words = sys.argv[1], sys.argv[2:]
 given = next((w.partition("=")[2] for w in words if w.startswith("-var-file=")), "")
 told = json.loads(pathlib.Path(given).read_text()) if given else {{}}
 with (folder / "calls").open("a") as calls:
-    calls.write(json.dumps({{"verb": verb, "words": words, "variables": told}}) + "\\n")
+    told_by = {{"profile": os.environ.get("AWS_PROFILE", "")}}
+    calls.write(json.dumps({{"verb": verb, "words": words, "variables": told, **told_by}}) + "\\n")
 plan = json.loads((folder / "plan").read_text())
 answer = plan.get(verb if verb != "state" else "state " + words[0], {{}})
 if answer.get("waits"):

@@ -1,32 +1,58 @@
 """Clusters on AWS."""
 
 import argparse
+import os
+from typing import Any
 
-from det_cli.actions import deploy_cloud
+from det_cli.actions import deploy_cloud, deploy_options
 from det_cli.deployment.aws import Aws, AwsDeployment
 from det_cli.deployment.cluster import Wanted
 from det_cli.errors import UsageError
 from det_cli.render import print_object, say
 
+# Options of `up` that are kept, beside what all clouds have: what pools are made of, and the rest.
+_POOLS = ("spot_max_price", "keypair", "agent_subnet_id")
+_STACK = ("add_tag", "deployment_type", "db_instance_type")  # they set variables of the stack
+_MORE = (*_STACK, "notebook_timeout")
+_TYPES = {
+    "efs": "machines mount no EFS: `startup_script` of a pool can, and `bind_mounts` hand it to tasks",
+    "fsx": "machines mount no FSx: `startup_script` of a pool can, and `bind_mounts` hand it to tasks",
+    "govcloud": "the regions of GovCloud were never tried, and its partition is not that of the stack",
+    "genai": "GenAI is a product of its own, which this cluster does not run",
+}
+
 
 def up(args: argparse.Namespace) -> None:
     account = AwsDeployment(_wanted(args), say).account
-    given = deploy_cloud.as_last_time(args, account)
-    deployment = AwsDeployment(_wanted(given), say, args.google_credentials or "")
+    given = deploy_options.as_last_time(args, account, _POOLS, _MORE)
+    deployment = AwsDeployment(
+        _wanted(given),
+        say,
+        args.google_credentials or "",
+        preflight=deploy_cloud.looks_first(args),
+        keypair=given.keypair or "",
+    )
     deploy_cloud.up(given, deployment, _place(deployment.account))
 
 
 def down(args: argparse.Namespace) -> None:
-    deploy_cloud.down(args, AwsDeployment(_wanted(args), say))
+    account = AwsDeployment(_wanted(args), say).account
+    given = deploy_options.of_last_time(args, account, _STACK)
+    deploy_cloud.down(given, AwsDeployment(_wanted(given), say))
 
 
 def list_(args: argparse.Namespace) -> None:
-    for name in Aws(_region(args), args.endpoint_url or "").clusters():
+    for name in Aws(_region(args), args.endpoint_url or "", args.profile or "").clusters():
         print(name)
 
 
 def status(args: argparse.Namespace) -> None:
     print_object(args, AwsDeployment(_wanted(args), say).status())
+
+
+def dump_config(args: argparse.Namespace) -> None:
+    _refuse_type(args)
+    deploy_cloud.dump_config(deploy_options.config(args, _pools(args, "us-west-2")))
 
 
 def dump_template(args: argparse.Namespace) -> None:
@@ -39,8 +65,16 @@ def _place(aws: Aws) -> str:
 
 def _region(args: argparse.Namespace) -> str:
     import boto3
+    from botocore.exceptions import ProfileNotFound
 
-    region = args.region or boto3.session.Session().region_name
+    try:
+        session = boto3.session.Session(profile_name=args.profile or None)
+    except ProfileNotFound as e:
+        raise UsageError(
+            f"your AWS configuration has no profile {args.profile or os.environ.get('AWS_PROFILE')}",
+            "`aws configure list-profiles` lists those it has",
+        ) from e
+    region = args.region or session.region_name
     if not region:
         raise UsageError("no region is named", "give --region, or set AWS_REGION")
     return str(region)
@@ -48,20 +82,62 @@ def _region(args: argparse.Namespace) -> str:
 
 def _wanted(args: argparse.Namespace) -> Wanted:
     region = _region(args)
-    machine = {"type": "aws", "region": region}
-    compute = getattr(args, "compute_agent_instance_type", None) or "g4dn.xlarge"
-    aux = getattr(args, "aux_agent_instance_type", None) or "m5.xlarge"
-    spot = bool(getattr(args, "spot", False))
-    pools = deploy_cloud.pools(
-        args,
-        {**machine, "instance_type": compute, "spot": spot},
-        {**machine, "instance_type": aux},
-    )
+    _refuse_type(args)
     return Wanted(
         cluster_id=args.cluster_id,
         region=region,
-        config=deploy_cloud.config(args, pools),
-        variables=deploy_cloud.variables(args),
+        config=deploy_options.config(args, _pools(args, region)),
+        variables={**_stack_variables(args), **deploy_options.variables(args)},
         password=getattr(args, "initial_user_password", None) or "",
         endpoint_url=args.endpoint_url or "",
+        profile=args.profile or "",
     )
+
+
+def _refuse_type(args: argparse.Namespace) -> None:
+    kind = getattr(args, "deployment_type", None)
+    if kind in _TYPES:
+        raise UsageError(
+            f"there is no --deployment-type {kind} here: {_TYPES[kind]}",
+            "leave --deployment-type out",
+        )
+
+
+def _tags(args: argparse.Namespace) -> dict[str, str]:
+    return deploy_options.pairs(getattr(args, "add_tag", None), "--add-tag", "KEY=VALUE")
+
+
+def _stack_variables(args: argparse.Namespace) -> dict[str, Any]:
+    """Return what options beside `--var` set of the stack."""
+    found: dict[str, Any] = {}
+    tags, database = _tags(args), getattr(args, "db_instance_type", None)
+    if tags:
+        found["tags"] = tags
+    if database or getattr(args, "deployment_type", None):
+        found["database"] = "rds"
+    if database:
+        found["database_instance_class"] = database
+    return found
+
+
+def _pools(args: argparse.Namespace, region: str) -> list[dict[str, Any]]:
+    machine: dict[str, Any] = {"type": "aws", "region": region}
+    if getattr(args, "keypair", None):
+        machine["ssh_key_name"] = args.keypair
+    if getattr(args, "agent_subnet_id", None):
+        machine["network_interface"] = {"subnet_id": args.agent_subnet_id}
+    tags = [{"key": key, "value": value} for key, value in _tags(args).items()]
+    if tags:
+        machine["custom_tags"] = tags
+    compute = {
+        **machine,
+        "instance_type": getattr(args, "compute_agent_instance_type", None) or "g4dn.xlarge",
+        "spot": bool(getattr(args, "spot", False)),
+    }
+    if getattr(args, "spot_max_price", None):
+        compute["spot_max_price"] = args.spot_max_price
+    aux = {
+        **machine,
+        "instance_type": getattr(args, "aux_agent_instance_type", None) or "m5.xlarge",
+    }
+    return deploy_options.pools(args, compute, aux)

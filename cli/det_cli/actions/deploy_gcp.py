@@ -3,10 +3,11 @@
 import argparse
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
-from det_cli.actions import deploy_cloud
+from det_cli.actions import deploy_cloud, deploy_options
 from det_cli.deployment.cluster import Wanted
 from det_cli.deployment.gcp import GcpDeployment, Place
 from det_cli.deployment.google import Google, project_of_sign_in
@@ -16,23 +17,34 @@ from det_cli.render import print_object, say
 REGION = "us-west1"
 # Public images that user data turns into agents: Ubuntu, with NVIDIA's driver where there are GPUs.
 GPU_IMAGE = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2204-amd64-with-nvidia-580"
-_MACHINES = ("zone", "gpu_type", "gpu_num", "environment_image")  # beside what all clouds have
+# Options of `up` that are kept, beside what all clouds have.
+_POOLS = (
+    "zone", "gpu_type", "gpu_num", "environment_image", "preemptible", "min_cpu_platform_agent", "disk_size",
+    "disk_type",
+)  # fmt: skip
+_STACK = ("add_label",)  # they set variables of the stack
+_LABEL_KEY, _LABEL = re.compile(r"[a-z][a-z0-9_-]{0,62}"), re.compile(r"[a-z0-9_-]{0,63}")
 CPU_IMAGE = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2204-lts"
 
 
 def up(args: argparse.Namespace) -> None:
-    given = deploy_cloud.as_last_time(args, _deployment(args).account, _MACHINES)
+    given = deploy_options.as_last_time(args, _deployment(args).account, _POOLS, _STACK)
     deployment = _deployment(given)
     place = f"{deployment.account.region} of project {deployment.account.project}"
     deploy_cloud.up(given, deployment, place)
 
 
 def down(args: argparse.Namespace) -> None:
-    deploy_cloud.down(args, _deployment(args))
+    given = deploy_options.of_last_time(args, _deployment(args).account, _STACK)
+    deploy_cloud.down(given, _deployment(given))
 
 
 def list_(args: argparse.Namespace) -> None:
-    for name in _google(args).clusters():
+    names = _google(args).clusters()
+    if args.format:
+        print_object(args, names)
+        return
+    for name in names:
         print(name)
 
 
@@ -40,12 +52,17 @@ def status(args: argparse.Namespace) -> None:
     print_object(args, _deployment(args).status())
 
 
+def dump_config(args: argparse.Namespace) -> None:
+    pools = deploy_options.pools(args, *_machines(args, REGION))
+    deploy_cloud.dump_config(deploy_options.config(args, pools))
+
+
 def dump_template(args: argparse.Namespace) -> None:
     deploy_cloud.dump_template(args, "gcp")
 
 
 def _deployment(args: argparse.Namespace) -> GcpDeployment:
-    preflight = not getattr(args, "no_preflight_checks", False)
+    preflight = deploy_cloud.looks_first(args)
     return GcpDeployment(_wanted(args), _place(args), say, preflight=preflight)
 
 
@@ -79,14 +96,17 @@ def _region(args: argparse.Namespace) -> str:
 
 def _wanted(args: argparse.Namespace) -> Wanted:
     region = _region(args)
-    pools = deploy_cloud.pools(args, *_machines(args, region))
-    variables = deploy_cloud.variables(args)
+    pools = deploy_options.pools(args, *_machines(args, region))
+    variables = deploy_options.variables(args)
+    labels = _labels(args)
+    if labels:
+        variables = {"labels": labels, **variables}
     if getattr(args, "image", None):
         variables["image"] = args.image
     return Wanted(
         cluster_id=args.cluster_id,
         region=region,
-        config=deploy_cloud.config(args, pools),
+        config=deploy_options.config(args, pools),
         variables=variables,
         password=getattr(args, "initial_user_password", None) or "",
         endpoint_url=args.endpoint_url or "",
@@ -99,12 +119,21 @@ def _machines(args: argparse.Namespace, region: str) -> tuple[dict[str, Any], di
     if zone and zone.rpartition("-")[0] != region:
         raise UsageError(f"--zone {zone} is not in {region}", "give --region too, or another zone")
     image = getattr(args, "environment_image", None)
-    common = {"type": "gcp", "region": region, **({"zone": zone} if zone else {})}
+    own = {
+        "zone": zone,
+        "boot_disk_size": getattr(args, "disk_size", None),
+        "boot_disk_type": getattr(args, "disk_type", None),
+        "labels": _labels(args),
+    }
+    common = {"type": "gcp", "region": region, **{k: v for k, v in own.items() if v}}
+    platform = getattr(args, "min_cpu_platform_agent", None)
+    spot = getattr(args, "spot", False) or getattr(args, "preemptible", None) == "true"
     compute = {
         **common,
         "instance_type": _gpu_machine(args),
-        "spot": bool(getattr(args, "spot", False)),
+        "spot": bool(spot),
         "boot_disk_source_image": image or GPU_IMAGE,
+        **({"base_config": {"minCpuPlatform": platform}} if platform else {}),
     }
     aux_type = getattr(args, "aux_agent_instance_type", None) or "n1-standard-4"
     aux = {
@@ -113,6 +142,17 @@ def _machines(args: argparse.Namespace, region: str) -> tuple[dict[str, Any], di
         "boot_disk_source_image": image or CPU_IMAGE,
     }
     return compute, aux
+
+
+def _labels(args: argparse.Namespace) -> dict[str, str]:
+    found = deploy_options.pairs(getattr(args, "add_label", None), "--add-label", "KEY=VALUE")
+    for key, value in found.items():
+        if not (_LABEL_KEY.fullmatch(key) and _LABEL.fullmatch(value)):
+            raise UsageError(
+                f"--add-label {key}={value} is no label of Google Cloud",
+                "labels have small letters, digits, - and _, at most 63; a key begins with a letter",
+            )
+    return found
 
 
 def _gpu_machine(args: argparse.Namespace) -> dict[str, Any]:

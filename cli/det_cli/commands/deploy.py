@@ -3,7 +3,8 @@
 from det_cli.commands.deploy_aws import AWS
 from det_cli.commands.deploy_gcp import GCP
 from det_cli.commands.deploy_local import LOCAL
-from det_cli.declare import Arg, Group
+from det_cli.commands.deploy_options import GROUP
+from det_cli.declare import Group
 
 MEMBERS = {
     "deploy": Group(
@@ -13,10 +14,6 @@ MEMBERS = {
         AWS,
         GCP,
         aliases=["d"],
-        args=[
-            Arg("--no-preflight-checks", action="store_true"),
-            Arg("--no-wait-for-master", action="store_true"),
-            Arg("--image-repo-prefix"),
-        ],
+        args=GROUP,
     )
 }

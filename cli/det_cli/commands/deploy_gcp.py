@@ -1,9 +1,15 @@
 """det deploy gcp"""
 
-from det_cli.declare import OUTPUT, YES, Arg, Command, Group
+from det_cli.commands import deploy_options as common
+from det_cli.declare import JSON, OUTPUT, YAML, Arg, Command, Group, OneOf, Replaced, replaced_flag
 
 CLUSTER = Arg(
     "--cluster-id", required=True, metavar="NAME", help="tells clusters of a project apart"
+)
+_NO_LOCAL_STATE = Replaced(
+    "--local-state-path",
+    metavar="DIR",
+    instead="is not needed: Terraform's state lies in a bucket (--tf-state-gcs-bucket-name)",
 )
 _PROJECT = (
     Arg("--project-id", metavar="PROJECT", help="the project (GOOGLE_CLOUD_PROJECT, or gcloud's)"),
@@ -12,6 +18,27 @@ _PROJECT = (
     Arg("--tf-state-gcs-bucket-name", metavar="BUCKET",
         help="bucket of Terraform's states (PROJECT-determined-deploy)"),
     Arg("--endpoint-url", metavar="URL", help="of a Google Cloud that is not Google's, for trials"),
+)  # fmt: skip
+
+_REPLACED = (
+    _NO_LOCAL_STATE,
+    Replaced("--network", metavar="NAME", refused=True, harmless=["det-default"],
+        instead="cannot be given: the cluster has a network det-CLUSTER of its own; "
+        " --var network_id=ID, with subnetwork_id and network_peering, takes one that is there"),
+    Replaced("--filestore-address", metavar="ADDRESS", refused=True, harmless=[""],
+        instead="cannot be given: machines mount no Filestore: `startup_script` of a pool can,"
+        " and `bind_mounts` hand it on"),
+    replaced_flag("--no-filestore", instead="is not needed: no Filestore is made"),
+    common.NO_VERSION,
+    Replaced("--operation-timeout-period", metavar="TIME",
+        instead="is not needed: a launch does not wait for its operation"),
+    common.NO_MASTER_TYPE,
+    Replaced("--min-cpu-platform-master", metavar="PLATFORM",
+        instead="is not needed: no machine runs for the master"),
+    common.NO_DB_PASSWORD,
+    Replaced("--port", metavar="PORT",
+        instead="is not needed: the address of the cluster begins with https:// and has no port"),
+    common.NO_TEMPLATE,
 )  # fmt: skip
 
 GCP = Group(
@@ -23,18 +50,24 @@ GCP = Group(
         "deploy_gcp:down",
         CLUSTER,
         *_PROJECT,
-        Arg("--force", action="store_true", help="also while machines run"),
-        Arg("--delete-data", action="store_false", dest="keep_data", default=True,
-            help="delete checkpoints and the database too"),
-        YES,
+        common.FORCE,
+        common.DELETE_DATA,
+        common.YES,
+        _NO_LOCAL_STATE,
+    ),
+    Command(
+        "dump-master-config-template",
+        "print the configuration of the cluster that `up` makes",
+        "deploy_gcp:dump_config",
     ),
     Command(
         "dump-template",
         "write the Terraform stacks to a directory",
         "deploy_gcp:dump_template",
-        Arg("directory", help="a new directory"),
+        common.DIRECTORY,
     ),
-    Command("list", "list the clusters of the project", "deploy_gcp:list_", *_PROJECT, aliases=["ls"]),
+    Command("list", "list the clusters of the project", "deploy_gcp:list_", *_PROJECT, OneOf(JSON, YAML),
+            aliases=["ls"]),
     Command("status", "describe a cluster", "deploy_gcp:status", CLUSTER, *_PROJECT, OUTPUT),
     Command(
         "up",
@@ -43,27 +76,28 @@ GCP = Group(
         CLUSTER,
         *_PROJECT,
         Arg("--zone", metavar="ZONE", help="where machines are rented (any zone of the region)"),
-        Arg("--master-config-path", "--config", dest="master_config_path", metavar="FILE",
-            help="the cluster's configuration, in YAML"),
-        Arg("--compute-agent-instance-type", metavar="TYPE", help="machines for work with GPUs (n1-standard-8)"),
+        common.CONFIG,
+        common.compute("n1-standard-8"),
         Arg("--gpu-type", metavar="GPU", help="attached to N1 machines (nvidia-tesla-t4); other types have theirs"),
         Arg("--gpu-num", type=int, metavar="N", help="GPUs attached to a machine (1)"),
-        Arg("--aux-agent-instance-type", metavar="TYPE", help="machines for work without (n1-standard-4)"),
-        Arg("--spot", "--preemptible", action="store_true", dest="spot", help="rent spot machines for work with GPUs"),
+        common.aux("n1-standard-4"),
+        Arg("--spot", action="store_true", help="rent spot machines for work with GPUs"),
+        Arg("--preemptible", nargs="?", const="true", choices=["true", "false"], metavar="true|false",
+            help="the same, by its older name"),
+        Arg("--min-cpu-platform-agent", metavar="PLATFORM", help="of N1 machines, such as 'Intel Skylake'"),
+        Arg("--disk-size", type=int, metavar="GB", help="boot disk of the machines (200)"),
+        Arg("--disk-type", metavar="TYPE", help="and its kind, such as pd-ssd (pd-balanced)"),
         Arg("--environment-image", metavar="IMAGE", help="boot image or family of the machines, as a path"),
-        Arg("--min-dynamic-agents", type=int, metavar="N", help="machines that always run (0)"),
-        Arg("--max-dynamic-agents", type=int, metavar="N", help="most machines of a pool (5)"),
-        Arg("--max-idle-agent-period", metavar="TIME", help="how long idle machines are kept (10m)"),
-        Arg("--max-agent-starting-period", metavar="TIME", help="how long machines may take to join (20m)"),
-        Arg("--max-aux-containers-per-agent", type=int, metavar="N", help="containers without slots a machine (16)"),
-        Arg("--initial-user-password", metavar="PASSWORD", help="of the first users (one is made, and shown once)"),
+        *common.POOLS,
+        *common.WORK,
+        Arg("--add-label", action="append", metavar="KEY=VALUE",
+            help="a label of all that is made, machines too (may be repeated)"),
         Arg("--image", metavar="IMAGE", help="of the control plane, if you built it (Cloud Build builds it)"),
         Arg("--var", action="append", metavar="NAME=VALUE",
             help="a variable of the Terraform stack, such as database_tier=db-g1-small (may be repeated)"),
-        Arg("--no-preflight-checks", action="store_true", help="do not look at permissions, machine types and quotas"),
-        Arg("--forget-options", action="store_true",
-            help="do not use what the last time gave: configuration, machines, --var"),
-        Arg("--dry-run", action="store_true", help="tell what would be made, and what it costs"),
-        YES,
+        common.PREFLIGHT,
+        *common.CLUSTER_OPTIONS,
+        common.YES,
+        *_REPLACED,
     ),
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """det deploy local"""
 
-from det_cli.declare import Arg, Command, Group
+from det_cli.declare import Arg, Command, Group, Replaced, replaced_flag
 
 CLUSTER = Arg("--cluster-name", default="determined", help="tells several clusters here apart")
 PORT = Arg("--master-port", type=int, metavar="PORT", help="where the API listens (8080)")
@@ -36,13 +36,22 @@ GPU = (
     Arg("--gpu", action="store_true", dest="gpu", default=True, help="use GPUs where found"),
     Arg("--no-gpu", action="store_false", dest="gpu", help="leave GPUs alone"),
 )
-# Accepted so that scripts written for Determined run; this cluster has no use for them.
-IGNORED = (
-    Arg("--det-version", metavar="VERSION", help="accepted and ignored"),
-    Arg("--db-password", metavar="PASSWORD", help="accepted and ignored"),
-    Arg("--no-autorestart", action="store_true", help="accepted and ignored"),
-    Arg("--image-repo-prefix", metavar="PREFIX", help="accepted and ignored"),
-    Arg("--enterprise-edition", action="store_true", help="accepted and ignored"),
+# Of Determined's command.
+REPLACED = (
+    Replaced("--det-version", metavar="VERSION", instead="is not needed: the cluster is of this program's version"),
+    Replaced("--db-password", metavar="PASSWORD",
+        instead="is not needed: the database listens to this user alone; the URL of --db may hold a password"),
+    replaced_flag("--no-autorestart",
+        instead="is not needed: after a restart of the machine the cluster is started by `cluster-up`, not by itself"),
+    Replaced("--image-repo-prefix", metavar="PREFIX",
+        instead="is not needed: no image of the cluster is pulled from a registry"),
+    replaced_flag("--enterprise-edition",
+        instead="is not needed: roles, groups, single sign-on and the audit log are part of every cluster"),
+)  # fmt: skip
+NO_MASTER_NAME = Replaced(
+    "--master-name",
+    metavar="NAME",
+    instead="is not needed: --cluster-name tells clusters here apart",
 )
 _UP = (
     CONFIG,
@@ -57,7 +66,7 @@ _UP = (
     DELETE_DB,
     WORK_DIR,
     FOREGROUND,
-    *IGNORED,
+    *REPLACED,
 )
 
 
@@ -79,8 +88,10 @@ LOCAL = Group(
         *_UP,
     ),
     _action("cluster-down", "stop a cluster and its agents", CLUSTER, DATA, DELETE_DB),
-    _action("master-up", "start a cluster without agents", *_UP),
-    _action("master-down", "stop a cluster, leave its agents", CLUSTER, DATA, DELETE_DB),
+    _action("master-up", "start a cluster without agents", *_UP, NO_MASTER_NAME),
+    _action(
+        "master-down", "stop a cluster, leave its agents", CLUSTER, DATA, DELETE_DB, NO_MASTER_NAME
+    ),
     _action(
         "agent-up",
         "start an agent on this machine",
@@ -100,7 +111,7 @@ LOCAL = Group(
         CLUSTER,
         DATA,
         FOREGROUND,
-        *IGNORED,
+        *REPLACED,
     ),
     _action(
         "agent-down",

@@ -29,17 +29,23 @@ _CONCURRENCY = 50  # of the API, unless a variable of the stack says otherwise
 class Aws:
     """The operator's AWS account, in one region."""
 
-    def __init__(self, region: str, endpoint_url: str = "") -> None:
+    def __init__(self, region: str, endpoint_url: str = "", profile: str = "") -> None:
         self.region = region
         self.endpoint_url = endpoint_url
+        self.profile = profile
 
     def client(self, service: str, read_timeout_s: int = 60) -> Any:
-        import boto3
         from botocore.config import Config
 
         endpoint = {"endpoint_url": self.endpoint_url} if self.endpoint_url else {}
         config = Config(read_timeout=read_timeout_s)
-        return boto3.client(service, region_name=self.region, config=config, **endpoint)
+        return self._session.client(service, region_name=self.region, config=config, **endpoint)
+
+    @cached_property
+    def _session(self) -> Any:
+        import boto3
+
+        return boto3.session.Session(profile_name=self.profile or None)
 
     @cached_property
     def account(self) -> str:
@@ -210,25 +216,40 @@ class AwsDeployment(Deployment):
     storage_type = "s3"
     account: Aws
 
-    def __init__(self, wanted: Wanted, say: Say, google_credentials: str = "") -> None:
+    def __init__(
+        self,
+        wanted: Wanted,
+        say: Say,
+        google_credentials: str = "",
+        *,
+        preflight: bool = True,
+        keypair: str = "",
+    ) -> None:
         if not CLUSTER_ID.fullmatch(wanted.cluster_id):
             raise UsageError(
                 f"--cluster-id {wanted.cluster_id!r} must be a letter, then at most 30 letters, digits and hyphens"
             )
         super().__init__(wanted, say)
         self._google_file = google_credentials
-        self.account = Aws(wanted.region, wanted.endpoint_url)
+        self._preflight = preflight
+        self._keypair = keypair
+        self.account = Aws(wanted.region, wanted.endpoint_url, wanted.profile)
         self._before: dict[str, str] = {}
 
     def _check(self) -> None:
         self._google_credentials()
         config = self._config()
-        if self._wanted.cluster_id not in self.account.clusters():
+        if self._preflight and self._keypair:
+            aws_preflight.check_keypair(self.account, self._keypair)
+        if self._preflight and self._wanted.cluster_id not in self.account.clusters():
             pools = config.get("resource_pools") or ()
             aws_preflight.check_place(self.account, self._wanted.cluster_id, pools)
             if not self._wanted.endpoint_url:  # an AWS that is not Amazon's has no limits to tell
                 most = int(self._wanted.variables.get("api_concurrency", _CONCURRENCY))
                 aws_preflight.check_limits(self.account, pools, most, self._say)
+
+    def environment(self) -> dict[str, str]:
+        return {"AWS_PROFILE": self._wanted.profile} if self._wanted.profile else {}
 
     def prices(self) -> Iterator[str]:
         given = self._wanted.variables

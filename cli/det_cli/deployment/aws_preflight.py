@@ -112,6 +112,16 @@ def check_name(aws: Looking, cluster_id: str) -> None:
         )
 
 
+def check_keypair(aws: Looking, name: str) -> None:
+    with _unless_denied():
+        asked = {"Filters": [{"Name": "key-name", "Values": [name]}]}
+        if not aws.client("ec2").describe_key_pairs(**asked)["KeyPairs"]:
+            raise CommandError(
+                f"{aws.region} has no key pair {name}",
+                f"`aws ec2 describe-key-pairs --region {aws.region}` lists those it has; or leave --keypair out",
+            )
+
+
 def check_concurrency(aws: Looking, wanted: int) -> None:
     if wanted < 0:
         return

@@ -33,6 +33,7 @@ class Wanted:
     variables: dict[str, Any] = field(default_factory=dict)  # of the Terraform stack
     password: str = ""
     endpoint_url: str = ""  # of the cloud itself, for trials without it
+    profile: str = ""  # of the operator's credentials
 
 
 class Account(Protocol):

@@ -156,6 +156,12 @@ variable "alarm_topic_arn" {
   default     = null
 }
 
+variable "tags" {
+  description = "Tags of all that is made here, beside those of the cluster; machines get those of their pools."
+  type        = map(string)
+  default     = {}
+}
+
 variable "monthly_budget_usd" {
   description = "An AWS budget beside those of the cluster; 0 for none."
   type        = number

@@ -36,9 +36,9 @@ provider "aws" {
   }
 
   default_tags {
-    tags = {
+    tags = merge(var.tags, {
       managed-by         = "determined"
       determined-cluster = var.cluster_id
-    }
+    })
   }
 }

@@ -8,7 +8,7 @@ locals {
   network_id    = var.network_id != "" ? var.network_id : module.network[0].network_id
   subnetwork_id = var.network_id != "" ? var.subnetwork_id : module.network[0].subnetwork_id
   peering       = var.network_id != "" ? var.network_peering : module.network[0].peering
-  labels        = { managed-by = "determined", determined-cluster = var.cluster_id }
+  labels        = merge(var.labels, { managed-by = "determined", determined-cluster = var.cluster_id })
   apis = toset([
     "artifactregistry", "cloudbilling", "cloudbuild", "cloudresourcemanager", "cloudscheduler", "compute", "iam",
     "iamcredentials", "logging", "run", "secretmanager", "servicenetworking", "sqladmin", "storage",

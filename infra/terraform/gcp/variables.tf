@@ -3,7 +3,7 @@ variable "cluster_id" {
   type        = string
 
   validation {
-    condition     = can(regex("^[a-z][-a-z0-9]{0,18}[a-z0-9]$", var.cluster_id))
+    condition     = can(regex("^[a-z]([-a-z0-9]{0,18}[a-z0-9])?$", var.cluster_id))
     error_message = "Give a small letter, then at most 19 small letters, digits and hyphens; no hyphen at the end."
   }
 }
@@ -128,6 +128,12 @@ variable "aws_role_arn" {
   description = "Role that `provision` assumes in AWS, for pools that rent there; empty for none."
   type        = string
   default     = ""
+}
+
+variable "labels" {
+  description = "Labels of all that is made here, beside those of the cluster; machines get those of their pools."
+  type        = map(string)
+  default     = {}
 }
 
 variable "monthly_budget_usd" {

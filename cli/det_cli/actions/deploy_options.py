@@ -1,0 +1,169 @@
+"""Read the options of `det deploy aws up` and `gcp up`, also those of the last time, as a cluster's configuration."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from det_cli.deployment.cluster import Account
+from det_cli.errors import UsageError
+from det_cli.render import say
+
+# What `up` keeps of a cluster for the next time, beside its configuration and `--var`: what the pools are made of,
+_POOLS = (
+    "compute_agent_instance_type", "aux_agent_instance_type", "spot", "min_dynamic_agents", "max_dynamic_agents",
+    "max_idle_agent_period", "max_agent_starting_period", "max_aux_containers_per_agent",
+)  # fmt: skip
+# and what is laid over a configuration.
+_OVER_CONFIG = ("scheduler_type", "preemption_enabled", "cpu_env_image", "gpu_env_image")
+
+
+def as_last_time(
+    args: argparse.Namespace, account: Account, pools: Sequence[str], more: Sequence[str]
+) -> argparse.Namespace:
+    """Return the options of `up`, and of its last time for this cluster those that are not given now.
+
+    `pools` and `more` are the cloud's own: what pools are made of, and the rest. Raises UsageError.
+    """
+    given = argparse.Namespace(**vars(args))
+    given.config = _mapping(args.master_config_path) if args.master_config_path else None
+    of_pools = (*_POOLS, *pools)
+    rest = (*_OVER_CONFIG, *more, "config")
+    kept = {} if args.forget_options else account.options(args.cluster_id)
+    if (given.config or {}).get("resource_pools"):
+        _refuse_beside_pools(given, of_pools)
+        kept = {name: value for name, value in kept.items() if name not in of_pools}
+    names = [
+        n for n in (*of_pools, *rest) if _missing(given, n) and kept.get(n) not in (None, False, [])
+    ]
+    for name in names:
+        setattr(given, name, kept[name])
+    now = list(args.var or ())
+    set_now = {pair.partition("=")[0] for pair in now}
+    earlier = [pair for pair in kept.get("var", ()) if pair.partition("=")[0] not in set_now]
+    given.var = earlier + now
+    told = [f"--{n.replace('_', '-')}" for n in names] + [f"--var {pair}" for pair in earlier]
+    if told:
+        say(f"As the last time: {', '.join(told)} (--forget-options goes back to the defaults)")
+    given.kept = {n: getattr(given, n) for n in (*of_pools, *rest, "var")}
+    return given
+
+
+def of_last_time(
+    args: argparse.Namespace, account: Account, names: Sequence[str]
+) -> argparse.Namespace:
+    """Return the options of a command that changes a cluster as it was made, with what sets variables of its stack."""
+    kept = account.options(args.cluster_id)
+    found = {name: kept[name] for name in (*names, "var") if kept.get(name)}
+    return argparse.Namespace(**{**vars(args), **found})
+
+
+def _missing(args: argparse.Namespace, name: str) -> bool:
+    return getattr(args, name) in (None, False)
+
+
+def _refuse_beside_pools(args: argparse.Namespace, of_pools: Sequence[str]) -> None:
+    given = [f"--{name.replace('_', '-')}" for name in of_pools if not _missing(args, name)]
+    if given:
+        raise UsageError(
+            f"the configuration {args.master_config_path} has pools of its own: {', '.join(given)} cannot change them",
+            "leave the options out and write it into resource_pools, or leave resource_pools out",
+        )
+
+
+def variables(args: argparse.Namespace) -> dict[str, Any]:
+    """Return what `--var` sets."""
+    found = pairs(getattr(args, "var", None), "--var", "NAME=VALUE")
+    return {name: yaml.safe_load(value) for name, value in found.items()}
+
+
+def pairs(given: Sequence[str] | None, option: str, form: str) -> dict[str, str]:
+    """Return what a repeated option gives as KEY=VALUE. Raises UsageError."""
+    split = [pair.partition("=") for pair in given or ()]
+    for name, equals, _ in split:
+        if not (name and equals):
+            raise UsageError(f"{option} {name} has no value", f"give {option} {form}")
+    return {name: value for name, _, value in split}
+
+
+def config(args: argparse.Namespace, pools: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the cluster's configuration, with these pools where it has none."""
+    found = dict(getattr(args, "config", None) or {})
+    manager = dict(found.get("resource_manager") or {"type": "agent"})
+    if not found.get("resource_pools"):
+        found["resource_pools"] = pools
+        manager["default_compute_resource_pool"] = "compute-pool"
+        manager["default_aux_resource_pool"] = "aux-pool"
+        found["resource_manager"] = manager
+    scheduler = _scheduler(args)
+    if scheduler:
+        manager["scheduler"] = {**(manager.get("scheduler") or {}), **scheduler}
+        found["resource_manager"] = manager
+    images = _images(args)
+    if images:
+        defaults = dict(found.get("task_container_defaults") or {})
+        found["task_container_defaults"] = {**defaults, "image": images}
+    if getattr(args, "notebook_timeout", None):
+        found["notebook_timeout"] = args.notebook_timeout
+    return found
+
+
+def _scheduler(args: argparse.Namespace) -> dict[str, Any]:
+    kind, preempts = (
+        getattr(args, "scheduler_type", None),
+        getattr(args, "preemption_enabled", None),
+    )
+    if preempts == "true" and kind not in (None, "priority"):
+        raise UsageError(
+            f"--preemption-enabled has no meaning for --scheduler-type {kind}",
+            "leave it out, or give --scheduler-type priority",
+        )
+    if preempts == "true":
+        return {"type": "priority", "preemption": True}
+    return {"type": kind} if kind else {}
+
+
+def _images(args: argparse.Namespace) -> dict[str, str]:
+    cpu, gpu = getattr(args, "cpu_env_image", None), getattr(args, "gpu_env_image", None)
+    return {**({"cpu": cpu} if cpu else {}), **({"cuda": gpu} if gpu else {})}
+
+
+def pools(
+    args: argparse.Namespace, compute: dict[str, Any], aux: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Return the pools that Determined's commands make: one for work with slots, one for work without."""
+    limits = {
+        "min_instances": getattr(args, "min_dynamic_agents", None) or 0,
+        "max_instances": _or(getattr(args, "max_dynamic_agents", None), 5),
+        "max_idle_agent_period": getattr(args, "max_idle_agent_period", None) or "10m",
+        "max_agent_starting_period": getattr(args, "max_agent_starting_period", None) or "20m",
+    }
+    return [
+        {
+            "pool_name": "compute-pool",
+            "max_aux_containers_per_agent": 0,
+            "provider": {**compute, **limits},
+        },
+        {
+            "pool_name": "aux-pool",
+            "max_aux_containers_per_agent": getattr(args, "max_aux_containers_per_agent", None)
+            or 16,
+            "provider": {**aux, **limits},
+        },
+    ]
+
+
+def _or(given: int | None, default: int) -> int:
+    return default if given is None else given
+
+
+def _mapping(path: str) -> dict[str, Any]:
+    try:
+        read = yaml.safe_load(Path(path).read_text("utf-8"))
+    except (OSError, yaml.YAMLError) as e:
+        raise UsageError(f"cannot read {path}: {e}") from e
+    if not isinstance(read, dict):
+        raise UsageError(f"{path} must hold the configuration of a cluster, as master.yaml does")
+    return read

@@ -1,0 +1,218 @@
+"""Determined's options of `det deploy` do their part in a cloud, or are answered by what stands in their place."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from det_cli.commands.deploy import MEMBERS
+from det_cli.declare import Command, Group, Replaced
+from det_cli.find import find
+from det_cli.parse import parse
+from det_controlplane.core.config.cluster import load_cluster
+from det_controlplane.entry.aws import packaging
+
+from tests.cli.conftest import Det
+from tests.support.aws_account import MADE, STATE_BUCKET, Account
+from tests.support.fake_cluster import FakeCluster
+from tests.support.fake_terraform import FakeTerraform, error_event
+from tests.support.google_project import MADE as MADE_BY_GOOGLE
+from tests.support.google_project import Project, outputs, state
+
+
+def replaced() -> Iterator[tuple[list[str], Replaced]]:
+    """Yield each option that is only answered, with the words of a command that takes it."""
+    for group in MEMBERS["deploy"].members:
+        assert isinstance(group, Group)
+        for command in group.members:
+            assert isinstance(command, Command)
+            needs_id = any("--cluster-id" in a.names for a in command.args if hasattr(a, "names"))
+            words = ["deploy", group.name, command.name, *(["--cluster-id=c"] if needs_id else [])]
+            yield from ((words, arg) for arg in command.args if isinstance(arg, Replaced))
+
+
+REPLACED = list(replaced())
+
+
+@pytest.mark.parametrize(
+    ("words", "option"), REPLACED, ids=[" ".join([*w[1:3], o.names[0]]) for w, o in REPLACED]
+)
+def test_an_option_without_use_is_answered_and_never_passed_over(
+    words: list[str], option: Replaced, capsys: pytest.CaptureFixture[str], det: Det
+) -> None:
+    value = [] if option.options.get("action") else ["VALUE"]
+    if option.refused:
+        ran = det(*words, option.names[0], *value)
+        assert ran.code == 2
+        assert f"{option.names[0]} {option.instead}" in ran.err
+        return
+    parse(find([*words, option.names[0], *value]), {})
+    assert capsys.readouterr().err == f"{option.names[0]} {option.instead}\n"
+
+
+def test_an_option_that_asks_for_what_holds_anyway_is_not_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    parse(find(["deploy", "aws", "up", "--cluster-id=c", "--inbound-cidr", "0.0.0.0/0"]), {})
+    assert capsys.readouterr().err == ""
+
+
+def test_an_option_of_the_group_is_answered_too(
+    det: Det, account: Account, terraform: FakeTerraform
+) -> None:
+    ran = det("deploy", "--no-wait-for-master", "aws", "list", *account.where[2:])
+    assert ran.code == 0
+    assert "the command ends when the cluster answers" in ran.err
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Return the configurations that functions were built with."""
+    found: list[dict[str, Any]] = []
+
+    def build(out: Path, files: dict[str, bytes]) -> Path:
+        found.append(yaml.safe_load(files["cluster.yaml"]))
+        (out / "deployment.zip").write_bytes(b"zip")
+        return out / "deployment.zip"
+
+    monkeypatch.setattr(packaging, "build", build)
+    return found
+
+
+def test_options_for_aws_become_pools_scheduler_images_and_tags(
+    det: Det, account: Account, terraform: FakeTerraform, built: list[dict[str, Any]]
+) -> None:
+    account.client("ec2").create_key_pair(KeyName="ada")
+    ran = det(
+        "deploy", "aws", "up", "--dry-run", *account.where, "--keypair", "ada", "--add-tag", "team=vision",
+        "--gpu-agent-instance-type", "g5.xlarge", "--spot", "--spot-max-price", "0.5", "--agent-subnet-id", "subnet-1",
+        "--preemption-enabled", "true", "--gpu-env-image", "ours:1", "--notebook-timeout", "600",
+        "--db-instance-type", "db.t4g.small",
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    (config,) = built
+    load_cluster(config)
+    compute, aux = config["resource_pools"]
+    common = {
+        "type": "aws", "region": "us-west-2", "ssh_key_name": "ada", "network_interface": {"subnet_id": "subnet-1"},
+        "custom_tags": [{"key": "team", "value": "vision"}],
+    }  # fmt: skip
+    assert compute["provider"].items() >= {**common, "spot": True, "spot_max_price": "0.5"}.items()
+    assert aux["provider"].items() >= common.items()
+    assert "spot_max_price" not in aux["provider"]
+    assert config["resource_manager"]["scheduler"] == {"type": "priority", "preemption": True}
+    assert config["task_container_defaults"] == {"image": {"cuda": "ours:1"}}
+    assert config["notebook_timeout"] == 600
+    (plan,) = terraform.calls("plan")
+    assert plan["variables"]["tags"] == {"team": "vision"}
+    assert plan["variables"]["database"] == "rds"
+    assert plan["variables"]["database_instance_class"] == "db.t4g.small"
+
+
+def test_a_key_pair_that_is_not_there_is_told_before_anything_is_made(
+    det: Det, account: Account, terraform: FakeTerraform
+) -> None:
+    ran = det("deploy", "aws", "up", "--yes", *account.where, "--keypair", "ada")
+    assert (ran.code, "us-west-2 has no key pair ada" in ran.err) == (1, True)
+    assert terraform.calls("apply") == []
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (("--add-tag", "team"), "--add-tag team has no value"),
+        (("--deployment-type", "efs"), "there is no --deployment-type efs here: machines mount no"),
+        (
+            ("--scheduler-type", "fair_share", "--preemption-enabled", "true"),
+            "--preemption-enabled has no meaning for --scheduler-type fair_share",
+        ),
+        (("--spot-max-price", "cheap"), "spot_max_price"),
+    ],
+)
+def test_a_bad_value_is_refused_by_name(
+    det: Det, account: Account, terraform: FakeTerraform, given: tuple[str, ...], told: str
+) -> None:
+    ran = det("deploy", "aws", "up", "--yes", *account.where, *given)
+    assert (ran.code, told in ran.err) == (2, True), ran.err
+    assert terraform.calls("apply") == []
+
+
+def test_machines_beside_a_configuration_with_pools_are_refused(
+    det: Det, account: Account, terraform: FakeTerraform, tmp_path: Path
+) -> None:
+    """They changed nothing, and nothing said so."""
+    config = tmp_path / "master.yaml"
+    pool = {"pool_name": "gpus", "provider": {"type": "aws", "instance_type": "g5.xlarge"}}
+    config.write_text(yaml.safe_dump({"resource_pools": [pool]}))
+    ran = det("deploy", "aws", "up", "--yes", *account.where, "--config", config, "--spot")
+    assert ran.code == 2
+    assert "has pools of its own: --spot cannot change them" in ran.err
+
+
+def test_a_cluster_is_removed_as_it_was_made(
+    det: Det, account: Account, terraform: FakeTerraform
+) -> None:
+    """A database of RDS was taken for one of Aurora, and its protection stayed: it could not be removed."""
+    terraform.answers(apply={"out": error_event("failed", "it did"), "code": 1})
+    made = ("--var", "database=rds", "--add-tag", "team=vision")
+    assert det("deploy", "aws", "up", "--yes", *account.where, *made).code == 1
+    account.client("s3").put_object(Bucket=STATE_BUCKET, Key="box/state", Body=b"{}")
+    terraform.answers(output={"out": "{}"}, state_pull={"out": json.dumps(MADE)})
+    ran = det("deploy", "aws", "down", "--yes", *account.where)
+    assert ran.code == 0, ran.err
+    ending, _ = terraform.calls("apply", "destroy")[-2:]
+    told = ending["variables"]
+    assert (told["database"], told["tags"], told["keep_data"]) == ("rds", {"team": "vision"}, True)
+    assert told["removal"].isdigit()
+
+
+def test_a_profile_signs_in_the_command_and_terraform(
+    det: Det,
+    account: Account,
+    terraform: FakeTerraform,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION", "AWS_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    keys = "aws_access_key_id = testing\naws_secret_access_key = testing\n"
+    (tmp_path / "aws").write_text(f"[profile lab]\nregion = us-west-2\n{keys}")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "aws"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    at = ("--cluster-id", "box", "--endpoint-url", account.url)
+    ran = det("deploy", "aws", "up", "--dry-run", *at, "--profile", "lab")
+    assert ran.code == 0, ran.err
+    (plan,) = terraform.calls("plan")
+    assert (plan["profile"], plan["variables"]["region"]) == ("lab", "us-west-2")
+    ran = det("deploy", "aws", "up", "--dry-run", *at, "--profile", "lob")
+    assert (ran.code, "has no profile lob" in ran.err) == (2, True)
+
+
+def test_options_for_google_become_disks_labels_and_processors(
+    project: Project, terraform: FakeTerraform, cluster: FakeCluster
+) -> None:
+    terraform.answers(output=outputs(cluster), state_pull=state(MADE_BY_GOOGLE[0]))
+    ran = project.up(
+        "--image", "img", "--disk-size", "300", "--disk-type", "pd-ssd", "--preemptible", "true",
+        "--min-cpu-platform-agent", "Intel Skylake", "--add-label", "team=vision",
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    (apply,) = terraform.calls("apply")
+    assert apply["variables"]["labels"] == {"team": "vision"}
+    compute, aux = yaml.safe_load(apply["variables"]["cluster_config"])["resource_pools"]
+    common = {"boot_disk_size": 300, "boot_disk_type": "pd-ssd", "labels": {"team": "vision"}}
+    own = {"spot": True, "base_config": {"minCpuPlatform": "Intel Skylake"}}
+    assert compute["provider"].items() >= {**common, **own}.items()
+    assert aux["provider"].items() >= common.items()
+    bad = project.up("--image", "img", "--add-label", "Team=Vision")
+    assert (bad.code, "is no label of Google Cloud" in bad.err) == (2, True)
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp"])
+def test_the_configuration_to_begin_with_is_one_that_clusters_take(det: Det, cloud: str) -> None:
+    ran = det("deploy", cloud, "dump-master-config-template")
+    assert ran.code == 0, ran.err
+    pools = load_cluster(yaml.safe_load(ran.out)).resource_pools
+    assert [pool.pool_name for pool in pools] == ["compute-pool", "aux-pool"]
