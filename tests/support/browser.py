@@ -105,9 +105,15 @@ def _is_complaint(message: Any) -> bool:
 
 @contextmanager
 def opened(
-    browser: Any, base: str, *, signed_in: bool = True, width: int = 1280, theme: str = "light"
+    browser: Any,
+    base: str,
+    *,
+    signed_in: bool = True,
+    width: int = 1280,
+    theme: str = "light",
+    user: tuple[str, str] = ("determined", ""),
 ) -> Iterator[Tab]:
-    """Open a tab with cookies of its own."""
+    """Open a tab with cookies of its own, of a user with a password."""
     context = browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme=theme, reduced_motion="reduce"
     )
@@ -121,7 +127,7 @@ def opened(
     try:
         if signed_in:
             tab.open("/")
-            tab.sign_in()
+            tab.sign_in(*user)
             tab.page.locator(".frame").wait_for()
         yield tab
     finally:

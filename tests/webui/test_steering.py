@@ -120,6 +120,8 @@ def test_a_token_is_shown_once_and_revoked(tab: Tab, cluster: Cluster) -> None:
     token = tab.page.locator(".token").inner_text()
     assert len(token) > 20
     tab.page.get_by_role("button", name="Close").click()
-    tab.page.get_by_role("button", name=re.compile("^Revoke token")).click()
+    tab.page.get_by_role("button", name=re.compile("^Actions on token")).click()
+    tab.page.get_by_role("menuitem", name="Revoke").click()
+    tab.page.get_by_role("button", name="Revoke", exact=True).click()
     tab.page.get_by_text("No access tokens").wait_for()
     assert cluster.get("/api/v1/tokens")["tokenInfo"] == []

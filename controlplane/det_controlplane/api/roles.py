@@ -168,6 +168,7 @@ def _shown(role: Role) -> dict[str, Any]:
     return {
         "roleId": role.id,
         "name": role.name,
+        "description": role.meaning,
         "permissions": [_permission(right) for right in in_order],
         "scopeTypeMask": {"cluster": True, "workspace": role.of_workspaces},
     }

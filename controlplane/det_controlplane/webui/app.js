@@ -20,6 +20,16 @@ const PAGES = [
   ["/models", "Model registry", () => import("./pages/models.js")],
   ["/models/:id", "Model", () => import("./pages/model.js")],
   ["/workspaces", "Workspaces", () => import("./pages/workspaces.js")],
+  ["/admin", "Administration", () => import("./pages/admin/page.js")],
+  ["/admin/people", "People", () => import("./pages/admin/people.js")],
+  ["/admin/people/:id", "Person", () => import("./pages/admin/person.js")],
+  ["/admin/groups", "Groups", () => import("./pages/admin/groups.js")],
+  ["/admin/groups/:id", "Group", () => import("./pages/admin/group.js")],
+  ["/admin/roles", "Roles", () => import("./pages/admin/roles.js")],
+  ["/admin/tokens", "Access tokens", () => import("./pages/admin/tokens.js")],
+  // As Determined calls them.
+  ["/admin/user-management", "People", () => import("./pages/admin/people.js")],
+  ["/admin/group-management", "Groups", () => import("./pages/admin/groups.js")],
   ["/settings", "Settings", () => import("./pages/settings.js")],
   ["/design", "Design", () => import("./pages/design.js")],
 ];

@@ -1,5 +1,5 @@
 // Signing in at an identity provider: the code comes back in the address, and only this tab can use it (PKCE).
-import { post } from "./api.js";
+import { get, post } from "./api.js";
 import { arrived } from "./session.js";
 
 const KEPT = "sign-in";
@@ -14,6 +14,9 @@ function word() {
 function encoded(bytes) {
   return btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 }
+
+/** @returns {Promise<{ name: string }[]>} where people may sign in, beside here */
+export const providers = async () => (await get("/api/v1/auth/oidc/providers")).providers;
 
 /** Leave for the provider; `after` is the page to come back to. @param {string} after */
 export async function leave(after) {
@@ -34,6 +37,6 @@ export async function arrive(query) {
   if (query.get("error")) throw new Error(query.get("error_description") || query.get("error") || "");
   if (!kept || kept.state !== query.get("state")) throw new Error("This sign-in was not begun in this tab. Begin it again.");
   const brought = { code: query.get("code"), codeVerifier: kept.verifier, redirectUri: back() };
-  arrived((await post("/api/v1/auth/oidc/finish", brought, { quiet: true })).user);
+  await arrived((await post("/api/v1/auth/oidc/finish", brought, { quiet: true })).user);
   return kept.after;
 }

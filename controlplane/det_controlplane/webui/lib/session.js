@@ -1,5 +1,6 @@
 // Who is signed in, and where the session begins and ends.
 import { get, post, whenSignedOut } from "./api.js";
+import { learn } from "./rights.js";
 import { signal } from "./view.js";
 
 /** @typedef {{ id: number, username: string, displayName: string, admin: boolean }} User */
@@ -18,8 +19,9 @@ whenSignedOut(() => {
 });
 
 /** @param {User} who */
-export function arrived(who) {
+export async function arrived(who) {
   localStorage.setItem(HINT, "1");
+  await learn(who, !!cluster.value?.rbacEnabled);
   user.value = who;
 }
 
@@ -32,7 +34,7 @@ export async function begin() {
     return;
   }
   try {
-    user.value = (await get("/api/v1/me", {}, { quiet: true })).user;
+    await arrived((await get("/api/v1/me", {}, { quiet: true })).user);
   } catch (e) {
     if (/** @type {any} */ (e).status !== 401) throw e;
     user.value = null;
@@ -41,7 +43,7 @@ export async function begin() {
 
 /** @param {string} username @param {string} password */
 export async function signIn(username, password) {
-  arrived((await post("/api/v1/auth/login", { username, password }, { quiet: true })).user);
+  await arrived((await post("/api/v1/auth/login", { username, password }, { quiet: true })).user);
 }
 
 export async function signOut() {

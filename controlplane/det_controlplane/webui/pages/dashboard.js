@@ -2,6 +2,7 @@
 import { get, post } from "../lib/api.js";
 import { ago, counted, metric, money, span } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
+import { may } from "../lib/rights.js";
 import { link } from "../lib/router.js";
 import { shownName, user } from "../lib/session.js";
 import { reasonOf } from "../lib/why.js";
@@ -44,11 +45,14 @@ async function figures(signal) {
   const month = new Date(now.getFullYear(), now.getMonth(), 1).toISOString();
   const [pools, day, months] = await Promise.all([
     get("/api/v1/resource-pools", {}, { signal }),
-    get("/api/v1/costs/users", { after: today }, { signal }).catch(() => null),
-    get("/api/v1/costs/users", { after: month }, { signal }).catch(() => null),
+    costs(today, signal),
+    costs(month, signal),
   ]);
   return { pools: pools.resourcePools, today: mineOf(day), month: mineOf(months) };
 }
+
+/** @param {string} after @param {AbortSignal} signal */
+const costs = async (after, signal) => (may("VIEW_CLUSTER_USAGE") ? get("/api/v1/costs/users", { after }, { signal }).catch(() => null) : null);
 
 /** @param {any} told */
 const mineOf = (told) => told && told.costs.find((/** @type {any} */ c) => c.username === user.value?.username);
@@ -89,8 +93,8 @@ function Overview({ pools, today, month }) {
     <${Figures} of=${[
       ["Slots in use", html`${used} <span class="faint">of ${total}</span>`, html`<${Progress} value=${total ? used / total : 0} />`],
       ["Jobs running", running, html`<a href=${link("/queue")}>${counted(queued, "waits", "wait")}</a>`],
-      ["Your work today", money(today?.costUsd), "machines at work for you"],
-      ["Your work this month", money(month?.costUsd), "since the first"],
+      ...(today === null ? [] : [["Your work today", money(today?.costUsd), "machines at work for you"]]),
+      ...(month === null ? [] : [["Your work this month", money(month?.costUsd), "since the first"]]),
     ]} />
   `;
 }

@@ -1,7 +1,6 @@
 // Signing in by password, or at the organization's identity provider.
-import { get } from "../lib/api.js";
 import { useLive } from "../lib/live.js";
-import { arrive, leave } from "../lib/oidc.js";
+import { arrive, leave, providers } from "../lib/oidc.js";
 import { go, place } from "../lib/router.js";
 import { cluster, signIn, user } from "../lib/session.js";
 import { html, useEffect, useState } from "../lib/view.js";
@@ -16,7 +15,7 @@ const here = () => {
 export function Page() {
   const [error, setError] = useState(/** @type {Error | undefined} */ (undefined));
   const [busy, setBusy] = useState(false);
-  const providers = useLive(async () => (await get("/api/v1/auth/oidc/providers")).providers, []);
+  const elsewhere = useLive(providers, []);
   const after = here();
   useEffect(() => {
     const { path, query } = place.value;
@@ -67,7 +66,7 @@ export function Page() {
           <${Field} label="Password"><input class="input" name="password" type="password" autocomplete="current-password" /><//>
           <button class="button primary" disabled=${busy}>${busy ? "Signing in …" : "Sign in"}</button>
         </form>
-        ${(providers.data ?? []).map(
+        ${(elsewhere.data ?? []).map(
           (/** @type {any} */ p) => html`<${Button} disabled=${busy} onClick=${() => attempt(() => leave(after))}>Sign in with ${p.name}<//>`,
         )}
       </div>

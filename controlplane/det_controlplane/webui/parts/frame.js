@@ -1,4 +1,5 @@
 // The frame around every page: where one can go, and who one is.
+import { areas } from "../lib/areas.js";
 import { go, link, place } from "../lib/router.js";
 import { cluster, shownName, signOut, user } from "../lib/session.js";
 import { choose, theme, THEMES } from "../lib/theme.js";
@@ -6,7 +7,7 @@ import { html, useEffect, useState } from "../lib/view.js";
 import { Button, Icon } from "./basic.js";
 import { attempt, Menu, Toasts } from "./overlay.js";
 
-/** @type {[string, string, string, string][]} group, address, name, icon */
+/** @type {[string, string, string, string, (() => boolean)?][]} group, address, name, icon, and who sees it if not everybody */
 export const NAVIGATION = [
   ["", "/dashboard", "Home", "home"],
   ["", "/experiments", "Experiments", "flask"],
@@ -15,6 +16,7 @@ export const NAVIGATION = [
   ["", "/workspaces", "Workspaces", "folder"],
   ["Cluster", "/queue", "Job queue", "queue"],
   ["Cluster", "/cluster", "Machines", "server"],
+  ["Cluster", "/admin", "Administration", "people", () => areas().length > 0],
 ];
 
 export const Mark = () => html`
@@ -61,7 +63,7 @@ function Navigation({ path }) {
   const at = `/${path.split("/")[1]}`.replace("/trials", "/experiments");
   return html`
     <nav class="nav" aria-label="Pages">
-      ${NAVIGATION.map(([of, to, name, icon]) => {
+      ${NAVIGATION.filter(([, , , , fits]) => !fits || fits()).map(([of, to, name, icon]) => {
         const title = of !== group && html`<div class="nav-title">${of}</div>`;
         group = of;
         return html`${title}<a href=${link(to)} aria-current=${at === to ? "page" : undefined}><${Icon} name=${icon} />${name}</a>`;

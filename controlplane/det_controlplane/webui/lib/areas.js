@@ -1,0 +1,12 @@
+// Parts of the administration, and who sees each.
+import { isAdmin, may, maySomewhere } from "./rights.js";
+
+/** @type {[string, string, () => boolean][]} address, name, whether the user has something to do there */
+export const AREAS = [
+  ["/admin/people", "People", isAdmin],
+  ["/admin/groups", "Groups", () => may("UPDATE_GROUP")],
+  ["/admin/roles", "Roles", () => maySomewhere("ASSIGN_ROLES")],
+  ["/admin/tokens", "Access tokens", isAdmin],
+];
+
+export const areas = () => AREAS.filter(([, , fits]) => fits());

@@ -1,0 +1,26 @@
+// What the parts of the administration share: the head of the page, and the way to the other parts.
+import { AREAS, areas } from "../../lib/areas.js";
+import { link } from "../../lib/router.js";
+import { html } from "../../lib/view.js";
+import { Button, Empty, Head, Tabs } from "../../parts/basic.js";
+
+/** @param {{ at: string, title?: string, text?: any, actions?: any, beside?: any, children?: any }} props `at` is the address of a part */
+export function Area({ at, title, text, actions, beside, children }) {
+  const area = AREAS.find(([to]) => to === at);
+  if (!area?.[2]()) return html`<${NotForYou} />`;
+  return html`
+    <${Head} title=${title ?? area[1]} text=${text} beside=${beside}>${actions}<//>
+    <${Tabs} label="Administration" tabs=${areas().map(([to, name]) => ({ name, href: link(to), chosen: to === at }))} />
+    <div class="stack">${children}</div>
+  `;
+}
+
+export const NotForYou = () => html`
+  <${Head} title="Administration" />
+  <div class="panel">
+    <${Empty} title="This is for administrators">
+      <p>Ask an administrator of the cluster if you need something changed here.</p>
+      <${Button} href=${link("/dashboard")}>Go home<//>
+    <//>
+  </div>
+`;

@@ -1,0 +1,79 @@
+// Everybody who has an account: make accounts, rename, set passwords, deactivate.
+import { get, post } from "../../lib/api.js";
+import { ago, counted, moment } from "../../lib/format.js";
+import { useLive } from "../../lib/live.js";
+import { providers } from "../../lib/oidc.js";
+import { usePaged } from "../../lib/paged.js";
+import { ask, go, link, place } from "../../lib/router.js";
+import { shownName } from "../../lib/session.js";
+import { html, useState } from "../../lib/view.js";
+import { Bones, Button, Empty, Failure, Search } from "../../parts/basic.js";
+import { Line, Tick } from "../../parts/fields.js";
+import { Ask, tell } from "../../parts/overlay.js";
+import { Table } from "../../parts/table.js";
+import { Area } from "./area.js";
+
+const COLUMNS = [
+  { name: "Person", main: true, sort: "USER_NAME", cell: (/** @type {any} */ u) => html`<a href=${link(`/admin/people/${u.id}`)}>${shownName(u)}</a> ${u.displayName && html`<span class="faint">${u.username}</span>`}` },
+  { name: "Rights", sort: "ADMIN", cell: (/** @type {any} */ u) => (u.admin ? html`<span class="label best">administrator</span>` : "") },
+  { name: "Signs in", sort: "REMOTE", cell: (/** @type {any} */ u) => (u.remote ? "at the identity provider" : "by password") },
+  { name: "Account", sort: "ACTIVE", cell: (/** @type {any} */ u) => html`<span class=${`state ${u.active ? "green" : ""}`}>${u.active ? "Active" : "Deactivated"}</span>` },
+  { name: "Last sign-in", right: true, sort: "LAST_AUTH_TIME", cell: (/** @type {any} */ u) => html`<span title=${moment(u.lastAuthAt)}>${u.lastAuthAt ? ago(u.lastAuthAt) : "never"}</span>` },
+];
+
+export function Page() {
+  const { query } = place.value;
+  const name = query.get("q") ?? "";
+  const gone = query.has("deactivated");
+  const sort = query.get("sort") ?? "USER_NAME=asc";
+  const [making, setMaking] = useState(false);
+  const [by, direction] = sort.split("=");
+  const found = usePaged(
+    async (offset, limit, signal) => {
+      const told = await get("/api/v1/users", { offset, limit, name, active: gone ? undefined : true, sortBy: `SORT_BY_${by}`, orderBy: `ORDER_BY_${direction?.toUpperCase()}` }, { signal });
+      return { rows: told.users, total: told.pagination.total };
+    },
+    [name, gone, sort],
+  );
+  return html`
+    <${Area} at="/admin/people" text=${found.total === undefined ? " " : counted(found.total, gone ? "account" : "active account")}
+      actions=${html`<${Button} kind="primary" icon="plus" onClick=${() => setMaking(true)}>New account<//>`}>
+      <div class="row">
+        <${Search} label="Search names" value=${name} onInput=${(/** @type {string} */ q) => ask({ q })} />
+        <${Button} kind=${gone ? "on" : ""} aria-pressed=${String(gone)} onClick=${() => ask({ deactivated: gone ? "" : "1" })}>Deactivated too<//>
+      </div>
+      <${Failure} error=${found.error} retry=${found.reload} />
+      <div class="panel">
+        ${found.total === undefined && !found.error && html`<${Bones} />`}
+        ${found.total === 0 && html`<${Empty} title="Nobody is called so"><p>Names and shown names are searched.</p><//>`}
+        ${!!found.total && html`<${Table} label="People" columns=${COLUMNS} total=${found.total} row=${found.row} onSight=${found.onSight} sort=${sort} onSort=${(/** @type {string} */ s) => ask({ sort: s })} />`}
+      </div>
+    <//>
+    ${making && html`<${NewAccount} onClose=${() => setMaking(false)} />`}
+  `;
+}
+
+/** @param {{ onClose: () => void }} props */
+function NewAccount({ onClose }) {
+  const [username, setUsername] = useState("");
+  const [displayName, setDisplayName] = useState("");
+  const [password, setPassword] = useState("");
+  const [admin, setAdmin] = useState(false);
+  const [remote, setRemote] = useState(false);
+  const elsewhere = useLive(providers, []);
+  const act = async () => {
+    const user = { username, displayName, admin, remote, active: true };
+    const made = await post("/api/v1/users", { user, ...(remote ? {} : { password, isHashed: false }) });
+    tell(`${username} may sign in now`);
+    go(`/admin/people/${made.user.id}`);
+  };
+  return html`
+    <${Ask} title="New account" act="Create" off=${username.trim().length < 2} onAct=${act} onClose=${onClose}>
+      <${Line} label="User name" value=${username} set=${setUsername} autocomplete="off" autofocus />
+      <${Line} label="Shown name" hint="May stay empty" value=${displayName} set=${setDisplayName} autocomplete="off" />
+      ${!!elsewhere.data?.length && html`<${Tick} label="Signs in at the identity provider" hint="And has no password here." value=${remote} set=${setRemote} />`}
+      ${!remote && html`<${Line} label="Password" hint="Tell it to the person, who changes it in Settings." value=${password} set=${setPassword} type="password" autocomplete="new-password" />`}
+      <${Tick} label="Administrator" hint="May do everything, everywhere." value=${admin} set=${setAdmin} />
+    <//>
+  `;
+}

@@ -1,0 +1,155 @@
+// One account: who it is, what it may do, and by which tokens it comes in.
+import { get, post, send } from "../../lib/api.js";
+import { ago, counted, moment } from "../../lib/format.js";
+import { useLive } from "../../lib/live.js";
+import { providers } from "../../lib/oidc.js";
+import { link } from "../../lib/router.js";
+import { shownName, user } from "../../lib/session.js";
+import { html, useState } from "../../lib/view.js";
+import { Button, Loaded, Pairs, Panel } from "../../parts/basic.js";
+import { Line, Tick } from "../../parts/fields.js";
+import { Ask, attempt, Menu, tell } from "../../parts/overlay.js";
+import { AccessTokens } from "../../parts/tokens.js";
+import { Area } from "./area.js";
+
+/** @param {{ id: string }} props */
+export function Page({ id }) {
+  const found = useLive(
+    async (signal) => {
+      const [told, roles, groups] = await Promise.all([
+        get(`/api/v1/users/${encodeURIComponent(id)}`, {}, { signal }),
+        get(`/api/v1/roles/search/by-user/${encodeURIComponent(id)}`, {}, { signal }),
+        post("/api/v1/groups/search", { userId: Number(id), limit: 100 }, { signal }),
+      ]);
+      return { person: told.user, roles: roles.roles, groups: groups.groups.map((/** @type {any} */ g) => g.group) };
+    },
+    [id],
+    15_000,
+  );
+  return html`<${Loaded} of=${found}>${(/** @type {any} */ data) => html`<${Person} ...${data} reload=${found.reload} />`}<//>`;
+}
+
+/** @param {{ person: any, roles: any[], groups: any[], reload: () => Promise<void> }} props */
+function Person({ person, roles, groups, reload }) {
+  const [open, setOpen] = useState("");
+  const path = `/api/v1/users/${person.id}`;
+  const own = person.id === user.value?.id;
+  const activate = () => attempt(() => send("PATCH", path, { active: true }), `${shownName(person)} may sign in again`).then(reload);
+  const more = [
+    !person.remote && { name: "Set password", act: () => setOpen("password") },
+    { name: "Sign out everywhere", act: () => setOpen("sign-out") },
+    !own && person.active && { name: "Deactivate", danger: true, act: () => setOpen("deactivate") },
+  ];
+  const dialog = { person, path, onClose: () => setOpen(""), onDone: reload };
+  return html`
+    <${Area} at="/admin/people" title=${shownName(person)} text=${person.displayName ? person.username : " "}
+      beside=${html`<span class=${`state ${person.active ? "green" : ""}`}>${person.active ? "Active" : "Deactivated"}</span>`}
+      actions=${html`
+        ${!person.active && html`<${Button} kind="primary" onClick=${activate}>Activate<//>`}
+        <${Button} onClick=${() => setOpen("edit")}>Edit<//>
+        <${Menu} label="More actions" items=${more} />
+      `}>
+      <div class="columns">
+        <${Panel} title="Account">
+          <${Pairs} of=${[
+            ["Rights", person.admin ? "administrator" : "as its roles give"],
+            ["Signs in", person.remote ? "at the identity provider" : "by password"],
+            ["Last sign-in", person.lastAuthAt ? html`<span title=${moment(person.lastAuthAt)}>${ago(person.lastAuthAt)}</span>` : "never"],
+            ["Groups", groups.length ? groups.map((g) => html`<a class="listed" href=${link(`/admin/groups/${g.groupId}`)}>${g.name}</a> `) : "none"],
+          ]} />
+        <//>
+        <${Panel} title="Roles" actions=${html`<a class="small" href=${link("/admin/roles")}>All roles</a>`}><${Roles} of=${roles} /><//>
+      </div>
+      <${AccessTokens} key=${person.id} of=${person} />
+    <//>
+    ${open === "edit" && html`<${Edit} ...${dialog} />`}
+    ${open === "password" && html`<${Password} ...${dialog} />`}
+    ${open === "sign-out" && html`<${SignOut} ...${dialog} />`}
+    ${open === "deactivate" && html`<${Deactivate} ...${dialog} />`}
+  `;
+}
+
+/** @param {{ of: any[] }} props */
+function Roles({ of }) {
+  const { data: names } = useLive(async (signal) => {
+    const { workspaces } = await get("/api/v1/workspaces", {}, { signal });
+    return Object.fromEntries(workspaces.map((/** @type {any} */ w) => [w.id, w.name]));
+  }, []);
+  /** @param {any} a */
+  const placeOf = ({ roleAssignment: { scopeCluster, scopeWorkspaceId: id } }) => (scopeCluster ? "the cluster" : (names?.[id] ?? `workspace ${id}`));
+  const places = (/** @type {any} */ r) => [...new Set([...r.userRoleAssignments, ...r.groupRoleAssignments].map(placeOf))].join(", ");
+  return of.length ? html`<${Pairs} of=${of.map((r) => [r.role.name, places(r)])} />` : html`<p class="soft">None, also not by a group.</p>`;
+}
+
+/** @typedef {{ person: any, path: string, onClose: () => void, onDone: () => Promise<void> }} Props */
+
+/** @param {Props} props */
+function Edit({ person, path, onClose, onDone }) {
+  const [username, setUsername] = useState(person.username);
+  const [displayName, setDisplayName] = useState(person.displayName);
+  const [admin, setAdmin] = useState(person.admin);
+  const [remote, setRemote] = useState(person.remote);
+  const elsewhere = useLive(providers, []);
+  const now = { username: username.trim(), displayName, admin, remote };
+  const changes = Object.fromEntries(Object.entries(now).filter(([key, value]) => value !== person[key]));
+  const act = async () => {
+    await send("PATCH", path, changes);
+    await onDone();
+  };
+  return html`
+    <${Ask} title=${`Edit ${shownName(person)}`} act="Save" off=${!Object.keys(changes).length} onAct=${act} onClose=${onClose}>
+      <${Line} label="User name" value=${username} set=${setUsername} autocomplete="off" />
+      <${Line} label="Shown name" value=${displayName} set=${setDisplayName} autocomplete="off" />
+      <${Tick} label="Administrator" hint="May do everything, everywhere." value=${admin} set=${setAdmin} />
+      ${(!!elsewhere.data?.length || person.remote) &&
+      html`<${Tick} label="Signs in at the identity provider" hint="A password is forgotten, and whoever is signed in by it is signed out." value=${remote} set=${setRemote} />`}
+    <//>
+  `;
+}
+
+/** @param {Props} props */
+function Password({ person, path, onClose, onDone }) {
+  const [password, setPassword] = useState("");
+  const [endTokens, setEndTokens] = useState(false);
+  const act = async () => {
+    await send("PATCH", path, { password, isHashed: false, endTokens });
+    tell(`${shownName(person)} signs in with the new password`);
+    await onDone();
+  };
+  return html`
+    <${Ask} title=${`New password of ${shownName(person)}`} act="Set password" off=${!password} onAct=${act} onClose=${onClose}>
+      <p class="soft">Whoever is signed in by the old one is signed out.</p>
+      <${Line} label="Password" value=${password} set=${setPassword} type="password" autocomplete="new-password" />
+      <${Tick} label="End access tokens too" hint="Pipelines that sign in by them stop." value=${endTokens} set=${setEndTokens} />
+    <//>
+  `;
+}
+
+/** @param {Props} props */
+const SignOut = ({ person, path, onClose, onDone }) => html`
+  <${Ask} title=${`Sign ${shownName(person)} out everywhere?`} act="Sign out" danger onClose=${onClose}
+    onAct=${async () => {
+      await send("PATCH", path, { endTokens: true });
+      tell(`${shownName(person)} is signed out`);
+      await onDone();
+    }}>
+    <p class="soft">All sessions and access tokens end. What runs on the cluster goes on, and the person may sign in again.</p>
+  <//>
+`;
+
+/** @param {Props} props */
+function Deactivate({ person, path, onClose, onDone }) {
+  const [pauseWork, setPauseWork] = useState(false);
+  const act = async () => {
+    const told = await send("PATCH", path, { active: false, pauseWork });
+    const left = told.runningExperiments?.length ?? 0;
+    tell(`${shownName(person)} is deactivated${left ? `; ${counted(left, "experiment runs", "experiments run")} on` : ""}`);
+    await onDone();
+  };
+  return html`
+    <${Ask} title=${`Deactivate ${shownName(person)}?`} act="Deactivate" danger onAct=${act} onClose=${onClose}>
+      <p class="soft">Nobody signs in by this account any more, and its sessions and access tokens end. What it made stays. It can be activated again.</p>
+      <${Tick} label="Pause its experiments" hint="They save checkpoints, and others may resume them." value=${pauseWork} set=${setPauseWork} />
+    <//>
+  `;
+}

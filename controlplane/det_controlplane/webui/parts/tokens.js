@@ -1,0 +1,115 @@
+// Access tokens of one person, or of everybody: made, described, revoked.
+import { get, post, send } from "../lib/api.js";
+import { ago, moment } from "../lib/format.js";
+import { useLive } from "../lib/live.js";
+import { link } from "../lib/router.js";
+import { user } from "../lib/session.js";
+import { html, useState } from "../lib/view.js";
+import { Button, Empty, Loaded, Panel } from "./basic.js";
+import { Line } from "./fields.js";
+import { Ask, attempt, Dialog, Menu } from "./overlay.js";
+import { Table } from "./table.js";
+
+const MOST = 500;
+
+/** @param {{ of?: { id: number, username: string }, ended?: boolean }} props everybody's without a person */
+export function AccessTokens({ of, ended }) {
+  const [making, setMaking] = useState(false);
+  const [made, setMade] = useState("");
+  const [open, setOpen] = useState(/** @type {any} */ (null));
+  const query = { username: of?.username, limit: MOST, showInactive: ended, orderBy: "ORDER_BY_DESC" };
+  const found = useLive(async (signal) => {
+    const { tokenInfo } = await get("/api/v1/tokens", query, { signal });
+    if (of) return tokenInfo;
+    const { users } = await get("/api/v1/users", {}, { signal });
+    const names = new Map(users.map((/** @type {any} */ u) => [u.id, u.username]));
+    return tokenInfo.map((/** @type {any} */ t) => ({ ...t, username: names.get(t.userId) ?? `user ${t.userId}` }));
+  }, [of?.id, ended]);
+  const shut = () => setOpen(null);
+  return html`
+    <${Panel} title=${of ? "Access tokens" : ""} flush actions=${of && html`<${Button} icon="plus" onClick=${() => setMaking(true)}>New token<//>`}>
+      <${Loaded} of=${found} lines=${2}>
+        ${(/** @type {any[]} */ rows) => (rows.length ? html`<${Rows} rows=${rows} whose=${!of} open=${setOpen} />` : html`<${NoTokens} />`)}
+      <//>
+    <//>
+    ${making && of && html`<${NewToken} of=${of} onClose=${() => setMaking(false)} onDone=${async (/** @type {string} */ token) => (setMade(token), await found.reload())} />`}
+    ${made && html`<${Once} token=${made} onClose=${() => setMade("")} />`}
+    ${open?.what === "describe" && html`<${Describe} token=${open.token} onClose=${shut} onDone=${found.reload} />`}
+    ${open?.what === "revoke" &&
+    html`
+      <${Ask} title=${`Revoke token ${open.token.id}?`} act="Revoke" danger onClose=${shut}
+        onAct=${async () => {
+          await send("PATCH", `/api/v1/tokens/${open.token.id}`, { setRevoked: true });
+          await found.reload();
+        }}>
+        <p class="soft">Programs that sign in by it are refused from now on. A revoked token never comes back; a new one may take its place.</p>
+      <//>
+    `}
+  `;
+}
+
+const NoTokens = () => html`<${Empty} title="No access tokens"><p>Programs, such as pipelines, sign in by them instead of by a password. Each ends by itself, and can be revoked.</p><//>`;
+
+/** @param {{ rows: any[], whose: boolean, open: (what: any) => void }} props */
+function Rows({ rows, whose, open }) {
+  const over = (/** @type {any} */ t) => t.revoked || (t.expiry && Date.parse(t.expiry) < Date.now());
+  const columns = [
+    { name: "Token", right: true, cell: (/** @type {any} */ t) => t.id },
+    { name: "Description", main: true, cell: (/** @type {any} */ t) => t.description || html`<span class="faint">none</span>` },
+    ...(whose ? [{ name: "Person", cell: (/** @type {any} */ t) => html`<a href=${link(`/admin/people/${t.userId}`)}>${t.username}</a>` }] : []),
+    { name: "Made", right: true, cell: (/** @type {any} */ t) => html`<span title=${moment(t.createdAt)}>${ago(t.createdAt)}</span>` },
+    { name: "Ends", right: true, cell: (/** @type {any} */ t) => (t.revoked ? "revoked" : t.expiry ? moment(t.expiry) : "never") },
+    {
+      name: "", right: true,
+      cell: (/** @type {any} */ t) =>
+        !over(t) &&
+        html`<${Menu} label=${`Actions on token ${t.id}`} kind="plain" items=${[
+          { name: "Describe", act: () => open({ what: "describe", token: t }) },
+          { name: "Revoke", danger: true, act: () => open({ what: "revoke", token: t }) },
+        ]} />`,
+    },
+  ];
+  return html`<${Table} label="Access tokens" columns=${columns} total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} />`;
+}
+
+/** @param {{ of: { id: number, username: string }, onClose: () => void, onDone: (token: string) => Promise<void> }} props */
+function NewToken({ of, onClose, onDone }) {
+  const [description, setDescription] = useState("");
+  const [days, setDays] = useState("30");
+  const act = async () => {
+    const made = await post("/api/v1/tokens", { userId: of.id, description, lifespan: `${Number(days) * 24}h` });
+    await onDone(made.token);
+  };
+  return html`
+    <${Ask} title=${of.id === user.value?.id ? "New token" : `New token of ${of.username}`} act="Create" onAct=${act} onClose=${onClose}>
+      <${Line} label="Description" hint="What will use it" value=${description} set=${setDescription} />
+      <${Line} label="Days until it ends" type="number" min="1" required value=${days} set=${setDays} />
+    <//>
+  `;
+}
+
+/** @param {{ token: any, onClose: () => void, onDone: () => Promise<void> }} props */
+function Describe({ token, onClose, onDone }) {
+  const [description, setDescription] = useState(token.description ?? "");
+  const act = async () => {
+    await send("PATCH", `/api/v1/tokens/${token.id}`, { description });
+    await onDone();
+  };
+  return html`
+    <${Ask} title=${`Describe token ${token.id}`} act="Save" onAct=${act} onClose=${onClose}>
+      <${Line} label="Description" hint="What uses it" value=${description} set=${setDescription} />
+    <//>
+  `;
+}
+
+/** @param {{ token: string, onClose: () => void }} props */
+const Once = ({ token, onClose }) => html`
+  <${Dialog} title="Your new token" onClose=${onClose}>
+    <p class="soft">It is shown this once: keep it where the program finds it, as DET_USER_TOKEN.</p>
+    <pre class="token" tabindex="0">${token}</pre>
+    <div class="dialog-foot">
+      <${Button} icon="copy" onClick=${() => attempt(() => navigator.clipboard.writeText(token), "Copied")}>Copy<//>
+      <${Button} kind="primary" onClick=${onClose}>Close<//>
+    </div>
+  <//>
+`;

@@ -1,0 +1,196 @@
+"""Pages of the administration, over an API in this process: no agent is needed. The API is asked afterwards."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from det_controlplane.core.config.cluster import Authz
+from det_controlplane.db.engine import Database
+
+from tests.support.api import PASSWORD, api_over
+from tests.support.browser import Tab, opened
+from tests.support.house import House
+from tests.support.postgres import DatabaseServer
+from tests.support.served_api import served
+
+MARKUP = "<img src=x onerror=alert(1)>"
+LOOKS = [(360, "light"), (1280, "dark"), (2560, "light")]
+
+
+@pytest.fixture(scope="module")
+def house(
+    postgres_server: DatabaseServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[House]:
+    """A cluster with roles and two workspaces, red and blue."""
+    with postgres_server.database() as url:
+        database = Database(url)
+        with api_over(database, tmp_path_factory.mktemp("house")) as api:
+            api.ctx.config = replace(api.ctx.config, authz=Authz.RBAC)
+            made = House(api, api.signed_in("admin"))
+            made.admin.post("/api/v1/groups", {"name": "everybody"})
+            yield made
+        database.dispose()
+
+
+@pytest.fixture(scope="module")
+def base(house: House) -> Iterator[str]:
+    with served(house.api) as url:
+        yield url
+
+
+@pytest.fixture
+def tab(browser: Any, base: str) -> Iterator[Tab]:
+    """A tab of an administrator."""
+    with opened(browser, base, user=("admin", PASSWORD)) as made:
+        yield made
+        assert made.complaints == []
+
+
+def press(tab: Tab, *names: str) -> None:
+    """Press buttons, or items of the menus that they open."""
+    for name in names:
+        for_button = tab.page.get_by_role("button", name=name, exact=True)
+        for_button.or_(tab.page.get_by_role("menuitem", name=name, exact=True)).last.click()
+
+
+def fill(tab: Tab, **fields: str) -> None:
+    for label, text in fields.items():
+        tab.page.get_by_label(re.compile(f"^{label.replace('_', ' ')}")).last.fill(text)
+
+
+def choose(tab: Tab, **fields: str) -> None:
+    for label, name in fields.items():
+        shown = tab.page.get_by_role("dialog").get_by_label(re.compile(f"^{label}"))
+        shown.select_option(label=name)
+
+
+def gone(tab: Tab) -> None:
+    """Wait until what a dialog asked for is done."""
+    tab.page.get_by_role("dialog").wait_for(state="detached")
+
+
+def user_named(house: House, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = house.admin.get(f"/api/v1/users/{name}/by-username")["user"]
+    return found
+
+
+def test_an_account_is_made_renamed_and_deactivated(tab: Tab, house: House) -> None:
+    tab.open("/admin/people")
+    press(tab, "New account")
+    fill(tab, User_name="grace", Shown_name=MARKUP, Password="short")
+    press(tab, "Create")
+    tab.page.get_by_role("heading", name=MARKUP).wait_for()
+    assert user_named(house, "grace")["displayName"] == MARKUP
+    house.api.signed_in("grace", "short")
+    press(tab, "Edit")
+    fill(tab, Shown_name="Grace H.")
+    tab.page.get_by_label(re.compile("^Administrator")).check()
+    press(tab, "Save")
+    tab.page.get_by_role("heading", name="Grace H.").wait_for()
+    assert user_named(house, "grace")["admin"] is True
+    press(tab, "More actions", "Deactivate", "Deactivate")
+    press(tab, "Activate")
+    tab.page.locator(".head .state", has_text="Active").wait_for()
+    assert user_named(house, "grace")["active"] is True
+
+
+def test_a_new_password_ends_what_the_old_one_began(tab: Tab, house: House) -> None:
+    caller = house.person("linus")
+    tab.open("/admin/people?q=linus")
+    tab.page.get_by_role("link", name="linus").click()
+    press(tab, "More actions", "Set password")
+    fill(tab, Password="a second password")
+    press(tab, "Set password")
+    gone(tab)
+    assert caller.ask("GET", "/api/v1/me").status == 401
+    house.api.signed_in("linus", "a second password")
+
+
+def test_what_the_cluster_refuses_stands_in_the_dialog(tab: Tab) -> None:
+    tab.open("/admin/people")
+    press(tab, "New account")
+    fill(tab, User_name="determined", Password=PASSWORD)
+    press(tab, "Create")
+    tab.page.get_by_role("dialog").get_by_role("alert").get_by_text("reserved").wait_for()
+    tab.complaints[:] = [c for c in tab.complaints if "403" not in c]
+
+
+def test_a_group_gets_a_member_and_a_role(tab: Tab, house: House) -> None:
+    house.person("ada")
+    tab.open("/admin/groups")
+    press(tab, "New group")
+    fill(tab, Name="vision")
+    press(tab, "Create", "Add a member")
+    fill(tab, Person="ada")
+    press(tab, "Add")
+    gone(tab)
+    tab.open(f"/admin/roles?in={house.red}")
+    press(tab, "Give a role")
+    choose(tab, To="a group")
+    choose(tab, Group="vision", Role="Viewer")
+    press(tab, "Give")
+    gone(tab)
+    ada = house.api.signed_in("ada")
+    assert [w["name"] for w in ada.get("/api/v1/workspaces")["workspaces"]] == ["red"]
+    press(tab, "Take Viewer from vision", "Undo")
+    tab.page.get_by_role("button", name="Take Viewer from vision").wait_for()
+    assert len(ada.get("/api/v1/workspaces")["workspaces"]) == 1
+
+
+def test_a_token_of_somebody_else_is_described_and_revoked(tab: Tab, house: House) -> None:
+    made = house.person("ci").post("/api/v1/tokens", {"description": "old words"})
+    tab.open("/admin/tokens")
+    press(tab, f"Actions on token {made['tokenId']}", "Describe")
+    fill(tab, Description="nightly builds")
+    press(tab, "Save")
+    tab.page.get_by_role("cell", name="nightly builds").wait_for()
+    press(tab, f"Actions on token {made['tokenId']}", "Revoke", "Revoke")
+    tab.page.get_by_role("cell", name="nightly builds").wait_for(state="detached")
+    assert house.api.with_token(made["token"]).ask("GET", "/api/v1/me").status == 401
+
+
+@pytest.mark.parametrize(
+    ("role", "parts"), [("", []), ("Editor", []), ("WorkspaceAdmin", ["Roles"])], ids=str
+)
+def test_everybody_sees_of_the_administration_what_their_roles_allow(
+    browser: Any, base: str, house: House, role: str, parts: list[str]
+) -> None:
+    name = f"with-{role or 'nothing'}"
+    house.person(name, role, house.blue if role else None)
+    with opened(browser, base, user=(name, PASSWORD)) as tab:
+        assert tab.page.get_by_role("link", name="Administration").count() == bool(parts)
+        tab.open("/admin")
+        if not parts:
+            tab.page.get_by_text("This is for administrators").wait_for()
+            return
+        shown = tab.page.get_by_role("navigation", name="Administration").get_by_role("link")
+        shown.first.wait_for()
+        assert shown.all_inner_texts() == parts
+        places = tab.page.get_by_label("Place").locator("option")
+        assert places.all_inner_texts() == ["blue"]
+        assert tab.complaints == []
+
+
+def pages(house: House) -> list[str]:
+    group = house.admin.post("/api/v1/groups/search", {})["groups"][0]["group"]["groupId"]
+    return [
+        "/admin/people", "/admin/people/1", "/admin/groups", f"/admin/groups/{group}",
+        "/admin/roles", "/admin/tokens",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("width", "theme"), LOOKS)
+def test_pages_fit_and_are_accessible(
+    browser: Any, base: str, house: House, width: int, theme: str
+) -> None:
+    with opened(browser, base, width=width, theme=theme, user=("admin", PASSWORD)) as tab:
+        for address in pages(house):
+            tab.open(address)
+            tab.ready()
+            beyond = tab.page.evaluate(
+                "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+            )
+            assert (address, beyond, tab.faults()) == (address, 0, [])
+        assert tab.complaints == []
