@@ -18,6 +18,7 @@ class HostContext:
     """The parts of the context that a host looks at."""
 
     may_wait_s: float
+    public_url: str = ""
 
     def new_uuid(self) -> uuid.UUID:
         return uuid.UUID(int=7)
