@@ -65,6 +65,19 @@ def test_no_answer_of_any_route_has_a_secret(
     assert answered > 100
 
 
+@pytest.mark.parametrize("kind", ["command", "notebook", "shell"])
+def test_no_launch_and_no_preview_tells_a_secret(
+    user: Caller, planted: dict[str, str], kind: str
+) -> None:
+    """Pools and templates have their own; whoever launches code can read them there, and no answer tells them."""
+    config = {"description": kind, "entrypoint": "true"}
+    asked = {"config": config, "templateName": "t", "preview": kind == "notebook"}
+    told = user.ask("POST", f"/api/v1/{kind}s", asked)
+    assert told.status == 200, told.error
+    assert b"TOKEN=****" in told.body, "it has the variables of the pool"
+    assert MARK.encode() not in told.body
+
+
 def test_the_database_has_no_secret_in_the_clear(api: Api, planted: dict[str, str]) -> None:
     with api.ctx.db.begin() as tx:
         tables = tx.execute(

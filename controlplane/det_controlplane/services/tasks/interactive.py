@@ -10,6 +10,7 @@ from det_controlplane.core.lifecycle.trial import Signal
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.core.queue import QueueUpdate
+from det_controlplane.core.secrets import redacted
 from det_controlplane.db import allocations, interactive
 from det_controlplane.db.interactive import InteractiveTask
 from det_controlplane.db.schema.enums import WorkloadType
@@ -83,7 +84,9 @@ def preview(ctx: Context, user: User, submission: Submission) -> Told:
         "resourcePool": resolved.pool.pool_name, "exitStatus": "", "jobId": "", "serviceAddress": "",
         "workspaceId": resolved.workspace.workspace_id,
     }  # fmt: skip
-    return Told(blank, resolved.config.to_json(), resolved.warnings, resolved.exceeds_slots)
+    # Pools, templates and policies put their own secrets into what is asked for.
+    config = redacted(resolved.config.to_json())
+    return Told(blank, config, resolved.warnings, resolved.exceeds_slots)
 
 
 def get(ctx: Context, user: User, kind: TaskKind, task_id: str) -> Told:
