@@ -24,13 +24,13 @@ _COLUMNS = text("""
 LOOK_S = 0.05
 
 
-def fill(cluster: Cluster) -> None:
+def fill(cluster: Cluster, experiments: int = EXPERIMENTS) -> None:
     """Repeat the only experiment."""
     with Database(cluster.database_url()).begin() as tx:
         for table, key in (("jobs", "id"), ("experiments", "job_id")):
             columns = tx.execute(_COLUMNS, {"table": table}).scalar()
             repeated = (
-                f"SELECT {_ID}, {columns} FROM {table}, generate_series(2, {EXPERIMENTS}) AS n"
+                f"SELECT {_ID}, {columns} FROM {table}, generate_series(2, {experiments}) AS n"
             )
             tx.execute(text(f"INSERT INTO {table} ({key}, {columns}) {repeated}"))
 

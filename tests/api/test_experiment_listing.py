@@ -3,7 +3,14 @@
 import json
 from typing import Any
 
-from tests.support.api import Caller, config_of
+from tests.support.api import (
+    Caller,
+    config_of,
+    create,
+    report_checkpoint,
+    report_metrics,
+    trial_of,
+)
 
 E = "/api/v1/experiments"
 
@@ -85,3 +92,25 @@ def test_pages_are_cut_before_they_are_filled(user: Caller) -> None:
         {"offset": 0, "limit": -2, "startIndex": 0, "endIndex": 0, "total": 5},
     )
     assert page(users="determined", sortBy="SORT_BY_USER")[0] == ids
+
+
+def test_the_revision_changes_with_each_change_and_stays_without_one(user: Caller) -> None:
+    experiment_id = create(user)
+    trial_id = trial_of(user, experiment_id)["id"]
+    seen = [revision(user, experiment_id)]
+    assert revision(user, experiment_id) == seen[0]
+    report_metrics(user, trial_id, "training", 1, {"loss": 1.0})
+    seen.append(revision(user, experiment_id))
+    report_metrics(user, trial_id, "validation", 1, {"loss": 0.5})
+    seen.append(revision(user, experiment_id))
+    report_checkpoint(user, experiment_id)
+    seen.append(revision(user, experiment_id))
+    user.post(f"{E}/{experiment_id}/activate")
+    seen.append(revision(user, experiment_id))
+    create(user)
+    assert revision(user, experiment_id) == seen[-1]
+    assert len(set(seen)) == len(seen)
+
+
+def revision(user: Caller, experiment_id: int) -> str:
+    return str(user.get(f"{E}/{experiment_id}/revision")["revision"])

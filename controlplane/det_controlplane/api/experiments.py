@@ -125,6 +125,10 @@ def get_experiment(ctx: Context, request: Request) -> Answer:
     )
 
 
+def revision(ctx: Context, request: Request) -> Answer:
+    return json_response({"revision": listing.revision(ctx, request.id("experimentId"))})
+
+
 def list_trials(ctx: Context, request: Request) -> Answer:
     sort = sort_of(request)
     page, states = page_of(request), states_of(request, WORK_STATES)
@@ -239,6 +243,7 @@ ROUTES = (
     get(f"{_E}/{{experimentId}}", get_experiment, summary="One experiment"),
     patch(f"{_E}/{{experimentId}}", edit, summary="Edit name, notes, labels, resources, GC policy"),
     delete(f"{_E}/{{experimentId}}", remove, summary="Delete an ended experiment"),
+    get(f"{_E}/{{experimentId}}/revision", revision, summary="What changes when anything does"),
     get(f"{_E}/{{experimentId}}/trials", list_trials, summary="Trials of an experiment"),
     get(f"{_E}/{{id}}/checkpoints", list_checkpoints, summary="Checkpoints of an experiment"),
     get(

@@ -89,6 +89,7 @@ GET    experiments/{experimentId}/metrics-stream/trials-snapshot           read+
 GET    experiments/{experimentId}/model_def                                read+own       VIEW_EXPERIMENT_ARTIFACTS@experiment:experimentId
 POST   experiments/{experimentId}/move                                     experiment     UPDATE_EXPERIMENT@experiment:experimentId CREATE_EXPERIMENT@project:body.destinationProjectId
 PUT    experiments/{experimentId}/retain_logs                              experiment     UPDATE_EXPERIMENT_METADATA@experiment:experimentId
+GET    experiments/{experimentId}/revision                                 read+own       VIEW_EXPERIMENT_METADATA@experiment:experimentId
 GET    experiments/{experimentId}/searcher/best_searcher_validation_metric read+own       VIEW_EXPERIMENT_METADATA@experiment:experimentId
 GET    experiments/{experimentId}/searcher_events                          read+own       VIEW_EXPERIMENT_METADATA@experiment:experimentId
 POST   experiments/{experimentId}/searcher_operations                      experiment     UPDATE_EXPERIMENT@experiment:experimentId

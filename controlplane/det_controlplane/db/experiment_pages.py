@@ -57,6 +57,16 @@ _ONE = text(f"""
 """)
 
 
+# A changed row has the number of a later transaction, so that no change leaves all of these sums as they were.
+_REVISION = text("""
+    SELECT concat_ws('-', e.xmin, j.xmin,
+        (SELECT concat(count(*), '.', sum(t.xmin::text::bigint)) FROM trials t WHERE t.experiment_id = e.id),
+        (SELECT concat(count(*), '.', sum(a.xmin::text::bigint)) FROM allocations a WHERE a.job_id = e.job_id),
+        (SELECT concat(count(*), '.', sum(c.xmin::text::bigint)) FROM checkpoints c WHERE c.experiment_id = e.id))
+    FROM experiments e JOIN jobs j ON j.id = e.job_id WHERE e.id = :id
+""")
+
+
 @dataclass(frozen=True, slots=True)
 class ShownExperiment:
     shown: str  # JSON, as `config` is
@@ -69,6 +79,11 @@ class ShownExperiment:
 def one(tx: Tx, experiment_id: int) -> ShownExperiment | None:
     found = tx.execute(_ONE, {"id": experiment_id}).first()
     return None if found is None else ShownExperiment(*found)
+
+
+def revision(tx: Tx, experiment_id: int) -> str | None:
+    """Return a text that is another one after each change of the experiment, its trials, runs and checkpoints."""
+    return tx.execute(_REVISION, {"id": experiment_id}).scalar()
 
 
 def find(db: Database, page: Page, sort: Sort, filters: dict[str, Any]) -> Iterator[str]:

@@ -21,6 +21,12 @@ def experiment(ctx: Context, experiment_id: int) -> ShownExperiment:
         return found(experiment_pages.one(tx, experiment_id), f"experiment {experiment_id}")
 
 
+def revision(ctx: Context, experiment_id: int) -> str:
+    """Return what changes whenever something of the experiment does: the cheap question of open pages."""
+    with ctx.db.autocommit() as tx:
+        return found(experiment_pages.revision(tx, experiment_id), f"experiment {experiment_id}")
+
+
 def blank_experiment(config: dict[str, Any]) -> dict[str, Any]:
     """What validation answers: no experiment was made."""
     return {

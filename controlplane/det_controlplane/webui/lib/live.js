@@ -12,14 +12,16 @@ const RETRY_MS = 2_000;
 /**
  * Fetch data now, when `keys` change, and again each `every` milliseconds; 0 asks once, and a function decides by the data.
  *
- * While answers are the same, pauses grow to half a minute; hidden tabs ask nothing.
+ * While answers are the same, pauses grow to half a minute, or stay at `every` where that is longer; hidden tabs ask nothing.
+ * With another `mark`, as the revision of what it is about, it is fetched at once, and what was there stays meanwhile.
  * @template T
  * @param {(signal: AbortSignal) => Promise<T>} fetched
  * @param {unknown[]} keys
  * @param {number | ((data: T) => number)} [every]
+ * @param {unknown} [mark]
  * @returns {Live<T>}
  */
-export function useLive(fetched, keys, every = 0) {
+export function useLive(fetched, keys, every = 0, mark = undefined) {
   const [state, setState] = useState(/** @type {{ data?: T, error?: Error }} */ ({}));
   const latest = useRef({ fetched, every });
   latest.current = { fetched, every };
@@ -31,6 +33,11 @@ export function useLive(fetched, keys, every = 0) {
     poll.now();
     return () => poll.end();
   }, keys);
+  const marked = useRef(mark);
+  useEffect(() => {
+    if (marked.current !== mark) again.current();
+    marked.current = mark;
+  }, [mark]);
   const reload = useCallback(() => again.current(), []);
   return { data: state.data, error: state.error, reload };
 }
@@ -89,7 +96,7 @@ class Poll {
       this.next(wanted);
     } else {
       this.show((was) => (was.error ? { data: was.data } : was));
-      this.next(wanted && Math.min(Math.max(this.pause, wanted) * 1.5, LONGEST_MS));
+      this.next(wanted && Math.max(wanted, Math.min(this.pause * 1.5, LONGEST_MS)));
     }
   }
 

@@ -1,6 +1,5 @@
 // The trials of an experiment, as several pages need them.
 import { get } from "./api.js";
-import { ended } from "./format.js";
 import { useLive } from "./live.js";
 
 const MOST = 2000;
@@ -10,7 +9,8 @@ export function useTrials(experiment) {
   return useLive(
     async (signal) => (await get(`/api/v1/experiments/${experiment.id}/trials`, { limit: MOST, sortBy: "SORT_BY_ID" }, { signal })).trials,
     [experiment.id, experiment.state],
-    ended(experiment.state) ? 0 : 4_000,
+    0,
+    experiment.revision,
   );
 }
 

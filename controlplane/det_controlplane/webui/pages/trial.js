@@ -2,9 +2,10 @@
 import { get, post } from "../lib/api.js";
 import { duration, ended, metric, moment, money, span } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
+import { REST_MS, whenChanged } from "../lib/revision.js";
 import { link } from "../lib/router.js";
 import { flat } from "../lib/trials.js";
-import { html, useEffect, useState } from "../lib/view.js";
+import { html, useEffect, useMemo, useRef, useState } from "../lib/view.js";
 import { Button, Empty, Figures, Head, Loaded, Pairs, Panel, State, Tabs } from "../parts/basic.js";
 import { Chart } from "../parts/chart.js";
 import { Logs } from "../parts/logs.js";
@@ -27,8 +28,17 @@ const TABS = [
 
 /** @param {{ id: string, tab?: string }} props */
 export function Page({ id, tab = "metrics" }) {
+  const of = useRef(/** @type {number | undefined} */ (undefined));
+  const fetched = useMemo(() => {
+    of.current = undefined;
+    return whenChanged((signal) => get(`/api/v1/trials/${encodeURIComponent(id)}`, {}, { signal }));
+  }, [id]);
   const found = useLive(
-    async (signal) => (await get(`/api/v1/trials/${encodeURIComponent(id)}`, {}, { signal })).trial,
+    async (signal) => {
+      const { trial, revision } = await fetched(of.current, signal);
+      of.current = trial.experimentId;
+      return { ...trial, revision };
+    },
     [id],
     (trial) => (ended(trial.state) ? 0 : LIVE_MS),
   );
@@ -52,7 +62,8 @@ function Shown({ trial, tab, reload }) {
       return { reasons: why.reasons, cost: cost.costs[0], experiment: experiment.experiment };
     },
     [trial.id, trial.state],
-    active ? 6_000 : 0,
+    active ? REST_MS : 0,
+    trial.revision,
   );
   const [, , shown] = TABS.find(([key]) => key === tab) ?? TABS[0];
   const experiment = told.data?.experiment;
@@ -113,7 +124,8 @@ function MetricChart({ trial, name, groups }) {
         }),
       ),
     [trial.id, trial.state, name, groups.join()],
-    ended(trial.state) ? 0 : 3_000,
+    0,
+    trial.revision,
   );
   const curves = (told.data ?? []).map(({ group, points }) => ({
     name: `${name} (${group})`,
@@ -128,7 +140,8 @@ function Workloads({ trial }) {
   const found = useLive(
     async (signal) => (await get(`/api/v1/trials/${trial.id}/workloads`, { limit: 1000, orderBy: "ORDER_BY_DESC" }, { signal })).workloads,
     [trial.id, trial.state],
-    ended(trial.state) ? 0 : 5_000,
+    0,
+    trial.revision,
   );
   const kinds = { training: "Training", validation: "Validation", checkpoint: "Checkpoint" };
   const columns = [
@@ -157,7 +170,8 @@ function Allocations({ trial }) {
   const found = useLive(
     async (signal) => (await Promise.all(trial.taskIds.map((/** @type {string} */ id) => get(`/api/v1/tasks/${encodeURIComponent(id)}`, {}, { signal })))).flatMap((t) => t.task.allocations),
     [trial.id, trial.state],
-    ended(trial.state) ? 0 : 5_000,
+    0,
+    trial.revision,
   );
   const columns = [
     { name: "Run", right: true, cell: (/** @type {any} */ a) => a.allocationId.split(".").pop() },

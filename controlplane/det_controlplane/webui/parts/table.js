@@ -1,5 +1,5 @@
 // A table for ten rows or ten thousand: only rows in sight are in the page, and rows may arrive in parts.
-import { html, useEffect, useRef, useState } from "../lib/view.js";
+import { html, useEffect, useMemo, useRef, useState } from "../lib/view.js";
 import { Icon } from "./basic.js";
 
 /**
@@ -110,12 +110,14 @@ function Row({ row, index, columns, choice, id }) {
     if (!next.delete(key)) next.add(key);
     choice?.onChange(next);
   };
-  return html`
+  const cells = () => html`
     <tr aria-rowindex=${index + 2} aria-selected=${choice ? String(chosen) : undefined}>
       ${choice && html`<td><input class="check" type="checkbox" aria-label=${`Choose ${key}`} checked=${chosen} onChange=${toggle} /></td>`}
       ${columns.map((c) => html`<td class=${`${c.right ? "right" : ""} ${c.main ? "main-cell cut" : ""} ${c.wrap ? "wrap" : ""}`}>${c.cell(row)}</td>`)}
     </tr>
   `;
+  // While somebody scrolls, rows that stay in sight are not made anew.
+  return useMemo(cells, [row, index, columns, choice?.chosen]);
 }
 
 /** @param {{ choice: Choice, rows: any[], id: (row: any) => any }} props */

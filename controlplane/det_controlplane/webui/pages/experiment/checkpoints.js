@@ -1,6 +1,6 @@
 // The checkpoints that an experiment has, and those that were deleted.
 import { get, send } from "../../lib/api.js";
-import { ago, counted, ended, metric, moment, size } from "../../lib/format.js";
+import { ago, counted, metric, moment, size } from "../../lib/format.js";
 import { useLive } from "../../lib/live.js";
 import { link } from "../../lib/router.js";
 import { html, useState } from "../../lib/view.js";
@@ -18,7 +18,8 @@ export function Checkpoints({ experiment, trial }) {
   const found = useLive(
     async (signal) => (await get(path, { limit: 500, sortByAttr: "SORT_BY_END_TIME", orderBy: "ORDER_BY_DESC", states: all ? [] : ["STATE_ACTIVE", "STATE_COMPLETED", "STATE_PARTIALLY_DELETED"] }, { signal })).checkpoints,
     [path, all],
-    ended((trial ?? experiment).state) ? 0 : 10_000,
+    0,
+    (trial ?? experiment).revision,
   );
   const actions = html`<label class="row small soft"><input class="check" type="checkbox" checked=${all} onChange=${() => setAll(!all)} />Deleted ones too</label>`;
   return html`

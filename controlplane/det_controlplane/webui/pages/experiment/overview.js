@@ -5,10 +5,12 @@ import { useLive } from "../../lib/live.js";
 import { ask, link, place } from "../../lib/router.js";
 import { html, useMemo, useState } from "../../lib/view.js";
 import { Empty, Loaded, Panel } from "../../parts/basic.js";
-import { Chart, smoothed, Swatch } from "../../parts/chart.js";
+import { Chart, Swatch } from "../../parts/chart.js";
+import { AXES, chosenMetric, keyOf, MetricChoice, pointsOf, useCurveChoice } from "../../parts/curve_choice.js";
 
-const AXES = { batches: "batches", epochs: "epochs", time: "time", elapsed: "seconds" };
+// Of one curve, and of all together: what is drawn is what a screen can show, and a part of it is asked for again in detail.
 const POINTS = 600;
+const ALL_POINTS = 20_000;
 
 /** @param {{ experiment: any }} props */
 export function Overview({ experiment }) {
@@ -16,7 +18,8 @@ export function Overview({ experiment }) {
   const names = useLive(
     async (signal) => (await first("/api/v1/experiments/metrics-stream/metric-names", { ids: experiment.id }, { signal }))?.metricNames ?? [],
     [experiment.id, experiment.state],
-    active ? 8_000 : 0,
+    0,
+    experiment.revision,
   );
   return html`<${Loaded} of=${names}>${(/** @type {any[]} */ known) => (known.length ? html`<${Curves} experiment=${experiment} known=${known} />` : html`<${NoMetrics} active=${active} />`)}<//>`;
 }
@@ -28,66 +31,52 @@ const NoMetrics = ({ active }) => html`
   </div>
 `;
 
-/** @param {any} m */
-const keyOf = (m) => `${m.group}.${m.name}`;
-
 /** @param {{ experiment: any, known: any[] }} props */
 function Curves({ experiment, known }) {
-  const { query } = place.value;
-  const usual = keyOf(known.find((m) => m.name === experiment.searcherMetric && m.group === "validation") ?? known[0]);
-  const chosen = known.find((m) => keyOf(m) === query.get("metric")) ?? known.find((m) => keyOf(m) === usual);
-  const axis = /** @type {keyof AXES} */ (query.get("axis") ?? "batches") in AXES ? /** @type {keyof AXES} */ (query.get("axis") ?? "batches") : "batches";
-  const most = Number(query.get("trials") ?? 10);
-  const log = query.has("log");
-  const [weight, setWeight] = useState(0);
-  const told = useLive(
-    async (signal) => {
-      const asked = { metricName: chosen.name, group: chosen.group, maxTrials: most, maxDatapoints: POINTS };
-      return (await first(`/api/v1/experiments/${experiment.id}/metrics-stream/trials-sample`, asked, { signal }))?.trials ?? [];
-    },
-    [experiment.id, experiment.state, keyOf(chosen), most],
-    ended(experiment.state) ? 0 : 2_500,
+  const chosen = chosenMetric(known, experiment.searcherMetric);
+  const choice = useCurveChoice();
+  const { axis, log, weight } = choice;
+  const most = Number(place.value.query.get("trials") ?? 10) || 10;
+  const [range, setRange] = useState(/** @type {import("../../parts/chart_range.js").Range | null} */ (null));
+  /** @param {AbortSignal} signal @param {{ startBatches?: number, endBatches?: number }} part */
+  const sample = async (signal, part) => {
+    const asked = { metricName: chosen.name, group: chosen.group, maxTrials: most, maxDatapoints: Math.min(POINTS, Math.round(ALL_POINTS / most)), ...part };
+    return (await first(`/api/v1/experiments/${experiment.id}/metrics-stream/trials-sample`, asked, { signal }))?.trials ?? [];
+  };
+  const told = useLive((signal) => sample(signal, {}), [experiment.id, experiment.state, keyOf(chosen), most], 0, experiment.revision);
+  const [from, to] = range && axis === "batches" ? [Math.max(1, Math.floor(range.from)), Math.ceil(range.to)] : [0, 0];
+  const detail = useLive(
+    async (signal) => to > 0 && { from, to, trials: await sample(signal, { startBatches: from, endBatches: to }) },
+    [experiment.id, keyOf(chosen), most, from, to],
   );
-  const curves = useMemo(() => (told.data ?? []).map((/** @type {any} */ t) => curveOf(t, chosen.name, axis, weight)).filter((/** @type {any} */ c) => c.x.length), [told.data, axis, weight]);
+  const curves = useMemo(
+    () => detailed(told.data ?? [], detail.data).map((/** @type {any} */ t) => ({ name: `Trial ${t.trialId}`, ...pointsOf(t.data, chosen.name, choice) })).filter((/** @type {any} */ c) => c.x.length),
+    [told.data, detail.data, axis, weight],
+  );
   const controls = html`
-    <label class="row small soft"><input class="check" type="checkbox" checked=${log} onChange=${() => ask({ log: log ? "" : "1" })} />Log scale</label>
-    <label class="row small soft">Smoothing<input type="range" min="0" max="0.95" step="0.05" value=${weight} onInput=${(/** @type {any} */ e) => setWeight(Number(e.target.value))} /></label>
-    <select class="input inline" aria-label="Axis" value=${axis} onChange=${(/** @type {any} */ e) => ask({ axis: e.target.value })}>
-      <option value="batches">by batches</option><option value="epochs">by epochs</option><option value="time">by time</option><option value="elapsed">by seconds of training</option>
-    </select>
+    ${choice.controls}
     <select class="input inline" aria-label="Trials" value=${String(most)} onChange=${(/** @type {any} */ e) => ask({ trials: e.target.value })}>
       ${[5, 10, 25, 100].map((n) => html`<option value=${String(n)}>best ${n}</option>`)}
     </select>
   `;
-  const pick = html`
-    <select class="input inline" aria-label="Metric" value=${keyOf(chosen)} onChange=${(/** @type {any} */ e) => ask({ metric: e.target.value })}>
-      ${known.map((m) => html`<option value=${keyOf(m)}>${m.name} (${m.group})</option>`)}
-    </select>
-  `;
   return html`
-    <${Panel} title=${pick} actions=${controls}>
+    <${Panel} title=${html`<${MetricChoice} known=${known} chosen=${chosen} />`} actions=${controls}>
       <${Loaded} of=${told}>
         ${() =>
           curves.length
-            ? html`<${Chart} curves=${curves} label=${`${chosen.name} by ${axis}`} x=${AXES[axis]} time=${axis === "time"} log=${log} /><${Legend} trials=${told.data ?? []} name=${chosen.name} />`
+            ? html`<${Chart} curves=${curves} label=${`${chosen.name} by ${axis}`} x=${AXES[axis]} time=${axis === "time"} log=${log} onRange=${setRange} /><${Legend} trials=${told.data ?? []} name=${chosen.name} />`
             : html`<${Empty} title="Nothing to draw"><p>No trial has values of ${chosen.name}${axis === "epochs" ? " with epochs" : ""}.</p><//>`}
       <//>
     <//>
   `;
 }
 
-/** @param {any} trial @param {string} name @param {keyof AXES} axis @param {number} weight @returns {import("../../parts/chart.js").Curve} */
-function curveOf(trial, name, axis, weight) {
-  const start = trial.data.length ? Date.parse(trial.data[0].time) / 1000 : 0;
-  const at = {
-    batches: (/** @type {any} */ p) => p.batches,
-    epochs: (/** @type {any} */ p) => p.epoch,
-    time: (/** @type {any} */ p) => Date.parse(p.time) / 1000,
-    elapsed: (/** @type {any} */ p) => Date.parse(p.time) / 1000 - start,
-  }[axis];
-  const points = trial.data.filter((/** @type {any} */ p) => typeof at(p) === "number" && typeof p.values[name] === "number");
-  points.sort((/** @type {any} */ a, /** @type {any} */ b) => at(a) - at(b));
-  return { name: `Trial ${trial.trialId}`, x: points.map(at), y: smoothed(points.map((/** @type {any} */ p) => p.values[name]), weight) };
+/** Put the points of a part into the curves, in place of the few that they have there. @param {any[]} trials @param {any} part */
+function detailed(trials, part) {
+  if (!part) return trials;
+  const { from, to } = part;
+  const found = new Map(part.trials.map((/** @type {any} */ t) => [t.trialId, t.data]));
+  return trials.map((t) => ({ ...t, data: [...t.data.filter((/** @type {any} */ p) => p.batches < from || p.batches > to), ...(found.get(t.trialId) ?? [])] }));
 }
 
 /** @param {{ trials: any[], name: string }} props */

@@ -3,9 +3,10 @@ import { get, post } from "../../lib/api.js";
 import { ACTIONS, command } from "../../lib/experiments.js";
 import { counted, ended, metric, money, span, stateName } from "../../lib/format.js";
 import { useLive } from "../../lib/live.js";
+import { REST_MS, whenChanged } from "../../lib/revision.js";
 import { go, link } from "../../lib/router.js";
 import { reasonOf } from "../../lib/why.js";
-import { html, useEffect, useState } from "../../lib/view.js";
+import { html, useEffect, useMemo, useState } from "../../lib/view.js";
 import { Button, Figures, Head, Loaded, Progress, State, Tabs } from "../../parts/basic.js";
 import { Ask, attempt, Menu } from "../../parts/overlay.js";
 import { Checkpoints } from "./checkpoints.js";
@@ -38,7 +39,8 @@ const pace = (data) => (ended(data.experiment.state) ? 0 : LIVE_MS);
 
 /** @param {{ id: string, tab?: string }} props */
 export function Page({ id, tab = "overview" }) {
-  const found = useLive((signal) => get(`/api/v1/experiments/${encodeURIComponent(id)}`, {}, { signal }), [id], pace);
+  const fetched = useMemo(() => whenChanged((signal) => get(`/api/v1/experiments/${encodeURIComponent(id)}`, {}, { signal })), [id]);
+  const found = useLive((signal) => fetched(id, signal), [id], pace);
   const name = found.data?.experiment.name;
   useEffect(() => {
     if (name) document.title = `${name} · ${document.title}`;
@@ -48,7 +50,7 @@ export function Page({ id, tab = "overview" }) {
 
 /** @param {{ data: any, tab: string, reload: () => Promise<void> }} props */
 function Shown({ data, tab, reload }) {
-  const e = data.experiment;
+  const e = { ...data.experiment, revision: data.revision };
   const [, , Tab] = TABS.find(([key]) => key === tab) ?? TABS[0];
   const beside = html`<${State} state=${e.state} />${e.archived && html`<span class="label">archived</span>`}${e.labels.map((/** @type {string} */ l) => html`<span class="label">${l}</span>`)}`;
   const text = html`${e.id} in ${e.workspaceName} / ${e.projectName} by ${e.displayName || e.username}${e.forkedFrom && html`, forked from <a href=${link(`/experiments/${e.forkedFrom}`)}>${e.forkedFrom}</a>`}${e.description && html`<br />${e.description}`}`;
@@ -76,7 +78,8 @@ function Summary({ e, job }) {
       return { reasons: why.reasons, cost: cost.costs[0] };
     },
     [e.id, e.state],
-    active ? 6_000 : 0,
+    active ? REST_MS : 0,
+    e.revision,
   );
   const reason = reasonOf(told.data?.reasons ?? [], "The experiment");
   const queue = job && job.jobsAhead > 0 ? `${counted(job.jobsAhead, "job")} ahead in the queue` : "";

@@ -1,0 +1,220 @@
+"""Measure the WebUI in Chromium: first paint, bytes, frames a second, and what an open page costs the server.
+
+python -m bench.webui
+
+Frames are drawn by the processor here, as there is no graphics card: they are slower where others work beside this.
+"""
+
+import gzip
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from det_controlplane.db.engine import Database
+from det_controlplane.entry.server.web_files import FOLDER
+from sqlalchemy import text
+
+from bench.api import CONFIG, FILE, Cluster, cost_ms, create, running
+from bench.data import figure
+from bench.long_pages import fill
+from tests.support import browser as browsers
+
+EXPERIMENTS, TRIALS, POINTS, ROUNDS = 10_000, 100, 10_000, 5
+SEARCH = CONFIG.replace(
+    "searcher: {name: single,",
+    f"searcher: {{name: random, max_trials: {TRIALS}, max_concurrent_trials: {TRIALS},",
+)
+NAMES = text("UPDATE experiments SET name = name || ' ' || id")
+MEASURES = text("""
+    INSERT INTO metrics (trial_id, run_id, metric_group, total_batches, metrics, reported_at)
+    SELECT t.id, 1, 'validation', n,
+           json_build_object('loss', 1.0 / (1 + n / (50.0 + t.id % 97)) + (n * 7919 % 101) / 2000.0),
+           now() + n * interval '1 second'
+    FROM trials t, generate_series(1, cast(:points AS integer)) AS n
+    WHERE t.experiment_id = :id
+""")
+SUMMARIES = text("""
+    UPDATE trials SET total_batches = :points, searcher_metric = 0.1 + id / 1000.0,
+        summary_metrics = '{"validation_metrics": {"loss": {"min": 0.1, "max": 1, "last": 0.1, "type": "number"}}}'
+    WHERE experiment_id = :id
+""")
+# Told by the page itself: a driver that looks adds its own time.
+USABLE = """
+    localStorage.setItem("signed-in", "1");
+    new MutationObserver((_, me) => {
+      if (!document.querySelector("tbody tr td a")) return;
+      window.usable = performance.now();
+      me.disconnect();
+    }).observe(document, { childList: true, subtree: true });
+"""
+PAINTED = """() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime"""
+SENT = """() => [...performance.getEntriesByType("resource"), ...performance.getEntriesByType("navigation")]
+    .filter((r) => new URL(r.name).pathname.startsWith("/det"))
+    .reduce((sum, r) => sum + r.encodedBodySize, 0)"""
+FRAMES = """([selector, act, seconds]) => new Promise((resolve) => {
+    const element = document.querySelector(selector);
+    const acts = {
+      zoom: (n) => wheel(element, n % 60 < 30 ? -120 : 120, true),
+      pan: (n) => wheel(element, n % 60 < 30 ? 40 : -40, false),
+      scroll: () => { element.scrollTop += 120; },
+    };
+    const wheel = (e, delta, zooms) => {
+      const box = e.getBoundingClientRect();
+      e.dispatchEvent(new WheelEvent("wheel", {
+        [zooms ? "deltaY" : "deltaX"]: delta, ctrlKey: zooms, shiftKey: !zooms, bubbles: true, cancelable: true,
+        clientX: box.left + box.width / 2, clientY: box.top + box.height / 2 }));
+    };
+    let frames = 0;
+    let began = 0;
+    const next = (now) => {
+      began ||= now;
+      if (now - began >= seconds * 1000) return resolve(((frames - 1) * 1000) / (now - began));
+      acts[act](frames++);
+      requestAnimationFrame(next);
+    };
+    requestAnimationFrame(next);
+})"""
+FILTERED = """([asked, wanted]) => new Promise((resolve) => {
+    const input = document.querySelector("input[type=search]");
+    const began = performance.now();
+    const seen = new MutationObserver(() => {
+      if (document.querySelector(".head p").textContent !== wanted) return;
+      seen.disconnect();
+      requestAnimationFrame(() => resolve(performance.now() - began));
+    });
+    seen.observe(document.body, { childList: true, subtree: true, characterData: true });
+    input.value = asked;
+    input.dispatchEvent(new Event("input", { bubbles: true }));
+})"""
+MINUTES, STEP_MS, ANSWER_S = 10, 2_000, 0.05
+
+
+def prepared(cluster: Cluster) -> int:
+    """Fill a cluster without agents; return an experiment of many trials that waits."""
+    cluster.sign_in()
+    create(cluster, activate=False)
+    fill(cluster, EXPERIMENTS)
+    body = {"config": SEARCH, "modelDefinition": [FILE], "activate": True}
+    experiment_id = int(cluster.call("POST", "/api/v1/experiments", body)["experiment"]["id"])
+    database = Database(cluster.database_url())
+    with database.begin() as tx:
+        tx.execute(NAMES)
+        tx.execute(MEASURES, {"id": experiment_id, "points": POINTS})
+        tx.execute(SUMMARIES, {"id": experiment_id, "points": POINTS})
+    with database.autocommit() as tx:
+        tx.execute(text("VACUUM (FULL, ANALYZE) experiments, jobs, trials"))
+        tx.execute(text("ANALYZE metrics"))
+    database.dispose()
+    return experiment_id
+
+
+class Visits:
+    """Tabs that know nothing of each other."""
+
+    def __init__(self, browser: Any, cluster: Cluster) -> None:
+        self._browser, self.base = browser, f"http://127.0.0.1:{cluster.port}"
+
+    def page(self, *, width: int = 1280) -> Any:
+        context = self._browser.new_context(viewport={"width": width, "height": 900})
+        context.set_default_timeout(browsers.PATIENCE_MS)
+        login = {"username": "determined", "password": ""}
+        context.request.post(f"{self.base}/api/v1/auth/login", data=login)
+        context.add_init_script(USABLE)
+        return context.new_page()
+
+    def open(self, page: Any, path: str) -> None:
+        page.goto(f"{self.base}/det{path}", wait_until="commit")
+
+
+def measure_loads(visits: Visits) -> None:
+    painted, usable = [], []
+    for _ in range(ROUNDS):
+        page = visits.page()
+        visits.open(page, "/experiments")
+        page.locator("tbody tr td a").first.wait_for()
+        painted.append(page.evaluate(PAINTED))
+        usable.append(page.evaluate("window.usable"))
+        sent = page.evaluate(SENT)
+        page.context.close()
+    figure("webui_first_paint", statistics.median(painted), "ms", 1000, better="lower")
+    figure("webui_usable", statistics.median(usable), "ms", 1500, better="lower")
+    figure("webui_list_of_experiments_sent", sent / 1000, "kB", 200, better="lower")
+    everything = [f for f in FOLDER.rglob("*") if f.suffix in (".js", ".css", ".html", ".svg")]
+    packed = sum(len(gzip.compress(f.read_bytes(), 9)) for f in everything)
+    figure("webui_all_pages_packed", packed / 1000, "kB", 350, better="lower")
+
+
+def measure_curves(visits: Visits, experiment_id: int) -> None:
+    page = visits.page()
+    began = time.perf_counter()
+    visits.open(page, f"/experiments/{experiment_id}?trials={TRIALS}")
+    page.locator(".chart canvas").wait_for()
+    figure("webui_100_curves_drawn", time.perf_counter() - began, "s", None, better="lower")
+    for act in ("zoom", "pan"):
+        rates = [page.evaluate(FRAMES, [".chart .u-over", act, 2]) for _ in range(3)]
+        figure(f"webui_100_curves_{act}", max(rates), "frames/s", 55)
+    page.context.close()
+
+
+def measure_list(visits: Visits) -> None:
+    page = visits.page()
+    visits.open(page, "/experiments")
+    page.locator("tbody tr td a").first.wait_for()
+    rate = max(page.evaluate(FRAMES, [".table-scroll", "scroll", 2]) for _ in range(3))
+    figure("webui_list_of_10000_scroll", rate, "frames/s", 55)
+    waits = []
+    # Their ids are in their names; each of these is in as many names as the one before it never is.
+    for asked in ("7", "77", "777", "8", "88", "888", "9", "99", "999"):
+        count = sum(asked in str(n) for n in range(1, EXPERIMENTS + 2))
+        waits.append(page.evaluate(FILTERED, [asked, f"{count:,} experiments"]))
+    figure("webui_list_of_10000_filter", statistics.median(waits), "ms", 150, better="lower")
+    page.context.close()
+
+
+def measure_open_page(visits: Visits, cluster: Cluster, experiment_id: int) -> None:
+    """Count what a page asks in ten minutes of its own clock when nothing changes, then what those requests cost."""
+    page = visits.page()
+    page.clock.install()
+    visits.open(page, f"/experiments/{experiment_id}")
+    page.locator(".chart canvas").wait_for()
+    asked: list[str] = []
+    for minute in (3, MINUTES):
+        asked.clear()
+        if minute == MINUTES:
+            page.on("request", lambda r: asked.append(r.url.removeprefix(visits.base)))
+        for _ in range(minute * 60_000 // STEP_MS):
+            page.clock.run_for(STEP_MS)
+            time.sleep(ANSWER_S)
+    page.context.close()
+    cluster.connect_anew()
+    pids = cluster.pids("api", "postgres")
+    costs = {path: least_cost_ms(pids, cluster, path) for path in set(asked)}
+    for path, cost in costs.items():
+        print(f"# {asked.count(path)} × {cost:.2f} ms {path}", file=sys.stderr)
+    spent = sum(costs[path] for path in asked) / MINUTES
+    figure("webui_open_page_cpu_a_minute", spent, "ms", 5, better="lower")
+
+
+def least_cost_ms(pids: list[int], cluster: Cluster, path: str) -> float:
+    cluster.call("GET", path)
+    return min(cost_ms(pids, lambda: cluster.call("GET", path)) for _ in range(3))
+
+
+def main() -> None:
+    with running() as cluster, browsers.chromium() as browser:
+        load = Path("/proc/loadavg").read_text().split()[0]
+        print(f"# load before: {load}", file=sys.stderr)
+        experiment_id = prepared(cluster)
+        print("# " + json.dumps({"experiment": experiment_id}), file=sys.stderr)
+        visits = Visits(browser, cluster)
+        measure_loads(visits)
+        measure_list(visits)
+        measure_curves(visits, experiment_id)
+        measure_open_page(visits, cluster, experiment_id)
+
+
+if __name__ == "__main__":
+    main()
