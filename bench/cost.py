@@ -172,6 +172,8 @@ def _idle(s: Stack) -> Iterator[str]:
         yield from _table("a month", parts, 2)
     yield f"Schedules are switched off when nothing waits, runs or is rented, and Aurora pauses {s.pause_after_s} seconds after the last connection. Looking at the cluster wakes it:"
     yield f"a glance of a minute costs {BUSY_ACU * price('aurora_acu_h') * (60 + s.pause_after_s) / 3600 * 100:.1f} cents of Aurora. On Google Cloud the smallest instance of Cloud SQL runs always: it is most of the bill."
+    instance = 3600 * (price("run_vcpu_s") + price("run_gib_s"))
+    yield f"There, a notebook or shell keeps an instance of the relay, {instance * 100:.1f} cents an hour, and its open page one of the API, as much again."
     yield "Checkpoints that are kept cost what the bucket costs."
     yield ""
 

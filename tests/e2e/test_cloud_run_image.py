@@ -1,4 +1,4 @@
-"""The image of the control plane in a real Docker engine: three services as on Cloud Run, over fakes."""
+"""The image of the control plane in a real Docker engine: its services as on Cloud Run, over fakes."""
 
 import base64
 import json
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 from det_controlplane.db.engine import Database
@@ -51,7 +52,7 @@ resources: {slots_per_trial: 1}
 
 @dataclass
 class Cluster:
-    """Containers of the three roles on this machine's network, and the fakes behind them."""
+    """Containers of the roles on this machine's network, and the fakes behind them."""
 
     engine: Any
     gce: FakeGce
@@ -119,7 +120,7 @@ def cluster(
         metadata = stack.enter_context(metadata_server())
         made = Cluster(engine, gce, metadata, objects)
         database_url = over_tcp(empty_database_url)
-        made.ports = {role: free_port() for role in ("tick", "provision", "api")}
+        made.ports = {role: free_port() for role in ("tick", "provision", "relay", "api")}
         for role in made.ports:
             made.start(role, _environment(made, database_url, endpoint, emulator))
             stack.callback(made.containers[role].remove, force=True)
@@ -154,6 +155,7 @@ def _environment(made: Cluster, database: str, endpoint: str, emulator: str) -> 
         "DET_PUBLIC_URL": made.url("api"),
         "DET_TICK_URL": made.url("tick"),
         "DET_PROVISION_URL": made.url("provision"),
+        "DET_RELAY_URL": made.url("relay"),
         "DET_GCE_ENDPOINT": endpoint,
         "STORAGE_EMULATOR_HOST": emulator,
         "GOOGLE_CLOUD_PROJECT": "acme",
@@ -177,6 +179,11 @@ def test_work_that_the_api_takes_rents_a_machine_through_the_other_two(cluster: 
     assert machine.body["serviceAccounts"][0]["email"] == "vm@acme"
     assert {cluster.url("tick"), cluster.url("provision")} <= set(cluster.metadata.audiences)
     assert [blob.name for blob in cluster.objects.list_blobs(prefix="contexts/")] != []
+
+    with pytest.raises(HTTPError, match="401") as refused:
+        cluster.call("GET", "/proxy/some-task/")
+    assert "sign in to reach tasks" in refused.value.read().decode(), cluster.log()
+    refused.value.close()
 
     for role, container in cluster.containers.items():
         check_walls(container)

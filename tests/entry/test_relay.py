@@ -332,6 +332,10 @@ def test_agents_are_told_of_the_relay_while_a_task_of_theirs_is_proxied(api: Api
         api.ctx.relay_url = "https://relay.example"
         task.agent.poll()
         assert told(task.agent) == "https://relay.example/agents/v1/relay"
+        # After an upgrade agents are connected to a relay that nobody asks any more.
+        api.ctx.revision = "api-00002"
+        task.agent.poll()
+        assert told(task.agent) == "https://relay.example/agents/v1/relay?for=api-00002"
         answer = task.owner.ask("GET", f"/proxy/{task.task}/page", query={"x": ["1"]})
         location = f"https://relay.example/proxy/{task.task}/page?x=1"
         assert (answer.status, answer.headers["location"]) == (307, location)

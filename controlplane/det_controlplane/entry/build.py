@@ -59,6 +59,7 @@ def build_context(settings: Settings, waker: Waker) -> Context:
         cipher=cipher_of(settings),
         public_url=settings.public_url,
         relay_url=settings.relay_url,
+        revision=settings.revision,
         public=settings.public,
         checkpoint_files=ReachableCheckpoints(),
         may_wait_s=settings.may_wait_s,

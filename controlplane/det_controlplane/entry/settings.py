@@ -21,6 +21,7 @@ class Settings:
     objects_secret: str = ""  # signs upload URLs of a directory
     public_url: str = ""
     relay_url: str = ""  # of a process that carries traffic to tasks; empty: this one does
+    revision: str = ""  # as Cloud Run names it
     cluster_id: str = ""  # tags machines; policies of a deployment may ask for it. Empty: made up at the first start
     bootstrap_token: str = ""
     secrets_key: str = ""  # where the keys are that secrets of configurations are encrypted with
@@ -54,6 +55,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         objects_secret=text("OBJECTS_SECRET"),
         public_url=text("PUBLIC_URL"),
         relay_url=text("RELAY_URL").rstrip("/"),
+        revision=environment.get("K_REVISION", ""),
         cluster_id=text("CLUSTER_ID"),
         bootstrap_token=text("BOOTSTRAP_TOKEN"),
         secrets_key=text("SECRETS_KEY"),

@@ -40,6 +40,7 @@ class Context:
     cipher: Cipher | None = None  # None: secrets of configurations are refused
     public_url: str = ""
     relay_url: str = ""  # of another process that carries traffic to tasks
+    revision: str = ""  # of this program at its address; another one is another relay
     carries_traffic: bool = False  # this process does, and is the only one at its address
     public: bool = False  # more than this machine reaches the API
     checkpoint_files: CheckpointFiles | None = None
@@ -59,4 +60,7 @@ class Context:
     @property
     def relay_for_agents(self) -> str:
         """Return where agents connect for traffic to tasks: a URL or a path of this API; empty: nowhere."""
-        return self.relay_url + RELAY_PATH if self.relay_url or self.carries_traffic else ""
+        if not self.relay_url:
+            return RELAY_PATH if self.carries_traffic else ""
+        # Agents dial anew when it changes: after an upgrade the old relay still holds their connections.
+        return self.relay_url + RELAY_PATH + (f"?for={self.revision}" if self.revision else "")

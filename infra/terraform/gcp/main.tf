@@ -91,10 +91,13 @@ resource "terraform_data" "secrets_key" {
 }
 
 module "secrets" {
-  source  = "../modules/gcp/secrets"
-  name    = local.name
-  readers = module.controlplane.accounts
-  labels  = local.labels
+  source = "../modules/gcp/secrets"
+  name   = local.name
+  readers = { for name, account in module.controlplane.accounts : name => {
+    account = account
+    secrets = name == "relay" ? ["database-url", "database-ca", "configuration"] : ["database-url", "database-ca", "configuration", "password", "secrets-key"]
+  } }
+  labels = local.labels
 
   values = {
     database-url  = local.db_url
@@ -139,6 +142,7 @@ module "controlplane" {
   image                = var.image
   memory               = var.memory
   api_instances        = var.api_instances
+  relay                = var.relay
   network_id           = local.network_id
   subnetwork_id        = local.subnetwork_id
   bucket               = module.storage.bucket

@@ -64,6 +64,12 @@ variable "api_instances" {
   default     = 4
 }
 
+variable "relay" {
+  description = "Carry traffic to notebooks, shells, TensorBoards and ports of tasks, by one more service that runs while there are such tasks; without, they are refused."
+  type        = bool
+  default     = true
+}
+
 variable "cluster_config" {
   description = "The cluster configuration, as YAML; empty for one with checkpoints in the bucket. Kept as a secret, as it may hold keys and passwords."
   type        = string

@@ -41,6 +41,18 @@ run "a_cluster" {
   }
 }
 
+run "the_relay_reads_what_it_needs" {
+  assert {
+    condition     = output.services["relay"] == "det-lab-relay"
+    error_message = "The relay is not among the services that the command tells."
+  }
+
+  assert {
+    condition     = contains(keys(module.controlplane.accounts), "relay")
+    error_message = "The relay has no account of its own."
+  }
+}
+
 run "the_configuration_is_a_secret" {
   variables {
     cluster_config = "checkpoint_storage: {type: s3, bucket: b, secret_key: SECRET}"

@@ -1,4 +1,4 @@
-# Who may do what: three services, and one of them rents machines.
+# Who may do what: services of one image, and one of them rents machines.
 
 mock_provider "google" {
   mock_data "google_project" {
@@ -16,6 +16,7 @@ variables {
   image                = "image"
   memory               = "1Gi"
   api_instances        = 4
+  relay                = true
   environment          = { DET_OBJECTS = "gs://bucket/contexts" }
   secret_environment   = { DET_DB_URL = "database-url" }
   secret_files         = { database-ca = "ca.pem" }
@@ -71,5 +72,61 @@ run "environment" {
   assert {
     condition     = alltrue([for service in google_cloud_run_v2_service.this : length([for env in service.template[0].containers[0].env : env if env.name == "DET_DB_URL" && length(env.value_source) == 1]) == 1])
     error_message = "The database's address with its password is in plain sight."
+  }
+}
+
+run "the_relay" {
+  module {
+    source = "../modules/gcp/controlplane"
+  }
+
+  assert {
+    condition     = one([for env in google_cloud_run_v2_service.this["api"].template[0].containers[0].env : env.value if env.name == "DET_RELAY_URL"]) == "https://det-lab-relay-123456.europe-west4.run.app"
+    error_message = "The API does not know where the relay is."
+  }
+
+  assert {
+    condition     = one(google_cloud_run_v2_service.relay[0].template[0].scaling).min_instance_count == 0 && one(google_cloud_run_v2_service.relay[0].template[0].scaling).max_instance_count == 1
+    error_message = "The relay costs money when nothing runs, or agents would be connected to one of several."
+  }
+
+  assert {
+    condition     = { for env in google_cloud_run_v2_service.relay[0].template[0].containers[0].env : env.name => env.value if contains(["DET_ROLE", "DET_PUBLIC_URL"], env.name) } == { DET_ROLE = "relay", DET_PUBLIC_URL = "https://det-lab-api-123456.europe-west4.run.app" }
+    error_message = "The relay plays another role, or takes another address for the cluster's."
+  }
+
+  assert {
+    condition     = length([for env in google_cloud_run_v2_service.relay[0].template[0].containers[0].env : env if contains(["DET_SECRETS_KEY", "DET_INITIAL_USER_PASSWORD"], env.name)]) == 0
+    error_message = "The relay is told secrets that it does not need."
+  }
+
+  assert {
+    condition     = alltrue([for given in google_storage_bucket_iam_member.objects : given.member != "serviceAccount:${google_service_account.relay[0].email}"]) && !contains([for given in google_cloud_run_v2_service_iam_member.start : given.member], "serviceAccount:${google_service_account.relay[0].email}")
+    error_message = "The relay has rights beyond the database."
+  }
+
+  assert {
+    condition     = google_cloud_run_v2_service.relay[0].template[0].timeout == "3600s" && google_cloud_run_v2_service.this["api"].template[0].timeout == "3600s"
+    error_message = "Connections of notebooks and shells are cut off early."
+  }
+}
+
+run "without_the_relay" {
+  variables {
+    relay = false
+  }
+
+  module {
+    source = "../modules/gcp/controlplane"
+  }
+
+  assert {
+    condition     = length(google_cloud_run_v2_service.relay) == 0 && length([for env in google_cloud_run_v2_service.this["api"].template[0].containers[0].env : env if env.name == "DET_RELAY_URL"]) == 0
+    error_message = "There is a relay, or the API waits for one."
+  }
+
+  assert {
+    condition     = toset(keys(output.services)) == toset(["api", "tick", "provision"])
+    error_message = "Services are others."
   }
 }

@@ -1,18 +1,19 @@
-# Three services of one image, each with an account of its own: only `provision` may start and end machines. The API
-# brings the database up to date when it starts. Schedules are the safety net; the services start each other.
+# Services of one image, each with an account of its own: only `provision` may start and end machines. The API brings
+# the database up to date when it starts. Schedules are the safety net; the services start each other.
 
 data "google_project" "this" {}
 
 locals {
   services = {
-    api       = { timeout_s = 900, requests = 250, instances = var.api_instances }
+    # Connections of notebooks and shells last as long as Cloud Run lets a request last.
+    api       = { timeout_s = 3600, requests = 250, instances = var.api_instances }
     tick      = { timeout_s = 180, requests = 80, instances = 1 }
     provision = { timeout_s = 300, requests = 80, instances = 1 }
   }
   workers = toset(["tick", "provision"])
   project = data.google_project.this.project_id
   # A service's address is known before the service exists, and they start each other.
-  urls = { for name, _ in local.services : name => "https://${var.name}-${name}-${data.google_project.this.number}.${var.region}.run.app" }
+  urls = { for name in concat(keys(local.services), ["relay"]) : name => "https://${var.name}-${name}-${data.google_project.this.number}.${var.region}.run.app" }
   jobs = { for name in local.workers : name => "projects/${local.project}/locations/${var.region}/jobs/${var.name}-${name}" }
   environment = merge(var.environment, {
     DET_PUBLIC_URL       = local.urls.api
@@ -79,7 +80,7 @@ resource "google_cloud_run_v2_service" "this" {
       }
 
       dynamic "env" {
-        for_each = merge(local.environment, { DET_ROLE = each.key })
+        for_each = merge(local.environment, { DET_ROLE = each.key }, each.key == "api" ? local.relay_url : {})
 
         content {
           name  = env.key
@@ -130,7 +131,8 @@ resource "google_cloud_run_v2_service" "this" {
     }
   }
 
-  depends_on = [google_project_iam_member.provision]
+  # Agents are told to dial anew by a new API: it must find the new relay.
+  depends_on = [google_project_iam_member.provision, google_cloud_run_v2_service.relay]
 }
 
 resource "google_cloud_scheduler_job" "this" {

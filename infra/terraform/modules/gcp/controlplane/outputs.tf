@@ -6,12 +6,18 @@ output "url" {
 
 output "accounts" {
   description = "Service accounts of the services, by what they do."
-  value       = { for name, account in google_service_account.this : name => account.email if name != "scheduler" }
+  value = merge(
+    { for name, account in google_service_account.this : name => account.email if name != "scheduler" },
+    { for account in google_service_account.relay : "relay" => account.email },
+  )
 }
 
 output "services" {
   description = "Names of the services, by what they do."
-  value       = { for name, service in google_cloud_run_v2_service.this : name => service.name }
+  value = merge(
+    { for name, service in google_cloud_run_v2_service.this : name => service.name },
+    { for service in google_cloud_run_v2_service.relay : "relay" => service.name },
+  )
 }
 
 output "schedules" {

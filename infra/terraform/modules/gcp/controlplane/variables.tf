@@ -28,6 +28,11 @@ variable "api_instances" {
   type        = number
 }
 
+variable "relay" {
+  description = "Carry traffic to notebooks, shells, TensorBoards and ports of tasks; without, those tasks are refused."
+  type        = bool
+}
+
 variable "environment" {
   description = "Environment of all services."
   type        = map(string)

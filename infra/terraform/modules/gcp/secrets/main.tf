@@ -12,8 +12,8 @@ variable "values" {
 }
 
 variable "readers" {
-  description = "Accounts that may read every secret, by a name that is known before the account exists."
-  type        = map(string)
+  description = "Accounts and the secrets that each may read, by a name that is known before the account exists."
+  type        = map(object({ account = string, secrets = list(string) }))
 }
 
 variable "labels" {
@@ -42,10 +42,10 @@ resource "google_secret_manager_secret_version" "this" {
 }
 
 resource "google_secret_manager_secret_iam_member" "reader" {
-  for_each  = { for pair in setproduct(local.names, keys(var.readers)) : join("/", pair) => { secret = pair[0], reader = pair[1] } }
+  for_each  = merge([for reader, may in var.readers : { for secret in may.secrets : "${secret}/${reader}" => { secret = secret, reader = reader } }]...)
   secret_id = google_secret_manager_secret.this[each.value.secret].id
   role      = "roles/secretmanager.secretAccessor"
-  member    = "serviceAccount:${var.readers[each.value.reader]}"
+  member    = "serviceAccount:${var.readers[each.value.reader].account}"
 }
 
 output "versions" {
