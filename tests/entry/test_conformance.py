@@ -3,6 +3,7 @@
 import importlib.metadata
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -94,6 +95,15 @@ def app(database_url: str, tmp_path: Path) -> Iterator[App]:
     built = build_app(build_context(settings, NoWaker()))
     yield built
     built.ctx.db.dispose()
+
+
+def test_a_start_logs_settings_without_effect(
+    database_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = Settings(database_url, objects=str(tmp_path), objects_secret="s")
+    config = "{telemetry: {enabled: true}}"
+    build_context(replace(settings, cluster_config=config), NoWaker()).db.dispose()
+    assert "telemetry of the cluster configuration has no effect here" in caplog.messages
 
 
 @pytest.mark.parametrize("door", EVENTS)

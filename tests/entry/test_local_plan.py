@@ -107,7 +107,20 @@ def test_wrong_agents_are_refused_by_field(files: LocalFiles, config: str, sente
         planned(files, config)
 
 
-@pytest.mark.parametrize("config", ["port: many", "a: [", "nonsense: 1"])
+def test_keys_without_effect_are_told(files: LocalFiles) -> None:
+    assert planned(files, "{telemetry: {enabled: true}, port: 80}").ignored == ("telemetry",)
+    assert planned(files).ignored == ()
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "port: many",
+        "a: [",
+        "nonsense: 1",
+        "task_container_defaults: {bind_mounts: [{host_path: x}]}",
+    ],
+)
 def test_a_wrong_configuration_is_refused_before_anything_starts(
     files: LocalFiles, config: str
 ) -> None:

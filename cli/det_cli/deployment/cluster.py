@@ -214,7 +214,7 @@ class Deployment(ABC):
         Raises UsageError where the control plane would refuse it.
         """
         try:
-            from det_controlplane.core.config.cluster import load_cluster
+            from det_controlplane.core.config.cluster_check import load_checked
             from det_controlplane.core.config.provider_defaults import with_defaults
             from det_controlplane.core.problems import InvalidConfig
         except ModuleNotFoundError as e:
@@ -223,7 +223,7 @@ class Deployment(ABC):
         given = {"checkpoint_storage": storage, **self._wanted.config}
         config = with_defaults(given, self._place_of_machines())
         try:
-            load_cluster(config)
+            load_checked(config)
         except InvalidConfig as e:
             raise UsageError(str(e)) from e
         return config

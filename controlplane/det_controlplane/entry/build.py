@@ -1,5 +1,6 @@
 """Puts the control plane together from its settings."""
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,14 @@ from det_controlplane.services.cluster.first_start import cluster_identity, give
 from det_controlplane.services.context import Context
 from det_controlplane.services.logs import master_log
 
+log = logging.getLogger("det.config")
+
 
 def build_context(settings: Settings, waker: Waker) -> Context:
     """The database must be migrated. A first password is given where one is set."""
     config = cluster_config(settings)
+    for key in config.ignored:
+        log.warning("%s of the cluster configuration has no effect here", key)
     pausing = Pausing(settings.db_idle_s, settings.db_wake_s)
     db = Database(settings.database_url, pool_size=settings.pool_size, pausing=pausing)
     master_log.keep(db)

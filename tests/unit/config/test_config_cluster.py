@@ -14,7 +14,7 @@ from det_controlplane.core.config import (
     resources_asked,
     sources_of,
 )
-from det_controlplane.core.config.cluster_check import check_cluster
+from det_controlplane.core.config.cluster_check import load_checked
 from det_controlplane.core.config.cluster_document import document
 from det_controlplane.core.config.pools import Pool, Scheduler
 from det_controlplane.core.problems import Problem
@@ -217,16 +217,16 @@ def test_task_defaults_and_priority_of_the_pool_reach_the_experiment() -> None:
 
 
 def test_bad_task_defaults_are_found_before_a_user_meets_them() -> None:
-    config = load_cluster(
-        {
-            "task_container_defaults": {
-                "bind_mounts": [{"host_path": "x", "container_path": "/x"}]
-            },
-            "checkpoint_storage": {"type": "s3", "bucket": "b", "prefix": "a/../b"},
-        }
-    )
-    found = {problem.path for problem in check_cluster(config)}
-    assert found == {
+    with pytest.raises(InvalidConfig) as refused:
+        load_checked(
+            {
+                "task_container_defaults": {
+                    "bind_mounts": [{"host_path": "x", "container_path": "/x"}]
+                },
+                "checkpoint_storage": {"type": "s3", "bucket": "b", "prefix": "a/../b"},
+            }
+        )
+    assert {problem.path for problem in refused.value.problems} == {
         "task_container_defaults.bind_mounts[0].host_path",
         "checkpoint_storage.prefix",
     }
@@ -234,7 +234,7 @@ def test_bad_task_defaults_are_found_before_a_user_meets_them() -> None:
 
 @pytest.mark.parametrize("text", ["", TWO_POOLS])
 def test_a_good_configuration_has_nothing_to_tell(text: str) -> None:
-    assert check_cluster(load_cluster(text)) == []
+    assert load_checked(text) == load_cluster(text)
 
 
 def test_pool_and_slots_are_known_before_resolving() -> None:

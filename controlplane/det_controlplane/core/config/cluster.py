@@ -23,7 +23,7 @@ from det_controlplane.core.problems import InvalidConfig, Problem
 
 _TASK_DEFAULTS = TaskContainerDefaults()
 _SCHEDULER = Scheduler()
-_WHAT = "cluster configuration"
+WHAT = "cluster configuration"
 _LEVELS = ("trace", "debug", "info", "warn", "warning", "error", "fatal")
 _STORAGE_NEEDS = {
     "shared_fs": "host_path",
@@ -126,16 +126,14 @@ class ClusterConfig:
 def load_cluster(source: str | Mapping[str, Any]) -> ClusterConfig:
     """Read the configuration; raises InvalidConfig with everything that is wrong with it."""
     raw = (
-        load_yaml(source, what=_WHAT)
-        if isinstance(source, str) and source.strip()
-        else source or {}
+        load_yaml(source, what=WHAT) if isinstance(source, str) and source.strip() else source or {}
     )
     problems = list(json_problems(raw))
     if problems:
-        raise InvalidConfig(problems, what=_WHAT)
+        raise InvalidConfig(problems, what=WHAT)
     config = _cluster(Reader(raw, "", problems))
     if problems:
-        raise InvalidConfig(problems, what=_WHAT)
+        raise InvalidConfig(problems, what=WHAT)
     return config
 
 

@@ -1,8 +1,9 @@
-"""Checking the parts of a cluster configuration that only take effect in a task."""
+"""Check the parts of a cluster configuration that only take effect in a task, before a user meets them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from det_controlplane.core.config.cluster import ClusterConfig
+from det_controlplane.core.config.cluster import WHAT, ClusterConfig, load_cluster
 from det_controlplane.core.config.resolution import resolve, sources_of
 from det_controlplane.core.problems import InvalidConfig, Problem
 
@@ -14,9 +15,13 @@ _PROBE = {
 _ANY_STORAGE = {"type": "directory", "container_path": "/checkpoints"}
 
 
-def check_cluster(config: ClusterConfig) -> list[Problem]:
-    """What would make every experiment of the cluster fail: bad storage, bad task defaults."""
-    return list(dict.fromkeys(_problems(config)))
+def load_checked(source: str | Mapping[str, Any]) -> ClusterConfig:
+    """Read the configuration; refuse what would make every experiment fail: bad storage, bad task defaults."""
+    config = load_cluster(source)
+    problems = list(dict.fromkeys(_problems(config)))
+    if problems:
+        raise InvalidConfig(problems, what=WHAT)
+    return config
 
 
 def _problems(config: ClusterConfig) -> Iterator[Problem]:

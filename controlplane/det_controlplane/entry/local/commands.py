@@ -63,6 +63,8 @@ def cluster_up(args: Any) -> int:
     if getattr(args, "delete_db", False):
         plan.remove_data(files)
     planned = plan.plan(files, args)
+    for key in planned.ignored:
+        _say(f"note: {key} of the configuration has no effect here")
     _make_certificate(files, planned.desired)
     files.write_desired(planned.desired)
     files.cluster_config.write_text(planned.config)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from det_controlplane.core.config.cluster import load_cluster
+from det_controlplane.core.config.cluster_check import load_checked
 from det_controlplane.core.config.text import load_yaml
 from det_controlplane.entry.local import certificate, own_database
 from det_controlplane.entry.local.files import Desired, LocalAgent, LocalFiles
@@ -26,6 +27,7 @@ class Plan:
     config: str  # the cluster configuration, as JSON
     initial_password: str | None  # of the built-in accounts; None: they have one
     password_is_random: bool
+    ignored: tuple[str, ...] = ()  # keys of the configuration that mean nothing here
 
 
 def plan(files: LocalFiles, args: Any) -> Plan:
@@ -35,7 +37,7 @@ def plan(files: LocalFiles, args: Any) -> Plan:
     agents = _configured_agents(raw.pop(AGENTS_KEY, None))
     config = _completed(raw, files, args)
     # Everything that is wrong with it is said here, not in the log of a server.
-    checked = load_cluster(config)
+    checked = load_checked(config)
     database_url = getattr(args, "db", None) or (before.database_url if before else "")
     awaits = _awaits_password(files, database_url)
     password, is_random = _password(args, checked.initial_user_password, awaits)
@@ -52,7 +54,8 @@ def plan(files: LocalFiles, args: Any) -> Plan:
         tls_key=tls_key,
     )
     _check_pools(desired, [p.pool_name for p in checked.resource_pools])
-    return Plan(desired, json.dumps(config, indent=2) + "\n", password, is_random)
+    text = json.dumps(config, indent=2) + "\n"
+    return Plan(desired, text, password, is_random, checked.ignored)
 
 
 def cluster_name(args: Any) -> str:
