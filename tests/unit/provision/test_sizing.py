@@ -5,16 +5,16 @@ from dataclasses import replace
 import pytest
 from det_controlplane.core.lifecycle.instance import InstanceState
 from det_controlplane.core.provision.model import Demand, Limits, Machine
-from det_controlplane.core.provision.sizing import (
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.provisioning import NOW, machine, offer, plan, pool, starting, wants
+from tests.support.sizing_rules import (
     desired_machines,
     size,
     to_launch,
     to_terminate,
 )
-from hypothesis import given
-from hypothesis import strategies as st
-
-from tests.support.provisioning import NOW, machine, offer, plan, pool, starting, wants
 
 FOUR = offer(4, "3.50")
 LIMITS = Limits(max_idle_s=600, max_starting_s=300)

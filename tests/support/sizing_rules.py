@@ -10,9 +10,14 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from det_controlplane.core.lifecycle.instance import InstanceState
-
-from .model import Demand, Limits, Machine, Terminate, TerminateReason
-from .upkeep import MOST_SILENCE_S, since
+from det_controlplane.core.provision.model import (
+    Demand,
+    Limits,
+    Machine,
+    Terminate,
+    TerminateReason,
+)
+from det_controlplane.core.provision.upkeep import MOST_SILENCE_S, since
 
 _PRESENT = (
     InstanceState.REQUESTED,
