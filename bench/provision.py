@@ -8,7 +8,7 @@ from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 
-from det_controlplane.core.lifecycle.instance import InstanceState
+from det_controlplane.core.lifecycle.machine import MachineState
 from det_controlplane.core.provision.decide import decide
 from det_controlplane.core.provision.model import (
     Cooldown,
@@ -48,7 +48,7 @@ def full(limits: Limits) -> ProvisionSnapshot:
     known = offers()
     machines = tuple(
         Machine(
-            f"m{n}", "pool", offer, InstanceState.REGISTERED, NOW - 900, NOW - 890, NOW - 800,
+            f"m{n}", "pool", offer, MachineState.REGISTERED, NOW - 900, NOW - 890, NOW - 800,
             used_slots=offer.slots, takes_work=True,
         )
         for n, offer in enumerate(random_.choices(known, k=MACHINES))

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.config.providers import Section
-from det_controlplane.core.lifecycle.instance import InstanceState as S
+from det_controlplane.core.lifecycle.machine import MachineState as S
 from det_controlplane.core.provision.catalog import machine_type
 from det_controlplane.core.provision.cooldown import after_refusal, after_success
 from det_controlplane.core.provision.decide import decide

@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
-from det_controlplane.core.lifecycle import agent, checkpoint, experiment, generic, instance
+from det_controlplane.core.lifecycle import agent, checkpoint, experiment, generic, machine
 from det_controlplane.core.lifecycle.allocation import Exit, ExitKind
 from det_controlplane.core.lifecycle.trial import TrialState, TrialView, after_exit
 
@@ -67,7 +67,7 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "generic": lambda: diagram(generic.NEXT),
     "agent": lambda: diagram(agent.NEXT),
     "checkpoint": lambda: diagram(checkpoint.NEXT),
-    "instance": lambda: diagram(instance.NEXT),
+    "machine": lambda: diagram(machine.NEXT),
 }
 
 

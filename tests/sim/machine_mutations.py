@@ -7,12 +7,12 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from det_controlplane.core.lifecycle.instance import InstanceState
+from det_controlplane.core.lifecycle.machine import MachineState
 from det_controlplane.core.provision import pool_pass, sightings, upkeep
 from det_controlplane.core.provision.cooldown import Cooldowns
 from det_controlplane.core.provision.model import TerminateReason
 from det_controlplane.core.provision.shopping import Allowance
-from det_controlplane.db import agents, costs, instances
+from det_controlplane.db import agents, costs, machines
 from det_controlplane.db.engine import Tx
 from det_controlplane.ports.compute import LaunchRequest
 from det_controlplane.services.machines import calling
@@ -46,7 +46,7 @@ def _end_what_drains_at_once(patch: pytest.MonkeyPatch) -> None:
     dead = upkeep._dead
 
     def hasty(machine: Any, limits: Any, now: float) -> Any:
-        if machine.state is InstanceState.DRAINING:
+        if machine.state is MachineState.DRAINING:
             return TerminateReason.DRAINED
         return dead(machine, limits, now)
 
@@ -72,12 +72,12 @@ def _pay_what_was_asked_for(patch: pytest.MonkeyPatch) -> None:
 
 
 def _take_reclaims_for_failed_starts(patch: pytest.MonkeyPatch) -> None:
-    told = instances.ended_alone
+    told = machines.ended_alone
 
     def suspected(tx: Tx, id: UUID, reason: str, *, no_show: bool) -> str | None:
         return told(tx, id, reason, no_show=True)
 
-    patch.setattr(instances, "ended_alone", suspected)
+    patch.setattr(machines, "ended_alone", suspected)
 
 
 MACHINE_MUTATIONS = tuple(

@@ -6,7 +6,7 @@ from decimal import Decimal
 from itertools import count
 from typing import Any
 
-from det_controlplane.core.lifecycle.instance import InstanceState
+from det_controlplane.core.lifecycle.machine import MachineState
 from det_controlplane.core.provision.decide import decide
 from det_controlplane.core.provision.model import (
     Cooldown,
@@ -53,7 +53,7 @@ def wants(*slots: int, **more: Any) -> tuple[Demand, ...]:
 def machine(id: str, offer: Offer, **more: Any) -> Machine:
     """Return an idle machine whose agent joined."""
     made = Machine(
-        id, "pool", offer, InstanceState.REGISTERED, NOW - 900, NOW - 890, NOW - 800,
+        id, "pool", offer, MachineState.REGISTERED, NOW - 900, NOW - 890, NOW - 800,
         takes_work=True, idle_since=NOW - 60,
     )  # fmt: skip
     made = replace(made, **more)
@@ -63,7 +63,7 @@ def machine(id: str, offer: Offer, **more: Any) -> Machine:
 
 def starting(id: str, offer: Offer, **more: Any) -> Machine:
     """Return a machine that the cloud has and whose agent has not joined."""
-    state = more.pop("state", InstanceState.LAUNCHED)
+    state = more.pop("state", MachineState.LAUNCHED)
     return Machine(id, "pool", offer, state, NOW - 40, NOW - 30, **more)
 
 
@@ -103,7 +103,7 @@ def applied(pool: PoolSnapshot, plan: ProvisionPlan, ids: Iterable[int] = count(
     gone = {machine_id for machine_id, _ in plan.terminate}
     draining = {machine_id for machine_id, _ in plan.drain}
     kept = [
-        replace(m, state=InstanceState.DRAINING, takes_work=False) if m.id in draining else m
+        replace(m, state=MachineState.DRAINING, takes_work=False) if m.id in draining else m
         for m in pool.machines
         if m.id not in gone
     ]
@@ -112,7 +112,7 @@ def applied(pool: PoolSnapshot, plan: ProvisionPlan, ids: Iterable[int] = count(
             f"new-{n}",
             pool.name,
             launch.offers[0],
-            InstanceState.REQUESTED,
+            MachineState.REQUESTED,
             NOW,
             purpose=launch.purpose,
         )

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from det_controlplane.core.lifecycle.instance import InstanceState
+from det_controlplane.core.lifecycle.machine import MachineState
 from det_controlplane.core.provision.model import (
     Demand,
     Limits,
@@ -20,10 +20,10 @@ from det_controlplane.core.provision.model import (
 from det_controlplane.core.provision.upkeep import MOST_SILENCE_S, since
 
 _PRESENT = (
-    InstanceState.REQUESTED,
-    InstanceState.LAUNCHED,
-    InstanceState.REGISTERED,
-    InstanceState.DRAINING,
+    MachineState.REQUESTED,
+    MachineState.LAUNCHED,
+    MachineState.REGISTERED,
+    MachineState.DRAINING,
 )
 
 

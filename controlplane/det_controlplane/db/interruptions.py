@@ -6,7 +6,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, bindparam, select
 from sqlalchemy.dialects.postgresql import insert
 
-from det_controlplane.core.lifecycle.instance import InstanceState
+from det_controlplane.core.lifecycle.machine import MachineState
 from det_controlplane.core.provision.offers import Scope
 from det_controlplane.db import schema
 from det_controlplane.db.engine import Tx
@@ -16,7 +16,7 @@ _i = schema.instances.c
 
 def of_agent(tx: Tx, agent_id: str, now: datetime) -> None:
     """Remember that the cloud takes the machine of an agent back, unless its end was ordered anyway."""
-    ordered = _i.state == InstanceState.TERMINATING
+    ordered = _i.state == MachineState.TERMINATING
     _remember(tx, now, _i.agent_id == agent_id, _i.ended_at.is_(None), ~ordered)
 
 

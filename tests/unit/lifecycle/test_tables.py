@@ -1,9 +1,9 @@
 """The small transition tables: agents, checkpoints, machines."""
 
-from det_controlplane.core.lifecycle import agent, checkpoint, instance
+from det_controlplane.core.lifecycle import agent, checkpoint, machine
 from det_controlplane.core.lifecycle.agent import AgentState
 from det_controlplane.core.lifecycle.checkpoint import CheckpointState, Remains, after_removal
-from det_controlplane.core.lifecycle.instance import InstanceState
+from det_controlplane.core.lifecycle.machine import MachineState
 
 
 def test_a_lost_agent_comes_back_only_by_joining_anew() -> None:
@@ -34,22 +34,22 @@ def test_files_beside_the_record_and_directories_say_nothing_about_a_loss() -> N
 
 
 def test_a_machine_comes_to_an_end_from_every_state() -> None:
-    for state in InstanceState:
+    for state in MachineState:
         reached = {state}
-        while following := {n for s in reached for n in instance.NEXT[s]} - reached:
+        while following := {n for s in reached for n in machine.NEXT[s]} - reached:
             reached |= following
-        assert reached & {InstanceState.GONE, InstanceState.FAILED}
+        assert reached & {MachineState.GONE, MachineState.FAILED}
 
 
 def test_a_machine_that_was_launched_never_counts_as_failed() -> None:
-    assert instance.before(InstanceState.FAILED) == (InstanceState.REQUESTED,)
+    assert machine.before(MachineState.FAILED) == (MachineState.REQUESTED,)
 
 
 def test_every_machine_can_reach_its_end() -> None:
-    ends = {InstanceState.GONE, InstanceState.FAILED}
-    for start in InstanceState:
+    ends = {MachineState.GONE, MachineState.FAILED}
+    for start in MachineState:
         reached, frontier = set(), {start}
         while frontier:
             reached |= frontier
-            frontier = {n for s in frontier for n in instance.NEXT[s]} - reached
+            frontier = {n for s in frontier for n in machine.NEXT[s]} - reached
         assert reached & ends

@@ -4,7 +4,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from det_controlplane.core.lifecycle.instance import InstanceState
+from det_controlplane.core.lifecycle.machine import MachineState
 from det_controlplane.core.provision.model import (
     Cooldown,
     Hold,
@@ -343,7 +343,7 @@ def test_a_machine_that_boots_for_nothing_is_given_back_when_it_would_have_been_
 
 
 def test_a_request_is_cancelled_when_what_it_was_for_has_gone() -> None:
-    asked = starting("m1", ONE, state=InstanceState.REQUESTED, purpose="gone")
+    asked = starting("m1", ONE, state=MachineState.REQUESTED, purpose="gone")
     assert ended(plan(pool([ONE], machines=[asked]))) == {"m1": "NOT_NEEDED"}
     assert not plan(pool([ONE], wants(1), [asked])).terminate
 
@@ -360,7 +360,7 @@ def test_a_machine_that_the_cloud_takes_back_is_drained_and_replaced_at_once() -
 
 
 def test_an_emptied_machine_is_given_back() -> None:
-    drained_machine = machine("m1", ONE, state=InstanceState.DRAINING, takes_work=False)
+    drained_machine = machine("m1", ONE, state=MachineState.DRAINING, takes_work=False)
     assert ended(plan(pool([ONE], machines=[drained_machine]))) == {"m1": "DRAINED"}
 
 

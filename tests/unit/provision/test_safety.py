@@ -6,7 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 from itertools import combinations_with_replacement, count
 
-from det_controlplane.core.lifecycle.instance import InstanceState
+from det_controlplane.core.lifecycle.machine import MachineState
 from det_controlplane.core.provision.model import (
     Cooldown,
     Demand,
@@ -211,7 +211,7 @@ def started_by_the_next_pass(
 
 def agent(machine: Machine, naming: int) -> Agent:
     """Return the machine's agent after it joined; its name is as good as any."""
-    leaves = machine.leaving_since is not None or machine.state is InstanceState.DRAINING
+    leaves = machine.leaving_since is not None or machine.state is MachineState.DRAINING
     return Agent(f"{naming}-{machine.id}", machine.offer.slots, machine.used_slots, draining=leaves)
 
 

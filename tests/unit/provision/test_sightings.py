@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from det_controlplane.core.lifecycle.instance import InstanceState as S
+from det_controlplane.core.lifecycle.machine import MachineState as S
 from det_controlplane.core.provision.sightings import Row, Sighting, reconcile
 
 ONE, TWO = UUID(int=1), UUID(int=2)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from det_controlplane.core.lifecycle.instance import InstanceState
+from det_controlplane.core.lifecycle.machine import MachineState
 from det_controlplane.core.provision.model import Demand, Limits, Machine
 from hypothesis import given
 from hypothesis import strategies as st
@@ -143,7 +143,7 @@ def test_a_machine_that_never_joins_is_given_up_ten_minutes_after_its_starting_p
 def test_machines_on_their_way_out_are_not_counted() -> None:
     leaving = [
         replace(busy(state.value, NOW - 4_000), state=state)
-        for state in (InstanceState.TERMINATING, InstanceState.GONE, InstanceState.FAILED)
+        for state in (MachineState.TERMINATING, MachineState.GONE, MachineState.FAILED)
     ]
     sizing = size(leaving, wants(4), replace(LIMITS, max_instances=1), 4, NOW)
     assert sizing == (1, ())

@@ -9,7 +9,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Literal, NamedTuple
 
-from det_controlplane.core.lifecycle.instance import InstanceState
+from det_controlplane.core.lifecycle.machine import MachineState
 from det_controlplane.core.provision.offers import Offer, Scope
 
 FittingPolicy = Literal["best", "worst"]
@@ -54,7 +54,7 @@ class Machine:
     id: str
     pool: str
     offer: Offer  # as it was launched
-    state: InstanceState
+    state: MachineState
     requested_at: float
     launched_at: float | None = None
     registered_at: float | None = None

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from det_controlplane.core.lifecycle.instance import InstanceState
+from det_controlplane.core.lifecycle.machine import MachineState
 
 from .cooldown import Cooldowns, hold_for
 from .explain import Explainer
@@ -26,7 +26,7 @@ _MOST_ROUNDS = 12
 # In a short queue, sets with more room are looked at where the cheapest one does not hold the demand.
 _SHORT_QUEUE = 100
 _MOST_SPARE = 16
-_JOINED = (InstanceState.REGISTERED, InstanceState.DRAINING)
+_JOINED = (MachineState.REGISTERED, MachineState.DRAINING)
 _NOTHING = Basket((), {}, float("inf"))
 
 
@@ -80,7 +80,7 @@ class PoolPass:
         """Yield when something is due though nothing happens."""
         for machine in self.fleet.staying:
             yield idle_until(machine, frozenset(), self._limits)
-            if machine.state is InstanceState.LAUNCHED:
+            if machine.state is MachineState.LAUNCHED:
                 yield since(machine) + self._limits.max_starting_s
             if machine.disconnected_since is not None:
                 yield machine.disconnected_since + MOST_SILENCE_S
@@ -244,6 +244,6 @@ def _work_of_leaving(machines: Iterable[Machine]) -> Iterator[Demand]:
 
 def _with_room(machines: Iterable[Machine]) -> list[Machine]:
     """Return the machines that take work now or will, those that are there first."""
-    there = [m for m in machines if m.state is InstanceState.REGISTERED and m.takes_work]
+    there = [m for m in machines if m.state is MachineState.REGISTERED and m.takes_work]
     coming = sorted((m for m in machines if is_starting(m)), key=lambda m: (since(m), m.id))
     return [*there, *coming]

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from det_controlplane.core.lifecycle.instance import InstanceState
+from det_controlplane.core.lifecycle.machine import MachineState
 
 # A machine may be missing in some lists though it is there: clouds are eventually consistent, and two lists may be
 # read within a moment.
@@ -21,7 +21,7 @@ class Row:
     """A live instance as stored."""
 
     id: UUID
-    state: InstanceState
+    state: MachineState
     cloud_id: str | None
     unseen: int
     under_way: bool = False  # its launch may be answered at any moment
@@ -69,7 +69,7 @@ def reconcile(rows: Collection[Row], sightings: Iterable[Sighting]) -> Reconcili
                 adopted[row.id] = sighting
             if sighting.is_stopped:
                 stopped.append(row.id)
-        elif row.under_way or row.state is InstanceState.REQUESTED:
+        elif row.under_way or row.state is MachineState.REQUESTED:
             continue  # its launch is repeated until it is answered
         elif row.cloud_id in ended or _is_believed(row):
             gone.append(row.id)
@@ -80,6 +80,6 @@ def reconcile(rows: Collection[Row], sightings: Iterable[Sighting]) -> Reconcili
 
 
 def _is_believed(absent: Row) -> bool:
-    ending = absent.state is InstanceState.TERMINATING and absent.was_listed
+    ending = absent.state is MachineState.TERMINATING and absent.was_listed
     least_s = ENDING_BELIEVED_S if ending else ABSENCE_BELIEVED_S
     return absent.unseen + 1 >= ABSENCES_BELIEVED and absent.silent_s >= least_s

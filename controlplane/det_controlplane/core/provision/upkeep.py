@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from det_controlplane.core.lifecycle.instance import InstanceState
+from det_controlplane.core.lifecycle.machine import MachineState
 
 from .model import (
     Drain,
@@ -19,8 +19,8 @@ from .model import (
 # How long the agent of a machine may be silent before the machine is given up (docs/reference/pools.md).
 MOST_SILENCE_S = 600.0
 
-_STARTING = (InstanceState.REQUESTED, InstanceState.LAUNCHED)
-_NO_LONGER_OURS = (InstanceState.GONE, InstanceState.FAILED)
+_STARTING = (MachineState.REQUESTED, MachineState.LAUNCHED)
+_NO_LONGER_OURS = (MachineState.GONE, MachineState.FAILED)
 
 
 def is_starting(machine: Machine) -> bool:
@@ -61,13 +61,13 @@ def inspect(machines: Iterable[Machine], limits: Limits, now: float) -> Fleet:
         if machine.state in _NO_LONGER_OURS:
             continue
         fleet.usd_hour += machine.offer.price_usd_hour
-        if machine.state is InstanceState.TERMINATING:
+        if machine.state is MachineState.TERMINATING:
             continue
         reason = _dead(machine, limits, now)
         if reason is not None:
             fleet.terminate.append(Terminate(machine.id, reason))
         elif machine.leaving_since is not None:
-            if machine.state is InstanceState.REGISTERED:
+            if machine.state is MachineState.REGISTERED:
                 fleet.drain.append(Drain(machine.id, DrainReason.RECLAIMED))
         else:
             fleet.staying.append(machine)
@@ -78,12 +78,12 @@ def inspect(machines: Iterable[Machine], limits: Limits, now: float) -> Fleet:
 def _dead(machine: Machine, limits: Limits, now: float) -> TerminateReason | None:
     if machine.stopped:
         return TerminateReason.STOPPED
-    if machine.state is InstanceState.DRAINING and not works(machine):
+    if machine.state is MachineState.DRAINING and not works(machine):
         return TerminateReason.DRAINED
     silent = machine.disconnected_since
     if silent is not None and now - silent > MOST_SILENCE_S:
         return TerminateReason.DISCONNECTED
-    if machine.state is InstanceState.LAUNCHED and now - since(machine) >= limits.max_starting_s:
+    if machine.state is MachineState.LAUNCHED and now - since(machine) >= limits.max_starting_s:
         return TerminateReason.NEVER_REGISTERED
     return None
 
@@ -99,7 +99,7 @@ def _shrink(fleet: Fleet, limits: Limits) -> None:
             return
         count -= 1
         usd_hour -= machine.offer.price_usd_hour
-        if machine.state is InstanceState.DRAINING:
+        if machine.state is MachineState.DRAINING:
             continue
         if works(machine):
             drained = DrainReason.OVER_MAXIMUM if over_count else DrainReason.BUDGET
@@ -110,7 +110,7 @@ def _shrink(fleet: Fleet, limits: Limits) -> None:
 
 
 def _first_to_go(machine: Machine) -> tuple[int, float, str]:
-    if machine.state is InstanceState.DRAINING:
+    if machine.state is MachineState.DRAINING:
         order = 0  # it goes already
     elif is_starting(machine):
         order = 1
@@ -152,7 +152,7 @@ def _unwanted(
     asked = [
         (machine, TerminateReason.NOT_NEEDED)
         for machine in machines
-        if machine.state is InstanceState.REQUESTED
+        if machine.state is MachineState.REQUESTED
         and machine.purpose
         and machine.purpose not in wanted
         and machine.id not in needed
@@ -177,9 +177,9 @@ def idle_until(machine: Machine, needed: frozenset[str], limits: Limits) -> floa
 
     One that is still booting counts as idle from its launch while nothing waits for it.
     """
-    if machine.state is InstanceState.LAUNCHED and machine.id not in needed:
+    if machine.state is MachineState.LAUNCHED and machine.id not in needed:
         return since(machine) + limits.max_idle_s
-    idle = machine.state is InstanceState.REGISTERED and not works(machine)
+    idle = machine.state is MachineState.REGISTERED and not works(machine)
     if machine.idle_since is None or not idle:
         return math.inf
     # Demand that waits for an idle machine so long is not started there, whatever the reason is.

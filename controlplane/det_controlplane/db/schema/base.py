@@ -22,10 +22,10 @@ JSON = postgresql.JSONB(none_as_null=True)
 ORDERED_JSON = postgresql.JSON(none_as_null=True)
 
 
-def enum(kind: type[Enum]) -> "sa.Enum":
+def enum(kind: type[Enum], name: str = "") -> "sa.Enum":
     """Return the PostgreSQL type of an enum: `session_kind` of `SessionKind`, with its values as labels."""
-    name = "".join(f"_{c.lower()}" if c.isupper() else c for c in kind.__name__).lstrip("_")
-    return sa.Enum(kind, name=name, metadata=metadata, values_callable=_labels)
+    own = "".join(f"_{c.lower()}" if c.isupper() else c for c in kind.__name__).lstrip("_")
+    return sa.Enum(kind, name=name or own, metadata=metadata, values_callable=_labels)
 
 
 def _labels(kind: Any) -> list[str]:

@@ -14,7 +14,7 @@ from sqlalchemy import (
     text,
 )
 
-from det_controlplane.core.lifecycle.instance import InstanceState
+from det_controlplane.core.lifecycle.machine import MachineState
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Capacity
 from det_controlplane.db.schema.base import JSON, Time, enum, metadata
@@ -27,7 +27,7 @@ instances = Table(
     metadata,
     Column("id", Uuid, primary_key=True),
     Column("pool", Text, nullable=False),
-    Column("state", enum(InstanceState), nullable=False),
+    Column("state", enum(MachineState, "instance_state"), nullable=False),
     # What to rent: alternatives of one provider, region and capacity, the best first; then the one that was rented.
     Column("offers", JSON, nullable=False),
     Column("provider", Text, nullable=False),

@@ -11,7 +11,7 @@ from det_controlplane.core.provision import catalog
 from det_controlplane.core.provision.offers import Offer, Scope
 from det_controlplane.core.provision.prices import Known, current, is_own_price, quote_of
 from det_controlplane.core.roles import Right
-from det_controlplane.db import agents, cooldowns, instance_views, instances, market
+from det_controlplane.db import agents, cooldowns, machine_views, machines, market
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState
 from det_controlplane.services.identity.principal import User
@@ -24,14 +24,14 @@ def listed(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> Ite
     pool = filters.get("pool")
     if pool and ctx.config.pool(pool) is None:
         with ctx.db.autocommit() as tx:
-            if not instances.any_of(tx, pool):
+            if not machines.any_of(tx, pool):
                 raise Missing(_no_such_pool(ctx, pool))
-    return instance_views.listed(ctx.db, page, sort, filters, ctx.now())
+    return machine_views.listed(ctx.db, page, sort, filters, ctx.now())
 
 
 def instance(ctx: Context, id: str) -> dict[str, Any]:
     with ctx.db.autocommit() as tx:
-        found = instance_views.one(tx, _id(id), ctx.now())
+        found = machine_views.one(tx, _id(id), ctx.now())
     if found is None:
         raise Missing(f"instance '{id}' not found; `det instance list --all` shows every one")
     return found
@@ -50,7 +50,7 @@ def terminate(ctx: Context, caller: User, id: str) -> dict[str, Any]:
     found = instance(ctx, id)
     with change(ctx) as changed:
         reason = f"terminated by {caller.username}"
-        agent = instances.terminate(changed.tx, _id(id), reason, changed.now)
+        agent = machines.terminate(changed.tx, _id(id), reason, changed.now)
         if agent is None and found["endedAt"] is not None:
             raise WrongState(f"instance '{id}' has ended already")
         if agent is not None:
@@ -84,11 +84,11 @@ def _no_such_pool(ctx: Context, name: str) -> str:
 def _shown(ctx: Context, pool: Pool) -> dict[str, Any]:
     now, name = ctx.now(), pool.pool_name
     with ctx.db.autocommit() as tx:
-        held = instance_views.holds(tx, now).get(name)
-        cooldowns = instance_views.cooldowns_now(tx, now)
-        live = instances.machines(tx, name)
-        demand = instances.demand(tx, name, pool.scheduler.default_priority)
-        waiting = instance_views.waiting(tx, name)
+        held = machine_views.holds(tx, now).get(name)
+        cooldowns = machine_views.cooldowns_now(tx, now)
+        live = machines.of_pool(tx, name)
+        demand = machines.demand(tx, name, pool.scheduler.default_priority)
+        waiting = machine_views.waiting(tx, name)
         known, problems = market.known(tx), market.problems(tx)
     limits = pool.limits
     return {
@@ -152,7 +152,7 @@ def hold(ctx: Context, caller: User, name: str, reason: str) -> dict[str, Any]:
     _rented(ctx, name)
     sentence = f"held by {caller.username}" + (f": {reason}" if reason else "")
     with change(ctx) as changed:
-        instances.hold(changed.tx, name, sentence, changed.now)
+        machines.hold(changed.tx, name, sentence, changed.now)
         changed.queue_changed(name)
     return pool(ctx, name)
 
@@ -162,7 +162,7 @@ def resume(ctx: Context, caller: User, name: str) -> dict[str, Any]:
     require_right(caller, Right.UPDATE_AGENTS, "resume pools")
     rented = _rented(ctx, name)
     with change(ctx) as changed:
-        instances.release(changed.tx, name)
+        machines.release(changed.tx, name)
         known = cooldowns.every(changed.tx)
         own = {
             c

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Mapping
 from datetime import timedelta
 
-from det_controlplane.db import instances
+from det_controlplane.db import machines
 from det_controlplane.db.engine import Tx
 from det_controlplane.ports.compute import Unreachable
 from det_controlplane.ports.identity import MachineIdentity, NotProven, Proof
@@ -34,11 +34,11 @@ def admit(
 ) -> str:
     """Bind an agent to the machine that the cluster launched; returns the pool of the machine."""
     proof = "\n".join(f"{name}={fields[name]}" for name in sorted(fields))
-    if not instances.accept_proof(
+    if not machines.accept_proof(
         tx, hashlib.sha256(proof.encode()).digest(), ctx.now(), PROOFS_REMEMBERED
     ):
         raise NotSignedIn("the proof of identity was used before; make a new one")
-    pool = instances.register(tx, machine.provider, machine.cloud_id, agent_id, ctx.now())
+    pool = machines.register(tx, machine.provider, machine.cloud_id, agent_id, ctx.now())
     if pool is None:
         raise NotSignedIn(
             f"{machine.provider} machine {machine.cloud_id} is not one that this cluster launched"

@@ -11,14 +11,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from det_controlplane.core.lifecycle.instance import InstanceState
+from det_controlplane.core.lifecycle.machine import MachineState
 from det_controlplane.core.provision.cooldown import after_success
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Offer, Scope
 from det_controlplane.core.provision.sightings import Sighting, reconcile
-from det_controlplane.db import agents, cooldowns, instances
+from det_controlplane.db import agents, cooldowns, machines
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.instances import OrderedEnd, Requested
+from det_controlplane.db.machines import OrderedEnd, Requested
 from det_controlplane.ports.compute import (
     CloudMachine,
     Compute,
@@ -65,7 +65,7 @@ def _claim(ctx: Context) -> list[Requested]:
     claimed: list[Requested] = []
     with ctx.db.begin() as tx:
         while len(claimed) < AT_ONCE:
-            found = instances.claim_request(tx, ctx.now(), CLAIM)
+            found = machines.claim_request(tx, ctx.now(), CLAIM)
             if found is None:
                 break
             claimed.append(found)
@@ -93,7 +93,7 @@ def _rent(ctx: Context, clouds: Clouds, requested: Requested) -> None:
         )
         with change(ctx) as changed:
             at = changed.now + PAUSE_AFTER_SILENCE
-            if instances.ask_again(changed.tx, requested.id, at, sentence):
+            if machines.ask_again(changed.tx, requested.id, at, sentence):
                 changed.queue_changed(requested.pool)  # what waits for it learns of that
     else:
         _store(ctx, requested, outcome)
@@ -112,11 +112,11 @@ def _store(ctx: Context, requested: Requested, outcome: LaunchOutcome) -> None:
             known = cooldowns.every(tx)
             over = set(known) - set(after_success(known, offer, requested.pool))
             cooldowns.forget(tx, over)
-            instances.launched(tx, requested.id, offer, machine.cloud_id, now)
+            machines.launched(tx, requested.id, offer, machine.cloud_id, now)
             log.info("%s is %s %s", requested.id, machine.cloud_id, offer)
             return
         sentence = "; ".join(dict.fromkeys(r.sentence for r in outcome.refusals)) or "refused"
-        instances.refused(tx, requested.id, sentence, now)
+        machines.refused(tx, requested.id, sentence, now)
         log.warning("%s was refused: %s", requested.id, sentence)
 
 
@@ -158,7 +158,7 @@ def _rented(ctx: Context, tx: Tx, requested: Requested, machine: CloudMachine) -
 
 def _end_ordered(ctx: Context, clouds: Clouds) -> None:
     with ctx.db.autocommit() as tx:
-        ordered = instances.ordered_ends(tx)
+        ordered = machines.ordered_ends(tx)
     for provider in sorted({end.provider for end in ordered}):
         cloud = clouds.get(provider)
         mine = [end for end in ordered if end.provider == provider]
@@ -177,7 +177,7 @@ def _store_console(ctx: Context, cloud: Compute, id: UUID, machine: CloudMachine
         printed = f"{cloud.provider} did not tell what the machine printed: {e}"
     with ctx.db.begin() as tx:
         # A serial line carries anything; PostgreSQL's text does not take zeros.
-        instances.set_console(tx, id, printed.replace("\0", "")[-CONSOLE_KEPT:])
+        machines.set_console(tx, id, printed.replace("\0", "")[-CONSOLE_KEPT:])
 
 
 def _terminate(cloud: Compute, machines: Sequence[CloudMachine]) -> None:
@@ -203,7 +203,7 @@ def _machine(end: OrderedEnd) -> CloudMachine:
 def _regions(ctx: Context) -> set[tuple[str, str]]:
     """Return where machines of the cluster may be: where rows say so, and wherever pools rent."""
     with ctx.db.autocommit() as tx:
-        found = instances.places(tx)
+        found = machines.places(tx)
     return found | {(o.provider, o.region) for pool in rented_pools(ctx) for o in pool.offers}
 
 
@@ -217,24 +217,24 @@ def _compare(ctx: Context, clouds: Clouds, provider: str, region: str) -> bool:
         return True
     listed_at = ctx.now()
     try:
-        machines = cloud.owned(ctx.cluster_id, place_of(ctx, provider, region))
+        owned = cloud.owned(ctx.cluster_id, place_of(ctx, provider, region))
     except Unreachable as e:
         log.warning("%s does not list its machines in %s: %s", provider, region, e)
         return True
     with change(ctx) as changed:
         tx, now = changed.tx, changed.now
-        rows = instances.live_rows(tx, provider, region, listed_at)
-        found = reconcile(rows, [_sighting(m) for m in machines])
-        _adopt(ctx, tx, found.adopted, machines, now)
-        instances.seen(tx, found.seen, found.stopped, now)
-        instances.unseen(tx, found.absent)
-        never_came = instances.never_joined(tx, found.gone)
-        alone = no_shows.ended_alone(changed, rows, found.gone, machines)
-        for gone in instances.end(tx, found.gone, now):
+        rows = machines.live_rows(tx, provider, region, listed_at)
+        found = reconcile(rows, [_sighting(m) for m in owned])
+        _adopt(ctx, tx, found.adopted, owned, now)
+        machines.seen(tx, found.seen, found.stopped, now)
+        machines.unseen(tx, found.absent)
+        never_came = machines.never_joined(tx, found.gone)
+        alone = no_shows.ended_alone(changed, rows, found.gone, owned)
+        for gone in machines.end(tx, found.gone, now):
             changed.queue_changed(gone.pool)
             if gone.agent_id is not None:
                 agents.give_up(tx, gone.agent_id, now)
-        for moved in instances.pools_of(tx, [*found.stopped, *found.adopted]):
+        for moved in machines.pools_of(tx, [*found.stopped, *found.adopted]):
             changed.queue_changed(moved.pool)
     for id, machine in alone.items():
         _store_console(ctx, cloud, id, machine)
@@ -245,7 +245,7 @@ def _compare(ctx: Context, clouds: Clouds, provider: str, region: str) -> bool:
         log.warning(
             "%s in %s: ending machines that nobody asked for: %s", provider, region, sorted(orphans)
         )
-        _terminate(cloud, [m for m in machines if m.cloud_id in orphans])
+        _terminate(cloud, [m for m in owned if m.cloud_id in orphans])
     return not orphans  # a lost order is given again: the next list shows what came of it
 
 
@@ -253,15 +253,15 @@ def _adopt(
     ctx: Context,
     tx: Tx,
     adopted: Mapping[UUID, Sighting],
-    machines: Sequence[CloudMachine],
+    owned: Sequence[CloudMachine],
     now: datetime,
 ) -> None:
     """Record machines whose launch was never answered, with the offers that they are of and the prices of those."""
-    by_cloud_id = {machine.cloud_id: machine for machine in machines}
-    for requested in instances.requests(tx, adopted):
+    by_cloud_id = {machine.cloud_id: machine for machine in owned}
+    for requested in machines.requests(tx, adopted):
         machine = by_cloud_id[adopted[requested.id].cloud_id]
         offer = _rented(ctx, tx, requested, machine)
-        instances.adopt(tx, requested.id, offer, machine.cloud_id, now)
+        machines.adopt(tx, requested.id, offer, machine.cloud_id, now)
 
 
 def _sighting(machine: CloudMachine) -> Sighting:
@@ -275,8 +275,8 @@ def _sighting(machine: CloudMachine) -> Sighting:
 
 def _next_s(ctx: Context) -> float | None:
     with ctx.db.autocommit() as tx:
-        call, live = instances.next_call(tx), instances.any_live(tx)
-        ending = instances.any_live(tx, InstanceState.TERMINATING)
+        call, live = machines.next_call(tx), machines.any_live(tx)
+        ending = machines.any_live(tx, MachineState.TERMINATING)
     if not live:
         return None
     listing_s = ENDING_INTERVAL_S if ending else LISTING_INTERVAL_S

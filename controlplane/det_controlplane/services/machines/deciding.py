@@ -16,7 +16,7 @@ from det_controlplane.core.provision.model import (
     Terminate,
     TerminateReason,
 )
-from det_controlplane.db import agents, cooldowns, instances, interruptions, market
+from det_controlplane.db import agents, cooldowns, interruptions, machines, market
 from det_controlplane.db import schedule as pool_rows
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.agents import leaving
@@ -55,7 +55,7 @@ def run_if_due(ctx: Context, changed: Collection[str]) -> None:
         return
     if own.isdisjoint(changed):
         with ctx.db.autocommit() as tx:
-            due = instances.next_decision(tx)
+            due = machines.next_decision(tx)
         if due is None or due > ctx.now():
             return
     run(ctx)
@@ -65,20 +65,20 @@ def run(ctx: Context) -> ProvisionPlan:
     """Decide for every pool that has offers, after the process that decides now."""
     to_empty: list[str] = []
     with change(ctx) as changed:
-        instances.lock(changed.tx)
+        machines.lock(changed.tx)
         snapshot = _load(ctx, changed.tx, changed.now)
         plan = decide(snapshot, changed.now.timestamp())
         _terminate(changed, plan.terminate)
         _request(ctx, changed, plan, _hold_after_no_shows(changed, snapshot, plan))
         for machine_id, reason in plan.drain:
-            agent = instances.drain(changed.tx, UUID(machine_id), _DRAINS[reason], changed.now)
+            agent = machines.drain(changed.tx, UUID(machine_id), _DRAINS[reason], changed.now)
             if agent is not None:
                 agents.put_in_service(changed.tx, agent, None, enabled=True, draining=True)
                 to_empty.append(agent)
-        instances.tell(changed.tx, plan.waiting)
+        machines.tell(changed.tx, plan.waiting)
         next_at = _next_at(plan, snapshot, changed)
         for pool in snapshot.pools:
-            instances.set_next_decision(changed.tx, pool.name, next_at)
+            machines.set_next_decision(changed.tx, pool.name, next_at)
     for agent in to_empty:
         leaving.stop_all(ctx, agent)
     return plan
@@ -96,19 +96,19 @@ def _next_at(plan: ProvisionPlan, snapshot: ProvisionSnapshot, change: Change) -
 
 def _load(ctx: Context, tx: Tx, now: datetime) -> ProvisionSnapshot:
     """Read the pools that are not being scheduled: nothing is placed there until this transaction ends."""
-    holds, known = instances.holds(tx, now), market.known(tx)
+    holds, known = machines.holds(tx, now), market.known(tx)
     pools = []
     for pool in rented_pools(ctx):
         name = pool.pool_name
         if not pool_rows.try_lock(tx, name):
-            instances.set_next_decision(tx, name, now + _BUSY_POOL_WAIT)
+            machines.set_next_decision(tx, name, now + _BUSY_POOL_WAIT)
             continue
         found = PoolSnapshot(
             name=name,
             limits=pool.limits,
             offers=prices.current(pool.offers, pool.sections, known),
-            demand=instances.demand(tx, name, pool.scheduler.default_priority),
-            machines=instances.machines(tx, name),
+            demand=machines.demand(tx, name, pool.scheduler.default_priority),
+            machines=machines.of_pool(tx, name),
             hold=holds.get(name),
         )
         pools.append(found)
@@ -145,7 +145,7 @@ def _request(ctx: Context, change: Change, plan: ProvisionPlan, held: Collection
         if launch.pool in held:
             continue
         id = ctx.new_uuid()
-        instances.request(change.tx, id, launch.pool, launch.offers, launch.purpose, change.now)
+        machines.request(change.tx, id, launch.pool, launch.offers, launch.purpose, change.now)
         log.info("pool %s: renting %s as %s", launch.pool, launch.offers[0], id)
     if plan.launch or plan.terminate:
         change.wake("provision")
@@ -154,7 +154,7 @@ def _request(ctx: Context, change: Change, plan: ProvisionPlan, held: Collection
 def _terminate(change: Change, ends: Iterable[Terminate]) -> None:
     for machine_id, reason in ends:
         drained = reason is TerminateReason.DRAINED
-        agent = instances.terminate(
+        agent = machines.terminate(
             change.tx, UUID(machine_id), _ENDS[reason], change.now,
             after_drain=drained, no_show=reason in no_shows.REASONS,
         )  # fmt: skip

@@ -6,8 +6,8 @@ from uuid import UUID
 
 from det_controlplane.core.provision.model import TerminateReason
 from det_controlplane.core.provision.sightings import Row
-from det_controlplane.db import instances, interruptions
-from det_controlplane.db.instances import Requested
+from det_controlplane.db import interruptions, machines
+from det_controlplane.db.machines import Requested
 from det_controlplane.ports.compute import CloudMachine
 from det_controlplane.services.machines import refusals
 from det_controlplane.services.use_case import Change
@@ -36,7 +36,7 @@ def ended_alone(
     for id, machine in known.items():
         if machine.taken_back:
             interruptions.of_machine(changed.tx, id, changed.now)
-    requests = instances.requests(changed.tx, known)
+    requests = machines.requests(changed.tx, known)
     return {r.id: known[r.id] for r in requests if record(changed, r, known[r.id])}
 
 
@@ -44,7 +44,7 @@ def record(changed: Change, requested: Requested, machine: CloudMachine) -> bool
     """Record why a machine ended that did not join; return False where that is known, or its end was ordered."""
     sentence = TAKEN_BACK if machine.taken_back else ENDED_ALONE
     said = f": {machine.ended_because}" if machine.ended_because else ""
-    pool = instances.ended_alone(
+    pool = machines.ended_alone(
         changed.tx, requested.id, sentence + said, no_show=not machine.taken_back
     )
     if pool is None:
@@ -59,7 +59,7 @@ def record(changed: Change, requested: Requested, machine: CloudMachine) -> bool
 
 def hold_if_in_vain(changed: Change, pool: str) -> bool:
     """Hold a pool whose last machines did not join, one after the other; returns whether it is held now."""
-    count = instances.no_shows(changed.tx, pool, NO_SHOWS_TO_HOLD)
+    count = machines.no_shows(changed.tx, pool, NO_SHOWS_TO_HOLD)
     if count < NO_SHOWS_TO_HOLD:
         return False
     sentence = (
@@ -67,6 +67,6 @@ def hold_if_in_vain(changed: Change, pool: str) -> bool:
         " and `det instance describe ID` shows the end of their console"
     )
     until = changed.now + HOLD_AFTER_NO_SHOWS
-    instances.hold(changed.tx, pool, sentence, changed.now, until=until, by_operator=False)
+    machines.hold(changed.tx, pool, sentence, changed.now, until=until, by_operator=False)
     changed.queue_changed(pool)  # what waits learns of it
     return True

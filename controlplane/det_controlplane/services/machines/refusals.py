@@ -7,7 +7,7 @@ from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Scope
 from det_controlplane.db import cooldowns
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.instances import Requested
+from det_controlplane.db.machines import Requested
 from det_controlplane.ports.compute import LaunchOutcome, Refusal
 
 

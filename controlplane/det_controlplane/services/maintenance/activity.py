@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from det_controlplane.db import cluster, instances
+from det_controlplane.db import cluster, machines
 from det_controlplane.services.context import Context
 
 
@@ -11,7 +11,7 @@ def switch(ctx: Context, set_schedules: Callable[..., None], *, idle: bool) -> b
 
     The state is stored after the switch: a process that dies between the two switches once more."""
     with ctx.db.autocommit() as tx:
-        wanted = not idle or instances.any_live(tx)
+        wanted = not idle or machines.any_live(tx)
         if cluster.is_ticking(tx) is wanted:
             return False
     set_schedules(on=wanted)

@@ -3,7 +3,7 @@
 import logging
 from datetime import timedelta
 
-from det_controlplane.db import agents, allocations, instances, logs, outbox, pool_marks
+from det_controlplane.db import agents, allocations, logs, machines, outbox, pool_marks
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.agents import containers
 from det_controlplane.services.context import Context
@@ -80,7 +80,7 @@ def _next_due_s(ctx: Context) -> float | None:
             allocations.next_delayed(tx),
             unmanaged.next_due(tx),
             idling.next_due(tx),
-            instances.next_decision(tx) if rented_pools(ctx) else None,
+            machines.next_decision(tx) if rented_pools(ctx) else None,
             budgets.next_due(ctx, tx),
         ]
     times = [d for d in due if d is not None]

@@ -20,7 +20,7 @@ from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.core.numerals import whole
 from det_controlplane.core.permissions import KINDS
 from det_controlplane.core.roles import Right
-from det_controlplane.db import budgets, costs, experiments, instances, users, workspaces
+from det_controlplane.db import budgets, costs, experiments, machines, users, workspaces
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
@@ -146,13 +146,13 @@ def remove(ctx: Context, caller: User, id: int) -> None:
 
 def _release(change: Change, budget: Budget) -> None:
     if budget.scope is BudgetScope.POOL:
-        instances.release(change.tx, budget.scope_id, by_operator=False)
+        machines.release(change.tx, budget.scope_id, by_operator=False)
         change.queue_changed(budget.scope_id)
 
 
 def next_due(ctx: Context, tx: Tx) -> datetime | None:
     """Return when budgets are to be looked at again: never while no machine costs anything."""
-    if not ctx.config.rents or not instances.any_live(tx):
+    if not ctx.config.rents or not machines.any_live(tx):
         return None
     checked = budgets.checked_at(tx)
     return None if checked is None else checked + INTERVAL
@@ -184,7 +184,7 @@ def _change_state(ctx: Context, budget: Budget, state: BudgetState, spent: Decim
             return
         if budget.scope is BudgetScope.POOL and is_spent(state):
             sentence = f"{budget.name} is spent; raise it with `det budget set`"
-            instances.hold(changed.tx, budget.scope_id, sentence, changed.now, by_operator=False)
+            machines.hold(changed.tx, budget.scope_id, sentence, changed.now, by_operator=False)
             changed.queue_changed(budget.scope_id)
         elif is_spent(budget.state) and not is_spent(state):
             _release(changed, budget)

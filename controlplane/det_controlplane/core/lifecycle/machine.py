@@ -3,7 +3,7 @@
 from enum import Enum
 
 
-class InstanceState(str, Enum):
+class MachineState(str, Enum):
     REQUESTED = "REQUESTED"  # the intent is committed; the cloud may or may not have heard of it
     LAUNCHED = "LAUNCHED"  # the cloud has it; its agent has not joined
     REGISTERED = "REGISTERED"  # its agent joined
@@ -13,7 +13,7 @@ class InstanceState(str, Enum):
     FAILED = "FAILED"  # never launched: no capacity, quota, denied, invalid
 
 
-S = InstanceState
+S = MachineState
 
 NEXT = {
     S.REQUESTED: frozenset({S.LAUNCHED, S.TERMINATING, S.FAILED}),
@@ -26,6 +26,6 @@ NEXT = {
 }
 
 
-def before(state: InstanceState) -> tuple[InstanceState, ...]:
+def before(state: MachineState) -> tuple[MachineState, ...]:
     """Return the states from which a machine may come to a state."""
     return tuple(earlier for earlier, later in NEXT.items() if state in later)

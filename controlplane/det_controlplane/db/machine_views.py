@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import Float, bindparam, case, cast, func, null, select
 
 from det_controlplane.core.lifecycle.allocation import AllocationState
-from det_controlplane.core.lifecycle.instance import InstanceState
+from det_controlplane.core.lifecycle.machine import MachineState
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.db import pages
@@ -39,7 +39,7 @@ _LISTED = Collection(
     key=_i.id,
     filters={
         "pool": _i.pool == bindparam("pool"),
-        "live": _i.state.not_in([InstanceState.GONE, InstanceState.FAILED]),
+        "live": _i.state.not_in([MachineState.GONE, MachineState.FAILED]),
     },
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Rows of rented machines, and of pools that launch nothing."""
+"""Rows of rented machines (the table `instances`), and of pools that launch nothing."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import and_, case, delete, func, literal, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
-from det_controlplane.core.lifecycle.instance import InstanceState, before
+from det_controlplane.core.lifecycle.machine import MachineState, before
 from det_controlplane.core.provision.model import (
     Demand,
     Hold,
@@ -26,7 +26,7 @@ _i, _h = schema.instances.c, schema.pool_holds.c
 _OF_OFFER = (
     "provider", "region", "zone", "machine_type", "capacity", "slots", "price_usd_hour", "section",
 )  # fmt: skip
-_LIVE = _i.state.not_in([InstanceState.GONE, InstanceState.FAILED])
+_LIVE = _i.state.not_in([MachineState.GONE, MachineState.FAILED])
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended('provision', 0))")
 _DEMAND = text("""
     SELECT a.id, a.job_id::text AS job_id, a.slots, date_part('epoch', a.requested_at) AS requested_at, a.single_agent,
@@ -82,7 +82,7 @@ _ORDERED_ENDS = (
         _i.pool,
         and_(_i.registered_at.is_(None), _i.console.is_(None)).label("lacks_console"),
     )
-    .where(_i.state == InstanceState.TERMINATING, _i.cloud_id.is_not(None))
+    .where(_i.state == MachineState.TERMINATING, _i.cloud_id.is_not(None))
     .order_by(_i.id)
 )
 _HOLD = insert(schema.pool_holds)
@@ -98,7 +98,7 @@ _SET_HOLD = _HOLD.on_conflict_do_update(
 )
 _NEXT_CALL = select(
     func.min(func.coalesce(func.greatest(_i.claimed_until, _i.not_before), _i.requested_at))
-).where(_i.state == InstanceState.REQUESTED)
+).where(_i.state == MachineState.REQUESTED)
 
 
 def lock(tx: Tx) -> None:
@@ -118,7 +118,7 @@ def demand(tx: Tx, pool: str, default_priority: int) -> tuple[Demand, ...]:
     )  # fmt: skip
 
 
-def machines(tx: Tx, pool: str) -> tuple[Machine, ...]:
+def of_pool(tx: Tx, pool: str) -> tuple[Machine, ...]:
     return tuple(_machine(row) for row in tx.execute(_MACHINES, {"pool": pool}).all())
 
 
@@ -134,7 +134,7 @@ def _machine(r: Any) -> Machine:
             r.provider, r.region, r.zone, r.machine_type, Capacity(r.capacity), r.slots,
             r.price_usd_hour, r.section,
         ),
-        state=InstanceState(r.state),
+        state=MachineState(r.state),
         requested_at=r.requested_at.timestamp(),
         launched_at=_seconds(r.launched_at),
         registered_at=_seconds(r.registered_at),
@@ -146,7 +146,7 @@ def _machine(r: Any) -> Machine:
         leaving_since=_seconds(r.last_seen_at) if r.leaving else None,
         stopped=r.stopped,
         purpose=r.purpose or "",
-        trouble=(r.reason or "") if r.state == InstanceState.REQUESTED.value else "",
+        trouble=(r.reason or "") if r.state == MachineState.REQUESTED.value else "",
     )  # fmt: skip
 
 
@@ -162,7 +162,7 @@ def request(
     tx.execute(
         insert(schema.instances).inline(),
         {
-            "id": id, "pool": pool, "state": InstanceState.REQUESTED,
+            "id": id, "pool": pool, "state": MachineState.REQUESTED,
             "offers": [_as_row(offer) for offer in offers], "purpose": purpose or None,
             "requested_at": now, **_columns(best),
         },
@@ -225,7 +225,7 @@ def _requested(row: Any) -> Requested:
 def launched(tx: Tx, id: UUID, offer: Offer, cloud_id: str, now: datetime) -> bool:
     """Record that a cloud gave the machine. It may be on its way out already: then only its name there is kept."""
     values = {"cloud_id": cloud_id, "claimed_until": None, "launched_at": now, **_columns(offer)}
-    becomes = _move(tx, [id], InstanceState.LAUNCHED, {**values, "reason": None})
+    becomes = _move(tx, [id], MachineState.LAUNCHED, {**values, "reason": None})
     if not becomes:
         tx.execute(update(schema.instances).where(_i.id == id, _LIVE).values(values))
     return bool(becomes)
@@ -234,22 +234,22 @@ def launched(tx: Tx, id: UUID, offer: Offer, cloud_id: str, now: datetime) -> bo
 def refused(tx: Tx, id: UUID, sentence: str, now: datetime) -> None:
     """Record that no offer of the row gave a machine."""
     values = {"reason": sentence, "ended_at": now, "claimed_until": None}
-    if not _move(tx, [id], InstanceState.FAILED, values):
-        _move(tx, [id], InstanceState.GONE, values)
+    if not _move(tx, [id], MachineState.FAILED, values):
+        _move(tx, [id], MachineState.GONE, values)
 
 
 def ask_again(tx: Tx, id: UUID, at: datetime, sentence: str) -> bool:
     """Have the same attempt repeated: nobody knows what the cloud did. Return whether the reason is new."""
     row = update(schema.instances).where(_i.id == id)
     tx.execute(row.values(claimed_until=None, not_before=at))
-    is_new = row.where(_i.state == InstanceState.REQUESTED, _i.reason.is_distinct_from(sentence))
+    is_new = row.where(_i.state == MachineState.REQUESTED, _i.reason.is_distinct_from(sentence))
     return tx.execute(is_new.values(reason=sentence)).rowcount > 0
 
 
 def drain(tx: Tx, id: UUID, reason: str, now: datetime) -> str | None:
     """Place nothing on the machine any more; returns its agent if the state changed."""
     values = {"draining_since": now, "reason": reason}
-    return _agent_of(tx, _move(tx, [id], InstanceState.DRAINING, values))
+    return _agent_of(tx, _move(tx, [id], MachineState.DRAINING, values))
 
 
 def terminate(
@@ -268,7 +268,7 @@ def terminate(
         "reason": literal(reason) + earlier if after_drain else reason,
         "no_show": and_(literal(no_show), _i.registered_at.is_(None)),
     }
-    return _agent_of(tx, _move(tx, [id], InstanceState.TERMINATING, values))
+    return _agent_of(tx, _move(tx, [id], MachineState.TERMINATING, values))
 
 
 def _agent_of(tx: Tx, moved: Collection[UUID]) -> str | None:
@@ -283,7 +283,7 @@ class PoolAgent:
 
 def end(tx: Tx, ids: Collection[UUID], now: datetime) -> list[PoolAgent]:
     """Record that clouds no longer have machines; returns where they were and their agents."""
-    return pools_of(tx, _move(tx, ids, InstanceState.GONE, {"ended_at": now}))
+    return pools_of(tx, _move(tx, ids, MachineState.GONE, {"ended_at": now}))
 
 
 def pools_of(tx: Tx, ids: Collection[UUID]) -> list[PoolAgent]:
@@ -291,9 +291,7 @@ def pools_of(tx: Tx, ids: Collection[UUID]) -> list[PoolAgent]:
     return [PoolAgent(*r) for r in found]
 
 
-def _move(
-    tx: Tx, ids: Collection[UUID], state: InstanceState, values: dict[str, Any]
-) -> list[UUID]:
+def _move(tx: Tx, ids: Collection[UUID], state: MachineState, values: dict[str, Any]) -> list[UUID]:
     """Bring rows to a state, where their table of transitions allows it."""
     moved = (
         update(schema.instances)
@@ -372,7 +370,7 @@ def adopt(tx: Tx, id: UUID, offer: Offer, cloud_id: str, now: datetime) -> None:
     found = update(schema.instances).where(_i.id == id, _i.cloud_id.is_(None))
     launched_at = func.coalesce(_i.launched_at, now)
     tx.execute(found.values(cloud_id=cloud_id, launched_at=launched_at, **_columns(offer)))
-    _move(tx, [id], InstanceState.LAUNCHED, {"claimed_until": None, "reason": None})
+    _move(tx, [id], MachineState.LAUNCHED, {"claimed_until": None, "reason": None})
 
 
 def places(tx: Tx) -> set[tuple[str, str]]:
@@ -395,13 +393,13 @@ def register(tx: Tx, provider: str, cloud_id: str, agent_id: str, now: datetime)
     The same agent may come back after a restart, also while its machine drains: what runs there has a checkpoint to
     store. Another one may not take its place."""
     mine = or_(_i.agent_id.is_(None), _i.agent_id == agent_id)
-    states = [InstanceState.LAUNCHED, InstanceState.REGISTERED, InstanceState.DRAINING]
-    registered = literal(InstanceState.REGISTERED, _i.state.type)
+    states = [MachineState.LAUNCHED, MachineState.REGISTERED, MachineState.DRAINING]
+    registered = literal(MachineState.REGISTERED, _i.state.type)
     found = (
         update(schema.instances)
         .where(_i.provider == provider, _i.cloud_id == cloud_id, _i.state.in_(states), mine)
         .values(
-            state=case((_i.state == InstanceState.DRAINING, _i.state), else_=registered),
+            state=case((_i.state == MachineState.DRAINING, _i.state), else_=registered),
             agent_id=agent_id,
             registered_at=func.coalesce(_i.registered_at, now),
         )
@@ -432,7 +430,7 @@ def ended_alone(tx: Tx, id: UUID, reason: str, *, no_show: bool) -> str | None:
     """Record why a machine ended that never joined and whose end was not ordered; returns its pool."""
     ended = update(schema.instances).where(
         _i.id == id,
-        _i.state.in_((InstanceState.LAUNCHED, InstanceState.GONE)),
+        _i.state.in_((MachineState.LAUNCHED, MachineState.GONE)),
         _i.registered_at.is_(None),
         _i.reason.is_(None),
     )
@@ -471,7 +469,7 @@ def next_call(tx: Tx) -> datetime | None:
     return tx.execute(_NEXT_CALL).scalar()
 
 
-def any_live(tx: Tx, *states: InstanceState) -> bool:
+def any_live(tx: Tx, *states: MachineState) -> bool:
     """Return whether machines exist, in one of some states if these are given."""
     wanted = _i.state.in_(states) if states else _LIVE
     return bool(tx.execute(select(select(_i.id).where(wanted).exists())).scalar())
