@@ -187,6 +187,27 @@ def test_the_work_of_a_deactivated_user_reports_and_does_no_more(
     assert task.ask("POST", "/api/v1/models", {"name": "after"}).status == 403
 
 
+def test_the_tasks_of_a_deactivated_user_are_told_of_paused_and_ended(
+    admin: Caller, user: Caller
+) -> None:
+    entrypoint = {"entrypoint": ["sleep", "9"]}
+    generic = {"config": "entrypoint: [sleep, '9']", "contextDirectory": []}
+    shell = user.post("/api/v1/shells", {"config": {}})["shell"]["id"]
+    pausable = user.post("/api/v1/generic-tasks", generic)["taskId"]
+    steady = user.post("/api/v1/generic-tasks", {**generic, "noPause": True})["taskId"]
+    admin.post("/api/v1/commands", {"config": entrypoint})
+    told = admin.done("PATCH", "/api/v1/users/2", {"active": False})
+    assert [(t["kind"], t["taskId"]) for t in told["runningTasks"]] == [
+        ("shell", shell), ("generic", pausable), ("generic", steady),
+    ]  # fmt: skip
+    told = admin.done("PATCH", "/api/v1/users/2", {"active": False, "pauseWork": True})
+    assert [t["taskId"] for t in told["pausedTasks"]] == [pausable]
+    assert [t["taskId"] for t in told["endedTasks"]] == [shell, steady]
+    assert admin.get(f"/api/v1/shells/{shell}")["shell"]["state"] == "STATE_TERMINATED"
+    states = {t["id"]: t["state"] for t in admin.get("/api/v1/generic-tasks")["tasks"]}
+    assert states == {pausable: "STATE_PAUSED", steady: "STATE_CANCELED"}
+
+
 def test_the_work_of_a_deactivated_user_is_told_of_and_paused(
     api: Api, admin: Caller, user: Caller
 ) -> None:

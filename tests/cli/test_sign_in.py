@@ -260,9 +260,11 @@ def test_who_says_no_changes_nothing(
 def test_what_a_deactivated_user_has_running_is_told(cluster: FakeCluster, det: Det) -> None:
     assert det("user", "create", "bob", "--password", "Bobby1234").code == 0
     id = cluster.users["bob"]["id"]
-    cluster.on("PATCH", f"/api/v1/users/{id}", {"user": {}, "runningExperiments": [3, 4]})
+    cluster.on("PATCH", f"/api/v1/users/{id}", {"user": {}, "runningExperiments": [3, 4],
+               "runningTasks": [{"taskId": "t1", "kind": "shell", "name": "mine"}]})  # fmt: skip
     told = det("user", "deactivate", "bob")
     assert "go on: 3, 4" in told.err
+    assert "Goes on: shell t1 (mine)" in told.err
     assert "--pause-work" in told.err
     cluster.on("PATCH", f"/api/v1/users/{id}", {"user": {}, "pausedExperiments": [3, 4]})
     assert (

@@ -176,9 +176,23 @@ def deactivate(args: argparse.Namespace) -> None:
     paused, running = (told.get(f"{kind}Experiments") or [] for kind in ("paused", "running"))
     if paused:
         print(f"Paused experiments of that user: {_listed(paused)}")
+    for kind, done in (("paused", "Paused"), ("ended", "Ended")):
+        for task in told.get(f"{kind}Tasks") or []:
+            print(f"{done} {_called(task)}")
     if running:
         say(f"Experiments of that user go on: {_listed(running)}")
         say("--pause-work pauses them, and `det experiment pause ID` one of them.")
+    tasks = told.get("runningTasks") or []
+    for task in tasks:
+        say(f"Goes on: {_called(task)}")
+    if tasks:
+        say("--pause-work pauses generic tasks and ends the others.")
+
+
+def _called(task: dict[str, Any]) -> str:
+    """Return what a task is called, with the kind that its commands have."""
+    kind = str(task["kind"])
+    return f"{'task' if kind == 'generic' else kind} {task['taskId']} ({task['name']})"
 
 
 def _listed(ids: list[int]) -> str:

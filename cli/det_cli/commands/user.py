@@ -40,7 +40,11 @@ MEMBERS = {
             "keep a user from signing in, end the user's tokens, and tell what still runs",
             "users:deactivate",
             WHO,
-            Arg("--pause-work", action="store_true", help="pause the user's experiments"),
+            Arg(
+                "--pause-work",
+                action="store_true",
+                help="pause the user's experiments and generic tasks, end the other tasks",
+            ),
         ),
         Command(
             "edit",

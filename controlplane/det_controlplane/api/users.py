@@ -15,6 +15,7 @@ from det_controlplane.services.experiments import work_of_users
 from det_controlplane.services.organization import preferences, users
 from det_controlplane.services.organization.preferences import Setting
 from det_controlplane.services.organization.users import Password, UserChanges
+from det_controlplane.services.tasks import of_users
 
 
 def list_users(ctx: Context, request: Request) -> Answer:
@@ -42,10 +43,15 @@ def edit(ctx: Context, request: Request) -> Answer:
     changes = replace(_changes(body, _password(body)), end_tokens=body.flag("endTokens"))
     answer: dict[str, Any] = {"user": users.edit(ctx, caller, user_id, changes)}
     if changes.active is False:
-        paused = work_of_users.pause(ctx, caller, user_id) if body.flag("pauseWork") else []
+        stops = body.flag("pauseWork")
+        paused = work_of_users.pause(ctx, caller, user_id) if stops else []
+        paused_tasks, ended_tasks = of_users.stop(ctx, caller, user_id) if stops else ([], [])
         answer |= {
             "pausedExperiments": paused,
             "runningExperiments": work_of_users.running(ctx, user_id),
+            "pausedTasks": paused_tasks,
+            "endedTasks": ended_tasks,
+            "runningTasks": [] if stops else of_users.running(ctx, user_id),
         }
     return json_response(answer)
 

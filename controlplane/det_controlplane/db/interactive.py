@@ -167,6 +167,27 @@ def running(db: Database, within: Sequence[int] | None) -> dict[TaskKind, int]:
 
 
 @dataclass(frozen=True, slots=True)
+class LiveTask:
+    id: str
+    kind: TaskKind
+    name: str
+    no_pause: bool
+
+
+_LIVE_OF = text("""
+    SELECT k.id, k.kind::text AS kind, j.name, k.no_pause FROM tasks k JOIN jobs j ON j.id = k.job_id
+    WHERE j.user_id = :user_id AND k.trial_id IS NULL AND k.kind <> 'CHECKPOINT_GC' AND k.ended_at IS NULL
+      AND coalesce(k.state, 'ACTIVE') NOT IN ('PAUSED', 'STOPPING_PAUSED') ORDER BY k.started_at, k.id
+""")
+
+
+def live_of(db: Database, user_id: int) -> list[LiveTask]:
+    """Return what a user has running or waiting to run, besides trials and deletions."""
+    rows = db.read(_LIVE_OF, {"user_id": user_id})
+    return [LiveTask(row.id, TaskKind(row.kind), row.name, row.no_pause) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
 class EndingTask:
     kind: TaskKind
     told: str  # why its last allocation was to stop

@@ -17,6 +17,7 @@ from det_controlplane.entry.relay import headers as h
 from det_controlplane.entry.relay.agents import Agents
 from det_controlplane.entry.relay.headers import Headers
 from det_controlplane.entry.relay.http import ClientGone, HttpExchange
+from det_controlplane.entry.relay.permits import Permit, Permits
 from det_controlplane.entry.relay.sockets import TCP_SUBPROTOCOL, SocketBridge, carry_tcp
 from det_controlplane.services.context import RELAY_PATH
 from det_controlplane.services.errors import Unreachable
@@ -39,6 +40,7 @@ class Relay:
         self._app = app
         self._in_thread = in_thread
         self._agents = agents or Agents()
+        self._permits = Permits(self._is_good)
         self._touched: set[str] = set()
         self._touching: asyncio.Task[None] | None = None
         self._public_host = urlsplit(app.ctx.public_url).netloc
@@ -83,9 +85,15 @@ class Relay:
             )
         stream = await self._opened(target)
         try:
-            await self._carry(scope, service, target, stream, receive, send)
+            with self._permits.held(Permit(service, carriers, target.session_id), stream):
+                await self._carry(scope, service, target, stream, receive, send)
         finally:
             await stream.reset(Cause.CANCELLED, "the request is over")
+
+    async def _is_good(self, permit: Permit) -> bool:
+        asked = (permit.service, permit.carriers, permit.session_id)
+        good: bool = await self._in_thread(proxying.is_still_open, self._app.ctx, *asked)
+        return good
 
     async def _opened(self, target: Target) -> Stream:
         try:

@@ -41,6 +41,7 @@ class Target:
     bearer_is_ours: bool  # and must not be passed on to the task
     to_keep: str  # a token that later requests of this browser will lack
     is_the_viewers: bool  # its owner is signed in with what the request carries
+    session_id: int | None  # of whoever is signed in with it
 
 
 def target(ctx: Context, service: str, carriers: Carriers) -> Target:
@@ -75,7 +76,20 @@ def target(ctx: Context, service: str, carriers: Carriers) -> Target:
         task_id, task.container_id, task.agent_id, int(proxied["port"]), bool(proxied["tcp"]),
         by_bearer is not None or carriers.bearer.startswith(authentication.AGENT_PREFIX), to_keep,
         signed_in is not None and signed_in.id == task.owner_id,
+        None if signed_in is None else signed_in.session_id,
     )  # fmt: skip
+
+
+def is_still_open(ctx: Context, service: str, carriers: Carriers, session_id: int | None) -> bool:
+    """Return whether a connection that was opened like this would be opened again, by the same sign-in.
+
+    Of a task that is gone the connection itself tells: what came last from it is still on its way."""
+    try:
+        return target(ctx, service, carriers).session_id == session_id
+    except Unreachable:
+        return True
+    except (Forbidden, Missing, NotSignedIn):
+        return proxies.of_task(ctx.db, _named(service)[0]) is None
 
 
 def touch(ctx: Context, task_ids: Sequence[str]) -> None:

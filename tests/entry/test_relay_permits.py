@@ -1,0 +1,102 @@
+"""What is open to a task ends with the sign-in that opened it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from det_controlplane.db.engine import Database
+from det_controlplane.entry.relay import permits
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection, connect
+
+from tests.entry.test_relay_under_strain import echo, url
+from tests.support.api import Api, Caller, api_over
+from tests.support.relayed import Proxied, proxied, tcp_server
+
+V = "/api/v1"
+
+
+@pytest.fixture
+def api(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+    monkeypatch.setattr(permits, "CHECKED_EVERY_S", 0.05)
+    with api_over(database, tmp_path) as made:
+        yield made
+
+
+@contextmanager
+def tunnel(task: Proxied, port: int, token: str) -> Iterator[ClientConnection]:
+    signed = {"Authorization": f"Bearer {token}"} if token else {}
+    with connect(url(task, port), additional_headers=signed, open_timeout=60) as client:
+        assert answers(client)
+        yield client
+
+
+def answers(client: ClientConnection) -> bool:
+    client.send(b"x")
+    return client.recv(60) == b"x"
+
+
+def ends(client: ClientConnection) -> bool:
+    with pytest.raises(ConnectionClosed):
+        client.recv(60)
+    return True
+
+
+def access_token(api: Api) -> tuple[str, int]:
+    body = {"userId": api.signed_in("determined").get(f"{V}/me")["user"]["id"], "lifespan": "24h"}
+    made = api.signed_in("determined").post(f"{V}/tokens", body)
+    return str(made["token"]), int(made["tokenId"])
+
+
+def sign_out(api: Api, token: str) -> None:
+    api.with_token(token).post(f"{V}/auth/logout", {})
+
+
+def deactivate(api: Api, token: str) -> None:
+    me = api.with_token(token).get(f"{V}/me")["user"]["id"]
+    api.signed_in("admin").done("PATCH", f"{V}/users/{me}", {"active": False})
+
+
+@pytest.mark.parametrize("unauthenticated", [False, True])
+@pytest.mark.parametrize("deed", [sign_out, deactivate])
+def test_a_tunnel_ends_with_the_sign_in_that_opened_it(
+    api: Api, deed: Any, unauthenticated: bool
+) -> None:
+    """Also one to a shell, whose port is open to everybody who has its key."""
+    port_of = {"proxy_tcp": True, "unauthenticated": unauthenticated}
+    with tcp_server(echo) as port, proxied(api, [{"proxy_port": port, **port_of}]) as task:
+        session = api.signed_in("determined").token
+        other = Caller(task.owner.app, api.signed_in("admin").token)
+        with tunnel(task, port, session) as own, tunnel(task, port, other.token) as admins:
+            deed(api, session)
+            assert ends(own)
+            assert answers(admins)
+
+
+def test_a_tunnel_ends_when_its_access_token_is_revoked(api: Api) -> None:
+    token, id = access_token(api)
+    with (
+        tcp_server(echo) as port,
+        proxied(api, [{"proxy_port": port, "proxy_tcp": True}]) as task,
+        tunnel(task, port, token) as client,
+    ):
+        api.signed_in("determined").done("PATCH", f"{V}/tokens/{id}", {"setRevoked": True})
+        assert ends(client)
+
+
+def test_a_shell_s_open_port_stays_open_to_strangers_until_its_user_is_deactivated(
+    api: Api,
+) -> None:
+    port_of = {"proxy_tcp": True, "unauthenticated": True}
+    with (
+        tcp_server(echo) as port,
+        proxied(api, [{"proxy_port": port, **port_of}]) as task,
+        tunnel(task, port, "") as stranger,
+    ):
+        sign_out(api, task.owner.token)
+        with tunnel(task, port, api.signed_in("determined").token) as own:
+            deactivate(api, api.signed_in("determined").token)
+            assert ends(own)
+        assert ends(stranger)
