@@ -1,9 +1,14 @@
-"""Runs every benchmark beside it: figures as JSON lines, what misses its floor on stderr."""
+"""Run the benchmarks beside this file: figures as JSON lines, what misses its floor on stderr.
 
+python bench/run.py [NAME …]
+"""
+
+import argparse
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +50,23 @@ def misses(figure: dict[str, Any]) -> bool:
     return value > floor if figure["better"] == "lower" else value < floor
 
 
+def chosen(words: Sequence[str] | None = None) -> list[Path]:
+    """Return the benchmarks that are named, or all of them. Ends the program where a name is unknown."""
+    known = {path.stem: path for path in sorted(HERE.glob("*.py")) if path.name not in SKIPPED}
+    parser = argparse.ArgumentParser(description="Run benchmarks; figures are JSON lines.")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"all, or some of {', '.join(known)}"
+    )
+    names = parser.parse_args(words).names
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        parser.error(f"no benchmark is named {', '.join(unknown)}; there are {', '.join(known)}")
+    return [path for name, path in known.items() if name in (names or known)]
+
+
 def main() -> int:
-    wanted = set(sys.argv[1:])
     failed: list[str] = []
-    for path in sorted(HERE.glob("*.py")):
-        if path.name in SKIPPED or (wanted and path.stem not in wanted):
-            continue
+    for path in chosen():
         print(f"# {path.stem}", file=sys.stderr)
         figures, code = figures_of(path)
         failed += [f"{path.name} ended with exit code {code}"] if code else []

@@ -1,0 +1,20 @@
+"""The program that runs the benchmarks."""
+
+import pytest
+
+from bench.run import chosen
+
+
+def test_benchmarks_are_chosen_by_name() -> None:
+    assert [path.stem for path in chosen(["search", "cost"])] == ["cost", "search"]
+    assert {"api", "schedule"} < {path.stem for path in chosen([])}
+
+
+def test_an_unknown_benchmark_is_told_with_those_that_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It ran none of them, and ended well."""
+    with pytest.raises(SystemExit) as ended:
+        chosen(["scheduling"])
+    assert ended.value.code == 2
+    assert "no benchmark is named scheduling; there are api, cli" in capsys.readouterr().err
