@@ -85,7 +85,12 @@ if ! [ -x "$VENV/bin/det-agent" ]; then
     step "agent"
     : "${AGENT_PACKAGE:?is not set: give a wheel, or the address of one}"
     python3 -m venv "$VENV"
-    "$VENV/bin/pip" install -q "$AGENT_PACKAGE"
+    # A cluster tells the versions of the libraries that its wheel was tested with.
+    versions=()
+    if [[ $AGENT_PACKAGE == */agents/v1/wheel/* ]]; then
+        versions=(-c "${AGENT_PACKAGE%/*}/constraints.txt")
+    fi
+    "$VENV/bin/pip" install -q "${versions[@]}" "$AGENT_PACKAGE"
 fi
 # User data writes the agent's options and starts it.
 "$VENV/bin/det-agent" systemd-unit > /etc/systemd/system/det-agent.service

@@ -26,6 +26,9 @@ class Wheel:
     def content(self) -> bytes:
         raise AssertionError("only machines read it")
 
+    def constraints(self) -> bytes:
+        return b"pydantic==2.13.0\n"
+
 
 @pytest.fixture
 def api(cluster: Rented) -> Api:
@@ -57,8 +60,11 @@ def test_machines_install_the_agent_from_their_cluster(cluster: Rented, user: Ca
     create(user, activate=True)
     cluster.settle()
     (machine,) = cluster.cloud.alive()
-    install = "pip install -q https://cluster.example/agents/v1/wheel/ours-1.0-py3-none-any.whl\n"
+    wheels = "https://cluster.example/agents/v1/wheel"
+    install = f"pip install -q -c {wheels}/constraints.txt {wheels}/ours-1.0-py3-none-any.whl\n"
     assert install in machine.request.user_data
+    told = cluster.api.anonymous().ask("GET", "/agents/v1/wheel/constraints.txt")
+    assert told.body == b"pydantic==2.13.0\n"
 
 
 def test_a_machine_goes_minutes_after_its_last_work(cluster: Rented, user: Caller) -> None:

@@ -59,6 +59,7 @@ REQUESTS = (
     Http("GET", "/agents/v1/wheel/"),
     Http("GET", f"/agents/v1/wheel/{WHEEL.name()}"),
     Http("HEAD", f"/agents/v1/wheel/{WHEEL.name()}"),
+    Http("GET", "/agents/v1/wheel/constraints.txt"),
     Http("GET", "/agents/v1/wheel/determined_serverless-0.0.0-py3-none-any.whl"),
     Http("PUT", "/objects/contexts/x?size=1&expires=1&signature=00", b"\x00"),
     Http("GET", "/api/v1/tasks/none/logs"),

@@ -4,6 +4,7 @@ import email
 import importlib.metadata
 import io
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -14,6 +15,7 @@ import pytest
 import yaml
 from det_controlplane.adapters import own_wheel
 from det_controlplane.adapters.own_wheel import InstalledWheel, PackedWheel
+from packaging.requirements import Requirement
 
 from tests.support.lambda_events import answered, function_url_event
 from tests.support.lambda_front import function_url
@@ -52,6 +54,17 @@ def test_it_asks_for_what_the_distribution_asks_for_and_has_its_commands(
         commands = archive.read(info.replace("METADATA", "entry_points.txt")).decode()
     assert told.get_all("Requires-Dist") == importlib.metadata.requires(own_wheel.DISTRIBUTION)
     assert "det-agent = det_agent.main:main" in commands
+
+
+def test_it_holds_the_versions_that_machines_install(wheel: InstalledWheel, tmp_path: Path) -> None:
+    """Those of each library that it asks for; a copy that a deployment packed tells the same."""
+    versions = wheel.constraints().decode()
+    for required in map(Requirement, importlib.metadata.requires(own_wheel.DISTRIBUTION) or ()):
+        if required.marker is None:
+            assert re.search(rf"^{required.name}==", versions, re.MULTILINE), required.name
+    packed = tmp_path / wheel.name()
+    packed.write_bytes(wheel.content())
+    assert PackedWheel(packed).constraints() == wheel.constraints()
 
 
 def test_lambda_can_answer_with_it(wheel: InstalledWheel) -> None:

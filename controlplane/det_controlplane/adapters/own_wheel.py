@@ -25,6 +25,8 @@ _EPOCH = (2020, 1, 1, 0, 0, 0)
 # Stacks are deployed from an installation, not from what agents and pipelines install.
 _LEFT_OUT = frozenset({"__pycache__", "terraform"})
 _KEPT_INFO = ("METADATA", "entry_points.txt")
+# Where a wheel has the versions that this was tested with; a checkout has them at its top.
+_LOCK = "det_cli/deployment/cloudrun/requirements.lock"
 
 
 def found(beside: Path = _HOME) -> OwnWheel | None:
@@ -50,6 +52,10 @@ class PackedWheel:
     def content(self) -> bytes:
         return self._path.read_bytes()
 
+    def constraints(self) -> bytes:
+        with zipfile.ZipFile(self._path) as archive:
+            return archive.read(_LOCK) if _LOCK in archive.namelist() else b""
+
 
 class InstalledWheel:
     """Made when it is first asked for, and kept."""
@@ -68,9 +74,18 @@ class InstalledWheel:
                 self._content = _packed(self._files())
             return self._content
 
+    def constraints(self) -> bytes:
+        installed = importlib.util.find_spec("det_cli")
+        folders = list(installed.submodule_search_locations or ()) if installed else []
+        places = [
+            *(Path(folder).parent / _LOCK for folder in folders),
+            _HOME.parent / Path(_LOCK).name,
+        ]
+        return next((place.read_bytes() for place in places if place.is_file()), b"")
+
     def _files(self) -> dict[str, bytes]:
         info = f"determined_serverless-{self._version}.dist-info"
-        files = dict(_sources())
+        files = {**dict(_sources()), _LOCK: self.constraints()}
         for name, content in _described().items():
             files[f"{info}/{name}"] = content
         files[f"{info}/WHEEL"] = (

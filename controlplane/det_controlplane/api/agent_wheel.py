@@ -4,7 +4,7 @@ from det_controlplane.api.http import Answer, Request, Response
 from det_controlplane.api.router import Access, get
 from det_controlplane.services.context import Context
 from det_controlplane.services.machines import software
-from det_controlplane.services.machines.software import WHEELS
+from det_controlplane.services.machines.software import CONSTRAINTS, WHEELS
 
 _KEEP_S = 300
 
@@ -17,9 +17,12 @@ def newest(ctx: Context, request: Request) -> Answer:
 
 
 def file(ctx: Context, request: Request) -> Answer:
-    content = software.content(ctx, request.param("name"))
+    name = request.param("name")
+    content = software.content(ctx, name)
     kept = {"Cache-Control": f"public, max-age={_KEEP_S}"}
-    return Response(content, media_type="application/octet-stream", headers=kept)
+    # pip reads a list of versions only from what says that it is text.
+    kind = "text/plain; charset=utf-8" if name == CONSTRAINTS else "application/octet-stream"
+    return Response(content, media_type=kind, headers=kept)
 
 
 ROUTES = (

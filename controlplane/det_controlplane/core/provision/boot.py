@@ -26,6 +26,7 @@ class Boot:
     pool: str
     provider: str
     package: str = DEFAULT_PACKAGE
+    constraints: str = ""  # address of the versions of its libraries; empty for the newest
     silence_limit_s: float = (
         1800.0  # without the cluster and without work, the machine switches itself off
     )
@@ -54,6 +55,7 @@ def user_data(boot: Boot) -> str:
         startup=boot.startup_script.rstrip() or ":",
         options=shlex.quote(json.dumps(options, indent=1, sort_keys=True)),
         package=shlex.quote(boot.package),
+        constraints=f"-c {shlex.quote(boot.constraints)} " if boot.constraints else "",
         gpus=_GPUS if shows_gpus else "",
         venv=VENV,
     )
@@ -142,7 +144,7 @@ if ! [ -x {venv}/bin/det-agent ]; then
         apt-get install -qy --no-install-recommends python3 python3-venv
     fi
     python3 -m venv {venv}
-    {venv}/bin/pip install -q {package}
+    {venv}/bin/pip install -q {constraints}{package}
 fi
 
 step "blocking the metadata address for containers"

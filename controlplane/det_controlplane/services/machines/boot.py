@@ -13,7 +13,8 @@ def user_data(ctx: Context, requested: Requested) -> str:
     """Return the script that makes the requested machine an agent of its pool."""
     settings = ctx.config.section_settings(requested.pool, requested.section)
     master_url = str(settings.get("master_url") or ctx.public_url)
-    package = settings.get("agent_package") or software.address(ctx, master_url)
+    chosen = settings.get("agent_package")
+    package = chosen or software.address(ctx, master_url)
     contents = settings.get("agent_config_file_contents")
     return boot.user_data(
         boot.Boot(
@@ -22,6 +23,7 @@ def user_data(ctx: Context, requested: Requested) -> str:
             pool=requested.pool,
             provider=requested.provider,
             package=str(package or boot.DEFAULT_PACKAGE),
+            constraints="" if chosen else software.constraints_address(ctx, master_url),
             startup_script=str(settings.get("startup_script") or ""),
             agent_config=contents if isinstance(contents, dict) else {},
             has_gpus=_has_gpus(requested, settings),

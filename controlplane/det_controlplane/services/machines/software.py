@@ -5,6 +5,7 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 
 WHEELS = "/agents/v1/wheel"
+CONSTRAINTS = "constraints.txt"
 
 
 def address(ctx: Context, master_url: str) -> str | None:
@@ -12,13 +13,21 @@ def address(ctx: Context, master_url: str) -> str | None:
     return f"{master_url.rstrip('/')}{WHEELS}/{ctx.wheel.name()}" if ctx.wheel else None
 
 
+def constraints_address(ctx: Context, master_url: str) -> str:
+    """Return where a machine finds the versions of the libraries; empty where this control plane knows none."""
+    known = ctx.wheel is not None and ctx.wheel.constraints()
+    return f"{master_url.rstrip('/')}{WHEELS}/{CONSTRAINTS}" if known else ""
+
+
 def name(ctx: Context) -> str:
     return _wheel(ctx).name()
 
 
 def content(ctx: Context, asked: str) -> bytes:
-    """Return the wheel, if it is of the version that was asked for."""
+    """Return the wheel, if it is of the version that was asked for, or the constraints beside it."""
     wheel = _wheel(ctx)
+    if asked == CONSTRAINTS:
+        return wheel.constraints()
     if asked != wheel.name():
         raise Missing(f"this cluster has {wheel.name()}, not {asked[:100]}")
     return wheel.content()
