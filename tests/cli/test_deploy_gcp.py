@@ -29,6 +29,7 @@ def test_one_command_builds_the_image_and_makes_a_cluster_that_answers(
     ran = project.up()
     assert ran.code == 0, ran.err
     assert f"The cluster answers at {cluster.url}" in ran.out
+    assert f"in a browser: {cluster.url}/det" in ran.out
     assert "until you change it: Secret123" in ran.out
     first, second = terraform.calls("apply")
     assert {"-target=module.images", "-target=module.storage"} <= set(first["words"])

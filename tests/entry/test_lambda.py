@@ -1,6 +1,7 @@
 """The packaged zip under Lambda's own runtime client: HTTP events, and the schedule."""
 
 import json
+import re
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -45,6 +46,21 @@ def test_both_gateways_reach_the_app(api: LambdaRuntime) -> None:
     for event in (rest_event(Http("GET", "/info")), http_api_event(Http("GET", "/info/"))):
         status, _, raw = answered(api.invoke(event))
         assert (status, json.loads(raw)["version"]) == (200, "0.38.1")
+
+
+def test_a_browser_gets_the_pages_and_their_files(api: LambdaRuntime) -> None:
+    gzip = (("accept-encoding", "gzip"),)
+    status, headers, raw = answered(api.invoke(http_api_event(Http("GET", "/det/experiments"))))
+    assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert "script-src 'self'" in headers["content-security-policy"]
+    named = re.findall(r'"(/det/-/[^"]+\.(?:js|css))"', raw.decode())
+    assert any(name.endswith("/app.js") for name in named)
+    for name in named:
+        status, headers, raw = answered(api.invoke(http_api_event(Http("GET", name, headers=gzip))))
+        assert (status, headers["content-encoding"]) == (200, "gzip")
+        assert "immutable" in headers["cache-control"]
+    status, headers, _ = answered(api.invoke(http_api_event(Http("GET", "/"))))
+    assert (status, headers["location"]) == (301, "/det/")
 
 
 def test_a_request_starts_the_function_that_decides_and_an_agent_gets_the_trial(

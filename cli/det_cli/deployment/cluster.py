@@ -354,3 +354,4 @@ def describe(outputs: dict[str, Any]) -> Iterator[str]:
     yield "next:"
     yield f"  export DET_MASTER={outputs['url']}"
     yield "  det user login admin"
+    yield f"  in a browser: {outputs['url']}/det"

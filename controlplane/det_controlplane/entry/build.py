@@ -98,7 +98,7 @@ def build_relay(ctx: Context) -> App:
 
 def build_function(ctx: Context) -> App:
     """For a process that starts with a request in its hands: what that needs."""
-    own = (routes.DESCRIPTION, *_object_routes(ctx))
+    own = (routes.DESCRIPTION, *_object_routes(ctx), *web_routes())
     places = GrowingRouter(own, routes.place_of, routes.modules_at, routes.of_module)
     return App(ctx, places)
 

@@ -53,7 +53,7 @@ UNUSED = (
     # Packages ask for their own version: METADATA stays.
     "*.dist-info/[!M]*",
     "det_controlplane/testing",
-    "det_controlplane/webui",
+    "det_controlplane/webui/**/*.ts",
     "pydantic/v1",
     "pydantic/mypy.py",
     "sqlalchemy/testing",

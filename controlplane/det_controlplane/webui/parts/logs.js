@@ -128,7 +128,8 @@ async function follow(
         waiting.push(line);
         drawing ||= setTimeout(draw, 150);
       }
-      return;
+      // A host that holds no requests ends the stream early; when the task has ended, the caller ends this.
+      await pause(AGAIN_MS, signal);
     } catch (e) {
       if (signal.aborted) return;
       setError(/** @type {Error} */ (e));
