@@ -31,6 +31,8 @@ def put_template(ctx: Context, request: Request) -> Answer:
 def _stored(ctx: Context, request: Request, *, replace: bool) -> Answer:
     body = Body(request.json())
     name, config = request.param("templateName"), body.raw("config")
+    if body.flag("validateOnly"):
+        return json_response({"template": templates.check(name, config)})
     made = templates.create(
         ctx, user_of(request), name, config, body.integer("workspaceId"), replace=replace
     )
@@ -64,8 +66,11 @@ def get_policies(ctx: Context, request: Request) -> Answer:
 
 
 def put_policies(ctx: Context, request: Request) -> Answer:
-    source = Body(request.json()).required_text("configPolicies")
+    body = Body(request.json())
+    source = body.required_text("configPolicies")
     workload = request.param("workloadType")
+    if body.flag("validateOnly"):
+        return json_response({"configPolicies": config_policies.check(workload, source)})
     kept = config_policies.put(ctx, user_of(request), _scope(request), workload, source)
     return json_response({"configPolicies": kept})
 

@@ -20,12 +20,15 @@ const PAGES = [
   ["/models", "Model registry", () => import("./pages/models.js")],
   ["/models/:id", "Model", () => import("./pages/model.js")],
   ["/workspaces", "Workspaces", () => import("./pages/workspaces.js")],
+  ["/templates", "Templates", () => import("./pages/templates.js")],
+  ["/templates/:name", "Template", () => import("./pages/template.js")],
   ["/admin", "Administration", () => import("./pages/admin/page.js")],
   ["/admin/people", "People", () => import("./pages/admin/people.js")],
   ["/admin/people/:id", "Person", () => import("./pages/admin/person.js")],
   ["/admin/groups", "Groups", () => import("./pages/admin/groups.js")],
   ["/admin/groups/:id", "Group", () => import("./pages/admin/group.js")],
   ["/admin/roles", "Roles", () => import("./pages/admin/roles.js")],
+  ["/admin/policies", "Config policies", () => import("./pages/admin/policies.js")],
   ["/admin/tokens", "Access tokens", () => import("./pages/admin/tokens.js")],
   // As Determined calls them.
   ["/admin/user-management", "People", () => import("./pages/admin/people.js")],
@@ -40,7 +43,7 @@ function found() {
   const { path } = place.value;
   for (const [pattern, title, load] of PAGES) {
     const params = matched(pattern, path);
-    if (params) return { load, params, title, key: `${load} ${params.id ?? ""}` };
+    if (params) return { load, params, title, key: `${load} ${params.id ?? params.name ?? ""}` };
   }
   return null;
 }

@@ -28,11 +28,16 @@ def get(ctx: Context, scope: int, workload: str) -> dict[str, Any]:
         return config_policies.one(tx, scope, kind) or {}
 
 
+def check(workload: str, source: str) -> dict[str, Any]:
+    """Return what would be demanded; nothing is stored."""
+    policy = load_yaml(source, what="config policies")
+    read_policies(policy, _WORKLOADS[_workload(workload)])
+    return policy
+
+
 def put(ctx: Context, caller: User, scope: int, workload: str, source: str) -> dict[str, Any]:
     """Store `source`, which is YAML or JSON as the administrator wrote it."""
-    kind = _workload(workload)
-    policy = load_yaml(source, what="config policies")
-    read_policies(policy, _WORKLOADS[kind])
+    kind, policy = _workload(workload), check(workload, source)
     with ctx.db.begin() as tx:
         _check_rights(caller, scope, _owner(tx, scope))
         # What an owner of a workspace demands of others is trusted there like an administrator's word.

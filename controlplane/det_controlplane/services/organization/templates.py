@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from det_controlplane.core.config.text import json_problems
+from det_controlplane.core.config.text import json_problems, load_yaml
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.core.roles import Right
@@ -57,6 +57,11 @@ def create(
         raise _told(e, name, workspace_id) from e
 
 
+def check(name: str, config: Any) -> dict[str, Any]:
+    """Return what would be stored; nothing is."""
+    return {"name": _checked_name(name), "config": _checked_config(config)}
+
+
 def set_config(ctx: Context, name: str, config: Any) -> dict[str, Any]:
     with ctx.db.begin() as tx:
         parts = _sealed(ctx, tx, name, _checked_config(config))
@@ -105,6 +110,9 @@ def _checked_name(name: str) -> str:
 
 
 def _checked_config(config: Any) -> dict[str, Any]:
+    """Return the configuration of a template, which may be given as YAML."""
+    if isinstance(config, str):
+        return load_yaml(config, what="template")
     problems = list(json_problems(config))
     if not isinstance(config, dict):
         problems = [Problem("config", "a template is an object, like a configuration")]

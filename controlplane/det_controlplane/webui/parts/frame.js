@@ -1,5 +1,6 @@
 // The frame around every page: where one can go, and who one is.
 import { areas } from "../lib/areas.js";
+import { maySomewhere } from "../lib/rights.js";
 import { go, link, place } from "../lib/router.js";
 import { cluster, shownName, signOut, user } from "../lib/session.js";
 import { choose, theme, THEMES } from "../lib/theme.js";
@@ -14,6 +15,7 @@ export const NAVIGATION = [
   ["", "/tasks", "Tasks", "list"],
   ["", "/models", "Models", "box"],
   ["", "/workspaces", "Workspaces", "folder"],
+  ["", "/templates", "Templates", "file", () => maySomewhere("VIEW_TEMPLATES")],
   ["Cluster", "/queue", "Job queue", "queue"],
   ["Cluster", "/cluster", "Machines", "server"],
   ["Cluster", "/admin", "Administration", "people", () => areas().length > 0],

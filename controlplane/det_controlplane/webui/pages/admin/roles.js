@@ -3,6 +3,7 @@ import { get, post } from "../../lib/api.js";
 import { useLive } from "../../lib/live.js";
 import { isAdmin, may, rolesDecide } from "../../lib/rights.js";
 import { ask, link, place } from "../../lib/router.js";
+import { workspaces } from "../../lib/workspaces.js";
 import { shownName } from "../../lib/session.js";
 import { html, useState } from "../../lib/view.js";
 import { Button, Empty, Loaded, Panel } from "../../parts/basic.js";
@@ -18,9 +19,9 @@ const CLUSTER = 0;
 
 /** @param {AbortSignal} signal */
 async function everything(signal) {
-  const [{ roles }, { workspaces }, { users }, { groups }] = await Promise.all([
+  const [{ roles }, found, { users }, { groups }] = await Promise.all([
     post("/api/v1/roles/search", {}, { signal }),
-    get("/api/v1/workspaces", { archived: false, sortBy: "SORT_BY_NAME" }, { signal }),
+    workspaces(signal),
     get("/api/v1/users", {}, { signal }),
     post("/api/v1/groups/search", {}, { signal }),
   ]);
@@ -33,7 +34,7 @@ async function everything(signal) {
     ...r.userRoleAssignments.map((/** @type {any} */ a) => assignment(r.role, "user", a.userId, a, names.user)),
     ...r.groupRoleAssignments.map((/** @type {any} */ a) => assignment(r.role, "group", a.groupId, a, names.group)),
   ]);
-  return { roles, workspaces, groups: groups.map((/** @type {any} */ g) => g.group), given };
+  return { roles, workspaces: found, groups: groups.map((/** @type {any} */ g) => g.group), given };
 }
 
 /** @param {any} role @param {"user" | "group"} kind @param {number} id @param {any} a @param {Map<number, string>} names @returns {Given} */

@@ -4,8 +4,9 @@ import { useLive } from "../../lib/live.js";
 import { go } from "../../lib/router.js";
 import { html, useState } from "../../lib/view.js";
 import { Field, Loaded } from "../../parts/basic.js";
+import { Verdict } from "../../parts/checked.js";
 import { Ask, tell } from "../../parts/overlay.js";
-import { useVerdict, Verdict } from "./verdict.js";
+import { useVerdict } from "./verdict.js";
 
 /** @typedef {{ experiment: any, onClose: () => void, onDone?: () => Promise<void> }} Props */
 
@@ -25,7 +26,7 @@ export function Fork({ experiment, onClose }) {
     <${Ask} title=${`New experiment from ${experiment.id}`} act="Create" wide off=${!verdict.fits} onAct=${create} onClose=${onClose}>
       <p class="soft">It trains with the code of experiment ${experiment.id}; change what it is given.</p>
       <${Editor} config=${config} setConfig=${setConfig} bad=${verdict.problems} />
-      <${Verdict} of=${verdict} />
+      <${Verdict} of=${verdict} what="This configuration is valid." />
     <//>
   `;
 }

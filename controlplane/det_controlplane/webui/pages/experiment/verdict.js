@@ -1,31 +1,10 @@
 // What the cluster says of a configuration while it is typed: its problems, or how many trials it makes and what they cost.
 import { get, post } from "../../lib/api.js";
 import { counted, money } from "../../lib/format.js";
-import { html, useEffect, useState } from "../../lib/view.js";
+import { useChecked } from "../../parts/checked.js";
 
-const PAUSE_MS = 400;
-
-/** @typedef {{ fits: boolean, checking: boolean, problems: string, told: string }} Said */
-
-/** @param {string} config @param {any} parent @returns {Said} */
-export function useVerdict(config, parent) {
-  const [said, setSaid] = useState(/** @type {Said} */ ({ fits: false, checking: true, problems: "", told: "" }));
-  useEffect(() => {
-    const ended = new AbortController();
-    setSaid((was) => ({ ...was, checking: true, fits: false }));
-    const timer = setTimeout(() => {
-      judge(config, parent, ended.signal).then(
-        (told) => setSaid({ fits: true, checking: false, problems: "", told }),
-        (e) => ended.signal.aborted || setSaid({ fits: false, checking: false, problems: e.message, told: "" }),
-      );
-    }, PAUSE_MS);
-    return () => {
-      clearTimeout(timer);
-      ended.abort();
-    };
-  }, [config]);
-  return said;
-}
+/** @param {string} config @param {any} parent */
+export const useVerdict = (config, parent) => useChecked((signal) => judge(config, parent, signal), [config]);
 
 /** @param {string} config @param {any} parent @param {AbortSignal} signal */
 async function judge(config, parent, signal) {
@@ -47,10 +26,3 @@ async function price(config, slots, signal) {
   const prices = offers.map((/** @type {any} */ o) => o.priceUsdHour * (slots <= o.slots ? slots / o.slots : Math.ceil(slots / o.slots)));
   return `An hour of one trial costs ${money(Math.min(...prices))} to ${money(Math.max(...prices))}.`;
 }
-
-/** @param {{ of: Said }} props */
-export const Verdict = ({ of }) => html`
-  <div class=${`notice ${of.problems ? "red" : of.checking ? "quiet" : "green"}`} role="status">
-    <p>${of.problems || (of.checking ? "Checking …" : `This configuration is valid. ${of.told}`)}</p>
-  </div>
-`;

@@ -1,0 +1,83 @@
+// One template, and its configuration to edit.
+import { get, send } from "../lib/api.js";
+import { useLive } from "../lib/live.js";
+import { may } from "../lib/rights.js";
+import { go } from "../lib/router.js";
+import { html, useState } from "../lib/view.js";
+import { workspaces } from "../lib/workspaces.js";
+import { yaml } from "../lib/yaml.js";
+import { Button, Head, Loaded, Panel } from "../parts/basic.js";
+import { useChecked, Verdict } from "../parts/checked.js";
+import { Code, Line } from "../parts/fields.js";
+import { Ask, attempt, Menu } from "../parts/overlay.js";
+import { checkedConfig } from "./templates.js";
+
+/** @param {{ name: string }} props */
+export function Page({ name }) {
+  const path = `/api/v1/templates/${encodeURIComponent(name)}`;
+  const found = useLive(
+    async (signal) => {
+      const [{ template }, places] = await Promise.all([get(path, {}, { signal }), workspaces(signal)]);
+      return { template, place: places.find((w) => w.id === template.workspaceId)?.name ?? "" };
+    },
+    [name],
+  );
+  return html`<${Loaded} of=${found}>${(/** @type {any} */ data) => html`<${Template} key=${JSON.stringify(data.template)} ...${data} path=${path} reload=${found.reload} />`}<//>`;
+}
+
+/** @param {{ template: any, place: string, path: string, reload: () => Promise<void> }} props */
+function Template({ template, place, path, reload }) {
+  const was = yaml(template.config);
+  const [config, setConfig] = useState(was);
+  const [open, setOpen] = useState("");
+  const checked = useChecked((signal) => checkedConfig(config, signal), [config]);
+  const edits = may("UPDATE_TEMPLATES", template.workspaceId);
+  const items = [
+    edits && { name: "Rename", act: () => setOpen("rename") },
+    may("DELETE_TEMPLATES", template.workspaceId) && { name: "Delete", danger: true, act: () => setOpen("delete") },
+  ];
+  const save = () => attempt(() => send("PUT", path, { config }), "Saved").then((done) => (done ? reload() : undefined));
+  const foot = html`
+    <div class="row">
+      <${Button} kind="primary" disabled=${config === was || !checked.fits} onClick=${save}>Save<//>
+      <${Button} disabled=${config === was} onClick=${() => setConfig(was)}>Take changes back<//>
+    </div>
+  `;
+  return html`
+    <${Head} title=${template.name} text=${place && `Template in ${place}`}>${items.some(Boolean) && html`<${Menu} label="More actions" items=${items} />`}<//>
+    <div class="stack">
+      <${Panel}>
+        <div class="stack">
+          <${Code} label="Configuration, in YAML" value=${config} set=${setConfig} bad=${!!checked.problems} readonly=${!edits} />
+          ${edits && html`<${Verdict} of=${checked} />${foot}`}
+        </div>
+      <//>
+      <p class="soft">What is submitted with <code>--template ${template.name}</code> lies on top: it wins where both say something.</p>
+    </div>
+    ${open === "rename" && html`<${Rename} name=${template.name} onClose=${() => setOpen("")} />`}
+    ${open === "delete" &&
+    html`
+      <${Ask} title=${`Delete ${template.name}?`} act="Delete" danger onClose=${() => setOpen("")}
+        onAct=${async () => {
+          await send("DELETE", path);
+          go("/templates");
+        }}>
+        <p class="soft">Experiments that were made with it stay as they are. Whoever names it from now on is refused.</p>
+      <//>
+    `}
+  `;
+}
+
+/** @param {{ name: string, onClose: () => void }} props */
+function Rename({ name, onClose }) {
+  const [to, setTo] = useState(name);
+  const act = async () => {
+    await send("PATCH", "/api/v1/template/rename", { oldName: name, newName: to });
+    go(`/templates/${encodeURIComponent(to.trim())}`, { replace: true });
+  };
+  return html`
+    <${Ask} title=${`Rename ${name}`} act="Save" off=${!to.trim()} onAct=${act} onClose=${onClose}>
+      <${Line} label="Name" hint="Whoever submits by the old name is refused." value=${to} set=${setTo} />
+    <//>
+  `;
+}
