@@ -208,8 +208,12 @@ class Conversation:
                 return
             # Asked again only after a failure: an engine takes its time to tell.
             self._found[known] = places
-            await stream.opened()
-            await _carry_both_ways(stream, reader, writer)
+            try:
+                await stream.opened()
+                await _carry_both_ways(stream, reader, writer)
+            finally:
+                # Also where the end of the connection to the relay breaks off how this one ends.
+                writer.close()
 
 
 async def _dialled(places: Sequence[Address]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -250,7 +254,6 @@ async def _carry_both_ways(
         if inward.cancelled():
             # A container that reads nothing would keep the connection open for what is left to send.
             writer.transport.abort()
-        writer.close()
 
 
 async def _to_container(stream: Stream, writer: asyncio.StreamWriter) -> None:
