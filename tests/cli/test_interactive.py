@@ -148,7 +148,12 @@ def test_lists_hold_paused_tasks_and_a_task_is_described_with_its_tree(
     told = {row[0]: row[2:5] for row in rows[1:]}
     assert told == {top: ["generic", "RUNNING", ""], child: ["generic", "PAUSED", top]}
     shown = det("task", "describe", top).out
-    for line in ("State:     RUNNING", "Why:       runs on a1", f"  * {top}  RUNNING"):
+    for line in (
+        "State:     RUNNING",
+        "Why:       runs on a1",
+        "Slots:     0",
+        f"  * {top}  RUNNING",
+    ):
         assert line in shown
     assert f"      {child}  PAUSED" in shown
     assert json.loads(det("task", "describe", child, "--json").out)["parentId"] == top

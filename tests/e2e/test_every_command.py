@@ -61,6 +61,9 @@ def test_a_trial_is_described_and_its_log_followed(cluster: Cluster, ended: int)
     assert "finished at step 5: exact" in log
     task = cluster.trials(ended)[0]["taskId"]
     assert cluster.det("task", "logs", task).out == log
+    allocation = cluster.det("task", "logs", f"{task}.1").out
+    assert allocation
+    assert set(allocation.splitlines()) <= set(log.splitlines())
 
 
 def test_checkpoints_are_listed_described_and_downloaded(

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,9 @@ from determined.common.log_stream import trial_ended
 from det_cli.connection import V1, connect
 from det_cli.errors import MissingError
 from det_cli.render import say
+
+# The id of a task and the number of one of its runs, as `det task list` prints it.
+_ALLOCATION = re.compile(r"(.*[0-9a-f]{12}(?:-\d+)?)\.\d+")
 
 
 def of_experiment(args: argparse.Namespace) -> None:
@@ -39,11 +43,16 @@ def _print_trial(session: Session, trial_id: int, args: argparse.Namespace) -> N
 
 def of_task(args: argparse.Namespace) -> None:
     session = connect(args)
+    task_id = args.task_id
+    of_allocation = _ALLOCATION.fullmatch(task_id)
+    if of_allocation:
+        task_id = of_allocation[1]
+        args.allocation_ids = [*(args.allocation_ids or ()), args.task_id]
 
     def ended() -> bool:
-        return bool(session.get(f"{V1}/tasks/{args.task_id}")["task"].get("endTime"))
+        return bool(session.get(f"{V1}/tasks/{task_id}")["task"].get("endTime"))
 
-    print_lines(session, f"/tasks/{args.task_id}", args, ended)
+    print_lines(session, f"/tasks/{task_id}", args, ended)
     again = f"det task logs -f {args.task_id}"
     say(f"Task log stream ended. To reopen log stream, run: {again}")
 

@@ -76,7 +76,7 @@ def describe(args: argparse.Namespace) -> None:
         print_object(args, task)
         return
     for name, value in _told(task):
-        print(f"{name + ':':<11}{value}" if value else f"{name}:")
+        print(f"{name + ':':<11}{value}".rstrip())
         for line in _tree(task, "", 0) if name == "Tree" else ():
             print(line)
 
@@ -86,7 +86,7 @@ def _told(task: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "Task", f"{task['name']}, a {_kind(task)} task".replace("task task", "task")
     yield "Id", task["taskId"]
     yield "State", _state(task)
-    for reason in task["reasons"]:
+    for reason in () if task.get("endTime") else task["reasons"]:
         yield "Why", reason["sentence"]
     yield "Owner", task["username"]
     agents = sorted({a for run in allocations for a in run.get("agentIds") or []})
