@@ -5,11 +5,11 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from det_controlplane.core.provision.offers import Capacity, MachineType, Scope
+from det_controlplane.core.provision.offers import Capacity, Scope
 from det_controlplane.core.provision.prices import Wanted
 from det_controlplane.ports.compute import Place, Unreachable
 from det_provisioner_gcp.api import GceApi
-from det_provisioner_gcp.prices import GceMarket, RegionPrice
+from det_provisioner_gcp.prices import GceMarket
 from det_provisioner_gcp.skus import fetch_skus, series_of
 from google.auth.credentials import AnonymousCredentials
 
@@ -49,21 +49,10 @@ def sku(
     }
 
 
-def test_machine_types_are_told_by_name(market: GceMarket) -> None:
-    found = market.machine_types(REGION, ["n1-standard-8", "g2-standard-8", "x9-huge"])
-    assert found == [
-        MachineType("gcp", "g2-standard-8", 1, "NVIDIA L4", 24, 8, 32.0),
-        MachineType("gcp", "n1-standard-8", 0, "", 0, 8, 30.0),
-    ]
-
-
-def test_zones_are_those_of_the_region_from_every_page(market: GceMarket) -> None:
-    assert market.zones(REGION, ["g2-standard-8"]) == {
-        "g2-standard-8": ("us-central1-a", "us-central1-b", "us-central1-c")
-    }
-    assert market.accelerator_zones(REGION, ["nvidia-tesla-t4"]) == {
-        "nvidia-tesla-t4": ("us-central1-a", "us-central1-b")
-    }
+def priced(market: GceMarket, *names: str) -> dict[tuple[str, Capacity], Decimal]:
+    """Return prices by type and capacity."""
+    told = market.read(Place(REGION, {}), [Wanted(name) for name in names])
+    return {(p.scope.machine_type, Capacity(p.scope.capacity)): p.usd_hour for p in told.prices}
 
 
 def test_a_price_is_the_sum_of_what_a_machine_is_made_of(fake: FakeGce, market: GceMarket) -> None:
@@ -79,10 +68,10 @@ def test_a_price_is_the_sum_of_what_a_machine_is_made_of(fake: FakeGce, market: 
         sku("Spot Preemptible G2 Instance Ram running in Americas", "0.001", usage="Preemptible"),
         sku("Nvidia L4 GPU attached to Spot Preemptible VMs running in Americas", "0.2", usage="Preemptible"),
     ]  # fmt: skip
-    assert market.prices(REGION, ["g2-standard-8"]) == [
-        RegionPrice("g2-standard-8", SPOT, 8 * Decimal("0.01") + 32 * Decimal("0.001") + Decimal("0.2")),
-        RegionPrice("g2-standard-8", ON_DEMAND, 8 * Decimal("0.02") + 32 * Decimal("0.003") + Decimal("0.5")),
-    ]  # fmt: skip
+    assert priced(market, "g2-standard-8") == {
+        ("g2-standard-8", SPOT): 8 * Decimal("0.01") + 32 * Decimal("0.001") + Decimal("0.2"),
+        ("g2-standard-8", ON_DEMAND): 8 * Decimal("0.02") + 32 * Decimal("0.003") + Decimal("0.5"),
+    }
 
 
 def test_disks_that_come_with_a_type_are_part_of_its_price(
@@ -95,9 +84,9 @@ def test_disks_that_come_with_a_type_are_part_of_its_price(
         sku("Nvidia Tesla A100 80GB GPU running in Americas", "4"),
         sku("SSD backed Local Storage", "0.073", unit="GiBy.mo"),
     ]
-    (price,) = market.prices(REGION, ["a2-ultragpu-1g"])
+    (price,) = priced(market, "a2-ultragpu-1g").values()
     disk = 375 * Decimal("0.0001")
-    assert price.price_usd_hour == 12 * Decimal("0.03") + 170 * Decimal("0.004") + 4 + disk
+    assert price == 12 * Decimal("0.03") + 170 * Decimal("0.004") + 4 + disk
 
 
 def test_a_machine_with_a_part_of_unknown_price_has_none(fake: FakeGce, market: GceMarket) -> None:
@@ -106,15 +95,8 @@ def test_a_machine_with_a_part_of_unknown_price_has_none(fake: FakeGce, market: 
         sku("N1 Predefined Instance Ram running in Americas", "0.004", unit="GiBy.h"),
         sku("G2 Instance Core running in Americas", "0.02"),
     ]
-    assert [p.name for p in market.prices(REGION, ["n1-standard-8", "g2-standard-8"])] == [
-        "n1-standard-8"
-    ]
-
-
-def test_gpus_that_are_attached_have_a_price_of_their_own(fake: FakeGce, market: GceMarket) -> None:
-    fake.skus = [sku("Nvidia Tesla T4 GPU running in Americas", "0.35")]
-    found = market.accelerator_prices(REGION, ["nvidia-tesla-t4", "nvidia-unheard-of"])
-    assert found == [RegionPrice("nvidia-tesla-t4", ON_DEMAND, Decimal("0.35"))]
+    (name,) = priced(market, "n1-standard-8", "g2-standard-8")
+    assert name == ("n1-standard-8", ON_DEMAND)
 
 
 def test_types_with_cores_of_their_own_are_priced_by_them() -> None:
@@ -125,11 +107,7 @@ def test_types_with_cores_of_their_own_are_priced_by_them() -> None:
 def test_a_silent_cloud_is_unreachable(fake: FakeGce, market: GceMarket) -> None:
     fake.silent = True
     with pytest.raises(Unreachable):
-        market.prices(REGION, ["g2-standard-8"])
-    with pytest.raises(Unreachable):
-        market.zones(REGION, ["g2-standard-8"])
-    with pytest.raises(Unreachable):
-        market.accelerator_zones(REGION, ["nvidia-tesla-t4"])
+        market.read(Place(REGION, {}), [Wanted("g2-standard-8")])
 
 
 def test_a_region_tells_types_zones_and_whole_prices_in_one_answer(

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
-from det_controlplane.core.provision.offers import Capacity, MachineType, Scope
+from det_controlplane.core.provision.offers import Capacity, Scope
 from det_controlplane.core.provision.prices import Offered, Wanted
 from det_controlplane.ports.compute import Place, Unreachable
 from det_controlplane.ports.market import Price, Told
@@ -55,10 +55,9 @@ class Ec2Market:
         spot = _unless_denied(problems, lambda: self.spot_prices(region, names)) or []
         listed = _unless_denied(problems, lambda: self.on_demand_prices(region, names)) or {}
         zones = _unless_denied(problems, lambda: self.zones(region, names))
-        types = _unless_denied(problems, lambda: self.machine_types(region, names)) or []
+        slots = _unless_denied(problems, lambda: self.slots(region, names)) or {}
         if len(problems) == _PARTS:
             raise Unreachable(problems[0])
-        slots = {t.name: t.slots for t in types}
         return Told(
             prices=tuple(_prices(region, spot, listed)),
             types={}
@@ -67,10 +66,10 @@ class Ec2Market:
             problem="; ".join(dict.fromkeys(problems)),
         )
 
-    def machine_types(self, region: str, names: Sequence[str]) -> list[MachineType]:
-        """Return what the types are made of. Raises Unreachable."""
+    def slots(self, region: str, names: Sequence[str]) -> dict[str, int]:
+        """Return by type how many GPUs it has. Raises Unreachable."""
         found = self._described(region, "describe_instance_types", "InstanceTypes", names)
-        return sorted((_machine_type(t) for t in found), key=lambda t: t.name)
+        return {told["InstanceType"]: _gpus(told) for told in found}
 
     def zones(self, region: str, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Return by type the zones that have it. Raises Unreachable."""
@@ -189,16 +188,5 @@ def _hourly(product: str) -> Decimal | None:
     return max(prices, default=None)
 
 
-def _machine_type(told: dict[str, Any]) -> MachineType:
-    gpus = told.get("GpuInfo", {}).get("Gpus", ())
-    count = sum(gpu.get("Count", 0) for gpu in gpus)
-    of_each = gpus[0].get("MemoryInfo", {}).get("SizeInMiB", 0) if gpus else 0
-    return MachineType(
-        provider=PROVIDER,
-        name=told["InstanceType"],
-        slots=count,
-        accelerator=f"{gpus[0]['Manufacturer']} {gpus[0]['Name']}" if gpus else "",
-        accelerator_memory_gib=of_each / 1024,
-        vcpus=told["VCpuInfo"]["DefaultVCpus"],
-        memory_gib=told["MemoryInfo"]["SizeInMiB"] / 1024,
-    )
+def _gpus(told: dict[str, Any]) -> int:
+    return sum(gpu.get("Count", 0) for gpu in told.get("GpuInfo", {}).get("Gpus", ()))

@@ -1,11 +1,10 @@
 """Read from Google Compute Engine the machine types it offers now, their zones and their prices."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from det_controlplane.core.provision.offers import Capacity, MachineType, Scope
+from det_controlplane.core.provision.offers import Capacity, Scope
 from det_controlplane.core.provision.prices import Offered, Wanted
 from det_controlplane.ports.compute import Place, Unreachable
 from det_controlplane.ports.market import Price, Told
@@ -15,31 +14,7 @@ from det_provisioner_gcp.naming import region_of
 from det_provisioner_gcp.settings import BadSettings, project_of
 from det_provisioner_gcp.skus import Parts, PriceList, fetch_skus
 
-# The names that people know, and the memory of each in GiB.
-_ACCELERATORS = {
-    "nvidia-tesla-p4": ("NVIDIA P4", 8),
-    "nvidia-tesla-p100": ("NVIDIA P100", 16),
-    "nvidia-tesla-v100": ("NVIDIA V100", 16),
-    "nvidia-tesla-t4": ("NVIDIA T4", 16),
-    "nvidia-l4": ("NVIDIA L4", 24),
-    "nvidia-tesla-a100": ("NVIDIA A100", 40),
-    "nvidia-a100-80gb": ("NVIDIA A100 80GB", 80),
-    "nvidia-h100-80gb": ("NVIDIA H100", 80),
-    "nvidia-h100-mega-80gb": ("NVIDIA H100", 80),
-    "nvidia-h200-141gb": ("NVIDIA H200", 141),
-    "nvidia-b200": ("NVIDIA B200", 180),
-    "nvidia-rtx-pro-6000": ("NVIDIA RTX PRO 6000", 96),
-}
 _LOCAL_DISK_GIB = 375
-
-
-@dataclass(frozen=True, slots=True)
-class RegionPrice:
-    """Price a machine type, or one GPU that is attached to machines, in every zone of a region."""
-
-    name: str
-    capacity: Capacity
-    price_usd_hour: Decimal
 
 
 class GceMarket:
@@ -69,7 +44,7 @@ class GceMarket:
         here = GceMarket(self._api, project, self._skus)
         types = here._types(place.region, sorted({w.machine_type for w in wanted}))
         found, zones = {t.name: t for t in types}, _zones_by_name((t.name, t.zone) for t in types)
-        gpus = here.accelerator_zones(place.region, sorted({w.gpu for w in wanted if w.gpu}))
+        gpus = here._accelerator_zones(place.region, sorted({w.gpu for w in wanted if w.gpu}))
         try:
             listed = PriceList(self._skus(), place.region)
             problem = ""
@@ -81,41 +56,13 @@ class GceMarket:
             problem=problem,
         )
 
-    def machine_types(self, region: str, names: Sequence[str]) -> list[MachineType]:
-        """Return what the types are made of. Raises Unreachable."""
-        found = {t.name: t for t in self._types(region, names)}
-        return [_machine_type(found[name]) for name in sorted(found)]
-
-    def zones(self, region: str, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Return by type the zones that have it. Raises Unreachable."""
-        return _zones_by_name((t.name, t.zone) for t in self._types(region, names))
-
-    def accelerator_zones(self, region: str, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    def _accelerator_zones(self, region: str, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Return by GPU the zones where machines can have it attached. Raises Unreachable."""
         try:
             found = self._api.accelerator_types(self._project, names) if names else ()
         except Refused as e:
             raise Unreachable(f"Google Cloud does not tell its GPUs: {e}") from e
         return _zones_by_name((name, zone) for name, zone in found if region_of(zone) == region)
-
-    def prices(self, region: str, names: Sequence[str]) -> list[RegionPrice]:
-        """Return the list prices of types, without those that the list does not tell. Raises Unreachable."""
-        listed = PriceList(self._skus(), region)
-        found = {t.name: t for t in self._types(region, names)}
-        return _priced(
-            (name, capacity, listed.machine(_parts(found[name]), capacity))
-            for name in sorted(found)
-            for capacity in Capacity
-        )
-
-    def accelerator_prices(self, region: str, names: Sequence[str]) -> list[RegionPrice]:
-        """Return the list prices of one GPU of each name. Raises Unreachable."""
-        listed = PriceList(self._skus(), region)
-        return _priced(
-            (name, capacity, listed.accelerator(name, capacity))
-            for name in sorted(names)
-            for capacity in Capacity
-        )
 
     def _types(self, region: str, names: Sequence[str]) -> list[FoundMachineType]:
         try:
@@ -154,28 +101,11 @@ def _offered(
     return Offered(here, one.gpus or own)
 
 
-def _priced(prices: Iterable[tuple[str, Capacity, Decimal | None]]) -> list[RegionPrice]:
-    return [RegionPrice(name, capacity, usd) for name, capacity, usd in prices if usd is not None]
-
-
 def _zones_by_name(found: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
     zones: dict[str, set[str]] = {}
     for name, zone in found:
         zones.setdefault(name, set()).add(zone)
     return {name: tuple(sorted(zones[name])) for name in sorted(zones)}
-
-
-def _machine_type(found: FoundMachineType) -> MachineType:
-    known = _ACCELERATORS.get(found.accelerator, (found.accelerator, 0))
-    return MachineType(
-        provider="gcp",
-        name=found.name,
-        slots=found.accelerators,
-        accelerator=known[0],
-        accelerator_memory_gib=known[1],
-        vcpus=found.vcpus,
-        memory_gib=found.memory_mib / 1024,
-    )
 
 
 def _parts(found: FoundMachineType) -> Parts:
