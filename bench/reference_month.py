@@ -130,7 +130,7 @@ class Month:
         self._hosts: list[Host] = []
         self._done = 0
         self._wait_s = 0.0
-        self._reclaims = self._refusals = self._launches = 0
+        self._reclaims = self._refusals = 0
         self._cooldowns: tuple[Cooldown, ...] = ()
         self._interruptions: list[tuple[Scope, float]] = []
         self._ids = random.Random(f"{seed}/ids")

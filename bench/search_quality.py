@@ -34,7 +34,6 @@ OURS: dict[str, Mapping[str, Any]] = {
     "local_asha_promotion": {**_ASHA, **_PROMOTION, "name": "local_asha", "num_rungs": 5},
 }
 RULES = {**PEERS, **PACKAGES}
-METHODS = [*OURS, *RULES]
 
 
 @dataclass

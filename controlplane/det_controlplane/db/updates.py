@@ -87,7 +87,3 @@ def rows(tx: Tx, kind: str, ids: Sequence[int]) -> list[str]:
 
 def filters_of(kind: str) -> Sequence[str]:
     return tuple(KINDS[kind].filters)
-
-
-def kinds() -> Sequence[str]:
-    return tuple(KINDS)

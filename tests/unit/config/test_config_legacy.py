@@ -188,7 +188,7 @@ OF_EACH_ERA: list[tuple[str, dict[str, Any], Any]] = [
 def test_a_searcher_of_each_era_is_read(searcher: dict[str, Any], length: Any) -> None:
     raw = BASE | {"searcher": searcher}
     config = resolve(raw, Sources(cluster_storage=STORAGE), name="n", seed=1).config
-    assert config.searcher_json()["max_length"] == length
+    assert config.to_json()["searcher"]["max_length"] == length
 
 
 def test_a_population_of_0_12_is_read() -> None:
@@ -199,9 +199,9 @@ def test_a_population_of_0_12_is_read() -> None:
             "explore_function": {"resample_probability": 0.1, "perturb_factor": 0.3},
         }
     }  # fmt: skip
-    searcher = resolve(
-        raw, Sources(cluster_storage=STORAGE), name="n", seed=1
-    ).config.searcher_json()
+    searcher = resolve(raw, Sources(cluster_storage=STORAGE), name="n", seed=1).config.to_json()[
+        "searcher"
+    ]
     assert searcher["length_per_round"] == {"batches": 200}
     assert searcher["replace_function"] == {"truncate_fraction": 0.5}
 

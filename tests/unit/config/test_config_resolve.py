@@ -259,7 +259,7 @@ def test_an_entrypoint_list_keeps_its_arguments() -> None:
 
 def test_whole_numbers_may_be_written_as_floats() -> None:
     loaded = load_yaml("searcher: {name: random, metric: x, max_trials: 1e3}")
-    assert resolved(**loaded).config.searcher_json()["max_trials"] == 1000
+    assert resolved(**loaded).config.to_json()["searcher"]["max_trials"] == 1000
 
 
 @pytest.mark.parametrize(

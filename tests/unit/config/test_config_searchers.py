@@ -82,7 +82,7 @@ def test_every_search_method_shows_its_defaults(
     given: dict[str, Any], shown: dict[str, Any]
 ) -> None:
     resolved = config(given)
-    assert resolved.searcher_json() == COMMON | {"name": given["name"]} | shown
+    assert resolved.to_json()["searcher"] == COMMON | {"name": given["name"]} | shown
     assert resolved.searcher.type == given["name"]
 
 

@@ -1,5 +1,6 @@
 """Which trials `single`, `random` and `grid` create."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from det_controlplane.core.search import (
     new,
 )
 from det_controlplane.core.search.explore import Explorer
-from det_controlplane.core.search.grid import grid_of, grid_size
+from det_controlplane.core.search.grid import grid_size
 from det_controlplane.core.search.rng import Rng
 
 SPACE: Space = {"lr": Log(-4.0, -1.0, 10.0)}
@@ -119,6 +120,12 @@ def test_progress_of_nothing_is_zero() -> None:
 def test_an_unknown_method_names_the_known_ones() -> None:
     with pytest.raises(SearchFailed, match="adaptive_asha, async_halving"):
         new(searcher("hyperopt"), SPACE, 0)
+
+
+def grid_of(space: Space) -> list[Mapping[str, Any]]:
+    """Return the points of a grid, from the first combination to the last."""
+    _, trials = started("grid", space, max_concurrent_trials=0)
+    return [trial.hparams for trial in reversed(trials)]
 
 
 def values(*names: str, **space: Any) -> list[Any]:

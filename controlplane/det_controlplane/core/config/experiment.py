@@ -85,9 +85,6 @@ class ExperimentConfig(Closed):
         """The complete configuration as `experiment.config` shows it, all defaults present."""
         return self.model_dump(mode="json")
 
-    def searcher_json(self) -> dict[str, Any]:
-        return self.searcher.model_dump(mode="json")
-
     def hparam_space(self) -> Space:
         space: Space = self.hyperparameters
         return space

@@ -1,6 +1,5 @@
 """`grid`: every combination of the axes, the last one first."""
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -43,14 +42,6 @@ class GridSearch(Method):
 
 Path = tuple[str, ...]
 Axis = tuple[Path, list[Any]]
-
-
-def grid_of(space: Space) -> list[dict[str, Any]]:
-    """Every point, the first axis varying slowest."""
-    axes = axes_of(space)
-    paths = [path for path, _ in axes]
-    values = itertools.product(*(values for _, values in axes))
-    return [_nest(space, dict(zip(paths, point, strict=True))) for point in values]
 
 
 def grid_size(space: Space) -> int:

@@ -12,7 +12,6 @@ class Run:
     run_id: int
     crashed: bool = False  # by itself: what the user's retries are for
     ended_well: bool = False  # exit 0 without having been told to stop
-    acknowledged: bool = False  # its acknowledgement of a preemption was answered
     chief_exit: int | None = None
 
 

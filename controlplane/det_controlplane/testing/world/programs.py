@@ -215,9 +215,7 @@ class TrialProgram:
         return 0
 
     def _acknowledge(self) -> Script:
-        reply = yield self._post(f"{self._allocation}/signals/ack_preemption", {})
-        if reply.ok:
-            self._run.acknowledged = True
+        yield self._post(f"{self._allocation}/signals/ack_preemption", {})
         return None
 
     def _say(self, line: str) -> Script:

@@ -22,7 +22,6 @@ class TorchBatchProcessorContext(ReducerContext):
         super().__init__()
         self._core = core_context
         self._storage_path = storage_path
-        self._uses_storage = False
         self.device = get_default_device(core_context)
 
     def to_device(self, data: Any, warned_types: Optional[Set[Type[Any]]] = None) -> Any:
