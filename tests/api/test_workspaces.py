@@ -216,6 +216,26 @@ def test_deleting_a_project_takes_its_experiments_along(api: Api, user: Caller) 
     assert user.ask("POST", "/api/v1/experiments", request).status == 400
 
 
+def test_what_is_being_deleted_takes_nothing_new(api: Api, user: Caller) -> None:
+    made = workspace(user)
+    inside = project(user, made)
+    with api.ctx.db.begin() as tx:
+        tx.execute(text("UPDATE projects SET state = 'DELETING' WHERE id = :id"), {"id": inside})
+        tx.execute(text("UPDATE workspaces SET state = 'DELETING' WHERE id = :id"), {"id": made})
+    task = {"config": "entrypoint: [ls]", "contextDirectory": [], "projectId": inside}
+    refused = [
+        user.ask("POST", "/api/v1/experiments", {"config": config_of(), "projectId": inside}),
+        user.ask("POST", "/api/v1/generic-tasks", task),
+        user.ask("POST", "/api/v1/notebooks", {"config": {}, "workspaceId": made}),
+        user.ask("POST", "/api/v1/models", {"name": "late", "workspaceId": made}),
+        user.ask("POST", f"/api/v1/workspaces/{made}/projects", {"name": "late"}),
+    ]
+    places = [f"project {inside}"] * 2 + [f"workspace {made}"] * 2 + ["workspace 'vision'"]
+    assert [told.error for told in refused] == [
+        f"{place} is being deleted: choose another" for place in places
+    ]
+
+
 def test_a_reserved_pool_is_for_its_workspaces_alone(admin: Caller, user: Caller) -> None:
     made = workspace(user)
     inside = project(user, made)

@@ -75,6 +75,7 @@ class Version:
 class Workspace:
     id: int
     archived: bool
+    deleting: bool
 
 
 def lock(tx: Tx, name_or_id: str) -> Model | None:
@@ -125,7 +126,9 @@ def workspace(tx: Tx, workspace_id: int, name: str) -> Workspace | None:
     """Find a workspace by its id, or by its name where the id is 0."""
     by_name = func.lower(workspaces.c.name) == name.lower()
     which = workspaces.c.id == workspace_id if workspace_id else by_name
-    row = tx.execute(select(workspaces.c.id, workspaces.c.archived).where(which)).first()
+    row = tx.execute(
+        select(workspaces.c.id, workspaces.c.archived, workspaces.c.state.is_not(None)).where(which)
+    ).first()
     return None if row is None else Workspace(*row)
 
 

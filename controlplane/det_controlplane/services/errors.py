@@ -53,3 +53,11 @@ def found(thing: T | None, what: str) -> T:
     if thing is None:
         raise Missing(f"{what} not found")
     return thing
+
+
+def require_open(what: str, *, archived: bool, deleting: bool) -> None:
+    """Refuse what is new in a workspace or project that takes nothing new."""
+    if archived:
+        raise WrongState(f"{what} is archived: unarchive it, or choose another")
+    if deleting:
+        raise WrongState(f"{what} is being deleted: choose another")

@@ -3,14 +3,12 @@
 import contextlib
 import hashlib
 import hmac
-import json
 import os
 import socket
 import ssl
 from typing import Any, Dict, Optional, Union
 
-from determined.common.failures import Failure
-from determined.common.token_store import default_path, locked, replaced
+from determined.common.token_store import default_path, kept, locked, replaced
 
 _FETCH_S = 20.0
 
@@ -80,14 +78,5 @@ class TrustStore:
             replaced(self.path, {**self._load(), self.master: pem})
 
     def _load(self) -> Dict[str, Any]:
-        try:
-            with open(self.path, encoding="utf-8") as f:
-                content = json.load(f)
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError) as e:
-            raise Failure(
-                f"cannot read the trusted certificates in {self.path}: {e}",
-                "remove that file; `det user login` asks again whether to trust the cluster",
-            ) from e
-        return content if isinstance(content, dict) else {}
+        way_out = "remove that file; `det user login` asks again whether to trust the cluster"
+        return kept(self.path, "trusted certificates", way_out)

@@ -50,17 +50,8 @@ class TokenStore:
                 del entry["active_user"]
 
     def _load(self) -> Dict[str, Any]:
-        try:
-            with open(self.path, encoding="utf-8") as f:
-                content = json.load(f)
-        except FileNotFoundError:
-            content = {}
-        except (OSError, ValueError) as e:
-            raise Failure(
-                f"cannot read the saved sessions in {self.path}: {e}",
-                "remove that file and sign in again with `det user login`",
-            ) from e
-        return content if isinstance(content, dict) else {}
+        way_out = "remove that file and sign in again with `det user login`"
+        return kept(self.path, "saved sessions", way_out)
 
     def _read(self) -> Dict[str, Any]:
         entry = self._load().get("masters", {}).get(self.master)
@@ -75,6 +66,18 @@ class TokenStore:
             entry: Dict[str, Any] = content.setdefault("masters", {}).setdefault(self.master, {})
             yield entry
             replaced(self.path, content)
+
+
+def kept(path: str, what: str, way_out: str) -> Dict[str, Any]:
+    """Read JSON that `replaced` wrote; nothing where there is no file yet."""
+    try:
+        with open(path, encoding="utf-8") as f:
+            content = json.load(f)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as e:
+        raise Failure(f"cannot read the {what} in {path}: {e}", way_out) from e
+    return content if isinstance(content, dict) else {}
 
 
 def replaced(path: str, content: Dict[str, Any]) -> None:

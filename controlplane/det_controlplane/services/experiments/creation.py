@@ -19,7 +19,7 @@ from det_controlplane.db.experiment_pages import ShownExperiment
 from det_controlplane.services import sealing
 from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Missing, WrongState
+from det_controlplane.services.errors import Missing, WrongState, require_open
 from det_controlplane.services.experiments import listing, live, model_definitions, warm_starts
 from det_controlplane.services.experiments.actions import start_search
 from det_controlplane.services.experiments.live import LiveExperiment
@@ -142,10 +142,7 @@ def _project(ctx: Context, user: User, project_id: int, submitted: dict[str, Any
         )
         raise Missing(f"{what} not found")
     require_in(user, Right.CREATE_EXPERIMENT, row.workspace_id)
-    if row.archived:
-        raise WrongState(f"project {row.id} is archived: unarchive it, or choose another")
-    if row.deleting:
-        raise WrongState(f"project {row.id} is being deleted: choose another")
+    require_open(f"project {row.id}", archived=row.archived, deleting=row.deleting)
     return row
 
 

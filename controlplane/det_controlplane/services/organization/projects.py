@@ -11,7 +11,7 @@ from det_controlplane.db.engine import Tx, Violated
 from det_controlplane.db.projects import ProjectRow
 from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Invalid, Taken, WrongState, found
+from det_controlplane.services.errors import Invalid, Taken, WrongState, found, require_open
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.organization import workspaces
 from det_controlplane.services.organization.workspaces import editable
@@ -118,10 +118,8 @@ def locked(tx: Tx, project_id: int) -> ProjectRow:
 def open_project(tx: Tx, project_id: int) -> ProjectRow:
     """Return a project that takes experiments."""
     row = locked(tx, project_id)
-    if row.archived:
-        raise WrongState(f"project '{row.name}' is archived: unarchive it, or choose another")
-    if row.state is not None:
-        raise WrongState(f"project '{row.name}' is being deleted: choose another")
+    what = f"project '{row.name}'"
+    require_open(what, archived=row.archived, deleting=row.state is not None)
     return row
 
 

@@ -11,7 +11,7 @@ from det_controlplane.db.workspaces import OwnedRow, WorkspaceRow
 from det_controlplane.services import sealing
 from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Invalid, Taken, WrongState, found
+from det_controlplane.services.errors import Invalid, Taken, WrongState, found, require_open
 from det_controlplane.services.identity import host_access, roles
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_admin, require_owner
@@ -99,14 +99,12 @@ def locked(tx: Tx, workspace_id: int) -> WorkspaceRow:
 def open_workspace(tx: Tx, workspace_id: int) -> WorkspaceRow:
     """Return a workspace that takes projects."""
     row = found(workspaces.share(tx, workspace_id), f"workspace {workspace_id}")
-    if row.archived:
-        raise WrongState(f"workspace '{row.name}' is archived: unarchive it first")
+    what = f"workspace '{row.name}'"
+    require_open(what, archived=row.archived, deleting=row.state is not None)
     if row.immutable:
         raise WrongState(
-            f"workspace '{row.name}' is built in and takes no further projects: choose another workspace"
+            f"{what} is built in and takes no further projects: choose another workspace"
         )
-    if row.state is not None:
-        raise WrongState(f"workspace '{row.name}' is being deleted")
     return row
 
 

@@ -11,7 +11,7 @@ from det_controlplane.db import models
 from det_controlplane.db.engine import Tx, Violated
 from det_controlplane.db.models import Model
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Invalid, Missing, Taken, WrongState
+from det_controlplane.services.errors import Invalid, Missing, Taken, WrongState, require_open
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_owner, require_removal
 from det_controlplane.services.identity.route_rights import require_in
@@ -109,8 +109,8 @@ def _workspace(tx: Tx, caller: User, changes: ModelChanges, default: int = 0) ->
     if workspace is None or not caller.grants.has(Right.VIEW_WORKSPACE, workspace.id):
         raise Missing(f"workspace {wanted or repr(name)} not found")
     require_in(caller, Right.CREATE_MODEL_REGISTRY, workspace.id)
-    if workspace.archived:
-        raise WrongState(f"workspace {workspace.id} is archived: unarchive it first")
+    what = f"workspace {workspace.id}"
+    require_open(what, archived=workspace.archived, deleting=workspace.deleting)
     return workspace.id
 
 

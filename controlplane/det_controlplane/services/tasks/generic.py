@@ -18,7 +18,7 @@ from det_controlplane.db.engine import Tx
 from det_controlplane.db.generic_tasks import GenericTask
 from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Invalid, Missing, WrongState
+from det_controlplane.services.errors import Invalid, Missing, WrongState, require_open
 from det_controlplane.services.identity import task_rights
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_owner
@@ -75,8 +75,8 @@ def create(ctx: Context, user: User, new: NewGenericTask) -> Created:
     if project is None:
         raise Missing(f"project {new.project_id} not found")
     require_things(ctx, user, Right.VIEW_PROJECT, "project", [project.id])
-    if project.archived:
-        raise WrongState(f"project {project.id} is archived: unarchive it, or choose another")
+    what = f"project {project.id}"
+    require_open(what, archived=project.archived, deleting=project.deleting)
     submission = replace(new.submission, config=config, workspace_id=project.workspace_id)
     source = parent if new.inherit_context else original
     if source is not None and not submission.files:

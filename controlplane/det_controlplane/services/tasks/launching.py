@@ -26,7 +26,7 @@ from det_controlplane.db.schema.enums import WorkloadType
 from det_controlplane.services import sealing
 from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Missing, WrongState
+from det_controlplane.services.errors import Missing, WrongState, require_open
 from det_controlplane.services.experiments import model_definitions
 from det_controlplane.services.experiments.model_definitions import File
 from det_controlplane.services.identity import host_access
@@ -170,10 +170,8 @@ def _workspace(ctx: Context, user: User, workspace_id: int) -> TargetWorkspace:
     if found is None:
         raise Missing(f"workspace {workspace_id} not found")
     require_in(user, Right.CREATE_NSC, workspace_id)
-    if found.archived:
-        raise WrongState(f"workspace {workspace_id} is archived: unarchive it, or choose another")
-    if found.deleting:
-        raise WrongState(f"workspace {workspace_id} is being deleted: choose another")
+    what = f"workspace {workspace_id}"
+    require_open(what, archived=found.archived, deleting=found.deleting)
     return found
 
 
