@@ -14,7 +14,15 @@ from tests.webui.conftest import EXAMPLE, MARKUP
 EXPERIMENT_TABS = (
     "overview", "trials", "search", "hyperparameters", "checkpoints", "logs", "code", "configuration", "notes",
 )  # fmt: skip
-TRIAL_TABS = ("metrics", "workloads", "hyperparameters", "checkpoints", "logs", "allocations")
+TRIAL_TABS = (
+    "metrics",
+    "workloads",
+    "hyperparameters",
+    "checkpoints",
+    "logs",
+    "profiler",
+    "allocations",
+)
 PAGES = (
     "/dashboard", "/experiments", "/tasks?ended=1", "/models", "/workspaces", "/queue", "/cluster", "/settings",
     "/design",
@@ -25,6 +33,7 @@ def addresses(cluster: Cluster, experiment: int) -> list[str]:
     best = cluster.experiment(experiment)["bestTrialId"]
     return [
         *PAGES,
+        f"/compare?experiments={experiment}",
         *(f"/experiments/{experiment}/{tab}" for tab in EXPERIMENT_TABS),
         *(f"/trials/{best}/{tab}" for tab in TRIAL_TABS),
     ]
@@ -99,6 +108,19 @@ def test_the_search_shows_rungs_and_says_why_a_trial_ended(tab: Tab, trained: in
     tab.page.get_by_text(re.compile(r"Trial \d+ has completed")).wait_for()
 
 
+def test_a_part_of_an_axis_narrows_the_trials(tab: Tab, trained: int) -> None:
+    tab.open(f"/experiments/{trained}/hyperparameters")
+    axis = tab.page.get_by_role("slider", name="validation_error")
+    for _ in range(10):
+        axis.press("ArrowUp")
+    tab.page.get_by_text("1 of 4 trials").wait_for()
+    assert tab.page.locator(".parallel .out").count() == 3
+    cells = tab.page.locator(".heat td.filled")
+    assert cells.count() == 1
+    axis.press("Escape")
+    tab.page.get_by_text("4 trials", exact=True).wait_for()
+
+
 def test_code_is_shown_line_by_line(tab: Tab, trained: int) -> None:
     tab.open(f"/experiments/{trained}/code?file=train.py")
     source = tab.page.locator(".source")
@@ -162,6 +184,32 @@ def test_filters_live_in_the_address(tab: Tab, trained: int) -> None:
     assert "q=nothing" in tab.page.url
     tab.page.get_by_role("button", name="Show all experiments").click()
     tab.page.get_by_role("checkbox", name=f"Choose {trained}", exact=True).wait_for()
+
+
+def test_chosen_experiments_are_compared_at_an_address(
+    tab: Tab, trained: int, waiting: int
+) -> None:
+    tab.open("/experiments")
+    for experiment_id in (trained, waiting):
+        tab.page.get_by_role("checkbox", name=f"Choose {experiment_id}", exact=True).check()
+    tab.page.get_by_role("link", name="Compare").click()
+    tab.page.get_by_role("heading", name="Compare 2 experiments").wait_for()
+    assert f"{trained}" in tab.page.url and f"{waiting}" in tab.page.url
+    row = tab.page.get_by_role("row", name=re.compile(r"^searcher\.max_trials"))
+    assert sorted(row.get_by_role("cell").all_inner_texts()) == ["16", "4"]
+    assert tab.page.get_by_role("row", name=re.compile("^entrypoint")).count() == 0
+    tab.page.get_by_label("What is the same, too").check()
+    tab.page.get_by_role("row", name=re.compile("^entrypoint")).wait_for()
+
+
+def test_chosen_trials_are_compared(tab: Tab, trained: int) -> None:
+    tab.open(f"/experiments/{trained}/trials")
+    boxes = tab.page.get_by_role("checkbox", name=re.compile("^Choose [0-9]+$"))
+    boxes.nth(0).check()
+    boxes.nth(1).check()
+    tab.page.get_by_role("link", name="Compare").click()
+    tab.page.get_by_role("img", name=re.compile("validation_error by batches: 2 curves")).wait_for()
+    tab.page.get_by_role("rowheader", name="learning_rate").wait_for()
 
 
 def test_a_session_that_ended_asks_to_sign_in_and_goes_on(

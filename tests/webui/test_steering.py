@@ -112,6 +112,27 @@ def held(cluster: Cluster) -> int:
     )  # fmt: skip
 
 
+def test_a_view_is_saved_used_again_and_deleted(tab: Tab, cluster: Cluster, trained: int) -> None:
+    tab.open("/experiments?state=COMPLETED&columns=id,name,numTrials")
+    tab.page.get_by_role("button", name="Views").click()
+    tab.page.get_by_role("menuitem", name="Save this view").click()
+    tab.page.get_by_label("Name", exact=True).fill("<b>done")
+    tab.page.get_by_role("button", name="Save", exact=True).click()
+    tab.page.get_by_role("button", name="<b>done").wait_for()
+    tab.open("/experiments")
+    tab.page.get_by_role("button", name="Views").click()
+    tab.page.get_by_role("menuitem", name="<b>done").click()
+    tab.page.wait_for_url(re.compile("state=COMPLETED"))
+    heads = tab.page.get_by_role("columnheader").all_inner_texts()
+    assert heads[1:] == ["ID", "Name", "Trials"]
+    tab.page.get_by_role("button", name="<b>done").click()
+    tab.page.get_by_role("menuitem", name="Rename or delete views").click()
+    tab.page.get_by_role("button", name="Delete <b>done").click()
+    tab.page.get_by_text("No views").wait_for()
+    (kept,) = cluster.get("/api/v1/users/setting")["settings"]
+    assert kept["value"] == "[]"
+
+
 def test_a_token_is_shown_once_and_revoked(tab: Tab, cluster: Cluster) -> None:
     tab.open("/settings")
     tab.page.get_by_role("button", name="New token").click()

@@ -11,6 +11,7 @@ const PAGES = [
   ["/", "Home", () => import("./pages/dashboard.js")],
   ["/dashboard", "Home", () => import("./pages/dashboard.js")],
   ["/experiments", "Experiments", () => import("./pages/experiments.js")],
+  ["/compare", "Compare", () => import("./pages/compare.js")],
   ["/experiments/:id/:tab?", "Experiment", () => import("./pages/experiment/page.js")],
   ["/trials/:id/:tab?", "Trial", () => import("./pages/trial.js")],
   ["/queue/:pool?", "Job queue", () => import("./pages/queue.js")],

@@ -4,13 +4,14 @@ import { ACTIONS, commandMany } from "../lib/experiments.js";
 import { counted } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
 import { usePaged } from "../lib/paged.js";
-import { ask, place } from "../lib/router.js";
+import { ask, link, place } from "../lib/router.js";
 import { user } from "../lib/session.js";
 import { html, useEffect, useState } from "../lib/view.js";
 import { Bones, Button, Empty, Failure, Head, Search } from "../parts/basic.js";
 import { Ask, Menu, tell } from "../parts/overlay.js";
 import { Table } from "../parts/table.js";
 import { cellOf, COLUMNS, columnOf } from "./experiments_columns.js";
+import { Views } from "./experiments_views.js";
 import { AddFilter, conditions, Chips, filterText } from "./experiments_filter.js";
 
 const STATES = ["ACTIVE", "PAUSED", "COMPLETED", "CANCELED", "ERROR"];
@@ -90,6 +91,7 @@ function Bar({ asked, known, names }) {
       <${Button} aria-pressed=${String(asked.archived)} kind=${asked.archived ? "on" : ""} onClick=${() => ask({ archived: asked.archived ? "" : "1" })}>Archived too<//>
       <${Button} icon="plus" onClick=${() => setAdding(true)}>Filter<//>
       <${Menu} label="Columns" text="Columns" items=${offered.map((name) => ({ name: `${names.includes(name) ? "✓ " : ""}${cellOf(name, known).name}`, act: () => toggle(name) }))} />
+      <${Views} />
       ${adding && html`<${AddFilter} known=${known} onClose=${() => setAdding(false)} />`}
     </div>
   `;
@@ -126,6 +128,7 @@ function Chosen({ rows, clear, reload }) {
   return html`
     <div class="chosen" role="group" aria-label="Chosen experiments">
       <strong>${counted(rows.length, "experiment")} chosen</strong>
+      ${rows.length > 1 && html`<${Button} icon="columns" href=${link(`/compare?experiments=${rows.map((r) => r.id).join(",")}`)}>Compare<//>`}
       ${offers.map(
         (a) => html`
           <${Button} kind=${a.danger ? "danger" : ""} icon=${a.icon} onClick=${() => (a.sure ? setSure(a) : apply(a.id, a.targets, a.done, a.undo))}>

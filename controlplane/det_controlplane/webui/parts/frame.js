@@ -62,7 +62,7 @@ function toMain(e) {
 /** @param {{ path: string }} props */
 function Navigation({ path }) {
   let group = "";
-  const at = `/${path.split("/")[1]}`.replace("/trials", "/experiments");
+  const at = `/${path.split("/")[1]}`.replace(/^.(trials|compare)$/, "/experiments");
   return html`
     <nav class="nav" aria-label="Pages">
       ${NAVIGATION.filter(([, , , , fits]) => !fits || fits()).map(([of, to, name, icon]) => {

@@ -1,9 +1,9 @@
 // The trials of an experiment as a table: state, best value, and what each was given.
-import { duration, metric, span } from "../../lib/format.js";
+import { counted, duration, metric, span } from "../../lib/format.js";
 import { ask, link, place } from "../../lib/router.js";
 import { flat, useTrials, varied } from "../../lib/trials.js";
-import { html } from "../../lib/view.js";
-import { Empty, Loaded, Panel, State } from "../../parts/basic.js";
+import { html, useState } from "../../lib/view.js";
+import { Button, Empty, Loaded, Panel, State } from "../../parts/basic.js";
 import { Table } from "../../parts/table.js";
 
 /** @param {any} trial @param {string} by */
@@ -28,6 +28,7 @@ export function Trials({ experiment }) {
 
 /** @param {{ experiment: any, rows: any[] }} props */
 function Rows({ experiment, rows }) {
+  const [chosen, setChosen] = useState(/** @type {Set<number>} */ (new Set()));
   const smaller = experiment.config.searcher.smaller_is_better !== false;
   const sort = place.value.query.get("sort") ?? `searcherMetricValue=${smaller ? "asc" : "desc"}`;
   const [by, direction] = sort.split("=");
@@ -49,5 +50,15 @@ function Rows({ experiment, rows }) {
     { name: "Duration", right: true, sort: "wallClockTime", cell: (/** @type {any} */ t) => (t.wallClockTime ? duration(t.wallClockTime) : span(t.startTime, t.endTime)) },
     { name: "Restarts", right: true, sort: "restarts", cell: (/** @type {any} */ t) => t.restarts },
   ];
-  return html`<${Panel} flush><${Table} label="Trials" columns=${columns} total=${sorted.length} row=${(/** @type {number} */ i) => sorted[i]} sort=${sort} onSort=${(/** @type {string} */ s) => ask({ sort: s })} /><//>`;
+  return html`
+    <${Panel} flush><${Table} label="Trials" columns=${columns} total=${sorted.length} row=${(/** @type {number} */ i) => sorted[i]} sort=${sort} onSort=${(/** @type {string} */ s) => ask({ sort: s })} choice=${{ chosen, onChange: setChosen }} /><//>
+    ${chosen.size > 0 &&
+    html`
+      <div class="chosen" role="group" aria-label="Chosen trials">
+        <strong>${counted(chosen.size, "trial")} chosen</strong>
+        <${Button} icon="columns" href=${link(`/compare?trials=${[...chosen].join(",")}`)}>Compare<//>
+        <${Button} kind="plain square" icon="close" aria-label="Choose none" onClick=${() => setChosen(new Set())} />
+      </div>
+    `}
+  `;
 }

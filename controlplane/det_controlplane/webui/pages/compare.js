@@ -1,0 +1,181 @@
+// Experiments or trials side by side: curves together, then what each was given and what came of it.
+import { first, get } from "../lib/api.js";
+import { duration, ended, metric, money, span } from "../lib/format.js";
+import { useLive } from "../lib/live.js";
+import { ask, link, place } from "../lib/router.js";
+import { flat } from "../lib/trials.js";
+import { html, useMemo } from "../lib/view.js";
+import { Button, Empty, Head, Loaded, Panel, State } from "../parts/basic.js";
+import { Chart, Swatch } from "../parts/chart.js";
+import { AXES, chosenMetric, keyOf, MetricChoice, pointsOf, useCurveChoice } from "../parts/curve_choice.js";
+
+const MOST = 16;
+const POINTS = 600;
+const LIVE_MS = 5_000;
+
+/**
+ * What is compared: an experiment, or a trial.
+ * @typedef {{ id: number, name: string, href: string, state: string, searched: string, experiment: number, trial: number | null, facts: Record<string, any>, given: Record<string, any>, hparams: Record<string, any> }} Side
+ */
+
+/** @param {string} name @returns {number[]} */
+const idsOf = (name) => [...new Set((place.value.query.get(name) ?? "").split(",").map(Number))].filter((id) => Number.isInteger(id) && id > 0).slice(0, MOST);
+
+export function Page() {
+  const [experiments, trials] = [idsOf("experiments"), idsOf("trials")];
+  const found = useLive(
+    (signal) => Promise.all([...experiments.map((id) => experimentSide(id, signal)), ...trials.map((id) => trialSide(id, signal))]),
+    [experiments.join(), trials.join()],
+    (sides) => (sides.every((s) => ended(s.state)) ? 0 : LIVE_MS),
+  );
+  if (!experiments.length && !trials.length) return html`<${Head} title="Compare" /><div class="panel"><${Nothing} /></div>`;
+  return html`<${Loaded} of=${found}>${(/** @type {Side[]} */ sides) => html`<${Sides} sides=${sides} />`}<//>`;
+}
+
+const Nothing = () => html`
+  <${Empty} title="Nothing to compare">
+    <p>Choose experiments in their list, or trials on the page of an experiment, and press “Compare”.</p>
+    <${Button} href=${link("/experiments")}>Experiments<//>
+  <//>
+`;
+
+/** @param {number} id @param {AbortSignal} signal @returns {Promise<Side>} */
+async function experimentSide(id, signal) {
+  const [{ experiment: e }, cost] = await Promise.all([
+    get(`/api/v1/experiments/${id}`, {}, { signal }),
+    get("/api/v1/costs/experiments", { ids: id }, { signal }).catch(() => ({ costs: [] })),
+  ]);
+  const best = e.bestTrialId ? (await get(`/api/v1/trials/${e.bestTrialId}`, {}, { signal })).trial : null;
+  return {
+    id, name: e.name, href: link(`/experiments/${id}`), state: e.state, searched: e.searcherMetric, experiment: id, trial: e.bestTrialId ?? null,
+    facts: {
+      "Best value": html`${metric(e.bestTrialSearcherMetric)} <span class="faint">${e.searcherMetric}</span>`,
+      "Best trial": best && html`<a href=${link(`/trials/${best.id}`)}>${best.id}</a>`,
+      Trials: e.numTrials,
+      Duration: span(e.startTime, e.endTime),
+      Cost: money(cost.costs[0]?.costUsd),
+      User: e.displayName || e.username,
+    },
+    given: flat(e.config),
+    hparams: flat(best?.hparams),
+  };
+}
+
+/** @param {number} id @param {AbortSignal} signal @returns {Promise<Side>} */
+async function trialSide(id, signal) {
+  const { trial: t } = await get(`/api/v1/trials/${id}`, {}, { signal });
+  const { experiment: e } = await get(`/api/v1/experiments/${t.experimentId}`, {}, { signal });
+  return {
+    id, name: `Trial ${id}`, href: link(`/trials/${id}`), state: t.state, searched: e.searcherMetric, experiment: e.id, trial: id,
+    facts: {
+      "Best value": html`${metric(t.searcherMetricValue)} <span class="faint">${e.searcherMetric}</span>`,
+      Experiment: html`<a href=${link(`/experiments/${e.id}`)}>${e.id}</a>`,
+      Batches: metric(t.totalBatchesProcessed),
+      Duration: t.wallClockTime ? duration(t.wallClockTime) : span(t.startTime, t.endTime),
+      Restarts: t.restarts,
+    },
+    given: flat(e.config),
+    hparams: flat(t.hparams),
+  };
+}
+
+/** @param {{ sides: Side[] }} props */
+function Sides({ sides }) {
+  const what = sides[0].trial === sides[0].id ? "trials" : "experiments";
+  return html`
+    <${Head} title=${`Compare ${sides.length} ${what}`} text="Curves together, then what each was given. Send the address to show it to others." />
+    <div class="stack">
+      <${Together} sides=${sides} />
+      <${Differences} sides=${sides} />
+    </div>
+  `;
+}
+
+/** @param {{ sides: Side[] }} props */
+function Together({ sides }) {
+  const ids = [...new Set(sides.map((s) => s.experiment))];
+  const names = useLive(async (signal) => (await first("/api/v1/experiments/metrics-stream/metric-names", { ids }, { signal }))?.metricNames ?? [], [ids.join()]);
+  return html`<${Loaded} of=${names}>${(/** @type {any[]} */ known) => (known.length ? html`<${Curves} sides=${sides} known=${known} />` : html`<div class="panel"><${Empty} title="No metrics yet" /></div>`)}<//>`;
+}
+
+/** @param {{ sides: Side[], known: any[] }} props */
+function Curves({ sides, known }) {
+  const chosen = chosenMetric(known, sides[0].searched);
+  const choice = useCurveChoice();
+  const { axis, log, weight } = choice;
+  const drawn = sides.filter((s) => s.trial !== null);
+  const trialIds = drawn.map((s) => /** @type {number} */ (s.trial));
+  const told = useLive(
+    async (signal) => (trialIds.length ? (await get("/api/v1/trials/time-series", { trialIds, metricNames: chosen.name, group: chosen.group, maxDatapoints: POINTS }, { signal })).trials : []),
+    [trialIds.join(), keyOf(chosen)],
+    sides.every((s) => ended(s.state)) ? 0 : LIVE_MS,
+  );
+  const curves = useMemo(() => {
+    const data = new Map((told.data ?? []).map((/** @type {any} */ t) => [t.trial.id, t.metrics.flatMap((/** @type {any} */ m) => m.data)]));
+    return drawn.map((s) => ({ name: titleOf(s), ...pointsOf(data.get(s.trial) ?? [], chosen.name, choice) }));
+  }, [told.data, axis, weight, trialIds.join()]);
+  return html`
+    <${Panel} title=${html`<${MetricChoice} known=${known} chosen=${chosen} />`} actions=${choice.controls}>
+      <${Loaded} of=${told}>
+        ${() =>
+          curves.some((c) => c.x.length)
+            ? html`<${Chart} curves=${curves} label=${`${chosen.name} by ${axis}`} x=${AXES[axis]} time=${axis === "time"} log=${log} />
+                <ul class="legend" aria-label="Curves of the chart">
+                  ${drawn.map((s, i) => html`<li><${Swatch} n=${i} /><a href=${s.href}>${titleOf(s)}</a><span class="faint number">${metric(curves[i].y.at(-1))}</span></li>`)}
+                </ul>`
+            : html`<${Empty} title="Nothing to draw"><p>None of these has values of ${chosen.name}.</p><//>`}
+      <//>
+    <//>
+  `;
+}
+
+/** @param {Side} s */
+const titleOf = (s) => (s.trial === s.id ? s.name : `${s.id} · ${s.name}`);
+
+/** Names under which the sides have different values; all names if asked. @param {Record<string, any>[]} of @param {boolean} all */
+function rowsOf(of, all) {
+  const names = [...new Set(of.flatMap((values) => Object.keys(values)))];
+  return all ? names : names.filter((name) => new Set(of.map((values) => JSON.stringify(values[name]))).size > 1);
+}
+
+/** @param {any} value */
+const shown = (value) => (value === undefined ? html`<span class="faint">–</span>` : html`<code>${typeof value === "string" ? value : JSON.stringify(value)}</code>`);
+
+/** @param {{ sides: Side[] }} props */
+function Differences({ sides }) {
+  const all = place.value.query.has("all") || sides.length === 1;
+  const facts = [...new Set(sides.flatMap((s) => Object.keys(s.facts)))];
+  const hparams = rowsOf(sides.map((s) => s.hparams), all);
+  // Ranges of hyperparameters stay with the configuration: values of trials are told apart from them.
+  const given = rowsOf(sides.map((s) => s.given), all);
+  const group = (/** @type {string} */ title, /** @type {string[]} */ names, /** @type {(s: Side, name: string) => any} */ cell) =>
+    names.length > 0 &&
+    html`<tbody>
+      <tr><th scope="rowgroup" colspan=${sides.length + 1} class="group-title">${title}</th></tr>
+      ${names.map((name) => html`<tr><th scope="row">${name}</th>${sides.map((s) => html`<td class="wrap">${cell(s, name)}</td>`)}</tr>`)}
+    </tbody>`;
+  const actions = html`<label class="row small soft"><input class="check" type="checkbox" checked=${all} onChange=${() => ask({ all: all ? "" : "1" })} />What is the same, too</label>`;
+  return html`
+    <${Panel} title="Differences" actions=${actions} flush>
+      <div class="table-scroll" tabindex="0" role="region" aria-label="Differences">
+        <table class="table compared">
+          <thead><tr><th scope="col"><span class="hidden-visually">What</span></th>${sides.map((s, i) => html`<th scope="col"><${Swatch} n=${i} /> <a href=${s.href}>${titleOf(s)}</a> <${Leave} side=${s} last=${sides.length === 1} /></th>`)}</tr></thead>
+          <tbody>
+            <tr><th scope="row">State</th>${sides.map((s) => html`<td><${State} state=${s.state} /></td>`)}</tr>
+            ${facts.map((name) => html`<tr><th scope="row">${name}</th>${sides.map((s) => html`<td>${s.facts[name] ?? "–"}</td>`)}</tr>`)}
+          </tbody>
+          ${group(sides[0].trial === sides[0].id ? "Hyperparameters" : "Hyperparameters of the best trial", hparams, (s, name) => shown(s.hparams[name]))}
+          ${group("Configuration", given, (s, name) => shown(s.given[name]))}
+        </table>
+      </div>
+      ${!hparams.length && !given.length && html`<p class="panel-body soft">They were given the same hyperparameters and the same configuration.</p>`}
+    <//>
+  `;
+}
+
+/** @param {{ side: Side, last: boolean }} props */
+function Leave({ side, last }) {
+  if (last) return null;
+  const name = side.trial === side.id && idsOf("trials").includes(side.id) ? "trials" : "experiments";
+  return html`<${Button} kind="plain square" icon="close" aria-label=${`Leave out ${titleOf(side)}`} onClick=${() => ask({ [name]: idsOf(name).filter((id) => id !== side.id).join(",") })} />`;
+}
