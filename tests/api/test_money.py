@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from det_controlplane.services.money import budgets
 
-from tests.support.api import Api, Caller, create
+from tests.support.api import Api, Caller, create, trial_of
 from tests.support.rented import MachineAgent, Rented
 
 
@@ -46,6 +46,13 @@ def test_an_experiment_costs_its_share_of_the_machine(cluster: Rented, user: Cal
     task = user.get(f"/api/v1/trials/{trial}")["trial"]["taskId"]
     (of_task,) = user.get("/api/v1/costs/tasks", ids=[task])["costs"]
     assert of_task == {**of_trial, "id": task}
+    (run,) = user.get(f"/api/v1/costs/tasks/{task}/allocations")["allocations"]
+    assert run["costUsd"] == of_trial["costUsd"]
+    (machine,) = run["machines"]
+    (instance,) = cluster.instances()
+    assert machine["agentId"] == agent.agent_id
+    for name in ("machineType", "capacity", "provider", "priceUsdHour"):
+        assert machine[name] == instance[name]
 
 
 def test_work_and_idleness_add_up_to_what_the_machines_cost(cluster: Rented, user: Caller) -> None:
@@ -68,7 +75,11 @@ def test_work_and_idleness_add_up_to_what_the_machines_cost(cluster: Rented, use
 
 
 def test_what_ran_on_no_rented_machine_costs_nothing(cluster: Rented, user: Caller) -> None:
-    assert cost(user, create(user)) == 0
+    experiment_id = create(user, activate=True)
+    assert cost(user, experiment_id) == 0
+    task = trial_of(user, experiment_id)["taskId"]
+    (run,) = user.get(f"/api/v1/costs/tasks/{task}/allocations")["allocations"]
+    assert (run["costUsd"], run["machines"]) == (0, [])
 
 
 def budget(

@@ -23,6 +23,10 @@ def of_tasks(ctx: Context, request: Request) -> Answer:
     return json_response({"costs": costs.of_tasks(ctx, request.texts("ids"))})
 
 
+def of_runs(ctx: Context, request: Request) -> Answer:
+    return json_response({"allocations": costs.of_runs(ctx, request.param("taskId"))})
+
+
 def by_user(ctx: Context, request: Request) -> Answer:
     period = _time(request, "after"), _time(request, "before")
     return json_response({"costs": costs.by_user(ctx, *period)})
@@ -72,6 +76,11 @@ ROUTES = (
     get(f"{_C}/experiments", of_experiments, summary="What experiments cost"),
     get(f"{_C}/trials", of_trials, summary="What trials cost"),
     get(f"{_C}/tasks", of_tasks, summary="What tasks cost"),
+    get(
+        f"{_C}/tasks/{{taskId}}/allocations",
+        of_runs,
+        summary="What each allocation of a task cost, and its machines",
+    ),
     get(f"{_C}/users", by_user, summary="What the work of each user cost"),
     get(f"{_C}/pools", by_pool, summary="What the machines of each pool cost, at work and idle"),
     get(_B, list_budgets, summary="Budgets and what is spent of them"),

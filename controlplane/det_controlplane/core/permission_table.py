@@ -68,6 +68,7 @@ POST   contexts                                                            owner
 GET    costs/experiments                                                   read           VIEW_EXPERIMENT_METADATA@experiment:query.ids
 GET    costs/pools                                                         read           VIEW_CLUSTER_USAGE@cluster
 GET    costs/tasks                                                         read           VIEW_EXPERIMENT_METADATA@task:query.ids
+GET    costs/tasks/{taskId}/allocations                                    read           VIEW_EXPERIMENT_METADATA@task:taskId
 GET    costs/trials                                                        read           VIEW_EXPERIMENT_METADATA@trial:query.ids
 GET    costs/users                                                         read           VIEW_CLUSTER_USAGE@cluster
 GET    experiment/labels                                                   read           VIEW_EXPERIMENT_METADATA@project:query.projectId,listed

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from typing import Any
 
 from sqlalchemy import text
 
@@ -51,6 +52,16 @@ _BY_TRIAL = text(f"""
 _BY_TASK = text(f"""
     SELECT task_id, sum(usd) AS usd, sum(slot_seconds) / 3600 AS slot_hours FROM ({_SHARES}) s
     WHERE task_id = ANY(cast(:ids AS text[])) GROUP BY task_id
+""")
+_RUNS = text(f"""
+    SELECT json_build_object('allocationId', a.id, 'costUsd', coalesce(s.usd, 0)::float8, 'slotHours', coalesce(s.slot_hours, 0)::float8,
+        'machines', (SELECT coalesce(json_agg(json_build_object('agentId', c.agent_id, 'rank', c.rank, 'slots', cardinality(c.slot_ids),
+                'provider', i.provider, 'zone', coalesce(nullif(i.zone, ''), i.region), 'machineType', i.machine_type,
+                'capacity', i.capacity, 'priceUsdHour', i.price_usd_hour::float8) ORDER BY c.rank), '[]'::json)
+            FROM containers c LEFT JOIN instances i ON i.agent_id = c.agent_id WHERE c.allocation_id = a.id AND c.epoch = a.epoch))
+    FROM allocations a LEFT JOIN (SELECT allocation_id, round(sum(usd), 6) AS usd, round(sum(slot_seconds) / 3600, 6) AS slot_hours
+        FROM ({_SHARES}) x WHERE x.task_id = :task_id GROUP BY allocation_id) s ON s.allocation_id = a.id
+    WHERE a.task_id = :task_id ORDER BY a.run_id
 """)
 _BY_USER = text(f"""
     SELECT u.username AS name, sum(s.usd) AS usd, sum(s.slot_seconds) / 3600 AS slot_hours
@@ -199,6 +210,11 @@ def of_trials(tx: Tx, ids: Sequence[int], span: Span) -> list[Cost]:
 
 def of_tasks(tx: Tx, ids: Sequence[str], span: Span) -> list[Cost]:
     return [Cost(*r) for r in tx.execute(_BY_TASK, {"ids": list(ids), **span.params()}).all()]
+
+
+def of_runs(tx: Tx, task_id: str, span: Span) -> list[dict[str, Any]]:
+    """Return each allocation of a task with its cost and machines, in the API's JSON."""
+    return list(tx.execute(_RUNS, {"task_id": task_id, **span.params()}).scalars())
 
 
 def by_user(tx: Tx, span: Span) -> list[NamedCost]:

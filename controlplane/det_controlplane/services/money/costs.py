@@ -32,6 +32,12 @@ def of_tasks(ctx: Context, ids: Sequence[str]) -> list[dict[str, Any]]:
     return _of(ctx, costs.of_tasks, ids)
 
 
+def of_runs(ctx: Context, task_id: str) -> list[dict[str, Any]]:
+    """Return what each allocation of a task cost, and the machines that it had."""
+    with ctx.db.autocommit() as tx:
+        return costs.of_runs(tx, task_id, span(ctx))
+
+
 def _of(
     ctx: Context, find: Callable[[Tx, Sequence[Id], Span], list[Cost]], ids: Sequence[Id]
 ) -> list[dict[str, Any]]:

@@ -12,6 +12,8 @@ import { Logs } from "../parts/logs.js";
 import { Ask } from "../parts/overlay.js";
 import { Table } from "../parts/table.js";
 import { Checkpoints } from "./experiment/checkpoints.js";
+import { Allocations } from "./trial_allocations.js";
+import { Profiler } from "./trial_profiler.js";
 
 const LIVE_MS = 2_500;
 const GROUPS = { avg_metrics: "training", validation_metrics: "validation" };
@@ -23,6 +25,7 @@ const TABS = [
   ["hyperparameters", "Hyperparameters", ({ trial }) => html`<${Panel} title="Hyperparameters"><${Pairs} of=${Object.entries(flat(trial.hparams)).map(([name, value]) => [name, html`<code>${JSON.stringify(value)}</code>`])} /><//>`],
   ["checkpoints", "Checkpoints", ({ trial }) => html`<${Checkpoints} trial=${trial} />`],
   ["logs", "Logs", ({ trial }) => html`<${Logs} path=${`/api/v1/trials/${trial.id}/logs`} live=${!ended(trial.state)} />`],
+  ["profiler", "Profiler", ({ trial }) => html`<${Profiler} trial=${trial} />`],
   ["allocations", "Allocations", (p) => html`<${Allocations} ...${p} />`],
 ];
 
@@ -163,23 +166,4 @@ function Workloads({ trial }) {
       <//>
     <//>
   `;
-}
-
-/** @param {{ trial: any }} props */
-function Allocations({ trial }) {
-  const found = useLive(
-    async (signal) => (await Promise.all(trial.taskIds.map((/** @type {string} */ id) => get(`/api/v1/tasks/${encodeURIComponent(id)}`, {}, { signal })))).flatMap((t) => t.task.allocations),
-    [trial.id, trial.state],
-    0,
-    trial.revision,
-  );
-  const columns = [
-    { name: "Run", right: true, cell: (/** @type {any} */ a) => a.allocationId.split(".").pop() },
-    { name: "State", cell: (/** @type {any} */ a) => html`<${State} state=${a.state} />` },
-    { name: "Slots", right: true, cell: (/** @type {any} */ a) => a.slots },
-    { name: "Began", right: true, cell: (/** @type {any} */ a) => moment(a.startTime) },
-    { name: "Lasted", right: true, cell: (/** @type {any} */ a) => span(a.startTime, a.endTime) },
-    { name: "How it ended", wrap: true, cell: (/** @type {any} */ a) => html`<span class="soft">${a.exitReason ?? ""}</span>` },
-  ];
-  return html`<${Panel} flush><${Loaded} of=${found}>${(/** @type {any[]} */ rows) => (rows.length ? html`<${Table} label="Allocations" columns=${columns} total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} id=${(/** @type {any} */ a) => a.allocationId} />` : html`<${Empty} title="It has not run yet" />`)}<//><//>`;
 }
