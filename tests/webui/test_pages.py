@@ -194,7 +194,8 @@ def test_chosen_experiments_are_compared_at_an_address(
         tab.page.get_by_role("checkbox", name=f"Choose {experiment_id}", exact=True).check()
     tab.page.get_by_role("link", name="Compare").click()
     tab.page.get_by_role("heading", name="Compare 2 experiments").wait_for()
-    assert f"{trained}" in tab.page.url and f"{waiting}" in tab.page.url
+    assert f"{trained}" in tab.page.url
+    assert f"{waiting}" in tab.page.url
     row = tab.page.get_by_role("row", name=re.compile(r"^searcher\.max_trials"))
     assert sorted(row.get_by_role("cell").all_inner_texts()) == ["16", "4"]
     assert tab.page.get_by_role("row", name=re.compile("^entrypoint")).count() == 0
