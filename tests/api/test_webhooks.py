@@ -65,6 +65,7 @@ def test_a_webhook_is_shown_as_it_was_made(webhook: Any, user: Caller, admin: Ca
     assert made == {
         "id": made["id"], "name": "chat", "url": "https://example.com/hook", "webhookType": "WEBHOOK_TYPE_DEFAULT",
         "mode": "WEBHOOK_MODE_WORKSPACE", "workspaceId": 1,
+        "lastArrivedAt": None, "lastFailedAt": None, "lastFailure": None, "waitingMessages": 0,
     }  # fmt: skip
     assert [(t["triggerType"], t["condition"], t["webhookId"]) for t in triggers] == [
         (COMPLETED["triggerType"], {"state": "COMPLETED"}, made["id"]),
@@ -252,10 +253,16 @@ def test_what_is_not_taken_is_sent_again_later(
         clock.now += timedelta(seconds=due_s)
     assert waits == sorted(waits)
     assert 1000 < sum(waits) < 3600
+    (tried,) = user.get(W)["webhooks"]
+    assert (tried["waitingMessages"], tried["lastArrivedAt"]) == (1, None)
+    assert tried["lastFailure"] == "try 7, it is tried again: example.com answered with status 503"
     # A new address counts for what waits.
     user.done("PATCH", f"{W}/{made['id']}", {"url": "https://example.com/new"})
     assert delivery.run(api.ctx) is None
     assert [post.url for post in inbox.posts] == ["https://example.com/new"]
+    (arrived,) = user.get(W)["webhooks"]
+    assert arrived["waitingMessages"] == 0
+    assert arrived["lastArrivedAt"] > arrived["lastFailedAt"]
 
 
 def test_a_message_is_given_up(api: Api, webhook: Any, inbox: Inbox, user: Caller) -> None:

@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 from det_controlplane.core.config.cluster import Authz
 from det_controlplane.db.engine import Database
+from det_controlplane.ports.courier import Unsent
+from det_controlplane.services.webhooks import delivery
 
 from tests.support.api import PASSWORD, api_over
 from tests.support.browser import Tab, opened
 from tests.support.house import House
+from tests.support.inbox import Inbox, W, end
 from tests.support.postgres import DatabaseServer
 from tests.support.served_api import served
 
@@ -211,6 +214,35 @@ def test_policies_are_demanded_of_a_workspace(tab: Tab, house: House) -> None:
     tab.complaints[:] = [c for c in tab.complaints if "400" not in c]
 
 
+def test_a_webhook_is_made_tried_and_deleted(tab: Tab, house: House) -> None:
+    house.api.ctx.courier = inbox = Inbox()
+    tab.open("/webhooks")
+    press(tab, "New webhook")
+    fill(tab, Name="pager", Address="not an address")
+    choose(tab, Workspace="All workspaces")
+    press(tab, "Create")
+    assert house.admin.get(W)["webhooks"] == []
+    fill(tab, Address="https://example.com/hook", Lines_of_logs="[")
+    press(tab, "Create")
+    tab.page.get_by_role("dialog").get_by_role("alert").wait_for()
+    fill(tab, Lines_of_logs="CUDA error")
+    press(tab, "Create")
+    gone(tab)
+    press(tab, "Test pager")
+    tab.page.get_by_text("pager took an example").wait_for()
+    assert [post.url for post in inbox.posts] == ["https://example.com/hook"]
+    inbox.refusals["https://example.com/hook"] = Unsent("example.com answered with status 503")
+    press(tab, "Test pager")
+    tab.page.get_by_role("status").get_by_text("took no message").wait_for()
+    end(house.admin)
+    delivery.run(house.api.ctx)
+    tab.page.get_by_text(re.compile("try 1, it is tried again: .* 503")).wait_for()
+    press(tab, "Actions on pager", "Delete", "Delete")
+    tab.page.get_by_text("No webhooks yet").wait_for()
+    assert house.admin.get(W)["webhooks"] == []
+    tab.complaints[:] = [c for c in tab.complaints if "400" not in c]
+
+
 @pytest.mark.parametrize(
     ("role", "parts"),
     [("", []), ("Editor", []), ("WorkspaceAdmin", ["Roles", "Config policies"])],
@@ -240,6 +272,7 @@ def pages(house: House) -> list[str]:
     return [
         "/admin/people", "/admin/people/1", "/admin/groups", f"/admin/groups/{group}",
         "/admin/roles", "/admin/tokens", "/admin/policies", "/templates", "/templates/used",
+        "/webhooks",
     ]  # fmt: skip
 
 

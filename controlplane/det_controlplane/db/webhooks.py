@@ -11,14 +11,19 @@ from sqlalchemy.dialects.postgresql import JSONB
 from det_controlplane.core.webhooks import NewWebhook, TriggerType, WebhookType
 from det_controlplane.db import outbox, schema
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.views import time
 
 _webhooks, _triggers = schema.webhooks.c, schema.webhook_triggers.c
-_SHOWN = text("""
+_SHOWN = text(f"""
     SELECT json_build_object('id', w.id, 'name', w.name, 'url', w.url, 'webhookType', 'WEBHOOK_TYPE_' || w.type,
         'mode', 'WEBHOOK_MODE_' || w.mode, 'workspaceId', coalesce(w.workspace_id, 0), 'triggers', (
             SELECT coalesce(json_agg(json_build_object('id', t.id, 'webhookId', t.webhook_id,
                 'triggerType', 'TRIGGER_TYPE_' || t.type, 'condition', t.condition) ORDER BY t.id), '[]'::json)
-            FROM webhook_triggers t WHERE t.webhook_id = w.id))
+            FROM webhook_triggers t WHERE t.webhook_id = w.id),
+        'lastArrivedAt', {time("w.arrived_at")}, 'lastFailedAt', {time("w.failed_at")},
+        'lastFailure', w.failure,
+        'waitingMessages', (
+            SELECT count(*) FROM outbox o WHERE o.kind = 'webhook' AND cast(o.payload ->> 'webhook_id' AS integer) = w.id))
     FROM webhooks w
     WHERE (cast(:id AS integer) IS NULL OR w.id = :id)
       AND (cast(:within AS integer[]) IS NULL OR w.workspace_id = any(:within))
@@ -182,6 +187,14 @@ def promise_line(
 
 def listening(tx: Tx, task_id: str) -> list[Listening]:
     return [Listening(*row) for row in tx.execute(_LISTENING, {"task_id": task_id})]
+
+
+def note_arrival(tx: Tx, webhook_id: int, now: datetime) -> None:
+    change(tx, webhook_id, arrived_at=now)
+
+
+def note_failure(tx: Tx, webhook_id: int, now: datetime, why: str) -> None:
+    change(tx, webhook_id, failed_at=now, failure=why)
 
 
 def due(tx: Tx, now: datetime) -> outbox.Effect | None:

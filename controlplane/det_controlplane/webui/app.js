@@ -23,6 +23,7 @@ const PAGES = [
   ["/workspaces", "Workspaces", () => import("./pages/workspaces.js")],
   ["/templates", "Templates", () => import("./pages/templates.js")],
   ["/templates/:name", "Template", () => import("./pages/template.js")],
+  ["/webhooks", "Webhooks", () => import("./pages/webhooks.js")],
   ["/admin", "Administration", () => import("./pages/admin/page.js")],
   ["/admin/people", "People", () => import("./pages/admin/people.js")],
   ["/admin/people/:id", "Person", () => import("./pages/admin/person.js")],

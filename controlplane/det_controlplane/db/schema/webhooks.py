@@ -16,6 +16,10 @@ webhooks = Table(
     # NULL: of the whole cluster.
     Column("workspace_id", Integer, ForeignKey("workspaces.id", ondelete="CASCADE")),
     Column("created_at", Time, nullable=False),
+    # The last message that arrived, and the last try that failed.
+    Column("arrived_at", Time),
+    Column("failed_at", Time),
+    Column("failure", Text),
     Index("webhooks_by_workspace", "workspace_id"),
 )
 

@@ -97,7 +97,8 @@ def _as_seen_by(caller: User, webhook: dict[str, Any]) -> dict[str, Any]:
     if webhook["workspaceId"] or (caller.admin and caller.allocation_id is None):
         return webhook
     parts = urlsplit(webhook["url"])
-    return {**webhook, "url": f"{parts.scheme}://{parts.hostname}/{HIDDEN}"}
+    hidden = {"url": f"{parts.scheme}://{parts.hostname}/{HIDDEN}", "lastFailure": None}
+    return {**webhook, **hidden}
 
 
 def _shown(tx: Tx, webhook_id: int) -> dict[str, Any]:

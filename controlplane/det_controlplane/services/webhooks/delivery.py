@@ -72,8 +72,17 @@ def _send(ctx: Context, effect: Effect) -> bool:
             "webhook %d (%s): a message was not taken at try %d, %s: %s",
             webhook_id, target.name, effect.attempts, then, e,
         )  # fmt: skip
+        _note_failure(ctx, webhook_id, f"try {effect.attempts}, {then}: {e}")
         return lost
     except Exception:
         log.exception("webhook %d (%s) failed at try %d", webhook_id, target.name, effect.attempts)
+        _note_failure(ctx, webhook_id, f"try {effect.attempts}: see the log of the cluster")
         return effect.attempts >= MOST_ATTEMPTS
+    with ctx.db.begin() as tx:
+        webhooks.note_arrival(tx, webhook_id, ctx.now())
     return True
+
+
+def _note_failure(ctx: Context, webhook_id: int, why: str) -> None:
+    with ctx.db.begin() as tx:
+        webhooks.note_failure(tx, webhook_id, ctx.now(), why)

@@ -3,3 +3,8 @@ import { get } from "./api.js";
 
 /** @param {AbortSignal} [signal] @returns {Promise<{ id: number, name: string }[]>} those that are not archived, by name */
 export const workspaces = async (signal) => (await get("/api/v1/workspaces", { archived: false, sortBy: "SORT_BY_NAME" }, { signal })).workspaces;
+
+const BUILT_IN = 1;
+
+/** Return what a form offers first: the built-in workspace where it may be chosen. @param {{ id: number, name: string }[]} of */
+export const usual = (of) => of.find((w) => w.id === BUILT_IN) ?? of[0];

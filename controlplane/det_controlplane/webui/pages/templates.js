@@ -5,7 +5,7 @@ import { usePaged } from "../lib/paged.js";
 import { may, maySomewhere } from "../lib/rights.js";
 import { ask, go, link, place } from "../lib/router.js";
 import { html, useState } from "../lib/view.js";
-import { workspaces } from "../lib/workspaces.js";
+import { usual, workspaces } from "../lib/workspaces.js";
 import { Bones, Button, Empty, Failure, Head, Search } from "../parts/basic.js";
 import { useChecked, Verdict } from "../parts/checked.js";
 import { Choice, Code, Line } from "../parts/fields.js";
@@ -59,7 +59,7 @@ const None = ({ narrowed }) => html`
 function NewTemplate({ places, onClose }) {
   const [name, setName] = useState("");
   const [config, setConfig] = useState(EXAMPLE);
-  const [workspace, setWorkspace] = useState(String(places[0]?.id ?? 1));
+  const [workspace, setWorkspace] = useState(String(usual(places)?.id ?? 1));
   const path = `/api/v1/templates/${encodeURIComponent(name.trim())}`;
   const checked = useChecked((signal) => checkedConfig(config, signal), [config]);
   const act = async () => {

@@ -18,6 +18,7 @@ export const NAVIGATION = [
   ["", "/templates", "Templates", "file", () => maySomewhere("VIEW_TEMPLATES")],
   ["Cluster", "/queue", "Job queue", "queue"],
   ["Cluster", "/cluster", "Machines", "server"],
+  ["Cluster", "/webhooks", "Webhooks", "bell", () => maySomewhere("EDIT_WEBHOOKS")],
   ["Cluster", "/admin", "Administration", "people", () => areas().length > 0],
 ];
 

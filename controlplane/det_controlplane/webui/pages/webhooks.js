@@ -1,0 +1,147 @@
+// Webhooks: addresses that are told what happens.
+import { get, post, send } from "../lib/api.js";
+import { ago, counted, moment } from "../lib/format.js";
+import { useLive } from "../lib/live.js";
+import { isAdmin, may, maySomewhere } from "../lib/rights.js";
+import { html, useState } from "../lib/view.js";
+import { usual, workspaces } from "../lib/workspaces.js";
+import { Button, Empty, Head, Loaded, Panel } from "../parts/basic.js";
+import { Choice, Line, Tick } from "../parts/fields.js";
+import { Ask, attempt, Menu } from "../parts/overlay.js";
+import { Table } from "../parts/table.js";
+
+const LIVE_MS = 8_000;
+const [STATE, LOG, ALERT] = ["TRIGGER_TYPE_EXPERIMENT_STATE_CHANGE", "TRIGGER_TYPE_TASK_LOG", "TRIGGER_TYPE_CUSTOM"];
+const ALL = "0";
+
+/** @param {AbortSignal} signal */
+async function everything(signal) {
+  const [{ webhooks }, places] = await Promise.all([get("/api/v1/webhooks", {}, { signal }), workspaces(signal)]);
+  return { webhooks, places };
+}
+
+export function Page() {
+  const found = useLive(everything, [], LIVE_MS);
+  const [open, setOpen] = useState(/** @type {any} */ (null));
+  const close = () => setOpen(null);
+  const own = (found.data?.places ?? []).filter((w) => may("EDIT_WEBHOOKS", w.id));
+  return html`
+    <${Head} title="Webhooks" text="Other systems are told when experiments end, lines of logs match, and code raises alerts">
+      ${maySomewhere("EDIT_WEBHOOKS") && html`<${Button} kind="primary" icon="plus" onClick=${() => setOpen({ what: "new" })}>New webhook<//>`}
+    <//>
+    <${Panel} flush>
+      <${Loaded} of=${found}>
+        ${(/** @type {{ webhooks: any[], places: any[] }} */ { webhooks, places }) => (webhooks.length ? html`<${Rows} rows=${webhooks} places=${places} open=${setOpen} />` : html`<${None} />`)}
+      <//>
+    <//>
+    ${open?.what === "new" && html`<${New} places=${own} onClose=${close} onDone=${found.reload} />`}
+    ${open?.what === "edit" && html`<${Edit} of=${open.of} onClose=${close} onDone=${found.reload} />`}
+    ${open?.what === "delete" &&
+    html`
+      <${Ask} title=${`Delete ${open.of.name}?`} act="Delete" danger onClose=${close}
+        onAct=${async () => {
+          await send("DELETE", `/api/v1/webhooks/${open.of.id}`);
+          await found.reload();
+        }}>
+        <p class="soft">Its address is told nothing more, also not what waits to be sent. Experiments that name it in their configuration are refused from now on.</p>
+      <//>
+    `}
+  `;
+}
+
+const None = () => html`
+  <${Empty} title="No webhooks yet">
+    <p>A webhook posts a message to an address: a channel of Slack, a pager, a program of yours. Make one, then press “Test” to see it arrive.</p>
+  <//>
+`;
+
+/** @param {any} t */
+const told = (t) => (t.triggerType === STATE ? `${t.condition.state.toLowerCase()} experiments` : t.triggerType === LOG ? `lines with ${t.condition.regex}` : "alerts");
+
+/** @param {{ rows: any[], places: any[], open: (what: any) => void }} props */
+function Rows({ rows, places, open }) {
+  const test = (/** @type {any} */ w) => attempt(() => post(`/api/v1/webhooks/${w.id}/test`), `${w.name} took an example`);
+  const edits = (/** @type {any} */ w) => (w.workspaceId ? may("EDIT_WEBHOOKS", w.workspaceId) : isAdmin());
+  const columns = [
+    { name: "Webhook", main: true, cell: (/** @type {any} */ w) => html`${w.name}<div class="faint small cut">${w.url}</div>` },
+    { name: "Tells of", wrap: true, cell: (/** @type {any} */ w) => html`<span class="soft">${w.triggers.map(told).join(", ")}</span>` },
+    { name: "For", cell: (/** @type {any} */ w) => (w.mode.endsWith("SPECIFIC") ? "experiments that name it" : "every experiment") },
+    { name: "Workspace", cell: (/** @type {any} */ w) => (w.workspaceId ? (places.find((p) => p.id === w.workspaceId)?.name ?? w.workspaceId) : "all") },
+    { name: "Messages", wrap: true, cell: (/** @type {any} */ w) => html`<${Messages} of=${w} />` },
+    {
+      name: "", right: true,
+      cell: (/** @type {any} */ w) =>
+        edits(w) &&
+        html`<span class="actions"><${Button} aria-label=${`Test ${w.name}`} onClick=${() => test(w)}>Test<//> <${Menu} label=${`Actions on ${w.name}`} kind="plain" items=${[
+          { name: "Edit", act: () => open({ what: "edit", of: w }) },
+          { name: "Delete", danger: true, act: () => open({ what: "delete", of: w }) },
+        ]} /></span>`,
+    },
+  ];
+  return html`<${Table} label="Webhooks" columns=${columns} total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} />`;
+}
+
+/** @param {{ of: any }} props what arrived, and what did not */
+function Messages({ of: w }) {
+  const failing = w.lastFailedAt && !(w.lastArrivedAt > w.lastFailedAt);
+  return html`
+    ${failing && html`<div class="bad" title=${moment(w.lastFailedAt)}>Failed ${ago(w.lastFailedAt)}${w.lastFailure ? `, ${w.lastFailure}` : ""}</div>`}
+    ${w.waitingMessages > 0 && html`<div class="soft">${counted(w.waitingMessages, "message waits", "messages wait")}</div>`}
+    ${w.lastArrivedAt && html`<div class="soft" title=${moment(w.lastArrivedAt)}>Arrived ${ago(w.lastArrivedAt)}</div>`}
+    ${!failing && !w.lastArrivedAt && html`<span class="faint">none yet</span>`}
+  `;
+}
+
+/** @param {{ places: { id: number, name: string }[], onClose: () => void, onDone: () => Promise<void> }} props */
+function New({ places, onClose, onDone }) {
+  const [name, setName] = useState("");
+  const [url, setUrl] = useState("");
+  const [form, setForm] = useState("DEFAULT");
+  const [place, setPlace] = useState(String(usual(places)?.id ?? ALL));
+  const [mode, setMode] = useState("WORKSPACE");
+  const [completed, setCompleted] = useState(true);
+  const [failed, setFailed] = useState(true);
+  const [regex, setRegex] = useState("");
+  const [alerts, setAlerts] = useState(false);
+  const state = (/** @type {string} */ s) => ({ triggerType: STATE, condition: { state: s } });
+  const triggers = [
+    ...(completed ? [state("COMPLETED")] : []), ...(failed ? [state("ERROR")] : []),
+    ...(regex ? [{ triggerType: LOG, condition: { regex } }] : []), ...(alerts && mode === "SPECIFIC" ? [{ triggerType: ALERT, condition: {} }] : []),
+  ];
+  const act = async () => {
+    await post("/api/v1/webhooks", { name, url: url.trim(), webhookType: `WEBHOOK_TYPE_${form}`, mode: `WEBHOOK_MODE_${mode}`, workspaceId: Number(place), triggers });
+    await onDone();
+  };
+  const of = /** @type {[string, string][]} */ ([...places.map((w) => [String(w.id), w.name]), ...(isAdmin() ? [[ALL, "All workspaces"]] : [])]);
+  return html`
+    <${Ask} title="New webhook" act="Create" off=${!name.trim() || !url.trim() || !triggers.length} onAct=${act} onClose=${onClose}>
+      <${Line} label="Name" value=${name} set=${setName} autofocus />
+      <${Line} label="Address" value=${url} set=${setUrl} type="url" placeholder="https://hooks.example.com/…" />
+      <${Choice} label="Form" value=${form} set=${setForm} of=${[["DEFAULT", "JSON"], ["SLACK", "a message of Slack's"]]} />
+      <${Choice} label="Workspace" value=${place} set=${setPlace} of=${of} />
+      <${Choice} label="For" value=${mode} set=${setMode} of=${[["WORKSPACE", "every experiment there"], ["SPECIFIC", "experiments that name it in their configuration"]]} />
+      <fieldset class="stack"><legend>Tells of</legend>
+        <${Tick} label="Completed experiments" value=${completed} set=${setCompleted} />
+        <${Tick} label="Failed experiments" value=${failed} set=${setFailed} />
+        ${mode === "SPECIFIC" && html`<${Tick} label="Alerts" hint="That training code raises." value=${alerts} set=${setAlerts} />`}
+        <${Line} label="Lines of logs with" hint="A regular expression; empty: of none" value=${regex} set=${setRegex} />
+      </fieldset>
+    <//>
+  `;
+}
+
+/** @param {{ of: any, onClose: () => void, onDone: () => Promise<void> }} props */
+function Edit({ of: webhook, onClose, onDone }) {
+  const [name, setName] = useState(webhook.name);
+  const [url, setUrl] = useState(webhook.url);
+  const act = async () => {
+    await send("PATCH", `/api/v1/webhooks/${webhook.id}`, { name, url: url.trim() });
+    await onDone();
+  };
+  return html`
+    <${Ask} title=${`Edit ${webhook.name}`} act="Save" off=${!name.trim() || !url.trim()} onAct=${act} onClose=${onClose}>
+      <${Line} label="Name" value=${name} set=${setName} />
+      <${Line} label="Address" hint="What waits to be sent goes to the new one." value=${url} set=${setUrl} type="url" />
+    <//>
+  `;
+}
