@@ -10,10 +10,9 @@ from uuid import UUID
 import pytest
 from det_controlplane.core.metrics import MetricsReport, storable
 from det_controlplane.db import validations as rows
-from det_controlplane.db.engine import Database, TryAgain, Tx
+from det_controlplane.db.engine import Database, DatabaseDown, Tx
 from det_controlplane.services.context import Context
-from det_controlplane.services.trials import metric_reports, validations
-from det_controlplane.services.trials.batching import Ticket
+from det_controlplane.services.trials import metric_reports
 from sqlalchemy import text
 
 from tests.db.test_throughput_validations import everything
@@ -38,13 +37,15 @@ def report(trial: int, batches: int, loss: float | None) -> MetricsReport:
 
 
 def sent_together(ctx: Context, experiment: Running, reports: Sequence[MetricsReport]) -> None:
-    """All but the last wait already when the last one comes."""
-    waiting = [ctx.memory.reports.join(experiment.id, r) for r in reports[:-1]]
-    metric_reports.take(ctx, reports[-1])
-    for ticket in waiting:
-        assert ticket.error is None
-        if not ticket.fulfilled:
-            metric_reports.take(ctx, ticket.item)
+    """Let reports wait in their order until all of them are there."""
+    threads = [threading.Thread(target=metric_reports.take, args=(ctx, r)) for r in reports]
+    with ctx.memory.turn(experiment.id):
+        for number, thread in enumerate(threads, 1):
+            thread.start()
+            while ctx.memory.reports.waiting(experiment.id) < number:
+                pass
+    for thread in threads:
+        thread.join()
 
 
 def sent_one_by_one(ctx: Context, experiment: Running, reports: Sequence[MetricsReport]) -> None:
@@ -96,18 +97,9 @@ def test_who_waits_for_its_turn_joins_the_next_transaction(database: Database) -
     ctx = context(database)
     experiment = running(ctx, ASHA.format(trials=6))
     validate(ctx, experiment.trials[0], 1, 0.5)
-    threads = [
-        threading.Thread(target=validate, args=(ctx, trial, 4, 0.5)) for trial in experiment.trials
-    ]
-    with ctx.memory.turn(experiment.id):
-        for thread in threads:
-            thread.start()
-        while ctx.memory.reports.waiting(experiment.id) < len(threads):
-            pass
-    for thread in threads:
-        thread.join()
+    sent_together(ctx, experiment, [report(trial, 4, 0.5) for trial in experiment.trials])
     assert database.read(_TRANSACTIONS)[0][0] == 2
-    assert len({r.id for r in database.read(_EVENTS)}) == len(threads)
+    assert len({r.id for r in database.read(_EVENTS)}) == len(experiment.trials)
 
 
 def test_what_another_process_stored_meanwhile_keeps_nobody_else_out(
@@ -126,11 +118,7 @@ def test_what_another_process_stored_meanwhile_keeps_nobody_else_out(
         return found
 
     monkeypatch.setattr(rows, "lock", unaware)
-    tickets = [
-        ctx.memory.reports.join(experiment.id, report(t, 4, 0.5)) for t in experiment.trials[:2]
-    ]
-    assert validations.take(ctx, experiment.id, report(experiment.trials[2], 4, 0.25))
-    assert [t.fulfilled for t in tickets] == [True, False]
+    sent_together(ctx, experiment, [report(t, 4, 0.5) for t in experiment.trials])
     assert len(database.read(_EVENTS)) == 3
 
 
@@ -141,13 +129,18 @@ def test_a_failure_is_told_to_everyone_whose_report_it_kept_out(
     experiment = running(ctx, ASHA.format(trials=2))
 
     def fail(*_: object) -> Any:
-        raise TryAgain("deadlock detected")
+        raise DatabaseDown("the database does not answer")
 
     monkeypatch.setattr(rows, "store", fail)
-    other: Ticket[MetricsReport] = ctx.memory.reports.join(
-        experiment.id, report(experiment.trials[0], 1, 0.5)
-    )
-    with pytest.raises(TryAgain):
-        validations.take(ctx, experiment.id, report(experiment.trials[1], 1, 0.5))
-    assert isinstance(other.error, TryAgain)
+    failed: list[BaseException] = []
+
+    def send(ctx: Context, one: MetricsReport) -> None:
+        with pytest.raises(DatabaseDown) as refusal:
+            take(ctx, one)
+        failed.append(refusal.value)
+
+    take = metric_reports.take
+    monkeypatch.setattr(metric_reports, "take", send)
+    sent_together(ctx, experiment, [report(t, 1, 0.5) for t in experiment.trials])
+    assert len(failed) == 2
     assert not database.read(_EVENTS)

@@ -10,6 +10,8 @@ from typing import Any
 
 Metrics = Mapping[str, Any]
 _NOT_FINITE = {"NaN": math.nan, "Nan": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+VALIDATION = "validation"
+_SUMMARY_KEYS = {"training": "avg_metrics", VALIDATION: "validation_metrics"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +27,27 @@ class MetricsReport:
     reported_at: datetime | None = None
     request_key: str | None = None  # the same in each repetition of the report
 
+    def goes_on(self, run_id: int, total_batches: int) -> bool:
+        """Return whether the trial's present run reports, and takes nothing back that an earlier one reported."""
+        if self.run_id < run_id:
+            return False
+        return self.run_id <= 1 or (self.total_batches or 0) >= total_batches
+
 
 class Conflict(Exception):
     """Two reports of one step disagree."""
 
 
+def summary_key(group: str) -> str:
+    """Return the name of a group in a trial's summary."""
+    return _SUMMARY_KEYS.get(group, group)
+
+
 def storable(value: Any) -> Any:
     """JSON has no NaN and no infinity: they are kept as the strings that clients send."""
-    if isinstance(value, float) and not math.isfinite(value):
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return value
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
     if value == "Nan":
         return "NaN"
@@ -43,10 +58,10 @@ def storable(value: Any) -> Any:
 
 def number(value: Any) -> float | None:
     """The metric as a number, non-finite ones included; None when it is none."""
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, (int, float)):
-        return float(value)
+    if isinstance(value, float):
+        return value
+    if isinstance(value, int):
+        return None if isinstance(value, bool) else float(value)
     return _NOT_FINITE.get(value) if isinstance(value, str) else None
 
 
@@ -92,12 +107,11 @@ def _folded(entry: dict[str, Any] | None, value: Any) -> dict[str, Any]:
 
 
 def _fold_number(entry: dict[str, Any], value: float) -> None:
-    total = value + (number(entry.get("sum", 0.0)) or 0.0)
-    low, high = number(entry.get("min", value)), number(entry.get("max", value))
-    entry["sum"] = storable(total)
-    entry["min"] = storable(min(value, value if low is None else low))
-    entry["max"] = storable(max(value, value if high is None else high))
-    entry["mean"] = storable(total / entry["count"])
+    total = value + (number(entry.get("sum")) or 0.0)
+    low, high = number(entry.get("min")), number(entry.get("max"))
+    entry["sum"], entry["mean"] = storable(total), storable(total / entry["count"])
+    entry["min"] = storable(value if low is None else min(value, low))
+    entry["max"] = storable(value if high is None else max(value, high))
 
 
 def _kind(value: Any) -> str:

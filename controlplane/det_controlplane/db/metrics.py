@@ -1,5 +1,6 @@
 """Metric rows: one a trial, group and step."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -9,7 +10,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.db import schema
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine import Tx, as_json
 
 _m, _t = schema.metrics.c, schema.trials.c
 _INSERT = (
@@ -69,6 +70,28 @@ _SAVE = (
     .where(_t.id == bindparam("trial"))
     .values({name: bindparam(name) for name in _KEPT})
 )
+# A trial that somebody else changes is left out: its report waits alone, and holds no other one up.
+_LOCK_FREE = text("""
+    SELECT t.id, t.run_id, t.total_batches, t.summary_metrics->w.key AS summary,
+           (SELECT m.id FROM metrics m WHERE m.trial_id = t.id AND m.metric_group = w.metric_group
+            AND m.total_batches = w.steps AND NOT m.archived) IS NOT NULL AS reported
+    FROM unnest(cast(:trials AS integer[]), cast(:groups AS text[]), cast(:keys AS text[]), cast(:steps AS integer[]))
+        AS w (trial_id, metric_group, key, steps)
+    JOIN trials t ON t.id = w.trial_id FOR NO KEY UPDATE OF t SKIP LOCKED
+""")
+_ADD_ALL = text("""
+    WITH new AS (
+        SELECT * FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS x (trial_id integer, run_id integer,
+            metric_group text, steps integer, metrics jsonb, at timestamptz, summary jsonb)),
+    added AS (
+        INSERT INTO metrics (trial_id, run_id, metric_group, total_batches, metrics, reported_at)
+        SELECT trial_id, run_id, metric_group, steps, metrics, at FROM new
+        ON CONFLICT (trial_id, metric_group, total_batches) WHERE NOT archived AND total_batches IS NOT NULL DO NOTHING
+        RETURNING trial_id)
+    UPDATE trials t SET summary_metrics = t.summary_metrics || n.summary,
+        total_batches = greatest(t.total_batches, n.steps)
+    FROM added a JOIN new n ON n.trial_id = a.trial_id WHERE t.id = a.trial_id
+""")
 _VALIDATIONS = (
     select(_m.id, _m.metrics.op("->>")(bindparam("metric", type_=Text())))
     .where(*_OF_TRIAL, _m.metric_group == "validation")
@@ -79,7 +102,7 @@ _MAX_STEPS = select(func.coalesce(func.max(_m.total_batches), 0)).where(*_OF_TRI
 
 @dataclass(slots=True)
 class TrialMetrics:
-    """What a report changes on its trial."""
+    """What reports change on a trial."""
 
     id: int
     experiment_id: int
@@ -91,6 +114,49 @@ class TrialMetrics:
     searcher_metric: float | None
     best_validation_id: int | None
     latest_validation_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportingTrial:
+    """What a report needs to know of its trial."""
+
+    id: int
+    run_id: int
+    total_batches: int
+    summary: dict[str, Any] | None  # of the report's group
+    reported: bool  # the step has a report already
+
+
+@dataclass(frozen=True, slots=True)
+class NewReport:
+    """What a report changes on its trial."""
+
+    trial_id: int
+    run_id: int
+    metric_group: str
+    steps: int
+    metrics: dict[str, Any]
+    at: datetime
+    summary: dict[str, Any]
+
+
+def lock_trials(tx: Tx, reports: Sequence[tuple[int, str, str, int]]) -> dict[int, ReportingTrial]:
+    """Lock trials that nothing else has locked, each for a report of a group, its name in the summary, and a step."""
+    columns = zip(*reports, strict=True)
+    params = dict(zip(("trials", "groups", "keys", "steps"), map(list, columns), strict=True))
+    return {row.id: ReportingTrial(*row) for row in tx.execute(_LOCK_FREE, params)}
+
+
+def add_all(tx: Tx, new: Sequence[NewReport]) -> bool:
+    """Add reports of different trials. False: not all could be added, so none may be committed."""
+    rows = [
+        {
+            "trial_id": one.trial_id, "run_id": one.run_id, "metric_group": one.metric_group, "steps": one.steps,
+            "metrics": one.metrics, "at": one.at.isoformat(), "summary": one.summary,
+        }
+        for one in new
+    ]  # fmt: skip
+    return tx.execute(_ADD_ALL, {"rows": as_json(rows)}).rowcount == len(new)
 
 
 def lock_trial(tx: Tx, trial_id: int) -> TrialMetrics | None:

@@ -11,14 +11,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from det_controlplane.core.metrics import MetricsReport
-from det_controlplane.services.trials.batching import ReportQueue
+from det_controlplane.services.trials.batching import REPORTS_TOGETHER, Gathering
 
 if TYPE_CHECKING:
     from det_controlplane.core.search import Search
 
 _CAPACITY = 256
 _TRIALS_KEPT = 50_000
-_REPORTS_TOGETHER = 32
 
 
 @dataclass(slots=True)
@@ -44,7 +43,7 @@ class ExperimentMemory:
         self._queues: dict[int, _Queue] = {}
         self._experiments: dict[int, int] = {}
         self._lock = threading.Lock()
-        self.reports: ReportQueue[MetricsReport] = ReportQueue(_REPORTS_TOGETHER)
+        self.reports: Gathering[MetricsReport, bool] = Gathering(REPORTS_TOGETHER, self.turn)
 
     @contextmanager
     def turn(self, experiment_id: int) -> Iterator[None]:

@@ -1,56 +1,146 @@
-"""Let one thread store, in one transaction, what several threads have to report of an experiment."""
+"""Let one thread do at once what several threads want done: store their reports in one transaction."""
 
 import threading
-from collections import defaultdict
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from det_controlplane.db.engine import TryAgain, Unstorable, Violated
+
+REPORTS_TOGETHER = 32
+_PATIENCE_S = 0.1  # with a thread that works: what comes later does not wait for it
 T = TypeVar("T")
+R = TypeVar("R")
+
+
+class NotAll(Exception):
+    """Not all of some items can be stored together."""
+
+
+def _locked() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
+
+
+def _no_turn(about: int) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
 @dataclass(slots=True, eq=False)
-class Ticket(Generic[T]):
-    """A report that waits; the thread that stores it tells how that went."""
+class Ticket(Generic[T, R]):
+    """An item that waits; the thread that works on it tells what came of it."""
 
     item: T
     answered: bool = False
-    fulfilled: bool = False
+    result: R | None = None
     error: BaseException | None = None
+    called: threading.Lock = field(default_factory=_locked)  # released when answered, or first
 
-    def answer(self, fulfilled: bool) -> None:
-        self.answered, self.fulfilled = True, fulfilled
+    def answer(self, result: R) -> None:
+        self.answered, self.result = True, result
 
     def fail(self, error: BaseException) -> None:
         self.answered, self.error = True, error
 
 
-class ReportQueue(Generic[T]):
-    """Keeps reports that wait, by experiment, in the order in which they came."""
+@dataclass(slots=True, eq=False)
+class _Queue(Generic[T, R]):
+    """Tickets in the order in which they came; the thread of the first one works on them."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    tickets: list[Ticket[T, R]] = field(default_factory=list)
+    began: float | None = None  # of the work on the first of them
+
+    @property
+    def hangs(self) -> bool:
+        """Return whether it is better not to wait for the work under way."""
+        return self.began is not None and time.monotonic() - self.began > _PATIENCE_S
+
+
+Work = Callable[[Sequence[Ticket[T, R]]], None]
+
+
+class Gathering(Generic[T, R]):
+    """Gathers items of a subject that come while a thread works on earlier ones: they share the next round.
+
+    `turn`: what the working thread must hold; items that come until it does are in its round."""
+
+    def __init__(
+        self, most: int, turn: Callable[[int], AbstractContextManager[None]] = _no_turn
+    ) -> None:
+        self._most, self._turn = most, turn
         self._lock = threading.Lock()
-        self._waiting: defaultdict[int, list[Ticket[T]]] = defaultdict(list)
+        self._queues: dict[int, _Queue[T, R]] = {}
 
-    def join(self, about: int, item: T) -> Ticket[T]:
-        ticket = Ticket(item)
-        with self._lock:
-            self._waiting[about].append(ticket)
-        return ticket
+    def take(self, about: int, item: T, work: Work[T, R]) -> R | None:
+        """Have an item worked on by this thread or another; return the result.
+
+        `work` answers the tickets that it is given, the first one in any case, or leaves them for its next call."""
+        own: Ticket[T, R] = Ticket(item)
+        queue, is_first = self._join(about, own)
+        if not is_first:
+            own.called.acquire()
+        if not own.answered:
+            self._lead(about, queue, own, work)
+        if own.error is not None:
+            raise own.error
+        return own.result
 
     def waiting(self, about: int) -> int:
         with self._lock:
-            return len(self._waiting.get(about, ()))
+            queue = self._queues.get(about)
+            return len(queue.tickets) if queue else 0
 
-    def take(self, about: int) -> list[Ticket[T]]:
-        """The first of those that wait; whoever takes them answers them, or puts them back."""
+    def _join(self, about: int, own: Ticket[T, R]) -> tuple[_Queue[T, R], bool]:
+        """Return also whether the ticket is the first one of its queue."""
         with self._lock:
-            waiting = self._waiting.pop(about, [])
-            if len(waiting) > self._most:
-                self._waiting[about] = waiting[self._most :]
-        return waiting[: self._most]
+            queue = self._queues.get(about)
+            if queue is None or queue.hangs:
+                queue = self._queues[about] = _Queue()
+            queue.tickets.append(own)
+            return queue, queue.tickets[0] is own
 
-    def put_back(self, about: int, tickets: list[Ticket[T]]) -> None:
-        if tickets:
-            with self._lock:
-                self._waiting[about] = [*tickets, *self._waiting[about]]
+    def _lead(self, about: int, queue: _Queue[T, R], own: Ticket[T, R], work: Work[T, R]) -> None:
+        tickets = [own]
+        try:
+            with self._turn(about):
+                with self._lock:
+                    tickets = queue.tickets[: self._most]
+                    queue.began = time.monotonic()
+                work(tickets)
+        except Exception as e:
+            for ticket in tickets:
+                if not ticket.answered:
+                    ticket.fail(e)
+        finally:
+            # Also when this thread ends by what is no Exception: the others go on without it.
+            own.answered = True
+            self._call(about, queue, [t for t in tickets if t.answered and t is not own])
+
+    def _call(self, about: int, queue: _Queue[T, R], answered: Sequence[Ticket[T, R]]) -> None:
+        """Let the thread of the first ticket that is left go on, and those that were answered."""
+        with self._lock:
+            queue.tickets = [t for t in queue.tickets if not t.answered]
+            queue.began = None
+            if queue.tickets:
+                queue.tickets[0].called.release()
+            elif self._queues.get(about) is queue:
+                del self._queues[about]
+        for ticket in answered:
+            ticket.called.release()
+
+
+def together_or_each(tickets: Sequence[Ticket[T, bool]], store: Work[T, bool]) -> None:
+    """Store tickets in one transaction or, where one of them stands in its way, each in its own.
+
+    Those that cannot be stored alone either are answered so."""
+    try:
+        store(tickets)
+    except (NotAll, Unstorable, Violated, TryAgain):
+        for ticket in tickets:
+            try:
+                store([ticket])
+            except (NotAll, Unstorable, Violated, TryAgain):
+                ticket.answer(False)

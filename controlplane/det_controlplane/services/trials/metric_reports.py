@@ -6,7 +6,7 @@ from typing import Any
 
 from det_controlplane.core import metrics as core_metrics
 from det_controlplane.core import search
-from det_controlplane.core.metrics import MetricsReport
+from det_controlplane.core.metrics import VALIDATION, MetricsReport, summary_key
 from det_controlplane.db import logs, metrics, trials
 from det_controlplane.db import validations as validation_rows
 from det_controlplane.db.engine import Tx
@@ -16,11 +16,8 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
 from det_controlplane.services.experiments import live
 from det_controlplane.services.experiments.live import LiveExperiment
-from det_controlplane.services.trials import validations
+from det_controlplane.services.trials import shared_commits, validations
 from det_controlplane.services.trials.experiment_summary import SummaryUpdate
-
-VALIDATION = "validation"
-_SUMMARY_KEYS = {"training": "avg_metrics", VALIDATION: "validation_metrics"}
 
 
 def take(ctx: Context, report: MetricsReport) -> None:
@@ -32,7 +29,11 @@ def take(ctx: Context, report: MetricsReport) -> None:
         if not validations.take(ctx, experiment_id, report):
             with live.opened(ctx, experiment_id) as experiment:
                 _report_validation(experiment, report)
-        return
+    elif not shared_commits.take(ctx, report):
+        _report_alone(ctx, report)
+
+
+def _report_alone(ctx: Context, report: MetricsReport) -> None:
     with ctx.db.begin() as tx:
         trial = _locked(tx, report)
         if _is_repeated(tx, report, ctx.now()):
@@ -92,7 +93,7 @@ def _store(
     if archived:
         _summarise_again(tx, trial)
     elif added:
-        key = _SUMMARY_KEYS.get(report.group, report.group)
+        key = summary_key(report.group)
         group = trial.summary_metrics.get(key) or {}
         trial.summary_metrics[key] = core_metrics.summarise(group, [added])
     if steps is not None:
@@ -120,7 +121,7 @@ def _merge(tx: Tx, trial: TrialMetrics, report: MetricsReport) -> dict[str, Any]
 def _summarise_again(tx: Tx, trial: TrialMetrics) -> None:
     groups: dict[str, list[dict[str, Any]]] = {}
     for group, values in metrics.all_reports(tx, trial.id):
-        groups.setdefault(_SUMMARY_KEYS.get(group, group), []).append(values)
+        groups.setdefault(summary_key(group), []).append(values)
     trial.summary_metrics = {key: core_metrics.summarise({}, r) for key, r in groups.items()}
 
 

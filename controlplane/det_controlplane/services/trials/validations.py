@@ -5,6 +5,7 @@ next one: one of their threads folds them in the order in which they came, and e
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from det_controlplane.core import metrics as core_metrics
 from det_controlplane.core import search
@@ -15,73 +16,39 @@ from det_controlplane.db.validations import ReportingTrial, Validation
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import live
 from det_controlplane.services.experiments.live import LiveExperiment
-from det_controlplane.services.trials.batching import Ticket
+from det_controlplane.services.trials.batching import NotAll, Ticket, together_or_each
 from det_controlplane.services.trials.experiment_summary import SummaryUpdate
 from det_controlplane.services.use_case import change
 
 _ENDS_THE_SEARCH = (search.Shutdown, search.Fail)
 
-Report = Ticket[MetricsReport]
-
-
-class _NotAll(Exception):
-    """Something that was written together with the rest was there already: roll back, one by one."""
+Report = Ticket[MetricsReport, bool]
 
 
 def take(ctx: Context, experiment_id: int, report: MetricsReport) -> bool:
     """False, with nothing changed, when anything about the report asks for more than the usual."""
     if report.total_batches is None or report.batch_metrics is not None:
         return False
-    own = ctx.memory.reports.join(experiment_id, report)
-    with ctx.memory.turn(experiment_id):
-        while not own.answered:
-            _take_gathered(ctx, experiment_id, own)
-    if own.error is not None:
-        raise own.error
-    return own.fulfilled
+    store = partial(_store_together, ctx, experiment_id)
+    together = partial(together_or_each, store=store)
+    return bool(ctx.memory.reports.take(experiment_id, report, together))
 
 
-def _take_gathered(ctx: Context, experiment_id: int, own: Report) -> None:
-    tickets = ctx.memory.reports.take(experiment_id)
-    try:
-        if not _take_together(ctx, experiment_id, tickets):
-            for ticket in tickets:
-                if not _take_together(ctx, experiment_id, [ticket]):
-                    ticket.answer(False)
-    except Exception as e:
-        for ticket in _open(tickets):
-            ticket.fail(e)
-    except BaseException:
-        # This thread ends; the others do it for themselves.
-        ctx.memory.reports.put_back(experiment_id, [t for t in _open(tickets) if t is not own])
-        raise
-    else:
-        ctx.memory.reports.put_back(experiment_id, _open(tickets))
-
-
-def _open(tickets: Sequence[Report]) -> list[Report]:
-    return [ticket for ticket in tickets if not ticket.answered]
-
-
-def _take_together(ctx: Context, experiment_id: int, tickets: Sequence[Report]) -> bool:
-    """What stays open has to come after these. False: nothing was written, because not all could be."""
+def _store_together(ctx: Context, experiment_id: int, tickets: Sequence[Report]) -> None:
+    """Store the first report of each trial; others of it have to come after these."""
     first = {ticket.item.trial_id: ticket for ticket in reversed(tickets)}
     stored: list[Report] = []
-    try:
-        with change(ctx) as changed:
-            steps = {trial_id: t.item.total_batches or 0 for trial_id, t in first.items()}
-            found = validations.lock(changed.tx, experiment_id, steps)
-            usual, others = _parted(found, [t for t in tickets if first[t.item.trial_id] is t])
-            if found is not None and usual:
-                experiment = LiveExperiment(ctx, changed, found[0])
-                stored = _Decisions(experiment, found[1], usual).store()
-    except _NotAll:
-        return False
+    with change(ctx) as changed:
+        steps = {trial_id: t.item.total_batches or 0 for trial_id, t in first.items()}
+        found = validations.lock(changed.tx, experiment_id, steps)
+        usual, others = _parted(found, [t for t in tickets if first[t.item.trial_id] is t])
+        if found is not None and usual:
+            experiment = LiveExperiment(ctx, changed, found[0])
+            stored = _Decisions(experiment, found[1], usual).store()
     for ticket in stored:
         ticket.answer(True)
     for ticket in others:
         ticket.answer(False)
-    return True
 
 
 def _parted(
@@ -100,10 +67,9 @@ def _parted(
 
 
 def _is_usual(row: ExperimentRow, trial: ReportingTrial, report: MetricsReport) -> bool:
-    assert report.total_batches is not None
-    if row.unmanaged or not row.state.live or trial.reported or report.run_id < trial.row.run_id:
+    if row.unmanaged or not row.state.live or trial.reported:
         return False
-    return report.run_id <= 1 or report.total_batches >= trial.total_batches
+    return report.goes_on(trial.row.run_id, trial.total_batches)
 
 
 class _Decisions:
@@ -134,7 +100,7 @@ class _Decisions:
         tx, row = experiment.tx, experiment.row
         nothing_follows = len(self._new) == 1 and not self._actions and not journal.snapshot_due
         if not validations.store(tx, row, self._new, self._update.summary):
-            raise _NotAll
+            raise NotAll
         journal.written()
         if nothing_follows:
             return self._taken

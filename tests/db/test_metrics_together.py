@@ -1,0 +1,216 @@
+"""Small reports of metrics that come together share a transaction; each is answered for itself."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from det_controlplane.core.metrics import MetricsReport
+from det_controlplane.db import metrics as rows
+from det_controlplane.db.engine import Database, DatabaseDown, Tx, Unstorable
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Invalid, Missing, WrongState
+from det_controlplane.services.trials import metric_reports, shared_commits
+from det_controlplane.services.trials.batching import REPORTS_TOGETHER, Gathering, Ticket
+from sqlalchemy import text
+
+from tests.support.postgres import DatabaseServer
+from tests.support.searching import ASHA, SINGLE, context, running
+
+NOW = datetime(2026, 11, 20, tzinfo=timezone.utc)
+_TRANSACTIONS = text("SELECT count(DISTINCT xmin::text) FROM metrics")
+_REPORTS = text("""
+    SELECT trial_id, run_id, metric_group, total_batches, metrics, archived, reported_at FROM metrics
+    ORDER BY trial_id, metric_group, total_batches, run_id
+""")
+_TRIALS = text("SELECT id, summary_metrics, total_batches FROM trials ORDER BY id")
+_HOLD = text("SELECT id FROM trials WHERE id = :id FOR UPDATE")
+_END = text("UPDATE trials SET state = 'COMPLETED', ended_at = :now WHERE id = :id")
+_NEXT_RUN = text("UPDATE trials SET run_id = 2 WHERE id = :id")
+_CUT = text("SELECT pg_terminate_backend(pg_backend_pid())")
+
+
+class Killed(BaseException):
+    """Stands for the end of the process of a thread."""
+
+
+def report(trial: int, steps: int = 1, run: int = 1, **values: Any) -> MetricsReport:
+    return MetricsReport(trial, run, "training", steps, values or {"loss": 0.5, "lr": 1e-3})
+
+
+def gathering(ctx: Context) -> threading.Lock:
+    """Let reports of this context wait as long as the lock is held."""
+    turn = threading.Lock()
+
+    @contextmanager
+    def held(about: int) -> Iterator[None]:
+        with turn:
+            yield
+
+    ctx.reports = Gathering(REPORTS_TOGETHER, held)
+    return turn
+
+
+def sent_together(ctx: Context, reports: Sequence[MetricsReport]) -> list[str]:
+    """Send reports that all wait for the first one's turn; return how each was answered."""
+    answers = [""] * len(reports)
+
+    def send(place: int) -> None:
+        answers[place] = sent(ctx, reports[place])
+
+    threads = [threading.Thread(target=send, args=(n,)) for n in range(len(reports))]
+    with gathering(ctx):
+        for number, thread in enumerate(threads, 1):
+            thread.start()
+            while ctx.reports.waiting(0) < number:
+                pass
+    for thread in threads:
+        thread.join()
+    return answers
+
+
+def sent_one_by_one(ctx: Context, reports: Sequence[MetricsReport]) -> list[str]:
+    return [sent(ctx, one) for one in reports]
+
+
+def sent(ctx: Context, one: MetricsReport) -> str:
+    try:
+        metric_reports.take(ctx, one)
+    except (Invalid, Missing, WrongState, Unstorable, DatabaseDown, Killed) as e:
+        return type(e).__name__
+    return "stored"
+
+
+def left(database: Database) -> list[Any]:
+    return [[tuple(row) for row in database.read(what)] for what in (_REPORTS, _TRIALS)]
+
+
+def a_mix(database: Database, trials: Sequence[int]) -> list[MetricsReport]:
+    with database.begin() as tx:
+        tx.execute(_END, {"id": trials[1], "now": NOW})
+        tx.execute(_NEXT_RUN, {"id": trials[2]})
+        tx.execute(_NEXT_RUN, {"id": trials[3]})
+    return [
+        report(trials[0]),
+        report(trials[0], steps=2),
+        report(trials[1]),
+        report(trials[2]),
+        report(trials[3], steps=4, run=2),
+        report(trials[4], loss="a text with \0"),
+        report(trials[5], run=2**40),
+        report(trials[6]),
+        report(trials[6]),
+        report(trials[7], loss=0.5),
+        report(trials[7], loss=0.25),
+        report(trials[7], accuracy="NaN"),
+        report(999_999),
+    ]
+
+
+def after(
+    server: DatabaseServer, send: Callable[[Context, Sequence[MetricsReport]], list[str]]
+) -> Any:
+    with server.database() as url:
+        database = Database(url)
+        ctx = context(database)
+        ctx.now = lambda: NOW
+        trials = running(ctx, ASHA.format(trials=8)).trials
+        metric_reports.take(ctx, report(trials[3], steps=4))
+        metric_reports.take(ctx, report(trials[3], steps=8))
+        told = send(ctx, a_mix(database, trials))
+        found = left(database)
+        database.dispose()
+    return told, found
+
+
+def test_each_of_a_mix_is_answered_and_stored_as_if_it_were_alone(
+    postgres_server: DatabaseServer,
+) -> None:
+    together, alone = after(postgres_server, sent_together), after(postgres_server, sent_one_by_one)
+    assert together == alone
+    assert together[0] == [
+        "stored", "stored", "stored", "WrongState", "stored", "Unstorable", "Unstorable", "stored", "stored",
+        "stored", "Invalid", "stored", "Missing",
+    ]  # fmt: skip
+
+
+def test_reports_of_several_experiments_share_one_transaction(database: Database) -> None:
+    ctx = context(database)
+    trials = [t for _ in range(3) for t in running(ctx, SINGLE).trials]
+    assert sent_together(ctx, [report(t) for t in trials]) == ["stored"] * 3
+    assert database.read(_TRANSACTIONS)[0][0] == 1
+
+
+def test_a_malformed_report_fails_alone(database: Database) -> None:
+    ctx = context(database)
+    trials = running(ctx, ASHA.format(trials=3)).trials
+    told = sent_together(ctx, [report(trials[0]), report(trials[1], loss="\0"), report(trials[2])])
+    assert told == ["stored", "Unstorable", "stored"]
+    assert [row.trial_id for row in database.read(_REPORTS)] == [trials[0], trials[2]]
+
+
+def test_a_trial_that_is_locked_holds_up_no_report_of_others(database: Database) -> None:
+    ctx = context(database)
+    held, free = running(ctx, ASHA.format(trials=2)).trials
+    waits = threading.Thread(target=metric_reports.take, args=(ctx, report(held)))
+    with database.begin() as tx:
+        tx.execute(_HOLD, {"id": held})
+        waits.start()
+        metric_reports.take(ctx, report(free))
+        assert [row.trial_id for row in database.read(_REPORTS)] == [free]
+    waits.join()
+    assert len(database.read(_REPORTS)) == 2
+
+
+def test_a_connection_that_ends_before_the_commit_leaves_nothing_of_any(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ctx = context(database)
+    reports = [report(t) for t in running(ctx, ASHA.format(trials=4)).trials]
+    added = rows.add_all
+
+    def cut(tx: Tx, new: Any) -> bool:
+        added(tx, new)
+        tx.execute(_CUT)
+        raise AssertionError("the connection did not end")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(rows, "add_all", cut)
+        assert sent_together(ctx, reports) == ["DatabaseDown"] * 4
+    assert not database.read(_REPORTS)
+    assert sent_together(ctx, reports) == ["stored"] * 4
+    assert_each_once(database, 4)
+
+
+@pytest.mark.parametrize("committed", [False, True], ids=["before", "after"])
+def test_a_thread_that_is_killed_around_the_commit_loses_and_doubles_nothing(
+    database: Database, monkeypatch: pytest.MonkeyPatch, committed: bool
+) -> None:
+    ctx = context(database)
+    reports = [report(t) for t in running(ctx, ASHA.format(trials=4)).trials]
+    stored = shared_commits._store_together
+    killed: list[int] = []
+
+    def die(ctx: Context, tickets: Sequence[Ticket[MetricsReport, bool]]) -> None:
+        if killed:
+            stored(ctx, tickets)
+            return
+        killed.append(len(tickets))
+        if committed:
+            stored(ctx, [Ticket(t.item) for t in tickets])
+        raise Killed
+
+    monkeypatch.setattr(shared_commits, "_store_together", die)
+    assert sorted(sent_together(ctx, reports)) == ["Killed", "stored", "stored", "stored"]
+    assert killed == [4]
+    assert len(database.read(_REPORTS)) == (4 if committed else 3)
+    assert sent_together(ctx, reports) == ["stored"] * 4
+    assert_each_once(database, 4)
+
+
+def assert_each_once(database: Database, count: int) -> None:
+    summaries = [row.summary_metrics["avg_metrics"]["loss"] for row in database.read(_TRIALS)]
+    assert [(s["count"], s["sum"]) for s in summaries] == [(1, 0.5)] * count
+    assert len(database.read(_REPORTS)) == count

@@ -1,0 +1,114 @@
+"""One thread works on what several threads bring."""
+
+import threading
+from collections.abc import Callable, Sequence
+
+import pytest
+from det_controlplane.services.trials import batching
+from det_controlplane.services.trials.batching import Gathering, NotAll, Ticket, together_or_each
+
+Tickets = Sequence[Ticket[int, int]]
+WAIT_S = 30
+
+
+class Doubling:
+    """Answers numbers with their doubles; the first round waits for a sign."""
+
+    def __init__(self, most: int = 3) -> None:
+        self.rounds: list[list[int]] = []
+        self.results: dict[int, int | None] = {}
+        self.begun, self.go_on = threading.Event(), threading.Event()
+        self.gathering: Gathering[int, int] = Gathering(most)
+        self._threads: list[threading.Thread] = []
+
+    def work(self, tickets: Tickets) -> None:
+        self.rounds.append([t.item for t in tickets])
+        if not self.begun.is_set():
+            self.begun.set()
+            assert self.go_on.wait(WAIT_S)
+        for ticket in tickets:
+            ticket.answer(2 * ticket.item)
+
+    def bring(self, number: int) -> None:
+        def take() -> None:
+            self.results[number] = self.gathering.take(0, number, self.work)
+
+        thread = threading.Thread(target=take)
+        self._threads.append(thread)
+        thread.start()
+
+    def await_waiting(self, count: int) -> None:
+        while self.gathering.waiting(0) < count:
+            pass
+
+    def finish(self) -> None:
+        self.go_on.set()
+        for thread in self._threads:
+            thread.join(WAIT_S)
+            assert not thread.is_alive()
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "_PATIENCE_S", WAIT_S)
+
+
+@pytest.mark.usefixtures("patient")
+def test_what_comes_during_a_round_shares_the_next_one_in_its_order() -> None:
+    doubling = Doubling()
+    for number in range(1, 6):
+        doubling.bring(number)
+        doubling.await_waiting(number)
+        assert doubling.begun.wait(WAIT_S)
+    doubling.finish()
+    assert doubling.rounds == [[1], [2, 3, 4], [5]]
+    assert doubling.results == {n: 2 * n for n in range(1, 6)}
+    assert doubling.gathering.waiting(0) == 0
+
+
+def test_nobody_waits_for_a_round_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    doubling = Doubling()
+    doubling.bring(1)
+    assert doubling.begun.wait(WAIT_S)
+    monkeypatch.setattr(batching, "_PATIENCE_S", -1.0)
+    assert doubling.gathering.take(0, 2, doubling.work) == 4
+    assert 1 not in doubling.results
+    doubling.finish()
+    assert doubling.results[1] == 2
+
+
+def test_a_failure_is_told_to_all_that_it_concerned_and_to_no_other() -> None:
+    gathering: Gathering[int, int] = Gathering(8)
+
+    def fail(tickets: Tickets) -> None:
+        raise OSError("no room")
+
+    with pytest.raises(OSError, match="no room"):
+        gathering.take(0, 1, fail)
+    assert gathering.take(0, 2, lambda tickets: tickets[0].answer(4)) == 4
+
+
+def refusing(odd: Callable[[int], bool], calls: list[list[int]]) -> Callable[..., None]:
+    def store(tickets: Sequence[Ticket[int, bool]]) -> None:
+        calls.append([t.item for t in tickets])
+        if any(odd(t.item) for t in tickets):
+            raise NotAll
+        for ticket in tickets:
+            ticket.answer(True)
+
+    return store
+
+
+def test_what_cannot_be_stored_is_found_by_storing_each_alone() -> None:
+    tickets: list[Ticket[int, bool]] = [Ticket(n) for n in (2, 3, 4)]
+    calls: list[list[int]] = []
+    together_or_each(tickets, refusing(lambda n: n % 2 == 1, calls))
+    assert calls == [[2, 3, 4], [2], [3], [4]]
+    assert [t.result for t in tickets] == [True, False, True]
+
+
+def test_what_can_be_stored_together_is_stored_once() -> None:
+    tickets: list[Ticket[int, bool]] = [Ticket(n) for n in (2, 4)]
+    calls: list[list[int]] = []
+    together_or_each(tickets, refusing(lambda n: n % 2 == 1, calls))
+    assert calls == [[2, 4]]
