@@ -32,6 +32,7 @@ class Mutation:
     breaks: Breaks
     seeds: Sequence[int] = range(1, 41)
     rented: bool = False  # worlds of rented machines are played
+    with_tasks: bool = False  # worlds with commands, notebooks and trees of tasks are played
 
 
 def without(module: Any, name: str, guard: str, instead: str = "") -> Breaks:

@@ -3,19 +3,27 @@
 import os
 
 import pytest
-from det_controlplane.testing import Hosts, MachineWorld, Violation, World
+from det_controlplane.testing import Hosts, MachineWorld, TaskWorld, Violation, World
 
 from tests.sim.machine_mutations import MACHINE_MUTATIONS
 from tests.sim.mutations import MUTATIONS, Mutation
+from tests.sim.task_mutations import TASK_MUTATIONS
 
 _SAMPLE = (
     "slots are not released",
     "a lost agent counts as a failure",
     "the searcher is not told of exits",
     "pools rent beyond their maximum",
+    "killed tasks get children",
 )
-_ALL = (*MUTATIONS, *MACHINE_MUTATIONS)
+_ALL = (*MUTATIONS, *MACHINE_MUTATIONS, *TASK_MUTATIONS)
 _CHOSEN = [m for m in _ALL if os.environ.get("SIM_MUTATIONS") == "all" or m.name in _SAMPLE]
+
+
+def _world_of(mutation: Mutation) -> type[World]:
+    if mutation.with_tasks:
+        return TaskWorld
+    return MachineWorld if mutation.rented else World
 
 
 @pytest.mark.parametrize("mutation", _CHOSEN, ids=lambda m: m.name.replace(" ", "-"))
@@ -25,7 +33,7 @@ def test_some_world_breaks_when(
     mutation.breaks(monkeypatch)
     for seed in mutation.seeds:
         try:
-            (MachineWorld if mutation.rented else World)(seed, hosts).run()
+            _world_of(mutation)(seed, hosts).run()
         except Violation as noticed:
             # A statement that PostgreSQL cannot even read proves nothing.
             if "syntax error" in str(noticed):

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from det_controlplane.testing.world.crowded_world import CrowdedWorld
     from det_controlplane.testing.world.hosts import Hosts
     from det_controlplane.testing.world.machine_world import MachineWorld
+    from det_controlplane.testing.world.task_world import TaskWorld
     from det_controlplane.testing.world.violation import Violation
     from det_controlplane.testing.world.world import World
 
@@ -17,11 +18,12 @@ _HOMES = {
     "CrowdedWorld": "world.crowded_world",
     "Hosts": "world.hosts",
     "MachineWorld": "world.machine_world",
+    "TaskWorld": "world.task_world",
     "Violation": "world.violation",
     "World": "world.world",
 }
 
-__all__ = ["CrowdedWorld", "Hosts", "MachineWorld", "Violation", "World"]
+__all__ = ["CrowdedWorld", "Hosts", "MachineWorld", "TaskWorld", "Violation", "World"]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from det_controlplane.testing.world.task_ledger import TaskLedger
+
 
 @dataclass(slots=True)
 class Run:
@@ -45,6 +47,7 @@ class Ledger:
     deleting: set[int] = field(default_factory=set)  # somebody asked for it
     continued: set[int] = field(default_factory=set)
     pull_failures: dict[int, int] = field(default_factory=dict)
+    tasks: TaskLedger = field(default_factory=TaskLedger)
 
     def run_of(self, allocation_id: str, trial_id: int, run_id: int) -> Run:
         return self.runs.setdefault(allocation_id, Run(allocation_id, trial_id, run_id))

@@ -7,6 +7,7 @@ from random import Random
 from typing import Any, Protocol
 from uuid import UUID
 
+from det_controlplane.testing.world import task_programs
 from det_controlplane.testing.world.ledger import Metric, Run
 from det_controlplane.testing.world.script import Call, Reply, Script, Sleep
 from det_controlplane.testing.world.stage import RunningContainer
@@ -21,7 +22,9 @@ class Program(Protocol):
 def program_of(container: RunningContainer) -> Program:
     if container.spec["task_type"] == "TRIAL":
         return TrialProgram(container)
-    return CollectionProgram(container)
+    if container.spec["task_type"] == "CHECKPOINT_GC":
+        return CollectionProgram(container)
+    return task_programs.of_task(container)
 
 
 class CollectionProgram:

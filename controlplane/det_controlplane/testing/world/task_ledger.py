@@ -1,0 +1,12 @@
+"""What really happened to tasks that are no trials, as their programs and users know it."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class TaskLedger:
+    created: set[str] = field(default_factory=set)  # answered
+    # Generic tasks whose kill was answered: nothing below them lives from then on.
+    killed: set[str] = field(default_factory=set)
+    # Seconds at which the last report was sent, of those that were answered, that a notebook works.
+    worked_at: dict[str, float] = field(default_factory=dict)

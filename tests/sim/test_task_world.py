@@ -1,0 +1,16 @@
+"""Histories of commands, notebooks and trees of generic tasks beside experiments."""
+
+import os
+
+import pytest
+from det_controlplane.testing import Hosts, TaskWorld
+
+_FIRST = int(os.environ.get("SIM_FIRST_SEED", "1"))
+_SEEDS = int(os.environ.get("SIM_SEEDS", "2"))
+
+
+@pytest.mark.parametrize("seed", range(_FIRST, _FIRST + _SEEDS))
+def test_no_task_runs_twice_and_trees_end_together(seed: int, hosts: Hosts) -> None:
+    world = TaskWorld(seed, hosts)
+    world.run()
+    assert world.ledger.tasks.created
